@@ -1,0 +1,239 @@
+//! One error type for every crate; its kind says what the caller can do next.
+//!
+//! Each door translates a kind once: DuckDB exception class, S3 code and status, exit code.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Shorthand used throughout the workspace.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What the caller can do about an error. The table [`Kind::ALL`] feeds the reference page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum Kind {
+    /// The object, bucket, container or file is not there.
+    NotFound = 1,
+    /// Credentials are missing, wrong, expired, or lack a right.
+    Denied = 2,
+    /// The object changed, exists already, or a condition did not hold.
+    Conflict = 3,
+    /// The store asked to slow down, and kept asking until the deadline.
+    Throttled = 4,
+    /// The store could not be reached, or failed on its side, until the deadline.
+    Unavailable = 5,
+    /// The caller's input (URL, setting, secret) is wrong.
+    Invalid = 6,
+    /// The store or this version cannot do what was asked.
+    Unsupported = 7,
+    /// Bytes arrived that cannot be right: truncated, wrong range, wrong checksum.
+    Corrupt = 8,
+    /// The caller cancelled.
+    Cancelled = 9,
+    /// A local resource is exhausted: disk, memory, file descriptors.
+    Exhausted = 10,
+    /// A defect in Penstock.
+    Internal = 11,
+}
+
+impl Kind {
+    /// Every kind, its stable name, and the caller's next move.
+    pub const ALL: &'static [(Kind, &'static str, &'static str)] = &[
+        (Kind::NotFound, "not_found", "Check the name; list the parent to see what is there."),
+        (Kind::Denied, "denied", "Check the secret and its scope, its expiry and its rights."),
+        (Kind::Conflict, "conflict", "Re-run the query: the object changed or exists already."),
+        (Kind::Throttled, "throttled", "Lower the concurrency or raise request_deadline_ms."),
+        (Kind::Unavailable, "unavailable", "Check the endpoint and the network, then retry."),
+        (Kind::Invalid, "invalid", "Correct the named input."),
+        (Kind::Unsupported, "unsupported", "Use another store or the named alternative."),
+        (Kind::Corrupt, "corrupt", "Retry; if it stays, the store or a proxy alters the bytes."),
+        (Kind::Cancelled, "cancelled", "Nothing: it was asked for."),
+        (Kind::Exhausted, "exhausted", "Free the named local resource."),
+        (Kind::Internal, "internal", "Report it, with the message."),
+    ];
+
+    /// The stable name, as printed in messages and the reference.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|row| row.0 == self).map_or("internal", |row| row.1)
+    }
+}
+
+/// Whether the same request can succeed when sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Sending it again cannot help.
+    Never,
+    /// It may succeed after a back-off chosen by the engine.
+    BackOff,
+    /// The server named the wait (Retry-After).
+    After(Duration),
+}
+
+/// An error: what failed (operation and object), why, and what to do.
+#[derive(Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: Kind,
+    retry: Retry,
+    message: String,
+    operation: Option<&'static str>,
+    object: Option<String>,
+    hint: Option<String>,
+    http_status: Option<u16>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error that is not worth retrying. `message` says why, in a sentence without a period.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Error(Box::new(Inner {
+            kind,
+            retry: Retry::Never,
+            message: message.into(),
+            operation: None,
+            object: None,
+            hint: None,
+            http_status: None,
+            source: None,
+        }))
+    }
+
+    /// Marks the error as worth retrying or not.
+    #[must_use]
+    pub fn with_retry(mut self, retry: Retry) -> Self {
+        self.0.retry = retry;
+        self
+    }
+
+    /// Names the request that failed (`GET`, `list`, `upload part 3` is `upload part`).
+    /// The innermost caller wins, since it knows best.
+    #[must_use]
+    pub fn with_operation(mut self, operation: &'static str) -> Self {
+        self.0.operation.get_or_insert(operation);
+        self
+    }
+
+    /// Names the object, as a URL without credentials. The innermost caller wins.
+    #[must_use]
+    pub fn with_object(mut self, object: impl Into<String>) -> Self {
+        self.0.object.get_or_insert_with(|| object.into());
+        self
+    }
+
+    /// Tells the reader what to do next. The innermost caller wins.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint.get_or_insert_with(|| hint.into());
+        self
+    }
+
+    /// Keeps the HTTP status that the store answered.
+    #[must_use]
+    pub fn with_http_status(mut self, status: u16) -> Self {
+        self.0.http_status = Some(status);
+        self
+    }
+
+    /// Keeps the cause.
+    #[must_use]
+    pub fn with_source(
+        mut self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// What the caller can do.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// Whether sending it again can help.
+    pub fn retry(&self) -> Retry {
+        self.0.retry
+    }
+
+    /// The object's URL, if known.
+    pub fn object(&self) -> Option<&str> {
+        self.0.object.as_deref()
+    }
+
+    /// Why, without operation, object and hint.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The HTTP status that the store answered, if one did.
+    pub fn http_status(&self) -> Option<u16> {
+        self.0.http_status
+    }
+
+    /// What to do next, if something better than the kind's own advice is known.
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.0;
+        match (inner.operation, &inner.object) {
+            (Some(operation), Some(object)) => write!(f, "{operation} {object}: ")?,
+            (Some(operation), None) => write!(f, "{operation}: ")?,
+            (None, Some(object)) => write!(f, "{object}: ")?,
+            (None, None) => {}
+        }
+        f.write_str(&inner.message)?;
+        if let Some(source) = &inner.source {
+            let cause = source.to_string();
+            if !inner.message.contains(&cause) {
+                write!(f, ": {cause}")?;
+            }
+        }
+        if let Some(hint) = &inner.hint {
+            write!(f, ". {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn display_names_operation_object_cause_and_cure() {
+        let error = Error::new(Kind::Denied, "the store refused the key (403 AccessDenied)")
+            .with_operation("GET")
+            .with_object("s3://lake/t.parquet")
+            .with_hint("Check the secret that `FROM which_secret(...)` names");
+        assert_eq!(
+            error.to_string(),
+            "GET s3://lake/t.parquet: the store refused the key (403 AccessDenied). \
+             Check the secret that `FROM which_secret(...)` names"
+        );
+    }
+
+    #[test]
+    fn innermost_context_wins() {
+        let error =
+            Error::new(Kind::NotFound, "gone").with_object("s3://a/b").with_object("s3://outer");
+        assert_eq!(error.object(), Some("s3://a/b"));
+    }
+
+    #[test]
+    fn every_kind_is_in_the_table_once() {
+        for (index, row) in Kind::ALL.iter().enumerate() {
+            assert_eq!(row.0 as usize, index + 1, "{} is out of order", row.1);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The one table of settings: name, type with unit, default, range, meaning.
+//!
+//! The DuckDB settings (`penstock_<name>`), the flags (`--<name>` with dashes), the environment
+//! (`PENSTOCK_<NAME>`), the config file and the printed reference are all made from [`TABLE`].
+//! An unknown name is an error that suggests the nearest known one.
+
+use crate::nearest::nearest;
+use crate::{ByteSize, Error, Kind, Result};
+
+/// The type of a setting's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingType {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number inside the range.
+    Number,
+    /// A whole number of bytes; text with a unit is accepted too.
+    Bytes,
+    /// A whole number of milliseconds.
+    Millis,
+    /// Free text.
+    Text,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct SettingSpec {
+    /// Name without prefix, unit last.
+    pub name: &'static str,
+    /// Type of the value.
+    pub setting_type: SettingType,
+    /// Default, as text.
+    pub default: &'static str,
+    /// Smallest and largest value, both inclusive; `None` for text and booleans.
+    pub range: Option<(u64, u64)>,
+    /// What it does, in one sentence.
+    pub doc: &'static str,
+}
+
+macro_rules! field_type {
+    (Bool) => { bool };
+    (Text) => { String };
+    ($number:ident) => { u64 };
+}
+
+macro_rules! parse_field {
+    (Bool, $spec:expr, $value:expr) => { parse_bool($spec, $value)? };
+    (Text, $spec:expr, $value:expr) => { $value.to_string() };
+    (Bytes, $spec:expr, $value:expr) => { in_range($spec, $value, $value.parse::<ByteSize>().map(|size| size.0))? };
+    ($number:ident, $spec:expr, $value:expr) => { in_range($spec, $value, parse_number($spec, $value))? };
+}
+
+macro_rules! settings {
+    ($($name:ident: $kind:ident = $default:literal $([$min:expr, $max:expr])? $doc:literal;)*) => {
+        /// The values of all settings, checked.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Settings {
+            $(#[doc = $doc] pub $name: field_type!($kind),)*
+        }
+
+        /// Every setting, in the order of the reference page.
+        pub const TABLE: &[SettingSpec] = &[
+            $(SettingSpec {
+                name: stringify!($name),
+                setting_type: SettingType::$kind,
+                default: $default,
+                range: range!($($min, $max)?),
+                doc: $doc,
+            },)*
+        ];
+
+        impl Settings {
+            /// Sets one value from text.
+            ///
+            /// # Errors
+            /// `Invalid` for an unknown name, a value of the wrong type, or one out of range.
+            pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+                let spec = spec(name)?;
+                match spec.name {
+                    $(stringify!($name) => self.$name = parse_field!($kind, spec, value),)*
+                    other => unreachable!("`{other}` is in the table, so it is in this match"),
+                }
+                Ok(())
+            }
+
+            /// One value as text, in the form that [`Settings::set`] takes.
+            ///
+            /// # Errors
+            /// `Invalid` for an unknown name.
+            pub fn value(&self, name: &str) -> Result<String> {
+                match spec(name)?.name {
+                    $(stringify!($name) => Ok(self.$name.to_string()),)*
+                    other => unreachable!("`{other}` is in the table, so it is in this match"),
+                }
+            }
+
+            fn from_defaults() -> Result<Self> {
+                Ok(Settings {
+                    $($name: parse_field!($kind, spec(stringify!($name))?, $default),)*
+                })
+            }
+        }
+    };
+}
+
+macro_rules! range {
+    () => { None };
+    ($min:expr, $max:expr) => { Some(($min, $max)) };
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+settings! {
+    io_threads: Number = "2" [1, 256]
+        "Threads of the I/O runtime, apart from the engine's own; read when the first database loads Penstock.";
+    memory_limit_bytes: Bytes = "1GiB" [64 * MIB, u64::MAX]
+        "Most memory that uploads and read buffers hold together; reaching it slows, never fails.";
+    part_size_bytes: Bytes = "8MiB" [5 * MIB, 4 * GIB]
+        "Size of the first parts of an upload, and the largest object sent in a single request; later parts grow where the store's limit on their count asks for it.";
+    upload_concurrency: Number = "16" [1, 1024]
+        "Parts of all uploads in flight at once.";
+    upload_overlap_enabled: Bool = "true"
+        "Lets COPY and EXPORT close the next file while earlier ones are still being uploaded; the statement ends only when every upload is durable.";
+    connections_per_host: Number = "64" [1, 4096]
+        "Most connections to one host.";
+    connect_timeout_ms: Millis = "10000" [1, 600_000]
+        "Longest wait for a connection, TLS included.";
+    stall_timeout_ms: Millis = "30000" [1, 3_600_000]
+        "Longest wait for the next byte of an answer before the request counts as failed.";
+    request_deadline_ms: Millis = "120000" [1, 86_400_000]
+        "Longest time that one request may take with all its retries before the error is told.";
+    retry_base_ms: Millis = "100" [1, 60_000]
+        "First back-off before a retry; it doubles with full jitter.";
+    retry_max_ms: Millis = "10000" [1, 600_000]
+        "Longest back-off between two retries.";
+    metadata_validity_ms: Millis = "5000" [0, 86_400_000]
+        "How long size and ETag of an object count as known after the store last confirmed them; 0 asks again in every query.";
+    metadata_cache_entries: Number = "100000" [0, 100_000_000]
+        "Most objects whose size and ETag are remembered.";
+    open_fetch_bytes: Bytes = "128KiB" [0, 64 * MIB]
+        "Bytes fetched with the request that opens an object: the tail of a Parquet file, the head of any other.";
+    list_page_size: Number = "5000" [1, 5000]
+        "Most names asked for per listing request; a store may have a lower limit.";
+    request_log_entries: Number = "1000" [0, 1_000_000]
+        "Most recent requests kept for penstock_requests().";
+    ca_file: Text = ""
+        "PEM file of extra certificate authorities to trust; empty trusts the system's.";
+    http_proxy: Text = ""
+        "URL of an HTTP proxy for all requests; empty takes HTTPS_PROXY, HTTP_PROXY and NO_PROXY from the environment.";
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings::from_defaults().expect("a unit test parses every default")
+    }
+}
+
+/// The row of a name; the prefix `penstock_` is allowed.
+///
+/// # Errors
+/// `Invalid` for an unknown name, with the nearest known one.
+pub fn spec(name: &str) -> Result<&'static SettingSpec> {
+    let bare = name.strip_prefix("penstock_").unwrap_or(name);
+    TABLE.iter().find(|row| row.name == bare).ok_or_else(|| {
+        let error = Error::new(Kind::Invalid, format!("unknown setting `{name}`"));
+        match nearest(bare, TABLE.iter().map(|row| row.name)) {
+            Some(near) => error.with_hint(format!("Did you mean `{near}`?")),
+            None => error.with_hint("`FROM penstock_settings()` lists them"),
+        }
+    })
+}
+
+fn parse_bool(spec: &SettingSpec, value: &str) -> Result<bool> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "true" | "1" | "on" | "yes" => Ok(true),
+        "false" | "0" | "off" | "no" => Ok(false),
+        _ => Err(Error::new(
+            Kind::Invalid,
+            format!("setting `{}` takes true or false, not `{value}`", spec.name),
+        )),
+    }
+}
+
+fn parse_number(spec: &SettingSpec, value: &str) -> Result<u64> {
+    value.trim().parse().map_err(|_| {
+        Error::new(
+            Kind::Invalid,
+            format!("setting `{}` takes a whole number, not `{value}`", spec.name),
+        )
+    })
+}
+
+fn in_range(spec: &SettingSpec, value: &str, parsed: Result<u64>) -> Result<u64> {
+    let number = parsed?;
+    match spec.range {
+        Some((min, max)) if number < min || number > max => Err(Error::new(
+            Kind::Invalid,
+            format!("setting `{}` is {value}, outside {min} to {max}", spec.name),
+        )),
+        _ => Ok(number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_parses_and_prints_back() {
+        let mut settings = Settings::default();
+        for row in TABLE {
+            settings.set(row.name, row.default).unwrap();
+            let printed = settings.value(row.name).unwrap();
+            settings.set(row.name, &printed).unwrap();
+            assert!(row.doc.ends_with('.'), "{} needs a sentence", row.name);
+        }
+        assert_eq!(settings, Settings::default());
+    }
+
+    #[test]
+    fn unknown_name_suggests_the_nearest() {
+        let error = Settings::default().set("penstock_io_thread", "3").unwrap_err();
+        assert_eq!(error.hint(), Some("Did you mean `io_threads`?"));
+    }
+
+    #[test]
+    fn out_of_range_names_the_range() {
+        let error = Settings::default().set("io_threads", "0").unwrap_err();
+        assert!(error.to_string().contains("outside 1 to 256"), "{error}");
+    }
+
+    #[test]
+    fn bytes_take_units() {
+        let mut settings = Settings::default();
+        settings.set("part_size_bytes", "16MiB").unwrap();
+        assert_eq!(settings.part_size_bytes, 16 << 20);
+    }
+}

@@ -1,0 +1,17 @@
+//! Named objects, one request at a time: S3 and its kin, Azure Blob, GCS, HTTP, local files, memory.
+//!
+//! A store fetches and places objects and says how it likes to be asked ([`Profile`]). It never
+//! retries, caches, splits or merges: that is the engine's trade. (A *device* has addresses where a
+//! store has names.)
+
+pub mod body;
+pub mod observe;
+pub mod profile;
+pub mod store;
+pub mod types;
+
+pub use body::Body;
+pub use observe::{Observer, RequestEvent};
+pub use profile::{Capabilities, Profile};
+pub use store::{Store, UploadId};
+pub use types::*;

@@ -1,0 +1,37 @@
+//! What a store tells about each request it made: for counters, logs and DuckDB's HTTP log.
+
+use std::fmt::Debug;
+use std::time::{Duration, SystemTime};
+
+/// One finished request. Nothing secret is in it: signatures and tokens are cut from the URL.
+#[derive(Clone, Debug)]
+pub struct RequestEvent {
+    /// `GET`, `PUT`, ...
+    pub method: &'static str,
+    /// The URL without query secrets.
+    pub url: String,
+    /// `Range` header sent, or empty.
+    pub range: String,
+    /// HTTP status; 0 when no answer came.
+    pub status: u16,
+    /// When it was sent.
+    pub started: SystemTime,
+    /// Until the first byte of the answer's head.
+    pub first_byte: Duration,
+    /// Until the last byte of the body was read, or the body was dropped.
+    pub total: Duration,
+    /// Body bytes sent.
+    pub sent_bytes: u64,
+    /// Body bytes received.
+    pub received_bytes: u64,
+    /// Whether this request opened a new connection.
+    pub new_connection: bool,
+    /// Why it failed, or empty.
+    pub error: String,
+}
+
+/// Receives events. Called on the thread that finished the request; it must not block.
+pub trait Observer: Send + Sync + Debug {
+    /// A request ended.
+    fn request_finished(&self, event: RequestEvent);
+}

@@ -1,0 +1,192 @@
+//! The nouns of the [`crate::Store`] trait.
+
+use crate::Body;
+use bytes::Bytes;
+use penstock_base::ByteRange;
+use std::time::SystemTime;
+
+/// An entity tag without its quotes (RFC 9110 section 8.8.3). The quotes are put back on the wire,
+/// so that the tag of a listing equals the tag of a GET whatever a store quotes where.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ETag(pub String);
+
+impl ETag {
+    /// Takes a header or XML value, with or without quotes.
+    pub fn parse(text: &str) -> Self {
+        let bare = text.trim();
+        let bare = bare.strip_prefix('"').unwrap_or(bare);
+        ETag(bare.strip_suffix('"').unwrap_or(bare).to_string())
+    }
+
+    /// Weak tags (`W/"..."`) promise equivalence, not equal bytes, so they cannot pin a version.
+    pub fn is_strong(&self) -> bool {
+        !self.0.is_empty() && !self.0.starts_with("W/")
+    }
+
+    /// The form for If-Match and If-None-Match headers.
+    pub fn header_value(&self) -> String {
+        if self.0.starts_with("W/") || self.0 == "*" {
+            self.0.clone()
+        } else {
+            format!("\"{}\"", self.0)
+        }
+    }
+}
+
+/// What a store says of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectMeta {
+    /// Size in bytes. `None` only for an HTTP server that does not tell.
+    pub size_bytes: Option<u64>,
+    /// Version tag; `None` where the store has none.
+    pub etag: Option<ETag>,
+    /// Time of the last change, usually in whole seconds.
+    pub modified: Option<SystemTime>,
+    /// Media type, where the answer carried one.
+    pub content_type: Option<String>,
+}
+
+/// Which bytes to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GetRange {
+    /// The whole object.
+    All,
+    /// These bytes; the answer is shorter where the object ends before.
+    Bounded(ByteRange),
+    /// From this offset to the end.
+    From(u64),
+    /// The last so many bytes (not on Azure, see [`crate::Capabilities::suffix_range`]).
+    Suffix(u64),
+}
+
+/// A GET.
+#[derive(Clone, Debug)]
+pub struct GetRequest {
+    /// Which bytes.
+    pub range: GetRange,
+    /// Fail with `Conflict` unless the object has this tag.
+    pub if_match: Option<ETag>,
+}
+
+/// The answer to a GET: metadata first, bytes as they are asked for.
+#[derive(Debug)]
+pub struct GetResponse {
+    /// The whole object's metadata (its size, not the range's).
+    pub meta: ObjectMeta,
+    /// The bytes that the body holds, checked against the request by the store.
+    pub range: ByteRange,
+    /// The bytes.
+    pub body: Body,
+}
+
+/// Bytes to send. A retry sends them again, so they are held, in pieces to save a copy.
+#[derive(Clone, Debug, Default)]
+pub struct Payload(pub Vec<Bytes>);
+
+impl Payload {
+    /// Number of bytes.
+    pub fn len(&self) -> u64 {
+        self.0.iter().map(|piece| piece.len() as u64).sum()
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Bytes::is_empty)
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(bytes: Bytes) -> Self {
+        Payload(vec![bytes])
+    }
+}
+
+/// When a write may take effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WriteCondition {
+    /// Always: replace what is there.
+    #[default]
+    None,
+    /// Only if nothing is there (If-None-Match: *).
+    IfAbsent,
+    /// Only over this version (If-Match).
+    IfMatch(ETag),
+}
+
+/// How to write an object.
+#[derive(Clone, Debug, Default)]
+pub struct PutOptions {
+    /// When the write may take effect; `Conflict` otherwise.
+    pub condition: WriteCondition,
+    /// Media type.
+    pub content_type: Option<String>,
+    /// User metadata, names in lower case.
+    pub metadata: Vec<(String, String)>,
+}
+
+/// What a finished write left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutResult {
+    /// The new version's tag, where the store told it.
+    pub etag: Option<ETag>,
+    /// The new version's time, where the store told it.
+    pub modified: Option<SystemTime>,
+}
+
+/// One uploaded part, as the completing request names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// From 1, without gaps.
+    pub number: u32,
+    /// The tag the store gave it (S3), empty where the number names it (Azure).
+    pub etag: String,
+    /// Its size.
+    pub size_bytes: u64,
+}
+
+/// A listing request. Names come in byte order.
+#[derive(Clone, Debug, Default)]
+pub struct ListRequest {
+    /// Only names that start with this.
+    pub prefix: String,
+    /// Folds names below the next delimiter after the prefix into `prefixes`. Usually `/` or none.
+    pub delimiter: Option<String>,
+    /// Only names after this one, exclusive.
+    pub start_after: Option<String>,
+    /// Where the last page stopped; opaque, from [`ListPage::next`].
+    pub token: Option<String>,
+    /// Most names per page.
+    pub max_keys: Option<u32>,
+}
+
+/// One page of a listing.
+#[derive(Clone, Debug, Default)]
+pub struct ListPage {
+    /// Objects, in byte order of their names.
+    pub objects: Vec<ListEntry>,
+    /// Folded names, each ending with the delimiter.
+    pub prefixes: Vec<String>,
+    /// Token of the next page; `None` on the last. A page may be empty and not be the last.
+    pub next: Option<String>,
+}
+
+/// One listed object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListEntry {
+    /// The whole key.
+    pub key: String,
+    /// What the listing told of it.
+    pub meta: ObjectMeta,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etag_is_the_same_with_and_without_quotes() {
+        assert_eq!(ETag::parse("\"0x8D\""), ETag::parse("0x8D"));
+        assert_eq!(ETag::parse("0x8D").header_value(), "\"0x8D\"");
+        assert!(!ETag::parse("W/\"1\"").is_strong());
+    }
+}

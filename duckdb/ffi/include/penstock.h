@@ -1,0 +1,118 @@
+/* The treaty between the Rust engine and the C++ shim.
+ *
+ * Ownership: a handle returned through an out-parameter belongs to the caller and is given back with
+ * the matching *_free. Strings inside returned structs are borrowed from the handle that returned
+ * them and live as long as it does. Nothing here throws; no Rust panic crosses. A function that can
+ * fail returns false and sets *error (never null then); the caller frees it with ps_error_free.
+ * Handles are thread-safe except ps_writer, which takes one call at a time.
+ */
+#ifndef PENSTOCK_H
+#define PENSTOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ps_engine ps_engine;   /* caches, counters, uploads of one database instance; shared runtime */
+typedef struct ps_query ps_query;     /* one statement: settings snapshot, cancellation, counters, barrier */
+typedef struct ps_reader ps_reader;   /* one open object, pinned to one version */
+typedef struct ps_writer ps_writer;   /* one object being written; invisible until finished */
+typedef struct ps_listing ps_listing; /* the result of a glob or list */
+typedef struct ps_rows ps_rows;       /* a snapshot of an introspection table */
+typedef struct ps_error ps_error;
+
+typedef struct { const char *data; size_t len; } ps_str; /* UTF-8, not terminated */
+typedef struct { ps_str key; ps_str value; } ps_pair;
+
+/* ---- errors: kind numbers are those of penstock_base::Kind ---- */
+int32_t ps_error_kind(const ps_error *error);
+ps_str ps_error_message(const ps_error *error);
+int32_t ps_error_http_status(const ps_error *error); /* 0 when no answer came */
+void ps_error_free(ps_error *error);
+
+/* ---- the tables ---- */
+typedef enum { PS_BOOL = 0, PS_NUMBER = 1, PS_BYTES = 2, PS_MILLIS = 3, PS_TEXT = 4 } ps_setting_type;
+typedef struct { ps_str name; ps_str doc; ps_str default_value; ps_setting_type type; bool has_range; uint64_t min, max; } ps_setting_info;
+size_t ps_setting_count(void);
+void ps_setting_describe(size_t index, ps_setting_info *out);
+bool ps_setting_check(ps_str name, ps_str value, ps_error **error); /* for SET callbacks */
+ps_str ps_version(void);
+
+/* ---- engine ---- */
+bool ps_engine_new(const ps_pair *settings, size_t count, ps_engine **out, ps_error **error);
+void ps_engine_free(ps_engine *engine);
+void ps_engine_clear_cache(ps_engine *engine);
+
+/* ---- query: `interrupted` is polled while a call blocks (at most every 20 ms), from the blocked thread ---- */
+typedef bool (*ps_interrupted_fn)(void *context);
+bool ps_query_new(ps_engine *engine, const ps_pair *settings, size_t count, ps_interrupted_fn interrupted, void *context,
+                  ps_query **out, ps_error **error);
+void ps_query_free(ps_query *query); /* detached uploads that were never waited for are aborted */
+/* Waits for every upload that was finished detached; the first failure is the error, and its message tells of the others. */
+bool ps_query_barrier(ps_query *query, ps_error **error);
+/* Gives up every detached upload that is not durable yet. */
+void ps_query_abort_uploads(ps_query *query);
+ps_rows *ps_query_stats(const ps_query *query); /* same columns as ps_engine_stats, this query only */
+/* Requests finished since the last call, oldest first; for DuckDB's HTTP log. */
+ps_rows *ps_query_drain_requests(ps_query *query);
+
+/* ---- reading ----
+ * `options` are the store options: the pairs of the matching secret (key `secret_type` names its type: s3, gcs, r2,
+ * aws, azure, http; `secret_name` its name for error texts; `provider` its provider) and of DuckDB's s3_ and azure_
+ * settings (same names as the settings). Unknown pairs are ignored here: the store's own table decides. */
+typedef struct {
+	bool has_size; uint64_t size_bytes;
+	bool has_modified; int64_t modified_us;  /* since the epoch */
+	ps_str etag;                              /* empty: unknown */
+	bool immutable;                           /* never validate again (DuckLake and friends) */
+	uint64_t footer_size_bytes;               /* 0: unknown */
+} ps_known;
+typedef struct { uint64_t size_bytes; bool has_modified; int64_t modified_us; ps_str etag; } ps_meta;
+bool ps_open_read(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, const ps_known *known,
+                  ps_reader **out, ps_error **error);
+void ps_reader_meta(const ps_reader *reader, ps_meta *out);
+/* Exactly `len` bytes or an error. Any thread, many at once. */
+bool ps_read_at(ps_reader *reader, ps_query *query, void *buffer, uint64_t len, uint64_t offset, ps_error **error);
+void ps_reader_free(ps_reader *reader);
+
+/* ---- writing ---- */
+bool ps_open_write(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, bool only_if_absent,
+                   ps_writer **out, ps_error **error);
+bool ps_write(ps_writer *writer, const void *data, uint64_t len, ps_error **error); /* may block on the memory limit */
+uint64_t ps_writer_position(const ps_writer *writer);
+bool ps_writer_finish(ps_writer *writer, ps_error **error);          /* durable on return */
+bool ps_writer_finish_detached(ps_writer *writer, ps_error **error); /* durable after ps_query_barrier of its query */
+void ps_writer_free(ps_writer *writer);                               /* unfinished: aborted, nothing becomes visible */
+
+/* ---- names ---- */
+typedef struct { ps_str url; bool is_directory; bool has_size; uint64_t size_bytes; bool has_modified; int64_t modified_us; ps_str etag; } ps_entry;
+bool ps_glob(ps_query *query, ps_str pattern, const ps_pair *options, size_t option_count, ps_listing **out, ps_error **error);
+/* One level below a directory; names are full URLs. */
+bool ps_list(ps_query *query, ps_str directory, const ps_pair *options, size_t option_count, ps_listing **out, ps_error **error);
+size_t ps_listing_count(const ps_listing *listing);
+void ps_listing_get(const ps_listing *listing, size_t index, ps_entry *out);
+void ps_listing_free(ps_listing *listing);
+bool ps_exists(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, bool *out, ps_error **error);
+bool ps_directory_exists(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, bool *out, ps_error **error);
+/* Removing what is not there succeeds; *removed counts those that may have existed. All URLs share one root. */
+bool ps_remove(ps_query *query, const ps_str *urls, size_t url_count, const ps_pair *options, size_t option_count, ps_error **error);
+bool ps_remove_directory(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, ps_error **error);
+bool ps_move(ps_query *query, ps_str from, ps_str to, const ps_pair *options, size_t option_count, ps_error **error); /* copy, then delete */
+
+/* ---- introspection: every cell is text; the shim casts by column type ---- */
+ps_rows *ps_engine_stats(const ps_engine *engine);    /* name, unit, value, doc */
+ps_rows *ps_engine_requests(const ps_engine *engine); /* see ps_rows_column_name */
+size_t ps_rows_count(const ps_rows *rows);
+size_t ps_rows_column_count(const ps_rows *rows);
+ps_str ps_rows_column_name(const ps_rows *rows, size_t column);
+ps_str ps_rows_cell(const ps_rows *rows, size_t row, size_t column);
+void ps_rows_free(ps_rows *rows);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
