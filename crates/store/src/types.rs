@@ -34,7 +34,7 @@ impl ETag {
 }
 
 /// What a store says of one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectMeta {
     /// Size in bytes. `None` only for an HTTP server that does not tell.
     pub size_bytes: Option<u64>,
@@ -44,6 +44,8 @@ pub struct ObjectMeta {
     pub modified: Option<SystemTime>,
     /// Media type, where the answer carried one.
     pub content_type: Option<String>,
+    /// User metadata, names in lower case; filled by `get` and `stat`, empty in listings.
+    pub metadata: Vec<(String, String)>,
 }
 
 /// Which bytes to get.
@@ -125,7 +127,7 @@ pub struct PutOptions {
 }
 
 /// What a finished write left behind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PutResult {
     /// The new version's tag, where the store told it.
     pub etag: Option<ETag>,
