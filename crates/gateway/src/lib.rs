@@ -1,1 +1,5 @@
-//! Filled in by the next commits.
+//! S3 in, engine verbs out.
+
+pub mod checksum;
+pub mod conditions;
+pub mod error;

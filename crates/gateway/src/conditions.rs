@@ -1,0 +1,180 @@
+//! Decides whether a conditional request proceeds (RFC 9110 section 13.2.2).
+//!
+//! Pure: it compares tags and times it is given. Who holds them still while a write takes effect is
+//! the store's business.
+
+use penstock_store::{ETag, WriteCondition};
+use s3s::dto;
+use s3s::{S3Result, s3_error};
+use std::time::{Duration, SystemTime};
+
+/// What If-Match and If-None-Match may hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tag {
+    /// `*`: any version.
+    Any,
+    /// This version.
+    One(ETag),
+}
+
+impl Tag {
+    fn matches(&self, etag: Option<&ETag>) -> bool {
+        match self {
+            Tag::Any => true,
+            Tag::One(wanted) => Some(wanted) == etag,
+        }
+    }
+}
+
+impl From<dto::ETagCondition> for Tag {
+    fn from(condition: dto::ETagCondition) -> Self {
+        match condition {
+            dto::ETagCondition::Any => Tag::Any,
+            dto::ETagCondition::ETag(etag) => Tag::One(ETag(etag.into_value())),
+        }
+    }
+}
+
+/// The conditions of a read, or of the source of a copy.
+#[derive(Clone, Debug, Default)]
+pub struct ReadConditions {
+    /// If-Match.
+    pub if_match: Option<Tag>,
+    /// If-None-Match.
+    pub if_none_match: Option<Tag>,
+    /// If-Modified-Since.
+    pub if_modified_since: Option<dto::Timestamp>,
+    /// If-Unmodified-Since.
+    pub if_unmodified_since: Option<dto::Timestamp>,
+}
+
+/// What the conditions of a read come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send the object.
+    Proceed,
+    /// 304: the reader has this version already.
+    NotModified,
+    /// 412.
+    Failed,
+}
+
+impl ReadConditions {
+    /// Weighs the conditions against the object's tag and time, in the order of the RFC: a tag
+    /// condition makes the time condition of its kind void.
+    pub fn evaluate(&self, etag: Option<&ETag>, modified: Option<SystemTime>) -> Verdict {
+        let modified = modified.map(|time| dto::Timestamp::from(whole_seconds(time)));
+        if let Some(tag) = &self.if_match {
+            if !tag.matches(etag) {
+                return Verdict::Failed;
+            }
+        } else if let (Some(limit), Some(modified)) = (&self.if_unmodified_since, &modified)
+            && modified > limit
+        {
+            return Verdict::Failed;
+        }
+        if let Some(tag) = &self.if_none_match {
+            if tag.matches(etag) {
+                return Verdict::NotModified;
+            }
+        } else if let (Some(limit), Some(modified)) = (&self.if_modified_since, &modified)
+            && modified <= limit
+        {
+            return Verdict::NotModified;
+        }
+        Verdict::Proceed
+    }
+}
+
+/// HTTP dates carry whole seconds, so times are compared in those.
+fn whole_seconds(time: SystemTime) -> SystemTime {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs()),
+        Err(_) => time,
+    }
+}
+
+/// The condition of a write. S3 allows `If-None-Match: *` and `If-Match: <tag>`, one of them.
+///
+/// # Errors
+/// `NotImplemented` for forms that S3 itself refuses.
+pub fn write_condition(
+    if_match: Option<dto::ETagCondition>,
+    if_none_match: Option<dto::ETagCondition>,
+) -> S3Result<WriteCondition> {
+    match (if_match.map(Tag::from), if_none_match.map(Tag::from)) {
+        (None, None) => Ok(WriteCondition::None),
+        (None, Some(Tag::Any)) => Ok(WriteCondition::IfAbsent),
+        (Some(Tag::One(etag)), None) => Ok(WriteCondition::IfMatch(etag)),
+        _ => Err(s3_error!(
+            NotImplemented,
+            "A write takes `If-None-Match: *` or `If-Match: <ETag>`, one of the two"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tag(text: &str) -> Option<Tag> {
+        Some(Tag::One(ETag(text.to_string())))
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn verdict(conditions: ReadConditions) -> Verdict {
+        conditions.evaluate(Some(&ETag("v1".into())), Some(at(100) + Duration::from_millis(700)))
+    }
+
+    #[test]
+    fn tags_decide_alone() {
+        let met = ReadConditions { if_match: tag("v1"), ..Default::default() };
+        assert_eq!(verdict(met), Verdict::Proceed);
+        let stale = ReadConditions { if_match: tag("v0"), ..Default::default() };
+        assert_eq!(verdict(stale), Verdict::Failed);
+        let known = ReadConditions { if_none_match: tag("v1"), ..Default::default() };
+        assert_eq!(verdict(known), Verdict::NotModified);
+        let any = ReadConditions { if_none_match: Some(Tag::Any), ..Default::default() };
+        assert_eq!(verdict(any), Verdict::NotModified);
+    }
+
+    #[test]
+    fn times_compare_in_whole_seconds() {
+        let same =
+            ReadConditions { if_unmodified_since: Some(at(100).into()), ..Default::default() };
+        assert_eq!(verdict(same), Verdict::Proceed);
+        let older =
+            ReadConditions { if_unmodified_since: Some(at(99).into()), ..Default::default() };
+        assert_eq!(verdict(older), Verdict::Failed);
+        let known =
+            ReadConditions { if_modified_since: Some(at(100).into()), ..Default::default() };
+        assert_eq!(verdict(known), Verdict::NotModified);
+    }
+
+    #[test]
+    fn a_tag_makes_its_time_void() {
+        let both = ReadConditions {
+            if_match: tag("v1"),
+            if_unmodified_since: Some(at(1).into()),
+            if_none_match: tag("v0"),
+            if_modified_since: Some(at(1000).into()),
+        };
+        assert_eq!(verdict(both), Verdict::Proceed);
+    }
+
+    #[test]
+    fn a_write_takes_one_condition() {
+        let any = || Some(dto::ETagCondition::Any);
+        let one = || Some(dto::ETagCondition::ETag(dto::ETag::Strong("v1".into())));
+        assert_eq!(write_condition(None, any()).unwrap(), WriteCondition::IfAbsent);
+        assert_eq!(
+            write_condition(one(), None).unwrap(),
+            WriteCondition::IfMatch(ETag("v1".into()))
+        );
+        assert!(write_condition(any(), None).is_err());
+        assert!(write_condition(one(), any()).is_err());
+    }
+}

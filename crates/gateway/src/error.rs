@@ -1,0 +1,107 @@
+//! Says a store's error in the words of S3: code, status, message.
+//!
+//! The store's URL stays out of the answer: where the gateway keeps its objects is no business of
+//! its clients.
+
+use http::StatusCode;
+use penstock_base::{Error, Kind};
+use s3s::{S3Error, S3ErrorCode, StdError, s3_error};
+
+/// What was asked for, since S3 has a code of its own for each thing that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A bucket.
+    Bucket,
+    /// An object.
+    Object,
+    /// A multipart upload.
+    Upload,
+}
+
+/// Translates an error about `subject`.
+pub fn to_s3(subject: Subject, error: Error) -> S3Error {
+    let message = match error.hint() {
+        Some(hint) => format!("{}. {hint}", error.message()),
+        None => error.message().to_string(),
+    };
+    let code = match error.kind() {
+        Kind::NotFound => match subject {
+            Subject::Bucket => S3ErrorCode::NoSuchBucket,
+            Subject::Object => S3ErrorCode::NoSuchKey,
+            Subject::Upload => S3ErrorCode::NoSuchUpload,
+        },
+        Kind::Denied => S3ErrorCode::AccessDenied,
+        Kind::Conflict => S3ErrorCode::PreconditionFailed,
+        Kind::Throttled => S3ErrorCode::SlowDown,
+        Kind::Unavailable => S3ErrorCode::ServiceUnavailable,
+        Kind::Invalid => S3ErrorCode::InvalidArgument,
+        Kind::Unsupported => S3ErrorCode::NotImplemented,
+        Kind::Exhausted => {
+            // No code of S3's says this, and a 5xx other than 507 would be retried for long.
+            let mut full =
+                S3Error::with_message(S3ErrorCode::Custom("StorageFull".into()), message);
+            full.set_status_code(StatusCode::INSUFFICIENT_STORAGE);
+            return full;
+        }
+        Kind::Corrupt | Kind::Cancelled | Kind::Internal => S3ErrorCode::InternalError,
+    };
+    S3Error::with_message(code, message)
+}
+
+/// Translates what broke a request body. s3s keeps the types of these errors to itself, so their
+/// names are read from the text; a test sends each of them.
+pub fn body_error(error: &StdError) -> S3Error {
+    let text = error.to_string();
+    let has = |part: &str| text.contains(part);
+    if has("Sha256Mismatch") {
+        return S3Error::with_message(
+            S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into()),
+            "The provided 'x-amz-content-sha256' header does not match what was computed.",
+        )
+        .with_status(StatusCode::BAD_REQUEST);
+    }
+    if has("SignatureMismatch") {
+        return s3_error!(SignatureDoesNotMatch, "The signature of a chunk does not match.");
+    }
+    if has("FormatError") || has("TooLarge") || has("TooMany") {
+        return s3_error!(InvalidRequest, "The aws-chunked body is malformed.");
+    }
+    s3_error!(
+        IncompleteBody,
+        "You did not provide the number of bytes specified by the Content-Length header."
+    )
+}
+
+trait WithStatus {
+    fn with_status(self, status: StatusCode) -> Self;
+}
+
+impl WithStatus for S3Error {
+    fn with_status(mut self, status: StatusCode) -> Self {
+        self.set_status_code(status);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_status_and_hides_the_place() {
+        for (kind, name, _) in Kind::ALL {
+            let error = Error::new(*kind, "the reason").with_object("file:///srv/secret-place/b/k");
+            let answer = to_s3(Subject::Object, error);
+            assert!(answer.status_code().is_some(), "{name}");
+            assert!(!answer.message().unwrap().contains("secret-place"), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_has_its_own_code() {
+        let missing = |subject| to_s3(subject, Error::new(Kind::NotFound, "gone")).code().clone();
+        assert_eq!(missing(Subject::Bucket), S3ErrorCode::NoSuchBucket);
+        assert_eq!(missing(Subject::Object), S3ErrorCode::NoSuchKey);
+        assert_eq!(missing(Subject::Upload), S3ErrorCode::NoSuchUpload);
+    }
+}
