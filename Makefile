@@ -1,0 +1,44 @@
+# The few verbs of this project; the work is in scripts/. `make help` lists them.
+SHELL := /bin/bash
+PY := build/venv/bin/python
+export WORKLOAD QUICK ROWS RUNS STORE PROFILE
+
+.PHONY: help build native demo test bench lint fmt wheel clean venv-demo venv-test
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s $$'\t'
+
+build: venv-demo native ## build/penstock, build/penstock-fake, build/duckdb/vX.Y.Z/penstock.duckdb_extension, build/venv
+
+native:
+	@scripts/build.sh
+
+venv-demo:
+	@scripts/venv.sh demo
+
+venv-test:
+	@scripts/venv.sh test
+
+demo: build ## the main job on a fresh machine, set-up included (ROWS="5000 50000", STORE=azurite)
+	@PYTHONPATH=bench $(PY) -m penstock_bench demo
+
+bench: build ## benchmarks against the peers (WORKLOAD=name QUICK=1 PROFILE=loopback|wan RUNS=n)
+	@PYTHONPATH=bench $(PY) -m penstock_bench run
+
+test: venv-test ## all tests on a fresh machine, set-up included
+	@scripts/test.sh
+
+lint: venv-test ## rustfmt, clippy, ruff, mypy, shim against every DuckDB's headers
+	@scripts/lint.sh
+
+fmt: venv-test ## format Rust and Python
+	@cargo fmt --all
+	@build/venv/bin/ruff format -q python bench
+	@build/venv/bin/ruff check -q --fix python bench
+
+wheel: build ## build/dist/penstock-*.whl with the extension and the binary inside
+	@scripts/wheel.sh
+
+clean: ## remove everything that the other targets made in the checkout
+	rm -rf build target python/src/*.egg-info

@@ -1,0 +1,1 @@
+"""The measuring bench: workloads against peers, one JSON line per run."""

@@ -1,0 +1,131 @@
+"""Opens DuckDB with Penstock loaded; decides nothing about storage, passes settings and secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+
+from penstock._errors import LoadError, NotShippedError, SecretError
+from penstock._files import extension_path, shipped_versions
+
+Secret = Mapping[str, "str | bool | int | list[str]"]
+"""Options of one ``CREATE SECRET``: ``type`` is required, the rest are that type's own options."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def connect(
+    database: str | Path = ":memory:",
+    *,
+    read_only: bool = False,
+    config: Mapping[str, object] | None = None,
+    secrets: Mapping[str, Secret] | None = None,
+    settings: Mapping[str, str | bool | int | float] | None = None,
+) -> duckdb.DuckDBPyConnection:
+    """Opens a DuckDB database with Penstock loaded.
+
+    Args:
+        database: path of the database file, or ``":memory:"``.
+        read_only: as in ``duckdb.connect``.
+        config: as in ``duckdb.connect``; unsigned extensions are allowed unless it says otherwise.
+        secrets: name to options; each becomes a temporary secret of this database instance, for
+            example ``{"lake": {"type": "s3", "key_id": "...", "secret": "...", "scope": "s3://lake"}}``.
+        settings: name to value, set for the whole database instance (``SET GLOBAL``), for example
+            ``{"penstock_part_size_bytes": "16MiB"}``.
+
+    Raises:
+        LoadError: the extension could not be loaded.
+        SecretError: a secret was refused.
+        duckdb.Error: the database could not be opened, or a setting was refused.
+    """
+    options: dict[str, object] = {"allow_unsigned_extensions": "true", **(config or {})}
+    con = duckdb.connect(str(database), read_only=read_only, config=options)  # type: ignore[arg-type]
+    try:
+        load(con)
+        for name, value in (settings or {}).items():
+            con.execute(f"SET GLOBAL {_identifier(name, 'setting')} = {_literal(value)}")
+        for name, secret in (secrets or {}).items():
+            _create_secret(con, name, secret)
+    except BaseException:
+        con.close()
+        raise
+    return con
+
+
+def load(con: duckdb.DuckDBPyConnection) -> None:
+    """Loads Penstock into a connection; loading it twice is harmless.
+
+    Raises:
+        LoadError: the connection was opened without ``allow_unsigned_extensions``, or this
+            installation ships no extension for the connection's DuckDB version, or DuckDB refused
+            the file.
+    """
+    row = con.execute(
+        "SELECT library_version, current_setting('allow_unsigned_extensions') FROM pragma_version()"
+    ).fetchone()
+    assert row is not None, "pragma_version() has one row"
+    version, unsigned_allowed = row
+    try:
+        path = extension_path(version)
+    except NotShippedError as error:
+        raise LoadError(f"cannot load Penstock: {error}") from None
+    if not unsigned_allowed:
+        raise LoadError(
+            "cannot load Penstock: this connection was opened without allow_unsigned_extensions, "
+            "which DuckDB only takes when it opens a database. Open it with penstock.connect(...), "
+            "or with duckdb.connect(..., config={'allow_unsigned_extensions': 'true'})."
+        )
+    try:
+        con.execute(f"LOAD {_literal(str(path))}")
+    except duckdb.Error as error:
+        raise LoadError(
+            f"DuckDB {version} refused {path}: {error}. "
+            f"This installation ships Penstock for DuckDB {', '.join(shipped_versions())}."
+        ) from error
+
+
+def _create_secret(con: duckdb.DuckDBPyConnection, name: str, secret: Secret) -> None:
+    options = {key.lower(): value for key, value in secret.items()}
+    if "type" not in options:
+        raise SecretError(f"secret `{name}` has no type; give one, for example 's3' or 'azure'")
+    parts = []
+    for key, value in options.items():
+        # TYPE and PROVIDER are words in DuckDB's grammar, everything else is a literal.
+        bare = key in ("type", "provider")
+        text = _identifier(str(value), key) if bare else _literal(value)
+        parts.append(f"{_identifier(key, 'secret option').upper()} {text}")
+    failure = None
+    try:
+        con.execute(f"CREATE OR REPLACE SECRET {_identifier(name, 'secret')} ({', '.join(parts)})")
+    except duckdb.Error as error:
+        failure = _without_values(str(error), secret)
+    if failure is not None:
+        # Raised outside the handler: DuckDB's error may quote the statement, values included.
+        raise SecretError(f"secret `{name}` was refused: {failure}")
+
+
+def _without_values(message: str, secret: Secret) -> str:
+    first = message.split("\nLINE ", 1)[0]
+    for key, value in secret.items():
+        if key.lower() not in ("type", "provider") and isinstance(value, str) and value:
+            first = first.replace(value, "***")
+    return first
+
+
+def _identifier(text: str, what: str) -> str:
+    if not _IDENTIFIER.fullmatch(text):
+        raise ValueError(f"not the name of a {what}: {text!r}")
+    return text
+
+
+def _literal(value: str | bool | int | float | list[str]) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list):
+        return f"[{', '.join(_literal(item) for item in value)}]"
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,27 @@
+# Shared by the scripts: where the checkout is, where things that outlive it are kept, how to say
+# what is going on. Sourced, never run. Decides nothing about what to build.
+set -euo pipefail
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# Tools built from registries (emulators, proxies) are kept outside the checkout, keyed by version,
+# so that `make clean` and a fresh clone do not pay for them twice.
+CACHE=${PENSTOCK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/penstock}
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+
+say() { printf '[%s] %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# install_package NAME: from Debian, as root.
+install_package() {
+  have apt-get && [ "$(id -u)" = 0 ] || die "install the package $1 and run again"
+  say "installing $1"
+  [ -n "${PENSTOCK_APT_UPDATED:-}" ] || { apt-get update -qq; export PENSTOCK_APT_UPDATED=1; }
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+}
+
+# need COMMAND PACKAGE: installs a Debian package when its command is missing.
+need() {
+  have "$1" && return 0
+  install_package "$2"
+  have "$1" || die "the package $2 did not bring $1"
+}

@@ -1,0 +1,22 @@
+#!/bin/bash
+# usage: lint.sh
+# Every check that needs no run: formats, lints, types, and the shim's sources against the headers of
+# each DuckDB version it supports. All of them run; the exit code tells whether one failed.
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+failed=()
+check() {
+  local name=$1
+  shift
+  say "lint: $name"
+  "$@" || failed+=("$name")
+}
+check rustfmt cargo fmt --all --check
+check clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+check ruff build/venv/bin/ruff check --quiet .
+check "ruff format" build/venv/bin/ruff format --check --quiet .
+check mypy build/venv/bin/mypy
+for version in 1.5.5 2.0.0; do
+  check "shim against DuckDB $version" scripts/duckdb-check-headers.sh "$version"
+done
+[ ${#failed[@]} = 0 ] || die "lint failed: $(IFS=,; echo "${failed[*]}")"

@@ -1,0 +1,33 @@
+#!/bin/bash
+# usage: venv.sh [demo|test]
+# Makes build/venv with the pinned packages of scripts/requirements/ and this checkout's own
+# package (editable). A stamp by the hash of the requirements makes a second run free.
+. "$(dirname "$0")/lib.sh"
+set_name=${1:-demo}
+requirements="$ROOT/scripts/requirements/$set_name.txt"
+[ -f "$requirements" ] || die "no such set of packages: $set_name (demo or test)"
+venv="$ROOT/build/venv"
+
+python=${PYTHON:-python3}
+need "$python" python3
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "Python 3.10 or later is needed"
+
+stamp_of() {
+  { "$python" --version; echo "$ROOT"; cat "$ROOT"/scripts/requirements/demo.txt "$ROOT/python/pyproject.toml"
+    if [ "$1" = test ]; then cat "$ROOT/scripts/requirements/test.txt"; fi; } | sha256sum | cut -d' ' -f1
+}
+mkdir -p "$ROOT/build"
+exec 9>"$ROOT/build/.venv.lock"
+flock 9
+# The test set holds the demo set, so its stamp satisfies both.
+for other in test "$set_name"; do
+  if [ -x "$venv/bin/python" ] && [ "$(cat "$venv/.stamp-$other" 2>/dev/null)" = "$(stamp_of "$other")" ]; then exit 0; fi
+done
+
+say "Python packages ($set_name set) into build/venv"
+# Debian ships venv apart from Python.
+"$python" -c 'import ensurepip, venv' 2>/dev/null || install_package python3-venv
+[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+"$venv/bin/python" -m pip install -q -r "$requirements"
+"$venv/bin/python" -m pip install -q --no-deps -e "$ROOT/python"
+stamp_of "$set_name" > "$venv/.stamp-$set_name"
