@@ -1,7 +1,10 @@
 //! The bytes of an answer, read straight into the caller's buffer.
 
+use crate::http::HttpBody;
 use bytes::Bytes;
-use penstock_base::Result;
+use penstock_base::{Error, Kind, Result, Retry};
+use std::future::poll_fn;
+use std::task::{Context, Poll};
 
 /// A body that is read once, front to back. Each byte is copied once: from the socket (or the TLS
 /// buffer, or the page cache) into the buffer that the caller gave.
@@ -9,6 +12,8 @@ use penstock_base::Result;
 pub enum Body {
     /// Bytes already in memory.
     Memory(Bytes),
+    /// Bytes that arrive on a connection.
+    Http(Box<HttpBody>),
 }
 
 impl Body {
@@ -17,12 +22,93 @@ impl Body {
     /// # Errors
     /// `Unavailable` (retry) when the connection breaks or stalls; `Corrupt` when it ends early.
     pub async fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        poll_fn(|context| self.poll_read(context, buf)).await
+    }
+
+    /// Fills `buf` as far as the body goes; fewer bytes mean its end.
+    ///
+    /// # Errors
+    /// As [`Body::read`].
+    pub async fn read_full(&mut self, buf: &mut [u8]) -> Result<usize> {
+        let mut filled = 0;
+        poll_fn(|context| {
+            while filled < buf.len() {
+                match self.poll_read(context, &mut buf[filled..]) {
+                    Poll::Ready(Ok(0)) => break,
+                    Poll::Ready(Ok(count)) => filled += count,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            Poll::Ready(Ok(filled))
+        })
+        .await
+    }
+
+    /// Fills `buf` to its end.
+    ///
+    /// # Errors
+    /// As [`Body::read`], and `Corrupt` (retry) when the body is shorter.
+    pub async fn read_exact(&mut self, buf: &mut [u8]) -> Result<()> {
+        let filled = self.read_full(buf).await?;
+        if filled == buf.len() {
+            return Ok(());
+        }
+        Err(Error::new(
+            Kind::Corrupt,
+            format!("the answer ended after {filled} of {} bytes", buf.len()),
+        )
+        .with_retry(Retry::BackOff))
+    }
+
+    /// The whole body, for small answers.
+    ///
+    /// # Errors
+    /// As [`Body::read`], and `Corrupt` when it is longer than `limit` bytes.
+    pub async fn read_to_bytes(&mut self, limit: usize) -> Result<Bytes> {
+        let expected = match self {
+            Body::Memory(bytes) => Some(bytes.len() as u64),
+            Body::Http(body) => body.remaining(),
+        };
+        let expected = expected.and_then(|length| usize::try_from(length).ok());
+        let over = || Error::new(Kind::Corrupt, format!("the answer is longer than {limit} bytes"));
+        if expected.is_some_and(|length| length > limit) {
+            return Err(over());
+        }
+        // One byte of room beyond the expected length meets the end without growing.
+        let mut all = vec![0; expected.map_or(8 << 10, |length| length + 1)];
+        let mut filled = 0;
+        loop {
+            let count = self.read_full(&mut all[filled..]).await?;
+            filled += count;
+            if filled < all.len() {
+                all.truncate(filled);
+                return if filled > limit { Err(over()) } else { Ok(all.into()) };
+            }
+            if filled > limit {
+                return Err(over());
+            }
+            all.resize(filled * 2, 0);
+        }
+    }
+
+    /// Names the object in errors of later reads, as a URL without credentials.
+    #[must_use]
+    pub fn named(mut self, object: &str) -> Self {
+        if let Body::Http(body) = &mut self {
+            body.set_object(object);
+        }
+        self
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize>> {
         match self {
             Body::Memory(bytes) => {
                 let taken = bytes.split_to(buf.len().min(bytes.len()));
                 buf[..taken.len()].copy_from_slice(&taken);
-                Ok(taken.len())
+                Poll::Ready(Ok(taken.len()))
             }
+            Body::Http(body) => body.poll_read(context, buf),
         }
     }
 }

@@ -5,12 +5,14 @@
 //! store has names.)
 
 pub mod body;
+pub mod http;
 pub mod observe;
 pub mod profile;
 pub mod store;
 pub mod types;
 
 pub use body::Body;
+pub use http::{HttpClient, HttpOptions, HttpResponse};
 pub use observe::{Observer, RequestEvent};
 pub use profile::{Capabilities, Profile};
 pub use store::{Store, UploadId};

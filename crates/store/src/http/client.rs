@@ -1,0 +1,339 @@
+//! Sends requests: picks or opens a connection, and re-sends once when a pooled one proves dead.
+
+use crate::http::body::{HttpBody, Lease};
+use crate::http::connect::connect;
+use crate::http::connection::Connection;
+use crate::http::head::{Framing, Head, framing, keeps_alive};
+use crate::http::pool::{Origin, Pool, Slot};
+use crate::http::proxy::{ProxyChoice, ProxyEnvironment, bare_host, proxy_for};
+use crate::http::tls::client_config;
+use crate::http::trace::{Trace, method_name};
+use crate::{Body, Observer, Payload};
+use http::header::{CONTENT_LENGTH, HOST, IF_MATCH, IF_NONE_MATCH, TRANSFER_ENCODING, USER_AGENT};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use penstock_base::{Error, Kind, Result, Retry, Settings};
+use rustls::ClientConfig;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// How connections are made and kept.
+#[derive(Clone, Debug)]
+pub struct HttpOptions {
+    /// Longest wait for a connection: name lookup, TCP, proxy tunnel and TLS together.
+    pub connect_timeout: Duration,
+    /// Longest time in which no byte moves while a request is under way.
+    pub stall_timeout: Duration,
+    /// How long an unused connection is kept. Servers hang up after 15 s and more, unless their
+    /// `Keep-Alive` header says otherwise.
+    pub idle_timeout: Duration,
+    /// Most connections to one host.
+    pub connections_per_host: usize,
+    /// PEM file of certificate authorities to trust besides the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Which proxy to use.
+    pub proxy: ProxyChoice,
+    /// Whether certificates are checked.
+    pub verify_tls: bool,
+    /// Value of the User-Agent header.
+    pub user_agent: String,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        HttpOptions {
+            connect_timeout: Duration::from_secs(10),
+            stall_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(12),
+            connections_per_host: 64,
+            ca_file: None,
+            proxy: ProxyChoice::Environment,
+            verify_tls: true,
+            user_agent: concat!("penstock/", env!("CARGO_PKG_VERSION")).to_string(),
+        }
+    }
+}
+
+impl HttpOptions {
+    /// The options that the settings table speaks of.
+    ///
+    /// # Errors
+    /// `Invalid` or `Unsupported` for a malformed `http_proxy`.
+    pub fn from_settings(settings: &Settings) -> Result<Self> {
+        let proxy = match settings.http_proxy.trim() {
+            "" => ProxyChoice::Environment,
+            url => ProxyChoice::Fixed(crate::http::Proxy::parse(url)?),
+        };
+        let ca_file = settings.ca_file.trim();
+        Ok(HttpOptions {
+            connect_timeout: Duration::from_millis(settings.connect_timeout_ms),
+            stall_timeout: Duration::from_millis(settings.stall_timeout_ms),
+            connections_per_host: usize::try_from(settings.connections_per_host)
+                .unwrap_or(usize::MAX),
+            ca_file: (!ca_file.is_empty()).then(|| PathBuf::from(ca_file)),
+            proxy,
+            ..HttpOptions::default()
+        })
+    }
+}
+
+/// The head of an answer, and its body as it is asked for.
+#[derive(Debug)]
+pub struct HttpResponse {
+    /// HTTP status.
+    pub status: u16,
+    /// All headers.
+    pub headers: HeaderMap,
+    /// The bytes.
+    pub body: Body,
+}
+
+/// An HTTP/1.1 client. Clones share their connections.
+#[derive(Clone, Debug)]
+pub struct HttpClient {
+    shared: Arc<Shared>,
+    observer: Arc<dyn Observer>,
+    proxy: Arc<ProxyChoice>,
+    verify_tls: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: HttpOptions,
+    environment: ProxyEnvironment,
+    pool: Arc<Pool>,
+    /// Made at the first https request: reading the system's certificates takes milliseconds.
+    tls_verified: OnceLock<Arc<ClientConfig>>,
+    tls_unverified: OnceLock<Arc<ClientConfig>>,
+}
+
+impl HttpClient {
+    /// A client; `observer` hears of every request.
+    ///
+    /// # Errors
+    /// `Invalid` or `Unsupported` for a malformed proxy in the environment.
+    pub fn new(options: HttpOptions, observer: Arc<dyn Observer>) -> Result<Self> {
+        let environment = match options.proxy {
+            ProxyChoice::Environment => ProxyEnvironment::read(|name| std::env::var(name).ok())?,
+            _ => ProxyEnvironment::default(),
+        };
+        Ok(HttpClient {
+            proxy: Arc::new(options.proxy.clone()),
+            verify_tls: options.verify_tls,
+            observer,
+            shared: Arc::new(Shared {
+                pool: Arc::new(Pool::new(options.connections_per_host)),
+                environment,
+                tls_verified: OnceLock::new(),
+                tls_unverified: OnceLock::new(),
+                options,
+            }),
+        })
+    }
+
+    /// The same client with another observer.
+    #[must_use]
+    pub fn with_observer(&self, observer: Arc<dyn Observer>) -> Self {
+        HttpClient { observer, ..self.clone() }
+    }
+
+    /// The same client with another proxy.
+    #[must_use]
+    pub fn with_proxy(&self, proxy: ProxyChoice) -> Self {
+        HttpClient { proxy: Arc::new(proxy), ..self.clone() }
+    }
+
+    /// The same client with certificates checked or not.
+    #[must_use]
+    pub fn with_verify_tls(&self, verify_tls: bool) -> Self {
+        HttpClient { verify_tls, ..self.clone() }
+    }
+
+    /// Sends one request and reads the head of the answer, whatever its status.
+    ///
+    /// `request.uri` is absolute. `Host`, `Content-Length` and `User-Agent` are added where they
+    /// are missing. A request that met a dead pooled connection is sent once more on a new one, if
+    /// that is safe; everything else is left to the engine.
+    ///
+    /// # Errors
+    /// `Unavailable` when no answer came, `Corrupt` when it is none of HTTP, `Invalid` for a
+    /// request that cannot be sent. Operation and object are left for the caller to name.
+    pub async fn send(&self, request: Parts, payload: Payload) -> Result<HttpResponse> {
+        let mut trace = Trace::start(self.observer.clone(), &request, payload.len());
+        match self.send_traced(&request, &payload, &mut trace).await {
+            Ok((head, framing, lease)) => {
+                trace.answered(head.status);
+                let operation = method_name(&request.method);
+                let body = HttpBody::new(lease, framing, trace, operation);
+                let body = Body::Http(Box::new(body));
+                Ok(HttpResponse { status: head.status, headers: head.headers, body })
+            }
+            Err(error) => {
+                trace.finish(&error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    async fn send_traced(
+        &self,
+        request: &Parts,
+        payload: &Payload,
+        trace: &mut Trace,
+    ) -> Result<(Head, Framing, Lease)> {
+        let origin = self.origin(request)?;
+        let head_bytes = self.encode_head(request, payload, &origin)?;
+        let mut slot = self.shared.pool.slot(origin).await;
+        if let Some(mut connection) = self.shared.pool.take(&slot) {
+            trace.connected(false);
+            match connection.exchange(&head_bytes, &payload.0).await {
+                Ok(answer) => return self.leased(request, answer, connection, slot),
+                // The usual reason: the server gave the connection up just as the request left.
+                Err(failed) if !failed.answered && may_resend(request) => {}
+                Err(failed) if !failed.answered => return Err(stale(failed.error)),
+                Err(failed) => return Err(failed.error),
+            }
+        }
+        trace.connected(true);
+        let mut connection = self.connect(&mut slot).await?;
+        match connection.exchange(&head_bytes, &payload.0).await {
+            Ok(answer) => self.leased(request, answer, connection, slot),
+            Err(failed) => Err(failed.error),
+        }
+    }
+
+    fn leased(
+        &self,
+        request: &Parts,
+        (head, sent_whole): (Head, bool),
+        connection: Connection,
+        slot: Slot,
+    ) -> Result<(Head, Framing, Lease)> {
+        let framing = framing(&request.method, &head)?;
+        let reusable = sent_whole && keeps_alive(&head, framing);
+        let idle_limit = reusable.then(|| self.idle_limit(&head.headers));
+        let pool = self.shared.pool.clone();
+        Ok((head, framing, Lease { connection, slot, pool, idle_limit }))
+    }
+
+    /// The own limit, or a second less than the server's where it tells (`Keep-Alive: timeout=5`).
+    fn idle_limit(&self, headers: &HeaderMap) -> Duration {
+        let own = self.shared.options.idle_timeout;
+        let told = headers
+            .get("keep-alive")
+            .and_then(|value| value.to_str().ok())
+            .and_then(|text| text.split(',').find_map(|word| word.trim().strip_prefix("timeout=")))
+            .and_then(|seconds| seconds.trim().parse::<u64>().ok());
+        told.map_or(own, |seconds| own.min(Duration::from_secs(seconds.saturating_sub(1))))
+    }
+
+    async fn connect(&self, slot: &mut Slot) -> Result<Connection> {
+        let options = &self.shared.options;
+        let tls = if slot.origin.is_https { Some(self.tls(slot.origin.verify_tls)?) } else { None };
+        connect(&slot.origin, tls, options.connect_timeout, options.stall_timeout).await
+    }
+
+    fn tls(&self, verify: bool) -> Result<Arc<ClientConfig>> {
+        let Shared { tls_verified, tls_unverified, options, .. } = &*self.shared;
+        let cell = if verify { tls_verified } else { tls_unverified };
+        if let Some(config) = cell.get() {
+            return Ok(config.clone());
+        }
+        let config = client_config(options.ca_file.as_deref(), verify)?;
+        Ok(cell.get_or_init(|| config).clone())
+    }
+
+    fn origin(&self, request: &Parts) -> Result<Origin> {
+        let uri = &request.uri;
+        let is_https = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(invalid("a request needs an http or https URL")),
+        };
+        let host = bare_host(uri.host().unwrap_or_default()).to_ascii_lowercase();
+        if host.is_empty() {
+            return Err(invalid("the URL has no host"));
+        }
+        Ok(Origin {
+            is_https,
+            port: uri.port_u16().unwrap_or(if is_https { 443 } else { 80 }),
+            proxy: proxy_for(&self.proxy, &self.shared.environment, uri).cloned(),
+            verify_tls: self.verify_tls || !is_https,
+            host,
+        })
+    }
+
+    /// Request line and headers as bytes.
+    fn encode_head(&self, request: &Parts, payload: &Payload, origin: &Origin) -> Result<Vec<u8>> {
+        let headers = &request.headers;
+        let mut head = Vec::with_capacity(1024);
+        let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
+        let path = if path.is_empty() { "/" } else { path };
+        let authority = match (origin.is_https, origin.port) {
+            (true, 443) | (false, 80) => origin.host_for_header(),
+            (_, port) => format!("{}:{port}", origin.host_for_header()),
+        };
+        let proxy = origin.proxy.as_ref().filter(|_| !origin.is_https);
+        // A proxy wants the whole URL of a plain request (RFC 9112 section 3.2.2).
+        let target = if proxy.is_some() { format!("http://{authority}") } else { String::new() };
+        let put = |head: &mut Vec<u8>, name: &str, value: &[u8]| {
+            head.extend_from_slice(name.as_bytes());
+            head.extend_from_slice(b": ");
+            head.extend_from_slice(value);
+            head.extend_from_slice(b"\r\n");
+        };
+        // Writing into a Vec cannot fail.
+        let _ = write!(head, "{} {target}{path} HTTP/1.1\r\n", request.method);
+        if !headers.contains_key(HOST) {
+            put(&mut head, "Host", authority.as_bytes());
+        }
+        if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.as_ref()) {
+            put(&mut head, "Proxy-Authorization", authorization.reveal().as_bytes());
+        }
+        if !headers.contains_key(USER_AGENT) {
+            put(&mut head, "User-Agent", self.shared.options.user_agent.as_bytes());
+        }
+        let has_body = !payload.is_empty()
+            || matches!(request.method, Method::PUT | Method::POST | Method::PATCH);
+        for (name, value) in headers {
+            if name == TRANSFER_ENCODING {
+                return Err(invalid("requests are sent with a Content-Length only"));
+            }
+            if name != CONTENT_LENGTH {
+                put(&mut head, name.as_str(), value.as_bytes());
+            }
+        }
+        if has_body {
+            put(&mut head, "Content-Length", payload.len().to_string().as_bytes());
+        }
+        head.extend_from_slice(b"\r\n");
+        if head.iter().any(|byte| *byte == 0) {
+            return Err(invalid("a request header holds a zero byte"));
+        }
+        Ok(head)
+    }
+}
+
+/// Whether sending a request twice does the same as sending it once. A conditional write is not
+/// among them: its second copy would fail on what the first one wrote.
+fn may_resend(request: &Parts) -> bool {
+    match request.method {
+        Method::GET | Method::HEAD => true,
+        Method::PUT | Method::DELETE => {
+            !request.headers.contains_key(IF_MATCH) && !request.headers.contains_key(IF_NONE_MATCH)
+        }
+        _ => false,
+    }
+}
+
+fn stale(cause: Error) -> Error {
+    Error::new(Kind::Unavailable, "a kept connection was closed before any byte of the answer")
+        .with_retry(Retry::BackOff)
+        .with_source(cause)
+}
+
+fn invalid(message: &str) -> Error {
+    Error::new(Kind::Invalid, message)
+}

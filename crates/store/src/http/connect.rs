@@ -1,0 +1,153 @@
+//! Opens connections: name lookup, several addresses, proxy tunnel, TLS.
+
+use crate::http::connection::{Connection, Stream};
+use crate::http::pool::Origin;
+use bytes::Bytes;
+use penstock_base::{Error, Kind, Result, Retry};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+
+/// Least time that one of several addresses gets.
+const ADDRESS_TIMEOUT_MIN: Duration = Duration::from_millis(250);
+
+/// Rotates through the addresses of a host: large stores publish many, and each has its own limit.
+static NEXT_ADDRESS: AtomicUsize = AtomicUsize::new(0);
+
+/// A new connection to `origin`, ready for a request. `tls` is set for https.
+///
+/// # Errors
+/// `Unavailable`: worth retrying, except for a certificate that is not trusted.
+pub(crate) async fn connect(
+    origin: &Origin,
+    tls: Option<Arc<ClientConfig>>,
+    limit: Duration,
+    stall_limit: Duration,
+) -> Result<Connection> {
+    let deadline = Instant::now() + limit;
+    let (host, port) = match &origin.proxy {
+        Some(proxy) => (proxy.host.as_str(), proxy.port),
+        None => (origin.host.as_str(), origin.port),
+    };
+    let tcp = connect_tcp(host, port, deadline, limit).await?;
+    // Requests are written whole, so waiting for more to send only adds latency.
+    tcp.set_nodelay(true)
+        .map_err(|error| unavailable("TCP_NODELAY is refused").with_source(error))?;
+    let Some(tls) = tls else {
+        return Ok(Connection::new(Stream::Plain(tcp), stall_limit));
+    };
+    let tcp = if origin.proxy.is_some() {
+        timeout_at(deadline, tunnel(tcp, origin, stall_limit))
+            .await
+            .map_err(|_| too_slow("the proxy's tunnel", limit))??
+    } else {
+        tcp
+    };
+    let name = ServerName::try_from(origin.host.clone()).map_err(|_| {
+        Error::new(Kind::Invalid, format!("`{}` is no valid host name for TLS", origin.host))
+    })?;
+    let handshake = TlsConnector::from(tls).connect(name, tcp);
+    let stream = timeout_at(deadline, handshake)
+        .await
+        .map_err(|_| too_slow("the TLS handshake", limit))?
+        .map_err(|error| tls_error(&origin.host, error))?;
+    Ok(Connection::new(Stream::Tls(Box::new(stream)), stall_limit))
+}
+
+async fn connect_tcp(
+    host: &str,
+    port: u16,
+    deadline: Instant,
+    limit: Duration,
+) -> Result<TcpStream> {
+    let lookup = timeout_at(deadline, tokio::net::lookup_host((host, port)))
+        .await
+        .map_err(|_| too_slow(&format!("the lookup of `{host}`"), limit))?;
+    let addresses = lookup.map_err(|error| {
+        unavailable(format!("the host name `{host}` cannot be resolved"))
+            .with_source(error)
+            .with_hint("Check the endpoint, region or account in the URL and the secret")
+    })?;
+    let addresses = rotated(addresses.collect(), NEXT_ADDRESS.fetch_add(1, Ordering::Relaxed));
+    let mut last = unavailable(format!("the host name `{host}` has no address"));
+    for (index, address) in addresses.iter().enumerate() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let others = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
+        let share = (left / others).max(ADDRESS_TIMEOUT_MIN);
+        last = match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => unavailable(format!("no connection to {host} ({address})"))
+                .with_source(error)
+                .with_hint("Check the endpoint and port; is the server running?"),
+            Err(_) => too_slow(&format!("the connection to {host} ({address})"), limit),
+        };
+    }
+    Err(last)
+}
+
+/// Keeps the system's order of address families, and rotates inside the first one.
+fn rotated(mut addresses: Vec<SocketAddr>, turn: usize) -> Vec<SocketAddr> {
+    let Some(first) = addresses.first().copied() else { return addresses };
+    let same = addresses.iter().take_while(|next| next.is_ipv4() == first.is_ipv4()).count();
+    addresses[..same].rotate_left(turn % same);
+    addresses
+}
+
+/// Asks the proxy for a tunnel (RFC 9110 section 9.3.6).
+async fn tunnel(tcp: TcpStream, origin: &Origin, stall_limit: Duration) -> Result<TcpStream> {
+    let target = format!("{}:{}", origin.host_for_header(), origin.port);
+    let mut head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
+    let proxy = origin.proxy.as_ref();
+    if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.as_ref()) {
+        head.push_str("Proxy-Authorization: ");
+        head.push_str(authorization.reveal());
+        head.push_str("\r\n");
+    }
+    head.push_str("\r\n");
+    let mut connection = Connection::new(Stream::Plain(tcp), stall_limit);
+    let none: &[Bytes] = &[];
+    let (answer, _) = connection
+        .exchange(head.as_bytes(), none)
+        .await
+        .map_err(|failed| unavailable("the proxy gave no tunnel").with_source(failed.error))?;
+    match answer.status {
+        200..=299 => connection.into_tunnel(),
+        407 => Err(Error::new(Kind::Denied, "the proxy asks for a user name and password (407)")
+            .with_http_status(407)
+            .with_hint("Put them into the proxy URL, or into the http secret")),
+        status => Err(unavailable(format!("the proxy refused a tunnel to {target} ({status})"))
+            .with_http_status(status)
+            .with_hint("Check the proxy's rules, or exclude the host with NO_PROXY")),
+    }
+}
+
+fn tls_error(host: &str, error: std::io::Error) -> Error {
+    let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match cause {
+        Some(rustls::Error::InvalidCertificate(_)) => {
+            Error::new(Kind::Unavailable, format!("the certificate of {host} is not trusted"))
+                .with_hint("Name the authority's PEM file in the setting ca_file")
+        }
+        Some(rustls::Error::InvalidMessage(_)) => {
+            Error::new(Kind::Unavailable, format!("{host} does not speak TLS on this port"))
+                .with_hint("For a plain HTTP endpoint set USE_SSL false in the secret")
+        }
+        _ => unavailable(format!("the TLS handshake with {host} failed")),
+    }
+    .with_source(error)
+}
+
+fn unavailable(message: impl Into<String>) -> Error {
+    Error::new(Kind::Unavailable, message).with_retry(Retry::BackOff)
+}
+
+fn too_slow(what: &str, limit: Duration) -> Error {
+    unavailable(format!("{what} took longer than {} s", limit.as_secs_f64()))
+        .with_hint("The limit is the setting connect_timeout_ms")
+}

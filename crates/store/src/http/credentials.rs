@@ -1,0 +1,139 @@
+//! Lets the signing crates use our client, files, environment and processes.
+
+use crate::{HttpClient, Payload};
+use bytes::Bytes;
+use penstock_base::{Error, Kind, Retry};
+use reqsign_core::{CommandExecute, CommandOutput, Context, FileRead, HttpSend, OsEnv};
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// Longest answer of a token service.
+const TOKEN_ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Longest run of a credential process or command line tool.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often a running command is looked at.
+const COMMAND_POLL: Duration = Duration::from_millis(20);
+
+/// The world as the signing crates see it: requests for tokens go through `client`.
+pub fn credential_context(client: &HttpClient) -> Context {
+    Context::new()
+        .with_http_send(TokenSend(client.clone()))
+        .with_file_read(TokioFileRead)
+        .with_command_execute(Commands)
+        .with_env(OsEnv)
+}
+
+/// Turns an error of the signing crates into ours; it says which credentials were looked for.
+pub fn credential_error(what: &str, error: &reqsign_core::Error) -> Error {
+    let mut cause = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        let text = inner.to_string();
+        if !cause.contains(&text) {
+            cause = format!("{cause}: {text}");
+        }
+        source = inner.source();
+    }
+    let made = Error::new(Kind::Denied, format!("no usable {what}: {cause}"));
+    if error.is_retryable() { made.with_retry(Retry::BackOff) } else { made }
+}
+
+#[derive(Debug)]
+struct TokenSend(HttpClient);
+
+impl HttpSend for TokenSend {
+    async fn http_send(
+        &self,
+        request: http::Request<Bytes>,
+    ) -> reqsign_core::Result<http::Response<Bytes>> {
+        let (parts, body) = request.into_parts();
+        let failed = |error: Error| {
+            let retryable = error.retry() != Retry::Never;
+            reqsign_core::Error::unexpected(error.to_string()).set_retryable(retryable)
+        };
+        let mut answer = self.0.send(parts, Payload::from(body)).await.map_err(failed)?;
+        let bytes = answer.body.read_to_bytes(TOKEN_ANSWER_BYTES_MAX).await.map_err(failed)?;
+        let mut response = http::Response::new(bytes);
+        *response.status_mut() = http::StatusCode::from_u16(answer.status)
+            .map_err(|error| reqsign_core::Error::unexpected(error.to_string()))?;
+        *response.headers_mut() = answer.headers;
+        Ok(response)
+    }
+}
+
+#[derive(Debug)]
+struct TokioFileRead;
+
+impl FileRead for TokioFileRead {
+    async fn file_read(&self, path: &str) -> reqsign_core::Result<Vec<u8>> {
+        Ok(tokio::fs::read(path).await?)
+    }
+}
+
+/// Runs credential processes without a handler for SIGCHLD, which belongs to the host program.
+#[derive(Debug)]
+struct Commands;
+
+impl CommandExecute for Commands {
+    async fn command_execute<'a>(
+        &'a self,
+        program: &'a str,
+        args: &'a [&'a str],
+    ) -> reqsign_core::Result<CommandOutput> {
+        let child = Command::new(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut running = Running(child);
+        let stdout = running.0.stdout.take().map(read_all);
+        let stderr = running.0.stderr.take().map(read_all);
+        let outcome = tokio::time::timeout(COMMAND_TIMEOUT, async {
+            let stdout = joined(stdout).await?;
+            let stderr = joined(stderr).await?;
+            while running.0.try_wait()?.is_none() {
+                tokio::time::sleep(COMMAND_POLL).await;
+            }
+            let status = running.0.wait()?.code().unwrap_or(-1);
+            Ok(CommandOutput { status, stdout, stderr })
+        });
+        outcome.await.unwrap_or_else(|_| {
+            let seconds = COMMAND_TIMEOUT.as_secs();
+            let message = format!("`{program}` did not end within {seconds} s");
+            Err(reqsign_core::Error::unexpected(message))
+        })
+    }
+}
+
+/// A child that does not outlive the wait for it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Killing and reaping a child that has ended already does nothing.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+type Reading = JoinHandle<std::io::Result<Vec<u8>>>;
+
+fn read_all(mut pipe: impl Read + Send + 'static) -> Reading {
+    tokio::task::spawn_blocking(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    })
+}
+
+async fn joined(reading: Option<Reading>) -> reqsign_core::Result<Vec<u8>> {
+    match reading {
+        Some(reading) => Ok(reading
+            .await
+            .map_err(|error| reqsign_core::Error::unexpected(error.to_string()))??),
+        None => Ok(Vec::new()),
+    }
+}

@@ -1,0 +1,25 @@
+//! A thin HTTP/1.1 client for reading with one copy.
+//!
+//! Bytes of a body go from the socket into the caller's buffer, and a payload goes out from where
+//! it lies. The client decides about connections (reuse, proxy, TLS, time limits) and nothing
+//! else: what a status means is decided in [`crate::answer`], and retries are the engine's.
+
+mod body;
+mod chunked;
+mod client;
+mod connect;
+mod connection;
+mod credentials;
+mod head;
+mod pool;
+mod proxy;
+mod redact;
+mod stall;
+mod tls;
+mod trace;
+
+pub use body::HttpBody;
+pub use client::{HttpClient, HttpOptions, HttpResponse};
+pub use credentials::{credential_context, credential_error};
+pub use proxy::{Proxy, ProxyChoice};
+pub use redact::{redacted_text, redacted_url};

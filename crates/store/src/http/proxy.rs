@@ -1,0 +1,251 @@
+//! Decides which proxy, if any, a request goes through.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::Uri;
+use penstock_base::{Error, Kind, Result, Secret};
+use std::net::IpAddr;
+
+/// Where the proxy comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub enum ProxyChoice {
+    /// HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, read when the client is made.
+    #[default]
+    Environment,
+    /// No proxy.
+    None,
+    /// This proxy for every request.
+    Fixed(Proxy),
+}
+
+/// An HTTP proxy. Its own connection is plain HTTP; TLS to the store goes through a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Proxy {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Value of Proxy-Authorization.
+    pub(crate) authorization: Option<Secret>,
+}
+
+impl Proxy {
+    /// Parses `http://user:password@host:port`; scheme and user info are optional.
+    ///
+    /// # Errors
+    /// `Invalid` for text that is no such URL, `Unsupported` for other schemes.
+    pub fn parse(url: &str) -> Result<Self> {
+        let wrong = || {
+            Error::new(Kind::Invalid, "the proxy is not a URL such as http://host:3128")
+                .with_hint("Check the setting http_proxy, the secret, or HTTPS_PROXY")
+        };
+        let text = url.trim().trim_end_matches('/');
+        let rest = match text.split_once("://") {
+            Some(("http", rest)) => rest,
+            Some((scheme, _)) => {
+                return Err(Error::new(
+                    Kind::Unsupported,
+                    format!("a proxy with scheme `{scheme}` is not supported"),
+                )
+                .with_hint("Give an http:// proxy; https stores are reached through its tunnel"));
+            }
+            None => text,
+        };
+        let (user_info, host) = match rest.rsplit_once('@') {
+            Some((user_info, host)) => (Some(user_info), host),
+            None => (None, rest),
+        };
+        let authority: http::uri::Authority = host.parse().map_err(|_| wrong())?;
+        if authority.host().is_empty() {
+            return Err(wrong());
+        }
+        let proxy = Proxy {
+            host: bare_host(authority.host()).to_string(),
+            port: authority.port_u16().unwrap_or(80),
+            authorization: None,
+        };
+        Ok(match user_info {
+            Some(user_info) => {
+                let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
+                let decode = |text| {
+                    percent_encoding::percent_decode_str(text).decode_utf8_lossy().to_string()
+                };
+                proxy.with_basic(&decode(user), &decode(password))
+            }
+            None => proxy,
+        })
+    }
+
+    /// Adds a user name and password (RFC 7617).
+    #[must_use]
+    pub fn with_basic(mut self, user: &str, password: &str) -> Self {
+        let token = STANDARD.encode(format!("{user}:{password}"));
+        self.authorization = Some(Secret::new(format!("Basic {token}")));
+        self
+    }
+}
+
+/// The proxies of the environment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProxyEnvironment {
+    http: Option<Proxy>,
+    https: Option<Proxy>,
+    no_proxy: Vec<String>,
+}
+
+impl ProxyEnvironment {
+    /// Reads the variables through `variable`; lower-case names win, as in curl.
+    ///
+    /// # Errors
+    /// As [`Proxy::parse`].
+    pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let get = |name: &str| {
+            variable(&name.to_ascii_lowercase())
+                .or_else(|| variable(name))
+                .filter(|text| !text.trim().is_empty())
+        };
+        let all = get("ALL_PROXY");
+        let proxy = |name| get(name).or(all.clone()).map(|url| Proxy::parse(&url)).transpose();
+        let no_proxy = get("NO_PROXY").unwrap_or_default();
+        Ok(ProxyEnvironment {
+            http: proxy("HTTP_PROXY")?,
+            https: proxy("HTTPS_PROXY")?,
+            no_proxy: no_proxy
+                .split([',', ' '])
+                .map(|entry| entry.trim().to_ascii_lowercase())
+                .filter(|entry| !entry.is_empty())
+                .collect(),
+        })
+    }
+
+    fn pick(&self, is_https: bool, host: &str, port: u16) -> Option<&Proxy> {
+        let proxy = if is_https { self.https.as_ref() } else { self.http.as_ref() }?;
+        let excluded = is_loopback(host)
+            || self.no_proxy.iter().any(|entry| no_proxy_matches(entry, host, port));
+        (!excluded).then_some(proxy)
+    }
+}
+
+/// The proxy for a request. Link-local addresses (instance metadata) never go through one, and
+/// loopback ones only through a proxy that was asked for by name.
+pub(crate) fn proxy_for<'a>(
+    choice: &'a ProxyChoice,
+    environment: &'a ProxyEnvironment,
+    uri: &Uri,
+) -> Option<&'a Proxy> {
+    let host = bare_host(uri.host().unwrap_or_default()).to_ascii_lowercase();
+    if is_link_local(&host) {
+        return None;
+    }
+    let is_https = uri.scheme_str() == Some("https");
+    let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
+    match choice {
+        ProxyChoice::Environment => environment.pick(is_https, &host, port),
+        ProxyChoice::None => None,
+        ProxyChoice::Fixed(proxy) => Some(proxy),
+    }
+}
+
+/// A host without the brackets of an IPv6 literal.
+pub(crate) fn bare_host(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+fn is_link_local(host: &str) -> bool {
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V4(address)) => address.is_link_local(),
+        Ok(IpAddr::V6(address)) => address.is_unicast_link_local(),
+        Err(_) => host == "metadata.google.internal",
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// One entry of NO_PROXY: `*`, a domain with all below it, an address, or a block of addresses,
+/// each but the last with an optional port.
+fn no_proxy_matches(entry: &str, host: &str, port: u16) -> bool {
+    if entry == "*" {
+        return true;
+    }
+    if let Some((network, bits)) = entry.split_once('/') {
+        return in_block(network, bits, host).unwrap_or(false);
+    }
+    let (name, wanted_port) = match entry.rsplit_once(':') {
+        Some((name, digits)) if !name.contains(':') || name.ends_with(']') => {
+            (name, digits.parse::<u16>().ok())
+        }
+        _ => (entry, None),
+    };
+    if wanted_port.is_some_and(|wanted| wanted != port) {
+        return false;
+    }
+    let name = bare_host(name).trim_start_matches("*.").trim_start_matches('.');
+    host == name
+        || (host.parse::<IpAddr>().is_err()
+            && host.strip_suffix(name).is_some_and(|front| front.ends_with('.')))
+}
+
+fn in_block(network: &str, bits: &str, host: &str) -> Option<bool> {
+    let bits: u32 = bits.parse().ok()?;
+    match (network.parse().ok()?, host.parse().ok()?) {
+        (IpAddr::V4(network), IpAddr::V4(host)) => {
+            let mask = u32::MAX.checked_shl(32u32.checked_sub(bits)?).unwrap_or(0);
+            Some((u32::from(network) ^ u32::from(host)) & mask == 0)
+        }
+        (IpAddr::V6(network), IpAddr::V6(host)) => {
+            let mask = u128::MAX.checked_shl(128u32.checked_sub(bits)?).unwrap_or(0);
+            Some((u128::from(network) ^ u128::from(host)) & mask == 0)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn environment(pairs: &[(&str, &str)]) -> ProxyEnvironment {
+        let map: HashMap<_, _> = pairs.iter().map(|(k, v)| (*k, v.to_string())).collect();
+        ProxyEnvironment::read(|name| map.get(name).cloned()).unwrap()
+    }
+
+    fn goes_through(environment: &ProxyEnvironment, url: &str) -> bool {
+        proxy_for(&ProxyChoice::Environment, environment, &url.parse().unwrap()).is_some()
+    }
+
+    #[test]
+    fn url_with_user_and_password_parses_and_hides_them() {
+        let proxy = Proxy::parse("http://u:p%40w@px.example:3128/").unwrap();
+        assert_eq!((proxy.host.as_str(), proxy.port), ("px.example", 3128));
+        assert_eq!(proxy.authorization.as_ref().unwrap().reveal(), "Basic dTpwQHc=");
+        assert!(!format!("{proxy:?}").contains("dTpw"));
+        assert_eq!(Proxy::parse("px").unwrap().port, 80);
+        assert_eq!(Proxy::parse("socks5://px").unwrap_err().kind(), Kind::Unsupported);
+        assert_eq!(Proxy::parse("http://").unwrap_err().kind(), Kind::Invalid);
+    }
+
+    #[test]
+    fn environment_decides_by_scheme_and_exceptions() {
+        let environment = environment(&[
+            ("HTTPS_PROXY", "http://px:1"),
+            ("NO_PROXY", "internal.example, .corp, 10.0.0.0/8,plain.example:8443"),
+        ]);
+        for (url, expected) in [
+            ("https://s3.amazonaws.com/b", true),
+            ("http://s3.amazonaws.com/b", false),
+            ("https://internal.example/", false),
+            ("https://a.internal.example/", false),
+            ("https://notinternal.example/", true),
+            ("https://x.corp/", false),
+            ("https://10.9.8.7/", false),
+            ("https://11.9.8.7/", true),
+            ("https://plain.example:8443/", false),
+            ("https://plain.example/", true),
+            ("https://localhost:9000/", false),
+            ("https://169.254.169.254/latest", false),
+        ] {
+            assert_eq!(goes_through(&environment, url), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Measures one request and tells the observer exactly once, however it ends.
+
+use crate::http::redact::redacted_url;
+use crate::{Observer, RequestEvent};
+use http::header::RANGE;
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// A request under way. Dropped without [`Trace::finish`], it counts as cancelled.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    observer: Arc<dyn Observer>,
+    event: Option<Box<RequestEvent>>,
+    started: Instant,
+}
+
+impl Trace {
+    pub(crate) fn start(observer: Arc<dyn Observer>, request: &Parts, sent_bytes: u64) -> Self {
+        let event = RequestEvent {
+            method: method_name(&request.method),
+            url: redacted_url(&request.uri),
+            range: asked_range(&request.headers),
+            status: 0,
+            started: SystemTime::now(),
+            first_byte: Duration::ZERO,
+            total: Duration::ZERO,
+            sent_bytes,
+            received_bytes: 0,
+            new_connection: false,
+            error: String::new(),
+        };
+        Trace { observer, event: Some(Box::new(event)), started: Instant::now() }
+    }
+
+    pub(crate) fn connected(&mut self, is_new: bool) {
+        if let Some(event) = &mut self.event {
+            event.new_connection = is_new;
+        }
+    }
+
+    pub(crate) fn answered(&mut self, status: u16) {
+        if let Some(event) = &mut self.event {
+            event.status = status;
+            event.first_byte = self.started.elapsed();
+        }
+    }
+
+    pub(crate) fn received(&mut self, count: usize) {
+        if let Some(event) = &mut self.event {
+            event.received_bytes += count as u64;
+        }
+    }
+
+    /// Tells the observer; `error` is empty for success. Later calls do nothing.
+    pub(crate) fn finish(&mut self, error: &str) {
+        if let Some(mut event) = self.event.take() {
+            event.total = self.started.elapsed();
+            event.error = error.to_string();
+            self.observer.request_finished(*event);
+        }
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        self.finish("cancelled");
+    }
+}
+
+/// The method as static text; events keep no allocation for it.
+pub(crate) fn method_name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::PUT => "PUT",
+        Method::POST => "POST",
+        Method::DELETE => "DELETE",
+        Method::PATCH => "PATCH",
+        Method::OPTIONS => "OPTIONS",
+        _ => "OTHER",
+    }
+}
+
+fn asked_range(headers: &HeaderMap) -> String {
+    let value = headers.get(RANGE).or_else(|| headers.get("x-ms-range"));
+    value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_string()
+}
