@@ -1,0 +1,3 @@
+//! Conformance suites: one exam for every implementation of a contract.
+
+pub mod store;
