@@ -114,6 +114,7 @@ impl ModelStore {
             etag: etag.clone(),
             modified,
             content_type: options.content_type.clone(),
+            metadata: options.metadata.clone(),
         };
         state.objects.insert(key.to_string(), Object { bytes, meta, made_by });
         PutResult { etag, modified }
@@ -309,6 +310,9 @@ impl Store for ModelStore {
         self.check(&state, "copy", to, &options.condition)?;
         let mut options = options.clone();
         options.content_type = options.content_type.or(source.meta.content_type);
+        if options.metadata.is_empty() {
+            options.metadata = source.meta.metadata;
+        }
         Ok(Self::place(&mut state, to, source.bytes, &options, None))
     }
 }

@@ -55,7 +55,7 @@ pub async fn put_overwrites_whole(subject: Subject) {
     }
 }
 
-/// The media type comes back; user metadata is taken.
+/// Media type and user metadata come back.
 pub async fn put_content_type_and_metadata(subject: Subject) {
     if !subject.store.capabilities().write {
         return;
@@ -68,11 +68,13 @@ pub async fn put_content_type_and_metadata(subject: Subject) {
     };
     subject.put(&key, ramp(1, 0, 10), &options).await.expect("type and metadata are taken");
     subject.assert_is(&key, 1, 10).await;
-    let told = subject.stat(&key).await.content_type;
+    let meta = subject.stat(&key).await;
+    let told = meta.content_type;
     if subject.store.root().starts_with("file:") {
         return; // A file system has no place for a media type.
     }
     assert_eq!(told.as_deref(), Some("application/vnd.apache.parquet"));
+    assert_eq!(meta.metadata, options.metadata, "user metadata by stat");
     let got = subject.get(&key, GetRange::All).await.meta.content_type;
     assert_eq!(got, told, "GET and stat tell one type");
 }
