@@ -1,6 +1,7 @@
 //! The bytes of an answer, read straight into the caller's buffer.
 
 use crate::http::HttpBody;
+use crate::local::FileBody;
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result, Retry};
 use std::future::poll_fn;
@@ -14,6 +15,8 @@ pub enum Body {
     Memory(Bytes),
     /// Bytes that arrive on a connection.
     Http(Box<HttpBody>),
+    /// A stretch of a local file.
+    File(Box<FileBody>),
 }
 
 impl Body {
@@ -69,6 +72,7 @@ impl Body {
         let expected = match self {
             Body::Memory(bytes) => Some(bytes.len() as u64),
             Body::Http(body) => body.remaining(),
+            Body::File(body) => Some(body.remaining()),
         };
         let expected = expected.and_then(|length| usize::try_from(length).ok());
         let over = || Error::new(Kind::Corrupt, format!("the answer is longer than {limit} bytes"));
@@ -109,6 +113,7 @@ impl Body {
                 Poll::Ready(Ok(taken.len()))
             }
             Body::Http(body) => body.poll_read(context, buf),
+            Body::File(body) => body.poll_read(context, buf),
         }
     }
 }

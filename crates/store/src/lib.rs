@@ -6,13 +6,19 @@
 
 pub mod body;
 pub mod http;
+mod listing;
+pub mod local;
+pub mod memory;
 pub mod observe;
 pub mod profile;
+mod random;
 pub mod store;
 pub mod types;
 
 pub use body::Body;
 pub use http::{HttpClient, HttpOptions, HttpResponse};
+pub use local::LocalStore;
+pub use memory::MemoryStore;
 pub use observe::{Observer, RequestEvent};
 pub use profile::{Capabilities, Profile};
 pub use store::{Store, UploadId};

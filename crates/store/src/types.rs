@@ -61,6 +61,24 @@ pub enum GetRange {
     Suffix(u64),
 }
 
+impl GetRange {
+    /// The bytes that the range names in an object of this size. Empty where the range begins at
+    /// or past the end.
+    pub fn resolve(&self, size_bytes: u64) -> ByteRange {
+        match *self {
+            GetRange::All => ByteRange { start: 0, end: size_bytes },
+            GetRange::Bounded(range) => {
+                let start = range.start.min(size_bytes);
+                ByteRange { start, end: range.end.min(size_bytes).max(start) }
+            }
+            GetRange::From(start) => ByteRange { start: start.min(size_bytes), end: size_bytes },
+            GetRange::Suffix(len) => {
+                ByteRange { start: size_bytes.saturating_sub(len), end: size_bytes }
+            }
+        }
+    }
+}
+
 /// A GET.
 #[derive(Clone, Debug)]
 pub struct GetRequest {
@@ -95,6 +113,14 @@ impl Payload {
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(Bytes::is_empty)
     }
+
+    /// All bytes in one piece; free when there is only one.
+    pub fn into_bytes(mut self) -> Bytes {
+        if self.0.len() == 1 {
+            return self.0.remove(0);
+        }
+        self.0.concat().into()
+    }
 }
 
 impl From<Bytes> for Payload {
@@ -124,6 +150,20 @@ pub struct PutOptions {
     pub content_type: Option<String>,
     /// User metadata, names in lower case.
     pub metadata: Vec<(String, String)>,
+}
+
+impl PutOptions {
+    /// These options, with media type and metadata taken from `other` where both are absent here:
+    /// a completed upload keeps what it began with, and a copy keeps its source's.
+    #[must_use]
+    pub fn or_from(&self, other: &PutOptions) -> PutOptions {
+        let mut options = self.clone();
+        if options.content_type.is_none() && options.metadata.is_empty() {
+            options.content_type = other.content_type.clone();
+            options.metadata = other.metadata.clone();
+        }
+        options
+    }
 }
 
 /// What a finished write left behind.
@@ -184,6 +224,22 @@ pub struct ListEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn range_is_cut_to_the_object() {
+        let bounded = |start, end| GetRange::Bounded(ByteRange { start, end });
+        for (range, start, end) in [
+            (GetRange::All, 0, 10),
+            (bounded(2, 5), 2, 5),
+            (bounded(8, 50), 8, 10),
+            (bounded(30, 50), 10, 10),
+            (GetRange::From(10), 10, 10),
+            (GetRange::Suffix(4), 6, 10),
+            (GetRange::Suffix(40), 0, 10),
+        ] {
+            assert_eq!(range.resolve(10), ByteRange { start, end }, "{range:?}");
+        }
+    }
 
     #[test]
     fn etag_is_the_same_with_and_without_quotes() {

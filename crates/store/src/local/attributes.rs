@@ -1,0 +1,161 @@
+//! What a file system does not keep of an object: media type, user metadata, the upload it came from.
+//!
+//! Kept in the extended attribute `user.penstock`; where the file system has none (or it is too
+//! small), in a hidden file beside the object that carries the version's tag in its name, so that it
+//! can never describe another version.
+
+use super::names::SIDECAR;
+use crate::{ETag, ObjectMeta, PutOptions};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, XattrFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::time::{Duration, SystemTime};
+
+const ATTRIBUTE: &str = "user.penstock";
+const IN_SIDECAR: &[u8] = b"sidecar";
+/// The kernel's limit for one attribute.
+const ATTRIBUTE_MAX_BYTES: usize = 64 << 10;
+const ATTRIBUTE_USUAL_BYTES: usize = 1 << 10;
+
+/// The attributes of one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Attributes {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metadata: Vec<(String, String)>,
+    /// Makes a repeated completion recognise its own object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload: Option<String>,
+}
+
+impl Attributes {
+    pub fn of(options: &PutOptions) -> Self {
+        Attributes {
+            content_type: options.content_type.clone(),
+            metadata: options.metadata.clone(),
+            upload: None,
+        }
+    }
+
+    pub fn options(&self) -> PutOptions {
+        PutOptions {
+            content_type: self.content_type.clone(),
+            metadata: self.metadata.clone(),
+            ..Default::default()
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == Attributes::default()
+    }
+
+    /// Writes them to `file`, whose content and time must be final; `dir` is where the object will
+    /// be. A file that had none and gets none costs nothing.
+    pub fn store(&self, file: &File, dir: &OwnedFd) -> Result<(), Errno> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let text = serde_json::to_vec(self).expect("text and lists of text always serialise");
+        match rustix::fs::fsetxattr(file, ATTRIBUTE, &text, XattrFlags::empty()) {
+            Ok(()) => return Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(Errno::TOOBIG | Errno::NOSPC | Errno::RANGE) => {
+                rustix::fs::fsetxattr(file, ATTRIBUTE, IN_SIDECAR, XattrFlags::empty())?;
+            }
+            Err(errno) => return Err(errno),
+        }
+        let name = sidecar_name(&rustix::fs::fstat(file)?);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(dir, &name, flags, Mode::from_raw_mode(0o666))?;
+        let mut sidecar = File::from(fd);
+        let written = sidecar.write_all(&text).and_then(|()| sidecar.sync_data());
+        written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// Reads those of an open file in `dir`, which is opened only if a hidden file must be read.
+    pub fn load(
+        file: BorrowedFd<'_>,
+        stat: &Stat,
+        dir: impl FnOnce() -> Result<OwnedFd, Errno>,
+    ) -> Result<Self, Errno> {
+        let text = match read_attribute(file) {
+            Ok(text) if text != IN_SIDECAR => text,
+            Err(Errno::NODATA) => return Ok(Attributes::default()),
+            Ok(_) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                match read_sidecar(&dir()?, &sidecar_name(stat)) {
+                    Err(Errno::NOENT) => return Ok(Attributes::default()),
+                    answer => answer?,
+                }
+            }
+            Err(errno) => return Err(errno),
+        };
+        // Somebody else's text under our name: the object's bytes are still good.
+        Ok(serde_json::from_slice(&text).unwrap_or_default())
+    }
+}
+
+fn read_attribute(file: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+    for size in [ATTRIBUTE_USUAL_BYTES, ATTRIBUTE_MAX_BYTES] {
+        let mut text = vec![0; size];
+        match rustix::fs::fgetxattr(file, ATTRIBUTE, &mut text[..]) {
+            Ok(len) => {
+                text.truncate(len);
+                return Ok(text);
+            }
+            Err(Errno::RANGE) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::RANGE)
+}
+
+fn read_sidecar(dir: &OwnedFd, name: &str) -> Result<Vec<u8>, Errno> {
+    let fd = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut text = Vec::new();
+    File::from(fd)
+        .read_to_end(&mut text)
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    Ok(text)
+}
+
+/// Removes the hidden file of a version that is gone, if it had one.
+pub(super) fn forget(dir: impl AsFd, stat: &Stat) {
+    // Best effort: a hidden file without its object is swept later.
+    let _ = rustix::fs::unlinkat(dir, sidecar_name(stat), AtFlags::empty());
+}
+
+/// The inode that a hidden file describes, from its name.
+pub(super) fn sidecar_inode(name: &str) -> Option<u64> {
+    let tag = name.strip_prefix(SIDECAR)?;
+    u64::from_str_radix(tag.rsplit('-').next()?, 16).ok()
+}
+
+fn sidecar_name(stat: &Stat) -> String {
+    format!("{SIDECAR}{}", etag(stat).0)
+}
+
+/// The version tag: nanoseconds of the last change, size and inode. Writes through the store set
+/// the time themselves, so two versions in one tick of the kernel's clock differ too.
+pub(super) fn etag(stat: &Stat) -> ETag {
+    let nanos = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
+    ETag(format!("{nanos:x}-{:x}-{:x}", stat.st_size, stat.st_ino))
+}
+
+/// Metadata without attributes.
+pub(super) fn meta(stat: &Stat) -> ObjectMeta {
+    let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    let modified = u64::try_from(stat.st_mtime)
+        .ok()
+        .and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos)));
+    ObjectMeta {
+        size_bytes: u64::try_from(stat.st_size).ok(),
+        etag: Some(etag(stat)),
+        modified,
+        content_type: None,
+        metadata: Vec::new(),
+    }
+}

@@ -1,0 +1,163 @@
+//! The bytes of an open file, read at their offset straight into the caller's buffer.
+//!
+//! What is in the page cache is copied on the calling thread, which costs less than handing the
+//! work over; what is not is read on a blocking thread, so that a slow disk never holds up the
+//! async threads.
+
+use super::errno::explain;
+use penstock_base::{Error, Kind, Result};
+use rustix::buffer::spare_capacity;
+use rustix::fd::OwnedFd;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::future::Future;
+use std::io::IoSliceMut;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::task::JoinHandle;
+
+/// Most bytes that one call copies while others wait for the thread.
+const CACHED_READ_MAX_BYTES: usize = 4 << 20;
+/// Bytes per read on a blocking thread.
+const DISK_READ_BYTES: usize = 4 << 20;
+
+/// A stretch of an open file. It stays the version that was opened, whatever is renamed over it.
+#[derive(Debug)]
+pub struct FileBody {
+    file: Arc<OwnedFd>,
+    path: String,
+    offset: u64,
+    end: u64,
+    /// Cleared where the file system cannot say what is in the page cache.
+    pub(super) nowait: bool,
+    /// What a blocking thread read; the part before `scratch_used` is the caller's already.
+    scratch: Vec<u8>,
+    scratch_used: usize,
+    pending: Option<JoinHandle<Result<Vec<u8>, Errno>>>,
+}
+
+impl FileBody {
+    pub(super) fn new(file: OwnedFd, path: String, offset: u64, end: u64) -> Self {
+        FileBody {
+            file: Arc::new(file),
+            path,
+            offset,
+            end,
+            nowait: true,
+            scratch: Vec::new(),
+            scratch_used: 0,
+            pending: None,
+        }
+    }
+
+    /// The file, and the bytes of it that are still to be read: for a server that hands them to
+    /// the kernel (`sendfile`) instead of reading them.
+    pub fn file_and_range(&self) -> (&Arc<OwnedFd>, std::ops::Range<u64>) {
+        (&self.file, self.offset..self.end)
+    }
+
+    /// Bytes still to be read.
+    pub fn remaining(&self) -> u64 {
+        self.end - self.offset
+    }
+
+    /// Reads up to `buf.len()` bytes; 0 at the end.
+    ///
+    /// # Errors
+    /// `Corrupt` when the file was cut while it was read; `Unavailable` on a device error.
+    pub fn poll_read(&mut self, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize>> {
+        let wanted = buf.len().min(usize::try_from(self.remaining()).unwrap_or(usize::MAX));
+        if wanted == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        let buf = &mut buf[..wanted];
+        let answer = match self.read_ahead_or_cached(buf) {
+            Some(answer) => answer,
+            None => match self.poll_disk(context, buf) {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        Poll::Ready(match answer {
+            Ok(0) => Err(self.cut_short()),
+            Ok(count) => {
+                self.offset += count as u64;
+                Ok(count)
+            }
+            Err(error) => Err(error),
+        })
+    }
+
+    /// `None` when the bytes are neither here nor in the page cache.
+    fn read_ahead_or_cached(&mut self, buf: &mut [u8]) -> Option<Result<usize>> {
+        if self.pending.is_some() {
+            return None;
+        }
+        let left = &self.scratch[self.scratch_used..];
+        if left.is_empty() {
+            let limit = buf.len().min(CACHED_READ_MAX_BYTES);
+            let answer = self.read_cached(&mut buf[..limit])?;
+            return Some(answer.map_err(|errno| explain(errno, "read", &self.path)));
+        }
+        let count = left.len().min(buf.len());
+        buf[..count].copy_from_slice(&left[..count]);
+        self.scratch_used += count;
+        Some(Ok(count))
+    }
+
+    fn cut_short(&self) -> Error {
+        let why = format!("the file ended at byte {}, before {}", self.offset, self.end);
+        Error::new(Kind::Corrupt, why)
+            .with_object(self.path.clone())
+            .with_hint("Another program changed it while it was read; run again")
+    }
+
+    /// `None` when the next bytes are not in the page cache.
+    fn read_cached(&mut self, buf: &mut [u8]) -> Option<Result<usize, Errno>> {
+        if !self.nowait {
+            return None;
+        }
+        self.scratch.clear();
+        self.scratch_used = 0;
+        let mut slices = [IoSliceMut::new(buf)];
+        let flags = ReadWriteFlags::NOWAIT;
+        match rustix::io::preadv2(&self.file, &mut slices, self.offset, flags) {
+            Err(Errno::AGAIN) => None,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                self.nowait = false;
+                None
+            }
+            answer => Some(answer),
+        }
+    }
+
+    fn poll_disk(&mut self, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize>> {
+        let (file, offset) = (&self.file, self.offset);
+        let wanted = buf.len().min(DISK_READ_BYTES);
+        let scratch = &mut self.scratch;
+        let task = self.pending.get_or_insert_with(|| {
+            let (file, mut scratch) = (file.clone(), std::mem::take(scratch));
+            tokio::task::spawn_blocking(move || {
+                scratch.clear();
+                scratch.reserve_exact(wanted);
+                rustix::io::pread(&file, spare_capacity(&mut scratch), offset)?;
+                Ok(scratch)
+            })
+        });
+        let answer = match Pin::new(task).poll(context) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => return Poll::Pending,
+        };
+        self.pending = None;
+        let read = answer.map_err(|error| {
+            Error::new(Kind::Internal, "a read on a blocking thread broke off").with_source(error)
+        });
+        Poll::Ready(read.and_then(|read| {
+            self.scratch = read.map_err(|errno: Errno| explain(errno, "read", &self.path))?;
+            let count = self.scratch.len().min(buf.len());
+            buf[..count].copy_from_slice(&self.scratch[..count]);
+            self.scratch_used = count;
+            Ok(count)
+        }))
+    }
+}

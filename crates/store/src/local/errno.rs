@@ -1,0 +1,68 @@
+//! What the operating system's error numbers mean to a caller of a store.
+
+use penstock_base::{Error, Kind};
+use rustix::io::Errno;
+
+/// An error of a system call on `path`, in the words of the store.
+pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
+    let (kind, why, hint) = match errno {
+        Errno::NOENT => (Kind::NotFound, "no such file", None),
+        Errno::NOTDIR => (
+            Kind::Invalid,
+            "a part of the path is a file, not a directory",
+            Some("A directory tree cannot hold both an object `a` and objects below `a/`"),
+        ),
+        Errno::ISDIR => (
+            Kind::Invalid,
+            "it is a directory, not a file",
+            Some("Name a file, or use a pattern such as `dir/*.parquet`"),
+        ),
+        Errno::ACCESS | Errno::PERM => {
+            (Kind::Denied, "the operating system refused", Some("Check owner and mode of the path"))
+        }
+        Errno::ROFS => (Kind::Denied, "the file system is mounted read-only", None),
+        Errno::XDEV | Errno::LOOP => (
+            Kind::Denied,
+            "the path leads out of the store's root through a symbolic link, or round in a circle",
+            Some("Mount or copy the target inside the root instead"),
+        ),
+        Errno::NOSPC | Errno::DQUOT => {
+            (Kind::Exhausted, "the disk or quota is full", Some("Free space and run again"))
+        }
+        Errno::FBIG => (Kind::Exhausted, "the file system does not allow files so large", None),
+        Errno::MFILE | Errno::NFILE => {
+            (Kind::Exhausted, "too many open files", Some("Raise `ulimit -n`"))
+        }
+        Errno::NOMEM => (Kind::Exhausted, "the system is out of memory", None),
+        Errno::NAMETOOLONG => (Kind::Invalid, "the path is too long for this file system", None),
+        Errno::IO => (Kind::Unavailable, "the device reported an input/output error", None),
+        _ => (Kind::Unavailable, "the operating system failed", None),
+    };
+    let error =
+        Error::new(kind, format!("{why} ({doing} `{path}`, os error {})", errno.raw_os_error()));
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
+}
+
+/// The same for an error that came through `std::io`.
+pub(super) fn explain_io(error: &std::io::Error, doing: &str, path: &str) -> Error {
+    match Errno::from_io_error(error) {
+        Some(errno) => explain(errno, doing, path),
+        None => Error::new(Kind::Unavailable, format!("{error} ({doing} `{path}`)")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_disk_names_path_and_cure() {
+        let error = explain(Errno::NOSPC, "write", "/data/a.parquet");
+        assert_eq!(error.kind(), Kind::Exhausted);
+        let text = error.to_string();
+        assert!(text.contains("/data/a.parquet") && text.contains("Free space"), "{text}");
+    }
+}

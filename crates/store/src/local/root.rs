@@ -1,0 +1,128 @@
+//! The directory that a local store lives in, and how names below it are opened.
+//!
+//! A bucket resolves names with `openat2(RESOLVE_BENEATH)`: no `..` and no symbolic link leads out
+//! of it. Where the kernel has no `openat2`, every component is opened without following links.
+
+use super::Scope;
+use super::errno::explain;
+use penstock_base::Result;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::path::Path;
+
+/// `openat2` answers EAGAIN when a rename raced with its walk.
+const OPEN_RACES_MAX: usize = 64;
+const DIR_MODE: Mode = Mode::from_raw_mode(0o777);
+
+/// An open root directory.
+#[derive(Debug)]
+pub(super) struct Root {
+    pub scope: Scope,
+    /// For messages.
+    pub path: String,
+    fd: OwnedFd,
+}
+
+impl Root {
+    /// Opens an existing directory.
+    pub fn open(path: &Path, scope: Scope) -> Result<Self> {
+        let text = path.display().to_string();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|errno| explain(errno, "open", &text))?;
+        Ok(Root { scope, path: text.trim_end_matches('/').to_string(), fd })
+    }
+
+    /// A relative path as people see it.
+    pub fn shown(&self, relative: &str) -> String {
+        format!("{}/{relative}", self.path)
+    }
+
+    /// Opens a name below the root.
+    pub fn open_at(&self, relative: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::CLOEXEC;
+        if self.scope == Scope::Files {
+            return rustix::fs::openat(&self.fd, relative, flags, Mode::empty());
+        }
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        for _ in 0..OPEN_RACES_MAX {
+            match rustix::fs::openat2(&self.fd, relative, flags, Mode::empty(), resolve) {
+                Err(Errno::AGAIN) => {}
+                // A sandbox that does not know the call answers EPERM.
+                Err(Errno::NOSYS | Errno::PERM) => return self.open_without_links(relative, flags),
+                answer => return answer,
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
+    fn open_without_links(&self, relative: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (dirs, name) = relative.rsplit_once('/').unwrap_or((".", relative));
+        let mut at = rustix::fs::openat(&self.fd, ".", step, Mode::empty())?;
+        for component in dirs.split('/').filter(|component| *component != ".") {
+            at = rustix::fs::openat(&at, component, step, Mode::empty())?;
+        }
+        rustix::fs::openat(&at, name, flags | OFlags::NOFOLLOW, Mode::empty())
+    }
+
+    /// Opens a directory for reading its names and syncing it.
+    pub fn open_dir(&self, relative: &str) -> Result<OwnedFd, Errno> {
+        self.open_at(relative, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    /// Opens a file for reading; never blocks on a pipe.
+    pub fn open_file(&self, relative: &str) -> Result<OwnedFd, Errno> {
+        self.open_at(relative, OFlags::RDONLY | OFlags::NONBLOCK)
+    }
+
+    /// Opens a directory, making it and its parents where they are missing. What is made is synced
+    /// into its parent, so that a file put there survives a crash.
+    pub fn make_dir(&self, relative: &str) -> Result<OwnedFd, Errno> {
+        match self.open_dir(relative) {
+            Err(Errno::NOENT) => {}
+            answer => return answer,
+        }
+        let ends = relative.match_indices('/').map(|(at, _)| at).chain([relative.len()]);
+        for end in ends {
+            let path = &relative[..end];
+            let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
+            let parent = self.open_dir(parent)?;
+            match rustix::fs::mkdirat(&parent, name, DIR_MODE) {
+                Ok(()) => sync_dir(&parent)?,
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        self.open_dir(relative)
+    }
+
+    /// Removes a directory and its parents as far as they are empty, but never the root. Plain
+    /// files are another matter: there, directories belong to the user.
+    pub fn clean_dirs(&self, relative: &str) {
+        if self.scope == Scope::Files {
+            return;
+        }
+        let mut path = relative;
+        while path != "." {
+            let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
+            let removed = self.open_dir(parent).and_then(|parent| {
+                rustix::fs::unlinkat(&parent, name, rustix::fs::AtFlags::REMOVEDIR)
+            });
+            if removed.is_err() {
+                return;
+            }
+            path = parent;
+        }
+    }
+}
+
+/// Makes the names of a directory durable. Some file systems cannot and say EINVAL; there is
+/// nothing more that a program can do on those.
+pub(super) fn sync_dir(dir: impl AsFd) -> Result<(), Errno> {
+    match rustix::fs::fsync(dir) {
+        Err(Errno::INVAL) => Ok(()),
+        answer => answer,
+    }
+}

@@ -1,0 +1,311 @@
+//! What a local bucket does on a real directory.
+
+use super::*;
+use crate::GetRange;
+use bytes::Bytes;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+/// A directory of its own for each test, removed at the end.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("penstock-local-{}", nonce()));
+        fs::create_dir(&path).unwrap();
+        Dir(path)
+    }
+
+    fn bucket(&self) -> LocalStore {
+        LocalStore::open(&self.0).unwrap()
+    }
+
+    /// Every path in it, hidden ones too.
+    fn paths(&self) -> Vec<String> {
+        fn walk(dir: &Path, root: &Path, into: &mut Vec<String>) {
+            for entry in fs::read_dir(dir).unwrap().flatten() {
+                let path = entry.path();
+                into.push(path.strip_prefix(root).unwrap().display().to_string());
+                if path.is_dir() {
+                    walk(&path, root, into);
+                }
+            }
+        }
+        let mut paths = Vec::new();
+        walk(&self.0, &self.0, &mut paths);
+        paths.sort();
+        paths
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn none() -> PutOptions {
+    PutOptions::default()
+}
+
+fn when(condition: WriteCondition) -> PutOptions {
+    PutOptions { condition, ..Default::default() }
+}
+
+async fn put(store: &LocalStore, key: &str, text: &'static str) -> PutResult {
+    store.put(key, Bytes::from_static(text.as_bytes()).into(), &none()).await.unwrap()
+}
+
+async fn read(store: &LocalStore, key: &str) -> Result<String> {
+    let request = GetRequest { range: GetRange::All, if_match: None };
+    let mut body = store.get(key, request).await?.body;
+    let (mut text, mut buf) = (Vec::new(), [0; 7]);
+    loop {
+        match body.read(&mut buf).await? {
+            0 => return Ok(String::from_utf8(text).unwrap()),
+            n => text.extend_from_slice(&buf[..n]),
+        }
+    }
+}
+
+async fn keys(store: &LocalStore, request: ListRequest) -> (Vec<String>, Vec<String>) {
+    let (mut objects, mut prefixes) = (Vec::new(), Vec::new());
+    let mut request = request;
+    loop {
+        let page = store.list(request.clone()).await.unwrap();
+        objects.extend(page.objects.into_iter().map(|entry| entry.key));
+        prefixes.extend(page.prefixes);
+        match page.next {
+            Some(token) => request.token = Some(token),
+            None => return (objects, prefixes),
+        }
+    }
+}
+
+#[tokio::test]
+async fn object_keeps_bytes_type_metadata_and_tag_across_a_restart() {
+    let dir = Dir::new();
+    let options = PutOptions {
+        content_type: Some("text/csv".into()),
+        metadata: vec![("owner".into(), "ü".into()), ("big".into(), "x".repeat(20_000))],
+        ..Default::default()
+    };
+    let bytes: Bytes = Bytes::from_static(b"a,b\n");
+    let put = dir.bucket().put("t/x.csv", bytes.into(), &options).await.unwrap();
+    let store = dir.bucket();
+    let meta = store.stat("t/x.csv").await.unwrap();
+    assert_eq!((meta.size_bytes, &meta.etag), (Some(4), &put.etag));
+    assert_eq!(meta.content_type, options.content_type);
+    assert_eq!(meta.metadata, options.metadata);
+    assert_eq!(read(&store, "t/x.csv").await.unwrap(), "a,b\n");
+    store.delete("t/x.csv", None).await.unwrap();
+    assert_eq!(dir.paths(), Vec::<String>::new(), "attributes and directories go too");
+}
+
+#[tokio::test]
+async fn conditions_hold() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    let body = || Payload::from(Bytes::from_static(b"x"));
+    let absent = when(WriteCondition::IfAbsent);
+    let first = store.put("k", body(), &absent).await.unwrap().etag.unwrap();
+    assert_eq!(store.put("k", body(), &absent).await.unwrap_err().kind(), Kind::Conflict);
+    let over_first = when(WriteCondition::IfMatch(first.clone()));
+    let second = store.put("k", body(), &over_first).await.unwrap().etag.unwrap();
+    assert_ne!(first, second);
+    assert_eq!(store.put("k", body(), &over_first).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(store.delete("k", Some(&first)).await.unwrap_err().kind(), Kind::Conflict);
+    let request = GetRequest { range: GetRange::All, if_match: Some(first) };
+    assert_eq!(store.get("k", request).await.unwrap_err().kind(), Kind::Conflict);
+    store.delete("k", Some(&second)).await.unwrap();
+    store.delete("k", Some(&second)).await.unwrap();
+    let gone = when(WriteCondition::IfMatch(second));
+    assert_eq!(store.put("k", body(), &gone).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(dir.paths(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_conditional_writers_each_round_has_one_winner() {
+    let dir = Dir::new();
+    // Two stores on one directory: the conditions must hold without a lock in this process.
+    let stores = [Arc::new(dir.bucket()), Arc::new(dir.bucket())];
+    let mut tag = put(&stores[0], "k", "0").await.etag.unwrap();
+    for _ in 0..20 {
+        let writers: Vec<_> = (0..8)
+            .map(|i| {
+                let (store, tag) = (stores[i % 2].clone(), tag.clone());
+                tokio::spawn(async move {
+                    let body = Bytes::from(i.to_string());
+                    store.put("k", body.into(), &when(WriteCondition::IfMatch(tag))).await
+                })
+            })
+            .collect();
+        let mut winners = Vec::new();
+        for writer in writers {
+            match writer.await.unwrap() {
+                Ok(result) => winners.push(result.etag.unwrap()),
+                Err(error) => assert_eq!(error.kind(), Kind::Conflict, "{error}"),
+            }
+        }
+        assert_eq!(winners.len(), 1);
+        tag = winners.remove(0);
+        assert_eq!(stores[0].stat("k").await.unwrap().etag.as_ref(), Some(&tag));
+    }
+}
+
+#[tokio::test]
+async fn listing_folds_pages_and_hides() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    for key in ["a-b", "a/b", "a/c/d", "a0", "b/", "b//x", "z/.x"] {
+        put(&store, key, "v").await;
+    }
+    fs::create_dir_all(dir.0.join("empty/deep")).unwrap();
+    fs::write(dir.0.join(".penstock-tmp-left"), "x").unwrap();
+    for max_keys in [None, Some(1), Some(2)] {
+        let all = ListRequest { max_keys, ..Default::default() };
+        let (objects, _) = keys(&store, all.clone()).await;
+        assert_eq!(objects, ["a-b", "a/b", "a/c/d", "a0", "b/", "b//x", "z/.x"]);
+        let folded = ListRequest { delimiter: Some("/".into()), ..all.clone() };
+        let (objects, prefixes) = keys(&store, folded.clone()).await;
+        assert_eq!((objects, prefixes), (strings(&["a-b", "a0"]), strings(&["a/", "b/", "z/"])));
+        let below = ListRequest { prefix: "a/".into(), ..folded.clone() };
+        let (objects, prefixes) = keys(&store, below).await;
+        assert_eq!((objects, prefixes), (strings(&["a/b"]), strings(&["a/c/"])));
+        let after = ListRequest { start_after: Some("a/b".into()), ..folded };
+        let (objects, prefixes) = keys(&store, after).await;
+        assert_eq!((objects, prefixes), (strings(&["a0"]), strings(&["a/", "b/", "z/"])));
+    }
+    let none = ListRequest { prefix: "nothing/here".into(), ..Default::default() };
+    assert_eq!(keys(&store, none).await, (vec![], vec![]));
+}
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn links_inside_work_and_links_outside_are_refused() {
+    let (outside, dir) = (Dir::new(), Dir::new());
+    fs::write(outside.0.join("secret"), "s").unwrap();
+    let store = dir.bucket();
+    put(&store, "d/real", "r").await;
+    symlink("d/real", dir.0.join("inside")).unwrap();
+    symlink(outside.0.join("secret"), dir.0.join("out")).unwrap();
+    symlink(&outside.0, dir.0.join("outdir")).unwrap();
+    symlink("../d", dir.0.join("d/loop")).unwrap();
+    assert_eq!(read(&store, "inside").await.unwrap(), "r");
+    for key in ["out", "outdir/secret"] {
+        assert_eq!(read(&store, key).await.unwrap_err().kind(), Kind::Denied, "{key}");
+        let wrote = store.put(key, Bytes::from_static(b"x").into(), &none()).await;
+        assert_eq!(wrote.unwrap_err().kind(), Kind::Denied, "{key}");
+    }
+    assert_eq!(keys(&store, ListRequest::default()).await.0, ["d/real", "inside"]);
+    assert_eq!(fs::read_to_string(outside.0.join("secret")).unwrap(), "s");
+}
+
+#[tokio::test]
+async fn upload_is_invisible_until_complete_and_leaves_nothing_behind() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    let begun = PutOptions { content_type: Some("a/b".into()), ..Default::default() };
+    let id = store.create_upload("x/k", &begun).await.unwrap();
+    let part =
+        |n: u32, text: &'static str| store.upload_part("x/k", &id, n, Bytes::from(text).into());
+    let stale = part(2, "old").await.unwrap();
+    let two = part(2, "two").await.unwrap();
+    let one = part(1, "one-").await.unwrap();
+    assert_eq!(keys(&store, ListRequest::default()).await.0, Vec::<String>::new());
+    let wrong = store.complete_upload("x/k", &id, &[one.clone(), stale], &none()).await;
+    assert_eq!(wrong.unwrap_err().kind(), Kind::Invalid);
+    // Another process completes, twice.
+    let other = dir.bucket();
+    let parts = [one, two];
+    let done = other.complete_upload("x/k", &id, &parts, &none()).await.unwrap();
+    assert_eq!(other.complete_upload("x/k", &id, &parts, &none()).await.unwrap(), done);
+    assert_eq!(read(&store, "x/k").await.unwrap(), "one-two");
+    assert_eq!(store.stat("x/k").await.unwrap().content_type.as_deref(), Some("a/b"));
+    assert_eq!(dir.paths(), ["x", "x/k"]);
+    let id = store.create_upload("y/k", &none()).await.unwrap();
+    store.upload_part("y/k", &id, 1, Bytes::from_static(b"1").into()).await.unwrap();
+    store.abort_upload("y/k", &id).await.unwrap();
+    store.abort_upload("y/k", &id).await.unwrap();
+    assert_eq!(dir.paths(), ["x", "x/k"]);
+    let late = store.upload_part("y/k", &id, 1, Bytes::from_static(b"1").into()).await;
+    assert_eq!(late.unwrap_err().kind(), Kind::NotFound);
+}
+
+#[tokio::test]
+async fn a_name_is_either_file_or_directory() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    put(&store, "a/b", "v").await;
+    let over = store.put("a", Bytes::from_static(b"x").into(), &none()).await.unwrap_err();
+    assert_eq!(over.kind(), Kind::Invalid, "{over}");
+    let below = store.put("a/b/c", Bytes::from_static(b"x").into(), &none()).await.unwrap_err();
+    assert_eq!(below.kind(), Kind::Invalid, "{below}");
+    assert_eq!(store.stat("a").await.unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(store.stat("a/b/c").await.unwrap_err().kind(), Kind::NotFound);
+    store.delete("a", None).await.unwrap();
+    assert_eq!(dir.paths(), ["a", "a/b"]);
+}
+
+#[tokio::test]
+async fn plain_files_keep_directories_and_name_the_directory_opened_as_file() {
+    let dir = Dir::new();
+    let files = LocalStore::files().unwrap();
+    let key = format!("{}/sub/f", dir.0.display());
+    let key = key.trim_start_matches('/');
+    put(&files, key, "v").await;
+    assert_eq!(read(&files, key).await.unwrap(), "v");
+    let error = files.stat(key.trim_end_matches("/f")).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(error.to_string().contains("directory"), "{error}");
+    files.delete(key, None).await.unwrap();
+    assert_eq!(dir.paths(), ["sub"]);
+}
+
+#[tokio::test]
+async fn leftovers_of_the_dead_are_swept_and_those_of_the_living_stay() {
+    let dir = Dir::new();
+    fs::write(dir.0.join(".penstock-tmp-dead"), "x").unwrap();
+    let living = fs::File::create(dir.0.join(".penstock-tmp-living")).unwrap();
+    living.lock().unwrap();
+    put(&dir.bucket(), "k", "v").await;
+    assert_eq!(dir.paths(), [".penstock-tmp-living", "k"]);
+}
+
+#[tokio::test]
+async fn file_cut_under_the_reader_is_corrupt_not_short() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    put(&store, "k", "0123456789").await;
+    let request = GetRequest { range: GetRange::From(2), if_match: None };
+    let mut body = store.get("k", request).await.unwrap().body;
+    let file = fs::OpenOptions::new().write(true).open(dir.0.join("k")).unwrap();
+    file.set_len(4).unwrap();
+    let mut buf = [0; 100];
+    assert_eq!(body.read(&mut buf).await.unwrap(), 2);
+    assert_eq!(body.read(&mut buf).await.unwrap_err().kind(), Kind::Corrupt);
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_in_the_page_cache_come_from_a_blocking_thread() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    put(&store, "k", "0123456789").await;
+    let range = GetRange::Bounded(penstock_base::ByteRange { start: 1, end: 8 });
+    let mut body = store.get("k", GetRequest { range, if_match: None }).await.unwrap().body;
+    match &mut body {
+        Body::File(file) => file.nowait = false,
+        other => panic!("a file answers with {other:?}"),
+    }
+    let mut text = Vec::new();
+    for size in [1, 2, 3, 9, 9] {
+        let mut buf = vec![0; size];
+        let count = body.read(&mut buf).await.unwrap();
+        text.extend_from_slice(&buf[..count]);
+    }
+    assert_eq!(text, b"1234567");
+}

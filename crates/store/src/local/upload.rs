@@ -1,0 +1,234 @@
+//! Multipart uploads as hidden directories of part files beside their target.
+//!
+//! A part file's name carries number, size and tag, so that a completion needs no other record and
+//! any process can continue. Completing appends the later parts to the first part's file (inside the
+//! kernel, and without copying where the file system shares blocks), then publishes that file.
+
+use super::attributes::{Attributes, etag};
+use super::errno::{explain, explain_io};
+use super::names::{self, Location, TEMP, UPLOAD};
+use super::root::Root;
+use super::write::{self, Temp};
+use crate::{Part, Payload, PutOptions, PutResult, UploadId, WriteCondition};
+use penstock_base::{Error, Kind, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Dir, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+
+/// The same count as S3, so that a gateway needs no other.
+pub(super) const PART_COUNT_MAX: u32 = 10_000;
+const OPTIONS: &str = "options";
+
+/// Makes the directory of an upload.
+pub(super) fn create(root: &Root, location: &Location, options: &PutOptions) -> Result<UploadId> {
+    let id = super::nonce();
+    let shown = root.shown(&location.path());
+    let staging = staging(location, &id);
+    root.make_dir(&staging.dir).map_err(|e| explain(e, "begin an upload beside", &shown))?;
+    let begun = serde_json::to_vec(&Attributes::of(options)).map_err(|error| {
+        Error::new(Kind::Internal, "upload options do not serialise").with_source(error)
+    })?;
+    let mut temp = Temp::create(root, &staging)?;
+    temp.write(&Payload(vec![begun.into()]), &shown)?;
+    temp.publish(root, &staging, &WriteCondition::None, &Attributes::default())?;
+    Ok(UploadId(id))
+}
+
+/// Writes one part; the same number again replaces it.
+pub(super) fn write_part(
+    root: &Root,
+    location: &Location,
+    id: &UploadId,
+    number: u32,
+    payload: &Payload,
+) -> Result<Part> {
+    if !(1..=PART_COUNT_MAX).contains(&number) {
+        let why = format!("part number {number} is outside 1 to {PART_COUNT_MAX}");
+        return Err(Error::new(Kind::Invalid, why));
+    }
+    check_id(id)?;
+    let shown = root.shown(&location.path());
+    let mut staging = staging(location, &id.0);
+    let dir = open_staging(root, &staging, &shown)?;
+    let mut temp = Temp::create_in(dir, &shown)?;
+    temp.write(payload, &shown)?;
+    let stat = rustix::fs::fstat(&temp.file).map_err(|e| explain(e, "stat a part of", &shown))?;
+    let part = Part { number, etag: etag(&stat).0, size_bytes: payload.len() };
+    staging.name = part_name(&part);
+    temp.keep_as(&staging.name, &shown)?;
+    drop_others(&temp.dir, &part).map_err(|e| explain(e, "replace a part of", &shown))?;
+    Ok(part)
+}
+
+/// Publishes the parts as one file.
+pub(super) fn complete(
+    root: &Root,
+    location: &Location,
+    id: &UploadId,
+    parts: &[Part],
+    options: &PutOptions,
+) -> Result<PutResult> {
+    check_id(id)?;
+    let shown = root.shown(&location.path());
+    let staging = staging(location, &id.0);
+    let dir = match root.open_dir(&staging.dir) {
+        Ok(dir) => dir,
+        Err(Errno::NOENT) => return completed_before(root, location, id),
+        Err(errno) => return Err(explain(errno, "complete the upload of", &shown)),
+    };
+    // Two completions of one upload take turns; the second finds the directory gone.
+    write::lock(&dir).map_err(|e| explain(e, "lock the upload of", &shown))?;
+    if root.open_dir(&staging.dir).is_err() {
+        return completed_before(root, location, id);
+    }
+    let files = open_parts(&dir, parts, &shown)?;
+    write::check_now(root, location, &options.condition)?;
+    let begun = read_options(&dir).map_err(|e| explain(e, "read the options of", &shown))?;
+    let mut attributes = Attributes::of(&options.or_from(&begun));
+    attributes.upload = Some(id.0.clone());
+    let temp = match (files.into_iter(), parts.first()) {
+        (mut files, Some(first)) => {
+            let file = join(files.next(), files, parts, &shown)?;
+            Temp::adopt(dir, part_name(first), file)
+        }
+        (_, None) => Temp::create_in(dir, &shown)?,
+    };
+    let result = temp.publish(root, location, &options.condition, &attributes)?;
+    discard(root, &staging.dir);
+    Ok(result)
+}
+
+/// Removes the parts. What is not there is fine.
+pub(super) fn abort(root: &Root, location: &Location, id: &UploadId) -> Result<()> {
+    check_id(id)?;
+    discard(root, &staging(location, &id.0).dir);
+    root.clean_dirs(&location.dir);
+    Ok(())
+}
+
+/// Removes an upload's directory with all that is in it.
+pub(super) fn discard(root: &Root, path: &str) {
+    // Best effort: what stays is hidden and is swept a week later.
+    let Ok(dir) = root.open_dir(path) else { return };
+    for entry in Dir::read_from(&dir).into_iter().flatten().flatten() {
+        let _ = rustix::fs::unlinkat(&dir, entry.file_name(), AtFlags::empty());
+    }
+    let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
+    if let Ok(parent) = root.open_dir(parent) {
+        let _ = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
+    }
+}
+
+/// Where the options of an upload are; its directory is the upload's.
+fn staging(location: &Location, id: &str) -> Location {
+    let dir = Location { dir: location.dir.clone(), name: format!("{UPLOAD}{id}") }.path();
+    Location { dir, name: OPTIONS.into() }
+}
+
+/// An id becomes part of a path, and may come from a stranger.
+fn check_id(id: &UploadId) -> Result<()> {
+    let fits = id.0.len() == super::NONCE_CHARS && id.0.bytes().all(|b| b.is_ascii_hexdigit());
+    if fits { Ok(()) } else { Err(Error::new(Kind::NotFound, "no such upload")) }
+}
+
+fn part_name(part: &Part) -> String {
+    format!("part-{:05}-{:x}-{}", part.number, part.size_bytes, part.etag)
+}
+
+fn open_staging(root: &Root, staging: &Location, shown: &str) -> Result<OwnedFd> {
+    root.open_dir(&staging.dir).map_err(|errno| match errno {
+        Errno::NOENT => Error::new(Kind::NotFound, "no such upload; it ended or never was"),
+        errno => explain(errno, "upload a part of", shown),
+    })
+}
+
+/// Removes what earlier uploads of the same part left.
+fn drop_others(dir: &OwnedFd, part: &Part) -> Result<(), Errno> {
+    let (prefix, own) = (format!("part-{:05}-", part.number), part_name(part));
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.to_bytes().starts_with(prefix.as_bytes()) && name.to_bytes() != own.as_bytes() {
+            match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn open_parts(dir: &OwnedFd, parts: &[Part], shown: &str) -> Result<Vec<File>> {
+    let mut last = 0;
+    let open = |part: &Part| {
+        let wrong = || {
+            let why = format!("part {} is missing, replaced or out of order", part.number);
+            Error::new(Kind::Invalid, why)
+        };
+        // A tag becomes part of a path, and may come from a stranger.
+        if part.number <= last || !part.etag.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') {
+            return Err(wrong());
+        }
+        last = part.number;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match rustix::fs::openat(dir, part_name(part), flags, rustix::fs::Mode::empty()) {
+            Ok(fd) => Ok(File::from(fd)),
+            Err(Errno::NOENT) => Err(wrong()),
+            Err(errno) => Err(explain(errno, "open a part of", shown)),
+        }
+    };
+    parts.iter().map(open).collect()
+}
+
+/// Appends the later parts to the first one's file. A first part that an earlier completion had
+/// begun to append to is cut to its size again, so a failed completion can be repeated.
+fn join(
+    first: Option<File>,
+    rest: impl Iterator<Item = File>,
+    parts: &[Part],
+    shown: &str,
+) -> Result<File> {
+    let (Some(mut file), Some(part)) = (first, parts.first()) else {
+        return Err(Error::new(Kind::Internal, "an upload without parts cannot be joined"));
+    };
+    let failed = |error: std::io::Error| explain_io(&error, "join the parts of", shown);
+    file.set_len(part.size_bytes).map_err(failed)?;
+    file.seek(SeekFrom::End(0)).map_err(failed)?;
+    for (mut next, part) in rest.zip(&parts[1..]) {
+        let copied = std::io::copy(&mut next, &mut file).map_err(failed)?;
+        if copied != part.size_bytes {
+            let why = format!("part {} has {copied} bytes, not {}", part.number, part.size_bytes);
+            return Err(Error::new(Kind::Corrupt, why));
+        }
+    }
+    Ok(file)
+}
+
+fn read_options(dir: &OwnedFd) -> Result<PutOptions, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(dir, OPTIONS, flags, rustix::fs::Mode::empty())?;
+    let attributes: Attributes = serde_json::from_reader(File::from(fd)).map_err(|_| Errno::IO)?;
+    Ok(attributes.options())
+}
+
+/// The answer to a completion that was lost: the object says which upload made it.
+fn completed_before(root: &Root, location: &Location, id: &UploadId) -> Result<PutResult> {
+    let gone = || Error::new(Kind::NotFound, "no such upload; it ended or never was");
+    let shown = root.shown(&location.path());
+    let file = root.open_file(&location.path()).map_err(|errno| match errno {
+        Errno::NOENT | Errno::NOTDIR => gone(),
+        errno => explain(errno, "open", &shown),
+    })?;
+    let (meta, attributes) = super::describe(root, location, &file)?;
+    if attributes.upload.as_ref() != Some(&id.0) {
+        return Err(gone());
+    }
+    Ok(PutResult { etag: meta.etag, modified: meta.modified })
+}
+
+/// Whether a directory entry is a leftover of a writer: a temporary file or an upload.
+pub(super) fn is_leftover(name: &str) -> bool {
+    name.starts_with(TEMP) || name.starts_with(UPLOAD) || name.starts_with(names::SIDECAR)
+}

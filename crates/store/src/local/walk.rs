@@ -1,0 +1,239 @@
+//! Names below a directory in byte order of their keys, reading no more directories than needed.
+
+use super::attributes::meta;
+use super::errno::explain;
+use super::root::Root;
+use super::{Scope, names};
+use crate::listing::{Cursor, Names};
+use crate::{ListRequest, ObjectMeta};
+use penstock_base::{Kind, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Dir, FileType, OFlags};
+use rustix::io::Errno;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+/// A walk over the keys that start with a prefix. Directories are sorted by name plus `/`, so that
+/// the order is that of whole keys (`a-b` before `a/b`).
+#[derive(Debug)]
+pub(super) struct Walk {
+    root: Arc<Root>,
+    prefix: String,
+    /// Whether directories below the prefix are shown as one folded name each.
+    folds_dirs: bool,
+    frames: Vec<Frame>,
+}
+
+#[derive(Debug)]
+struct Frame {
+    dir: Arc<OwnedFd>,
+    /// Path relative to the root.
+    path: String,
+    /// Key prefix of what is in it: empty, or ending with `/`.
+    base: String,
+    entries: Vec<Item>,
+    next: usize,
+}
+
+#[derive(Debug)]
+struct Item {
+    /// Key component; directories end with `/`.
+    part: String,
+    name: CString,
+    is_dir: bool,
+}
+
+/// A file found by a walk; its metadata is read only when somebody asks.
+#[derive(Debug)]
+pub(super) struct Found {
+    dir: Arc<OwnedFd>,
+    name: CString,
+}
+
+impl Found {
+    /// Size, tag and time; `None` if the file is gone by now.
+    pub fn meta(&self) -> Result<Option<ObjectMeta>, Errno> {
+        match rustix::fs::statat(&*self.dir, &self.name, AtFlags::empty()) {
+            Ok(stat) => Ok(Some(meta(&stat))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+impl Walk {
+    /// Starts at the deepest directory that holds every key with this prefix.
+    pub fn start(root: Arc<Root>, request: &ListRequest, cursor: &Cursor) -> Result<Self> {
+        let prefix = request.prefix.as_str();
+        let dir = prefix.rsplit_once('/').map(|(dir, _)| dir);
+        let base = dir.map_or(String::new(), |dir| format!("{dir}/"));
+        let folds_dirs = request.delimiter.as_deref() == Some("/");
+        let prefix_owned = prefix.to_string();
+        let mut walk = Walk { root, prefix: prefix_owned, folds_dirs, frames: Vec::new() };
+        // A prefix that no file can have is shared by no file.
+        let Ok(path) = names::directory(walk.root.scope, dir) else { return Ok(walk) };
+        walk.enter(path, base, cursor)?;
+        Ok(walk)
+    }
+
+    /// Lets the next call of `next` find the last name again, for a page that had no room for it.
+    pub fn step_back(&mut self) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.next = frame.next.saturating_sub(1);
+        }
+    }
+
+    fn enter(&mut self, path: String, base: String, cursor: &Cursor) -> Result<()> {
+        let shown = self.root.shown(&path);
+        let dir = match self.root.open_dir(&path) {
+            Ok(dir) => dir,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            Err(errno) => return Err(explain(errno, "list", &shown)),
+        };
+        let failed = |errno| explain(errno, "list", &shown);
+        let mut entries = Vec::new();
+        for entry in Dir::read_from(&dir).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            let Some(is_dir) = self.kind(&dir, &path, name, entry.file_type()).map_err(failed)?
+            else {
+                continue;
+            };
+            let Some(mut part) = names::decode(name.to_bytes(), is_dir) else { continue };
+            if is_dir {
+                part.push('/');
+            }
+            if self.may_hold(&format!("{base}{part}"), is_dir, cursor) {
+                entries.push(Item { part, name: name.to_owned(), is_dir });
+            }
+        }
+        entries.sort_unstable_by(|a, b| a.part.cmp(&b.part));
+        self.frames.push(Frame { dir: Arc::new(dir), path, base, entries, next: 0 });
+        Ok(())
+    }
+
+    fn may_hold(&self, key: &str, is_dir: bool, cursor: &Cursor) -> bool {
+        if is_dir {
+            let related = key.starts_with(&self.prefix) || self.prefix.starts_with(key);
+            related && cursor.admits_below(key)
+        } else {
+            key.starts_with(&self.prefix) && cursor.admits(key)
+        }
+    }
+
+    /// Whether all of a directory becomes one folded name, with nothing of it behind the cursor.
+    fn folds(&self, key: &str, cursor: &Cursor) -> bool {
+        let begun = match cursor {
+            Cursor::Start => false,
+            Cursor::After(name) | Cursor::Past(name) => name.starts_with(key),
+        };
+        self.folds_dirs
+            && !begun
+            && key.len() > self.prefix.len()
+            && self.may_hold(key, true, cursor)
+    }
+
+    /// Whether any object lies below a directory; stops at the first.
+    fn holds_file(&self, path: &str) -> Result<bool> {
+        let failed = |errno| explain(errno, "list", &self.root.shown(path));
+        let dir = match self.root.open_dir(path) {
+            Ok(dir) => dir,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+            Err(errno) => return Err(failed(errno)),
+        };
+        let mut below = Vec::new();
+        for entry in Dir::read_from(&dir).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            match self.kind(&dir, path, name, entry.file_type()).map_err(failed)? {
+                Some(is_dir) if names::decode(name.to_bytes(), is_dir).is_none() => {}
+                Some(true) => below.push(frame_path(path, name)),
+                Some(false) => return Ok(true),
+                None => {}
+            }
+        }
+        for path in below {
+            if self.holds_file(&path)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a name is a directory; `None` for what is neither directory nor file. Links to files
+    /// count as files unless they lead out of a bucket; links to directories are not walked, since
+    /// they can go round in circles.
+    fn kind(
+        &self,
+        dir: &OwnedFd,
+        path: &str,
+        name: &CStr,
+        told: FileType,
+    ) -> Result<Option<bool>, Errno> {
+        let found = match told {
+            FileType::Unknown => match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                Err(Errno::NOENT) => return Ok(None),
+                Err(errno) => return Err(errno),
+            },
+            told => told,
+        };
+        Ok(match found {
+            FileType::Directory => Some(true),
+            FileType::RegularFile => Some(false),
+            FileType::Symlink if self.link_to_file(dir, path, name) => Some(false),
+            _ => None,
+        })
+    }
+
+    fn link_to_file(&self, dir: &OwnedFd, path: &str, name: &CStr) -> bool {
+        let stat = match (self.root.scope, name.to_str()) {
+            (Scope::Files, _) => rustix::fs::statat(dir, name, AtFlags::empty()),
+            (Scope::Bucket, Ok(name)) => self
+                .root
+                .open_at(&format!("{path}/{name}"), OFlags::PATH)
+                .and_then(rustix::fs::fstat),
+            (Scope::Bucket, Err(_)) => return false,
+        };
+        stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+    }
+}
+
+impl Names for Walk {
+    type Entry = Found;
+
+    fn next(&mut self, cursor: &Cursor) -> Result<Option<(String, Found)>> {
+        while let Some(frame) = self.frames.last_mut() {
+            let Some(item) = frame.entries.get(frame.next) else {
+                self.frames.pop();
+                continue;
+            };
+            frame.next += 1;
+            let key = format!("{}{}", frame.base, item.part);
+            let (is_dir, name, dir) = (item.is_dir, item.name.clone(), frame.dir.clone());
+            let path = || frame_path(&frame.path, &name);
+            if is_dir {
+                let path = path();
+                if self.folds(&key, cursor) {
+                    if self.holds_file(&path)? {
+                        // The name is not shown: it only has to fall below the folded one.
+                        return Ok(Some((format!("{key}-"), Found { dir, name })));
+                    }
+                } else if self.may_hold(&key, true, cursor) {
+                    match self.enter(path, key, cursor) {
+                        Err(error) if error.kind() == Kind::NotFound => {}
+                        answer => answer?,
+                    }
+                }
+            } else if self.may_hold(&key, false, cursor) {
+                return Ok(Some((key, Found { dir, name })));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn frame_path(dir: &str, name: &CStr) -> String {
+    let name = name.to_string_lossy();
+    if dir == "." { name.into_owned() } else { format!("{dir}/{name}") }
+}

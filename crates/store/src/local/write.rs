@@ -1,0 +1,326 @@
+//! Placing and removing files so that an object is whole or not there, and conditions hold.
+//!
+//! A write goes to a hidden temporary file in the target's directory, is synced, and renamed. Every
+//! writer that replaces or removes a file first locks that file (`flock`) and checks that it is
+//! still the one of that name; every writer that found none renames without replacing. So
+//! conditions hold between processes on one machine. Rounds below repeat after a lost race between
+//! local system calls; they are not retries of failed ones.
+
+use super::attributes::{self, Attributes, etag};
+use super::errno::{explain, explain_io};
+use super::names::{self, Location};
+use super::root::{Root, sync_dir};
+use crate::{Payload, PutResult, WriteCondition};
+use penstock_base::{Error, Kind, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
+};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Races lost in a row before a write gives up; each loss means that somebody else's write won.
+const ROUNDS_MAX: usize = 1000;
+/// Below this, reserving space costs more than it tells.
+const RESERVE_MIN_BYTES: u64 = 1 << 20;
+/// Longest list of buffers that the kernel takes in one call.
+const IOV_MAX: usize = 1024;
+
+/// A hidden file that goes away unless it is published.
+#[derive(Debug)]
+pub(super) struct Temp {
+    pub dir: OwnedFd,
+    pub name: String,
+    pub file: File,
+    published: bool,
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        if !self.published {
+            // Best effort: a leftover is hidden, and swept by the next writer of the directory.
+            let _ = rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+impl Temp {
+    /// A fresh hidden, locked file in an open directory.
+    pub fn create_in(dir: OwnedFd, shown: &str) -> Result<Self> {
+        match Self::try_create(dir, shown)? {
+            Some(temp) => Ok(temp),
+            None => Err(Error::new(Kind::NotFound, "the directory was removed meanwhile")),
+        }
+    }
+
+    /// `None` when the directory or the new file was removed by somebody else at once.
+    fn try_create(dir: OwnedFd, shown: &str) -> Result<Option<Self>> {
+        let name = format!("{}{}", names::TEMP, super::nonce());
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o666);
+        let file = match rustix::fs::openat(&dir, &name, flags, mode) {
+            Ok(fd) => File::from(fd),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(explain(errno, "create a file beside", shown)),
+        };
+        let temp = Temp { dir, name, file, published: false };
+        lock(&temp.file).map_err(|errno| explain(errno, "lock", shown))?;
+        let stat = rustix::fs::fstat(&temp.file).map_err(|e| explain(e, "stat", shown))?;
+        Ok((stat.st_nlink > 0).then_some(temp))
+    }
+
+    /// A fresh hidden file in the directory of `location`, which is made where it is missing. It is
+    /// locked for as long as its writer lives; who can lock a temporary file may remove it.
+    pub fn create(root: &Root, location: &Location) -> Result<Self> {
+        let shown = root.shown(&location.path());
+        for _ in 0..ROUNDS_MAX {
+            let dir =
+                root.make_dir(&location.dir).map_err(|e| explain(e, "make directory", &shown))?;
+            if let Some(temp) = Self::try_create(dir, &shown)? {
+                return Ok(temp);
+            }
+        }
+        Err(lost_races(&shown))
+    }
+
+    /// Gives the file a name in its own directory, replacing what has it.
+    pub fn keep_as(&mut self, name: &str, shown: &str) -> Result<()> {
+        rustix::fs::renameat(&self.dir, &self.name, &self.dir, name)
+            .map_err(|errno| explain(errno, "keep a part of", shown))?;
+        self.published = true;
+        Ok(())
+    }
+
+    /// An existing file that is about to be published.
+    pub fn adopt(dir: OwnedFd, name: String, file: File) -> Self {
+        Temp { dir, name, file, published: true }
+    }
+
+    /// Writes the payload at the end of the file.
+    pub fn write(&mut self, payload: &Payload, shown: &str) -> Result<()> {
+        if payload.len() >= RESERVE_MIN_BYTES {
+            let reserve = rustix::fs::FallocateFlags::empty();
+            match rustix::fs::fallocate(&self.file, reserve, 0, payload.len()) {
+                Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
+                    return Err(explain(errno, "reserve space for", shown));
+                }
+                // Not every file system can reserve.
+                _ => {}
+            }
+        }
+        let pieces = payload.0.iter().filter(|piece| !piece.is_empty());
+        let mut slices: Vec<_> = pieces.map(|piece| std::io::IoSlice::new(piece)).collect();
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let count = rest.len().min(IOV_MAX);
+            match self.file.write_vectored(&rest[..count]) {
+                Ok(0) => return Err(explain(Errno::IO, "write", shown)),
+                Ok(written) => std::io::IoSlice::advance_slices(&mut rest, written),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(explain_io(&error, "write", shown)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the content durable, then the name, in one atomic step.
+    pub fn publish(
+        mut self,
+        root: &Root,
+        location: &Location,
+        condition: &WriteCondition,
+        attributes: &Attributes,
+    ) -> Result<PutResult> {
+        let shown = root.shown(&location.path());
+        let target = root.open_dir(&location.dir).map_err(|e| explain(e, "open", &shown))?;
+        set_time(&self.file).map_err(|errno| explain(errno, "set the time of", &shown))?;
+        attributes
+            .store(&self.file, &target)
+            .map_err(|errno| explain(errno, "store the metadata of", &shown))?;
+        self.file.sync_all().map_err(|error| explain_io(&error, "sync", &shown))?;
+        let stat = rustix::fs::fstat(&self.file).map_err(|e| explain(e, "stat", &shown))?;
+        let moved = self.rename(root, location, &target, condition);
+        if moved.is_err() {
+            attributes::forget(&target, &stat);
+        }
+        moved?;
+        self.published = true;
+        // Whoever waits for the lock may go on; durability of the name concerns only this caller.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        sync_dir(&target).map_err(|errno| explain(errno, "sync the directory of", &shown))?;
+        Ok(PutResult { etag: Some(etag(&stat)), modified: attributes::meta(&stat).modified })
+    }
+
+    fn rename(
+        &self,
+        root: &Root,
+        location: &Location,
+        target: &OwnedFd,
+        condition: &WriteCondition,
+    ) -> Result<()> {
+        let shown = root.shown(&location.path());
+        let failed = |errno| explain(errno, "rename to", &shown);
+        for _ in 0..ROUNDS_MAX {
+            let current = Current::lock(root, location, target).map_err(failed)?;
+            if let Current::Directory = current {
+                return Err(explain(Errno::ISDIR, "replace", &shown));
+            }
+            check(condition, current.stat(), &shown)?;
+            let flags = match current {
+                Current::Absent => RenameFlags::NOREPLACE,
+                _ => RenameFlags::empty(),
+            };
+            match rename_at(&self.dir, &self.name, target, &location.name, flags) {
+                Ok(()) => {
+                    current.stat().inspect(|stat| attributes::forget(target, stat));
+                    return Ok(());
+                }
+                Err(Errno::EXIST) if matches!(current, Current::Absent) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        Err(lost_races(&shown))
+    }
+}
+
+/// `renameat2` with a fall-back for file systems without NOREPLACE: a hard link never replaces.
+fn rename_at(
+    from_dir: &OwnedFd,
+    from: &str,
+    to_dir: &OwnedFd,
+    to: &str,
+    flags: RenameFlags,
+) -> Result<(), Errno> {
+    if flags.is_empty() {
+        return rustix::fs::renameat(from_dir, from, to_dir, to);
+    }
+    match rustix::fs::renameat_with(from_dir, from, to_dir, to, flags) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            rustix::fs::linkat(from_dir, from, to_dir, to, AtFlags::empty())?;
+            rustix::fs::unlinkat(from_dir, from, AtFlags::empty())
+        }
+        answer => answer,
+    }
+}
+
+/// What has the target's name now.
+enum Current {
+    Absent,
+    Directory,
+    /// A file, locked against other writers of this store until dropped.
+    File {
+        stat: Stat,
+        _lock: Option<OwnedFd>,
+    },
+}
+
+impl Current {
+    fn stat(&self) -> Option<&Stat> {
+        match self {
+            Current::File { stat, .. } => Some(stat),
+            _ => None,
+        }
+    }
+
+    fn lock(root: &Root, location: &Location, dir: &OwnedFd) -> Result<Self, Errno> {
+        for _ in 0..ROUNDS_MAX {
+            let fd = match root.open_file(&location.path()) {
+                Ok(fd) => fd,
+                Err(Errno::NOENT) => return Ok(Current::Absent),
+                // A file that may not be read can still be replaced, but not locked.
+                Err(Errno::ACCESS) => {
+                    let stat = rustix::fs::statat(dir, &location.name, AtFlags::SYMLINK_NOFOLLOW)?;
+                    return Ok(Current::File { stat, _lock: None });
+                }
+                Err(errno) => return Err(errno),
+            };
+            let stat = rustix::fs::fstat(&fd)?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                return Ok(Current::Directory);
+            }
+            lock(&fd)?;
+            match rustix::fs::statat(dir, &location.name, AtFlags::empty()) {
+                Ok(now) if (now.st_ino, now.st_dev) == (stat.st_ino, stat.st_dev) => {
+                    let stat = rustix::fs::fstat(&fd)?;
+                    return Ok(Current::File { stat, _lock: Some(fd) });
+                }
+                Ok(_) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+}
+
+fn check(condition: &WriteCondition, current: Option<&Stat>, shown: &str) -> Result<()> {
+    let why = match (condition, current) {
+        (WriteCondition::None, _) | (WriteCondition::IfAbsent, None) => return Ok(()),
+        (WriteCondition::IfMatch(wanted), Some(stat)) if *wanted == etag(stat) => return Ok(()),
+        (WriteCondition::IfAbsent, Some(_)) => "the file exists already",
+        (WriteCondition::IfMatch(_), Some(_)) => "the file has changed",
+        (WriteCondition::IfMatch(_), None) => "the file is gone",
+    };
+    Err(Error::new(Kind::Conflict, format!("{why} (`{shown}`)")))
+}
+
+/// Checks a condition early, to spare work that is bound to fail; publishing checks again.
+pub(super) fn check_now(
+    root: &Root,
+    location: &Location,
+    condition: &WriteCondition,
+) -> Result<()> {
+    let shown = root.shown(&location.path());
+    match root.open_file(&location.path()).and_then(rustix::fs::fstat) {
+        Ok(stat) => check(condition, Some(&stat), &shown),
+        Err(Errno::NOENT) => check(condition, None, &shown),
+        // Publishing will tell it better.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Removes a file if it is there and the condition holds; whether it was there.
+pub(super) fn remove(root: &Root, location: &Location, condition: &WriteCondition) -> Result<bool> {
+    let shown = root.shown(&location.path());
+    let failed = |errno| explain(errno, "remove", &shown);
+    let dir = match root.open_dir(&location.dir) {
+        Ok(dir) => dir,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+        Err(errno) => return Err(failed(errno)),
+    };
+    let current = Current::lock(root, location, &dir).map_err(failed)?;
+    let Some(stat) = current.stat() else {
+        return Ok(false);
+    };
+    check(condition, Some(stat), &shown)?;
+    rustix::fs::unlinkat(&dir, &location.name, AtFlags::empty()).map_err(failed)?;
+    attributes::forget(&dir, stat);
+    sync_dir(&dir).map_err(failed)?;
+    Ok(true)
+}
+
+/// Waits for the exclusive lock of an open file or directory.
+pub(super) fn lock(fd: impl rustix::fd::AsFd) -> Result<(), Errno> {
+    loop {
+        match rustix::fs::flock(&fd, FlockOperation::LockExclusive) {
+            Err(Errno::INTR) => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// The kernel's own time stamp moves in ticks of some milliseconds; version tags need better.
+fn set_time(file: &File) -> Result<(), Errno> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let time = Timespec {
+        tv_sec: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(now.subsec_nanos()),
+    };
+    rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time })
+}
+
+fn lost_races(shown: &str) -> Error {
+    let why = format!("other writers of `{shown}` won {ROUNDS_MAX} times in a row");
+    Error::new(Kind::Conflict, why).with_hint("Write to names of your own, or one after the other")
+}
