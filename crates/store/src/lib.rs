@@ -4,6 +4,7 @@
 //! retries, caches, splits or merges: that is the engine's trade. (A *device* has addresses where a
 //! store has names.)
 
+pub(crate) mod answer;
 pub mod body;
 pub mod http;
 mod listing;
@@ -14,6 +15,7 @@ pub mod profile;
 mod random;
 pub mod store;
 pub mod types;
+pub(crate) mod xml;
 
 pub use body::Body;
 pub use http::{HttpClient, HttpOptions, HttpResponse};

@@ -21,5 +21,6 @@ mod trace;
 pub use body::HttpBody;
 pub use client::{HttpClient, HttpOptions, HttpResponse};
 pub use credentials::{credential_context, credential_error};
+pub(crate) use head::content_length;
 pub use proxy::{Proxy, ProxyChoice};
 pub use redact::{redacted_text, redacted_url};

@@ -37,7 +37,7 @@ impl Proxy {
             Error::new(Kind::Invalid, "the proxy is not a URL such as http://host:3128")
                 .with_hint("Check the setting http_proxy, the secret, or HTTPS_PROXY")
         };
-        let text = url.trim().trim_end_matches('/');
+        let text = url.trim();
         let rest = match text.split_once("://") {
             Some(("http", rest)) => rest,
             Some((scheme, _)) => {
@@ -49,6 +49,7 @@ impl Proxy {
             }
             None => text,
         };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (user_info, host) = match rest.rsplit_once('@') {
             Some((user_info, host)) => (Some(user_info), host),
             None => (None, rest),

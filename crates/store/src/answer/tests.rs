@@ -1,0 +1,175 @@
+use super::*;
+use ::http::HeaderValue;
+use proptest::prelude::*;
+
+fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    pairs
+        .iter()
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
+        .collect()
+}
+
+fn bounded(start: u64, end: u64) -> GetRange {
+    GetRange::Bounded(ByteRange { start, end })
+}
+
+fn failure(status: u16, pairs: &[(&'static str, &str)], body: &str) -> Failure {
+    let now = parse_http_date("Fri, 20 Nov 2026 08:00:00 GMT").unwrap();
+    Failure::parse(status, &headers(pairs), body.as_bytes(), now)
+}
+
+const S3_DENIED: &str = "<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code>\
+     <Message>Access Denied.</Message><RequestId>1</RequestId></Error>";
+
+#[test]
+fn statuses_and_codes_have_one_meaning() {
+    use Kind::*;
+    let xml = |code: &str| format!("<Error><Code>{code}</Code></Error>");
+    for (status, code, kind, retryable) in [
+        (404, "", NotFound, false),
+        (404, "NoSuchBucket", NotFound, false),
+        (403, "", Denied, false),
+        (401, "", Denied, false),
+        (400, "ExpiredToken", Denied, false),
+        (400, "RequestTimeout", Unavailable, true),
+        (400, "", Invalid, false),
+        (409, "", Conflict, false),
+        (409, "ConditionalRequestConflict", Conflict, true),
+        (412, "PreconditionFailed", Conflict, false),
+        (429, "", Throttled, true),
+        (503, "SlowDown", Throttled, true),
+        (503, "", Throttled, true),
+        (500, "InternalError", Unavailable, true),
+        (500, "OperationTimedOut", Unavailable, true),
+        (502, "", Unavailable, true),
+        (504, "", Unavailable, true),
+        (408, "", Unavailable, true),
+        (501, "NotImplemented", Unsupported, false),
+        (301, "PermanentRedirect", Invalid, false),
+        (400, "BadDigest", Corrupt, true),
+        (600, "", Corrupt, false),
+    ] {
+        let (got, retry) = failure(status, &[], &xml(code)).verdict();
+        assert_eq!((got, retry != Retry::Never), (kind, retryable), "{status} {code}");
+    }
+}
+
+#[test]
+fn retry_after_is_kept_and_bounded() {
+    let waits = [("7", 7), ("86400", 300), ("Fri, 20 Nov 2026 08:00:09 GMT", 9)];
+    for (text, seconds) in waits {
+        let (_, retry) = failure(503, &[("retry-after", text)], "").verdict();
+        assert_eq!(retry, Retry::After(Duration::from_secs(seconds)), "{text}");
+    }
+}
+
+#[test]
+fn skewed_clock_is_told_with_its_distance() {
+    let date = ("date", "Fri, 20 Nov 2026 09:00:30 GMT");
+    let error =
+        failure(403, &[date], "<Error><Code>RequestTimeTooSkewed</Code></Error>").into_error(None);
+    assert_eq!(error.kind(), Kind::Denied);
+    assert!(error.hint().unwrap().contains("60 min 30 s behind the server's"), "{error}");
+    let near = ("date", "Fri, 20 Nov 2026 08:00:30 GMT");
+    let error = failure(403, &[near], S3_DENIED).into_error(Some("own advice".to_string()));
+    assert_eq!(error.hint(), Some("own advice"));
+    assert!(error.to_string().contains("(403 AccessDenied): Access Denied"), "{error}");
+}
+
+#[test]
+fn web_page_is_named_as_such() {
+    let html = "<!DOCTYPE html><html><body>Sign in</body></html>";
+    let error = failure(403, &[("content-type", "text/html")], html).into_error(None);
+    assert!(error.to_string().contains("web page"), "{error}");
+    assert!(error.hint().unwrap().contains("proxy"), "{error}");
+}
+
+#[test]
+fn azure_codes_come_from_header_xml_and_json() {
+    let json = "{\"error\":{\"code\":\"FilesystemNotFound\",\"message\":\"gone\\nRequestId:1\"}}";
+    let found = failure(404, &[], json);
+    assert_eq!((found.code.as_str(), found.message.as_str()), ("FilesystemNotFound", "gone"));
+    let found = failure(404, &[("x-ms-error-code", "BlobNotFound")], "");
+    assert_eq!(found.code, "BlobNotFound");
+}
+
+#[test]
+fn region_and_size_are_read_from_the_body() {
+    let body = "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-1</Region></Error>";
+    assert_eq!(failure(400, &[], body).region.as_deref(), Some("eu-west-1"));
+    let body = "<Error><Code>InvalidRange</Code><ActualObjectSize>5</ActualObjectSize></Error>";
+    assert_eq!(failure(416, &[], body).object_size, Some(5));
+}
+
+#[test]
+fn matching_ranges_pass_and_others_are_corrupt() {
+    let check = |asked, range: &str, length: &str| {
+        extent(asked, 206, &headers(&[("content-range", range), ("content-length", length)]))
+    };
+    assert_eq!(check(bounded(2, 5), "bytes 2-4/10", "3").unwrap().size_bytes, Some(10));
+    assert_eq!(check(bounded(8, 50), "bytes 8-9/10", "2").unwrap().range.len(), 2);
+    assert_eq!(check(GetRange::Suffix(4), "bytes 6-9/10", "4").unwrap().range.start, 6);
+    assert_eq!(check(GetRange::Suffix(40), "bytes 0-9/10", "10").unwrap().range.len(), 10);
+    for (asked, range, length) in [
+        (bounded(2, 5), "bytes 0-2/10", "3"),
+        (bounded(2, 5), "bytes 2-3/10", "2"),
+        (bounded(2, 5), "bytes 2-4/10", "7"),
+        (bounded(2, 5), "bytes 2-4/3", "3"),
+        (bounded(2, 5), "lines 2-4/10", "3"),
+        (bounded(2, 5), "bytes 2-18446744073709551615/*", "3"),
+        (GetRange::Suffix(4), "bytes 0-3/10", "4"),
+        (GetRange::From(4), "bytes 4-6/10", "3"),
+    ] {
+        let error = check(asked, range, length).unwrap_err();
+        assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::BackOff), "{range}");
+    }
+    assert_eq!(extent(bounded(2, 5), 206, &headers(&[])).unwrap_err().kind(), Kind::Corrupt);
+}
+
+#[test]
+fn ignored_range_tells_how_much_to_skip() {
+    let whole = headers(&[("content-length", "10")]);
+    let found = extent(bounded(2, 5), 200, &whole).unwrap();
+    assert_eq!((found.range, found.skip_bytes), (ByteRange { start: 2, end: 5 }, 2));
+    let found = extent(GetRange::Suffix(3), 200, &whole).unwrap();
+    assert_eq!((found.range, found.skip_bytes), (ByteRange { start: 7, end: 10 }, 7));
+    let error = extent(GetRange::Suffix(3), 200, &headers(&[])).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported);
+}
+
+#[test]
+fn unsatisfiable_range_is_empty_at_the_end() {
+    let answer = headers(&[("content-range", "bytes */10")]);
+    let none = Failure::default();
+    let found = unsatisfiable_extent(bounded(12, 15), &answer, &none).unwrap();
+    assert_eq!((found.range, found.size_bytes), (ByteRange { start: 10, end: 10 }, Some(10)));
+    assert_eq!(unsatisfiable_extent(bounded(2, 5), &answer, &none), None);
+    let empty = headers(&[("content-range", "bytes */0")]);
+    assert_eq!(
+        unsatisfiable_extent(GetRange::Suffix(5), &empty, &none).unwrap().size_bytes,
+        Some(0)
+    );
+}
+
+proptest! {
+    #[test]
+    fn an_honest_server_always_passes(size in 1u64..1000, start in 0u64..1000, len in 1u64..1000) {
+        prop_assume!(start < size);
+        let end = (start + len).min(size);
+        let told = format!("bytes {start}-{}/{size}", end - 1);
+        let answer = headers(&[("content-range", &told)]);
+        let found = extent(bounded(start, start + len), 206, &answer).unwrap();
+        prop_assert_eq!(found.range, ByteRange { start, end });
+    }
+
+    #[test]
+    fn any_content_range_ends_without_panic(text in "[ -~]{0,40}") {
+        let _ = parse_content_range(&text);
+    }
+
+    #[test]
+    fn any_error_body_ends_without_panic(body: Vec<u8>, status in 300u16..600) {
+        let found = Failure::parse(status, &HeaderMap::new(), &body, SystemTime::UNIX_EPOCH);
+        let _ = found.into_error(None).to_string();
+    }
+}
