@@ -1,0 +1,53 @@
+// The entry point: puts the pieces together, in an order in which a failure leaves nothing behind.
+#include "extension.hpp"
+
+#include "file_system.hpp"
+
+#include "duckdb/planner/extension_callback.hpp"
+
+namespace penstock {
+
+namespace {
+
+class ConnectionCallback : public ExtensionCallback {
+public:
+	explicit ConnectionCallback(shared_ptr<Engine> engine) : engine(std::move(engine)) {
+	}
+	void OnConnectionOpened(ClientContext &context) override {
+		ClientIo::Get(context, engine);
+	}
+
+private:
+	shared_ptr<Engine> engine;
+};
+
+void Load(ExtensionLoader &loader) {
+	loader.SetDescription("Reads and writes S3, Azure, GCS, R2 and HTTP");
+	auto &db = loader.GetDatabaseInstance();
+	auto &config = DBConfig::GetConfig(db);
+	auto engine = make_shared_ptr<Engine>(db);
+	RegisterSettings(config);
+	RegisterFunctions(loader, engine);
+	RegisterSecrets(db);
+	RegisterBarrier(config, engine);
+	RegisterConnections(db, engine);
+	db.GetFileSystem().RegisterSubSystem(make_uniq<PenstockFileSystem>(engine));
+}
+
+} // namespace
+
+void RegisterConnections(DatabaseInstance &db, const shared_ptr<Engine> &engine) {
+	ExtensionCallback::Register(DBConfig::GetConfig(db), make_shared_ptr<ConnectionCallback>(engine));
+	for (auto &context : ConnectionManager::Get(db).GetConnectionList()) {
+		ClientIo::Get(*context, engine);
+	}
+}
+
+} // namespace penstock
+
+extern "C" {
+
+DUCKDB_CPP_EXTENSION_ENTRY(penstock, loader) {
+	penstock::Load(loader);
+}
+}

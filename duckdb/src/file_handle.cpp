@@ -1,0 +1,104 @@
+// Decides what Close and a destructor without Close mean; bytes go straight to the treaty.
+#include "file_handle.hpp"
+
+#include <exception>
+#include <thread>
+
+namespace penstock {
+
+namespace {
+
+//! Sequential reads at least this large need no window.
+constexpr idx_t WINDOW_MIN_BYTES = 256 * 1024;
+constexpr idx_t WINDOW_MAX_BYTES = 8 * 1024 * 1024;
+
+} // namespace
+
+ReadHandle::ReadHandle(FileSystem &fs, const string &path, FlagsArg flags, Scope scope_p, ReaderHandle reader_p)
+    : PenstockHandle(fs, path, flags, true), scope(std::move(scope_p)), reader(std::move(reader_p)) {
+	ps_meta meta;
+	ps_reader_meta(reader.get(), &meta);
+	size = meta.size_bytes;
+	modified = meta.has_modified ? timestamp_t(meta.modified_us) : timestamp_t::ninfinity();
+	etag = Text(meta.etag);
+}
+
+void ReadHandle::ReadAt(void *buffer, idx_t count, idx_t location) {
+	auto query = scope.Current();
+	ps_error *error = nullptr;
+	Check(ps_read_at(reader.get(), query->handle, buffer, count, location, &error), error);
+	DUCKDB_LOG_FILE_SYSTEM_READ((*this), count, location);
+}
+
+void ReadHandle::FillWindow() {
+	auto wanted = MinValue(MaxValue(window_size * 2, WINDOW_MIN_BYTES), WINDOW_MAX_BYTES);
+	auto count = MinValue(wanted, size - position);
+	window.resize(count);
+	window_size = 0;
+	ReadAt(window.data(), count, position);
+	window_start = position;
+	window_size = count;
+}
+
+idx_t ReadHandle::ReadNext(void *buffer, idx_t count) {
+	if (position >= size) {
+		return 0;
+	}
+	count = MinValue(count, size - position);
+	bool in_window = position >= window_start && position < window_start + window_size;
+	if (!in_window && count < WINDOW_MIN_BYTES) {
+		FillWindow();
+		in_window = true;
+	}
+	if (in_window) {
+		auto offset = position - window_start;
+		count = MinValue(count, window_size - offset);
+		memcpy(buffer, window.data() + offset, count);
+	} else {
+		ReadAt(buffer, count, position);
+	}
+	position += count;
+	return count;
+}
+
+void ReadHandle::Close() {
+	DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
+}
+
+WriteHandle::WriteHandle(FileSystem &fs, const string &path, FlagsArg flags, shared_ptr<WriterState> writer_p)
+    : PenstockHandle(fs, path, flags, false), writer(std::move(writer_p)), opened_by(std::this_thread::get_id()),
+      opened_in_task(ClientIo::TaskToken()), exceptions_at_open(std::uncaught_exceptions()) {
+}
+
+// DuckDB writes some files without ever calling Close (schema.sql of EXPORT DATABASE): there the
+// handle's scope simply ends, so the destructor must publish. But the same destructor runs when a
+// failed statement is torn down, and then it must not. The two differ in where they run: a scope ends
+// on the thread and inside the executor task that opened the file, with no exception in flight; a
+// tear-down runs after that task.
+bool WriteHandle::LeavesItsScope() const {
+	return opened_by == std::this_thread::get_id() && opened_in_task == ClientIo::TaskToken() &&
+	       std::uncaught_exceptions() <= exceptions_at_open && !writer->HasFailed() && !writer->query->IsInterrupted();
+}
+
+WriteHandle::~WriteHandle() {
+	if (!writer->IsOpen()) {
+		return;
+	}
+	if (!LeavesItsScope()) {
+		writer->Abort();
+		return;
+	}
+	try {
+		writer->Finish();
+	} catch (std::exception &ex) {
+		// A destructor cannot throw; the statement does, at its barrier or its commit.
+		writer->query->RememberFailure(ErrorData(ex));
+	}
+}
+
+void WriteHandle::Close() {
+	writer->Finish();
+	DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
+}
+
+} // namespace penstock

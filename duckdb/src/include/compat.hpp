@@ -1,0 +1,85 @@
+// The only place where DuckDB 1.5.5 and 2.0.0 differ in spelling. Everything else includes this first.
+#pragma once
+
+#include "duckdb.hpp"
+#include "duckdb/catalog/catalog_transaction.hpp"
+#include "duckdb/common/exception/http_exception.hpp"
+#include "duckdb/common/file_opener.hpp"
+#include "duckdb/common/file_system.hpp"
+#include "duckdb/common/http_util.hpp"
+#include "duckdb/common/opener_file_system.hpp"
+#include "duckdb/function/table_function.hpp"
+#include "duckdb/logging/file_system_logger.hpp"
+#include "duckdb/logging/log_type.hpp"
+#include "duckdb/logging/logger.hpp"
+#include "duckdb/main/client_context.hpp"
+#include "duckdb/main/client_context_state.hpp"
+#include "duckdb/main/config.hpp"
+#include "duckdb/main/connection_manager.hpp"
+#include "duckdb/main/database.hpp"
+#include "duckdb/main/extension/extension_loader.hpp"
+#include "duckdb/main/secret/secret.hpp"
+#include "duckdb/main/secret/secret_manager.hpp"
+
+#if __has_include("duckdb/common/identifier.hpp")
+#define PENSTOCK_DUCKDB_2 1
+#include "duckdb/common/identifier.hpp"
+#else
+#define PENSTOCK_DUCKDB_2 0
+#endif
+
+namespace penstock {
+
+using namespace duckdb; // NOLINT: the shim is written in DuckDB's vocabulary
+
+#if PENSTOCK_DUCKDB_2
+//! Names of settings, secret types and columns.
+using Name = Identifier;
+inline const string &NameText(const Identifier &name) {
+	return name.GetIdentifierName();
+}
+using FlagsArg = const FileOpenFlags &;
+template <class T>
+using NameMap = identifier_map_t<T>;
+#else
+using Name = string;
+using FlagsArg = FileOpenFlags;
+template <class T>
+using NameMap = case_insensitive_map_t<T>;
+#endif
+
+inline const string &NameText(const string &name) {
+	return name;
+}
+
+inline bool LookupSetting(ClientContext &context, const string &name, Value &out) {
+	return bool(context.TryGetCurrentSetting(Name(name), out));
+}
+inline bool LookupSetting(DatabaseInstance &db, const string &name, Value &out) {
+	return bool(db.TryGetCurrentSetting(Name(name), out));
+}
+inline bool LookupSetting(FileOpener &opener, const string &name, Value &out) {
+	return bool(opener.TryGetCurrentSetting(Name(name), out));
+}
+
+
+inline void SetRequestTimes(BaseRequest &request, timestamp_t start, int64_t duration_us) {
+#if PENSTOCK_DUCKDB_2
+	// 2.0.0 measures durations with a clock whose points cannot be made from numbers: start only.
+	request.request_system_start = start;
+#else
+	request.have_request_timing = true;
+	request.request_start = start;
+	request.request_end = timestamp_t(start.value + duration_us);
+#endif
+}
+
+inline void SetChunkSize(DataChunk &chunk, idx_t size) {
+#if PENSTOCK_DUCKDB_2
+	chunk.SetCardinalityUnsafe(size);
+#else
+	chunk.SetCardinality(size);
+#endif
+}
+
+} // namespace penstock

@@ -1,0 +1,19 @@
+// The pieces that the entry point puts together.
+#pragma once
+
+#include "query.hpp"
+
+namespace penstock {
+
+//! Gives COPY and EXPORT to our paths a barrier, so that their uploads may overlap.
+void RegisterBarrier(DBConfig &config, const shared_ptr<Engine> &engine);
+//! The penstock_* settings, checked by the engine's table when they are set.
+void RegisterSettings(DBConfig &config);
+//! penstock_settings(), penstock_stats(), penstock_requests(), penstock_clear_cache().
+void RegisterFunctions(ExtensionLoader &loader, const shared_ptr<Engine> &engine);
+//! The secret types that nobody registered yet, until somebody else does.
+void RegisterSecrets(DatabaseInstance &db);
+//! Makes every connection, open or to come, tell when its statements begin and end.
+void RegisterConnections(DatabaseInstance &db, const shared_ptr<Engine> &engine);
+
+} // namespace penstock

@@ -1,0 +1,19 @@
+// From a path to the options of its store: the matching secret and DuckDB's own settings, as pairs.
+#pragma once
+
+#include "bridge.hpp"
+
+namespace penstock {
+
+//! True for the schemes that this file system serves.
+bool IsOurs(const string &path);
+//! True for plain http and https URLs, where `*` and `?` are part of the name.
+bool IsPlainHttp(const string &path);
+
+//! All pairs of the secret with the longest matching scope, and of the settings of the path's family.
+Pairs StoreOptions(optional_ptr<FileOpener> opener, const string &path);
+
+//! The families' settings that httpfs and azure define too; registered so that SET works without them.
+void RegisterStoreSettings(DBConfig &config);
+
+} // namespace penstock

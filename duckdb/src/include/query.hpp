@@ -1,0 +1,125 @@
+// One statement as the engine sees it, and the client state that knows which statement runs.
+//
+// Lifetimes: Engine (one per database instance) < Query (one per statement) < readers and writers.
+// All of them are shared, so an open file may outlive its statement (a relation bound in Python).
+#pragma once
+
+#include "bridge.hpp"
+
+namespace penstock {
+
+class WriterState;
+
+//! The engine of one database instance.
+class Engine {
+public:
+	explicit Engine(DatabaseInstance &db);
+	~Engine();
+	Engine(const Engine &) = delete;
+	Engine &operator=(const Engine &) = delete;
+
+	ps_engine *handle = nullptr;
+	DatabaseInstance &db;
+};
+
+//! One statement, or one piece of work outside any statement.
+class Query {
+public:
+	//! Settings are read from the context, and interruption is watched, if there is one.
+	Query(shared_ptr<Engine> engine, optional_ptr<ClientContext> context);
+	~Query();
+	Query(const Query &) = delete;
+	Query &operator=(const Query &) = delete;
+
+	//! A query that nobody can interrupt, for cleaning up.
+	static shared_ptr<Query> ForCleanup(const shared_ptr<Engine> &engine);
+
+	//! From now on closing a file may return before it is durable: a barrier ends this statement.
+	void Arm(bool new_names_are_unique);
+	bool IsArmed() const {
+		return armed;
+	}
+	bool HasPassedBarrier() const {
+		return barrier_passed;
+	}
+	//! The statement writes only names that nobody else has (COPY ... APPEND with UUIDs).
+	bool NewNamesAreUnique() const {
+		return new_names_are_unique;
+	}
+	//! Waits until every file closed so far is durable; throws what failed.
+	void Barrier();
+	//! Keeps the failure of a place that cannot throw (a destructor) until the statement can.
+	void RememberFailure(ErrorData failure);
+	void ThrowRemembered();
+	//! After a failed statement: gives up what is under way and, if armed, removes what was published.
+	void Abandon();
+
+	void Track(const string &path, shared_ptr<WriterState> writer);
+	//! The last writer opened for this path in this statement, if any.
+	shared_ptr<WriterState> FindWriter(const string &path);
+	//! True once the user asked to stop, or the connection is gone.
+	bool IsInterrupted() const;
+
+	shared_ptr<Engine> engine;
+	ps_query *handle = nullptr;
+	//! Where rows of type HTTP go.
+	shared_ptr<Logger> logger;
+
+private:
+	weak_ptr<ClientContext> context;
+	bool watches_context;
+	atomic<bool> armed {false};
+	atomic<bool> new_names_are_unique {false};
+	atomic<bool> barrier_passed {false};
+	mutex lock;
+	vector<std::pair<string, shared_ptr<WriterState>>> writers;
+	ErrorData remembered;
+};
+
+//! What a connection remembers between calls: the statement that runs now.
+class ClientIo : public ClientContextState {
+public:
+	explicit ClientIo(shared_ptr<Engine> engine) : engine(std::move(engine)) {
+	}
+	static shared_ptr<ClientIo> Get(ClientContext &context, const shared_ptr<Engine> &engine);
+
+	//! The running statement's query; made on first use.
+	shared_ptr<Query> Current();
+	//! As Current, but null if nothing was done yet.
+	shared_ptr<Query> CurrentIfAny();
+	void Attach(ClientContext &client) {
+		context = client.shared_from_this();
+	}
+	//! Changes whenever a task of the executor starts or stops on the calling thread.
+	static idx_t TaskToken();
+
+	void QueryBegin(ClientContext &context) override;
+	void QueryEnd(ClientContext &context, optional_ptr<ErrorData> error) override;
+	void TransactionCommit(MetaTransaction &transaction, ClientContext &context) override;
+	void WriteProfilingInformation(std::ostream &ss) override;
+	void OnTaskStart(ClientContext &context) override;
+	void OnTaskStop(ClientContext &context) override;
+
+private:
+	shared_ptr<Engine> engine;
+	weak_ptr<ClientContext> context;
+	mutex lock;
+	shared_ptr<Query> current;
+};
+
+//! Where calls on a file go: the statement that runs now, or the query it was opened with.
+struct Scope {
+	//! Resolves the opener; throws if there is no database behind it.
+	Scope(const shared_ptr<Engine> &engine, optional_ptr<FileOpener> opener);
+	shared_ptr<Query> Current() const {
+		return client ? client->Current() : own;
+	}
+
+	shared_ptr<ClientIo> client;
+	shared_ptr<Query> own;
+};
+
+//! Sends the requests finished since the last call to DuckDB's HTTP log.
+void LogRequests(Query &query);
+
+} // namespace penstock

@@ -1,0 +1,227 @@
+// Names: glob, list, exists, remove, move. Directories of object stores exist by having something in them.
+#include "file_system.hpp"
+
+namespace penstock {
+
+namespace {
+
+OpenFileInfo Describe(const ps_entry &entry, string path) {
+	OpenFileInfo file(std::move(path));
+	file.extended_info = make_shared_ptr<ExtendedOpenFileInfo>();
+	auto &options = file.extended_info->options;
+	options["type"] = Value(entry.is_directory ? "directory" : "file");
+	if (entry.has_size) {
+		options["file_size"] = Value::UBIGINT(entry.size_bytes);
+	}
+	if (entry.has_modified) {
+		options["last_modified"] = Value::TIMESTAMP(timestamp_t(entry.modified_us));
+	}
+	if (entry.etag.len != 0) {
+		options["etag"] = Value(Text(entry.etag));
+	}
+	return file;
+}
+
+template <class VISIT>
+idx_t Visit(ps_listing *listing, VISIT &&visit) {
+	ListingHandle owned(listing);
+	auto count = ps_listing_count(listing);
+	for (size_t index = 0; index < count; index++) {
+		ps_entry entry;
+		ps_listing_get(listing, index, &entry);
+		visit(entry);
+	}
+	return count;
+}
+
+string WithSlash(const string &path) {
+	return StringUtil::EndsWith(path, "/") ? path : path + "/";
+}
+
+bool IsAzure(const string &path) {
+	return StringUtil::StartsWith(path, "a");
+}
+
+//! Scheme and authority, and for fully qualified Azure URLs the container: what one batch may share.
+string RootOf(const string &path) {
+	auto authority = path.find("://") + 3;
+	auto end = path.find('/', authority);
+	bool qualified = IsAzure(path) && path.substr(authority, end - authority).find('.') != string::npos;
+	if (qualified && end != string::npos) {
+		end = path.find('/', end + 1);
+	}
+	return path.substr(0, end);
+}
+
+} // namespace
+
+vector<OpenFileInfo> PenstockFileSystem::Glob(const string &path, FileOpener *opener) {
+	if (IsPlainHttp(path)) {
+		if (path.find('*') != string::npos) {
+			Value allowed;
+			bool literal = opener && LookupSetting(*opener, "allow_asterisks_in_http_paths", allowed) &&
+			               BooleanValue::Get(allowed.DefaultCastAs(LogicalType::BOOLEAN));
+			if (!literal) {
+				throw InvalidInputException("HTTP servers cannot list, so \"%s\" cannot have a `*`. Name the files one by "
+				                            "one, as in read_parquet(['...', '...'])",
+				                            path);
+			}
+		}
+		return {OpenFileInfo(path)};
+	}
+	if (!HasGlob(path)) {
+		return {OpenFileInfo(path)};
+	}
+	Scope scope(engine, opener);
+	auto options = StoreOptions(opener, path);
+	ps_listing *listing = nullptr;
+	ps_error *error = nullptr;
+	Check(ps_glob(scope.Current()->handle, Borrow(path), options.Data(), options.Count(), &listing, &error), error);
+	vector<OpenFileInfo> files;
+	Visit(listing, [&](const ps_entry &entry) {
+		if (!entry.is_directory) {
+			files.push_back(Describe(entry, Text(entry.url)));
+		}
+	});
+	return files;
+}
+
+bool PenstockFileSystem::ListFilesExtended(const string &directory,
+                                           const std::function<void(OpenFileInfo &info)> &callback,
+                                           optional_ptr<FileOpener> opener) {
+	Scope scope(engine, opener);
+	auto query = scope.Current();
+	auto options = StoreOptions(opener, directory);
+	auto prefix = WithSlash(directory);
+	ps_listing *listing = nullptr;
+	ps_error *error = nullptr;
+	// COPY looks for files at any depth; asking for all of them at once saves a request per directory.
+	bool listed = query->IsArmed() ? ps_glob(query->handle, Borrow(prefix + "**"), options.Data(), options.Count(),
+	                                         &listing, &error)
+	                               : ps_list(query->handle, Borrow(directory), options.Data(), options.Count(), &listing,
+	                                         &error);
+	Check(listed, error);
+	auto count = Visit(listing, [&](const ps_entry &entry) {
+		auto url = Text(entry.url);
+		auto name = StringUtil::StartsWith(url, prefix) ? url.substr(prefix.size()) : url;
+		StringUtil::RTrim(name, "/");
+		if (!name.empty()) {
+			auto file = Describe(entry, name);
+			callback(file);
+		}
+	});
+	return count != 0;
+}
+
+bool PenstockFileSystem::FileExists(const string &path, optional_ptr<FileOpener> opener) {
+	Scope scope(engine, opener);
+	auto query = scope.Current();
+	if (query->NewNamesAreUnique()) {
+		// COPY ... APPEND asks whether its fresh UUID is taken, once per file.
+		return false;
+	}
+	auto options = StoreOptions(opener, path);
+	bool exists = false;
+	ps_error *error = nullptr;
+	Check(ps_exists(query->handle, Borrow(path), options.Data(), options.Count(), &exists, &error), error);
+	return exists;
+}
+
+bool PenstockFileSystem::DirectoryExists(const string &path, optional_ptr<FileOpener> opener) {
+	Scope scope(engine, opener);
+	auto query = scope.Current();
+	if (query->IsArmed()) {
+		// COPY asks for each partition's directory before it writes there; it needs no creation.
+		return true;
+	}
+	auto options = StoreOptions(opener, path);
+	bool exists = false;
+	ps_error *error = nullptr;
+	Check(ps_directory_exists(query->handle, Borrow(path), options.Data(), options.Count(), &exists, &error), error);
+	return exists;
+}
+
+//! Writing an object creates its directories.
+void PenstockFileSystem::CreateDirectory(const string &, optional_ptr<FileOpener>) {
+}
+
+void PenstockFileSystem::CreateDirectoriesRecursive(const string &, optional_ptr<FileOpener>) {
+}
+
+void PenstockFileSystem::RemoveDirectory(const string &path, optional_ptr<FileOpener> opener) {
+	Scope scope(engine, opener);
+	auto options = StoreOptions(opener, path);
+	ps_error *error = nullptr;
+	Check(ps_remove_directory(scope.Current()->handle, Borrow(path), options.Data(), options.Count(), &error), error);
+}
+
+void PenstockFileSystem::RemoveFile(const string &path, optional_ptr<FileOpener> opener) {
+	RemoveFiles({path}, opener);
+}
+
+bool PenstockFileSystem::TryRemoveFile(const string &path, optional_ptr<FileOpener> opener) {
+	// After a failed COPY, DuckDB removes the files it began. One that was never published needs no
+	// request, and what lay there before stays.
+	Scope scope(engine, opener);
+	auto query = scope.Current();
+	auto writer = query->FindWriter(path);
+	if (writer) {
+		ps_query_abort_uploads(query->handle);
+		writer->Retract(engine);
+		return true;
+	}
+	RemoveFiles({path}, opener);
+	return true;
+}
+
+void PenstockFileSystem::RemoveFiles(const vector<string> &paths, optional_ptr<FileOpener> opener) {
+	map<string, vector<ps_str>> roots;
+	for (auto &path : paths) {
+		roots[RootOf(path)].push_back(Borrow(path));
+	}
+	Scope scope(engine, opener);
+	for (auto &root : roots) {
+		auto options = StoreOptions(opener, Text(root.second[0]));
+		ps_error *error = nullptr;
+		Check(ps_remove(scope.Current()->handle, root.second.data(), root.second.size(), options.Data(), options.Count(),
+		                &error),
+		      error);
+	}
+}
+
+void PenstockFileSystem::MoveFile(const string &source, const string &target, optional_ptr<FileOpener> opener) {
+	Scope scope(engine, opener);
+	auto query = scope.Current();
+	if (query->IsArmed()) {
+		query->Barrier(); // the source may have been closed a moment ago
+	}
+	auto options = StoreOptions(opener, source);
+	ps_error *error = nullptr;
+	Check(ps_move(query->handle, Borrow(source), Borrow(target), options.Data(), options.Count(), &error), error);
+}
+
+#if PENSTOCK_DUCKDB_2
+optional<FileMetadata> PenstockFileSystem::GetStatsIfExists(const OpenFileInfo &file, optional_ptr<FileOpener> opener) {
+	auto handle = OpenFile(file, FileFlags::FILE_FLAGS_READ | FileFlags::FILE_FLAGS_NULL_IF_NOT_EXISTS, opener);
+	if (!handle) {
+		return {};
+	}
+	return Stats(*handle);
+}
+
+bool PenstockFileSystem::CreateDirectoryExtended(const string &, const CreateDirectoryOptions &,
+                                                 optional_ptr<FileOpener>) {
+	return false;
+}
+
+bool PenstockFileSystem::RemoveDirectoryExtended(const string &path, const RemoveDirectoryOptions &options,
+                                                 optional_ptr<FileOpener> opener) {
+	if (options.mode != RemoveDirectoryMode::RECURSIVE) {
+		return false; // a directory that nothing is in does not exist
+	}
+	RemoveDirectory(path, opener);
+	return true;
+}
+#endif
+
+} // namespace penstock

@@ -1,0 +1,110 @@
+// Decides what a combination of open flags means for an object, or why it cannot be had.
+#include "file_handle.hpp"
+#include "file_system.hpp"
+
+namespace penstock {
+
+namespace {
+
+//! What the caller knows already (from a listing or a catalog), in the treaty's form.
+class Known {
+public:
+	explicit Known(const OpenFileInfo &file) {
+		if (!file.extended_info) {
+			return;
+		}
+		auto &options = file.extended_info->options;
+		for (auto &option : options) {
+			if (option.second.IsNull()) {
+				continue;
+			}
+			auto &name = NameText(option.first);
+			auto &value = option.second;
+			if (name == "file_size") {
+				known.has_size = true;
+				known.size_bytes = value.GetValue<uint64_t>();
+			} else if (name == "last_modified") {
+				auto modified = value.GetValue<timestamp_t>();
+				known.has_modified = Value::IsFinite(modified);
+				known.modified_us = modified.value;
+			} else if (name == "etag") {
+				etag = StringValue::Get(value);
+				known.etag = Borrow(etag);
+			} else if (name == "footer_size") {
+				known.footer_size_bytes = value.GetValue<uint64_t>();
+			} else if (name == "validate_external_file_cache") {
+				known.immutable = !BooleanValue::Get(value.DefaultCastAs(LogicalType::BOOLEAN));
+			}
+		}
+	}
+	const ps_known *Get() const {
+		return &known;
+	}
+
+private:
+	string etag;
+	ps_known known = {};
+};
+
+void RefuseUnsupported(const string &path, FlagsArg flags) {
+	if (flags.OpenForAppending()) {
+		throw NotImplementedException(
+		    "Cannot append to \"%s\": objects are written whole. Write another object beside it", path);
+	}
+	if (flags.OpenForReading() && flags.OpenForWriting()) {
+		throw NotImplementedException("Cannot open \"%s\" for reading and writing at once: objects are written whole. "
+		                              "A database is attached with (READ_ONLY)",
+		                              path);
+	}
+	if (!flags.OpenForReading() && !flags.OpenForWriting()) {
+		throw InvalidInputException("\"%s\" is to be opened neither for reading nor for writing", path);
+	}
+}
+
+} // namespace
+
+unique_ptr<FileHandle> PenstockFileSystem::OpenFileExtended(const OpenFileInfo &file, FileOpenFlags flags,
+                                                            optional_ptr<FileOpener> opener) {
+	RefuseUnsupported(file.path, flags);
+	auto handle = flags.OpenForReading() ? OpenRead(file, flags, opener) : OpenWrite(file, flags, opener);
+	if (handle && opener) {
+		handle->TryAddLogger(*opener);
+		DUCKDB_LOG_FILE_SYSTEM_OPEN((*handle));
+	}
+	return handle;
+}
+
+unique_ptr<FileHandle> PenstockFileSystem::OpenRead(const OpenFileInfo &file, FileOpenFlags flags,
+                                                    optional_ptr<FileOpener> opener) {
+	Scope scope(engine, opener);
+	auto options = StoreOptions(opener, file.path);
+	Known known(file);
+	ps_reader *reader = nullptr;
+	ps_error *error = nullptr;
+	if (!ps_open_read(scope.Current()->handle, Borrow(file.path), options.Data(), options.Count(), known.Get(), &reader,
+	                  &error)) {
+		if (!flags.ReturnNullIfNotExists()) {
+			Raise(error);
+		}
+		IsKind(error, ErrorKind::NOT_FOUND);
+		return nullptr;
+	}
+	return make_uniq<ReadHandle>(*this, file.path, flags, std::move(scope), ReaderHandle(reader));
+}
+
+unique_ptr<FileHandle> PenstockFileSystem::OpenWrite(const OpenFileInfo &file, FileOpenFlags flags,
+                                                     optional_ptr<FileOpener> opener) {
+	bool only_if_absent = flags.ExclusiveCreate() || flags.ReturnNullIfExists();
+	if (!only_if_absent && !flags.CreateFileIfNotExists() && !flags.OverwriteExistingFile()) {
+		throw NotImplementedException("Cannot change \"%s\" in place: objects are written whole", file.path);
+	}
+	if (flags.ReturnNullIfExists() && FileExists(file.path, opener)) {
+		return nullptr;
+	}
+	auto query = Scope(engine, opener).Current();
+	auto writer = make_shared_ptr<WriterState>(query, file.path, StoreOptions(opener, file.path), only_if_absent);
+	query->Track(file.path, writer);
+	return make_uniq<WriteHandle>(*this, file.path, flags, std::move(writer));
+}
+
+} // namespace penstock

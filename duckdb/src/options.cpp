@@ -1,0 +1,176 @@
+// Decides which secret and which DuckDB settings belong to a path; their meaning is the store's.
+#include "options.hpp"
+
+namespace penstock {
+
+namespace {
+
+struct Family {
+	//! Schemes, each with its colon and slashes.
+	vector<const char *> schemes;
+	//! Secret types that may apply; on equal scope the earlier one wins.
+	vector<const char *> secret_types;
+};
+
+const vector<Family> &Families() {
+	static const vector<Family> families = {
+	    {{"s3://", "s3a://", "s3n://"}, {"s3", "r2", "gcs", "aws"}},
+	    {{"gs://", "gcs://"}, {"gcs", "s3", "r2", "aws"}},
+	    {{"r2://"}, {"r2", "s3", "gcs", "aws"}},
+	    {{"az://", "azure://", "abfss://", "abfs://"}, {"azure"}},
+	    {{"http://", "https://"}, {"http"}},
+	};
+	return families;
+}
+
+struct StoreSetting {
+	const char *name;
+	LogicalTypeId type;
+	const char *default_value;
+	const char *description;
+};
+
+//! Same types and defaults as in httpfs and azure 1.5.5: whoever registers first defines them for all.
+const vector<StoreSetting> &StoreSettings() {
+	static const vector<StoreSetting> settings = {
+	    {"s3_region", LogicalTypeId::VARCHAR, nullptr, "S3 Region"},
+	    {"s3_access_key_id", LogicalTypeId::VARCHAR, nullptr, "S3 Access Key ID"},
+	    {"s3_secret_access_key", LogicalTypeId::VARCHAR, nullptr, "S3 Access Key"},
+	    {"s3_session_token", LogicalTypeId::VARCHAR, nullptr, "S3 Session Token"},
+	    {"s3_endpoint", LogicalTypeId::VARCHAR, nullptr, "S3 Endpoint"},
+	    {"s3_url_style", LogicalTypeId::VARCHAR, "vhost", "S3 URL style"},
+	    {"s3_use_ssl", LogicalTypeId::BOOLEAN, "true", "S3 use SSL"},
+	    {"s3_kms_key_id", LogicalTypeId::VARCHAR, nullptr, "S3 KMS Key ID"},
+	    {"s3_url_compatibility_mode", LogicalTypeId::BOOLEAN, "false", "Disable Globs and Query Parameters on S3 URLs"},
+	    {"s3_requester_pays", LogicalTypeId::BOOLEAN, "false", "S3 use requester pays mode"},
+	    {"azure_storage_connection_string", LogicalTypeId::VARCHAR, nullptr, "Azure connection string"},
+	    {"azure_account_name", LogicalTypeId::VARCHAR, nullptr, "Azure account name"},
+	    {"azure_endpoint", LogicalTypeId::VARCHAR, "blob.core.windows.net", "Azure endpoint"},
+	    {"azure_credential_chain", LogicalTypeId::VARCHAR, nullptr, "Azure credential chain"},
+	    {"azure_http_proxy", LogicalTypeId::VARCHAR, nullptr, "Proxy for Azure"},
+	    {"azure_proxy_user_name", LogicalTypeId::VARCHAR, nullptr, "User name of the proxy for Azure"},
+	    {"azure_proxy_password", LogicalTypeId::VARCHAR, nullptr, "Password of the proxy for Azure"},
+	};
+	return settings;
+}
+
+//! Settings of DuckDB itself and of httpfs that concern every HTTP request.
+constexpr const char *HTTP_SETTINGS[] = {"http_proxy",    "http_proxy_username",             "http_proxy_password",
+                                         "ca_cert_file",  "enable_server_cert_verification", "enable_curl_server_cert_verification"};
+
+const Family &FamilyOf(const string &path) {
+	for (auto &family : Families()) {
+		for (auto scheme : family.schemes) {
+			if (StringUtil::StartsWith(path, scheme)) {
+				return family;
+			}
+		}
+	}
+	throw InvalidInputException("Penstock does not serve the scheme of \"%s\"", path);
+}
+
+void AddValue(Pairs &pairs, const string &key, const Value &value) {
+	if (value.IsNull()) {
+		return;
+	}
+	switch (value.type().id()) {
+	case LogicalTypeId::STRUCT: {
+		// refresh_info: what the secret was made from, so that it can be made again
+		auto &children = StructValue::GetChildren(value);
+		for (idx_t index = 0; index < children.size(); index++) {
+			AddValue(pairs, key + "." + NameText(StructType::GetChildName(value.type(), index)), children[index]);
+		}
+		return;
+	}
+	case LogicalTypeId::MAP:
+		for (auto &entry : MapValue::GetChildren(value)) {
+			auto &key_value = StructValue::GetChildren(entry);
+			AddValue(pairs, key + "." + key_value[0].ToString(), key_value[1]);
+		}
+		return;
+	default:
+		pairs.Add(key, value.ToString());
+	}
+}
+
+void AddSecret(Pairs &pairs, optional_ptr<FileOpener> opener, const string &path, const Family &family) {
+	auto secrets = FileOpener::TryGetSecretManager(opener);
+	auto transaction = FileOpener::TryGetCatalogTransaction(opener);
+	if (!secrets || !transaction) {
+		return;
+	}
+	SecretMatch best;
+	for (auto type : family.secret_types) {
+		auto match = secrets->LookupSecret(*transaction, path, type);
+		if (match.HasMatch() && (!best.HasMatch() || match.score > best.score)) {
+			best = match;
+		}
+	}
+	if (!best.HasMatch()) {
+		return;
+	}
+	auto &secret = best.GetSecret();
+	pairs.Add("secret_type", StringUtil::Lower(NameText(secret.GetType())));
+	pairs.Add("secret_name", NameText(secret.GetName()));
+	pairs.Add("provider", StringUtil::Lower(NameText(secret.GetProvider())));
+	auto key_values = dynamic_cast<const KeyValueSecret *>(&secret);
+	if (!key_values) {
+		return;
+	}
+	for (auto &entry : key_values->secret_map) {
+		AddValue(pairs, StringUtil::Lower(NameText(entry.first)), entry.second);
+	}
+}
+
+void AddSetting(Pairs &pairs, FileOpener &opener, const char *name) {
+	Value value;
+	if (LookupSetting(opener, name, value) && !value.IsNull()) {
+		auto text = value.ToString();
+		if (!text.empty()) {
+			pairs.Add(name, text);
+		}
+	}
+}
+
+} // namespace
+
+bool IsOurs(const string &path) {
+	for (auto &family : Families()) {
+		for (auto scheme : family.schemes) {
+			if (StringUtil::StartsWith(path, scheme)) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+bool IsPlainHttp(const string &path) {
+	return StringUtil::StartsWith(path, "http://") || StringUtil::StartsWith(path, "https://");
+}
+
+Pairs StoreOptions(optional_ptr<FileOpener> opener, const string &path) {
+	Pairs pairs;
+	auto &family = FamilyOf(path);
+	AddSecret(pairs, opener, path, family);
+	if (!opener) {
+		return pairs;
+	}
+	for (auto &setting : StoreSettings()) {
+		AddSetting(pairs, *opener, setting.name);
+	}
+	for (auto name : HTTP_SETTINGS) {
+		AddSetting(pairs, *opener, name);
+	}
+	return pairs;
+}
+
+void RegisterStoreSettings(DBConfig &config) {
+	for (auto &setting : StoreSettings()) {
+		auto default_value = setting.default_value ? Value(setting.default_value).DefaultCastAs(LogicalType(setting.type))
+		                                           : Value(LogicalType(setting.type));
+		config.AddExtensionOption(setting.name, setting.description, LogicalType(setting.type), default_value);
+	}
+}
+
+} // namespace penstock

@@ -1,0 +1,212 @@
+// Decides when a query begins, ends, is armed and is given up. Uploads and requests are the engine's.
+#include "query.hpp"
+
+#include "writer.hpp"
+
+namespace penstock {
+
+namespace {
+
+constexpr const char *STATE_KEY = "penstock";
+
+thread_local idx_t task_token = 0;
+
+template <class SOURCE>
+Pairs ReadSettings(SOURCE &source) {
+	Pairs pairs;
+	for (size_t index = 0; index < ps_setting_count(); index++) {
+		ps_setting_info info;
+		ps_setting_describe(index, &info);
+		Value value;
+		auto name = Text(info.name);
+		if (LookupSetting(source, "penstock_" + name, value) && !value.IsNull()) {
+			pairs.Add(name, value.ToString());
+		}
+	}
+	return pairs;
+}
+
+bool QueryInterrupted(void *query) {
+	return static_cast<Query *>(query)->IsInterrupted();
+}
+
+} // namespace
+
+Engine::Engine(DatabaseInstance &db) : db(db) {
+	ps_error *error = nullptr;
+	Check(ps_engine_new(nullptr, 0, &handle, &error), error);
+}
+
+Engine::~Engine() {
+	ps_engine_free(handle);
+}
+
+Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
+    : engine(std::move(engine_p)), watches_context(bool(client)) {
+	auto settings = client ? ReadSettings(*client) : ReadSettings(engine->db);
+	if (client) {
+		context = client->shared_from_this();
+		logger = client->logger;
+	}
+	ps_error *error = nullptr;
+	Check(ps_query_new(engine->handle, settings.Data(), settings.Count(), QueryInterrupted, this, &handle, &error),
+	      error);
+}
+
+Query::~Query() {
+	ps_query_free(handle);
+}
+
+shared_ptr<Query> Query::ForCleanup(const shared_ptr<Engine> &engine) {
+	return make_shared_ptr<Query>(engine, nullptr);
+}
+
+bool Query::IsInterrupted() const {
+	if (!watches_context) {
+		return false;
+	}
+	auto client = context.lock();
+	return !client || client->IsInterrupted();
+}
+
+void Query::Arm(bool unique) {
+	new_names_are_unique = unique;
+	barrier_passed = false;
+	armed = true;
+}
+
+void Query::Barrier() {
+	ps_error *error = nullptr;
+	Check(ps_query_barrier(handle, &error), error);
+	ThrowRemembered();
+	barrier_passed = true;
+}
+
+void Query::RememberFailure(ErrorData failure) {
+	lock_guard<mutex> guard(lock);
+	if (!remembered.HasError()) {
+		remembered = std::move(failure);
+	}
+}
+
+void Query::ThrowRemembered() {
+	lock_guard<mutex> guard(lock);
+	if (remembered.HasError()) {
+		remembered.Throw();
+	}
+}
+
+void Query::Abandon() {
+	ps_query_abort_uploads(handle);
+	if (!armed) {
+		return;
+	}
+	decltype(writers) published;
+	{
+		lock_guard<mutex> guard(lock);
+		published = std::move(writers);
+		writers.clear();
+	}
+	for (auto &entry : published) {
+		entry.second->Retract(engine);
+	}
+}
+
+void Query::Track(const string &path, shared_ptr<WriterState> writer) {
+	lock_guard<mutex> guard(lock);
+	writers.emplace_back(path, std::move(writer));
+}
+
+shared_ptr<WriterState> Query::FindWriter(const string &path) {
+	lock_guard<mutex> guard(lock);
+	for (auto entry = writers.rbegin(); entry != writers.rend(); ++entry) {
+		if (entry->first == path) {
+			return entry->second;
+		}
+	}
+	return nullptr;
+}
+
+shared_ptr<ClientIo> ClientIo::Get(ClientContext &context, const shared_ptr<Engine> &engine) {
+	auto state = context.registered_state->GetOrCreate<ClientIo>(STATE_KEY, engine);
+	lock_guard<mutex> guard(state->lock);
+	if (state->context.expired()) {
+		state->Attach(context);
+	}
+	return state;
+}
+
+shared_ptr<Query> ClientIo::Current() {
+	lock_guard<mutex> guard(lock);
+	if (!current) {
+		auto client = context.lock();
+		current = make_shared_ptr<Query>(engine, client.get());
+	}
+	return current;
+}
+
+shared_ptr<Query> ClientIo::CurrentIfAny() {
+	lock_guard<mutex> guard(lock);
+	return current;
+}
+
+idx_t ClientIo::TaskToken() {
+	return task_token;
+}
+
+void ClientIo::OnTaskStart(ClientContext &) {
+	task_token++;
+}
+
+void ClientIo::OnTaskStop(ClientContext &) {
+	task_token++;
+}
+
+void ClientIo::QueryBegin(ClientContext &) {
+	// What was done outside a statement (binding a relation) does not count for this one.
+	lock_guard<mutex> guard(lock);
+	current.reset();
+}
+
+void ClientIo::QueryEnd(ClientContext &, optional_ptr<ErrorData> error) {
+	shared_ptr<Query> ended;
+	{
+		lock_guard<mutex> guard(lock);
+		ended = std::move(current);
+		current.reset();
+	}
+	if (!ended) {
+		return;
+	}
+	// DuckDB calls this outside any try block: nothing may escape.
+	try {
+		if (error && error->HasError()) {
+			ended->Abandon();
+		}
+		LogRequests(*ended);
+	} catch (...) { // NOLINT: the statement has its error already
+	}
+}
+
+void ClientIo::TransactionCommit(MetaTransaction &, ClientContext &) {
+	auto query = CurrentIfAny();
+	if (!query) {
+		return;
+	}
+	// The barrier operator has waited already; this catches a plan that DuckDB ran without it.
+	if (query->IsArmed() && !query->HasPassedBarrier()) {
+		query->Barrier();
+	}
+	query->ThrowRemembered();
+}
+
+Scope::Scope(const shared_ptr<Engine> &engine, optional_ptr<FileOpener> opener) {
+	auto context = FileOpener::TryGetClientContext(opener);
+	if (context) {
+		client = ClientIo::Get(*context, engine);
+	} else {
+		own = make_shared_ptr<Query>(engine, nullptr);
+	}
+}
+
+} // namespace penstock

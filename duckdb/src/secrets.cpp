@@ -1,0 +1,221 @@
+// Secret types for a DuckDB without httpfs, azure and aws, which step aside when those are loaded.
+//
+// DuckDB refuses a second registration of a type or provider and has no call to take one back, so a
+// later LOAD httpfs would fail half-way. ExtensionCallback tells before another extension begins: our
+// entries for it are moved out of the SecretManager then, and whatever is still missing afterwards is
+// put back. docs/design/secret-types.md has the reasons and what was rejected.
+#include "extension.hpp"
+
+#include "duckdb/planner/extension_callback.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+
+namespace {
+
+constexpr const char *OURS = "penstock";
+
+// Reaches members that have no accessor: an explicit instantiation may name a private member, which the
+// standard allows ([temp.spec]/6). The extension is built for exactly one DuckDB version, so a change
+// of these members is a compile error, never a surprise at run time.
+template <class TAG, typename TAG::type MEMBER>
+struct Reach {
+	friend typename TAG::type Member(TAG) {
+		return MEMBER;
+	}
+};
+struct ManagerLock {
+	using type = mutex SecretManager::*;
+	friend type Member(ManagerLock);
+};
+struct ManagerTypes {
+	using type = NameMap<SecretType> SecretManager::*;
+	friend type Member(ManagerTypes);
+};
+struct ManagerFunctions {
+	using type = NameMap<CreateSecretFunctionSet> SecretManager::*;
+	friend type Member(ManagerFunctions);
+};
+struct SetFunctions {
+	using type = NameMap<CreateSecretFunction> CreateSecretFunctionSet::*;
+	friend type Member(SetFunctions);
+};
+template struct Reach<ManagerLock, &SecretManager::manager_lock>;
+template struct Reach<ManagerTypes, &SecretManager::secret_types>;
+template struct Reach<ManagerFunctions, &SecretManager::secret_functions>;
+template struct Reach<SetFunctions, &CreateSecretFunctionSet::functions>;
+
+using TypeNode = NameMap<SecretType>::node_type;
+using FunctionNode = NameMap<CreateSecretFunction>::node_type;
+
+struct Provider {
+	//! The extension that registers this provider when it is loaded.
+	const char *extension;
+	const char *type;
+	const char *name;
+	vector<const char *> texts;
+	vector<const char *> flags;
+};
+
+const vector<Provider> &Providers() {
+	static const vector<const char *> s3 = {"key_id",     "secret",   "session_token",       "region",
+	                                        "endpoint",   "url_style", "kms_key_id",         "refresh",
+	                                        "http_proxy", "http_proxy_username", "http_proxy_password"};
+	static const vector<const char *> flags = {"use_ssl", "verify_ssl", "url_compatibility_mode", "requester_pays"};
+	static const vector<const char *> azure = {"endpoint", "account_name", "http_proxy", "proxy_user_name",
+	                                           "proxy_password"};
+	auto with = [](vector<const char *> base, std::initializer_list<const char *> more) {
+		base.insert(base.end(), more.begin(), more.end());
+		return base;
+	};
+	static const auto chain = with(s3, {"chain", "profile", "assume_role_arn", "external_id", "web_identity_token_file",
+	                                    "session_name", "validation"});
+	static const vector<Provider> providers = {
+	    {"httpfs", "s3", "config", s3, flags},
+	    {"httpfs", "aws", "config", s3, flags},
+	    {"httpfs", "gcs", "config", with(s3, {"bearer_token"}), flags},
+	    {"httpfs", "r2", "config", with(s3, {"account_id"}), flags},
+	    {"aws", "s3", "credential_chain", chain, flags},
+	    {"aws", "aws", "credential_chain", chain, flags},
+	    {"aws", "gcs", "credential_chain", chain, flags},
+	    {"aws", "r2", "credential_chain", with(chain, {"account_id"}), flags},
+	    {"azure", "azure", "config", with(azure, {"connection_string"}), {}},
+	    {"azure", "azure", "credential_chain", with(azure, {"chain"}), {}},
+	    {"azure", "azure", "managed_identity", with(azure, {"client_id", "object_id", "resource_id"}), {}},
+	    {"azure",
+	     "azure",
+	     "service_principal",
+	     with(azure, {"tenant_id", "client_id", "client_secret", "client_certificate_path"}),
+	     {}},
+	    {"azure", "azure", "access_token", with(azure, {"access_token"}), {}},
+	};
+	return providers;
+}
+
+vector<string> DefaultScope(const string &type) {
+	if (type == "s3") {
+		return {"s3://", "s3n://", "s3a://"};
+	}
+	if (type == "gcs") {
+		return {"gcs://", "gs://"};
+	}
+	if (type == "r2") {
+		return {"r2://"};
+	}
+	if (type == "azure") {
+		return {"azure://", "az://", "abfss://", "abfs://"};
+	}
+	return {""};
+}
+
+unique_ptr<BaseSecret> CreateSecret(ClientContext &, CreateSecretInput &input) {
+	auto type = StringUtil::Lower(NameText(input.type));
+	auto scope = input.scope.empty() ? DefaultScope(type) : input.scope;
+	auto secret = make_uniq<KeyValueSecret>(scope, Name(type), input.provider, input.name);
+	for (auto &option : input.options) {
+		auto key = Name(StringUtil::Lower(NameText(option.first)));
+		if (NameText(key) == "account_id") {
+			secret->secret_map[Name("endpoint")] = Value(option.second.ToString() + ".r2.cloudflarestorage.com");
+			secret->secret_map[Name("url_style")] = Value("path");
+		} else {
+			secret->secret_map[key] = option.second;
+		}
+	}
+	for (auto key : {"secret", "session_token", "bearer_token", "connection_string", "client_secret", "access_token",
+	                 "http_proxy_password", "proxy_password"}) {
+		secret->redact_keys.insert(Name(key));
+	}
+	return std::move(secret);
+}
+
+CreateSecretFunction FunctionOf(const Provider &provider) {
+	CreateSecretFunction function;
+	function.secret_type = provider.type;
+	function.provider = provider.name;
+	function.function = CreateSecret;
+	for (auto text : provider.texts) {
+		function.named_parameters[Name(text)] = LogicalType::VARCHAR;
+	}
+	for (auto flag : provider.flags) {
+		function.named_parameters[Name(flag)] = LogicalType::BOOLEAN;
+	}
+	if (string(provider.name) == "config" && string(provider.type) != "azure") {
+		function.named_parameters[Name("extra_http_headers")] =
+		    LogicalType::MAP(LogicalType::VARCHAR, LogicalType::VARCHAR);
+	}
+	return function;
+}
+
+//! Registers what is missing, and moves it out of the way of the extension that owns the name.
+class SecretTypes : public ExtensionCallback {
+public:
+	void Fill(DatabaseInstance &db) {
+		auto &manager = SecretManager::Get(db);
+		for (auto &provider : Providers()) {
+			auto known = manager.AllSecretTypes();
+			bool exists = std::any_of(known.begin(), known.end(), [&](const SecretType &type) {
+				return StringUtil::CIEquals(NameText(type.name), provider.type);
+			});
+			if (!exists) {
+				SecretType type;
+				type.name = provider.type;
+				type.deserializer = KeyValueSecret::Deserialize<KeyValueSecret>;
+				type.default_provider = "config";
+				type.extension = OURS;
+				manager.RegisterSecretType(type);
+			}
+			manager.RegisterSecretFunction(FunctionOf(provider), OnCreateConflict::IGNORE_ON_CONFLICT);
+		}
+	}
+
+	void OnBeginExtensionLoad(DatabaseInstance &db, const string &name) override {
+		Withdraw(SecretManager::Get(db), name == "cache_httpfs" ? "httpfs" : name);
+	}
+	void OnExtensionLoaded(DatabaseInstance &db, const string &) override {
+		Fill(db);
+	}
+	void OnExtensionLoadFail(DatabaseInstance &db, const string &, const ErrorData &) override {
+		Fill(db);
+	}
+
+private:
+	void Withdraw(SecretManager &manager, const string &extension) {
+		lock_guard<mutex> guard(manager.*Member(ManagerLock()));
+		auto &types = manager.*Member(ManagerTypes());
+		auto &functions = manager.*Member(ManagerFunctions());
+		for (auto &provider : Providers()) {
+			if (extension != provider.extension) {
+				continue;
+			}
+			auto type = types.find(Name(provider.type));
+			if (type != types.end() && type->second.extension == OURS && string(provider.name) == "config") {
+				withdrawn_types.push_back(types.extract(type));
+			}
+			auto set = functions.find(Name(provider.type));
+			if (set == functions.end()) {
+				continue;
+			}
+			auto &by_provider = set->second.*Member(SetFunctions());
+			auto function = by_provider.find(Name(provider.name));
+			if (function != by_provider.end() && function->second.function == CreateSecret) {
+				withdrawn_functions.push_back(by_provider.extract(function));
+			}
+		}
+	}
+
+	// DuckDB calls a secret function through a pointer taken under the manager's lock but used after
+	// it: a CREATE SECRET that runs during the LOAD may still hold one, so nothing is destroyed.
+	vector<TypeNode> withdrawn_types;
+	vector<FunctionNode> withdrawn_functions;
+};
+
+} // namespace
+
+void RegisterSecrets(DatabaseInstance &db) {
+	auto types = make_shared_ptr<SecretTypes>();
+	types->Fill(db);
+	ExtensionCallback::Register(DBConfig::GetConfig(db), std::move(types));
+}
+
+} // namespace penstock

@@ -1,0 +1,141 @@
+// Table functions that show what the engine knows of itself. Cells are texts; columns are typed by name.
+#include "extension.hpp"
+
+namespace penstock {
+
+namespace {
+
+struct EngineInfo : public TableFunctionInfo {
+	explicit EngineInfo(shared_ptr<Engine> engine) : engine(std::move(engine)) {
+	}
+	shared_ptr<Engine> engine;
+};
+
+struct Snapshot : public TableFunctionData {
+	vector<LogicalType> types;
+	vector<vector<Value>> rows;
+};
+
+struct Cursor : public GlobalTableFunctionState {
+	idx_t next = 0;
+};
+
+shared_ptr<Engine> EngineOf(TableFunctionBindInput &input) {
+	return input.info->Cast<EngineInfo>().engine;
+}
+
+//! Units are the last word of a name in every table of the engine.
+LogicalType TypeOfColumn(const string &name) {
+	for (auto suffix : {"_us", "_ms", "_bytes", "bytes", "count", "attempt", "attempts", "retries"}) {
+		if (StringUtil::EndsWith(name, suffix)) {
+			return LogicalType::BIGINT;
+		}
+	}
+	if (name == "value" || name == "id") {
+		return LogicalType::UBIGINT;
+	}
+	if (name == "status") {
+		return LogicalType::INTEGER;
+	}
+	if (name == "time" || StringUtil::EndsWith(name, "_at")) {
+		return LogicalType::TIMESTAMP_TZ;
+	}
+	return LogicalType::VARCHAR;
+}
+
+unique_ptr<FunctionData> ShowRows(ps_rows *handle, vector<LogicalType> &types, vector<Name> &names) {
+	Rows rows(handle);
+	auto snapshot = make_uniq<Snapshot>();
+	for (idx_t column = 0; column < rows.ColumnCount(); column++) {
+		names.emplace_back(rows.ColumnName(column));
+		types.push_back(TypeOfColumn(rows.ColumnName(column)));
+	}
+	for (idx_t row = 0; row < rows.Count(); row++) {
+		vector<Value> cells;
+		for (idx_t column = 0; column < rows.ColumnCount(); column++) {
+			auto text = rows.Cell(row, column);
+			cells.push_back(text.empty() ? Value(types[column]) : Value(text).DefaultCastAs(types[column]));
+		}
+		snapshot->rows.push_back(std::move(cells));
+	}
+	return std::move(snapshot);
+}
+
+unique_ptr<FunctionData> BindStats(ClientContext &, TableFunctionBindInput &input, vector<LogicalType> &types,
+                                   vector<Name> &names) {
+	return ShowRows(ps_engine_stats(EngineOf(input)->handle), types, names);
+}
+
+unique_ptr<FunctionData> BindRequests(ClientContext &, TableFunctionBindInput &input, vector<LogicalType> &types,
+                                      vector<Name> &names) {
+	return ShowRows(ps_engine_requests(EngineOf(input)->handle), types, names);
+}
+
+unique_ptr<FunctionData> BindSettings(ClientContext &context, TableFunctionBindInput &, vector<LogicalType> &types,
+                                      vector<Name> &names) {
+	static constexpr const char *TYPE_NAMES[] = {"bool", "number", "bytes", "milliseconds", "text"};
+	for (auto name : {"name", "value", "default_value", "type", "min", "max", "description"}) {
+		names.emplace_back(name);
+		bool is_bound = StringUtil::StartsWith(name, "m");
+		types.push_back(is_bound ? LogicalType::UBIGINT : LogicalType::VARCHAR);
+	}
+	auto snapshot = make_uniq<Snapshot>();
+	for (size_t index = 0; index < ps_setting_count(); index++) {
+		ps_setting_info info;
+		ps_setting_describe(index, &info);
+		auto name = "penstock_" + Text(info.name);
+		Value value;
+		LookupSetting(context, name, value);
+		snapshot->rows.push_back({Value(name), value.DefaultCastAs(LogicalType::VARCHAR), Value(Text(info.default_value)),
+		                          Value(TYPE_NAMES[info.type]),
+		                          info.has_range ? Value::UBIGINT(info.min) : Value(LogicalType::UBIGINT),
+		                          info.has_range ? Value::UBIGINT(info.max) : Value(LogicalType::UBIGINT),
+		                          Value(Text(info.doc))});
+	}
+	return std::move(snapshot);
+}
+
+unique_ptr<FunctionData> BindClearCache(ClientContext &, TableFunctionBindInput &input, vector<LogicalType> &types,
+                                        vector<Name> &names) {
+	names.emplace_back("cleared");
+	types.push_back(LogicalType::BOOLEAN);
+	ps_engine_clear_cache(EngineOf(input)->handle);
+	auto snapshot = make_uniq<Snapshot>();
+	snapshot->rows.push_back({Value::BOOLEAN(true)});
+	return std::move(snapshot);
+}
+
+unique_ptr<GlobalTableFunctionState> Begin(ClientContext &, TableFunctionInitInput &) {
+	return make_uniq<Cursor>();
+}
+
+void Emit(ClientContext &, TableFunctionInput &input, DataChunk &output) {
+	auto &snapshot = input.bind_data->Cast<Snapshot>();
+	auto &cursor = input.global_state->Cast<Cursor>();
+	idx_t count = MinValue<idx_t>(STANDARD_VECTOR_SIZE, snapshot.rows.size() - cursor.next);
+	for (idx_t row = 0; row < count; row++) {
+		auto &cells = snapshot.rows[cursor.next + row];
+		for (idx_t column = 0; column < cells.size(); column++) {
+			output.data[column].SetValue(row, cells[column]);
+		}
+	}
+	cursor.next += count;
+	SetChunkSize(output, count);
+}
+
+} // namespace
+
+void RegisterFunctions(ExtensionLoader &loader, const shared_ptr<Engine> &engine) {
+	auto info = make_shared_ptr<EngineInfo>(engine);
+	auto add = [&](const char *name, table_function_bind_t bind) {
+		TableFunction function(name, {}, Emit, bind, Begin);
+		function.function_info = info;
+		loader.RegisterFunction(std::move(function));
+	};
+	add("penstock_settings", BindSettings);
+	add("penstock_stats", BindStats);
+	add("penstock_requests", BindRequests);
+	add("penstock_clear_cache", BindClearCache);
+}
+
+} // namespace penstock
