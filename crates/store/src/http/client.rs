@@ -4,7 +4,7 @@ use crate::http::body::{HttpBody, Lease};
 use crate::http::connect::connect;
 use crate::http::connection::Connection;
 use crate::http::head::{Framing, Head, framing, keeps_alive};
-use crate::http::pool::{Origin, Pool, Slot};
+use crate::http::pool::{Origin, Pool, Slot, Trust};
 use crate::http::proxy::{ProxyChoice, ProxyEnvironment, bare_host, proxy_for};
 use crate::http::tls::client_config;
 use crate::http::trace::{Trace, method_name};
@@ -14,9 +14,10 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 use penstock_base::{Error, Kind, Result, Retry, Settings};
 use rustls::ClientConfig;
+use std::collections::HashMap;
 use std::io::Write as _;
-use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How connections are made and kept.
@@ -96,7 +97,7 @@ pub struct HttpClient {
     shared: Arc<Shared>,
     observer: Arc<dyn Observer>,
     proxy: Arc<ProxyChoice>,
-    verify_tls: bool,
+    trust: Trust,
 }
 
 #[derive(Debug)]
@@ -105,8 +106,7 @@ struct Shared {
     environment: ProxyEnvironment,
     pool: Arc<Pool>,
     /// Made at the first https request: reading the system's certificates takes milliseconds.
-    tls_verified: OnceLock<Arc<ClientConfig>>,
-    tls_unverified: OnceLock<Arc<ClientConfig>>,
+    tls: Mutex<HashMap<Trust, Arc<ClientConfig>>>,
 }
 
 impl HttpClient {
@@ -121,13 +121,15 @@ impl HttpClient {
         };
         Ok(HttpClient {
             proxy: Arc::new(options.proxy.clone()),
-            verify_tls: options.verify_tls,
+            trust: Trust {
+                verify: options.verify_tls,
+                ca_file: options.ca_file.as_deref().map(Arc::from),
+            },
             observer,
             shared: Arc::new(Shared {
                 pool: Arc::new(Pool::new(options.connections_per_host)),
                 environment,
-                tls_verified: OnceLock::new(),
-                tls_unverified: OnceLock::new(),
+                tls: Mutex::default(),
                 options,
             }),
         })
@@ -147,8 +149,17 @@ impl HttpClient {
 
     /// The same client with certificates checked or not.
     #[must_use]
-    pub fn with_verify_tls(&self, verify_tls: bool) -> Self {
-        HttpClient { verify_tls, ..self.clone() }
+    pub fn with_verify_tls(&self, verify: bool) -> Self {
+        HttpClient { trust: Trust { verify, ..self.trust.clone() }, ..self.clone() }
+    }
+
+    /// The same client with another PEM file of certificate authorities.
+    #[must_use]
+    pub fn with_ca_file(&self, path: &Path) -> Self {
+        HttpClient {
+            trust: Trust { ca_file: Some(Arc::from(path)), ..self.trust.clone() },
+            ..self.clone()
+        }
     }
 
     /// Sends one request and reads the head of the answer, whatever its status.
@@ -231,18 +242,19 @@ impl HttpClient {
 
     async fn connect(&self, slot: &mut Slot) -> Result<Connection> {
         let options = &self.shared.options;
-        let tls = if slot.origin.is_https { Some(self.tls(slot.origin.verify_tls)?) } else { None };
+        let tls = slot.origin.trust.as_ref().map(|trust| self.tls(trust)).transpose()?;
         connect(&slot.origin, tls, options.connect_timeout, options.stall_timeout).await
     }
 
-    fn tls(&self, verify: bool) -> Result<Arc<ClientConfig>> {
-        let Shared { tls_verified, tls_unverified, options, .. } = &*self.shared;
-        let cell = if verify { tls_verified } else { tls_unverified };
-        if let Some(config) = cell.get() {
+    fn tls(&self, trust: &Trust) -> Result<Arc<ClientConfig>> {
+        // Held while certificates are read, so that requests at the start read them once.
+        let mut made = self.shared.tls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(config) = made.get(trust) {
             return Ok(config.clone());
         }
-        let config = client_config(options.ca_file.as_deref(), verify)?;
-        Ok(cell.get_or_init(|| config).clone())
+        let config = client_config(trust.ca_file.as_deref(), trust.verify)?;
+        made.insert(trust.clone(), config.clone());
+        Ok(config)
     }
 
     fn origin(&self, request: &Parts) -> Result<Origin> {
@@ -257,10 +269,9 @@ impl HttpClient {
             return Err(invalid("the URL has no host"));
         }
         Ok(Origin {
-            is_https,
             port: uri.port_u16().unwrap_or(if is_https { 443 } else { 80 }),
             proxy: proxy_for(&self.proxy, &self.shared.environment, uri).cloned(),
-            verify_tls: self.verify_tls || !is_https,
+            trust: is_https.then(|| self.trust.clone()),
             host,
         })
     }
@@ -271,11 +282,11 @@ impl HttpClient {
         let mut head = Vec::with_capacity(1024);
         let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
         let path = if path.is_empty() { "/" } else { path };
-        let authority = match (origin.is_https, origin.port) {
+        let authority = match (origin.is_https(), origin.port) {
             (true, 443) | (false, 80) => origin.host_for_header(),
             (_, port) => format!("{}:{port}", origin.host_for_header()),
         };
-        let proxy = origin.proxy.as_ref().filter(|_| !origin.is_https);
+        let proxy = origin.proxy.as_ref().filter(|_| !origin.is_https());
         // A proxy wants the whole URL of a plain request (RFC 9112 section 3.2.2).
         let target = if proxy.is_some() { format!("http://{authority}") } else { String::new() };
         let put = |head: &mut Vec<u8>, name: &str, value: &[u8]| {

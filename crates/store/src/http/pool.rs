@@ -3,6 +3,7 @@
 use crate::http::connection::Connection;
 use crate::http::proxy::Proxy;
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -13,15 +14,27 @@ const HOSTS_MAX: usize = 256;
 /// What a connection is for; connections of equal origins are interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Origin {
-    pub is_https: bool,
+    /// Set for https.
+    pub trust: Option<Trust>,
     /// Lower case, IPv6 without brackets.
     pub host: String,
     pub port: u16,
     pub proxy: Option<Proxy>,
-    pub verify_tls: bool,
+}
+
+/// Whose certificates are accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Trust {
+    pub verify: bool,
+    /// PEM file of authorities besides the system's.
+    pub ca_file: Option<Arc<Path>>,
 }
 
 impl Origin {
+    pub(crate) fn is_https(&self) -> bool {
+        self.trust.is_some()
+    }
+
     /// The host as it stands in a Host header, without port.
     pub(crate) fn host_for_header(&self) -> String {
         if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }

@@ -1,0 +1,279 @@
+//! The options of stores: the keys of DuckDB's secrets and settings, in one table.
+//!
+//! [`TABLE`] decides which names exist and which stores look at them; what a value means is
+//! decided by the store. A name that no store knows is an error with the nearest known one; a
+//! name of another store is passed over, since DuckDB's settings come all together.
+
+use penstock_base::nearest::nearest;
+use penstock_base::{Error, Kind, Result, Secret};
+
+/// A family of stores that read the same options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// `s3://`, `s3a://`, `s3n://`, `r2://`.
+    S3,
+    /// `gs://`, `gcs://`.
+    Gcs,
+    /// `az://`, `azure://`, `abfss://`, `abfs://`.
+    Azure,
+    /// `http://`, `https://`.
+    Http,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionSpec {
+    /// Name as DuckDB spells it; one that ends with `.` stands for all names that begin so.
+    pub name: &'static str,
+    /// The stores that look at it.
+    pub families: &'static [Family],
+    /// What it does, in one sentence.
+    pub doc: &'static str,
+}
+
+use Family::{Azure, Gcs, Http, S3};
+
+const ALL: &[Family] = &[S3, Gcs, Azure, Http];
+const AWS_LIKE: &[Family] = &[S3, Gcs];
+
+const HEADER_PREFIX: &str = "extra_http_headers.";
+
+macro_rules! table {
+    ($($families:expr => { $($name:literal $doc:literal;)* })*) => {
+        /// Every option, grouped by the stores that look at it.
+        pub const TABLE: &[OptionSpec] = &[
+            $($(OptionSpec { name: $name, families: $families, doc: $doc },)*)*
+        ];
+    };
+}
+
+table! {
+    ALL => {
+        "secret_type" "Type of the secret that the other keys come from: s3, gcs, r2, aws, azure or http.";
+        "secret_name" "Name of that secret, for error texts.";
+        "provider" "How the secret was made: config, credential_chain, ...";
+        "scope" "Paths that the secret is for; looked at by the caller.";
+        "http_proxy" "URL of the HTTP proxy for this store.";
+        "http_proxy_username" "User name for the proxy.";
+        "http_proxy_password" "Password for the proxy.";
+        "ca_cert_file" "PEM file of certificate authorities to trust besides the system's.";
+        "enable_server_cert_verification" "Read by httpfs only; certificates are always checked here unless verify_ssl is false.";
+        "enable_curl_server_cert_verification" "Read by httpfs only; certificates are always checked here unless verify_ssl is false.";
+        "verify_ssl" "Whether the server's certificate is checked; true where not given.";
+        "extra_http_headers." "A header sent with every request: the name stands behind the dot.";
+        "extra_http_headers" "Headers sent with every request, as lines of `Name: value`.";
+        "refresh" "Read by DuckDB's aws extension.";
+        "refresh_info." "What a credential_chain secret was made from: profile, chain, role.";
+    }
+    AWS_LIKE => {
+        "key_id" "Access key id (HMAC key id on GCS).";
+        "secret" "Secret access key.";
+        "session_token" "Token of temporary credentials.";
+        "region" "Region that requests are signed for; found out where not given.";
+        "endpoint" "Host and port of the service, with or without http:// or https://.";
+        "url_style" "Where the bucket stands: `vhost` (in the host name) or `path`.";
+        "use_ssl" "Whether to speak https; true where not given.";
+        "kms_key_id" "Key for server-side encryption with KMS; written objects are encrypted with it.";
+        "url_compatibility_mode" "Takes `?` in an s3 URL as part of the key, not as the start of options.";
+        "requester_pays" "Agrees to pay for requests to buckets of others.";
+        "account_id" "Cloudflare account, from which the R2 endpoint follows.";
+        "checksum" "Checksum of uploads: `auto` (CRC-32 unless the server refuses it), `crc32`, `md5` or `none`.";
+        "profile" "Profile of the AWS configuration files.";
+        "chain" "Sources of credentials, in order: env, config, sso, sts, process, instance.";
+        "assume_role_arn" "Role to assume with the found credentials.";
+        "external_id" "External id for the role.";
+        "role_session_name" "Session name for the role.";
+        "web_identity_token_file" "File of the token for the web identity source.";
+        "s3_region" "DuckDB's setting for `region`.";
+        "s3_access_key_id" "DuckDB's setting for `key_id`.";
+        "s3_secret_access_key" "DuckDB's setting for `secret`.";
+        "s3_session_token" "DuckDB's setting for `session_token`.";
+        "s3_endpoint" "DuckDB's setting for `endpoint`.";
+        "s3_url_style" "DuckDB's setting for `url_style`.";
+        "s3_use_ssl" "DuckDB's setting for `use_ssl`.";
+        "s3_kms_key_id" "DuckDB's setting for `kms_key_id`.";
+        "s3_url_compatibility_mode" "DuckDB's setting for `url_compatibility_mode`.";
+        "s3_requester_pays" "DuckDB's setting for `requester_pays`.";
+    }
+    &[Gcs] => {
+        "service_account_key" "JSON text of a Google service account or authorised user.";
+        "service_account_path" "File with that JSON text.";
+    }
+    &[Gcs, Http] => {
+        "bearer_token" "OAuth token sent as `Authorization: Bearer`.";
+    }
+    &[Azure] => {
+        "connection_string" "Azure storage connection string.";
+        "account_name" "Storage account.";
+        "account_key" "Shared key of the account.";
+        "sas_token" "Shared access signature.";
+        "tenant_id" "Tenant of the service principal.";
+        "client_id" "Client of the service principal or managed identity.";
+        "client_secret" "Secret of the service principal.";
+        "client_certificate_path" "Certificate of the service principal.";
+        "access_token" "OAuth token of the storage service.";
+        "object_id" "Object id of the managed identity.";
+        "resource_id" "Resource id of the managed identity.";
+        "proxy_user_name" "User name for the proxy.";
+        "proxy_password" "Password for the proxy.";
+        "azure_storage_connection_string" "DuckDB's setting for `connection_string`.";
+        "azure_account_name" "DuckDB's setting for `account_name`.";
+        "azure_endpoint" "DuckDB's setting for `endpoint`.";
+        "azure_credential_chain" "DuckDB's setting for `chain`.";
+        "azure_http_proxy" "DuckDB's setting for `http_proxy`.";
+        "azure_proxy_user_name" "DuckDB's setting for `proxy_user_name`.";
+        "azure_proxy_password" "DuckDB's setting for `proxy_password`.";
+    }
+}
+
+/// Options of one store, in the order given; where a name stands twice the earlier one counts.
+/// Values may be credentials, so `Debug` shows names only.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StoreOptions(Vec<(String, Secret)>);
+
+impl StoreOptions {
+    /// Takes name and value pairs. Names are made lower case; empty values count as not given.
+    ///
+    /// # Errors
+    /// `Invalid` for a name that no store knows, with the nearest known one.
+    pub fn new<K: AsRef<str>, V: AsRef<str>>(
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self> {
+        let mut options = StoreOptions::default();
+        for (name, value) in pairs {
+            options.push(name.as_ref(), value.as_ref())?;
+        }
+        Ok(options)
+    }
+
+    /// Adds one option behind the others.
+    ///
+    /// # Errors
+    /// As [`StoreOptions::new`].
+    pub fn push(&mut self, name: &str, value: &str) -> Result<()> {
+        let lower = name.trim().to_ascii_lowercase();
+        let known = |spec: &OptionSpec| {
+            spec.name == lower || (spec.name.ends_with('.') && lower.starts_with(spec.name))
+        };
+        if !TABLE.iter().any(known) {
+            let error = Error::new(Kind::Invalid, format!("unknown store option `{name}`"));
+            return Err(match nearest(&lower, TABLE.iter().map(|spec| spec.name)) {
+                Some(near) => error.with_hint(format!("Did you mean `{near}`?")),
+                None => error.with_hint("The reference lists the options of every store"),
+            });
+        }
+        // Header names keep their case, so that they arrive as written.
+        let kept = if lower.starts_with(HEADER_PREFIX) { name.trim() } else { &lower };
+        if !value.is_empty() {
+            self.0.push((kept.to_string(), Secret::new(value)));
+        }
+        Ok(())
+    }
+
+    /// The value of an option, if it is given.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.reveal())
+    }
+
+    /// The value of the first given of several names: the secret's, then the setting's.
+    pub fn first_of(&self, names: &[&str]) -> Option<&str> {
+        names.iter().find_map(|name| self.get(name))
+    }
+
+    /// A flag, as DuckDB prints and people write it.
+    ///
+    /// # Errors
+    /// `Invalid` for a value that is no flag.
+    pub fn flag(&self, names: &[&str]) -> Result<Option<bool>> {
+        let Some(text) = self.first_of(names) else { return Ok(None) };
+        match text.trim().to_ascii_lowercase().as_str() {
+            "true" | "1" | "t" | "yes" | "on" => Ok(Some(true)),
+            "false" | "0" | "f" | "no" | "off" => Ok(Some(false)),
+            _ => Err(Error::new(
+                Kind::Invalid,
+                format!("store option `{}` takes true or false, not `{text}`", names[0]),
+            )),
+        }
+    }
+
+    /// Headers to send with every request.
+    ///
+    /// # Errors
+    /// `Invalid` for a line without a colon.
+    pub fn extra_headers(&self) -> Result<Vec<(String, Secret)>> {
+        let mut headers = Vec::new();
+        for (name, value) in &self.0 {
+            if let Some(header) = header_name(name) {
+                headers.push((header.to_string(), value.clone()));
+            } else if name == "extra_http_headers" {
+                for line in value.reveal().lines().filter(|line| !line.trim().is_empty()) {
+                    let (header, text) = line.split_once(':').ok_or_else(|| {
+                        Error::new(Kind::Invalid, "a line of `extra_http_headers` has no colon")
+                            .with_hint("Write one `Name: value` on each line")
+                    })?;
+                    headers.push((header.trim().to_string(), Secret::new(text.trim())));
+                }
+            }
+        }
+        Ok(headers)
+    }
+
+    /// How error texts call the secret: `secret 'name'`, or `no secret`.
+    pub fn secret_label(&self) -> String {
+        match self.get("secret_name") {
+            Some(name) => format!("secret '{name}'"),
+            None => "no secret".to_string(),
+        }
+    }
+}
+
+/// The header that an option of the form `extra_http_headers.<name>` stands for.
+fn header_name(option: &str) -> Option<&str> {
+    let front = option.get(..HEADER_PREFIX.len())?;
+    front.eq_ignore_ascii_case(HEADER_PREFIX).then(|| &option[HEADER_PREFIX.len()..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_sentence_and_its_own_name() {
+        for (index, spec) in TABLE.iter().enumerate() {
+            assert!(spec.doc.ends_with('.'), "{} needs a sentence", spec.name);
+            assert!(TABLE[..index].iter().all(|other| other.name != spec.name), "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn unknown_name_suggests_the_nearest() {
+        let error = StoreOptions::new([("session_tokn", "x")]).unwrap_err();
+        assert_eq!(error.hint(), Some("Did you mean `session_token`?"));
+    }
+
+    #[test]
+    fn earlier_pair_counts_and_nothing_is_shown() {
+        let pairs =
+            [("REGION", "eu-west-1"), ("region", "b"), ("secret", "hunter2"), ("key_id", "")];
+        let options = StoreOptions::new(pairs).unwrap();
+        assert_eq!(options.get("region"), Some("eu-west-1"));
+        assert_eq!(options.get("key_id"), None);
+        assert!(!format!("{options:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn headers_keep_their_case() {
+        let pairs = [("extra_http_headers.X-Api", "1"), ("extra_http_headers", "A: b\nC:d: e\n")];
+        let headers = StoreOptions::new(pairs).unwrap().extra_headers().unwrap();
+        let shown: Vec<_> = headers.iter().map(|(n, v)| (n.as_str(), v.reveal())).collect();
+        assert_eq!(shown, [("X-Api", "1"), ("A", "b"), ("C", "d: e")]);
+    }
+
+    #[test]
+    fn flags_take_duckdbs_and_peoples_words() {
+        let options = StoreOptions::new([("use_ssl", "False"), ("verify_ssl", "maybe")]).unwrap();
+        assert_eq!(options.flag(&["use_ssl", "s3_use_ssl"]).unwrap(), Some(false));
+        assert_eq!(options.flag(&["requester_pays"]).unwrap(), None);
+        assert_eq!(options.flag(&["verify_ssl"]).unwrap_err().kind(), Kind::Invalid);
+    }
+}
