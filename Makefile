@@ -1,7 +1,7 @@
 # The few verbs of this project; the work is in scripts/. `make help` lists them.
 SHELL := /bin/bash
 PY := build/venv/bin/python
-export WORKLOAD QUICK ROWS RUNS STORE PROFILE
+export WORKLOAD QUICK ROWS RUNS STORE PROFILE PEERS THREADS
 
 .PHONY: help build native demo test bench lint fmt wheel clean venv-demo venv-test
 .DEFAULT_GOAL := help

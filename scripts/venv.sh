@@ -10,7 +10,7 @@ venv="$ROOT/build/venv"
 
 python=${PYTHON:-python3}
 need "$python" python3
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "Python 3.10 or later is needed"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "Python 3.11 or later is needed"
 
 stamp_of() {
   { "$python" --version; echo "$ROOT"; cat "$ROOT"/scripts/requirements/demo.txt "$ROOT/python/pyproject.toml"

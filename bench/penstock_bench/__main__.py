@@ -1,0 +1,173 @@
+"""Command line of the bench: ``run`` a workload, ``report`` on records, ``demo``.
+
+Options default to environment variables of the same name in capitals (WORKLOAD, QUICK, ROWS, ...),
+which is how `make bench` and `make demo` pass them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock_bench import page, picture, report
+from penstock_bench.campaign import Campaign, Plan
+from penstock_bench.config import OUT, ConfigError, load_peers, load_workload
+from penstock_bench.network import PROFILES, NetworkError, Profile, open_network
+from penstock_bench.processes import StartError
+from penstock_bench.progress import Progress
+from penstock_bench.stores import KINDS
+
+DEFAULT_STORES = {"file": "file", "s3": "fake-s3", "azure": "fake-azure"}
+
+
+def chosen_stores(text: str) -> dict[str, str]:
+    """Protocol to kind of store, from a list such as ``azurite,serve``."""
+    stores = dict(DEFAULT_STORES)
+    for kind in filter(None, text.replace(",", " ").split()):
+        if kind not in KINDS:
+            raise ConfigError(f"no store {kind}; there are: {', '.join(KINDS)}")
+        stores[KINDS[kind]] = kind
+    return stores
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Integers from a list such as ``5000 50000`` or ``5k,2M``."""
+    units = {"k": 1_000, "M": 1_000_000}
+    try:
+        return tuple(
+            int(word[:-1]) * units[word[-1]] if word[-1] in units else int(word)
+            for word in text.replace(",", " ").split()
+        )
+    except ValueError:
+        raise ConfigError(f"not a list of whole numbers: {text!r}") from None
+
+
+def plan(options: argparse.Namespace) -> Plan:
+    """What to run, from the options."""
+    workload = load_workload(options.workload)
+    quick = options.quick not in ("", "0")
+    peers = load_peers()
+    names = options.peers.replace(",", " ").split() or list(peers)
+    unknown = [name for name in names if name not in peers]
+    if unknown:
+        raise ConfigError(f"no peer {', '.join(unknown)}; there are: {', '.join(peers)}")
+    if options.profile not in PROFILES:
+        raise ConfigError(f"no profile {options.profile}; there are: {', '.join(PROFILES)}")
+    default_sizes = workload.quick_sizes if quick else workload.sizes
+    sizes = numbers(options.rows) or default_sizes
+    default_runs = workload.quick_runs if quick else workload.runs
+    return Plan(
+        workload=workload,
+        profile=PROFILES[options.profile],
+        stores=chosen_stores(options.store),
+        peers=tuple(peers[name] for name in dict.fromkeys([*names, "local"])),
+        sizes=sizes,
+        runs=dict.fromkeys(sizes, int(options.runs or default_runs)),
+        threads=numbers(options.threads) or (0,),
+        traced=True,
+    )
+
+
+def failures(records: list[dict[str, Any]]) -> int:
+    """1 when a step of ours failed in any run."""
+    return int(
+        any(
+            step.get("error")
+            for record in records
+            if record["peer"] == report.OURS
+            for step in record["steps"]
+        )
+    )
+
+
+def show(records: list[dict[str, Any]], path: Path) -> None:
+    """Prints the table and writes picture and page beside the records."""
+    first = records[0]
+    workload = load_workload(first["workload"])
+    profile = Profile(**first["profile"])
+    ceiling = first["ceiling"]
+    link = profile.link(ceiling["loopback_bytes_per_s"], ceiling["loopback_rtt_s"])
+    found = report.entries(workload, load_peers(), records, link)
+    print(report.terminal(found, sys.stdout.isatty()))
+    print("\nOur cells against their limits, worst first:\n" + report.ranking(found))
+    print("\n" + report.summary(found))
+    image = path.with_suffix(".png")
+    stores = ", ".join(sorted({r["store"] for r in records if r["protocol"] != "file"}))
+    subtitle = f"wall time of the peer / Penstock; {profile.name}; stores: {stores}"
+    picture.heatmap(found, workload.title, subtitle, image)
+    page.write(path.with_suffix(".html"), workload.title, found, records, image)
+    print(f"records {path}\npicture {image}\npage    {path.with_suffix('.html')}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs a workload; the exit code tells of failed runs of our own."""
+    chosen = plan(options)
+    OUT.mkdir(parents=True, exist_ok=True)
+    progress = Progress()
+    with open_network(chosen.profile, OUT) as network:
+        campaign = Campaign(chosen, network, OUT, progress)
+        records = campaign.run()
+    progress.close()
+    show(records, campaign.path)
+    return failures(records)
+
+
+def again(options: argparse.Namespace) -> int:
+    """Reports on records made earlier."""
+    for name in options.files:
+        path = Path(name)
+        show([json.loads(line) for line in path.read_text().splitlines()], path)
+    return 0
+
+
+def demo(options: argparse.Namespace) -> int:
+    """The demonstration: real data, answers checked, then the table."""
+    from penstock_bench.demo import main as demonstrate
+
+    return demonstrate(numbers(options.rows), chosen_stores(options.store))
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The parser."""
+    parser = argparse.ArgumentParser(prog="penstock_bench", description=__doc__)
+    verbs = parser.add_subparsers(required=True)
+    options: dict[str, tuple[str, str]] = {
+        "workload": ("six_steps", "name of a file in bench/workloads"),
+        "quick": ("", "1 takes the workload's quick sizes and runs"),
+        "rows": ("", "sizes, for example '5k 2M'"),
+        "runs": ("", "runs of each cell"),
+        "threads": ("", "DuckDB's threads, for example '0 1'; 0 is its default"),
+        "peers": ("", "peers, all by default"),
+        "store": ("", f"kinds of store: {', '.join(KINDS)}"),
+        "profile": ("loopback", f"network: {', '.join(PROFILES)}"),
+    }
+    for name, verb in (("run", run), ("demo", demo)):
+        child = verbs.add_parser(name, help=verb.__doc__)
+        child.set_defaults(verb=verb)
+        for option, (default, text) in options.items():
+            value = os.environ.get(option.upper()) or default
+            child.add_argument(f"--{option}", default=value, help=text)
+    child = verbs.add_parser("report", help=again.__doc__)
+    child.set_defaults(verb=again)
+    child.add_argument("files", nargs="+")
+    return parser
+
+
+def main() -> int:
+    """Entry point."""
+    options = arguments().parse_args()
+    verb: Callable[[argparse.Namespace], int] = options.verb
+    try:
+        return verb(options)
+    except (ConfigError, NetworkError, StartError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""The declarative side: workloads and peers, read from TOML. Pure but for reading the files.
+
+An unknown key is an error: a misspelt setting must not silently measure something else.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+BENCH = Path(__file__).resolve().parents[1]
+ROOT = BENCH.parent
+BUILD = ROOT / "build"
+OUT = BUILD / "bench"
+
+PROTOCOLS = ("s3", "azure", "file")
+
+
+class ConfigError(Exception):
+    """A workload or peer file says something that cannot be; the message names file and key."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The smallest request plan of a step: dependent round trips, and which bytes must move."""
+
+    s3: int
+    azure: int
+    s3_large: int | None = None
+    """Round trips for objects above one part; None: the same."""
+    azure_large: int | None = None
+    bytes: str | None = None
+    """Which files of the local run must cross the wire: the first path element, or None."""
+    direction: str = "down"
+
+    def round_trips(self, protocol: str, size_bytes: int, part_size_bytes: int) -> int:
+        """Dependent round trips for an object (or objects) of this size."""
+        small = {"s3": self.s3, "azure": self.azure, "file": 0}[protocol]
+        large = {"s3": self.s3_large, "azure": self.azure_large, "file": 0}[protocol]
+        return small if large is None or size_bytes <= part_size_bytes else large
+
+
+@dataclass(frozen=True)
+class Step:
+    """One timed statement; ``check`` is the statement whose answer must be the same."""
+
+    name: str
+    title: str
+    sql: str
+    check: str | None = None
+    per_gb: bool = False
+    limit: Limit = field(default_factory=lambda: Limit(0, 0))
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A session of timed steps at several sizes."""
+
+    name: str
+    title: str
+    sizes: tuple[int, ...]
+    quick_sizes: tuple[int, ...]
+    runs: int
+    quick_runs: int
+    protocols: tuple[str, ...]
+    setup: str
+    prepare: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A way to reach storage from DuckDB: an extension and settings."""
+
+    name: str
+    title: str
+    extension: str
+    protocols: tuple[str, ...]
+    settings: dict[str, str | bool | int]
+
+
+def _take(table: dict[str, Any], where: str, required: set[str], optional: set[str]) -> None:
+    unknown = table.keys() - required - optional
+    missing = required - table.keys()
+    if unknown:
+        raise ConfigError(f"{where}: unknown key {', '.join(sorted(unknown))}")
+    if missing:
+        raise ConfigError(f"{where}: missing key {', '.join(sorted(missing))}")
+
+
+def _protocols(value: list[str], where: str) -> tuple[str, ...]:
+    for name in value:
+        if name not in PROTOCOLS:
+            raise ConfigError(f"{where}: unknown protocol {name}; known: {', '.join(PROTOCOLS)}")
+    return tuple(value)
+
+
+def parse_step(table: dict[str, Any], where: str) -> Step:
+    """One ``[[step]]`` table."""
+    _take(table, where, {"name", "title", "sql"}, {"check", "per_gb", "limit"})
+    limit = table.get("limit", {"s3": 0, "azure": 0})
+    _take(
+        limit,
+        f"{where}.limit",
+        {"s3", "azure"},
+        {"s3_large", "azure_large", "bytes", "direction"},
+    )
+    return Step(**{**table, "limit": Limit(**limit)})
+
+
+def parse_workload(text: str, name: str) -> Workload:
+    """A workload from the text of its file."""
+    table = tomllib.loads(text)
+    required = {"title", "sizes", "quick_sizes", "runs", "quick_runs", "protocols", "step"}
+    _take(table, name, required, {"setup", "prepare"})
+    steps = tuple(
+        parse_step(step, f"{name}.step[{index}]") for index, step in enumerate(table.pop("step"))
+    )
+    names = [step.name for step in steps]
+    if len(set(names)) != len(names):
+        raise ConfigError(f"{name}: two steps of one name")
+    return Workload(
+        name=name,
+        title=table["title"],
+        sizes=tuple(table["sizes"]),
+        quick_sizes=tuple(table["quick_sizes"]),
+        runs=table["runs"],
+        quick_runs=table["quick_runs"],
+        protocols=_protocols(table["protocols"], name),
+        setup=table.get("setup", ""),
+        prepare=tuple(table.get("prepare", ())),
+        steps=steps,
+    )
+
+
+def parse_peer(text: str, name: str) -> Peer:
+    """A peer from the text of its file."""
+    table = tomllib.loads(text)
+    _take(table, name, {"title", "extension", "protocols"}, {"settings"})
+    if table["extension"] not in ("penstock", "azure", "httpfs", "none"):
+        raise ConfigError(f"{name}: unknown extension {table['extension']}")
+    return Peer(
+        name=name,
+        title=table["title"],
+        extension=table["extension"],
+        protocols=_protocols(table["protocols"], name),
+        settings=table.get("settings", {}),
+    )
+
+
+def load_workload(name: str) -> Workload:
+    """The workload of this name in ``bench/workloads``."""
+    path = BENCH / "workloads" / f"{name}.toml"
+    if not path.is_file():
+        known = sorted(file.stem for file in path.parent.glob("*.toml"))
+        raise ConfigError(f"no workload {name}; there are: {', '.join(known)}")
+    return parse_workload(path.read_text(), name)
+
+
+def load_peers() -> dict[str, Peer]:
+    """All peers in ``bench/peers``, by name."""
+    return {
+        file.stem: parse_peer(file.read_text(), file.stem)
+        for file in sorted((BENCH / "peers").glob("*.toml"))
+    }

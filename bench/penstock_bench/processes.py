@@ -1,0 +1,86 @@
+"""Child processes of the bench: start, wait until they listen, end."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+START_TIMEOUT_S = 30.0
+_LISTEN = "0A"
+
+
+class StartError(Exception):
+    """A server did not come up; the message holds the end of its log."""
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listens(pid: int, port: int) -> bool:
+    """Whether a port listens in the network namespace of a process."""
+    wanted = f"0100007F:{port:04X}"
+    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == _LISTEN and fields[1] in (wanted, f"00000000:{port:04X}"):
+            return True
+    return False
+
+
+class Server:
+    """A server process that listens on one port of the loopback."""
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        port: int,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Starts it and waits until it listens.
+
+        Raises:
+            StartError: it ended or did not listen in time.
+        """
+        self.port = port
+        self._log = log.open("wb")
+        self._process = subprocess.Popen(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env=env,
+        )
+        self.pid = self._process.pid
+        deadline = time.monotonic() + START_TIMEOUT_S
+        try:
+            while not (self._process.poll() is None and listens(self.pid, port)):
+                if self._process.poll() is not None:
+                    raise StartError(self._report(command, "ended at its start"))
+                if time.monotonic() > deadline:
+                    raise StartError(self._report(command, f"does not listen on {port}"))
+                time.sleep(0.01)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _report(self, command: Sequence[str | Path], what: str) -> str:
+        tail = Path(self._log.name).read_text(errors="replace").strip()[-500:]
+        return f"{Path(str(command[0])).name} {what}: {tail or 'it printed nothing'}"
+
+    def stop(self) -> None:
+        """Ends it; by force after five seconds."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._log.close()

@@ -1,0 +1,211 @@
+"""Raw records to something to read: a terminal table, a ranking against limits. Pure text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock_bench import figures
+from penstock_bench.config import Peer, Workload
+from penstock_bench.figures import Cell, Link, PeerCell, Row, Summary, Table
+
+OURS = "penstock"
+
+
+def rows_label(rows: int) -> str:
+    """``5k``, ``2M``."""
+    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+        if rows >= size and rows % size == 0:
+            return f"{rows // size}{unit}"
+    return f"{rows}"
+
+
+def seconds(value: float) -> str:
+    """Three digits: ``1.23 s``, ``45.6 ms``."""
+    if value >= 0.9995:
+        return f"{value:.3g} s" if value < 100 else f"{value:.0f} s"
+    return f"{value * 1000:.3g} ms"
+
+
+def amount(value: float) -> str:
+    """Bytes with a decimal unit."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.0f} B"
+
+
+def spread(summary: Summary | None) -> str:
+    """Median and range of a time: ``12.3 ms (11.9-14)``."""
+    if summary is None:
+        return "-"
+    text = seconds(summary.median)
+    if summary.runs > 1:
+        scale = 1 if summary.median >= 1 else 1000
+        text += f" ({summary.low * scale:.3g}-{summary.high * scale:.3g})"
+    return text
+
+
+def times(value: float | None) -> str:
+    """A ratio."""
+    return "-" if value is None else f"{value:.2f}x"
+
+
+def local_cell(table: Table, cell: Cell) -> PeerCell | None:
+    """The local-file cell of the same step."""
+    return table.get(Cell("file", cell.step, cell.rows, cell.threads), {}).get("local")
+
+
+def file_sizes(records: list[Row], rows: int) -> dict[str, int]:
+    """Bytes that a local run of this size wrote."""
+    for record in records:
+        if record["rows"] == rows and record.get("file_bytes"):
+            return dict(record["file_bytes"])
+    return {}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One peer in one cell, ready to be shown."""
+
+    cell: Cell
+    step_title: str
+    peer: str
+    peer_title: str
+    data: PeerCell
+    ratio: float | None
+    """The peer's wall time over ours; None for ourselves."""
+    cpu_ratio: float | None
+    limit_s: float | None
+
+
+def entries(
+    workload: Workload, peers: dict[str, Peer], records: list[Row], link: Link
+) -> list[Entry]:
+    """All cells in the order of the workload: protocol, step, size, threads, ours first."""
+    table = figures.tabulate(records)
+    titles = {step.name: step.title for step in workload.steps}
+    order = {step.name: index for index, step in enumerate(workload.steps)}
+    cells = sorted(
+        (cell for cell in table if cell.protocol != "file"),
+        key=lambda cell: (cell.protocol, cell.threads, order[cell.step], cell.rows),
+    )
+    found = []
+    for cell in cells:
+        ours = table[cell].get(OURS)
+        sizes = file_sizes(records, cell.rows)
+        limit = figures.limit_s(workload, cell, link, local_cell(table, cell), sizes)
+        for peer in sorted(table[cell], key=lambda name: (name != OURS, name)):
+            data = table[cell][peer]
+            is_ours = peer == OURS
+            found.append(
+                Entry(
+                    cell=cell,
+                    step_title=titles[cell.step],
+                    peer=peer,
+                    peer_title=peers[peer].title if peer in peers else peer,
+                    data=data,
+                    ratio=None if is_ours else figures.ratio(data, ours),
+                    cpu_ratio=None if is_ours else figures.ratio(data, ours, "cpu_s"),
+                    limit_s=limit,
+                )
+            )
+    return found
+
+
+HEADINGS = (
+    "step",
+    "rows",
+    "peer",
+    "wall (range)",
+    "client CPU",
+    "requests",
+    "bytes",
+    "limit",
+    "wall vs ours",
+    "CPU vs ours",
+)
+
+
+def line(entry: Entry) -> tuple[str, ...]:
+    """One entry as the columns of `HEADINGS`; a failure is shown in place of the figures."""
+    cell, data = entry.cell, entry.data
+    head = (entry.step_title, rows_label(cell.rows), entry.peer_title)
+    if data.failures:
+        return (*head, f"FAILED: {data.failures[0][:60]}", "", "", "", "", "", "")
+    get = data.measures.get
+    cpu, requests, size = get("cpu_s"), get("requests"), get("bytes")
+    return (
+        *head,
+        spread(get("wall_s")),
+        seconds(cpu.median) if cpu else "-",
+        f"{requests.median:.0f}" if requests else "-",
+        amount(size.median) if size else "-",
+        seconds(entry.limit_s) if entry.limit_s is not None else "-",
+        times(entry.ratio),
+        times(entry.cpu_ratio),
+    )
+
+
+def terminal(found: list[Entry], color: bool) -> str:
+    """The table, one block per protocol and thread count; red where we are slower."""
+    blocks: dict[tuple[str, int], list[Entry]] = {}
+    for entry in found:
+        blocks.setdefault((entry.cell.protocol, entry.cell.threads), []).append(entry)
+    out = []
+    for (protocol, threads), block in blocks.items():
+        out.append(f"\n{protocol}, threads = {threads or 'default'}")
+        lines = [line(entry) for entry in block]
+        widths = [max(len(row[i]) for row in [HEADINGS, *lines]) for i in range(len(HEADINGS))]
+        out.append("  ".join(text.ljust(w) for text, w in zip(HEADINGS, widths, strict=True)))
+        previous = None
+        for entry, row in zip(block, lines, strict=True):
+            key = (entry.cell.step, entry.cell.rows)
+            shown = row if key != previous else ("", "", *row[2:])
+            previous = key
+            text = "  ".join(word.ljust(w) for word, w in zip(shown, widths, strict=True)).rstrip()
+            out.append(paint(text, entry) if color else text)
+    return "\n".join(out)
+
+
+def paint(text: str, entry: Entry) -> str:
+    """Red for a failure and where a peer beats us, green where we win by a tenth or more."""
+    if entry.data.failures or (entry.ratio is not None and entry.ratio < 0.95):
+        return f"\033[31m{text}\033[0m"
+    if entry.ratio is not None and entry.ratio > 1.05:
+        return f"\033[32m{text}\033[0m"
+    return text
+
+
+def summary(found: list[Entry]) -> str:
+    """How many comparisons were won, level (within 5 %), lost, and how many cells failed."""
+    ratios = [entry.ratio for entry in found if entry.ratio is not None]
+    won = sum(ratio > 1.05 for ratio in ratios)
+    lost = sum(ratio < 0.95 for ratio in ratios)
+    failed = sum(bool(entry.data.failures) for entry in found)
+    level = len(ratios) - won - lost
+    return (
+        f"{len(ratios)} comparisons of wall time: Penstock faster in {won}, level in {level}, "
+        f"slower in {lost}; {failed} cells with failed runs"
+    )
+
+
+def ranking(found: list[Entry]) -> str:
+    """Our cells by how far they are above their limit, worst first."""
+    ours = [
+        (entry.data.measures["wall_s"].median / entry.limit_s, entry)
+        for entry in found
+        if entry.peer == OURS and entry.limit_s and "wall_s" in entry.data.measures
+    ]
+    ours.sort(key=lambda pair: -pair[0])
+    lines = ["over limit  wall        limit       requests  cell"]
+    for over, entry in ours:
+        requests = entry.data.measures.get("requests")
+        cell = entry.cell
+        lines.append(
+            f"{over:9.2f}x  {seconds(entry.data.measures['wall_s'].median):<11} "
+            f"{seconds(entry.limit_s or 0):<11} "
+            f"{f'{requests.median:.0f}' if requests else '-':<9} "
+            f"{cell.protocol} {entry.step_title}, {rows_label(cell.rows)} rows"
+            f"{f', threads={cell.threads}' if cell.threads else ''}"
+        )
+    return "\n".join(lines)

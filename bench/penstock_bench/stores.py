@@ -1,0 +1,168 @@
+"""The stores that peers are measured on: starts one, knows its endpoint, counters and process."""
+
+from __future__ import annotations
+
+import base64
+import email.utils
+import hashlib
+import hmac
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock_bench import sql
+from penstock_bench.config import BUILD, ROOT
+from penstock_bench.network import Network, Profile
+from penstock_bench.processes import Server, free_port
+
+KINDS = {
+    "fake-s3": "s3",
+    "fake-azure": "azure",
+    "serve": "s3",
+    "azurite": "azure",
+    "versitygw": "s3",
+    "file": "file",
+}
+"""Kinds of store and the protocol that each speaks."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A store in use."""
+
+    kind: str
+    endpoint: sql.Endpoint
+    stats_url: str | None
+    server_pid: int | None
+    direct_port: int
+    """Port without the network emulation."""
+
+
+class Store:
+    """A store process; a context manager that gives `Opened` and leaves nothing behind."""
+
+    def __init__(self, kind: str, network: Network, profile: Profile, logs: Path) -> None:
+        if profile.name == "wan-fake" and not kind.startswith(("fake-", "file")):
+            raise ValueError(f"the profile wan-fake works on our fakes only, not on {kind}")
+        self._kind, self._network, self._profile, self._logs = kind, network, profile, logs
+        self._server: Server | None = None
+        self._directory = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+
+    def __enter__(self) -> Opened:
+        """Starts it and makes the bucket."""
+        try:
+            return self._open()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        """Ends it and removes its data."""
+        if self._server:
+            self._server.stop()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _open(self) -> Opened:
+        if self._kind == "file":
+            endpoint = sql.Endpoint("file", directory=str(self._directory))
+            return Opened("file", endpoint, None, None, 0)
+        port = free_port()
+        command, env = self._command(port)
+        log = self._logs / f"{self._kind}.log"
+        self._server = Server([*self._network.prefix, *command], port, log, env)
+        protocol = KINDS[self._kind]
+        self._make_bucket(protocol, port)
+        shown = self._network.expose(port)
+        ours = self._kind in ("fake-s3", "fake-azure", "serve")
+        stats = f"http://127.0.0.1:{port}/_penstock/stats" if ours else None
+        return Opened(self._kind, sql.Endpoint(protocol, port=shown), stats, self._server.pid, port)
+
+    def _command(self, port: int) -> tuple[list[str | Path], dict[str, str]]:
+        env = dict(os.environ)
+        listen = f"127.0.0.1:{port}"
+        if self._kind.startswith("fake-"):
+            command: list[str | Path] = [BUILD / "penstock-fake", KINDS[self._kind]]
+            command += ["--listen", listen]
+            if self._profile.name == "wan-fake":
+                command += ["--latency-ms", str(self._profile.rtt_ms)]
+                command += ["--bandwidth-mbit", str(self._profile.down_mbit)]
+            return command, env
+        if self._kind == "serve":
+            (self._directory / sql.BUCKET).mkdir()
+            keys = ["--access-key", sql.S3_KEY, "--secret-key", sql.S3_KEY]
+            return [
+                BUILD / "penstock",
+                "serve",
+                "--dir",
+                self._directory,
+                "--listen",
+                listen,
+                *keys,
+            ], env
+        install: list[str | Path] = [ROOT / f"scripts/peers/{self._kind}.sh", "install"]
+        binary = subprocess.run(install, stdout=subprocess.PIPE, text=True, check=True).stdout
+        if self._kind == "azurite":
+            return [
+                binary.strip(),
+                "--blobHost",
+                "127.0.0.1",
+                "--blobPort",
+                str(port),
+                "--inMemoryPersistence",
+                "--silent",
+                "--skipApiVersionCheck",
+                "--disableTelemetry",
+            ], env
+        env |= {"ROOT_ACCESS_KEY": sql.S3_KEY, "ROOT_SECRET_KEY": sql.S3_KEY}
+        return [binary.strip(), "--port", listen, "--quiet", "posix", self._directory], env
+
+    def _make_bucket(self, protocol: str, port: int) -> None:
+        """Through the namespace if there is one: the port listens inside."""
+        if self._kind == "serve":
+            return
+        code = "from penstock_bench import stores; import sys; stores.make_bucket(*sys.argv[1:])"
+        subprocess.run(
+            [*self._network.prefix, sys.executable, "-c", code, protocol, str(port)],
+            check=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "bench")},
+        )
+
+
+def make_bucket(protocol: str, port: str) -> None:
+    """Creates the bench's bucket or container on an empty store."""
+    if protocol == "s3":
+        import boto3
+
+        client = boto3.client(
+            "s3",
+            endpoint_url=f"http://127.0.0.1:{port}",
+            aws_access_key_id=sql.S3_KEY,
+            aws_secret_access_key=sql.S3_KEY,
+            region_name="us-east-1",
+        )
+        client.create_bucket(Bucket=sql.BUCKET)
+        return
+    date = email.utils.formatdate(usegmt=True)
+    path = f"/{sql.AZURITE_ACCOUNT}/{sql.BUCKET}"
+    # Shared Key: the emulator's path repeats the account in the canonicalized resource.
+    text = (
+        f"PUT{chr(10) * 12}x-ms-date:{date}\nx-ms-version:2021-12-02\n"
+        f"/{sql.AZURITE_ACCOUNT}{path}\nrestype:container"
+    )
+    key = base64.b64decode(sql.AZURITE_KEY)
+    signature = base64.b64encode(hmac.new(key, text.encode(), hashlib.sha256).digest()).decode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}{path}?restype=container",
+        method="PUT",
+        headers={
+            "x-ms-date": date,
+            "x-ms-version": "2021-12-02",
+            "Authorization": f"SharedKey {sql.AZURITE_ACCOUNT}:{signature}",
+        },
+    )
+    urllib.request.urlopen(request, timeout=30).close()  # noqa: S310
