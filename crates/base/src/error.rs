@@ -129,6 +129,13 @@ impl Error {
         self
     }
 
+    /// Adds to the message, in parentheses: how often it was tried, what else failed.
+    #[must_use]
+    pub fn with_note(mut self, note: impl fmt::Display) -> Self {
+        self.0.message = format!("{} ({note})", self.0.message);
+        self
+    }
+
     /// Keeps the HTTP status that the store answered.
     #[must_use]
     pub fn with_http_status(mut self, status: u16) -> Self {

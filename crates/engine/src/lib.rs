@@ -1,1 +1,46 @@
-//! Filled in by the next commits.
+//! The engine: every policy lives here, and every door (DuckDB, gateway, command line) asks it.
+//!
+//! ```text
+//! Engine ── what a process shares: runtime, stores, metadata, memory, counters
+//!   └─ Query ── one statement or one client request: settings, cancellation, counters, uploads
+//!        ├─ open ─> Reader     pinned to one version of an object
+//!        ├─ create ─> Writer   invisible until it is finished
+//!        └─ list, glob, stat, remove, copy, rename; get, put, delete for a gateway
+//! ```
+//!
+//! Verbs are async and take a [`Location`], which [`Engine::locate`] makes from a URL and the
+//! options of a secret. A blocking caller runs any of them on its own thread with
+//! [`Query::block_on`]; an async caller with [`Query::run`]. Both count requests for the query and
+//! stop when it is cancelled.
+//!
+//! Decisions are pure functions in files of their own (`retry`, `read::plan`, `upload::schedule`,
+//! `names::pattern`); the files around them act on what was decided.
+
+mod attempt;
+mod budget;
+mod cancel;
+mod engine;
+mod generations;
+mod location;
+mod metadata;
+mod names;
+mod opener;
+mod query;
+mod random;
+mod read;
+mod request_log;
+mod retry;
+mod runtime;
+mod upload;
+
+pub use budget::Budget;
+pub use cancel::Cancellation;
+pub use engine::{Engine, Interrupted};
+pub use location::{Location, Mount, Opener, StoreOption};
+pub use names::Entry;
+pub use query::Query;
+pub use random::{Random, SeededRandom};
+pub use read::{Known, Reader, Stream};
+pub use request_log::{LoggedRequest, RequestLog};
+pub use runtime::{IoRuntime, POLL_INTERVAL};
+pub use upload::Writer;

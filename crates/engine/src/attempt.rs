@@ -1,0 +1,95 @@
+//! Sends again: the one place that acts on what `retry` decided.
+
+use crate::query::QueryCore;
+use crate::retry::{Decision, Policy, decide};
+use penstock_base::{Error, Kind, Metric, Result, Retry};
+use std::future::Future;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// The attempts of one request.
+#[derive(Debug)]
+pub(crate) struct Attempts {
+    policy: Policy,
+    started: Instant,
+    failed: u32,
+}
+
+impl Attempts {
+    pub fn new(query: &QueryCore) -> Self {
+        Attempts { policy: Policy::new(&query.settings), started: Instant::now(), failed: 0 }
+    }
+
+    /// Bytes arrived: what comes next has the whole deadline again.
+    pub fn progressed(&mut self) {
+        self.started = Instant::now();
+        self.failed = 0;
+    }
+
+    /// Runs one attempt whose answer is small: it must be there before the deadline.
+    pub async fn bounded<T>(&self, attempt: impl Future<Output = Result<T>>) -> Result<T> {
+        match timeout_at(self.started + self.policy.deadline, attempt).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::new(Kind::Unavailable, "no answer before request_deadline_ms")
+                .with_retry(Retry::BackOff)
+                .with_hint("Check the endpoint and the network, or raise request_deadline_ms")),
+        }
+    }
+
+    /// Waits before the next attempt, or gives the final error.
+    pub async fn failed(&mut self, query: &QueryCore, error: Error) -> Result<()> {
+        self.failed += 1;
+        let elapsed = self.started.elapsed();
+        let chance = query.engine.random.unit();
+        match decide(&self.policy, &error, self.failed, elapsed, chance) {
+            Decision::Wait(wait) => {
+                query.scope.count(Metric::Retries, 1);
+                sleep(wait).await;
+                Ok(())
+            }
+            Decision::Final | Decision::TooLate => {
+                query.scope.count(Metric::Errors, 1);
+                Err(self.told(error, elapsed))
+            }
+        }
+    }
+
+    fn told(&self, error: Error, elapsed: Duration) -> Error {
+        if self.failed == 1 && elapsed < self.policy.deadline {
+            return error;
+        }
+        let tries = if self.failed == 1 { "attempt" } else { "attempts" };
+        error.with_note(format_args!(
+            "gave up after {} {tries} in {:.1} s",
+            self.failed,
+            elapsed.as_secs_f64()
+        ))
+    }
+}
+
+/// Whether an attempt carries a body, whose time depends on its size. The store's stall timeout
+/// bounds such an attempt; the deadline then decides only whether another one begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Weight {
+    Small,
+    Body,
+}
+
+/// Sends a request until it succeeds, cannot, or runs out of time.
+pub(crate) async fn retry<T, F, A>(query: &QueryCore, weight: Weight, mut attempt: F) -> Result<T>
+where
+    F: FnMut() -> A,
+    A: Future<Output = Result<T>>,
+{
+    let mut attempts = Attempts::new(query);
+    loop {
+        let result = match weight {
+            Weight::Small => attempts.bounded(attempt()).await,
+            Weight::Body => attempt().await,
+        };
+        match result {
+            Ok(answer) => return Ok(answer),
+            Err(error) => attempts.failed(query, error).await?,
+        }
+    }
+}

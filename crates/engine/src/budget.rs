@@ -1,0 +1,213 @@
+//! The memory limit: one account for uploads, read-ahead and buffered objects together.
+//!
+//! Decides who may hold how much; allocates nothing. Rules:
+//!
+//! 1. Memory is given first come, first served, while the total stays within the limit.
+//! 2. A holder that will give its memory back without anybody's help (a part on its way to the
+//!    store) says so: that memory is *returning*. While any is, a waiter just waits.
+//! 3. Where nothing is returning, waiting could last forever: the waiter's own thread may be the
+//!    one that would fill the other buffers. Then the budget presses the registered
+//!    [`Pressable`]s, largest first, to begin returning what they hold (a partly filled part that
+//!    has the store's smallest part size is sent early).
+//! 4. Where none of them can, the first waiter gets its memory beyond the limit. This happens only
+//!    when every open upload holds less than the store's smallest part; the excess is at most that
+//!    size times the open uploads, and the gauge shows it.
+
+use penstock_base::{Metric, Metrics};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use tokio::sync::oneshot;
+
+/// Someone who holds memory and can begin to return it.
+pub(crate) trait Pressable: Send + Sync {
+    /// Bytes that [`Pressable::press`] would set returning; 0 if it can do nothing now.
+    fn returnable_bytes(&self) -> u64;
+
+    /// Sets what it holds returning; false if that is no longer possible.
+    fn press(&self) -> bool;
+}
+
+/// The account.
+pub struct Budget {
+    state: Mutex<State>,
+    metrics: Arc<Metrics>,
+}
+
+struct State {
+    limit: u64,
+    held: u64,
+    returning: u64,
+    waiters: VecDeque<Waiter>,
+    pressables: Vec<Weak<dyn Pressable>>,
+}
+
+struct Waiter {
+    bytes: u64,
+    grant: oneshot::Sender<Lease>,
+}
+
+impl std::fmt::Debug for Budget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.lock();
+        f.debug_struct("Budget")
+            .field("limit", &state.limit)
+            .field("held", &state.held)
+            .field("returning", &state.returning)
+            .field("waiters", &state.waiters.len())
+            .finish()
+    }
+}
+
+/// The right to hold so many bytes; dropping it gives them back.
+pub(crate) struct Lease {
+    budget: Arc<Budget>,
+    bytes: u64,
+    returning: AtomicBool,
+}
+
+impl std::fmt::Debug for Lease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lease({})", self.bytes)
+    }
+}
+
+impl Lease {
+    /// Says that these bytes come back without anybody's help.
+    pub fn set_returning(&self) {
+        if !self.returning.swap(true, Ordering::Relaxed) {
+            self.budget.lock().returning += self.bytes;
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut state = self.budget.lock();
+        state.held -= self.bytes;
+        if *self.returning.get_mut() {
+            state.returning -= self.bytes;
+        }
+        self.budget.metrics.sub(Metric::MemoryHeldNow, self.bytes);
+        self.budget.settle(state);
+    }
+}
+
+impl Budget {
+    pub(crate) fn new(limit_bytes: u64, metrics: Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Budget {
+            state: Mutex::new(State {
+                limit: limit_bytes,
+                held: 0,
+                returning: 0,
+                waiters: VecDeque::new(),
+                pressables: Vec::new(),
+            }),
+            metrics,
+        })
+    }
+
+    /// Bytes held now.
+    pub fn held_bytes(&self) -> u64 {
+        self.lock().held
+    }
+
+    /// The limit.
+    pub fn limit_bytes(&self) -> u64 {
+        self.lock().limit
+    }
+
+    /// Registers a holder that can be pressed; it is forgotten once dropped.
+    pub(crate) fn register(&self, pressable: Weak<dyn Pressable>) {
+        let mut state = self.lock();
+        state.pressables.retain(|known| known.strong_count() > 0);
+        state.pressables.push(pressable);
+    }
+
+    /// Waits for memory, by the rules above. Dropping the future leaves the queue.
+    pub(crate) async fn lease(self: &Arc<Self>, bytes: u64) -> Lease {
+        let granted = {
+            let mut state = self.lock();
+            if state.waiters.is_empty() && state.fits(bytes) {
+                return self.grant(&mut state, bytes);
+            }
+            let (grant, granted) = oneshot::channel();
+            state.waiters.push_back(Waiter { bytes, grant });
+            self.settle(state);
+            granted
+        };
+        granted.await.expect("a waiter leaves the queue only with its lease")
+    }
+
+    /// Memory if it is free and nobody waits: for what is useful but not needed.
+    pub(crate) fn try_lease(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
+        let mut state = self.lock();
+        let free = state.waiters.is_empty() && state.fits(bytes);
+        free.then(|| self.grant(&mut state, bytes))
+    }
+
+    /// Memory at once, limit or not: for small amounts that are bounded by their holder.
+    pub(crate) fn lease_now(self: &Arc<Self>, bytes: u64) -> Lease {
+        let mut state = self.lock();
+        self.grant(&mut state, bytes)
+    }
+
+    fn grant(self: &Arc<Self>, state: &mut State, bytes: u64) -> Lease {
+        state.held += bytes;
+        self.metrics.add(Metric::MemoryHeldNow, bytes);
+        Lease { budget: Arc::clone(self), bytes, returning: AtomicBool::new(false) }
+    }
+
+    /// Serves waiters until the first one has to wait for memory that is returning.
+    fn settle(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        loop {
+            while state.waiters.front().is_some_and(|first| first.grant.is_closed()) {
+                state.waiters.pop_front();
+            }
+            let Some(bytes) = state.waiters.front().map(|first| first.bytes) else { return };
+            if !state.fits(bytes) {
+                if state.returning > 0 {
+                    return;
+                }
+                let pressables = state.pressables.clone();
+                // A pressed holder locks itself and then this account; never the other way round.
+                drop(state);
+                let pressed = press_largest(&pressables);
+                state = self.lock();
+                if pressed || state.returning > 0 {
+                    continue;
+                }
+            }
+            if let Some(waiter) = state.waiters.pop_front() {
+                let lease = self.grant(&mut state, waiter.bytes);
+                let refused = waiter.grant.send(lease);
+                // The waiter left meanwhile; its lease must not be dropped under the lock.
+                drop(state);
+                drop(refused);
+                state = self.lock();
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn fits(&self, bytes: u64) -> bool {
+        self.held.saturating_add(bytes) <= self.limit
+    }
+}
+
+/// Presses the holder that can return most.
+fn press_largest(pressables: &[Weak<dyn Pressable>]) -> bool {
+    let mut able: Vec<(u64, Arc<dyn Pressable>)> = pressables
+        .iter()
+        .filter_map(Weak::upgrade)
+        .map(|holder| (holder.returnable_bytes(), holder))
+        .filter(|(bytes, _)| *bytes > 0)
+        .collect();
+    able.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    able.iter().any(|(_, holder)| holder.press())
+}

@@ -1,0 +1,190 @@
+//! What a process (or a DuckDB database) shares: runtime, stores, remembered metadata, memory,
+//! counters. Holds things together; decides nothing.
+
+use crate::budget::Budget;
+use crate::location::{Location, Mount, Mounts, Opener, StoreOption};
+use crate::metadata::MetadataCache;
+use crate::query::Query;
+use crate::random::{Random, SeededRandom};
+use crate::read::HeldCache;
+use crate::request_log::{EngineObserver, RequestLog};
+use crate::runtime::IoRuntime;
+use crate::upload::{Cleanups, PiecePool};
+use penstock_base::{Error, Kind, Metrics, Result, Settings};
+use penstock_store::{Observer, Store};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+/// The shared half of every verb.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) settings: Settings,
+    /// For callers that block; `None` where the engine lives on the caller's own runtime.
+    runtime: Option<Arc<IoRuntime>>,
+    /// Where background work is spawned.
+    pub(crate) handle: Handle,
+    opener: Arc<dyn Opener>,
+    mounts: Mounts,
+    pub(crate) metadata: MetadataCache,
+    pub(crate) held: HeldCache,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) pieces: Arc<PiecePool>,
+    pub(crate) upload_slots: Arc<Semaphore>,
+    pub(crate) cleanups: Cleanups,
+    pub(crate) observer: Arc<EngineObserver>,
+    pub(crate) random: Arc<dyn Random>,
+}
+
+impl Engine {
+    /// An engine on the process's I/O runtime that opens every scheme.
+    ///
+    /// # Errors
+    /// `Exhausted` when the I/O threads cannot be started.
+    pub fn new(settings: Settings) -> Result<Arc<Self>> {
+        let runtime = IoRuntime::shared(settings.io_threads)?;
+        let handle = runtime.handle().clone();
+        let random = Arc::new(SeededRandom::from_entropy());
+        Self::assemble(settings, Some(runtime), handle, random, |observer, settings| {
+            crate::opener::all_schemes(observer, settings)
+        })
+    }
+
+    /// An engine on a runtime of the caller, with its own opener and chance: for tests, and for
+    /// doors that bring their stores with [`Engine::mount`]. Its queries cannot `block_on`.
+    pub fn on_runtime(
+        settings: Settings,
+        handle: Handle,
+        random: Arc<dyn Random>,
+        opener: impl FnOnce(Arc<dyn Observer>) -> Arc<dyn Opener>,
+    ) -> Arc<Self> {
+        Self::assemble(settings, None, handle, random, |observer, _| Ok(opener(observer)))
+            .expect("this opener cannot fail")
+    }
+
+    fn assemble(
+        settings: Settings,
+        runtime: Option<Arc<IoRuntime>>,
+        handle: Handle,
+        random: Arc<dyn Random>,
+        opener: impl FnOnce(Arc<dyn Observer>, &Settings) -> Result<Arc<dyn Opener>>,
+    ) -> Result<Arc<Self>> {
+        let metrics = Arc::new(Metrics::default());
+        let observer =
+            Arc::new(EngineObserver::new(Arc::clone(&metrics), settings.request_log_entries));
+        let opener = opener(Arc::clone(&observer) as Arc<dyn Observer>, &settings)?;
+        let slots = usize::try_from(settings.upload_concurrency).unwrap_or(Semaphore::MAX_PERMITS);
+        Ok(Arc::new(Engine {
+            runtime,
+            handle,
+            opener,
+            mounts: Mounts::default(),
+            metadata: MetadataCache::new(settings.metadata_cache_entries),
+            held: HeldCache::new(settings.memory_limit_bytes / 16),
+            budget: Budget::new(settings.memory_limit_bytes, metrics),
+            pieces: Arc::default(),
+            upload_slots: Arc::new(Semaphore::new(slots)),
+            cleanups: Cleanups::default(),
+            observer,
+            random,
+            settings,
+        }))
+    }
+
+    /// Begins a statement or a client request. `interrupted` is asked at most every
+    /// [`crate::POLL_INTERVAL`] by callers that block, on the blocked thread.
+    pub fn query(
+        self: &Arc<Self>,
+        settings: Settings,
+        interrupted: Option<Interrupted>,
+    ) -> Query {
+        Query::new(Arc::clone(self), settings, interrupted)
+    }
+
+    /// The object of a URL, seen with these store options. Costs no request. For a glob the URL is
+    /// the pattern, for a listing the directory.
+    ///
+    /// # Errors
+    /// `Invalid` for a malformed URL or option, `Unsupported` for an unknown scheme.
+    pub fn locate(&self, url: &str, options: &[StoreOption]) -> Result<Location> {
+        self.mounts.locate(&*self.opener, url, options)
+    }
+
+    /// Takes a store that the caller opened; it should report to [`Engine::observer`].
+    pub fn mount(&self, store: Arc<dyn Store>) -> Arc<Mount> {
+        Arc::new(self.mounts.mount(store))
+    }
+
+    /// Where stores report their requests.
+    pub fn observer(&self) -> Arc<dyn Observer> {
+        Arc::clone(&self.observer) as Arc<dyn Observer>
+    }
+
+    /// The settings that the engine was made with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Counters since the engine was made.
+    pub fn metrics(&self) -> &Metrics {
+        &self.observer.metrics
+    }
+
+    /// The most recent requests.
+    pub fn requests(&self) -> &RequestLog {
+        &self.observer.log
+    }
+
+    /// The memory account.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// The I/O runtime, for doors that serve from it.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Forgets remembered metadata and bytes.
+    pub fn clear_cache(&self) {
+        self.metadata.clear();
+        self.held.clear();
+    }
+
+    /// Waits until what was given up is tidied away (parts aborted), but not longer than `limit`.
+    pub async fn shutdown(&self, limit: Duration) {
+        // Past the limit the store's own expiry of unfinished uploads has to do.
+        let _ = tokio::time::timeout(limit, self.cleanups.finished()).await;
+    }
+
+    /// [`Engine::shutdown`] for a caller that blocks.
+    ///
+    /// # Errors
+    /// As [`Engine::block_on`].
+    pub fn shutdown_blocking(&self, limit: Duration) -> Result<()> {
+        self.block_on(async { Ok(self.shutdown(limit).await) }, || false)
+    }
+
+    /// Runs a future on the calling thread, see [`IoRuntime::block_on`].
+    ///
+    /// # Errors
+    /// The future's; `Cancelled` when interrupted; `Unsupported` in a forked child.
+    pub(crate) fn block_on<T>(
+        &self,
+        future: impl Future<Output = Result<T>>,
+        interrupted: impl Fn() -> bool,
+    ) -> Result<T> {
+        match &self.runtime {
+            Some(runtime) => runtime.block_on(future, interrupted),
+            None => Err(Error::new(
+                Kind::Internal,
+                "this engine lives on its caller's runtime, where nobody may block",
+            )),
+        }
+    }
+}
+
+/// Tells a blocked caller that its user wants it to stop.
+pub type Interrupted = Box<dyn Fn() -> bool + Send + Sync>;

@@ -1,0 +1,115 @@
+//! A bounded map that forgets what was not used for longest, in O(1) and without a list.
+//!
+//! Two generations: entries live in the young one; when it holds half of the capacity it becomes
+//! the old one and the former old one is forgotten. A hit in the old one moves the entry back.
+//! What was used within the last half capacity is always there.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::Hash;
+
+#[derive(Debug)]
+pub(crate) struct Generations<K, V> {
+    young: HashMap<K, (V, u64)>,
+    old: HashMap<K, (V, u64)>,
+    young_weight: u64,
+    capacity: u64,
+}
+
+impl<K: Hash + Eq, V> Generations<K, V> {
+    /// Holds entries up to a total weight of `capacity`; none where that is 0.
+    pub fn new(capacity: u64) -> Self {
+        Generations { young: HashMap::new(), old: HashMap::new(), young_weight: 0, capacity }
+    }
+
+    /// Puts an entry of some weight, replacing the one before. What is heavier than half of the
+    /// capacity is not kept.
+    pub fn insert(&mut self, key: K, value: V, weight: u64) {
+        self.remove(&key);
+        if weight > self.capacity / 2 {
+            return;
+        }
+        if self.young_weight + weight > self.capacity.div_ceil(2) {
+            self.old = std::mem::take(&mut self.young);
+            self.young_weight = 0;
+        }
+        self.young_weight += weight;
+        self.young.insert(key, (value, weight));
+    }
+
+    /// The entry, which counts as used.
+    pub fn get<Q>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        if let Some((key, (value, weight))) = self.old.remove_entry(key) {
+            self.insert(key, value, weight);
+        }
+        self.young.get_mut(key).map(|(value, _)| value)
+    }
+
+    /// Takes the entry out.
+    pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        if let Some((value, weight)) = self.young.remove(key) {
+            self.young_weight -= weight;
+            return Some(value);
+        }
+        self.old.remove(key).map(|(value, _)| value)
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+        self.young_weight = 0;
+    }
+
+    #[cfg(test)]
+    fn weight(&self) -> u64 {
+        self.young.values().chain(self.old.values()).map(|(_, weight)| weight).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn recently_used_entries_survive() {
+        let mut map = Generations::new(8);
+        for key in 0..100 {
+            map.insert(key, key, 1);
+            assert_eq!(map.get(&0).copied(), Some(0), "0 is used all the time");
+        }
+        assert_eq!(map.get(&1), None);
+    }
+
+    #[test]
+    fn capacity_zero_keeps_nothing() {
+        let mut map = Generations::new(0);
+        map.insert(1, 1, 1);
+        assert_eq!(map.get(&1), None);
+    }
+
+    proptest! {
+        #[test]
+        fn weight_stays_within_capacity(
+            capacity in 0u64..50,
+            steps in prop::collection::vec((0u8..20, 1u64..30), 0..200),
+        ) {
+            let mut map = Generations::new(capacity);
+            for (key, weight) in steps {
+                map.insert(key, (), weight);
+                prop_assert!(map.weight() <= capacity + 1);
+                map.get(&(key / 2));
+                prop_assert!(map.weight() <= capacity + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Remembers size and ETag of objects, and for how long they count as known.
+//!
+//! An entry is confirmed by every answer of the store that carries its ETag; it is fresh while the
+//! last confirmation lies within `metadata_validity_ms`. Writing or removing an object through this
+//! engine replaces or drops its entry, whatever credentials were used. Absence is never remembered.
+
+use crate::generations::Generations;
+use crate::location::Location;
+use penstock_store::ObjectMeta;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+#[derive(Debug)]
+struct Entry {
+    mount: u64,
+    meta: ObjectMeta,
+    confirmed: Instant,
+    immutable: bool,
+}
+
+/// What is remembered of an object.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Remembered {
+    /// Nothing.
+    Nothing,
+    /// This, but it has to be confirmed.
+    Stale(ObjectMeta),
+    /// This, without asking.
+    Fresh(ObjectMeta),
+}
+
+#[derive(Debug)]
+pub(crate) struct MetadataCache {
+    /// By root and key; one entry for each mount of the same root.
+    entries: Mutex<Generations<String, Vec<Entry>>>,
+}
+
+impl MetadataCache {
+    pub fn new(entries_max: u64) -> Self {
+        MetadataCache { entries: Mutex::new(Generations::new(entries_max)) }
+    }
+
+    /// What is known, judged by a validity window.
+    pub fn get(&self, at: &Location, validity: Duration) -> Remembered {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = entries.get(&at.name()).and_then(|all| {
+            all.iter().find(|entry| entry.mount == at.mount.id)
+        });
+        match found {
+            None => Remembered::Nothing,
+            // A window of 0 asks in every query, even within one tick of the clock.
+            Some(entry)
+                if entry.immutable
+                    || (!validity.is_zero() && entry.confirmed.elapsed() <= validity) =>
+            {
+                Remembered::Fresh(entry.meta.clone())
+            }
+            Some(entry) => Remembered::Stale(entry.meta.clone()),
+        }
+    }
+
+    /// The store just told this. Other fields of a known entry of the same version are kept, since
+    /// a listing tells less than a GET.
+    pub fn confirm(&self, at: &Location, meta: &ObjectMeta, immutable: bool) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = at.name();
+        let mut all = entries.remove(&name).unwrap_or_default();
+        let fresh =
+            Entry { mount: at.mount.id, meta: meta.clone(), confirmed: Instant::now(), immutable };
+        match all.iter_mut().find(|entry| entry.mount == at.mount.id) {
+            Some(entry) => {
+                let immutable = immutable || (entry.immutable && entry.meta.etag == meta.etag);
+                *entry = Entry { immutable, ..fresh };
+            }
+            None => all.push(fresh),
+        }
+        let weight = all.len() as u64;
+        entries.insert(name, all, weight);
+    }
+
+    /// The object changed or went away: nothing is known of it, through any mount.
+    pub fn forget(&self, at: &Location) {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.name());
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

@@ -1,0 +1,193 @@
+//! Changing names: removing, copying, renaming.
+
+use crate::attempt::{Weight, retry};
+use crate::location::Location;
+use crate::names::list::{Listed, all_pages, as_directory};
+use crate::query::{Query, QueryCore};
+use crate::read::Stream;
+use crate::upload::published;
+use futures_util::{StreamExt, stream};
+use penstock_base::{Error, Kind, Result};
+use penstock_store::{ETag, GetRange, ListRequest, PutOptions, PutResult};
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// Removing requests at once.
+const REMOVALS_AT_ONCE: usize = 16;
+/// Bytes moved at once where a store cannot copy by itself.
+const COPY_BYTES: usize = 1 << 20;
+
+impl Query {
+    /// Removes objects; those that are not there count as removed. An upload of this query to one
+    /// of them that is still pending is given up.
+    ///
+    /// # Errors
+    /// One error that tells of every object that could not be removed.
+    pub async fn remove(&self, objects: &[Location]) -> Result<()> {
+        self.core.run(remove(&self.core, objects)).await
+    }
+
+    /// Removes every object below a directory.
+    ///
+    /// # Errors
+    /// As [`Query::list`] and [`Query::remove`].
+    pub async fn remove_directory(&self, directory: &Location) -> Result<()> {
+        let below = as_directory(directory);
+        let objects = self.core.run(everything_below(&self.core, &below)).await?;
+        self.remove(&objects).await
+    }
+
+    /// Removes one object if it has this tag, for a gateway.
+    ///
+    /// # Errors
+    /// `Conflict` when it has another tag.
+    pub async fn delete(&self, at: &Location, if_match: Option<&ETag>) -> Result<()> {
+        self.core.run(delete(&self.core, at, if_match)).await
+    }
+
+    /// Copies an object: inside the store where it can, else through this process.
+    ///
+    /// # Errors
+    /// `NotFound` for a missing source; `Conflict` when the condition does not hold.
+    pub async fn copy(
+        &self,
+        from: &Location,
+        to: &Location,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        self.core.uploads.settled(&from.id()).await;
+        if Arc::ptr_eq(&from.mount, &to.mount) && from.mount.capabilities.copy {
+            return self.core.run(copy_inside(&self.core, from, to, &options)).await;
+        }
+        self.copy_through(from, to, options).await
+    }
+
+    /// Copies, then removes the source: object stores know no renaming. If removing fails both
+    /// exist.
+    ///
+    /// # Errors
+    /// As [`Query::copy`] and [`Query::remove`].
+    pub async fn rename(&self, from: &Location, to: &Location) -> Result<()> {
+        self.copy(from, to, PutOptions::default()).await?;
+        self.remove(std::slice::from_ref(from)).await
+    }
+
+    async fn copy_through(
+        &self,
+        from: &Location,
+        to: &Location,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        let mut source =
+            self.core.run(Stream::start(&self.core, from, GetRange::All, None)).await?;
+        let mut writer = self.create(to, options)?;
+        let mut buffer = vec![0; COPY_BYTES];
+        loop {
+            match source.read(&mut buffer).await? {
+                0 => return writer.finish().await,
+                count => writer.write(&buffer[..count]).await?,
+            }
+        }
+    }
+}
+
+async fn copy_inside(
+    query: &QueryCore,
+    from: &Location,
+    to: &Location,
+    options: &PutOptions,
+) -> Result<PutResult> {
+    let store = &from.mount.store;
+    let result =
+        retry(query, Weight::Body, || store.copy(&from.key, &to.key, options)).await?;
+    // The copy's size is not in the answer, so nothing is remembered of it.
+    query.forget(to);
+    Ok(result)
+}
+
+async fn delete(query: &QueryCore, at: &Location, if_match: Option<&ETag>) -> Result<()> {
+    let store = &at.mount.store;
+    let result = retry(query, Weight::Small, || store.delete(&at.key, if_match)).await;
+    query.forget(at);
+    result
+}
+
+async fn everything_below(query: &QueryCore, below: &Location) -> Result<Vec<Location>> {
+    query.uploads.settled_below(&below.id()).await;
+    let mut listed = Listed::default();
+    let request = ListRequest { prefix: below.key.clone(), ..ListRequest::default() };
+    all_pages(query, below, request, &mut listed).await?;
+    Ok(listed.objects.into_iter().map(|object| below.sibling(object.key)).collect())
+}
+
+async fn remove(query: &QueryCore, objects: &[Location]) -> Result<()> {
+    for object in objects {
+        query.uploads.abort_object(&object.id());
+        query.uploads.settled(&object.id()).await;
+    }
+    let batches = batches(objects);
+    let failures: Vec<Error> = stream::iter(batches)
+        .map(|batch| remove_batch(query, batch))
+        .buffered(REMOVALS_AT_ONCE)
+        .flat_map(stream::iter)
+        .collect()
+        .await;
+    for object in objects {
+        query.forget(object);
+    }
+    summed_up(failures, objects.len())
+}
+
+/// Runs of objects of one store, as long as it takes at once.
+fn batches(objects: &[Location]) -> Vec<&[Location]> {
+    objects
+        .chunk_by(|a, b| Arc::ptr_eq(&a.mount, &b.mount))
+        .flat_map(|run| run.chunks(run[0].mount.profile.delete_batch_max.max(1)))
+        .collect()
+}
+
+async fn remove_batch(query: &QueryCore, batch: &[Location]) -> Vec<Error> {
+    let store = &batch[0].mount.store;
+    if batch.len() == 1 {
+        return remove_each(query, batch).await;
+    }
+    let keys: Vec<String> = batch.iter().map(|object| object.key.clone()).collect();
+    match retry(query, Weight::Small, || store.delete_batch(&keys)).await {
+        // Those that failed inside the batch are asked for again one by one, with retries.
+        Ok(results) => {
+            let failed: Vec<Location> = batch
+                .iter()
+                .zip(&results)
+                .filter(|(_, result)| result.as_ref().is_err_and(|e| e.kind() != Kind::NotFound))
+                .map(|(object, _)| object.clone())
+                .collect();
+            remove_each(query, &failed).await
+        }
+        Err(error) => vec![error],
+    }
+}
+
+async fn remove_each(query: &QueryCore, objects: &[Location]) -> Vec<Error> {
+    let mut failures = Vec::new();
+    for object in objects {
+        match delete(query, object, None).await {
+            Err(error) if error.kind() != Kind::NotFound => failures.push(error),
+            _ => {}
+        }
+    }
+    failures
+}
+
+fn summed_up(failures: Vec<Error>, all: usize) -> Result<()> {
+    let mut failures = failures.into_iter();
+    let Some(first) = failures.next() else { return Ok(()) };
+    if failures.len() == 0 {
+        return Err(first);
+    }
+    let mut note = format!("{} of {all} removals failed; also", failures.len() + 1);
+    for failure in failures {
+        // Writing into a string cannot fail.
+        let _ = write!(note, "; {failure}");
+    }
+    Err(first.with_note(note))
+}

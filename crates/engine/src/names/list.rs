@@ -1,0 +1,179 @@
+//! Listing: pages of names, and what they tell of the objects.
+
+use crate::attempt::{Weight, retry};
+use crate::location::Location;
+use crate::names::Entry;
+use crate::query::{Query, QueryCore};
+use crate::read;
+use penstock_base::{Error, Kind, Result};
+use penstock_store::{ListEntry, ListPage, ListRequest, ObjectMeta};
+
+impl Query {
+    /// One level below a directory, in byte order. A directory that does not exist is empty.
+    ///
+    /// # Errors
+    /// `Unsupported` where the store cannot list; `NotFound` for a missing bucket or container;
+    /// `Denied`, `Throttled`, `Unavailable`.
+    pub async fn list(&self, directory: &Location) -> Result<Vec<Entry>> {
+        self.core.run(list(&self.core, directory)).await
+    }
+
+    /// One page of a listing as the store gives it, for a gateway.
+    ///
+    /// # Errors
+    /// As [`Query::list`].
+    pub async fn list_page(&self, at: &Location, request: &ListRequest) -> Result<ListPage> {
+        self.core.run(page(&self.core, at, request)).await
+    }
+
+    /// Whether an object of this name exists; from memory while that is valid.
+    ///
+    /// # Errors
+    /// `Denied`, `Throttled`, `Unavailable`.
+    pub async fn exists(&self, at: &Location) -> Result<bool> {
+        match self.core.run(read::stat(&self.core, at)).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == Kind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether any object lies below this directory.
+    ///
+    /// # Errors
+    /// As [`Query::list`]; a missing bucket or container is an empty one.
+    pub async fn directory_exists(&self, directory: &Location) -> Result<bool> {
+        self.core.run(any_below(&self.core, directory)).await
+    }
+}
+
+async fn list(query: &QueryCore, directory: &Location) -> Result<Vec<Entry>> {
+    let below = as_directory(directory);
+    query.uploads.settled_below(&below.id()).await;
+    let mut listed = Listed::default();
+    all_pages(query, directory, level(&below.key), &mut listed).await?;
+    let mut entries: Vec<Entry> =
+        listed.prefixes.iter().map(|prefix| directory_entry(directory, prefix)).collect();
+    let objects = listed.objects.into_iter().filter(|object| object.key != below.key);
+    entries.extend(objects.map(|object| object_entry(directory, object)));
+    entries.sort_by(|a, b| a.key.cmp(&b.key));
+    entries.dedup_by(|a, b| a.key == b.key && a.is_directory == b.is_directory);
+    Ok(entries)
+}
+
+async fn any_below(query: &QueryCore, directory: &Location) -> Result<bool> {
+    let below = as_directory(directory);
+    query.uploads.settled_below(&below.id()).await;
+    let mut request = ListRequest {
+        prefix: below.key.clone(),
+        max_keys: Some(1),
+        ..ListRequest::default()
+    };
+    loop {
+        let answer = match page(query, directory, &request).await {
+            Err(error) if error.kind() == Kind::NotFound => return Ok(false),
+            answer => answer?,
+        };
+        if !answer.objects.is_empty() || !answer.prefixes.is_empty() {
+            return Ok(true);
+        }
+        match answer.next {
+            // A page may be empty and not be the last.
+            Some(token) => request.token = Some(token),
+            None => return Ok(false),
+        }
+    }
+}
+
+/// The names of several pages.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub objects: Vec<ListEntry>,
+    pub prefixes: Vec<String>,
+}
+
+impl Listed {
+    pub fn add(&mut self, page: ListPage) -> Option<String> {
+        self.objects.extend(page.objects);
+        self.prefixes.extend(page.prefixes);
+        page.next
+    }
+}
+
+/// The request for one level below a prefix.
+pub(crate) fn level(prefix: &str) -> ListRequest {
+    ListRequest {
+        prefix: prefix.to_string(),
+        delimiter: Some("/".to_string()),
+        ..ListRequest::default()
+    }
+}
+
+/// Fetches page after page until the last.
+pub(crate) async fn all_pages(
+    query: &QueryCore,
+    at: &Location,
+    mut request: ListRequest,
+    listed: &mut Listed,
+) -> Result<()> {
+    loop {
+        match listed.add(page(query, at, &request).await?) {
+            Some(token) => request.token = Some(token),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Fetches one page and remembers what it tells of the objects.
+pub(crate) async fn page(
+    query: &QueryCore,
+    at: &Location,
+    request: &ListRequest,
+) -> Result<ListPage> {
+    if !at.mount.capabilities.list {
+        return Err(Error::new(Kind::Unsupported, "this store cannot list names")
+            .with_operation("list")
+            .with_object(at.url())
+            .with_hint("Name each object in full"));
+    }
+    let asked = request.max_keys.or(u32::try_from(query.settings.list_page_size).ok());
+    let request = ListRequest { max_keys: asked, ..request.clone() };
+    let answer =
+        retry(query, Weight::Small, || at.mount.store.list(request.clone())).await?;
+    if at.mount.capabilities.list_etag {
+        for object in &answer.objects {
+            if object.meta.etag.is_some() && object.meta.size_bytes.is_some() {
+                query.engine.metadata.confirm(&at.sibling(&object.key), &object.meta, false);
+            }
+        }
+    }
+    Ok(answer)
+}
+
+/// The prefix that the names below a directory share.
+pub(crate) fn as_directory(directory: &Location) -> Location {
+    if directory.key.is_empty() || directory.key.ends_with('/') {
+        directory.clone()
+    } else {
+        directory.sibling(format!("{}/", directory.key))
+    }
+}
+
+pub(crate) fn object_entry(at: &Location, object: ListEntry) -> Entry {
+    Entry {
+        url: at.sibling(&object.key).url(),
+        key: object.key,
+        is_directory: false,
+        meta: object.meta,
+    }
+}
+
+fn directory_entry(at: &Location, prefix: &str) -> Entry {
+    let key = prefix.strip_suffix('/').unwrap_or(prefix);
+    Entry {
+        url: at.sibling(key).url(),
+        key: key.to_string(),
+        is_directory: true,
+        meta: ObjectMeta::default(),
+    }
+}

@@ -1,0 +1,135 @@
+//! One statement or one client request: its settings, cancellation, counters and uploads.
+
+use crate::cancel::Cancellation;
+use crate::engine::{Engine, Interrupted};
+use crate::location::ObjectId;
+use crate::read::Opened;
+use crate::request_log::{RequestLog, Scope};
+use crate::upload::DetachedUploads;
+use penstock_base::{Metric, Metrics, Result, Settings};
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tokio::sync::OnceCell;
+
+/// A statement. Dropping it gives up the uploads that were finished detached and never waited for.
+pub struct Query {
+    pub(crate) core: Arc<QueryCore>,
+    interrupted: Option<Interrupted>,
+}
+
+impl std::fmt::Debug for Query {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Query").field("core", &self.core).finish_non_exhaustive()
+    }
+}
+
+/// The part of a query that its background work shares.
+#[derive(Debug)]
+pub(crate) struct QueryCore {
+    pub engine: Arc<Engine>,
+    pub settings: Settings,
+    pub cancel: Cancellation,
+    pub scope: Arc<Scope>,
+    /// What this query opened: it sees one version of each object and asks for it once.
+    pub opened: Mutex<HashMap<ObjectId, Arc<OnceCell<Opened>>>>,
+    pub uploads: DetachedUploads,
+}
+
+impl QueryCore {
+    /// Runs a verb: requests count for this query, and cancelling it ends the verb.
+    pub async fn run<T>(&self, verb: impl Future<Output = Result<T>>) -> Result<T> {
+        self.scope.run(self.cancel.race(verb)).await
+    }
+}
+
+impl Query {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        settings: Settings,
+        interrupted: Option<Interrupted>,
+    ) -> Self {
+        let scope = Arc::new(Scope {
+            metrics: Metrics::default(),
+            log: RequestLog::new(settings.request_log_entries),
+            engine: Arc::clone(&engine.observer),
+        });
+        let core = Arc::new(QueryCore {
+            engine,
+            settings,
+            cancel: Cancellation::default(),
+            scope,
+            opened: Mutex::default(),
+            uploads: DetachedUploads::default(),
+        });
+        Query { core, interrupted }
+    }
+
+    /// Runs a verb on the calling thread; its I/O is driven by the runtime's threads.
+    ///
+    /// # Errors
+    /// The verb's; `Cancelled` when the query is cancelled or interrupted; `Unsupported` in a
+    /// forked child.
+    pub fn block_on<T>(&self, verb: impl Future<Output = Result<T>>) -> Result<T> {
+        let started = Instant::now();
+        let result = self.core.engine.block_on(self.core.run(verb), || {
+            self.interrupted.as_ref().is_some_and(|interrupted| interrupted())
+        });
+        let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.core.scope.count(Metric::WaitMicros, micros);
+        result
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.core.engine
+    }
+
+    /// The settings of this query.
+    pub fn settings(&self) -> &Settings {
+        &self.core.settings
+    }
+
+    /// Counters of this query.
+    pub fn metrics(&self) -> &Metrics {
+        &self.core.scope.metrics
+    }
+
+    /// The requests of this query; drain them for the host's log.
+    pub fn requests(&self) -> &RequestLog {
+        &self.core.scope.log
+    }
+
+    /// Stops this query, from any thread: running verbs end with `Cancelled` at once, later ones
+    /// do not begin, and uploads are given up.
+    pub fn cancel(&self) {
+        self.core.cancel.cancel();
+        self.core.uploads.abort();
+    }
+
+    /// The flag behind [`Query::cancel`], for those who have no reference to the query.
+    pub fn cancellation(&self) -> &Cancellation {
+        &self.core.cancel
+    }
+
+    /// Waits for every upload that was finished detached.
+    ///
+    /// # Errors
+    /// One error that tells of every upload that failed; its kind is the first one's.
+    pub async fn barrier(&self) -> Result<()> {
+        self.core.run(self.core.uploads.barrier()).await
+    }
+
+    /// Gives up every detached upload that is not durable yet: nothing becomes visible, and the
+    /// parts are aborted in the background.
+    pub fn abort_uploads(&self) {
+        self.core.uploads.abort();
+    }
+}
+
+impl Drop for Query {
+    fn drop(&mut self) {
+        self.core.uploads.abort();
+    }
+}

@@ -1,0 +1,106 @@
+//! Bytes of an object that are kept: what came with the request that opened it.
+//!
+//! Readers of the same version share them, within one query and from one query to the next: DuckDB
+//! opens a file once to bind and once per scanning thread.
+
+use crate::budget::{Budget, Lease};
+use crate::generations::Generations;
+use crate::location::ObjectId;
+use crate::read::version::Version;
+use bytes::Bytes;
+use penstock_base::ByteRange;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most pieces per object: head and tail, and one more of each that was widened.
+const PIECES_MAX: usize = 4;
+
+/// One run of kept bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub range: ByteRange,
+    pub bytes: Bytes,
+    _lease: Arc<Lease>,
+}
+
+/// The kept bytes of one version of an object.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    pieces: Mutex<Vec<Piece>>,
+    /// Taken while fetching, so that readers which want the same bytes fetch them once.
+    pub filling: tokio::sync::Mutex<()>,
+}
+
+impl Held {
+    /// Keeps bytes that begin at an offset.
+    pub fn keep(&self, start: u64, bytes: Bytes, budget: &Arc<Budget>) {
+        let range = ByteRange { start, end: start + bytes.len() as u64 };
+        let lease = Arc::new(budget.lease_now(range.len()));
+        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        let (covered, mut kept): (Vec<_>, Vec<_>) =
+            pieces.drain(..).partition(|piece| range.contains(&piece.range));
+        kept.push(Piece { range, bytes, _lease: lease });
+        let surplus = kept.len().saturating_sub(PIECES_MAX);
+        let dropped: Vec<_> = kept.drain(..surplus).collect();
+        *pieces = kept;
+        // Giving memory back may wake writers, so not under the lock.
+        drop(pieces);
+        drop((covered, dropped));
+    }
+
+    /// The pieces kept now.
+    pub fn pieces(&self) -> Vec<Piece> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether every byte of the range is kept in one piece.
+    pub fn covers(&self, range: &ByteRange) -> bool {
+        self.pieces().iter().any(|piece| piece.range.contains(range))
+    }
+
+    fn weight(&self) -> u64 {
+        self.pieces().iter().map(|piece| piece.range.len()).sum::<u64>().max(1)
+    }
+}
+
+/// Kept bytes by object; the least recently used are forgotten.
+#[derive(Debug)]
+pub(crate) struct HeldCache(Mutex<Generations<ObjectId, (Version, Arc<Held>)>>);
+
+impl HeldCache {
+    pub fn new(capacity_bytes: u64) -> Self {
+        HeldCache(Mutex::new(Generations::new(capacity_bytes)))
+    }
+
+    /// The kept bytes of a version, if any are.
+    pub fn get(&self, id: &ObjectId, version: &Version) -> Option<Arc<Held>> {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.get(id).filter(|(known, _)| known.same(version)).map(|(_, held)| Arc::clone(held))
+    }
+
+    /// The bytes of a version to add to, shared by all who ask.
+    pub fn get_or_default(&self, id: &ObjectId, version: &Version) -> Arc<Held> {
+        if let Some(held) = self.get(id, version) {
+            return held;
+        }
+        let held = Arc::new(Held::default());
+        self.put(id, version, &held);
+        held
+    }
+
+    /// Takes note of bytes, or of how many they are now.
+    pub fn put(&self, id: &ObjectId, version: &Version, held: &Arc<Held>) {
+        let weight = held.weight();
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.insert(id.clone(), (version.clone(), Arc::clone(held)), weight);
+    }
+
+    /// Forgets an object.
+    pub fn forget(&self, id: &ObjectId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

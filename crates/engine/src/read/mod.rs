@@ -1,0 +1,228 @@
+//! Opening and reading: one version of an object, in as few requests as possible.
+//!
+//! Opening costs one request at most: it asks for the bytes that will be read first (the tail of a
+//! Parquet file where the store serves suffixes, the head of any other) and learns size and ETag
+//! from the same answer. What is remembered or was listed costs none. Every later GET is pinned to
+//! the ETag.
+
+mod held;
+mod plan;
+mod reader;
+mod stream;
+mod version;
+
+pub(crate) use held::HeldCache;
+pub use reader::Reader;
+pub use stream::Stream;
+
+use crate::attempt::{Weight, retry};
+use crate::location::Location;
+use crate::metadata::Remembered;
+use crate::query::{Query, QueryCore};
+use held::Held;
+use penstock_base::{ByteRange, Error, Kind, Metric, Result};
+use penstock_store::{GetRange, ObjectMeta};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use version::Version;
+
+/// What the caller knows of an object before opening it, usually from a listing or a table format.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// What the listing told. Size and ETag together make asking the store superfluous.
+    pub meta: ObjectMeta,
+    /// The object never changes under this name: never validate it again.
+    pub immutable: bool,
+    /// Size of the footer at the object's end, which will be read first.
+    pub footer_size_bytes: Option<u64>,
+}
+
+/// What opening found out.
+#[derive(Clone, Debug)]
+pub(crate) struct Opened {
+    pub meta: ObjectMeta,
+    /// The whole object, from a server that serves nothing else.
+    pub whole: Option<Arc<Held>>,
+}
+
+impl Query {
+    /// Opens an object for reading, pinned to its present version.
+    ///
+    /// # Errors
+    /// `NotFound`; `Denied`; `Throttled` or `Unavailable` when retrying did not help; `Exhausted`
+    /// for a server that serves only whole objects, when this one exceeds the memory limit.
+    pub async fn open(&self, at: &Location, known: &Known) -> Result<Reader> {
+        self.core.run(open(&self.core, at, known)).await
+    }
+
+    /// Size, tag and time of an object; from memory while that is valid.
+    ///
+    /// # Errors
+    /// As [`Query::open`].
+    pub async fn stat(&self, at: &Location) -> Result<ObjectMeta> {
+        self.core.run(stat(&self.core, at)).await
+    }
+
+    /// Size, tag, time and user metadata of an object as the store tells them now, for a gateway.
+    ///
+    /// # Errors
+    /// As [`Query::open`].
+    pub async fn head(&self, at: &Location) -> Result<ObjectMeta> {
+        self.core.run(ask(&self.core, at)).await
+    }
+}
+
+async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Reader> {
+    query.uploads.settled(&at.id()).await;
+    let cell = {
+        let mut opened = query.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(opened.entry(at.id()).or_default())
+    };
+    if cell.initialized() {
+        query.scope.count(Metric::MetadataHits, 1);
+    }
+    let opened = cell.get_or_try_init(|| find_out(query, at, known)).await?;
+    Ok(Reader::new(query, at, opened))
+}
+
+async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
+    let engine = &query.engine;
+    if known.meta.size_bytes.is_some() && known.meta.etag.is_some() {
+        query.scope.count(Metric::MetadataHits, 1);
+        if known.immutable {
+            engine.metadata.confirm(at, &known.meta, true);
+        }
+        return Ok(Opened { meta: known.meta.clone(), whole: None });
+    }
+    let validity = Duration::from_millis(query.settings.metadata_validity_ms);
+    match engine.metadata.get(at, validity) {
+        Remembered::Fresh(meta) if meta.size_bytes.is_some() => {
+            query.scope.count(Metric::MetadataHits, 1);
+            return Ok(Opened { meta, whole: None });
+        }
+        Remembered::Stale(meta) if engine.held.get(&at.id(), &Version::of(&meta)).is_some() => {
+            // The bytes are here already, so a request without a body confirms them.
+            query.scope.count(Metric::MetadataMisses, 1);
+            let now = ask(query, at).await?;
+            return Ok(Opened { meta: now, whole: None });
+        }
+        Remembered::Fresh(_) | Remembered::Stale(_) | Remembered::Nothing => {
+            query.scope.count(Metric::MetadataMisses, 1);
+        }
+    }
+    let opened = open_fetch(query, at, known).await?;
+    if known.immutable {
+        engine.metadata.confirm(at, &opened.meta, true);
+    }
+    Ok(opened)
+}
+
+/// One GET that tells size and ETag and brings the bytes which will be read first.
+async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
+    let footer_bytes = known.footer_size_bytes.map_or(0, |size| size.saturating_add(8));
+    let window = query.settings.open_fetch_bytes.max(footer_bytes);
+    if window == 0 {
+        return Ok(Opened { meta: ask(query, at).await?, whole: None });
+    }
+    let tail_first = reads_tail_first(at) || known.footer_size_bytes.is_some();
+    let range = if tail_first && at.mount.capabilities.suffix_range {
+        GetRange::Suffix(window)
+    } else {
+        GetRange::Bounded(ByteRange { start: 0, end: window })
+    };
+    let mut stream = Stream::start(query, at, range, None).await?;
+    if stream.range().len() > window {
+        return whole(query, at, stream).await;
+    }
+    let meta = stream.meta().clone();
+    let start = stream.range().start;
+    let bytes = stream.read_rest(window).await?;
+    query.engine.metadata.confirm(at, &meta, false);
+    let version = Version::of(&meta);
+    let held = query.engine.held.get_or_default(&at.id(), &version);
+    held.keep(start, bytes, &query.engine.budget);
+    query.engine.held.put(&at.id(), &version, &held);
+    Ok(Opened { meta, whole: None })
+}
+
+/// Takes the whole object from a server that does not serve ranges.
+async fn whole(query: &Arc<QueryCore>, at: &Location, mut stream: Stream) -> Result<Opened> {
+    let limit = query.engine.budget.limit_bytes();
+    let too_large = || {
+        Error::new(
+            Kind::Exhausted,
+            "the server does not serve ranges, and the object does not fit into \
+             memory_limit_bytes",
+        )
+        .with_operation("GET")
+        .with_object(at.url())
+        .with_hint("Raise memory_limit_bytes, copy the object to a store with ranges, or download it")
+    };
+    if stream.range().end != u64::MAX && stream.range().len() > limit {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    loop {
+        // Doubling, as a vector grows; the account is squared when the bytes are kept.
+        let step = bytes.len().clamp(64 << 10, 8 << 20);
+        let begin = bytes.len();
+        bytes.resize(begin + step, 0);
+        let count = stream.read_some(&mut bytes[begin..]).await?;
+        bytes.truncate(begin + count);
+        if count == 0 {
+            break;
+        }
+        if bytes.len() as u64 > limit {
+            return Err(too_large());
+        }
+    }
+    let meta = ObjectMeta { size_bytes: Some(bytes.len() as u64), ..stream.meta().clone() };
+    let held = Arc::new(Held::default());
+    held.keep(0, bytes.into(), &query.engine.budget);
+    Ok(Opened { meta, whole: Some(held) })
+}
+
+pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta> {
+    query.uploads.settled(&at.id()).await;
+    let opened = {
+        let opened = query.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.get(&at.id()).and_then(|cell| cell.get().cloned())
+    };
+    let validity = Duration::from_millis(query.settings.metadata_validity_ms);
+    match (opened, query.engine.metadata.get(at, validity)) {
+        (Some(Opened { meta, .. }), _) | (None, Remembered::Fresh(meta)) => {
+            query.scope.count(Metric::MetadataHits, 1);
+            Ok(meta)
+        }
+        _ => {
+            query.scope.count(Metric::MetadataMisses, 1);
+            ask(query, at).await
+        }
+    }
+}
+
+/// One HEAD.
+async fn ask(query: &QueryCore, at: &Location) -> Result<ObjectMeta> {
+    let answer = retry(query, Weight::Small, || at.mount.store.stat(&at.key)).await;
+    match &answer {
+        Ok(meta) => query.engine.metadata.confirm(at, meta, false),
+        Err(error) if error.kind() == Kind::NotFound => query.forget(at),
+        Err(_) => {}
+    }
+    answer
+}
+
+/// Parquet readers begin at the end.
+pub(crate) fn reads_tail_first(at: &Location) -> bool {
+    let key = at.key.as_bytes();
+    key.len() >= 8 && key[key.len() - 8..].eq_ignore_ascii_case(b".parquet")
+}
+
+impl QueryCore {
+    /// The object is not what it was: nothing remembered of it counts any more.
+    pub(crate) fn forget(&self, at: &Location) {
+        self.engine.metadata.forget(at);
+        self.engine.held.forget(&at.id());
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.id());
+    }
+}

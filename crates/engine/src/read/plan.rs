@@ -1,0 +1,177 @@
+//! Decides which bytes of a read come from memory, which from the store, and in how many requests.
+//! Pure.
+
+use penstock_base::ByteRange;
+use penstock_store::Profile;
+
+/// Where a span's bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The held piece of this index.
+    Held(usize),
+    /// One request to the store.
+    Store,
+}
+
+/// What is fetched, or copied, at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub range: ByteRange,
+    pub source: Source,
+}
+
+/// How a large read may be split.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Split {
+    /// No span is smaller than this.
+    pub span_bytes_min: u64,
+    /// Most requests at once for one read.
+    pub fanout_max: u64,
+}
+
+impl Split {
+    /// A second connection pays when the time to the first byte is small beside the time that the
+    /// bytes take: a span lasts at least eight times the former, and is worth the CPU of another
+    /// request (16 MiB).
+    pub fn for_profile(profile: &Profile) -> Self {
+        let wait_bytes = profile.first_byte_ms / 1000.0 * profile.connection_bytes_per_s;
+        // A float to integer cast saturates, and a negative profile counts as 0.
+        Split { span_bytes_min: ((wait_bytes * 8.0) as u64).max(16 << 20), fanout_max: 4 }
+    }
+}
+
+/// Covers `range` with spans in order: held bytes at its ends, requests for what lies between.
+pub(crate) fn plan(range: ByteRange, held: &[ByteRange], split: &Split) -> Vec<Span> {
+    let mut head = Vec::new();
+    let mut tail = Vec::new();
+    let mut rest = range;
+    while let Some((index, piece)) = holding(held, rest.start).filter(|_| !rest.is_empty()) {
+        let end = piece.end.min(rest.end);
+        let range = ByteRange { start: rest.start, end };
+        head.push(Span { range, source: Source::Held(index) });
+        rest.start = end;
+    }
+    while let Some((index, piece)) =
+        (!rest.is_empty()).then(|| holding(held, rest.end - 1)).flatten()
+    {
+        let start = piece.start.max(rest.start);
+        let range = ByteRange { start, end: rest.end };
+        tail.push(Span { range, source: Source::Held(index) });
+        rest.end = start;
+    }
+    head.extend(requests(rest, split));
+    head.extend(tail.into_iter().rev());
+    head
+}
+
+fn holding(held: &[ByteRange], offset: u64) -> Option<(usize, &ByteRange)> {
+    held.iter().enumerate().find(|(_, piece)| piece.start <= offset && offset < piece.end)
+}
+
+fn requests(range: ByteRange, split: &Split) -> Vec<Span> {
+    if range.is_empty() {
+        return Vec::new();
+    }
+    let count = (range.len() / split.span_bytes_min.max(1)).clamp(1, split.fanout_max.max(1));
+    let each = range.len().div_ceil(count);
+    (0..count)
+        .map(|index| ByteRange {
+            start: range.start + index * each,
+            end: (range.start + (index + 1) * each).min(range.end),
+        })
+        .filter(|range| !range.is_empty())
+        .map(|range| Span { range, source: Source::Store })
+        .collect()
+}
+
+/// The window worth fetching and keeping in place of `range`, if there is one: the whole of a small
+/// object, the tail of a Parquet file whose end is read, the head of any other.
+pub(crate) fn widen(
+    range: ByteRange,
+    size: u64,
+    window_bytes: u64,
+    tail_first: bool,
+) -> Option<ByteRange> {
+    if range.is_empty() || range.end > size {
+        return None;
+    }
+    if size <= window_bytes {
+        Some(ByteRange { start: 0, end: size })
+    } else if tail_first && size - range.start <= window_bytes {
+        Some(ByteRange { start: size - window_bytes, end: size })
+    } else if !tail_first && range.end <= window_bytes {
+        Some(ByteRange { start: 0, end: window_bytes })
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn range(start: u64, end: u64) -> ByteRange {
+        ByteRange { start, end }
+    }
+
+    #[test]
+    fn ends_come_from_memory_and_the_middle_in_one_request() {
+        let split = Split { span_bytes_min: 1000, fanout_max: 4 };
+        let spans = plan(range(5, 95), &[range(0, 10), range(90, 100)], &split);
+        assert_eq!(
+            spans,
+            [
+                Span { range: range(5, 10), source: Source::Held(0) },
+                Span { range: range(10, 90), source: Source::Store },
+                Span { range: range(90, 95), source: Source::Held(1) },
+            ]
+        );
+    }
+
+    #[test]
+    fn small_object_is_wanted_whole_and_large_parquet_by_its_tail() {
+        assert_eq!(widen(range(40, 50), 60, 100, true), Some(range(0, 60)));
+        assert_eq!(widen(range(950, 960), 1000, 100, true), Some(range(900, 1000)));
+        assert_eq!(widen(range(850, 960), 1000, 100, true), None);
+        assert_eq!(widen(range(0, 10), 1000, 100, false), Some(range(0, 100)));
+        assert_eq!(widen(range(500, 510), 1000, 100, false), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_byte_is_in_exactly_one_span(
+            start in 0u64..500, len in 0u64..500,
+            held in prop::collection::vec((0u64..1000, 0u64..300), 0..4),
+            span_bytes_min in 0u64..200, fanout_max in 0u64..6,
+        ) {
+            let wanted = range(start, start + len);
+            let held: Vec<ByteRange> = held.iter().map(|(s, l)| range(*s, s + l)).collect();
+            let spans = plan(wanted, &held, &Split { span_bytes_min, fanout_max });
+            let mut next = wanted.start;
+            for span in &spans {
+                prop_assert_eq!(span.range.start, next);
+                prop_assert!(!span.range.is_empty());
+                if let Source::Held(index) = span.source {
+                    prop_assert!(held[index].contains(&span.range));
+                }
+                next = span.range.end;
+            }
+            prop_assert_eq!(next, wanted.end);
+            let requests = spans.iter().filter(|span| span.source == Source::Store).count();
+            prop_assert!(requests as u64 <= fanout_max.max(1));
+        }
+
+        #[test]
+        fn a_window_covers_what_is_read(
+            start in 0u64..1000, len in 1u64..1000, size in 1u64..2000,
+            window in 0u64..500, tail_first: bool,
+        ) {
+            let wanted = range(start, start + len);
+            if let Some(window) = widen(wanted, size, window, tail_first) {
+                prop_assert!(window.contains(&wanted));
+                prop_assert!(window.end <= size);
+            }
+        }
+    }
+}

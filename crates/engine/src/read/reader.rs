@@ -1,0 +1,199 @@
+//! An open object: positional reads into the caller's buffer, from any thread.
+
+use crate::location::Location;
+use crate::query::{Query, QueryCore};
+use crate::read::held::{Held, Piece};
+use crate::read::plan::{Source, Span, Split, plan, widen};
+use crate::read::stream::{Stream, told_as_change};
+use crate::read::version::{Version, changed};
+use crate::read::{Opened, reads_tail_first};
+use futures_util::future::try_join_all;
+use penstock_base::{ByteRange, Error, Kind, Metric, Result};
+use penstock_store::{GetRange, ObjectMeta};
+use std::sync::Arc;
+
+/// One object, pinned to the version it was opened with.
+#[derive(Debug)]
+pub struct Reader {
+    at: Location,
+    meta: ObjectMeta,
+    version: Version,
+    size_bytes: u64,
+    held: Arc<Held>,
+    split: Split,
+    tail_first: bool,
+}
+
+impl Reader {
+    pub(crate) fn new(query: &Arc<QueryCore>, at: &Location, opened: &Opened) -> Self {
+        let version = Version::of(&opened.meta);
+        let held = match &opened.whole {
+            Some(whole) => Arc::clone(whole),
+            None => query.engine.held.get_or_default(&at.id(), &version),
+        };
+        Reader {
+            at: at.clone(),
+            // `open` fetches an object of unknown size whole, and then its size is known.
+            size_bytes: opened.meta.size_bytes.unwrap_or(0),
+            meta: opened.meta.clone(),
+            version,
+            held,
+            split: Split::for_profile(&at.mount.profile),
+            tail_first: reads_tail_first(at),
+        }
+    }
+
+    /// What the store said of the object when it was opened; the size is known.
+    pub fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// The object.
+    pub fn location(&self) -> &Location {
+        &self.at
+    }
+
+    /// Fills `buf` with the bytes from `offset` on. Any thread, many at once.
+    ///
+    /// # Errors
+    /// `Invalid` when the range passes the object's end; `Conflict` when the object changed;
+    /// `Throttled`, `Unavailable` or `Corrupt` when retrying did not help; `Cancelled`.
+    pub async fn read_at(&self, query: &Query, buf: &mut [u8], offset: u64) -> Result<()> {
+        query.core.run(self.read_inside(&query.core, buf, offset)).await
+    }
+
+    async fn read_inside(
+        &self,
+        query: &Arc<QueryCore>,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> Result<()> {
+        let range = ByteRange::of_len(offset, buf.len() as u64)
+            .filter(|range| range.end <= self.size_bytes)
+            .ok_or_else(|| self.past_the_end(offset, buf.len()))?;
+        let result = self.read_range(query, buf, range).await;
+        if let Err(error) = &result
+            && matches!(error.kind(), Kind::Conflict | Kind::NotFound)
+        {
+            query.forget(&self.at);
+        }
+        result
+    }
+
+    async fn read_range(
+        &self,
+        query: &Arc<QueryCore>,
+        buf: &mut [u8],
+        range: ByteRange,
+    ) -> Result<()> {
+        let window = query.settings.open_fetch_bytes;
+        if let Some(window) = widen(range, self.size_bytes, window, self.tail_first)
+            && !self.held.covers(&range)
+        {
+            self.fill(query, range, window).await?;
+        }
+        let held = self.held.pieces();
+        let ranges: Vec<ByteRange> = held.iter().map(|piece| piece.range).collect();
+        let spans = plan(range, &ranges, &self.split);
+        if spans.iter().all(|span| span.source != Source::Store) {
+            query.scope.count(Metric::OpenFetchHits, 1);
+        }
+        self.carry_out(query, buf, &spans, &held).await
+    }
+
+    /// Each span goes to its own part of the buffer; requests run at once.
+    async fn carry_out(
+        &self,
+        query: &Arc<QueryCore>,
+        mut buf: &mut [u8],
+        spans: &[Span],
+        held: &[Piece],
+    ) -> Result<()> {
+        let mut fetches = Vec::new();
+        for span in spans {
+            let len = usize::try_from(span.range.len()).unwrap_or(usize::MAX);
+            let (part, rest) = std::mem::take(&mut buf).split_at_mut(len);
+            buf = rest;
+            match span.source {
+                Source::Held(index) => copy_held(part, span.range.start, &held[index]),
+                Source::Store => fetches.push(self.fetch(query, part, span.range)),
+            }
+        }
+        try_join_all(fetches).await.map(|_| ())
+    }
+
+    async fn fetch(
+        &self,
+        query: &Arc<QueryCore>,
+        buf: &mut [u8],
+        range: ByteRange,
+    ) -> Result<()> {
+        let mut stream = self.start(query, range).await?;
+        stream.read_exact(buf).await.map_err(|error| told_as_change(error, &self.at))
+    }
+
+    /// Begins a GET of exactly this range of this version.
+    async fn start(&self, query: &Arc<QueryCore>, range: ByteRange) -> Result<Stream> {
+        let stream =
+            Stream::start(query, &self.at, GetRange::Bounded(range), self.version.if_match())
+                .await
+                .map_err(|error| told_as_change(error, &self.at))?;
+        if !self.version.matches(stream.meta()) {
+            return Err(changed(self.at.url()));
+        }
+        if stream.range() != range {
+            return Err(Error::new(
+                Kind::Unsupported,
+                "the server answers another range than the one asked for",
+            )
+            .with_operation("GET")
+            .with_object(self.at.url())
+            .with_hint("A proxy in between may drop the Range header"));
+        }
+        query.engine.metadata.confirm(&self.at, &self.meta, false);
+        Ok(stream)
+    }
+
+    /// Fetches what is missing of a window and keeps it, once for all readers that want it.
+    async fn fill(
+        &self,
+        query: &Arc<QueryCore>,
+        range: ByteRange,
+        window: ByteRange,
+    ) -> Result<()> {
+        let _turn = self.held.filling.lock().await;
+        if self.held.covers(&range) {
+            return Ok(());
+        }
+        let held: Vec<ByteRange> = self.held.pieces().iter().map(|piece| piece.range).collect();
+        let missing = plan(window, &held, &Split { span_bytes_min: u64::MAX, fanout_max: 1 });
+        for span in missing.iter().filter(|span| span.source == Source::Store) {
+            let bytes = self.start(query, span.range).await?.read_rest(span.range.len()).await?;
+            self.held.keep(span.range.start, bytes, &query.engine.budget);
+        }
+        query.engine.held.put(&self.at.id(), &self.version, &self.held);
+        Ok(())
+    }
+
+    fn past_the_end(&self, offset: u64, len: usize) -> Error {
+        Error::new(
+            Kind::Invalid,
+            format!(
+                "a read of {len} bytes at {offset} passes the end of the object, which has {} bytes",
+                self.size_bytes
+            ),
+        )
+        .with_operation("read")
+        .with_object(self.at.url())
+    }
+}
+
+fn copy_held(buf: &mut [u8], start: u64, piece: &Piece) {
+    let from = usize::try_from(start - piece.range.start).expect("a held piece fits into memory");
+    buf.copy_from_slice(&piece.bytes[from..from + buf.len()]);
+}

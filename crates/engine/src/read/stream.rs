@@ -1,0 +1,199 @@
+//! One range of one version, read front to back; a broken answer is resumed where it stopped.
+
+use crate::attempt::Attempts;
+use crate::location::Location;
+use crate::query::{Query, QueryCore};
+use crate::read::version::{Version, changed};
+use bytes::{Bytes, BytesMut};
+use penstock_base::{ByteRange, Error, Kind, Result, Retry};
+use penstock_store::{Body, ETag, GetRange, GetRequest, GetResponse, ObjectMeta};
+use std::sync::Arc;
+
+/// A GET that is being read. All its bytes are of one version, however often it was resumed.
+#[derive(Debug)]
+pub struct Stream {
+    query: Arc<QueryCore>,
+    at: Location,
+    meta: ObjectMeta,
+    version: Version,
+    range: ByteRange,
+    next: u64,
+    /// `None` after a break, until the next read asks again.
+    body: Option<Body>,
+    attempts: Attempts,
+}
+
+impl Query {
+    /// Begins a GET, for a gateway: one request, no metadata from memory. The store judges
+    /// `if_match`.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` when `if_match` does not hold; `Denied`, `Throttled`, `Unavailable`.
+    pub async fn get(&self, at: &Location, request: GetRequest) -> Result<Stream> {
+        self.core.run(Stream::start(&self.core, at, request.range, request.if_match)).await
+    }
+}
+
+impl Stream {
+    pub(crate) async fn start(
+        query: &Arc<QueryCore>,
+        at: &Location,
+        range: GetRange,
+        if_match: Option<ETag>,
+    ) -> Result<Stream> {
+        let mut attempts = Attempts::new(query);
+        let request = GetRequest { range, if_match };
+        let response = get(query, at, &request, &mut attempts).await?;
+        Ok(Stream {
+            query: Arc::clone(query),
+            at: at.clone(),
+            version: Version::of(&response.meta),
+            meta: response.meta,
+            range: response.range,
+            next: response.range.start,
+            body: Some(response.body),
+            attempts,
+        })
+    }
+
+    /// What the store says of the whole object.
+    pub fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    /// The bytes that are read: those asked for, cut at the object's end; all of them where the
+    /// server knows no ranges. Its end is `u64::MAX` where the server does not tell the size.
+    pub fn range(&self) -> ByteRange {
+        self.range
+    }
+
+    /// Reads up to `buf.len()` bytes; 0 at the end. Counts for the query that began it.
+    ///
+    /// # Errors
+    /// `Conflict` when the object changed since; else what ended the retries; `Cancelled`.
+    pub async fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        let query = Arc::clone(&self.query);
+        query.run(self.read_some(buf)).await
+    }
+
+    /// As [`Stream::read`], inside a verb.
+    pub(crate) async fn read_some(&mut self, buf: &mut [u8]) -> Result<usize> {
+        let left = usize::try_from(self.range.end - self.next).unwrap_or(usize::MAX);
+        let want = buf.len().min(left);
+        if want == 0 {
+            return Ok(0);
+        }
+        loop {
+            let mut body = match self.body.take() {
+                Some(body) => body,
+                None => self.resume().await?,
+            };
+            let error = match body.read(&mut buf[..want]).await {
+                Ok(0) if self.range.end == u64::MAX => {
+                    self.range.end = self.next;
+                    return Ok(0);
+                }
+                Ok(0) => self.truncated(),
+                Ok(count) => {
+                    self.next += count as u64;
+                    self.attempts.progressed();
+                    self.body = Some(body);
+                    return Ok(count);
+                }
+                Err(error) => error,
+            };
+            drop(body);
+            self.attempts.failed(&self.query, resumable(error).with_object(self.at.url())).await?;
+        }
+    }
+
+    /// Reads exactly `buf.len()` bytes.
+    pub(crate) async fn read_exact(&mut self, mut buf: &mut [u8]) -> Result<()> {
+        while !buf.is_empty() {
+            match self.read_some(buf).await? {
+                0 => return Err(self.truncated().with_object(self.at.url())),
+                count => buf = &mut buf[count..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is left, at most `limit` bytes of it.
+    pub(crate) async fn read_rest(&mut self, limit: u64) -> Result<Bytes> {
+        let left = (self.range.end - self.next).min(limit);
+        let mut bytes = BytesMut::zeroed(usize::try_from(left).unwrap_or(usize::MAX));
+        self.read_exact(&mut bytes).await?;
+        Ok(bytes.freeze())
+    }
+
+    async fn resume(&mut self) -> Result<Body> {
+        if self.range.end == u64::MAX {
+            return Err(Error::new(
+                Kind::Unavailable,
+                "the answer broke off, and the server tells no size to go on from",
+            )
+            .with_object(self.at.url()));
+        }
+        let rest = ByteRange { start: self.next, end: self.range.end };
+        let request =
+            GetRequest { range: GetRange::Bounded(rest), if_match: self.version.if_match() };
+        let response = get(&self.query, &self.at, &request, &mut self.attempts)
+            .await
+            .map_err(|error| told_as_change(error, &self.at))?;
+        if !self.version.matches(&response.meta) {
+            return Err(changed(self.at.url()));
+        }
+        if response.range != rest {
+            return Err(Error::new(
+                Kind::Unsupported,
+                "the answer broke off, and the server does not serve the range that is missing",
+            )
+            .with_object(self.at.url()));
+        }
+        Ok(response.body)
+    }
+
+    fn truncated(&self) -> Error {
+        Error::new(
+            Kind::Corrupt,
+            format!("the body ended at byte {} of {}", self.next, self.range.end),
+        )
+        .with_operation("GET")
+        .with_retry(Retry::BackOff)
+    }
+}
+
+/// A body that broke or ended early can always be asked for again.
+fn resumable(error: Error) -> Error {
+    match (error.kind(), error.retry()) {
+        (Kind::Corrupt | Kind::Unavailable, Retry::Never) => error.with_retry(Retry::BackOff),
+        _ => error,
+    }
+}
+
+/// A condition that does not hold any more means that the object was replaced; so does absence of
+/// what was there.
+pub(crate) fn told_as_change(error: Error, at: &Location) -> Error {
+    match error.kind() {
+        Kind::Conflict => changed(at.url()),
+        Kind::NotFound => {
+            error.with_hint("It was there when this query opened it, and was removed since")
+        }
+        _ => error,
+    }
+}
+
+/// Sends a GET until its head arrives.
+async fn get(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    request: &GetRequest,
+    attempts: &mut Attempts,
+) -> Result<GetResponse> {
+    loop {
+        match attempts.bounded(at.mount.store.get(&at.key, request.clone())).await {
+            Ok(response) => return Ok(response),
+            Err(error) => attempts.failed(query, error).await?,
+        }
+    }
+}

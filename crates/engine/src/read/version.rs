@@ -1,0 +1,91 @@
+//! Which version of an object a reader is pinned to. Pure.
+
+use penstock_base::{Error, Kind};
+use penstock_store::{ETag, ObjectMeta};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What identifies one version: the ETag, or size and time where the store has no ETag.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Version {
+    pub size_bytes: Option<u64>,
+    pub etag: Option<ETag>,
+    modified_s: Option<u64>,
+}
+
+impl Version {
+    pub fn of(meta: &ObjectMeta) -> Self {
+        Version {
+            size_bytes: meta.size_bytes,
+            etag: meta.etag.clone(),
+            modified_s: meta.modified.map(whole_seconds),
+        }
+    }
+
+    /// The tag for If-Match: only a strong one promises equal bytes (RFC 9110 section 8.8.1).
+    pub fn if_match(&self) -> Option<ETag> {
+        self.etag.clone().filter(ETag::is_strong)
+    }
+
+    /// Whether an answer of the store is of this version. What either side does not tell is not
+    /// compared; times only where no tag decides, since they are often of another resolution.
+    pub fn matches(&self, meta: &ObjectMeta) -> bool {
+        self.same(&Version::of(meta))
+    }
+
+    /// As [`Version::matches`], for two versions.
+    pub fn same(&self, other: &Version) -> bool {
+        differ(&self.size_bytes, &other.size_bytes).is_none()
+            && match (&self.etag, &other.etag) {
+                (Some(mine), Some(theirs)) => mine == theirs,
+                _ => differ(&self.modified_s, &other.modified_s).is_none(),
+            }
+    }
+}
+
+fn differ<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> Option<()> {
+    matches!((a, b), (Some(a), Some(b)) if a != b).then_some(())
+}
+
+fn whole_seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The error of a read whose object is not the one that was opened.
+pub(crate) fn changed(url: String) -> Error {
+    Error::new(Kind::Conflict, "the object changed after this query had opened it")
+        .with_operation("read")
+        .with_object(url)
+        .with_hint("Re-run the query: it will see the new version")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn meta(size: u64, etag: Option<&str>, ms: u64) -> ObjectMeta {
+        ObjectMeta {
+            size_bytes: Some(size),
+            etag: etag.map(ETag::parse),
+            modified: Some(UNIX_EPOCH + Duration::from_millis(ms)),
+            ..ObjectMeta::default()
+        }
+    }
+
+    #[test]
+    fn tag_decides_and_time_only_without_one() {
+        let version = Version::of(&meta(1, Some("a"), 1500));
+        assert!(version.matches(&meta(1, Some("a"), 9000)));
+        assert!(!version.matches(&meta(1, Some("b"), 1500)));
+        assert!(!version.matches(&meta(2, Some("a"), 1500)));
+        assert!(version.matches(&meta(1, None, 1000)), "the same second");
+        assert!(!version.matches(&meta(1, None, 2000)));
+    }
+
+    #[test]
+    fn weak_tag_is_compared_but_not_sent() {
+        let version = Version::of(&meta(1, Some("W/\"a\""), 0));
+        assert_eq!(version.if_match(), None);
+        assert!(!version.matches(&meta(1, Some("W/\"b\""), 0)));
+    }
+}

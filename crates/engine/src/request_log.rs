@@ -1,0 +1,172 @@
+//! Counts and remembers requests: for the engine, and for the query that made them.
+//!
+//! A store reports each request to one [`Observer`]; which query made it is known from the task
+//! that finished it, because every verb runs inside [`Scope::run`].
+
+use penstock_base::{Metric, Metrics};
+use penstock_store::{Observer, RequestEvent};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+tokio::task_local! {
+    static CURRENT: Arc<Scope>;
+}
+
+/// One finished request, with its place in the engine's sequence.
+#[derive(Clone, Debug)]
+pub struct LoggedRequest {
+    /// From 1, in the order in which requests ended.
+    pub number: u64,
+    /// What happened.
+    pub event: Arc<RequestEvent>,
+}
+
+/// The most recent requests; older ones are forgotten.
+#[derive(Debug)]
+pub struct RequestLog {
+    recent: Mutex<VecDeque<LoggedRequest>>,
+    entries_max: usize,
+}
+
+impl RequestLog {
+    pub(crate) fn new(entries_max: u64) -> Self {
+        RequestLog {
+            recent: Mutex::default(),
+            entries_max: usize::try_from(entries_max).unwrap_or(usize::MAX),
+        }
+    }
+
+    pub(crate) fn push(&self, request: LoggedRequest) {
+        if self.entries_max == 0 {
+            return;
+        }
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.len() == self.entries_max {
+            recent.pop_front();
+        }
+        recent.push_back(request);
+    }
+
+    /// The requests remembered now, oldest first.
+    pub fn snapshot(&self) -> Vec<LoggedRequest> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// Takes the requests out, oldest first.
+    pub fn drain(&self) -> Vec<LoggedRequest> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    }
+}
+
+/// Where a query's counts go.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    pub metrics: Metrics,
+    pub log: RequestLog,
+    pub engine: Arc<EngineObserver>,
+}
+
+impl Scope {
+    /// Adds to the query's and the engine's counter.
+    pub fn count(&self, metric: Metric, amount: u64) {
+        self.metrics.add(metric, amount);
+        self.engine.metrics.add(metric, amount);
+    }
+
+    /// Requests that end inside `future` count for this query. So do those that end when the
+    /// future is dropped.
+    pub fn run<F: Future>(self: &Arc<Self>, future: F) -> impl Future<Output = F::Output> {
+        CURRENT.scope(Arc::clone(self), future)
+    }
+}
+
+/// The observer that every store of an engine reports to.
+#[derive(Debug)]
+pub(crate) struct EngineObserver {
+    pub metrics: Arc<Metrics>,
+    pub log: RequestLog,
+    sequence: AtomicU64,
+}
+
+impl EngineObserver {
+    pub fn new(metrics: Arc<Metrics>, log_entries: u64) -> Self {
+        EngineObserver { metrics, log: RequestLog::new(log_entries), sequence: AtomicU64::new(0) }
+    }
+}
+
+impl Observer for EngineObserver {
+    fn request_finished(&self, event: RequestEvent) {
+        let number = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
+        let request = LoggedRequest { number, event: Arc::new(event) };
+        count_request(&self.metrics, &request.event);
+        // Outside of any scope (an abort at shutdown) only the engine counts it.
+        let _ = CURRENT.try_with(|scope| {
+            count_request(&scope.metrics, &request.event);
+            scope.log.push(request.clone());
+        });
+        self.log.push(request);
+    }
+}
+
+fn count_request(metrics: &Metrics, event: &RequestEvent) {
+    metrics.add(Metric::Requests, 1);
+    let by_method = match event.method {
+        "GET" => Some(Metric::RequestsGet),
+        "HEAD" => Some(Metric::RequestsHead),
+        "PUT" => Some(Metric::RequestsPut),
+        "POST" => Some(Metric::RequestsPost),
+        "DELETE" => Some(Metric::RequestsDelete),
+        _ => None,
+    };
+    if let Some(metric) = by_method {
+        metrics.add(metric, 1);
+    }
+    metrics.add(Metric::BytesRead, event.received_bytes);
+    metrics.add(Metric::BytesWritten, event.sent_bytes);
+    metrics.add(Metric::Connections, u64::from(event.new_connection));
+    let micros = u64::try_from(event.total.as_micros()).unwrap_or(u64::MAX);
+    metrics.add(Metric::RequestMicros, micros);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    fn event(method: &'static str) -> RequestEvent {
+        RequestEvent {
+            method,
+            url: "s3://b/k".into(),
+            range: String::new(),
+            status: 200,
+            started: SystemTime::UNIX_EPOCH,
+            first_byte: Duration::ZERO,
+            total: Duration::from_micros(5),
+            sent_bytes: 0,
+            received_bytes: 10,
+            new_connection: true,
+            error: String::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_counts_for_the_engine_and_for_its_query() {
+        let observer = Arc::new(EngineObserver::new(Arc::default(), 2));
+        let scope = Arc::new(Scope {
+            metrics: Metrics::default(),
+            log: RequestLog::new(10),
+            engine: Arc::clone(&observer),
+        });
+        scope.run(async { observer.request_finished(event("GET")) }).await;
+        observer.request_finished(event("PUT"));
+        observer.request_finished(event("PUT"));
+        assert_eq!(scope.metrics.get(Metric::Requests), 1);
+        assert_eq!(scope.metrics.get(Metric::BytesRead), 10);
+        assert_eq!(observer.metrics.get(Metric::RequestsPut), 2);
+        assert_eq!(scope.log.drain().len(), 1);
+        let numbers: Vec<u64> = observer.log.snapshot().iter().map(|row| row.number).collect();
+        assert_eq!(numbers, [2, 3], "the ring keeps the most recent");
+    }
+}

@@ -1,0 +1,433 @@
+//! One upload: parts on their way while bytes still arrive, and its one end.
+
+use crate::attempt::{Weight, retry};
+use crate::budget::Pressable;
+use crate::cancel::Cancellation;
+use crate::location::{Location, ObjectId};
+use crate::query::QueryCore;
+use crate::upload::buffer::PartBuffer;
+use crate::upload::schedule::Schedule;
+use penstock_base::{Error, Kind, Metric, Result};
+use penstock_store::{
+    ObjectMeta, Part, Payload, PutOptions, PutResult, UploadId, WriteCondition,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use tokio::sync::watch;
+
+/// An upload, shared by its writer, its parts and the query's barrier.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    query: Arc<QueryCore>,
+    at: Location,
+    options: PutOptions,
+    schedule: Schedule,
+    /// The part that fills. Never locked while memory is asked for or given back.
+    filling: Mutex<Filling>,
+    parts: watch::Sender<Parts>,
+    /// `None` until the store has answered.
+    store_id: watch::Sender<Option<UploadId>>,
+    cancel: Cancellation,
+    given_up: AtomicBool,
+    itself: Weak<Upload>,
+}
+
+#[derive(Debug, Default)]
+struct Filling {
+    buffer: PartBuffer,
+    /// Parts begun so far; the one that fills gets the next number.
+    begun: u32,
+    /// Bytes of the object so far.
+    taken_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Parts {
+    in_flight: usize,
+    sent: Vec<Part>,
+    failure: Option<Error>,
+    failed: bool,
+}
+
+impl Upload {
+    pub fn new(query: &Arc<QueryCore>, at: &Location, options: PutOptions) -> Arc<Self> {
+        let settings = &query.settings;
+        let limit = query.engine.budget.limit_bytes();
+        let upload = Arc::new_cyclic(|itself| Upload {
+            query: Arc::clone(query),
+            at: at.clone(),
+            options,
+            schedule: Schedule::new(&at.mount.profile, settings.part_size_bytes, limit),
+            filling: Mutex::default(),
+            parts: watch::Sender::default(),
+            store_id: watch::Sender::default(),
+            cancel: Cancellation::default(),
+            given_up: AtomicBool::new(false),
+            itself: Weak::clone(itself),
+        });
+        let pressable: Weak<dyn Pressable> = upload.itself.clone();
+        query.engine.budget.register(pressable);
+        upload
+    }
+
+    pub fn query(&self) -> Arc<QueryCore> {
+        Arc::clone(&self.query)
+    }
+
+    pub fn location(&self) -> &Location {
+        &self.at
+    }
+
+    pub fn id(&self) -> ObjectId {
+        self.at.id()
+    }
+
+    /// Copies bytes into the part that fills, sending it whenever it is full.
+    pub async fn write(&self, mut data: &[u8]) -> Result<()> {
+        while !data.is_empty() {
+            self.failure()?;
+            let (taken, wanted) = self.fill(data)?;
+            data = &data[taken..];
+            if let Some(bytes) = wanted {
+                self.wait_for_parts().await?;
+                let lease = self.query.engine.budget.lease(bytes).await;
+                let pool = &self.query.engine.pieces;
+                self.filling().buffer.add_piece(pool, bytes, lease);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what there is room for; tells how much, and how large the next piece should be.
+    fn fill(&self, data: &[u8]) -> Result<(usize, Option<u64>)> {
+        let mut filling = self.filling();
+        let target =
+            self.schedule.part_bytes(filling.begun + 1).ok_or_else(|| self.too_many_parts())?;
+        if filling.buffer.len() == target {
+            // Sent only now that more follows: an object of exactly one part is one PUT.
+            let part = filling.take_part();
+            drop(filling);
+            self.send_part(part);
+            return Ok((0, None));
+        }
+        let room = usize::try_from(target - filling.buffer.len()).unwrap_or(usize::MAX);
+        let taken = filling.buffer.fill(&data[..data.len().min(room)]);
+        filling.taken_bytes += taken as u64;
+        let full = filling.buffer.len() == target;
+        let wanted =
+            (taken < data.len() && !full).then(|| filling.buffer.next_piece_bytes(target));
+        Ok((taken, wanted))
+    }
+
+    /// One upload does not queue more parts than could be sent at once.
+    async fn wait_for_parts(&self) -> Result<()> {
+        let most = usize::try_from(self.query.settings.upload_concurrency).unwrap_or(usize::MAX);
+        let mut parts = self.parts.subscribe();
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = parts.wait_for(|parts| parts.in_flight < most || parts.failed).await;
+        drop(parts);
+        self.failure()
+    }
+
+    /// Sends a part in the background.
+    fn send_part(&self, (number, payload): (u32, Payload)) {
+        let Some(upload) = self.itself.upgrade() else { return };
+        self.parts.send_modify(|parts| parts.in_flight += 1);
+        if number == 1 {
+            self.begin_at_store();
+        }
+        let scope = Arc::clone(&self.query.scope);
+        self.query.engine.handle.spawn(scope.run(async move {
+            let sending = upload.part_sent(number, payload);
+            let result = upload.query.cancel.race(upload.cancel.race(sending)).await;
+            let failed = result.is_err();
+            upload.parts.send_modify(|parts| {
+                parts.in_flight -= 1;
+                match result {
+                    Ok(part) => parts.sent.push(part),
+                    Err(error) => parts.fail(error),
+                }
+            });
+            if failed {
+                // The other parts would be sent in vain.
+                upload.cancel.cancel();
+            }
+        }));
+    }
+
+    async fn part_sent(&self, number: u32, payload: Payload) -> Result<Part> {
+        let _slot = self.slot().await?;
+        let upload = self.id_at_store().await?;
+        let (store, key) = (&self.at.mount.store, &self.at.key);
+        retry(&self.query, Weight::Body, || {
+            store.upload_part(key, &upload, number, payload.clone())
+        })
+        .await
+    }
+
+    async fn slot(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
+        self.query
+            .engine
+            .upload_slots
+            .acquire()
+            .await
+            .map_err(|_| Error::new(Kind::Internal, "the upload slots are gone"))
+    }
+
+    /// Asks the store for an upload. Not cancelled with the parts: what was begun there has to be
+    /// known to be aborted.
+    fn begin_at_store(&self) {
+        let Some(upload) = self.itself.upgrade() else { return };
+        let query = Arc::clone(&self.query);
+        query.engine.cleanups.spawn(&query, async move {
+            let (store, key) = (&upload.at.mount.store, &upload.at.key);
+            let begun = retry(&upload.query, Weight::Small, || {
+                store.create_upload(key, &upload.options)
+            });
+            match begun.await {
+                Ok(id) => {
+                    upload.store_id.send_replace(Some(id));
+                }
+                Err(error) => {
+                    upload.parts.send_modify(|parts| parts.fail(error));
+                    upload.cancel.cancel();
+                }
+            }
+            if upload.given_up.load(Ordering::SeqCst) {
+                upload.tidy_up().await;
+            }
+        });
+    }
+
+    async fn id_at_store(&self) -> Result<UploadId> {
+        let mut id = self.store_id.subscribe();
+        match id.wait_for(Option::is_some).await.map(|id| id.clone()) {
+            Ok(Some(id)) => Ok(id),
+            _ => Err(Error::new(Kind::Internal, "the upload was dropped while it was begun")),
+        }
+    }
+
+    /// Makes the object visible: one PUT if no part was sent, else the last part and the end.
+    pub async fn finish(&self) -> Result<PutResult> {
+        self.failure()?;
+        let (begun, size, last) = {
+            let mut filling = self.filling();
+            (filling.begun, filling.taken_bytes, std::mem::take(&mut filling.buffer))
+        };
+        let result = if begun == 0 {
+            let _slot = self.slot().await?;
+            send_whole(&self.query, &self.at, last.seal(), &self.options).await
+        } else {
+            self.finish_parts(begun, last).await
+        };
+        let result = result.map_err(|error| self.explained(error))?;
+        published(&self.query, &self.at, size, &result);
+        Ok(result)
+    }
+
+    async fn finish_parts(&self, begun: u32, last: PartBuffer) -> Result<PutResult> {
+        if last.len() > 0 {
+            if self.schedule.part_bytes(begun + 1).is_none() {
+                return Err(self.too_many_parts());
+            }
+            self.filling().begun = begun + 1;
+            self.send_part((begun + 1, last.seal()));
+        }
+        let mut parts = self.parts.subscribe();
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = parts.wait_for(|parts| parts.in_flight == 0 || parts.failed).await;
+        drop(parts);
+        self.failure()?;
+        let mut sent = self.parts.borrow().sent.clone();
+        sent.sort_by_key(|part| part.number);
+        let upload = self.id_at_store().await?;
+        let (store, key) = (&self.at.mount.store, &self.at.key);
+        retry(&self.query, Weight::Small, || {
+            store.complete_upload(key, &upload, &sent, &self.options)
+        })
+        .await
+    }
+
+    /// Ends in the background, for the query's barrier.
+    pub fn finish_detached(&self) {
+        let Some(upload) = self.itself.upgrade() else { return };
+        let query = Arc::clone(&self.query);
+        let number = query.uploads.begin(&upload);
+        let scope = Arc::clone(&query.scope);
+        query.engine.handle.spawn(scope.run(async move {
+            let result = upload.query.cancel.race(upload.cancel.race(upload.finish())).await;
+            let failure = result.err().map(|error| upload.first_failure(error));
+            if failure.is_some() {
+                upload.give_up();
+            }
+            upload.query.uploads.ended(number, failure);
+        }));
+    }
+
+    /// Stops what is on its way; whoever awaits it gives up.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Nothing becomes visible; what the store holds of it is aborted in the background.
+    pub fn give_up(&self) {
+        if self.given_up.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.cancel.cancel();
+        self.query.scope.count(Metric::UploadsAborted, 1);
+        let (begun, buffer) = {
+            let mut filling = self.filling();
+            (filling.begun, std::mem::take(&mut filling.buffer))
+        };
+        drop(buffer);
+        // Before the store has answered the beginning, that task tidies up when it does.
+        if begun > 0
+            && self.store_id.borrow().is_some()
+            && let Some(upload) = self.itself.upgrade()
+        {
+            let query = Arc::clone(&self.query);
+            query.engine.cleanups.spawn(&query, async move { upload.tidy_up().await });
+        }
+    }
+
+    /// Aborts the parts at the store, once none is on its way any more.
+    async fn tidy_up(&self) {
+        let mut parts = self.parts.subscribe();
+        let _ = parts.wait_for(|parts| parts.in_flight == 0).await;
+        drop(parts);
+        let Some(upload) = self.store_id.borrow().clone() else { return };
+        let (store, key) = (&self.at.mount.store, &self.at.key);
+        // The store's own expiry of unfinished uploads is the last resort; the caller has the
+        // error that made the upload fail, and the request log has this one.
+        let _ = retry(&self.query, Weight::Small, || store.abort_upload(key, &upload)).await;
+    }
+
+    fn filling(&self) -> MutexGuard<'_, Filling> {
+        self.filling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The error that stopped the parts, once; later callers hear that it failed.
+    fn failure(&self) -> Result<()> {
+        if !self.parts.borrow().failed {
+            return Ok(());
+        }
+        let mut failure = None;
+        self.parts.send_if_modified(|parts| {
+            failure = parts.failure.take();
+            false
+        });
+        Err(failure.unwrap_or_else(|| {
+            Error::new(Kind::Cancelled, "the upload failed before")
+                .with_operation("upload")
+                .with_object(self.at.url())
+        }))
+    }
+
+    /// A part that fails cancels the others: what is told is why it failed.
+    fn first_failure(&self, error: Error) -> Error {
+        match self.failure() {
+            Err(first) if error.kind() == Kind::Cancelled => first,
+            _ => error,
+        }
+    }
+
+    fn too_many_parts(&self) -> Error {
+        Error::new(Kind::Exhausted, "the store takes no more parts for this object")
+            .with_operation("upload")
+            .with_object(self.at.url())
+            .with_hint("Write several smaller files (FILE_SIZE_BYTES), or raise part_size_bytes")
+    }
+
+    fn explained(&self, error: Error) -> Error {
+        if error.kind() == Kind::Conflict && self.options.condition == WriteCondition::IfAbsent {
+            return error
+                .with_note("the object exists; an earlier attempt of this write may have made it");
+        }
+        error
+    }
+}
+
+impl Filling {
+    fn take_part(&mut self) -> (u32, Payload) {
+        self.begun += 1;
+        (self.begun, std::mem::take(&mut self.buffer).seal())
+    }
+}
+
+impl Parts {
+    fn fail(&mut self, error: Error) {
+        // The first failure cancels the rest, whose errors say nothing new.
+        if !std::mem::replace(&mut self.failed, true) {
+            self.failure = Some(error);
+        }
+    }
+}
+
+impl Pressable for Upload {
+    fn returnable_bytes(&self) -> u64 {
+        let filling = match self.filling.try_lock() {
+            Ok(filling) => filling,
+            // Its writer is copying: it will come for memory itself.
+            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return 0,
+        };
+        let least = self.schedule.early_bytes_min(filling.begun + 1);
+        let bytes = filling.buffer.len();
+        if least.is_some_and(|least| bytes >= least) { bytes } else { 0 }
+    }
+
+    fn press(&self) -> bool {
+        let part = match self.filling.try_lock() {
+            Ok(mut filling)
+                if filling.buffer.len() > 0
+                    && self
+                        .schedule
+                        .early_bytes_min(filling.begun + 1)
+                        .is_some_and(|least| filling.buffer.len() >= least) =>
+            {
+                filling.take_part()
+            }
+            _ => return false,
+        };
+        self.send_part(part);
+        true
+    }
+}
+
+/// Places a whole object in one request.
+pub(crate) async fn put(
+    query: &QueryCore,
+    at: &Location,
+    payload: Payload,
+    options: &PutOptions,
+) -> Result<PutResult> {
+    let size = payload.len();
+    let result = send_whole(query, at, payload, options).await?;
+    published(query, at, size, &result);
+    Ok(result)
+}
+
+async fn send_whole(
+    query: &QueryCore,
+    at: &Location,
+    payload: Payload,
+    options: &PutOptions,
+) -> Result<PutResult> {
+    let (store, key) = (&at.mount.store, &at.key);
+    retry(query, Weight::Body, || store.put(key, payload.clone(), options)).await
+}
+
+/// An object is there: what was remembered of its name is replaced.
+pub(crate) fn published(query: &QueryCore, at: &Location, size_bytes: u64, result: &PutResult) {
+    query.forget(at);
+    query.scope.count(Metric::Uploads, 1);
+    if result.etag.is_some() {
+        let meta = ObjectMeta {
+            size_bytes: Some(size_bytes),
+            etag: result.etag.clone(),
+            modified: result.modified,
+            ..ObjectMeta::default()
+        };
+        query.engine.metadata.confirm(at, &meta, false);
+    }
+}

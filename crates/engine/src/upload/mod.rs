@@ -1,0 +1,19 @@
+//! Writing: an object is invisible until it is finished, then there whole.
+//!
+//! A small object is one PUT. A larger one is sent in parts while it is still being written; a
+//! query's barrier waits for those that were finished detached. Whatever fails or is given up
+//! leaves nothing behind: parts are aborted in the background, and the engine waits for that when
+//! it shuts down.
+
+mod buffer;
+mod cleanup;
+mod core;
+mod detached;
+mod schedule;
+mod writer;
+
+pub(crate) use buffer::PiecePool;
+pub(crate) use cleanup::Cleanups;
+pub(crate) use core::published;
+pub(crate) use detached::DetachedUploads;
+pub use writer::Writer;

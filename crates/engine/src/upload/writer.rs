@@ -1,0 +1,126 @@
+//! The writer's side of an upload: bytes in, in order.
+
+use crate::location::Location;
+use crate::query::Query;
+use crate::upload::core::Upload;
+use penstock_base::{Error, Kind, Result};
+use penstock_store::{Payload, PutOptions, PutResult, WriteCondition};
+use std::sync::Arc;
+
+/// An object that is being written; invisible until finished. Dropping it unfinished gives it up.
+#[derive(Debug)]
+pub struct Writer {
+    upload: Arc<Upload>,
+    position: u64,
+    open: bool,
+}
+
+impl Query {
+    /// Begins an object. Costs no request: a small object will be one PUT.
+    ///
+    /// # Errors
+    /// `Unsupported` where the store cannot be written, or not under this condition.
+    pub fn create(&self, at: &Location, options: PutOptions) -> Result<Writer> {
+        let able = at.mount.capabilities;
+        let unsupported = |why: &str| {
+            Err(Error::new(Kind::Unsupported, why).with_operation("write").with_object(at.url()))
+        };
+        if !able.write {
+            return unsupported("this store can only be read");
+        }
+        if options.condition != WriteCondition::None && !able.conditional_put {
+            return unsupported("this store cannot make a write depend on what is there");
+        }
+        let upload = Upload::new(&self.core, at, options);
+        Ok(Writer { upload, position: 0, open: true })
+    }
+
+    /// Places a whole object in one request, for a gateway.
+    ///
+    /// # Errors
+    /// `Conflict` when the condition does not hold; `Denied`, `Throttled`, `Unavailable`.
+    pub async fn put(
+        &self,
+        at: &Location,
+        payload: Payload,
+        options: &PutOptions,
+    ) -> Result<PutResult> {
+        self.core.run(crate::upload::core::put(&self.core, at, payload, options)).await
+    }
+}
+
+impl Writer {
+    /// Takes the next bytes; copies them. Waits while the memory limit is reached, or while this
+    /// upload has more parts on their way than may be sent at once.
+    ///
+    /// # Errors
+    /// What made an earlier part fail; `Exhausted` when the store takes no more parts; `Cancelled`.
+    pub async fn write(&mut self, data: &[u8]) -> Result<()> {
+        self.check_open()?;
+        let query = self.upload.query();
+        query.run(self.upload.write(data)).await?;
+        self.position += data.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes taken so far.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The object.
+    pub fn location(&self) -> &Location {
+        self.upload.location()
+    }
+
+    /// Makes the object visible and durable.
+    ///
+    /// # Errors
+    /// What failed; then nothing became visible, and the parts are aborted. `Conflict` when the
+    /// condition does not hold.
+    pub async fn finish(&mut self) -> Result<PutResult> {
+        self.check_open()?;
+        let query = self.upload.query();
+        let result = query.run(self.upload.finish()).await;
+        // Interrupted by a dropped future, it stays open, and dropping the writer gives it up.
+        self.open = false;
+        if result.is_err() {
+            self.upload.give_up();
+        }
+        result
+    }
+
+    /// Lets the upload end in the background; [`Query::barrier`] waits for it and tells how it
+    /// ended.
+    ///
+    /// # Errors
+    /// What made an earlier part fail.
+    pub fn finish_detached(&mut self) -> Result<()> {
+        self.check_open()?;
+        self.open = false;
+        self.upload.finish_detached();
+        Ok(())
+    }
+
+    /// Gives the object up: nothing becomes visible.
+    pub fn abort(&mut self) {
+        if std::mem::take(&mut self.open) {
+            self.upload.give_up();
+        }
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.open {
+            return Ok(());
+        }
+        Err(Error::new(Kind::Internal, "the writer was finished or given up already")
+            .with_operation("write")
+            .with_object(self.upload.location().url()))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
