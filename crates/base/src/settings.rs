@@ -38,16 +38,30 @@ pub struct SettingSpec {
 }
 
 macro_rules! field_type {
-    (Bool) => { bool };
-    (Text) => { String };
-    ($number:ident) => { u64 };
+    (Bool) => {
+        bool
+    };
+    (Text) => {
+        String
+    };
+    ($number:ident) => {
+        u64
+    };
 }
 
 macro_rules! parse_field {
-    (Bool, $spec:expr, $value:expr) => { parse_bool($spec, $value)? };
-    (Text, $spec:expr, $value:expr) => { $value.to_string() };
-    (Bytes, $spec:expr, $value:expr) => { in_range($spec, $value, $value.parse::<ByteSize>().map(|size| size.0))? };
-    ($number:ident, $spec:expr, $value:expr) => { in_range($spec, $value, parse_number($spec, $value))? };
+    (Bool, $spec:expr, $value:expr) => {
+        parse_bool($spec, $value)?
+    };
+    (Text, $spec:expr, $value:expr) => {
+        $value.to_string()
+    };
+    (Bytes, $spec:expr, $value:expr) => {
+        in_range($spec, $value, $value.parse::<ByteSize>().map(|size| size.0))?
+    };
+    ($number:ident, $spec:expr, $value:expr) => {
+        in_range($spec, $value, parse_number($spec, $value))?
+    };
 }
 
 macro_rules! settings {
@@ -104,8 +118,12 @@ macro_rules! settings {
 }
 
 macro_rules! range {
-    () => { None };
-    ($min:expr, $max:expr) => { Some(($min, $max)) };
+    () => {
+        None
+    };
+    ($min:expr, $max:expr) => {
+        Some(($min, $max))
+    };
 }
 
 const KIB: u64 = 1 << 10;

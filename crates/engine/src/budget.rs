@@ -159,7 +159,7 @@ impl Budget {
     }
 
     /// Serves waiters until the first one has to wait for memory that is returning.
-    fn settle(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    fn settle<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>) {
         loop {
             while state.waiters.front().is_some_and(|first| first.grant.is_closed()) {
                 state.waiters.pop_front();

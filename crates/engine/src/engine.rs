@@ -95,11 +95,7 @@ impl Engine {
 
     /// Begins a statement or a client request. `interrupted` is asked at most every
     /// [`crate::POLL_INTERVAL`] by callers that block, on the blocked thread.
-    pub fn query(
-        self: &Arc<Self>,
-        settings: Settings,
-        interrupted: Option<Interrupted>,
-    ) -> Query {
+    pub fn query(self: &Arc<Self>, settings: Settings, interrupted: Option<Interrupted>) -> Query {
         Query::new(Arc::clone(self), settings, interrupted)
     }
 

@@ -44,9 +44,9 @@ impl MetadataCache {
     /// What is known, judged by a validity window.
     pub fn get(&self, at: &Location, validity: Duration) -> Remembered {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = entries.get(&at.name()).and_then(|all| {
-            all.iter().find(|entry| entry.mount == at.mount.id)
-        });
+        let found = entries
+            .get(&at.name())
+            .and_then(|all| all.iter().find(|entry| entry.mount == at.mount.id));
         match found {
             None => Remembered::Nothing,
             // A window of 0 asks in every query, even within one tick of the clock.

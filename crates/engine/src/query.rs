@@ -133,3 +133,24 @@ impl Drop for Query {
         self.core.uploads.abort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Known, Location};
+    use penstock_store::{GetRequest, PutOptions};
+
+    fn assert_send<T: Send>(_: T) {}
+
+    /// Compiles only if an async door can spawn every verb.
+    #[allow(dead_code)]
+    fn verbs_can_be_spawned(query: &'static Query, at: &'static Location, get: GetRequest) {
+        assert_send(query.open(at, const { &Known::NOTHING }));
+        assert_send(query.get(at, get));
+        assert_send(query.glob(at));
+        assert_send(query.list(at));
+        assert_send(query.remove(std::slice::from_ref(at)));
+        assert_send(query.copy(at, at, PutOptions::default()));
+        assert_send(query.barrier());
+    }
+}

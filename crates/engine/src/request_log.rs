@@ -77,7 +77,7 @@ impl Scope {
 
     /// Requests that end inside `future` count for this query. So do those that end when the
     /// future is dropped.
-    pub fn run<F: Future>(self: &Arc<Self>, future: F) -> impl Future<Output = F::Output> {
+    pub fn run<F: Future>(self: &Arc<Self>, future: F) -> impl Future<Output = F::Output> + use<F> {
         CURRENT.scope(Arc::clone(self), future)
     }
 }

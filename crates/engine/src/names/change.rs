@@ -5,7 +5,6 @@ use crate::location::Location;
 use crate::names::list::{Listed, all_pages, as_directory};
 use crate::query::{Query, QueryCore};
 use crate::read::Stream;
-use crate::upload::published;
 use futures_util::{StreamExt, stream};
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{ETag, GetRange, ListRequest, PutOptions, PutResult};
@@ -98,8 +97,7 @@ async fn copy_inside(
     options: &PutOptions,
 ) -> Result<PutResult> {
     let store = &from.mount.store;
-    let result =
-        retry(query, Weight::Body, || store.copy(&from.key, &to.key, options)).await?;
+    let result = retry(query, Weight::Body, || store.copy(&from.key, &to.key, options)).await?;
     // The copy's size is not in the answer, so nothing is remembered of it.
     query.forget(to);
     Ok(result)

@@ -81,11 +81,7 @@ fn can_descend(pattern: &Pattern) -> bool {
     !matches!(pattern.components()[pattern.first_wildcard()], Component::Any)
 }
 
-async fn descend(
-    query: &QueryCore,
-    at: &Location,
-    pattern: &Pattern,
-) -> Result<Vec<ListEntry>> {
+async fn descend(query: &QueryCore, at: &Location, pattern: &Pattern) -> Result<Vec<ListEntry>> {
     let components = pattern.components();
     let mut directories = vec![String::new()];
     for (depth, component) in components.iter().enumerate() {
@@ -97,7 +93,8 @@ async fn descend(
             Component::Any => return flat(query, at, directories).await,
             _ => {
                 let start = component.literal_prefix();
-                let below = directories.iter().map(|directory| level(&format!("{directory}{start}")));
+                let below =
+                    directories.iter().map(|directory| level(&format!("{directory}{start}")));
                 let listed = at_once(query, at, below.collect()).await?;
                 if last {
                     return Ok(listed.into_iter().flat_map(|listed| listed.objects).collect());

@@ -64,11 +64,8 @@ async fn list(query: &QueryCore, directory: &Location) -> Result<Vec<Entry>> {
 async fn any_below(query: &QueryCore, directory: &Location) -> Result<bool> {
     let below = as_directory(directory);
     query.uploads.settled_below(&below.id()).await;
-    let mut request = ListRequest {
-        prefix: below.key.clone(),
-        max_keys: Some(1),
-        ..ListRequest::default()
-    };
+    let mut request =
+        ListRequest { prefix: below.key.clone(), max_keys: Some(1), ..ListRequest::default() };
     loop {
         let answer = match page(query, directory, &request).await {
             Err(error) if error.kind() == Kind::NotFound => return Ok(false),
@@ -138,8 +135,7 @@ pub(crate) async fn page(
     }
     let asked = request.max_keys.or(u32::try_from(query.settings.list_page_size).ok());
     let request = ListRequest { max_keys: asked, ..request.clone() };
-    let answer =
-        retry(query, Weight::Small, || at.mount.store.list(request.clone())).await?;
+    let answer = retry(query, Weight::Small, || at.mount.store.list(request.clone())).await?;
     if at.mount.capabilities.list_etag {
         for object in &answer.objects {
             if object.meta.etag.is_some() && object.meta.size_bytes.is_some() {

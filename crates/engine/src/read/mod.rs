@@ -37,6 +37,21 @@ pub struct Known {
     pub footer_size_bytes: Option<u64>,
 }
 
+impl Known {
+    /// Nothing is known.
+    pub const NOTHING: Known = Known {
+        meta: ObjectMeta {
+            size_bytes: None,
+            etag: None,
+            modified: None,
+            content_type: None,
+            metadata: Vec::new(),
+        },
+        immutable: false,
+        footer_size_bytes: None,
+    };
+}
+
 /// What opening found out.
 #[derive(Clone, Debug)]
 pub(crate) struct Opened {
@@ -135,6 +150,11 @@ async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
         return whole(query, at, stream).await;
     }
     let meta = stream.meta().clone();
+    if meta.size_bytes.is_none() {
+        // Such a server's parts have no end to check, so only the whole can be trusted.
+        drop(stream);
+        return whole(query, at, Stream::start(query, at, GetRange::All, None).await?).await;
+    }
     let start = stream.range().start;
     let bytes = stream.read_rest(window).await?;
     query.engine.metadata.confirm(at, &meta, false);
@@ -156,7 +176,9 @@ async fn whole(query: &Arc<QueryCore>, at: &Location, mut stream: Stream) -> Res
         )
         .with_operation("GET")
         .with_object(at.url())
-        .with_hint("Raise memory_limit_bytes, copy the object to a store with ranges, or download it")
+        .with_hint(
+            "Raise memory_limit_bytes, copy the object to a store with ranges, or download it",
+        )
     };
     if stream.range().end != u64::MAX && stream.range().len() > limit {
         return Err(too_large());

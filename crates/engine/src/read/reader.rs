@@ -67,12 +67,7 @@ impl Reader {
         query.core.run(self.read_inside(&query.core, buf, offset)).await
     }
 
-    async fn read_inside(
-        &self,
-        query: &Arc<QueryCore>,
-        buf: &mut [u8],
-        offset: u64,
-    ) -> Result<()> {
+    async fn read_inside(&self, query: &Arc<QueryCore>, buf: &mut [u8], offset: u64) -> Result<()> {
         let range = ByteRange::of_len(offset, buf.len() as u64)
             .filter(|range| range.end <= self.size_bytes)
             .ok_or_else(|| self.past_the_end(offset, buf.len()))?;
@@ -127,12 +122,7 @@ impl Reader {
         try_join_all(fetches).await.map(|_| ())
     }
 
-    async fn fetch(
-        &self,
-        query: &Arc<QueryCore>,
-        buf: &mut [u8],
-        range: ByteRange,
-    ) -> Result<()> {
+    async fn fetch(&self, query: &Arc<QueryCore>, buf: &mut [u8], range: ByteRange) -> Result<()> {
         let mut stream = self.start(query, range).await?;
         stream.read_exact(buf).await.map_err(|error| told_as_change(error, &self.at))
     }

@@ -8,9 +8,7 @@ use crate::query::QueryCore;
 use crate::upload::buffer::PartBuffer;
 use crate::upload::schedule::Schedule;
 use penstock_base::{Error, Kind, Metric, Result};
-use penstock_store::{
-    ObjectMeta, Part, Payload, PutOptions, PutResult, UploadId, WriteCondition,
-};
+use penstock_store::{ObjectMeta, Part, Payload, PutOptions, PutResult, UploadId, WriteCondition};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use tokio::sync::watch;
@@ -114,8 +112,7 @@ impl Upload {
         let taken = filling.buffer.fill(&data[..data.len().min(room)]);
         filling.taken_bytes += taken as u64;
         let full = filling.buffer.len() == target;
-        let wanted =
-            (taken < data.len() && !full).then(|| filling.buffer.next_piece_bytes(target));
+        let wanted = (taken < data.len() && !full).then(|| filling.buffer.next_piece_bytes(target));
         Ok((taken, wanted))
     }
 
@@ -181,9 +178,8 @@ impl Upload {
         let query = Arc::clone(&self.query);
         query.engine.cleanups.spawn(&query, async move {
             let (store, key) = (&upload.at.mount.store, &upload.at.key);
-            let begun = retry(&upload.query, Weight::Small, || {
-                store.create_upload(key, &upload.options)
-            });
+            let begun =
+                retry(&upload.query, Weight::Small, || store.create_upload(key, &upload.options));
             match begun.await {
                 Ok(id) => {
                     upload.store_id.send_replace(Some(id));

@@ -63,8 +63,7 @@ impl DetachedUploads {
 
     /// As [`DetachedUploads::settled`], for every object whose key starts with a prefix.
     pub async fn settled_below(&self, id: &ObjectId) {
-        let inside =
-            |other: &ObjectId| other.mount == id.mount && other.key.starts_with(&id.key);
+        let inside = |other: &ObjectId| other.mount == id.mount && other.key.starts_with(&id.key);
         self.wait_until(|state| !state.pending.values().any(|(pending, _)| inside(pending))).await;
     }
 

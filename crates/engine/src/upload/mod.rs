@@ -14,6 +14,5 @@ mod writer;
 
 pub(crate) use buffer::PiecePool;
 pub(crate) use cleanup::Cleanups;
-pub(crate) use core::published;
 pub(crate) use detached::DetachedUploads;
 pub use writer::Writer;

@@ -27,8 +27,11 @@ impl Schedule {
         let largest = profile.part_size_max_bytes.min(profile.put_size_max_bytes).max(1);
         let floor = profile.part_size_min_bytes.clamp(1, largest);
         let ceiling = (memory_limit_bytes / 4).clamp(floor, largest);
-        let wish =
-            if profile.parts_uniform { part_size_bytes.max(UNIFORM_PART_BYTES) } else { part_size_bytes };
+        let wish = if profile.parts_uniform {
+            part_size_bytes.max(UNIFORM_PART_BYTES)
+        } else {
+            part_size_bytes
+        };
         Schedule {
             first_bytes: wish.clamp(floor, ceiling),
             max_bytes: ceiling,
