@@ -137,17 +137,18 @@ async fn remove(query: &QueryCore, objects: &[Location]) -> Result<()> {
 }
 
 /// Runs of objects of one store, as long as it takes at once.
-fn batches(objects: &[Location]) -> Vec<&[Location]> {
+fn batches(objects: &[Location]) -> Vec<Vec<Location>> {
     objects
         .chunk_by(|a, b| Arc::ptr_eq(&a.mount, &b.mount))
         .flat_map(|run| run.chunks(run[0].mount.profile.delete_batch_max.max(1)))
+        .map(<[Location]>::to_vec)
         .collect()
 }
 
-async fn remove_batch(query: &QueryCore, batch: &[Location]) -> Vec<Error> {
+async fn remove_batch(query: &QueryCore, batch: Vec<Location>) -> Vec<Error> {
     let store = &batch[0].mount.store;
     if batch.len() == 1 {
-        return remove_each(query, batch).await;
+        return remove_each(query, &batch).await;
     }
     let keys: Vec<String> = batch.iter().map(|object| object.key.clone()).collect();
     match retry(query, Weight::Small, || store.delete_batch(&keys)).await {
