@@ -14,6 +14,7 @@ mod body;
 mod errno;
 mod names;
 mod root;
+mod staged;
 mod sweep;
 mod upload;
 mod walk;
@@ -23,6 +24,7 @@ mod write;
 mod tests;
 
 pub use body::FileBody;
+pub use staged::{PartEntry, Staged, UploadEntry};
 
 use crate::listing::{Cursor, read_page};
 use crate::{

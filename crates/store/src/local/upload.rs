@@ -14,6 +14,7 @@ use penstock_base::{Error, Kind, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, OFlags};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
@@ -21,13 +22,23 @@ use std::io::{Seek, SeekFrom};
 pub(super) const PART_COUNT_MAX: u32 = 10_000;
 const OPTIONS: &str = "options";
 
+/// What an upload began with.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Begun {
+    /// The file name of its target.
+    pub name: String,
+    #[serde(flatten)]
+    pub attributes: Attributes,
+}
+
 /// Makes the directory of an upload.
 pub(super) fn create(root: &Root, location: &Location, options: &PutOptions) -> Result<UploadId> {
     let id = super::nonce();
     let shown = root.shown(&location.path());
     let staging = staging(location, &id);
     root.make_dir(&staging.dir).map_err(|e| explain(e, "begin an upload beside", &shown))?;
-    let begun = serde_json::to_vec(&Attributes::of(options)).map_err(|error| {
+    let begun = Begun { name: location.name.clone(), attributes: Attributes::of(options) };
+    let begun = serde_json::to_vec(&begun).map_err(|error| {
         Error::new(Kind::Internal, "upload options do not serialise").with_source(error)
     })?;
     let mut temp = Temp::create(root, &staging)?;
@@ -44,22 +55,40 @@ pub(super) fn write_part(
     number: u32,
     payload: &Payload,
 ) -> Result<Part> {
+    let mut temp = begin_part(root, location, id, number)?;
+    let shown = root.shown(&location.path());
+    temp.write(payload, &shown)?;
+    keep_part(temp, number, payload.len(), &shown)
+}
+
+/// A file for the bytes of a part.
+pub(super) fn begin_part(
+    root: &Root,
+    location: &Location,
+    id: &UploadId,
+    number: u32,
+) -> Result<Temp> {
     if !(1..=PART_COUNT_MAX).contains(&number) {
         let why = format!("part number {number} is outside 1 to {PART_COUNT_MAX}");
         return Err(Error::new(Kind::Invalid, why));
     }
-    check_id(id)?;
     let shown = root.shown(&location.path());
-    let mut staging = staging(location, &id.0);
-    let dir = open_staging(root, &staging, &shown)?;
-    let mut temp = Temp::create_in(dir, &shown)?;
-    temp.write(payload, &shown)?;
-    let stat = rustix::fs::fstat(&temp.file).map_err(|e| explain(e, "stat a part of", &shown))?;
-    let part = Part { number, etag: etag(&stat).0, size_bytes: payload.len() };
-    staging.name = part_name(&part);
-    temp.keep_as(&staging.name, &shown)?;
-    drop_others(&temp.dir, &part).map_err(|e| explain(e, "replace a part of", &shown))?;
+    Temp::create_in(open_upload(root, location, id)?, &shown)
+}
+
+/// Makes the file the upload's part of this number.
+pub(super) fn keep_part(mut temp: Temp, number: u32, size_bytes: u64, shown: &str) -> Result<Part> {
+    let stat = rustix::fs::fstat(&temp.file).map_err(|e| explain(e, "stat a part of", shown))?;
+    let part = Part { number, etag: etag(&stat).0, size_bytes };
+    temp.keep_as(&part_name(&part), shown)?;
+    drop_others(&temp.dir, &part).map_err(|e| explain(e, "replace a part of", shown))?;
     Ok(part)
+}
+
+/// Opens the directory of an upload.
+pub(super) fn open_upload(root: &Root, location: &Location, id: &UploadId) -> Result<OwnedFd> {
+    check_id(id)?;
+    open_staging(root, &staging(location, &id.0), &root.shown(&location.path()))
 }
 
 /// Publishes the parts as one file.
@@ -85,8 +114,8 @@ pub(super) fn complete(
     }
     let files = open_parts(&dir, parts, &shown)?;
     write::check_now(root, location, &options.condition)?;
-    let begun = read_options(&dir).map_err(|e| explain(e, "read the options of", &shown))?;
-    let mut attributes = Attributes::of(&options.or_from(&begun));
+    let begun = read_begun(&dir).map_err(|e| explain(e, "read the options of", &shown))?;
+    let mut attributes = Attributes::of(&options.or_from(&begun.attributes.options()));
     attributes.upload = Some(id.0.clone());
     let temp = match (files.into_iter(), parts.first()) {
         (mut files, Some(first)) => {
@@ -133,6 +162,14 @@ fn check_id(id: &UploadId) -> Result<()> {
     if fits { Ok(()) } else { Err(Error::new(Kind::NotFound, "no such upload")) }
 }
 
+/// The part that a file of an upload holds.
+pub(super) fn part_of_name(name: &str) -> Option<Part> {
+    let mut fields = name.strip_prefix("part-")?.splitn(3, '-');
+    let number = fields.next()?.parse().ok()?;
+    let size_bytes = u64::from_str_radix(fields.next()?, 16).ok()?;
+    Some(Part { number, size_bytes, etag: fields.next()?.to_string() })
+}
+
 fn part_name(part: &Part) -> String {
     format!("part-{:05}-{:x}-{}", part.number, part.size_bytes, part.etag)
 }
@@ -160,7 +197,7 @@ fn drop_others(dir: &OwnedFd, part: &Part) -> Result<(), Errno> {
     Ok(())
 }
 
-fn open_parts(dir: &OwnedFd, parts: &[Part], shown: &str) -> Result<Vec<File>> {
+pub(super) fn open_parts(dir: &OwnedFd, parts: &[Part], shown: &str) -> Result<Vec<File>> {
     let mut last = 0;
     let open = |part: &Part| {
         let wrong = || {
@@ -206,11 +243,11 @@ fn join(
     Ok(file)
 }
 
-fn read_options(dir: &OwnedFd) -> Result<PutOptions, Errno> {
+/// What the upload in this directory began with.
+pub(super) fn read_begun(dir: &OwnedFd) -> Result<Begun, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(dir, OPTIONS, flags, rustix::fs::Mode::empty())?;
-    let attributes: Attributes = serde_json::from_reader(File::from(fd)).map_err(|_| Errno::IO)?;
-    Ok(attributes.options())
+    serde_json::from_reader(File::from(fd)).map_err(|_| Errno::IO)
 }
 
 /// The answer to a completion that was lost: the object says which upload made it.

@@ -11,6 +11,7 @@ use super::errno::{explain, explain_io};
 use super::names::{self, Location};
 use super::root::{Root, sync_dir};
 use crate::{Payload, PutResult, WriteCondition};
+use bytes::Bytes;
 use penstock_base::{Error, Kind, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{
@@ -100,17 +101,27 @@ impl Temp {
 
     /// Writes the payload at the end of the file.
     pub fn write(&mut self, payload: &Payload, shown: &str) -> Result<()> {
-        if payload.len() >= RESERVE_MIN_BYTES {
-            let reserve = rustix::fs::FallocateFlags::empty();
-            match rustix::fs::fallocate(&self.file, reserve, 0, payload.len()) {
-                Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
-                    return Err(explain(errno, "reserve space for", shown));
-                }
-                // Not every file system can reserve.
-                _ => {}
-            }
+        self.reserve(payload.len(), shown)?;
+        self.append(&payload.0, shown)
+    }
+
+    /// Takes the space of a file that will have `len` bytes, so that a full disk is told of early.
+    pub fn reserve(&mut self, len: u64, shown: &str) -> Result<()> {
+        if len < RESERVE_MIN_BYTES {
+            return Ok(());
         }
-        let pieces = payload.0.iter().filter(|piece| !piece.is_empty());
+        match rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, len) {
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
+                Err(explain(errno, "reserve space for", shown))
+            }
+            // Not every file system can reserve.
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes some pieces at the end of the file.
+    pub fn append(&mut self, pieces: &[Bytes], shown: &str) -> Result<()> {
+        let pieces = pieces.iter().filter(|piece| !piece.is_empty());
         let mut slices: Vec<_> = pieces.map(|piece| std::io::IoSlice::new(piece)).collect();
         let mut rest = &mut slices[..];
         while !rest.is_empty() {

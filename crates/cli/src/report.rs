@@ -1,0 +1,60 @@
+//! Says how a command ended: one line for the error, one for what to do, and an exit code.
+
+use penstock_base::{Error, Kind};
+use std::process::ExitCode;
+
+/// Exit code of an error: 10 and the kind's number, so that no kind meets the codes of the shell
+/// or of clap (2 is a usage error).
+pub fn exit_code(kind: Kind) -> u8 {
+    10 + kind as u8
+}
+
+/// The line on what failed and the line on what to do.
+pub fn lines(error: &Error) -> (String, String) {
+    let advice = || {
+        let row = Kind::ALL.iter().find(|row| row.0 == error.kind());
+        row.map_or("", |row| row.2).to_string()
+    };
+    let whole = error.to_string();
+    match error.hint() {
+        Some(hint) => {
+            let what = whole.strip_suffix(&format!(". {hint}")).unwrap_or(&whole);
+            (one_line(what), one_line(hint))
+        }
+        None => (one_line(&whole), advice()),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Prints the error to stderr and gives the exit code.
+pub fn failure(error: &Error) -> ExitCode {
+    let (what, hint) = lines(error);
+    eprintln!("penstock: {what}");
+    eprintln!("hint: {hint}");
+    ExitCode::from(exit_code(error.kind()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_and_hint_take_a_line_each() {
+        let error = Error::new(Kind::NotFound, "no such\nobject").with_object("s3://b/k");
+        let (what, hint) = lines(&error);
+        assert_eq!(what, "s3://b/k: no such object");
+        assert_eq!(hint, "Check the name; list the parent to see what is there.");
+        let (what, hint) = lines(&error.with_hint("Look elsewhere"));
+        assert_eq!((what.as_str(), hint.as_str()), ("s3://b/k: no such object", "Look elsewhere"));
+    }
+
+    #[test]
+    fn exit_codes_are_apart_from_those_of_the_shell() {
+        for (kind, name, _) in Kind::ALL {
+            assert!((11..=125).contains(&exit_code(*kind)), "{name}");
+        }
+    }
+}

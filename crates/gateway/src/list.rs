@@ -1,0 +1,226 @@
+//! ListObjects, both versions, over the store's listing.
+//!
+//! What S3 asks beyond the store: a page is never empty and truncated, `max-keys=0` answers nothing,
+//! a folded prefix counts as a name, and version 1 goes on after the last name it gave.
+
+use crate::error::{Subject, to_s3};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use penstock_store::{ListEntry, ListPage, ListRequest, Store};
+use s3s::dto;
+use s3s::{S3Result, s3_error};
+
+/// Most names of one page, whatever the client asks for.
+const PAGE_MAX: i32 = 1000;
+/// What `encoding-type=url` leaves as it is.
+const PLAIN: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
+
+/// Writes names as the client asked for them.
+#[derive(Clone, Copy)]
+pub struct Names {
+    url_encoded: bool,
+}
+
+impl Names {
+    /// # Errors
+    /// `InvalidArgument` for an encoding other than `url`.
+    pub fn new(encoding: Option<&dto::EncodingType>) -> S3Result<Self> {
+        match encoding.map(dto::EncodingType::as_str) {
+            None => Ok(Names { url_encoded: false }),
+            Some(dto::EncodingType::URL) => Ok(Names { url_encoded: true }),
+            Some(_) => Err(s3_error!(InvalidArgument, "Invalid Encoding Method specified in Request")),
+        }
+    }
+
+    /// One name.
+    pub fn write(self, name: &str) -> String {
+        if self.url_encoded {
+            utf8_percent_encode(name, PLAIN).to_string()
+        } else {
+            name.to_string()
+        }
+    }
+
+    /// A list of folded prefixes, none of it `None`.
+    pub fn prefixes(self, prefixes: &[String]) -> Option<dto::CommonPrefixList> {
+        let folded = |prefix: &String| dto::CommonPrefix { prefix: Some(self.write(prefix)) };
+        (!prefixes.is_empty()).then(|| prefixes.iter().map(folded).collect())
+    }
+}
+
+/// The number of names to answer.
+///
+/// # Errors
+/// `InvalidArgument` below 0.
+pub fn page_size(max_keys: Option<i32>) -> S3Result<i32> {
+    match max_keys {
+        Some(count) if count < 0 => {
+            Err(s3_error!(InvalidArgument, "Argument max-keys must be an integer between 0 and 2147483647"))
+        }
+        Some(count) => Ok(count.min(PAGE_MAX)),
+        None => Ok(PAGE_MAX),
+    }
+}
+
+/// ListObjectsV2.
+pub async fn list_v2(
+    store: &dyn Store,
+    input: dto::ListObjectsV2Input,
+) -> S3Result<dto::ListObjectsV2Output> {
+    let names = Names::new(input.encoding_type.as_ref())?;
+    let max_keys = page_size(input.max_keys)?;
+    let request = ListRequest {
+        prefix: input.prefix.clone().unwrap_or_default(),
+        delimiter: input.delimiter.clone().filter(|delimiter| !delimiter.is_empty()),
+        // A token knows where it stopped; S3 ignores start-after beside it.
+        start_after: input.start_after.clone().filter(|_| input.continuation_token.is_none()),
+        token: input.continuation_token.clone(),
+        max_keys: u32::try_from(max_keys).ok(),
+    };
+    let page = full_page(store, request, max_keys).await?;
+    let owner = input.fetch_owner.unwrap_or(false).then(owner);
+    Ok(dto::ListObjectsV2Output {
+        name: Some(input.bucket),
+        prefix: Some(names.write(input.prefix.as_deref().unwrap_or_default())),
+        delimiter: input.delimiter.as_deref().map(|delimiter| names.write(delimiter)),
+        start_after: input.start_after.as_deref().map(|after| names.write(after)),
+        encoding_type: input.encoding_type,
+        max_keys: Some(max_keys),
+        key_count: i32::try_from(page.objects.len() + page.prefixes.len()).ok(),
+        is_truncated: Some(page.next.is_some()),
+        continuation_token: input.continuation_token,
+        next_continuation_token: page.next,
+        common_prefixes: names.prefixes(&page.prefixes),
+        contents: Some(contents(&page.objects, names, owner.as_ref())),
+        ..Default::default()
+    })
+}
+
+/// ListObjects (version 1).
+pub async fn list_v1(
+    store: &dyn Store,
+    input: dto::ListObjectsInput,
+) -> S3Result<dto::ListObjectsOutput> {
+    let names = Names::new(input.encoding_type.as_ref())?;
+    let max_keys = page_size(input.max_keys)?;
+    let marker = input.marker.clone().filter(|marker| !marker.is_empty());
+    let request = ListRequest {
+        prefix: input.prefix.clone().unwrap_or_default(),
+        delimiter: input.delimiter.clone().filter(|delimiter| !delimiter.is_empty()),
+        start_after: marker.map(|marker| {
+            let prefix = input.prefix.as_deref().unwrap_or_default();
+            after_marker(marker, prefix, input.delimiter.as_deref())
+        }),
+        token: None,
+        max_keys: u32::try_from(max_keys).ok(),
+    };
+    let page = full_page(store, request, max_keys).await?;
+    let last = last_name(&page);
+    Ok(dto::ListObjectsOutput {
+        name: Some(input.bucket),
+        prefix: Some(names.write(input.prefix.as_deref().unwrap_or_default())),
+        delimiter: input.delimiter.as_deref().map(|delimiter| names.write(delimiter)),
+        marker: Some(names.write(input.marker.as_deref().unwrap_or_default())),
+        encoding_type: input.encoding_type,
+        max_keys: Some(max_keys),
+        is_truncated: Some(page.next.is_some()),
+        next_marker: page.next.as_ref().and(last).map(|name| names.write(&name)),
+        common_prefixes: names.prefixes(&page.prefixes),
+        contents: Some(contents(&page.objects, names, Some(&owner()))),
+        ..Default::default()
+    })
+}
+
+/// Pages of the store until there is a name or the end.
+async fn full_page(store: &dyn Store, mut request: ListRequest, max_keys: i32) -> S3Result<ListPage> {
+    if max_keys == 0 {
+        return Ok(ListPage::default());
+    }
+    loop {
+        let page = store
+            .list(request.clone())
+            .await
+            .map_err(|error| to_s3(Subject::Bucket, error))?;
+        if !page.objects.is_empty() || !page.prefixes.is_empty() || page.next.is_none() {
+            return Ok(page);
+        }
+        request.token = page.next;
+        request.start_after = None;
+    }
+}
+
+/// Where version 1 goes on: a marker that is a folded prefix stands for all names below it.
+fn after_marker(marker: String, prefix: &str, delimiter: Option<&str>) -> String {
+    let folded = delimiter.filter(|delimiter| !delimiter.is_empty()).is_some_and(|delimiter| {
+        marker
+            .strip_prefix(prefix)
+            .and_then(|rest| rest.strip_suffix(delimiter))
+            .is_some_and(|name| !name.contains(delimiter))
+    });
+    if folded {
+        // The greatest character that a key can hold: nothing below the prefix comes after.
+        format!("{marker}{}", char::MAX)
+    } else {
+        marker
+    }
+}
+
+fn last_name(page: &ListPage) -> Option<String> {
+    let object = page.objects.last().map(|entry| entry.key.as_str());
+    let prefix = page.prefixes.last().map(String::as_str);
+    object.max(prefix).map(str::to_string)
+}
+
+fn contents(entries: &[ListEntry], names: Names, owner: Option<&dto::Owner>) -> dto::ObjectList {
+    let object = |entry: &ListEntry| dto::Object {
+        key: Some(names.write(&entry.key)),
+        e_tag: entry.meta.etag.as_ref().map(|etag| dto::ETag::Strong(etag.0.clone())),
+        last_modified: entry.meta.modified.map(dto::Timestamp::from),
+        size: entry.meta.size_bytes.and_then(|size| i64::try_from(size).ok()),
+        storage_class: Some(dto::ObjectStorageClass::from_static(dto::ObjectStorageClass::STANDARD)),
+        owner: owner.cloned(),
+        ..Default::default()
+    };
+    entries.iter().map(object).collect()
+}
+
+/// The one owner of everything.
+pub fn owner() -> dto::Owner {
+    dto::Owner { display_name: Some("penstock".to_string()), id: Some("penstock".to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_encoded_on_demand() {
+        let url = dto::EncodingType::from_static(dto::EncodingType::URL);
+        let encoded = Names::new(Some(&url)).unwrap();
+        assert_eq!(encoded.write("a b/\u{fc}+%\u{1}"), "a%20b/%C3%BC%2B%25%01");
+        assert_eq!(Names::new(None).unwrap().write("a b"), "a b");
+        let other = dto::EncodingType::from_static("base64");
+        assert!(Names::new(Some(&other)).is_err());
+    }
+
+    #[test]
+    fn a_marker_that_is_a_prefix_skips_what_it_folds() {
+        let after = after_marker("photos/".into(), "", Some("/"));
+        assert!(after.as_str() > "photos/zzz" && after.as_str() < "photos0");
+        for (prefix, marker, delimiter) in [
+            ("", "photos/a", Some("/")),
+            ("", "photos/", None),
+            ("photos/", "photos/", Some("/")),
+        ] {
+            assert_eq!(after_marker(marker.into(), prefix, delimiter), marker);
+        }
+    }
+
+    #[test]
+    fn page_sizes_have_bounds() {
+        assert_eq!(page_size(None).unwrap(), 1000);
+        assert_eq!(page_size(Some(5000)).unwrap(), 1000);
+        assert_eq!(page_size(Some(0)).unwrap(), 0);
+        assert!(page_size(Some(-1)).is_err());
+    }
+}

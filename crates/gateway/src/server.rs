@@ -1,0 +1,132 @@
+//! Accepts connections, answers the gateway's own endpoints, hands the rest to S3, and drains.
+
+use crate::metered::Metered;
+use crate::stats::Stats;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use penstock_base::{Error, Kind, Result};
+use s3s::service::S3Service;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+
+/// Longest time for a request's head, and for the next request on a connection that is kept.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// Wait after an accept that failed for want of descriptors, so that closing ones free some.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Everything a connection needs.
+#[derive(Clone)]
+pub(crate) struct Front {
+    pub s3: S3Service,
+    pub stats: Arc<Stats>,
+}
+
+/// Binds `listen` (`HOST:PORT`).
+///
+/// # Errors
+/// `Invalid` for an address that cannot be parsed or resolved, `Conflict` for a port in use,
+/// `Denied` for one that needs rights.
+pub(crate) async fn bind(listen: &str) -> Result<TcpListener> {
+    TcpListener::bind(listen).await.map_err(|cause| {
+        let (kind, hint) = match cause.kind() {
+            std::io::ErrorKind::AddrInUse => (
+                Kind::Conflict,
+                "Another process listens there: stop it, or choose another port (0 takes a free one)",
+            ),
+            std::io::ErrorKind::PermissionDenied => {
+                (Kind::Denied, "Ports below 1024 need rights: choose a higher one")
+            }
+            _ => (Kind::Invalid, "Give --listen as HOST:PORT with an address of this machine"),
+        };
+        Error::new(kind, format!("cannot listen on {listen}")).with_source(cause).with_hint(hint)
+    })
+}
+
+/// Serves until `shutdown` resolves, then lets requests in flight end, for at most `drain`.
+pub(crate) async fn run(
+    listener: TcpListener,
+    front: Front,
+    shutdown: impl Future<Output = ()>,
+    drain: Duration,
+) {
+    let graceful = GracefulShutdown::new();
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => serve_connection(stream, peer, &front, &graceful),
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
+            () = &mut shutdown => break,
+        }
+    }
+    drop(listener);
+    // Past the limit the connections are cut with the runtime; an upload cut so leaves no object.
+    tokio::time::timeout(drain, graceful.shutdown()).await.ok();
+}
+
+fn serve_connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    front: &Front,
+    graceful: &GracefulShutdown,
+) {
+    front.stats.connection();
+    // Without it the last segment of an answer waits for the peer's delayed acknowledgement.
+    stream.set_nodelay(true).ok();
+    let io = TokioIo::new(Metered::new(stream, front.stats.clone()));
+    let front = front.clone();
+    let service = service_fn(move |request| answer(front.clone(), peer, request));
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(io, service);
+    let connection = graceful.watch(connection);
+    tokio::spawn(async move {
+        // A connection that breaks is its client's affair, and the client knows.
+        connection.await.ok();
+    });
+}
+
+async fn answer(
+    front: Front,
+    peer: SocketAddr,
+    request: Request<Incoming>,
+) -> Result<Response<s3s::Body>, s3s::HttpError> {
+    if request.method() == Method::GET {
+        match request.uri().path() {
+            "/healthz" => return Ok(text(StatusCode::OK, "text/plain", "ok\n".into())),
+            "/_penstock/stats" => return Ok(stats(&front, peer)),
+            _ => {}
+        }
+    }
+    front.stats.request(request.method().as_str());
+    front.s3.call(request.map(s3s::Body::from)).await
+}
+
+/// The counters, to this machine only: they tell of the traffic of others.
+fn stats(front: &Front, peer: SocketAddr) -> Response<s3s::Body> {
+    if !peer.ip().to_canonical().is_loopback() {
+        let refusal = "statistics are told to this machine only\n".to_string();
+        return text(StatusCode::FORBIDDEN, "text/plain", refusal);
+    }
+    match serde_json::to_string(&front.stats.snapshot()) {
+        Ok(json) => text(StatusCode::OK, "application/json", json),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", error.to_string()),
+    }
+}
+
+fn text(status: StatusCode, media_type: &'static str, body: String) -> Response<s3s::Body> {
+    let mut response = Response::new(s3s::Body::from(body));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(media_type));
+    response
+}

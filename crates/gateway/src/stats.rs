@@ -1,0 +1,137 @@
+//! Counts what the gateway did and what it cost, for `GET /_penstock/stats`.
+//!
+//! Process figures come from /proc, so that a benchmark reads the server's own account of itself.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Clock ticks per second in /proc (`USER_HZ`), 100 on every architecture that Linux runs on today.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Counters since the start.
+#[derive(Debug, Default)]
+pub struct Stats {
+    methods: Mutex<BTreeMap<String, u64>>,
+    operations: Mutex<BTreeMap<String, u64>>,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    connections: AtomicU64,
+}
+
+/// What the endpoint prints.
+#[derive(Debug, Serialize)]
+pub struct Snapshot {
+    /// Requests by HTTP method.
+    pub methods: BTreeMap<String, u64>,
+    /// Requests by S3 operation; those that failed before one was known are missing here.
+    pub operations: BTreeMap<String, u64>,
+    /// Bytes read from connections, heads included.
+    pub bytes_in: u64,
+    /// Bytes written to connections, heads included.
+    pub bytes_out: u64,
+    /// Connections accepted.
+    pub connections: u64,
+    /// Processor time of this process.
+    pub cpu_seconds: f64,
+    /// Resident memory now.
+    pub rss_bytes: u64,
+    /// Most resident memory so far.
+    pub peak_rss_bytes: u64,
+}
+
+impl Stats {
+    /// A connection was accepted.
+    pub fn connection(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request's head was read.
+    pub fn request(&self, method: &str) {
+        bump(&self.methods, method);
+    }
+
+    /// A request turned out to be this S3 operation.
+    pub fn operation(&self, name: &str) {
+        bump(&self.operations, name);
+    }
+
+    /// Bytes came in.
+    pub fn received(&self, bytes: usize) {
+        self.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes went out.
+    pub fn sent(&self, bytes: usize) {
+        self.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The values now.
+    pub fn snapshot(&self) -> Snapshot {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        Snapshot {
+            methods: copy(&self.methods),
+            operations: copy(&self.operations),
+            bytes_in: self.bytes_in.load(Ordering::Relaxed),
+            bytes_out: self.bytes_out.load(Ordering::Relaxed),
+            connections: self.connections.load(Ordering::Relaxed),
+            cpu_seconds: cpu_seconds(&stat),
+            rss_bytes: status_bytes(&status, "VmRSS:"),
+            peak_rss_bytes: status_bytes(&status, "VmHWM:"),
+        }
+    }
+}
+
+fn bump(counts: &Mutex<BTreeMap<String, u64>>, name: &str) {
+    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+    match counts.get_mut(name) {
+        Some(count) => *count += 1,
+        None => {
+            counts.insert(name.to_string(), 1);
+        }
+    }
+}
+
+fn copy(counts: &Mutex<BTreeMap<String, u64>>) -> BTreeMap<String, u64> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// User and system time: fields 14 and 15, counted after the command name, which may hold spaces.
+fn cpu_seconds(stat: &str) -> f64 {
+    let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let ticks: u64 =
+        after_name.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    ticks as f64 / TICKS_PER_SECOND
+}
+
+fn status_bytes(status: &str, field: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse::<u64>().map_or(0, |kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_process_figures_appear() {
+        let stats = Stats::default();
+        stats.request("GET");
+        stats.request("GET");
+        stats.operation("GetObject");
+        stats.received(3);
+        let snapshot = stats.snapshot();
+        assert_eq!(snapshot.methods["GET"], 2);
+        assert_eq!(snapshot.operations["GetObject"], 1);
+        assert_eq!(snapshot.bytes_in, 3);
+        assert!(snapshot.peak_rss_bytes >= snapshot.rss_bytes && snapshot.rss_bytes > 0);
+    }
+
+    #[test]
+    fn command_names_with_spaces_do_not_shift_the_fields() {
+        let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0";
+        assert_eq!(cpu_seconds(stat), 3.0);
+    }
+}

@@ -1,0 +1,139 @@
+//! Staged bodies and uploads in a real directory.
+
+use super::*;
+use crate::{GetRange, GetRequest, Store as _};
+use std::path::{Path, PathBuf};
+
+/// A bucket in a directory of its own, removed at the end.
+struct Bucket {
+    path: PathBuf,
+    store: LocalStore,
+}
+
+impl Bucket {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("penstock-staged-{}", super::super::nonce()));
+        Bucket { store: LocalStore::create(&path).unwrap(), path }
+    }
+
+    async fn read(&self, key: &str) -> Vec<u8> {
+        let request = GetRequest { range: GetRange::All, if_match: None };
+        let mut found = self.store.get(key, request).await.unwrap();
+        let mut bytes = vec![0; found.range.len() as usize];
+        let mut at = 0;
+        while at < bytes.len() {
+            at += found.body.read(&mut bytes[at..]).await.unwrap();
+        }
+        bytes
+    }
+
+    fn files(&self) -> usize {
+        fn count(path: &Path) -> usize {
+            let entries = std::fs::read_dir(path).unwrap().flatten();
+            entries.map(|entry| if entry.path().is_dir() { count(&entry.path()) } else { 1 }).sum()
+        }
+        count(&self.path)
+    }
+}
+
+impl Drop for Bucket {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.path).ok();
+    }
+}
+
+fn piece(byte: u8, len: usize) -> Bytes {
+    vec![byte; len].into()
+}
+
+#[tokio::test]
+async fn pieces_of_any_size_make_the_whole() {
+    let bucket = Bucket::new();
+    let mut staged = bucket.store.stage("a/b", None, &WriteCondition::None).await.unwrap();
+    let mut whole = Vec::new();
+    for (index, len) in
+        [0, 1, 700_000, 400_000, WRITE_BYTES, 3 * WRITE_BYTES + 1, 5].iter().enumerate()
+    {
+        staged.write(piece(index as u8, *len)).await.unwrap();
+        whole.extend(piece(index as u8, *len));
+    }
+    assert!(bucket.store.stat("a/b").await.is_err(), "visible before it was placed");
+    staged.place(&PutOptions::default()).await.unwrap();
+    assert_eq!(bucket.read("a/b").await, whole);
+}
+
+#[tokio::test]
+async fn a_dropped_body_leaves_nothing() {
+    let bucket = Bucket::new();
+    let mut staged = bucket.store.stage("k", Some(4 << 20), &WriteCondition::None).await.unwrap();
+    staged.write(piece(1, 10)).await.unwrap();
+    drop(staged);
+    assert_eq!(bucket.files(), 0);
+}
+
+#[tokio::test]
+async fn a_condition_is_told_before_and_after_the_body() {
+    let bucket = Bucket::new();
+    let absent = WriteCondition::IfAbsent;
+    let staged = bucket.store.stage("k", None, &absent).await.unwrap();
+    bucket.store.put("k", piece(1, 3).into(), &PutOptions::default()).await.unwrap();
+    let options = PutOptions { condition: absent.clone(), ..Default::default() };
+    assert_eq!(staged.place(&options).await.unwrap_err().kind(), Kind::Conflict);
+    let early = bucket.store.stage("k", None, &absent).await.unwrap_err();
+    assert_eq!(early.kind(), Kind::Conflict);
+    assert_eq!(bucket.files(), 1);
+}
+
+#[tokio::test]
+async fn uploads_tell_of_themselves() {
+    let bucket = Bucket::new();
+    let store = &bucket.store;
+    let keys = ["dir/x", "x", "a//b", "marker/"];
+    let mut ids = Vec::new();
+    for key in keys {
+        ids.push(store.create_upload(key, &PutOptions::default()).await.unwrap());
+    }
+    let mut found = store.list_uploads().await.unwrap();
+    found.sort_by(|a, b| a.key.cmp(&b.key));
+    let found: Vec<_> = found.into_iter().map(|upload| (upload.key, upload.id)).collect();
+    let mut wanted: Vec<_> = keys.iter().map(|key| key.to_string()).zip(ids.clone()).collect();
+    wanted.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(found, wanted);
+
+    for (number, len) in [(7, 20), (2, WRITE_BYTES + 1), (7, 30)] {
+        let mut staged = store.stage_part("x", &ids[1], number, None).await.unwrap();
+        staged.write(piece(number as u8, len)).await.unwrap();
+        staged.place_part().await.unwrap();
+    }
+    let parts = store.list_parts("x", &ids[1]).await.unwrap();
+    let sizes: Vec<_> = parts.iter().map(|part| (part.number, part.size_bytes)).collect();
+    assert_eq!(sizes, [(2, WRITE_BYTES as u64 + 1), (7, 30)]);
+    assert_eq!(store.list_parts("y", &ids[1]).await.unwrap_err().kind(), Kind::NotFound);
+
+    let named: Vec<Part> = parts
+        .into_iter()
+        .map(|part| Part { number: part.number, etag: part.etag, size_bytes: part.size_bytes })
+        .collect();
+    let read = store
+        .read_parts("x", &ids[1], &named, Vec::new(), |all: &mut Vec<u8>, bytes| {
+            all.extend_from_slice(bytes);
+        })
+        .await
+        .unwrap();
+    store.complete_upload("x", &ids[1], &named, &PutOptions::default()).await.unwrap();
+    assert_eq!(bucket.read("x").await, read);
+    assert_eq!(store.list_parts("x", &ids[1]).await.unwrap_err().kind(), Kind::NotFound);
+}
+
+#[tokio::test]
+async fn a_bucket_with_objects_stays_and_an_empty_one_goes() {
+    let bucket = Bucket::new();
+    let store = &bucket.store;
+    store.put("a/b", piece(1, 3).into(), &PutOptions::default()).await.unwrap();
+    store.create_upload("a/c", &PutOptions::default()).await.unwrap();
+    assert_eq!(store.remove_bucket().await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(bucket.read("a/b").await, [1; 3]);
+    store.delete("a/b", None).await.unwrap();
+    store.remove_bucket().await.unwrap();
+    assert!(!bucket.path.exists());
+}
