@@ -1,2 +1,57 @@
-//! The one binary.
-fn main() {}
+//! The one binary `penstock`: reads the command line, runs a verb, reports how it ended.
+
+mod args;
+mod reference;
+mod report;
+mod serve;
+mod settings;
+
+use args::{Cli, Command};
+use clap::Parser as _;
+use penstock_base::{Error, Kind, Result};
+use std::future::Future;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => report::failure(&error),
+    }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let settings = cli.settings.resolve(variables)?;
+    match cli.command {
+        Command::Serve(serve) => {
+            // A server is given the machine, unless the operator says how much of it.
+            let threads = cli.settings.has("io_threads").then_some(settings.io_threads);
+            block_on(threads, serve::run(serve))?
+        }
+        Command::Reference => print(&reference::page()),
+    }
+}
+
+fn block_on<T>(threads: Option<u64>, future: impl Future<Output = T>) -> Result<T> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = threads.and_then(|threads| usize::try_from(threads).ok()) {
+        builder.worker_threads(threads);
+    }
+    let runtime = builder.enable_all().build().map_err(|cause| {
+        Error::new(Kind::Exhausted, "the threads of the runtime cannot be started")
+            .with_source(cause)
+    })?;
+    Ok(runtime.block_on(future))
+}
+
+/// Writes to stdout. A reader that has seen enough (`| head`) is no error.
+fn print(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::new(Kind::Unavailable, "cannot write to stdout").with_source(cause))
+        }
+        _ => Ok(()),
+    }
+}

@@ -79,7 +79,11 @@ fn range(row: &SettingSpec) -> String {
         SettingType::Bytes => ByteSize(value).to_string(),
         _ => value.to_string(),
     };
-    if max == u64::MAX { format!("from {}", shown(min)) } else { format!("{} to {}", shown(min), shown(max)) }
+    if max == u64::MAX {
+        format!("from {}", shown(min))
+    } else {
+        format!("{} to {}", shown(min), shown(max))
+    }
 }
 
 fn code(text: &str) -> String {

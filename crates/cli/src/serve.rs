@@ -21,14 +21,16 @@ pub async fn run(serve: Serve) -> Result<()> {
         anonymous: serve.anonymous,
         drain: Duration::from_secs(serve.drain_seconds),
     };
-    let no_signals =
-        |cause| Error::new(Kind::Internal, "signals cannot be received").with_source::<std::io::Error>(cause);
+    let no_signals = |cause: std::io::Error| {
+        Error::new(Kind::Internal, "signals cannot be received").with_source(cause)
+    };
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     let gateway = Gateway::bind(options).await?;
     let (dir, address) = (serve.dir.display(), gateway.address());
-    writeln!(std::io::stdout(), "penstock: serving {dir} as S3 on http://{address}")
-        .map_err(|cause| Error::new(Kind::Unavailable, "cannot write to stdout").with_source(cause))?;
+    writeln!(std::io::stdout(), "penstock: serving {dir} as S3 on http://{address}").map_err(
+        |cause| Error::new(Kind::Unavailable, "cannot write to stdout").with_source(cause),
+    )?;
     let mut signalled = async || {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -61,15 +63,19 @@ fn key_pair(serve: &Serve) -> Result<Option<KeyPair>> {
     match (serve.access_key.clone(), secret) {
         (Some(access_key), Some(secret_key)) => Ok(Some(KeyPair { access_key, secret_key })),
         (None, None) => Ok(None),
-        (Some(_), None) => Err(Error::new(Kind::Invalid, "--access-key is given without a secret key")
-            .with_hint("Set PENSTOCK_SECRET_KEY, or give --secret-key-file FILE")),
-        (None, Some(_)) => Err(Error::new(Kind::Invalid, "a secret key is given without --access-key")
-            .with_hint("Set PENSTOCK_ACCESS_KEY, or give --access-key KEY")),
+        (Some(_), None) => {
+            Err(Error::new(Kind::Invalid, "--access-key is given without a secret key")
+                .with_hint("Set PENSTOCK_SECRET_KEY, or give --secret-key-file FILE"))
+        }
+        (None, Some(_)) => {
+            Err(Error::new(Kind::Invalid, "a secret key is given without --access-key")
+                .with_hint("Set PENSTOCK_ACCESS_KEY, or give --access-key KEY"))
+        }
     }
 }
 
 fn first_line(file: &Path) -> Result<Secret> {
-    let text = std::fs::read_to_string(file).map_err(|cause| {
+    let text = std::fs::read_to_string(file).map_err(|cause: std::io::Error| {
         Error::new(Kind::NotFound, format!("cannot read the secret key from {}", file.display()))
             .with_source(cause)
             .with_hint("Check the path and the file's mode")

@@ -35,7 +35,11 @@ impl ObjectBody {
     }
 }
 
-async fn read_piece(mut body: Body, mut buffer: BytesMut, len: usize) -> (Body, BytesMut, Result<Bytes>) {
+async fn read_piece(
+    mut body: Body,
+    mut buffer: BytesMut,
+    len: usize,
+) -> (Body, BytesMut, Result<Bytes>) {
     buffer.resize(len, 0);
     let read = body.read(&mut buffer).await;
     let piece = match read {

@@ -38,10 +38,14 @@ impl Buckets {
     pub fn open(dir: &Path) -> Result<Self> {
         let shown = dir.display();
         let about = std::fs::metadata(dir).map_err(|cause| match cause.kind() {
-            ErrorKind::NotFound => Error::new(Kind::NotFound, format!("the directory {shown} does not exist"))
-                .with_hint(format!("Make it: mkdir -p '{shown}'")),
-            ErrorKind::PermissionDenied => Error::new(Kind::Denied, format!("{shown} may not be entered"))
-                .with_hint("Check the owner and mode of the directories on the way"),
+            ErrorKind::NotFound => {
+                Error::new(Kind::NotFound, format!("the directory {shown} does not exist"))
+                    .with_hint(format!("Make it: mkdir -p '{shown}'"))
+            }
+            ErrorKind::PermissionDenied => {
+                Error::new(Kind::Denied, format!("{shown} may not be entered"))
+                    .with_hint("Check the owner and mode of the directories on the way")
+            }
             _ => Error::new(Kind::Invalid, format!("{shown} cannot be used")).with_source(cause),
         })?;
         if !about.is_dir() {
@@ -72,7 +76,7 @@ impl Buckets {
         if let Some(store) = self.lock().get(bucket) {
             return Ok(store.clone());
         }
-        let store = LocalStore::bucket(&path).map_err(|error| to_s3(Subject::Bucket, error))?;
+        let store = LocalStore::open(&path).map_err(|error| to_s3(Subject::Bucket, error))?;
         Ok(self.lock().entry(bucket.to_string()).or_insert(Arc::new(store)).clone())
     }
 
@@ -94,7 +98,9 @@ impl Buckets {
     pub async fn delete(&self, bucket: &str) -> S3Result<()> {
         let store = self.get(bucket).await?;
         store.remove_bucket().await.map_err(|error| match error.kind() {
-            Kind::Conflict => s3_error!(BucketNotEmpty, "The bucket you tried to delete is not empty"),
+            Kind::Conflict => {
+                s3_error!(BucketNotEmpty, "The bucket you tried to delete is not empty")
+            }
             _ => to_s3(Subject::Bucket, error),
         })?;
         self.lock().remove(bucket);

@@ -87,6 +87,11 @@ impl Verifier {
         Ok(Verifier { md5: expected_md5(headers)?, hasher, expected })
     }
 
+    /// Whether there is anything to compare.
+    pub fn is_empty(&self) -> bool {
+        self.md5.is_none() && self.expected.is_empty()
+    }
+
     /// Takes the next bytes of the body.
     pub fn update(&mut self, bytes: &[u8]) {
         if let Some((md5, _)) = &mut self.md5 {
@@ -135,6 +140,24 @@ impl Verifier {
         }
         Ok(computed)
     }
+}
+
+/// What CompleteMultipartUpload says of the whole object, if it says anything that bytes can be
+/// compared with: a composite checksum is one of the parts' checksums, which were compared already.
+///
+/// # Errors
+/// As [`Verifier::from_headers`].
+pub fn whole_object_checksum(headers: &HeaderMap) -> S3Result<Option<Verifier>> {
+    let composite = headers.get("x-amz-checksum-type").is_some_and(|kind| kind == "COMPOSITE");
+    let tells_parts = |value: &http::HeaderValue| value.as_bytes().contains(&b'-');
+    if composite || Algorithm::ALL.iter().any(|row| headers.get(row.1).is_some_and(tells_parts)) {
+        return Ok(None);
+    }
+    let mut whole = headers.clone();
+    // That one is the digest of the request's own XML.
+    whole.remove("content-md5");
+    let verifier = Verifier::from_headers(&whole)?;
+    Ok((!verifier.is_empty()).then_some(verifier))
 }
 
 fn expected_md5(headers: &HeaderMap) -> S3Result<Option<(Md5, [u8; 16])>> {

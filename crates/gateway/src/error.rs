@@ -20,16 +20,13 @@ pub enum Subject {
 
 /// Translates an error about `subject`.
 pub fn to_s3(subject: Subject, error: Error) -> S3Error {
+    let reason = without_path(error.message());
     let message = match error.hint() {
-        Some(hint) => format!("{}. {hint}", error.message()),
-        None => error.message().to_string(),
+        Some(hint) => format!("{reason}. {hint}"),
+        None => reason.to_string(),
     };
     let code = match error.kind() {
-        Kind::NotFound => match subject {
-            Subject::Bucket => S3ErrorCode::NoSuchBucket,
-            Subject::Object => S3ErrorCode::NoSuchKey,
-            Subject::Upload => S3ErrorCode::NoSuchUpload,
-        },
+        Kind::NotFound => return missing(subject),
         Kind::Denied => S3ErrorCode::AccessDenied,
         Kind::Conflict => S3ErrorCode::PreconditionFailed,
         Kind::Throttled => S3ErrorCode::SlowDown,
@@ -46,6 +43,27 @@ pub fn to_s3(subject: Subject, error: Error) -> S3Error {
         Kind::Corrupt | Kind::Cancelled | Kind::Internal => S3ErrorCode::InternalError,
     };
     S3Error::with_message(code, message)
+}
+
+/// Says what is not there, in the words that S3 uses.
+fn missing(subject: Subject) -> S3Error {
+    match subject {
+        Subject::Bucket => s3_error!(NoSuchBucket, "The specified bucket does not exist"),
+        Subject::Object => s3_error!(NoSuchKey, "The specified key does not exist."),
+        Subject::Upload => s3_error!(
+            NoSuchUpload,
+            "The specified upload does not exist. The upload ID may be invalid, or the upload may \
+             have been aborted or completed."
+        ),
+    }
+}
+
+/// Cuts the system call and its path, which a local store puts in parentheses at the end.
+fn without_path(message: &str) -> &str {
+    match message.rsplit_once(" (") {
+        Some((reason, detail)) if detail.contains("`/") => reason,
+        _ => message,
+    }
 }
 
 /// Translates what broke a request body. s3s keeps the types of these errors to itself, so their
@@ -90,7 +108,8 @@ mod tests {
     #[test]
     fn every_kind_has_a_status_and_hides_the_place() {
         for (kind, name, _) in Kind::ALL {
-            let error = Error::new(*kind, "the reason").with_object("file:///srv/secret-place/b/k");
+            let why = "the reason (write `/srv/secret-place/b/k`, os error 28)";
+            let error = Error::new(*kind, why).with_object("file:///srv/secret-place/b/k");
             let answer = to_s3(Subject::Object, error);
             assert!(answer.status_code().is_some(), "{name}");
             assert!(!answer.message().unwrap().contains("secret-place"), "{name}");

@@ -165,7 +165,8 @@ mod tests {
             expires: Some(dto::Timestamp::default()),
             metadata: Some([("Owner".to_string(), "me".to_string())].into_iter().collect()),
         };
-        let back = ObjectHeaders::from_meta(&meta_of(sent.into_options(WriteCondition::None).unwrap()));
+        let back =
+            ObjectHeaders::from_meta(&meta_of(sent.into_options(WriteCondition::None).unwrap()));
         assert_eq!(back.content_type.as_deref(), Some("text/csv"));
         assert_eq!(back.cache_control.as_deref(), Some("no-store"));
         assert_eq!(back.content_disposition.as_deref(), Some("attachment"));

@@ -4,8 +4,8 @@
 //! a folded prefix counts as a name, and version 1 goes on after the last name it gave.
 
 use crate::error::{Subject, to_s3};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use penstock_store::{ListEntry, ListPage, ListRequest, Store};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto;
 use s3s::{S3Result, s3_error};
 
@@ -28,7 +28,9 @@ impl Names {
         match encoding.map(dto::EncodingType::as_str) {
             None => Ok(Names { url_encoded: false }),
             Some(dto::EncodingType::URL) => Ok(Names { url_encoded: true }),
-            Some(_) => Err(s3_error!(InvalidArgument, "Invalid Encoding Method specified in Request")),
+            Some(_) => {
+                Err(s3_error!(InvalidArgument, "Invalid Encoding Method specified in Request"))
+            }
         }
     }
 
@@ -54,9 +56,10 @@ impl Names {
 /// `InvalidArgument` below 0.
 pub fn page_size(max_keys: Option<i32>) -> S3Result<i32> {
     match max_keys {
-        Some(count) if count < 0 => {
-            Err(s3_error!(InvalidArgument, "Argument max-keys must be an integer between 0 and 2147483647"))
-        }
+        Some(count) if count < 0 => Err(s3_error!(
+            InvalidArgument,
+            "Argument max-keys must be an integer between 0 and 2147483647"
+        )),
         Some(count) => Ok(count.min(PAGE_MAX)),
         None => Ok(PAGE_MAX),
     }
@@ -132,15 +135,17 @@ pub async fn list_v1(
 }
 
 /// Pages of the store until there is a name or the end.
-async fn full_page(store: &dyn Store, mut request: ListRequest, max_keys: i32) -> S3Result<ListPage> {
+async fn full_page(
+    store: &dyn Store,
+    mut request: ListRequest,
+    max_keys: i32,
+) -> S3Result<ListPage> {
     if max_keys == 0 {
         return Ok(ListPage::default());
     }
     loop {
-        let page = store
-            .list(request.clone())
-            .await
-            .map_err(|error| to_s3(Subject::Bucket, error))?;
+        let page =
+            store.list(request.clone()).await.map_err(|error| to_s3(Subject::Bucket, error))?;
         if !page.objects.is_empty() || !page.prefixes.is_empty() || page.next.is_none() {
             return Ok(page);
         }
@@ -177,7 +182,9 @@ fn contents(entries: &[ListEntry], names: Names, owner: Option<&dto::Owner>) -> 
         e_tag: entry.meta.etag.as_ref().map(|etag| dto::ETag::Strong(etag.0.clone())),
         last_modified: entry.meta.modified.map(dto::Timestamp::from),
         size: entry.meta.size_bytes.and_then(|size| i64::try_from(size).ok()),
-        storage_class: Some(dto::ObjectStorageClass::from_static(dto::ObjectStorageClass::STANDARD)),
+        storage_class: Some(dto::ObjectStorageClass::from_static(
+            dto::ObjectStorageClass::STANDARD,
+        )),
         owner: owner.cloned(),
         ..Default::default()
     };
@@ -207,11 +214,9 @@ mod tests {
     fn a_marker_that_is_a_prefix_skips_what_it_folds() {
         let after = after_marker("photos/".into(), "", Some("/"));
         assert!(after.as_str() > "photos/zzz" && after.as_str() < "photos0");
-        for (prefix, marker, delimiter) in [
-            ("", "photos/a", Some("/")),
-            ("", "photos/", None),
-            ("photos/", "photos/", Some("/")),
-        ] {
+        for (prefix, marker, delimiter) in
+            [("", "photos/a", Some("/")), ("", "photos/", None), ("photos/", "photos/", Some("/"))]
+        {
             assert_eq!(after_marker(marker.into(), prefix, delimiter), marker);
         }
     }

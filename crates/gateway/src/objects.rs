@@ -193,7 +193,9 @@ pub(crate) async fn put(
     let condition = write_condition(input.if_match.take(), input.if_none_match.take())?;
     let options = object_headers!(input).into_options(condition)?;
     let store = buckets.get(&input.bucket).await?;
-    let mut staged = store.stage(&input.key).await.map_err(about_object)?;
+    let len = input.content_length.and_then(|len| u64::try_from(len).ok());
+    let mut staged =
+        store.stage(&input.key, len, &options.condition).await.map_err(about_object)?;
     let body = input.body.take();
     let sums = receive(&mut staged, body, &request.headers, trailers).await?;
     let result = staged.place(&options).await.map_err(about_object)?;
@@ -227,8 +229,7 @@ impl Source {
         let store = buckets.get(bucket).await?;
         let asked = GetRequest { range: store_range(request.range.as_ref()), if_match: None };
         let found = store.get(key, asked).await.map_err(about_object)?;
-        let verdict =
-            request.conditions.evaluate(found.meta.etag.as_ref(), found.meta.modified);
+        let verdict = request.conditions.evaluate(found.meta.etag.as_ref(), found.meta.modified);
         // A copy knows no 304: every condition that does not hold is a failed one.
         let verdict = if verdict == Verdict::Proceed { verdict } else { Verdict::Failed };
         if let Some(error) = condition_error(verdict, &found.meta) {
@@ -237,7 +238,10 @@ impl Source {
         if let Some(range) = &request.range {
             let size = size_of(&found.meta)?;
             if range.check(size).is_err_and(|_| true) || found.range.is_empty() {
-                return Err(s3_error!(InvalidRange, "The range of the copy source is not satisfiable"));
+                return Err(s3_error!(
+                    InvalidRange,
+                    "The range of the copy source is not satisfiable"
+                ));
             }
         }
         Ok(Source { found })
@@ -304,12 +308,15 @@ pub(crate) async fn copy(
         if_unmodified_since: input.copy_source_if_unmodified_since.take(),
     };
     let source = input.copy_source.clone();
-    let mut source = Source::open(buckets, SourceRequest { source, range: None, conditions }).await?;
+    let mut source =
+        Source::open(buckets, SourceRequest { source, range: None, conditions }).await?;
     let headers =
         if replace { object_headers!(input) } else { ObjectHeaders::from_meta(&source.found.meta) };
     let options = headers.into_options(condition)?;
     let store = buckets.get(&input.bucket).await?;
-    let mut staged = store.stage(&input.key).await.map_err(about_object)?;
+    let len = Some(source.found.range.len());
+    let mut staged =
+        store.stage(&input.key, len, &options.condition).await.map_err(about_object)?;
     source.copy_to(&mut staged).await?;
     let result = staged.place(&options).await.map_err(about_object)?;
     Ok(dto::CopyObjectOutput {
@@ -378,7 +385,8 @@ pub(crate) async fn delete_batch(
         if round.is_empty() {
             break;
         }
-        let results = join_all(round.into_iter().map(|object| delete_of_batch(&store, object))).await;
+        let results =
+            join_all(round.into_iter().map(|object| delete_of_batch(&store, object))).await;
         for (key, result) in results {
             match result {
                 Ok(()) if quiet => {}

@@ -10,7 +10,10 @@ const UNKEPT: &[(&str, &str)] = &[
     ("x-amz-server-side-encryption", "server-side encryption"),
     ("x-amz-server-side-encryption-aws-kms-key-id", "server-side encryption"),
     ("x-amz-server-side-encryption-customer-algorithm", "encryption with customer keys"),
-    ("x-amz-copy-source-server-side-encryption-customer-algorithm", "encryption with customer keys"),
+    (
+        "x-amz-copy-source-server-side-encryption-customer-algorithm",
+        "encryption with customer keys",
+    ),
     ("x-amz-object-lock-mode", "object lock"),
     ("x-amz-object-lock-retain-until-date", "object lock"),
     ("x-amz-object-lock-legal-hold", "object lock"),

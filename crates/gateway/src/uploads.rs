@@ -1,7 +1,7 @@
 //! Multipart uploads: create, part, part copy, lists, complete, abort.
 
 use crate::buckets::Buckets;
-use crate::checksum::whole_object_checksum;
+use crate::checksum::{Verifier, whole_object_checksum};
 use crate::conditions::{ReadConditions, Tag, write_condition};
 use crate::error::{Subject, to_s3};
 use crate::headers::object_headers;
@@ -70,7 +70,9 @@ pub(crate) async fn part(
     check_length(input.content_length)?;
     let store = buckets.get(&input.bucket).await?;
     let upload = UploadId(input.upload_id.clone());
-    let mut staged = store.stage_part(&input.key, &upload, number).await.map_err(about_upload)?;
+    let len = input.content_length.and_then(|len| u64::try_from(len).ok());
+    let mut staged =
+        store.stage_part(&input.key, &upload, number, len).await.map_err(about_upload)?;
     let body = input.body.take();
     let sums = receive(&mut staged, body, &request.headers, trailers).await?;
     let part = staged.place_part().await.map_err(about_upload)?;
@@ -95,7 +97,10 @@ pub(crate) async fn part_copy(
     let number = part_number(input.part_number)?;
     let range = input.copy_source_range.as_deref().map(dto::Range::parse).transpose();
     let range = range.map_err(|_| {
-        s3_error!(InvalidArgument, "The x-amz-copy-source-range value must be of the form bytes=first-last")
+        s3_error!(
+            InvalidArgument,
+            "The x-amz-copy-source-range value must be of the form bytes=first-last"
+        )
     })?;
     let source = SourceRequest {
         source: input.copy_source.clone(),
@@ -110,7 +115,9 @@ pub(crate) async fn part_copy(
     let mut source = Source::open(buckets, source).await?;
     let store = buckets.get(&input.bucket).await?;
     let upload = UploadId(input.upload_id.clone());
-    let mut staged = store.stage_part(&input.key, &upload, number).await.map_err(about_upload)?;
+    let len = Some(source.found.range.len());
+    let mut staged =
+        store.stage_part(&input.key, &upload, number, len).await.map_err(about_upload)?;
     source.copy_to(&mut staged).await?;
     let part = staged.place_part().await.map_err(about_upload)?;
     Ok(dto::UploadPartCopyOutput {
@@ -166,8 +173,7 @@ pub(crate) async fn list_uploads(
     let names = Names::new(input.encoding_type.as_ref())?;
     let max_uploads = page_size(input.max_uploads)?;
     let store = buckets.get(&input.bucket).await?;
-    let mut uploads =
-        store.list_uploads().await.map_err(|error| to_s3(Subject::Bucket, error))?;
+    let mut uploads = store.list_uploads().await.map_err(|error| to_s3(Subject::Bucket, error))?;
     uploads.sort_by(|a, b| (&a.key, a.begun, &a.id.0).cmp(&(&b.key, b.begun, &b.id.0)));
     let page = uploads_page(
         &uploads,
@@ -284,15 +290,17 @@ pub(crate) async fn complete(
             let parts = chosen_parts(&named, &present)?;
             let size: u64 = parts.iter().map(|part| part.size_bytes).sum();
             if input.mpu_object_size.is_some_and(|told| u64::try_from(told) != Ok(size)) {
-                return Err(s3_error!(InvalidRequest, "The object's size does not match x-amz-mp-object-size"));
+                return Err(s3_error!(
+                    InvalidRequest,
+                    "The object's size does not match x-amz-mp-object-size"
+                ));
             }
             if let Some(expected) = whole_object_checksum(&request.headers)? {
-                let mut verifier = expected;
-                store
-                    .read_parts(&input.key, &upload, &parts, |bytes| verifier.update(bytes))
+                let hashed = store
+                    .read_parts(&input.key, &upload, &parts, expected, Verifier::update)
                     .await
                     .map_err(about_upload)?;
-                verifier.finish(None)?;
+                hashed.finish(None)?;
             }
             parts
         }
@@ -389,7 +397,9 @@ mod tests {
                     max,
                 },
             );
-            seen.extend(page.uploads.iter().map(|upload| format!("{} {}", upload.key, upload.id.0)));
+            seen.extend(
+                page.uploads.iter().map(|upload| format!("{} {}", upload.key, upload.id.0)),
+            );
             seen.extend(page.prefixes.iter().cloned());
             match page.next {
                 Some(next) => marker = next,
@@ -400,8 +410,13 @@ mod tests {
 
     #[test]
     fn pages_of_any_size_give_every_upload_once() {
-        let uploads =
-            [upload("a", "1"), upload("b", "2"), upload("b", "3"), upload("d/x", "4"), upload("d/y", "5")];
+        let uploads = [
+            upload("a", "1"),
+            upload("b", "2"),
+            upload("b", "3"),
+            upload("d/x", "4"),
+            upload("d/y", "5"),
+        ];
         for max in 1..6 {
             assert_eq!(walk(&uploads, None, max), ["a 1", "b 2", "b 3", "d/x 4", "d/y 5"], "{max}");
             let mut folded = walk(&uploads, Some("/"), max);
@@ -426,12 +441,20 @@ mod tests {
     fn parts_are_checked_before_anything_is_put_together() {
         let there = [present(1, PART_BYTES_MIN), present(2, 7), present(5, 9)];
         let code = |named: &[dto::CompletedPart]| {
-            chosen_parts(named, &there).map(|parts| parts.len()).map_err(|error| error.code().clone())
+            chosen_parts(named, &there)
+                .map(|parts| parts.len())
+                .map_err(|error| error.code().clone())
         };
         assert_eq!(code(&[completed(1, "e1"), completed(2, "e2")]), Ok(2));
-        assert_eq!(code(&[completed(2, "e2"), completed(1, "e1")]), Err(s3s::S3ErrorCode::InvalidPartOrder));
+        assert_eq!(
+            code(&[completed(2, "e2"), completed(1, "e1")]),
+            Err(s3s::S3ErrorCode::InvalidPartOrder)
+        );
         assert_eq!(code(&[completed(1, "other")]), Err(s3s::S3ErrorCode::InvalidPart));
-        assert_eq!(code(&[completed(2, "e2"), completed(5, "e5")]), Err(s3s::S3ErrorCode::EntityTooSmall));
+        assert_eq!(
+            code(&[completed(2, "e2"), completed(5, "e5")]),
+            Err(s3s::S3ErrorCode::EntityTooSmall)
+        );
         assert_eq!(code(&[completed(0, "e0")]), Err(s3s::S3ErrorCode::InvalidArgument));
     }
 }
