@@ -70,7 +70,7 @@ const vector<Provider> &Providers() {
 		return base;
 	};
 	static const auto chain = with(s3, {"chain", "profile", "assume_role_arn", "external_id", "web_identity_token_file",
-	                                    "session_name", "validation"});
+	                                    "session_name"});
 	static const vector<Provider> providers = {
 	    {"httpfs", "s3", "config", s3, flags},
 	    {"httpfs", "aws", "config", s3, flags},
@@ -114,12 +114,12 @@ unique_ptr<BaseSecret> CreateSecret(ClientContext &, CreateSecretInput &input) {
 	auto scope = input.scope.empty() ? DefaultScope(type) : input.scope;
 	auto secret = make_uniq<KeyValueSecret>(scope, Name(type), input.provider, input.name);
 	for (auto &option : input.options) {
-		auto key = Name(StringUtil::Lower(NameText(option.first)));
-		if (NameText(key) == "account_id") {
+		auto key = StringUtil::Lower(NameText(option.first));
+		if (key == "account_id") {
 			secret->secret_map[Name("endpoint")] = Value(option.second.ToString() + ".r2.cloudflarestorage.com");
 			secret->secret_map[Name("url_style")] = Value("path");
 		} else {
-			secret->secret_map[key] = option.second;
+			secret->secret_map[Name(key == "session_name" ? "role_session_name" : key)] = option.second;
 		}
 	}
 	for (auto key : {"secret", "session_token", "bearer_token", "connection_string", "client_secret", "access_token",

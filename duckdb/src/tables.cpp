@@ -24,37 +24,48 @@ shared_ptr<Engine> EngineOf(TableFunctionBindInput &input) {
 	return input.info->Cast<EngineInfo>().engine;
 }
 
+//! A point in time, in microseconds since the epoch; shown as a timestamp.
+constexpr const char *STARTED = "started_us";
+
 //! Units are the last word of a name in every table of the engine.
 LogicalType TypeOfColumn(const string &name) {
-	for (auto suffix : {"_us", "_ms", "_bytes", "bytes", "count", "attempt", "attempts", "retries"}) {
-		if (StringUtil::EndsWith(name, suffix)) {
-			return LogicalType::BIGINT;
-		}
+	if (name == STARTED) {
+		return LogicalType::TIMESTAMP_TZ;
 	}
-	if (name == "value" || name == "id") {
+	if (name == "value" || name == "number" || StringUtil::EndsWith(name, "_us") || StringUtil::EndsWith(name, "_bytes")) {
 		return LogicalType::UBIGINT;
 	}
 	if (name == "status") {
 		return LogicalType::INTEGER;
 	}
-	if (name == "time" || StringUtil::EndsWith(name, "_at")) {
-		return LogicalType::TIMESTAMP_TZ;
+	if (name == "new_connection") {
+		return LogicalType::BOOLEAN;
 	}
 	return LogicalType::VARCHAR;
+}
+
+Value CellValue(const string &text, const LogicalType &type) {
+	if (text.empty()) {
+		return Value(type);
+	}
+	if (type.id() == LogicalTypeId::TIMESTAMP_TZ) {
+		return Value::TIMESTAMPTZ(timestamp_tz_t(Value(text).DefaultCastAs(LogicalType::BIGINT).GetValue<int64_t>()));
+	}
+	return Value(text).DefaultCastAs(type);
 }
 
 unique_ptr<FunctionData> ShowRows(ps_rows *handle, vector<LogicalType> &types, vector<Name> &names) {
 	Rows rows(handle);
 	auto snapshot = make_uniq<Snapshot>();
 	for (idx_t column = 0; column < rows.ColumnCount(); column++) {
-		names.emplace_back(rows.ColumnName(column));
-		types.push_back(TypeOfColumn(rows.ColumnName(column)));
+		auto name = rows.ColumnName(column);
+		types.push_back(TypeOfColumn(name));
+		names.emplace_back(name == STARTED ? "started_at" : name);
 	}
 	for (idx_t row = 0; row < rows.Count(); row++) {
 		vector<Value> cells;
 		for (idx_t column = 0; column < rows.ColumnCount(); column++) {
-			auto text = rows.Cell(row, column);
-			cells.push_back(text.empty() ? Value(types[column]) : Value(text).DefaultCastAs(types[column]));
+			cells.push_back(CellValue(rows.Cell(row, column), types[column]));
 		}
 		snapshot->rows.push_back(std::move(cells));
 	}

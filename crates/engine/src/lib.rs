@@ -44,3 +44,6 @@ pub use read::{Known, Reader, Stream};
 pub use request_log::{LoggedRequest, RequestLog};
 pub use runtime::{IoRuntime, POLL_INTERVAL};
 pub use upload::Writer;
+
+// What the verbs take and give; doors need no other word of the store.
+pub use penstock_store::{ETag, ObjectMeta, PutOptions, WriteCondition};

@@ -1,1 +1,26 @@
-//! The C treaty.
+//! The C treaty: `include/penstock.h` in Rust.
+//!
+//! Handles, strings and one error shape; no policy and no decision. Every function catches panics,
+//! checks what it is given, and turns it into a call of the engine. The rules of ownership are
+//! written once, at the top of the header.
+#![allow(unsafe_code)] // the other side is C++: pointers are what it can give
+
+mod abi;
+mod engine;
+mod error;
+mod names;
+mod query;
+mod reading;
+mod rows;
+mod tables;
+mod writing;
+
+pub use abi::{PsPair, PsStr};
+pub use engine::*;
+pub use error::*;
+pub use names::*;
+pub use query::*;
+pub use reading::*;
+pub use rows::*;
+pub use tables::*;
+pub use writing::*;

@@ -1,0 +1,291 @@
+//! Names: glob, list, exists, remove, move.
+
+use crate::abi::{PsPair, PsStr, array, free, give, handle, pairs};
+use crate::error::{PsError, guarded};
+use crate::query::PsQuery;
+use crate::rows::epoch_us;
+use penstock_base::{Error, Kind, Result};
+use penstock_engine::{Entry, Location, Query};
+use std::sync::Arc;
+
+/// The result of a glob or a list, given to the caller.
+#[derive(Debug)]
+pub struct PsListing(Vec<Listed>);
+
+#[derive(Debug)]
+struct Listed {
+    entry: Entry,
+    etag: String,
+}
+
+/// One name.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PsEntry {
+    url: PsStr,
+    is_directory: bool,
+    has_size: bool,
+    size_bytes: u64,
+    has_modified: bool,
+    modified_us: i64,
+    etag: PsStr,
+}
+
+impl PsListing {
+    fn of(entries: Vec<Entry>) -> Self {
+        let with_etag = |entry: Entry| Listed {
+            etag: entry.meta.etag.as_ref().map_or_else(String::new, |etag| etag.0.clone()),
+            entry,
+        };
+        PsListing(entries.into_iter().map(with_etag).collect())
+    }
+}
+
+/// What every verb here begins with.
+///
+/// # Safety
+/// The handle came from this library, text and pairs are readable.
+unsafe fn locate<'a>(
+    query: *const PsQuery,
+    url: PsStr,
+    options: *const PsPair,
+    option_count: usize,
+) -> Result<(&'a Arc<Query>, Location)> {
+    // SAFETY: passed on from the caller.
+    let (query, options, url) = unsafe {
+        let options = pairs(options, option_count, "a store option")?;
+        (&handle(query, "query")?.query, options, url.text("the URL")?)
+    };
+    let at = query.engine().locate(url, &options)?;
+    Ok((query, at))
+}
+
+/// See the header.
+///
+/// # Safety
+/// Handles came from this library, texts and pairs are readable, the out-parameters are null or
+/// writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_glob(
+    query: *const PsQuery,
+    pattern: PsStr,
+    options: *const PsPair,
+    option_count: usize,
+    out: *mut *mut PsListing,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (query, at) = locate(query, pattern, options, option_count)?;
+            give(out, PsListing::of(query.block_on(query.glob(&at))?))
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`ps_glob`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_list(
+    query: *const PsQuery,
+    directory: PsStr,
+    options: *const PsPair,
+    option_count: usize,
+    out: *mut *mut PsListing,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (query, at) = locate(query, directory, options, option_count)?;
+            give(out, PsListing::of(query.block_on(query.list(&at))?))
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// `listing` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_listing_count(listing: *const PsListing) -> usize {
+    // SAFETY: the caller vouches for it.
+    unsafe { listing.as_ref() }.map_or(0, |listing| listing.0.len())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `listing` came from this library, `out` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_listing_get(
+    listing: *const PsListing,
+    index: usize,
+    out: *mut PsEntry,
+) {
+    // SAFETY: the caller vouches for it.
+    let listed = unsafe { listing.as_ref() }.and_then(|listing| listing.0.get(index));
+    let Some(Listed { entry, etag }) = listed else { return };
+    if out.is_null() {
+        return;
+    }
+    let plain = PsEntry {
+        url: PsStr::lend(&entry.url),
+        is_directory: entry.is_directory,
+        has_size: entry.meta.size_bytes.is_some(),
+        size_bytes: entry.meta.size_bytes.unwrap_or(0),
+        has_modified: entry.meta.modified.is_some(),
+        modified_us: entry.meta.modified.map_or(0, epoch_us),
+        etag: PsStr::lend(etag),
+    };
+    // SAFETY: not null, and the caller vouches for it.
+    unsafe { out.write(plain) };
+}
+
+/// See the header.
+///
+/// # Safety
+/// `listing` came from this library, and is used no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_listing_free(listing: *mut PsListing) {
+    // SAFETY: the caller vouches for it.
+    unsafe { free(listing) }
+}
+
+/// Writes an answer of yes or no.
+///
+/// # Safety
+/// `out` is null or writable.
+unsafe fn answer(out: *mut bool, value: bool) -> Result<()> {
+    if out.is_null() {
+        return Err(Error::new(Kind::Internal, "the out-parameter is null"));
+    }
+    // SAFETY: not null, and the caller vouches for it.
+    unsafe { out.write(value) };
+    Ok(())
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`ps_glob`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_exists(
+    query: *const PsQuery,
+    url: PsStr,
+    options: *const PsPair,
+    option_count: usize,
+    out: *mut bool,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (query, at) = locate(query, url, options, option_count)?;
+            answer(out, query.block_on(query.exists(&at))?)
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`ps_glob`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_directory_exists(
+    query: *const PsQuery,
+    url: PsStr,
+    options: *const PsPair,
+    option_count: usize,
+    out: *mut bool,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (query, at) = locate(query, url, options, option_count)?;
+            answer(out, query.block_on(query.directory_exists(&at))?)
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`ps_glob`]; `urls` has `url_count` readable texts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_remove(
+    query: *const PsQuery,
+    urls: *const PsStr,
+    url_count: usize,
+    options: *const PsPair,
+    option_count: usize,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let query = &handle(query, "query")?.query;
+            let options = pairs(options, option_count, "a store option")?;
+            let objects = array(urls, url_count, "the URLs")?
+                .iter()
+                .map(|url| query.engine().locate(url.text("the URL")?, &options))
+                .collect::<Result<Vec<Location>>>()?;
+            query.block_on(query.remove(&objects))
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`ps_glob`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_remove_directory(
+    query: *const PsQuery,
+    url: PsStr,
+    options: *const PsPair,
+    option_count: usize,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (query, at) = locate(query, url, options, option_count)?;
+            query.block_on(query.remove_directory(&at))
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`ps_glob`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_move(
+    query: *const PsQuery,
+    from: PsStr,
+    to: PsStr,
+    options: *const PsPair,
+    option_count: usize,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (query, source) = locate(query, from, options, option_count)?;
+            let options = pairs(options, option_count, "a store option")?;
+            let target = query.engine().locate(to.text("the URL")?, &options)?;
+            query.block_on(query.rename(&source, &target))
+        })
+    }
+    .is_some()
+}

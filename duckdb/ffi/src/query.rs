@@ -1,0 +1,137 @@
+//! One statement: settings, interruption, counters, the barrier.
+
+use crate::abi::{PsPair, give, handle, pairs};
+use crate::engine::{PsEngine, with_pairs};
+use crate::error::{PsError, guarded, quiet};
+use crate::rows::PsRows;
+use penstock_engine::Query;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Tells whether the user asked to stop.
+pub type PsInterruptedFn = Option<unsafe extern "C" fn(context: *mut c_void) -> bool>;
+
+/// A query, given to the caller. Writers share it, so that they can outlive the handle.
+#[derive(Debug)]
+pub struct PsQuery {
+    pub(crate) query: Arc<Query>,
+    watched: Arc<AtomicBool>,
+}
+
+struct Watch {
+    interrupted: unsafe extern "C" fn(context: *mut c_void) -> bool,
+    context: *mut c_void,
+    /// False once the handle is freed: the context may be gone.
+    watched: Arc<AtomicBool>,
+}
+
+// SAFETY: the treaty has the function called from any thread that blocks on this query.
+unsafe impl Send for Watch {}
+// SAFETY: as above, also from several threads at once.
+unsafe impl Sync for Watch {}
+
+impl Watch {
+    fn is_interrupted(&self) -> bool {
+        // SAFETY: the context lives as long as the handle, which is not freed.
+        self.watched.load(Ordering::Acquire) && unsafe { (self.interrupted)(self.context) }
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// The engine came from this library, the pairs are readable, `context` lives as long as the
+/// query, the out-parameters are null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_new(
+    engine: *const PsEngine,
+    settings: *const PsPair,
+    count: usize,
+    interrupted: PsInterruptedFn,
+    context: *mut c_void,
+    out: *mut *mut PsQuery,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let engine = &handle(engine, "engine")?.0;
+            let settings =
+                with_pairs(engine.settings().clone(), &pairs(settings, count, "a setting")?)?;
+            let watched = Arc::new(AtomicBool::new(true));
+            let watch = interrupted.map(|interrupted| {
+                let watch = Watch { interrupted, context, watched: Arc::clone(&watched) };
+                Box::new(move || watch.is_interrupted()) as Box<dyn Fn() -> bool + Send + Sync>
+            });
+            give(out, PsQuery { query: Arc::new(engine.query(settings, watch)), watched })
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// `query` came from this library, and is used no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_free(query: *mut PsQuery) {
+    // SAFETY: the caller vouches for it.
+    if let Some(query) = unsafe { query.as_ref() } {
+        query.watched.store(false, Ordering::Release);
+        quiet((), || query.query.abort_uploads());
+    }
+    // SAFETY: the caller vouches for it.
+    unsafe { crate::abi::free(query) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `query` came from this library, `error` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_barrier(query: *const PsQuery, error: *mut *mut PsError) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let query = &handle(query, "query")?.query;
+            query.block_on(query.barrier())
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// `query` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_abort_uploads(query: *const PsQuery) {
+    // SAFETY: the caller vouches for it.
+    if let Ok(query) = unsafe { handle(query, "query") } {
+        quiet((), || query.query.abort_uploads());
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `query` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_stats(query: *const PsQuery) -> *mut PsRows {
+    // SAFETY: the caller vouches for it.
+    let Ok(query) = (unsafe { handle(query, "query") }) else { return null_mut() };
+    quiet(null_mut(), || PsRows::of_metrics(query.query.metrics()).give())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `query` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_drain_requests(query: *const PsQuery) -> *mut PsRows {
+    // SAFETY: the caller vouches for it.
+    let Ok(query) = (unsafe { handle(query, "query") }) else { return null_mut() };
+    quiet(null_mut(), || PsRows::of_requests(&query.query.requests().drain()).give())
+}

@@ -1,0 +1,157 @@
+//! Open objects.
+
+use crate::abi::{PsPair, PsStr, free, give, handle, pairs};
+use crate::error::{PsError, guarded};
+use crate::query::PsQuery;
+use crate::rows::epoch_us;
+use penstock_base::{Error, Kind, Result};
+use penstock_engine::{ETag, Known, ObjectMeta, Reader};
+use std::ffi::c_void;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// An open object, given to the caller.
+#[derive(Debug)]
+pub struct PsReader {
+    reader: Reader,
+    etag: String,
+}
+
+/// What the caller knows of an object before opening it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PsKnown {
+    has_size: bool,
+    size_bytes: u64,
+    has_modified: bool,
+    modified_us: i64,
+    etag: PsStr,
+    immutable: bool,
+    footer_size_bytes: u64,
+}
+
+/// What is known of an open object.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PsMeta {
+    size_bytes: u64,
+    has_modified: bool,
+    modified_us: i64,
+    etag: PsStr,
+}
+
+impl PsKnown {
+    unsafe fn to_known(&self) -> Result<Known> {
+        // SAFETY: passed on from the caller.
+        let etag = unsafe { self.etag.text("the ETag") }?;
+        Ok(Known {
+            meta: ObjectMeta {
+                size_bytes: self.has_size.then_some(self.size_bytes),
+                etag: (!etag.is_empty()).then(|| ETag::parse(etag)),
+                modified: (self.has_modified && self.modified_us >= 0)
+                    .then(|| UNIX_EPOCH + Duration::from_micros(self.modified_us.unsigned_abs())),
+                ..ObjectMeta::default()
+            },
+            immutable: self.immutable,
+            footer_size_bytes: (self.footer_size_bytes != 0).then_some(self.footer_size_bytes),
+        })
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// Handles came from this library, texts and pairs are readable, `known` is null or readable, the
+/// out-parameters are null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_open_read(
+    query: *const PsQuery,
+    url: PsStr,
+    options: *const PsPair,
+    option_count: usize,
+    known: *const PsKnown,
+    out: *mut *mut PsReader,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let query = &handle(query, "query")?.query;
+            let options = pairs(options, option_count, "a store option")?;
+            let at = query.engine().locate(url.text("the URL")?, &options)?;
+            let known = match known.as_ref() {
+                Some(known) => known.to_known()?,
+                None => Known::default(),
+            };
+            let reader = query.block_on(query.open(&at, &known))?;
+            let etag = reader.meta().etag.as_ref().map_or_else(String::new, |etag| etag.0.clone());
+            give(out, PsReader { reader, etag })
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// `reader` came from this library, `out` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_reader_meta(reader: *const PsReader, out: *mut PsMeta) {
+    // SAFETY: the caller vouches for it.
+    let Ok(reader) = (unsafe { handle(reader, "reader") }) else { return };
+    if out.is_null() {
+        return;
+    }
+    let modified = reader.reader.meta().modified;
+    let meta = PsMeta {
+        size_bytes: reader.reader.size_bytes(),
+        has_modified: modified.is_some(),
+        modified_us: modified.map_or(0, epoch_us),
+        etag: PsStr::lend(&reader.etag),
+    };
+    // SAFETY: not null, and the caller vouches for it.
+    unsafe { out.write(meta) };
+}
+
+/// See the header.
+///
+/// # Safety
+/// Handles came from this library, `buffer` has `len` writable bytes that nobody else uses, `error`
+/// is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_read_at(
+    reader: *const PsReader,
+    query: *const PsQuery,
+    buffer: *mut c_void,
+    len: u64,
+    offset: u64,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let reader = &handle(reader, "reader")?.reader;
+            let query = &handle(query, "query")?.query;
+            if len == 0 {
+                return Ok(());
+            }
+            if buffer.is_null() {
+                return Err(Error::new(Kind::Internal, "the read buffer is null"));
+            }
+            let len = usize::try_from(len)
+                .map_err(|_| Error::new(Kind::Invalid, "the read exceeds the address space"))?;
+            let buffer = std::slice::from_raw_parts_mut(buffer.cast::<u8>(), len);
+            query.block_on(reader.read_at(query, buffer, offset))
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// `reader` came from this library, and is used no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_reader_free(reader: *mut PsReader) {
+    // SAFETY: the caller vouches for it.
+    unsafe { free(reader) }
+}

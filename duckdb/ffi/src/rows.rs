@@ -1,0 +1,131 @@
+//! Introspection tables: every cell is text.
+
+use crate::abi::{PsStr, free};
+use penstock_base::{Metric, Metrics};
+use penstock_engine::LoggedRequest;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A snapshot of a table.
+#[derive(Debug)]
+pub struct PsRows {
+    columns: &'static [&'static str],
+    rows: Vec<Vec<String>>,
+}
+
+const STATS: &[&str] = &["name", "unit", "value", "description"];
+
+const REQUESTS: &[&str] = &[
+    "number",
+    "started_us",
+    "method",
+    "url",
+    "range",
+    "status",
+    "first_byte_us",
+    "duration_us",
+    "sent_bytes",
+    "received_bytes",
+    "new_connection",
+    "error",
+];
+
+impl PsRows {
+    pub(crate) fn of_metrics(metrics: &Metrics) -> Self {
+        let row = |(metric, name, unit, doc): &(Metric, &str, &str, &str)| {
+            vec![
+                (*name).to_string(),
+                (*unit).to_string(),
+                metrics.get(*metric).to_string(),
+                (*doc).to_string(),
+            ]
+        };
+        PsRows { columns: STATS, rows: Metric::ALL.iter().map(row).collect() }
+    }
+
+    pub(crate) fn of_requests(requests: &[LoggedRequest]) -> Self {
+        let row = |request: &LoggedRequest| {
+            let event = &request.event;
+            vec![
+                request.number.to_string(),
+                epoch_us(event.started).to_string(),
+                event.method.to_string(),
+                event.url.clone(),
+                event.range.clone(),
+                event.status.to_string(),
+                event.first_byte.as_micros().to_string(),
+                event.total.as_micros().to_string(),
+                event.sent_bytes.to_string(),
+                event.received_bytes.to_string(),
+                event.new_connection.to_string(),
+                event.error.clone(),
+            ]
+        };
+        PsRows { columns: REQUESTS, rows: requests.iter().map(row).collect() }
+    }
+
+    pub(crate) fn give(self) -> *mut PsRows {
+        Box::into_raw(Box::new(self))
+    }
+}
+
+/// Microseconds since the epoch; before it, negative.
+pub(crate) fn epoch_us(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |us| -us),
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `rows` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_rows_count(rows: *const PsRows) -> usize {
+    // SAFETY: the caller vouches for it.
+    unsafe { rows.as_ref() }.map_or(0, |rows| rows.rows.len())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `rows` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_rows_column_count(rows: *const PsRows) -> usize {
+    // SAFETY: the caller vouches for it.
+    unsafe { rows.as_ref() }.map_or(0, |rows| rows.columns.len())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `rows` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_rows_column_name(rows: *const PsRows, column: usize) -> PsStr {
+    // SAFETY: the caller vouches for it.
+    unsafe { rows.as_ref() }
+        .and_then(|rows| rows.columns.get(column))
+        .map_or(PsStr::EMPTY, |name| PsStr::lend(name))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `rows` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_rows_cell(rows: *const PsRows, row: usize, column: usize) -> PsStr {
+    // SAFETY: the caller vouches for it.
+    unsafe { rows.as_ref() }
+        .and_then(|rows| rows.rows.get(row)?.get(column))
+        .map_or(PsStr::EMPTY, |cell| PsStr::lend(cell))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `rows` came from this library, and is used no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_rows_free(rows: *mut PsRows) {
+    // SAFETY: the caller vouches for it.
+    unsafe { free(rows) }
+}

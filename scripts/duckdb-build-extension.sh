@@ -1,0 +1,46 @@
+#!/bin/bash
+# usage: duckdb-build-extension.sh [VERSION] [RUST_PROFILE]
+# Builds build/duckdb/vVERSION/penstock.duckdb_extension, linked against the libduckdb.so that is put
+# beside it (run path $ORIGIN). RUST_PROFILE is release (default) or debug.
+. "$(dirname "$0")/duckdb-lib.sh"
+cd "$ROOT"
+version=${1:-1.5.5}
+profile=${2:-release}
+need "$CXX" g++
+case $version in
+1.5.5) ;;
+2.0.0) die "DuckDB 2.0.0 has no ready libduckdb.so to link with; the static link mode is not there yet" ;;
+*) die "DuckDB $version is not known here; known: 1.5.5" ;;
+esac
+[ "$(uname -sm)" = "Linux x86_64" ] || die "the extension is built on Linux x86_64 only, this is $(uname -sm)"
+
+library=$(scripts/duckdb-sources.sh library "$version")
+objects=build/duckdb/.objects-v$version
+out=build/duckdb/v$version
+mkdir -p "$objects" "$out"
+mapfile -t includes < <(shim_includes "$version")
+
+flags=()
+[ "$profile" = release ] && flags=(--release)
+cargo build --quiet -p penstock-ffi "${flags[@]}" &
+rust=$!
+# The shim is compiled again only when it or the compiler changed.
+stamp=$({ "$CXX" --version; echo "${CXX_FLAGS[@]}" "${includes[@]}"; cat duckdb/src/*.cpp duckdb/src/include/* \
+  duckdb/ffi/include/penstock.h; } | sha256sum)
+if [ "$stamp" != "$(cat "$objects/stamp" 2>/dev/null)" ]; then
+  shim_unit >"$objects/shim.cpp"
+  "$CXX" "${CXX_FLAGS[@]}" "${includes[@]}" -O2 -g1 -c "$objects/shim.cpp" -o "$objects/shim.o"
+  echo "$stamp" >"$objects/stamp"
+fi
+wait "$rust"
+
+"$CXX" -shared -o "$objects/penstock.so" "$objects/shim.o" \
+  "${CARGO_TARGET_DIR:-target}/$profile/libpenstock_ffi.a" -L"$library" -lduckdb \
+  -Wl,-rpath,'$ORIGIN' -Wl,--gc-sections -Wl,--version-script=duckdb/src/exports.map -Wl,--exclude-libs,ALL -Wl,-z,defs -lpthread -ldl -lm
+# Under new names first, so that a process which has the old ones loaded keeps them.
+python3 scripts/duckdb-footer.py "$objects/penstock.so" "$out/.extension.new" "v$version"
+mv -f "$out/.extension.new" "$out/penstock.duckdb_extension"
+if ! cmp -s "$library/libduckdb.so" "$out/libduckdb.so"; then
+  cp "$library/libduckdb.so" "$out/.libduckdb.new"
+  mv -f "$out/.libduckdb.new" "$out/libduckdb.so"
+fi

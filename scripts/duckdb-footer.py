@@ -1,0 +1,30 @@
+"""Appends the 534 bytes by which DuckDB recognises an extension.
+
+usage: duckdb-footer.py SHARED_LIBRARY EXTENSION DUCKDB_VERSION
+
+A WebAssembly custom section named "duckdb_signature": eight fields of 32 bytes, the last one first
+(three unused, ABI, our version, DuckDB's version, platform, magic "4"), then a signature of 256 zeros.
+"""
+
+import sys
+from pathlib import Path
+
+VERSION = "v0.1.0"
+PLATFORM = "linux_amd64"
+
+
+def footer(duckdb_version: str) -> bytes:
+    """The bytes for one DuckDB version, such as ``v1.5.5``."""
+    prefix = b"\x00\x93\x04\x10duckdb_signature\x80\x04"
+    fields = ["", "", "", "CPP", VERSION, duckdb_version, PLATFORM, "4"]
+    packed = b"".join(field.encode().ljust(32, b"\x00") for field in fields)
+    return prefix + packed + bytes(256)
+
+
+def main() -> None:
+    source, target, duckdb_version = sys.argv[1:]
+    Path(target).write_bytes(Path(source).read_bytes() + footer(duckdb_version))
+
+
+if __name__ == "__main__":
+    main()
