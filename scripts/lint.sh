@@ -17,6 +17,6 @@ check ruff build/venv/bin/ruff check --quiet .
 check "ruff format" build/venv/bin/ruff format --check --quiet .
 check mypy build/venv/bin/mypy
 for version in 1.5.5 2.0.0; do
-  check "shim against DuckDB $version" scripts/duckdb-shim.sh check "$version"
+  check "shim against DuckDB $version" scripts/duckdb-check-headers.sh "$version"
 done
 [ ${#failed[@]} = 0 ] || die "lint failed: $(IFS=,; echo "${failed[*]}")"

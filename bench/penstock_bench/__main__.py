@@ -98,7 +98,10 @@ def show(records: list[dict[str, Any]], path: Path) -> None:
     print("\n" + report.summary(found))
     image = path.with_suffix(".png")
     stores = ", ".join(sorted({r["store"] for r in records if r["protocol"] != "file"}))
-    subtitle = f"wall time of the peer / Penstock; {profile.name}; stores: {stores}"
+    subtitle = (
+        "wall time of the peer / Penstock: above 1 (blue) Penstock is faster, below 1 (red) slower"
+        f"\n{profile.name}; stores: {stores}; medians"
+    )
     picture.heatmap(found, workload.title, subtitle, image)
     page.write(path.with_suffix(".html"), workload.title, found, records, image)
     print(f"records {path}\npicture {image}\npage    {path.with_suffix('.html')}")

@@ -60,7 +60,7 @@ def heatmap(found: list[Entry], title: str, subtitle: str, path: Path) -> None:
             if entry.cell.protocol == protocol and entry.peer == peer
         }
         _panel(axis, cells, steps, sizes, name, labels=index % columns == 0)
-    figure.suptitle(f"{title}\n", fontsize=13, fontweight="bold")
+    figure.suptitle(f"{title}\n\n", fontsize=13, fontweight="bold")
     figure.text(0.5, 0.995, f"\n\n{subtitle}", ha="center", va="top", fontsize=9, color="#555555")
     figure.savefig(path, dpi=130)
     plt.close(figure)
@@ -77,7 +77,8 @@ def _panel(
 ) -> None:
     grid = [[_strength(cells.get((step, size))) for size in sizes] for step in steps]
     norm = TwoSlopeNorm(vcenter=0, vmin=-LIMIT_LOG2, vmax=LIMIT_LOG2)
-    axis.imshow(grid, cmap=COLORS, norm=norm, aspect="auto")
+    colors = matplotlib.colormaps[COLORS].with_extremes(bad="#e4e4e4")
+    axis.imshow(grid, cmap=colors, norm=norm, aspect="auto")
     axis.set_title(name, fontsize=10, pad=8)
     axis.set_xticks(range(len(sizes)), [f"{rows_label(size)} rows" for size in sizes], fontsize=9)
     axis.set_yticks(range(len(steps)), steps if labels else [""] * len(steps), fontsize=9)
@@ -91,6 +92,7 @@ def _panel(
         for x, size in enumerate(sizes):
             strength = grid[y][x]
             dark = not math.isnan(strength) and abs(strength) > 1.6
+            failed = math.isnan(strength) and (step, size) in cells
             axis.text(
                 x,
                 y,
@@ -98,7 +100,8 @@ def _panel(
                 ha="center",
                 va="center",
                 fontsize=9,
-                color="white" if dark else "#222222",
+                color="#b3261e" if failed else "white" if dark else "#222222",
+                fontweight="bold" if failed else "normal",
             )
 
 
