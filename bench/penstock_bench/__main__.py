@@ -96,6 +96,12 @@ def show(records: list[dict[str, Any]], path: Path) -> None:
     print(report.terminal(found, sys.stdout.isatty()))
     print("\nOur cells against their limits, worst first:\n" + report.ranking(found))
     print("\n" + report.summary(found))
+    for error in report.errors(records):
+        print(f"failed: {error}")
+    print(
+        f"raw loopback socket in this campaign: {ceiling['loopback_bytes_per_s'] / 1e9:.2f} GB/s, "
+        f"{ceiling['loopback_cpu_s_per_gb']:.3f} CPU s/GB of the receiver"
+    )
     image = path.with_suffix(".png")
     stores = ", ".join(sorted({r["store"] for r in records if r["protocol"] != "file"}))
     subtitle = (

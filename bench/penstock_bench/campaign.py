@@ -21,7 +21,7 @@ from penstock_bench.config import ROOT, Peer, Step, Workload
 from penstock_bench.network import Network, Profile
 from penstock_bench.processes import Server, free_port
 from penstock_bench.sql import Endpoint
-from penstock_bench.stores import Opened, Store
+from penstock_bench.stores import Opened, Store, has_counters
 
 SCHEMA = 1
 RUN_TIMEOUT_S = 600
@@ -111,19 +111,21 @@ class Campaign:
 
     def _on_store(self, protocol: str, rows: int) -> None:
         kind = self._plan.stores[protocol]
-        with Store(kind, self._network, self._plan.profile, self._logs) as store:
-            uncounted = store.kind != "file" and store.stats_url is None
-            traced = uncounted or (self._plan.traced and store.kind != "file")
-            for turn in turns(self._plan, protocol, rows, traced=traced):
-                self._progress(
-                    f"{kind} · {rows:,} rows · {turn.peer.title} · "
-                    + (
-                        f"run {turn.run + 1} of {self._plan.runs[rows]}"
-                        if turn.mode == "timed"
-                        else "counting requests"
-                    )
-                )
-                self._record(turn, store)
+        counted = kind == "file" or has_counters(kind)
+        traced = not counted or (self._plan.traced and kind != "file")
+        all_turns = list(turns(self._plan, protocol, rows, traced=traced))
+        # One store for all runs, or one for each.
+        groups = [[turn] for turn in all_turns] if self._plan.workload.fresh_store else [all_turns]
+        for group in groups:
+            with Store(kind, self._network, self._plan.profile, self._logs) as store:
+                for turn in group:
+                    self._progress(self._describe(turn, kind))
+                    self._record(turn, store)
+
+    def _describe(self, turn: Turn, kind: str) -> str:
+        number = f"run {turn.run + 1} of {self._plan.runs[turn.rows]}"
+        what = number if turn.mode == "timed" else "counting requests"
+        return f"{kind} · {turn.rows:,} rows · {turn.peer.title} · {what}"
 
     def _record(self, turn: Turn, store: Opened) -> None:
         place = f"{turn.peer.name}-{turn.threads}-{turn.run}"

@@ -67,6 +67,8 @@ class Workload:
     protocols: tuple[str, ...]
     setup: str
     prepare: tuple[str, ...]
+    fresh_store: bool
+    """A store of its own for every run, because runs leave much behind."""
     steps: tuple[Step, ...]
 
 
@@ -114,7 +116,7 @@ def parse_workload(text: str, name: str) -> Workload:
     """A workload from the text of its file."""
     table = tomllib.loads(text)
     required = {"title", "sizes", "quick_sizes", "runs", "quick_runs", "protocols", "step"}
-    _take(table, name, required, {"setup", "prepare"})
+    _take(table, name, required, {"setup", "prepare", "fresh_store"})
     steps = tuple(
         parse_step(step, f"{name}.step[{index}]") for index, step in enumerate(table.pop("step"))
     )
@@ -130,6 +132,7 @@ def parse_workload(text: str, name: str) -> Workload:
         quick_runs=table["quick_runs"],
         protocols=_protocols(table["protocols"], name),
         setup=table.get("setup", ""),
+        fresh_store=table.get("fresh_store", False),
         prepare=tuple(table.get("prepare", ())),
         steps=steps,
     )

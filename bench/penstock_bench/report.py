@@ -76,6 +76,8 @@ class Entry:
     """The peer's wall time over ours; None for ourselves."""
     cpu_ratio: float | None
     limit_s: float | None
+    per_gb: bool
+    """Whether client CPU is to be read per gigabyte moved."""
 
 
 def entries(
@@ -83,6 +85,7 @@ def entries(
 ) -> list[Entry]:
     """All cells in the order of the workload: protocol, step, size, threads, ours first."""
     table = figures.tabulate(records)
+    per_gb = {step.name for step in workload.steps if step.per_gb}
     titles = {step.name: step.title for step in workload.steps}
     order = {step.name: index for index, step in enumerate(workload.steps)}
     cells = sorted(
@@ -107,6 +110,7 @@ def entries(
                     ratio=None if is_ours else figures.ratio(data, ours),
                     cpu_ratio=None if is_ours else figures.ratio(data, ours, "cpu_s"),
                     limit_s=limit,
+                    per_gb=cell.step in per_gb,
                 )
             )
     return found
@@ -126,6 +130,16 @@ HEADINGS = (
 )
 
 
+def cpu_text(entry: Entry) -> str:
+    """Client CPU, per gigabyte where the workload asks for it."""
+    cpu, size = entry.data.measures.get("cpu_s"), entry.data.measures.get("bytes")
+    if cpu is None:
+        return "-"
+    if entry.per_gb and size is not None and size.median > 0:
+        return f"{cpu.median / (size.median / 1e9):.3f} s/GB"
+    return seconds(cpu.median)
+
+
 def line(entry: Entry) -> tuple[str, ...]:
     """One entry as the columns of `HEADINGS`; a failure is shown in place of the figures."""
     cell, data = entry.cell, entry.data
@@ -133,11 +147,11 @@ def line(entry: Entry) -> tuple[str, ...]:
     if data.failures:
         return (*head, f"FAILED: {data.failures[0][:60]}", "", "", "", "", "", "")
     get = data.measures.get
-    cpu, requests, size = get("cpu_s"), get("requests"), get("bytes")
+    requests, size = get("requests"), get("bytes")
     return (
         *head,
         spread(get("wall_s")),
-        seconds(cpu.median) if cpu else "-",
+        cpu_text(entry),
         f"{requests.median:.0f}" if requests else "-",
         amount(size.median) if size else "-",
         seconds(entry.limit_s) if entry.limit_s is not None else "-",
@@ -187,6 +201,17 @@ def summary(found: list[Entry]) -> str:
         f"{len(ratios)} comparisons of wall time: Penstock faster in {won}, level in {level}, "
         f"slower in {lost}; {failed} cells with failed runs"
     )
+
+
+def errors(records: list[Row]) -> list[str]:
+    """Every different failure, of any peer, with the cells it hit first."""
+    first: dict[str, str] = {}
+    for record in records:
+        for step in record["steps"]:
+            if step.get("error"):
+                where = f"{record['peer']} {record['protocol']} {step['name']} {record['rows']}"
+                first.setdefault(step["error"], where)
+    return [f"{where}: {error}" for error, where in first.items()]
 
 
 def ranking(found: list[Entry]) -> str:

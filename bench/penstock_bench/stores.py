@@ -31,6 +31,11 @@ KINDS = {
 """Kinds of store and the protocol that each speaks."""
 
 
+def has_counters(kind: str) -> bool:
+    """Whether a kind of store tells its own requests and bytes: ours do."""
+    return kind in ("fake-s3", "fake-azure", "serve")
+
+
 @dataclass(frozen=True)
 class Opened:
     """A store in use."""
@@ -78,8 +83,7 @@ class Store:
         protocol = KINDS[self._kind]
         self._make_bucket(protocol, port)
         shown = self._network.expose(port)
-        ours = self._kind in ("fake-s3", "fake-azure", "serve")
-        stats = f"http://127.0.0.1:{port}/_penstock/stats" if ours else None
+        stats = f"http://127.0.0.1:{port}/_penstock/stats" if has_counters(self._kind) else None
         return Opened(self._kind, sql.Endpoint(protocol, port=shown), stats, self._server.pid, port)
 
     def _command(self, port: int) -> tuple[list[str | Path], dict[str, str]]:

@@ -169,7 +169,7 @@ def main() -> None:
     """Entry point of the process."""
     job = json.load(sys.stdin)
     if job["endpoint"]["protocol"] == "file":
-        Path(job["root"]).mkdir(parents=True)
+        Path(job["root"]).mkdir(parents=True, exist_ok=True)
     json.dump(work(job), sys.stdout)
 
 
