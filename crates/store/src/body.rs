@@ -3,9 +3,12 @@
 use crate::http::HttpBody;
 use crate::local::FileBody;
 use bytes::Bytes;
-use penstock_base::{Error, Kind, Result, Retry};
+use penstock_base::{ByteRange, Error, Kind, Result, Retry};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
+
+/// Unwanted bytes are passed over in pieces of this size.
+const SKIP_BUFFER_BYTES: u64 = 256 << 10;
 
 /// A body that is read once, front to back. Each byte is copied once: from the socket (or the TLS
 /// buffer, or the page cache) into the buffer that the caller gave.
@@ -103,6 +106,27 @@ impl Body {
             body.set_object(object);
         }
         self
+    }
+
+    /// Passes over `skip` bytes and ends where `range` does: for answers that carry more than was
+    /// asked for.
+    pub(crate) async fn window(mut self, skip: u64, range: ByteRange) -> Result<Self> {
+        let mut left = skip;
+        let mut scratch = vec![0; usize::try_from(skip.min(SKIP_BUFFER_BYTES)).unwrap_or(0)];
+        while left > 0 {
+            let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(scratch.len());
+            match self.read(&mut scratch[..wanted]).await? {
+                // The object ends before the range: what is left of it is nothing.
+                0 => break,
+                count => left -= count as u64,
+            }
+        }
+        if let Body::Http(body) = &mut self
+            && body.remaining() != Some(range.len())
+        {
+            body.set_window(range.len());
+        }
+        Ok(self)
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize>> {

@@ -170,6 +170,13 @@ impl StoreOptions {
         Ok(())
     }
 
+    /// These options, then others where these say nothing.
+    #[must_use]
+    pub fn joined(mut self, others: &StoreOptions) -> Self {
+        self.0.extend(others.0.iter().cloned());
+        self
+    }
+
     /// The value of an option, if it is given.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.reveal())
@@ -178,6 +185,11 @@ impl StoreOptions {
     /// The value of the first given of several names: the secret's, then the setting's.
     pub fn first_of(&self, names: &[&str]) -> Option<&str> {
         names.iter().find_map(|name| self.get(name))
+    }
+
+    /// Whether an option of this family is given.
+    pub fn has_prefix(&self, prefix: &str) -> bool {
+        self.0.iter().any(|(key, _)| key.starts_with(prefix))
     }
 
     /// A flag, as DuckDB prints and people write it.

@@ -11,6 +11,10 @@ use tokio::task::JoinHandle;
 
 /// Longest answer of a token service.
 const TOKEN_ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Longest wait for instance metadata: one hop away, or absent.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest wait for any other token service.
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest run of a credential process or command line tool.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a running command is looked at.
@@ -40,6 +44,11 @@ pub fn credential_error(what: &str, error: &reqsign_core::Error) -> Error {
     if error.is_retryable() { made.with_retry(Retry::BackOff) } else { made }
 }
 
+/// Link-local addresses are those of instance and container metadata.
+fn is_metadata_host(host: &str) -> bool {
+    host.starts_with("169.254.") || host == "metadata.google.internal"
+}
+
 #[derive(Debug)]
 struct TokenSend(HttpClient);
 
@@ -53,7 +62,13 @@ impl HttpSend for TokenSend {
             let retryable = error.retry() != Retry::Never;
             reqsign_core::Error::unexpected(error.to_string()).set_retryable(retryable)
         };
-        let mut answer = self.0.send(parts, Payload::from(body)).await.map_err(failed)?;
+        let is_metadata = parts.uri.host().is_some_and(is_metadata_host);
+        let limit = if is_metadata { METADATA_TIMEOUT } else { TOKEN_TIMEOUT };
+        let send = self.0.send(parts, Payload::from(body));
+        let mut answer = tokio::time::timeout(limit, send)
+            .await
+            .map_err(|_| reqsign_core::Error::unexpected("the token service did not answer"))?
+            .map_err(failed)?;
         let bytes = answer.body.read_to_bytes(TOKEN_ANSWER_BYTES_MAX).await.map_err(failed)?;
         let mut response = http::Response::new(bytes);
         *response.status_mut() = http::StatusCode::from_u16(answer.status)

@@ -1,0 +1,262 @@
+//! From a URL and its options to a store and a key.
+//!
+//! Decides which scheme is whose, and what all HTTP stores share: proxy, certificates, headers.
+//! Opening sends no request.
+
+use crate::options::{Family, StoreOptions};
+use crate::{HttpClient, LocalStore, MemoryStore, S3Store, Store};
+use ::http::{HeaderName, HeaderValue};
+use penstock_base::nearest::nearest;
+use penstock_base::{Error, Kind, Result};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::http::{Proxy, ProxyChoice, redacted_text};
+
+/// Every scheme that [`open`] knows.
+pub const SCHEMES: &[&str] = &[
+    "s3", "s3a", "s3n", "r2", "gs", "gcs", "http", "https", "az", "azure", "abfss", "abfs", "file",
+    "mem",
+];
+
+/// The store that a URL lies in, and the URL's key in it.
+///
+/// # Errors
+/// `Invalid` for a malformed URL or option, `Unsupported` for an unknown scheme.
+pub fn open(
+    url: &str,
+    options: &StoreOptions,
+    http: &HttpClient,
+) -> Result<(Arc<dyn Store>, String)> {
+    let named = |error: Error| error.with_object(redacted_text(url));
+    let (scheme, rest) = split_scheme(url).map_err(named)?;
+    match scheme {
+        "s3" | "s3a" | "s3n" | "r2" | "gs" | "gcs" => {
+            let place = BucketUrl::parse(rest, options).map_err(named)?;
+            let open = || {
+                let http = client_for(Family::S3, &place.options, http)?;
+                S3Store::open(scheme, place.bucket, &place.options, &http)
+            };
+            let store = open().map_err(named)?;
+            Ok((Arc::new(store), place.key.to_string()))
+        }
+        "file" => {
+            let key = rest.strip_prefix('/').ok_or_else(|| {
+                named(invalid("a file URL has three slashes").with_hint("Write file:///path"))
+            })?;
+            Ok((Arc::new(LocalStore::files()?), key.to_string()))
+        }
+        "mem" => {
+            let (name, key) = rest.split_once('/').unwrap_or((rest, ""));
+            Ok((MemoryStore::named(name), key.to_string()))
+        }
+        other => Err(named(unknown_scheme(other))),
+    }
+}
+
+/// Root (ending with `/`) and key of a URL, without opening anything. Root and key joined are the
+/// URL again, but for the options in its query.
+///
+/// # Errors
+/// As [`open`].
+pub fn root_of(url: &str) -> Result<(String, String)> {
+    let named = |error: Error| error.with_object(redacted_text(url));
+    let (scheme, rest) = split_scheme(url).map_err(named)?;
+    match scheme {
+        "s3" | "s3a" | "s3n" | "r2" | "gs" | "gcs" => {
+            let place = BucketUrl::parse(rest, &StoreOptions::default()).map_err(named)?;
+            Ok((format!("{scheme}://{}/", place.bucket), place.key.to_string()))
+        }
+        "file" => Ok(("file:///".to_string(), rest.trim_start_matches('/').to_string())),
+        _ => {
+            let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
+            Ok((format!("{scheme}://{authority}/"), key.to_string()))
+        }
+    }
+}
+
+/// Scheme and what follows its `://`.
+fn split_scheme(url: &str) -> Result<(&str, &str)> {
+    match url.split_once("://") {
+        Some((scheme, rest)) if SCHEMES.contains(&scheme) => Ok((scheme, rest)),
+        Some((scheme, _)) => Err(unknown_scheme(scheme)),
+        None => Err(invalid("this is no URL").with_hint("Write scheme://name/key")),
+    }
+}
+
+fn unknown_scheme(scheme: &str) -> Error {
+    let error = Error::new(Kind::Unsupported, format!("no store serves the scheme `{scheme}`"));
+    match nearest(scheme, SCHEMES.iter().copied()) {
+        Some(near) => error.with_hint(format!("Did you mean `{near}://`?")),
+        None => error.with_hint(format!("Known are {}", SCHEMES.join(", "))),
+    }
+}
+
+/// `bucket/key?s3_region=...` with the options of the query in front of the others.
+#[derive(Debug)]
+struct BucketUrl<'a> {
+    bucket: &'a str,
+    key: &'a str,
+    options: StoreOptions,
+}
+
+impl<'a> BucketUrl<'a> {
+    fn parse(rest: &'a str, options: &StoreOptions) -> Result<Self> {
+        let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+        let names = ["url_compatibility_mode", "s3_url_compatibility_mode"];
+        if options.flag(&names)?.unwrap_or(false) {
+            return Ok(BucketUrl { bucket, key, options: options.clone() });
+        }
+        // A `?` may also be a wildcard or part of a name, so only what looks like options is taken.
+        match key.split_once('?').filter(|(_, query)| query.starts_with("s3_")) {
+            Some((key, query)) => {
+                let options = query_options(query)?.joined(options);
+                Ok(BucketUrl { bucket, key, options })
+            }
+            None => Ok(BucketUrl { bucket, key, options: options.clone() }),
+        }
+    }
+}
+
+/// Options in the query of an S3 URL, as httpfs takes them.
+fn query_options(query: &str) -> Result<StoreOptions> {
+    // The secret's key of the same meaning would win over the setting's, so its name is used.
+    const NAMES: &[(&str, &str)] = &[
+        ("s3_region", "region"),
+        ("s3_access_key_id", "key_id"),
+        ("s3_secret_access_key", "secret"),
+        ("s3_session_token", "session_token"),
+        ("s3_endpoint", "endpoint"),
+        ("s3_url_style", "url_style"),
+        ("s3_use_ssl", "use_ssl"),
+        ("s3_kms_key_id", "kms_key_id"),
+        ("s3_requester_pays", "requester_pays"),
+    ];
+    let mut options = StoreOptions::default();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let Some((_, option)) = NAMES.iter().find(|(known, _)| *known == name) else {
+            let error = invalid(&format!("unknown option `{name}` in the URL"));
+            return Err(match nearest(name, NAMES.iter().map(|(known, _)| *known)) {
+                Some(near) => error.with_hint(format!("Did you mean `{near}`?")),
+                None => error.with_hint("For a key with `?` SET s3_url_compatibility_mode = true"),
+            });
+        };
+        let value = percent_encoding::percent_decode_str(value).decode_utf8_lossy();
+        options.push(option, &value)?;
+    }
+    Ok(options)
+}
+
+/// The client for one store: its proxy and whom it trusts.
+///
+/// # Errors
+/// `Invalid` or `Unsupported` for a proxy that is none.
+pub(crate) fn client_for(
+    family: Family,
+    options: &StoreOptions,
+    http: &HttpClient,
+) -> Result<HttpClient> {
+    let mut client = http.clone();
+    let azure = |name: &'static str| if family == Family::Azure { name } else { "http_proxy" };
+    if let Some(url) = options.first_of(&["http_proxy", azure("azure_http_proxy")]) {
+        let user = options.first_of(&[
+            "http_proxy_username",
+            "proxy_user_name",
+            azure("azure_proxy_user_name"),
+        ]);
+        let password = options.first_of(&[
+            "http_proxy_password",
+            "proxy_password",
+            azure("azure_proxy_password"),
+        ]);
+        let proxy = Proxy::parse(url)?;
+        let proxy = match user {
+            Some(user) => proxy.with_basic(user, password.unwrap_or_default()),
+            None => proxy,
+        };
+        client = client.with_proxy(ProxyChoice::Fixed(proxy));
+    }
+    if options.flag(&["verify_ssl"])? == Some(false) {
+        client = client.with_verify_tls(false);
+    }
+    if let Some(path) = options.get("ca_cert_file") {
+        client = client.with_ca_file(Path::new(path));
+    }
+    Ok(client)
+}
+
+/// The headers that the options want on every request.
+///
+/// # Errors
+/// `Invalid` for text that no header can carry.
+pub(crate) fn extra_headers(options: &StoreOptions) -> Result<Vec<(HeaderName, HeaderValue)>> {
+    let mut headers = Vec::new();
+    for (name, value) in options.extra_headers()? {
+        let wrong = || invalid(&format!("`{name}` in extra_http_headers is no valid header"));
+        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
+        let mut value = HeaderValue::from_str(value.reveal()).map_err(|_| wrong())?;
+        value.set_sensitive(true);
+        headers.push((header, value));
+    }
+    Ok(headers)
+}
+
+fn invalid(message: &str) -> Error {
+    Error::new(Kind::Invalid, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RequestEvent;
+
+    #[derive(Debug)]
+    struct Deaf;
+
+    impl crate::Observer for Deaf {
+        fn request_finished(&self, _event: RequestEvent) {}
+    }
+
+    fn open_with(url: &str, pairs: &[(&str, &str)]) -> Result<(Arc<dyn Store>, String)> {
+        let http = HttpClient::new(crate::HttpOptions::default(), Arc::new(Deaf))?;
+        let options = StoreOptions::new(pairs.iter().copied())?;
+        open(url, &options, &http)
+    }
+
+    #[test]
+    fn schemes_keep_their_spelling_in_the_root() {
+        for (url, root, key) in [
+            ("s3://b/a//b ?.parquet", "s3://b/", "a//b ?.parquet"),
+            ("s3a://b", "s3a://b/", ""),
+            ("gs://b/x", "gs://b/", "x"),
+            ("s3://b/k?s3_region=eu-west-1&s3_use_ssl=false", "s3://b/", "k"),
+        ] {
+            let (store, found) = open_with(url, &[]).unwrap();
+            assert_eq!((store.root(), found.as_str()), (root, key));
+            assert_eq!(root_of(url).unwrap(), (root.to_string(), key.to_string()));
+        }
+    }
+
+    #[test]
+    fn slips_are_named() {
+        let error = open_with("s4://b/k", &[]).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.hint()),
+            (Kind::Unsupported, Some("Did you mean `s3://`?"))
+        );
+        let error = open_with("s3://b/k?s3_regio=x", &[]).unwrap_err();
+        assert_eq!(error.hint(), Some("Did you mean `s3_region`?"));
+        let error = open_with("s3:///k", &[]).unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid);
+        let error = open_with("s3://b/k", &[("http_proxy", "socks5://x")]).unwrap_err();
+        assert_eq!(error.kind(), Kind::Unsupported);
+    }
+
+    #[test]
+    fn compatibility_mode_keeps_the_question_mark() {
+        let pairs = [("s3_url_compatibility_mode", "true")];
+        let (_, key) = open_with("s3://b/k?s3_region=x", &pairs).unwrap();
+        assert_eq!(key, "k?s3_region=x");
+    }
+}

@@ -1,0 +1,245 @@
+//! Credentials and signatures for S3 and Google Cloud Storage.
+//!
+//! The signing crates find, renew and apply credentials; this file decides which of their sources
+//! are asked, and puts their errors into our words.
+
+use crate::HttpClient;
+use crate::http::{credential_context, credential_error};
+use crate::s3::config::{Access, ChainSource, ChainSpec};
+use ::http::HeaderValue;
+use ::http::header::AUTHORIZATION;
+use ::http::request::Parts;
+use penstock_base::{Error, Kind, Result, Secret};
+use reqsign_aws_v4::{
+    AssumeRoleCredentialProvider, AssumeRoleWithWebIdentityCredentialProvider, Credential,
+    DefaultCredentialProvider, ECSCredentialProvider, EnvCredentialProvider,
+    IMDSv2CredentialProvider, ProcessCredentialProvider, ProfileCredentialProvider, RequestSigner,
+    SSOCredentialProvider, StaticCredentialProvider,
+};
+use reqsign_core::{Context, ProvideCredentialChain, Signer};
+use std::fmt;
+
+/// What Google tokens are asked for.
+const GOOGLE_SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
+
+/// Signs requests for one region; clones share found credentials.
+#[derive(Clone)]
+pub(crate) enum Auth {
+    Anonymous,
+    Aws(Signer<Credential>),
+    Bearer(Secret),
+    Google(Signer<reqsign_google::Credential>),
+}
+
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Auth::Anonymous => "Anonymous",
+            Auth::Aws(_) => "Aws",
+            Auth::Bearer(_) => "Bearer",
+            Auth::Google(_) => "Google",
+        })
+    }
+}
+
+impl Auth {
+    /// # Errors
+    /// `Invalid` for a Google key that is no JSON.
+    pub(crate) fn new(access: &Access, region: &str, http: &HttpClient) -> Result<Self> {
+        let context = credential_context(http);
+        let signer = RequestSigner::new("s3", region);
+        Ok(match access {
+            Access::Anonymous => Auth::Anonymous,
+            Access::Bearer(token) => Auth::Bearer(token.clone()),
+            Access::Key { .. } => Auth::Aws(Signer::new(context, fixed_key(access), signer)),
+            Access::AwsChain { chain, fallback } => {
+                let provider = aws_chain(chain, fallback.as_deref(), region, &context);
+                Auth::Aws(Signer::new(context, provider, signer))
+            }
+            Access::Google { json, path } => {
+                Auth::Google(google(json.as_ref(), path.as_deref(), context))
+            }
+        })
+    }
+
+    /// The same credentials, signing for another region.
+    pub(crate) fn for_region(&self, region: &str) -> Self {
+        match self {
+            Auth::Aws(signer) => {
+                Auth::Aws(signer.clone().with_request_signer(RequestSigner::new("s3", region)))
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Prefix of the service's own headers; Google takes Amazon's only with Amazon's signatures.
+    pub(crate) fn header_prefix(&self) -> &'static str {
+        match self {
+            Auth::Anonymous | Auth::Aws(_) => "x-amz-",
+            Auth::Bearer(_) | Auth::Google(_) => "x-goog-",
+        }
+    }
+
+    /// Puts the signature on a request.
+    ///
+    /// # Errors
+    /// `Denied` when no credentials are found or they cannot be renewed.
+    pub(crate) async fn sign(&self, request: &mut Parts) -> Result<()> {
+        match self {
+            Auth::Anonymous => Ok(()),
+            Auth::Bearer(token) => {
+                let text = format!("Bearer {}", token.reveal());
+                let mut value = HeaderValue::from_str(&text).map_err(|_| {
+                    Error::new(Kind::Invalid, "the secret's BEARER_TOKEN is no header text")
+                })?;
+                value.set_sensitive(true);
+                request.headers.insert(AUTHORIZATION, value);
+                Ok(())
+            }
+            Auth::Aws(signer) => signer.sign(request, None).await.map_err(|error| {
+                credential_error("AWS credentials", &error).with_hint(
+                    "Looked at environment, profile files, SSO cache, web identity, container and \
+                     instance metadata. Give a key instead: CREATE SECRET (TYPE s3, KEY_ID '...', \
+                     SECRET '...', REGION '...')",
+                )
+            }),
+            Auth::Google(signer) => signer.sign(request, None).await.map_err(|error| {
+                credential_error("Google credentials", &error).with_hint(
+                    "Run `gcloud auth application-default login`, set \
+                     GOOGLE_APPLICATION_CREDENTIALS, or CREATE SECRET (TYPE gcs, KEY_ID '...', \
+                     SECRET '...')",
+                )
+            }),
+        }
+    }
+}
+
+fn fixed_key(access: &Access) -> StaticCredentialProvider {
+    match access {
+        Access::Key { key_id, secret, token } => {
+            let provider = StaticCredentialProvider::new(key_id, secret.reveal());
+            match token {
+                Some(token) => provider.with_session_token(token.reveal()),
+                None => provider,
+            }
+        }
+        // An empty key loads as no credential.
+        _ => StaticCredentialProvider::new("", ""),
+    }
+}
+
+fn aws_chain(
+    spec: &ChainSpec,
+    fallback: Option<&Access>,
+    region: &str,
+    context: &Context,
+) -> ProvideCredentialChain<Credential> {
+    let mut found = ProvideCredentialChain::new();
+    // A role is assumed with the given key; otherwise that key is older than what the chain finds.
+    let key_first = spec.assume_role_arn.is_some();
+    if let Some(key) = fallback.filter(|_| key_first) {
+        found = found.push(fixed_key(key));
+    }
+    if spec.sources.is_empty() {
+        found = found.push(default_sources(spec));
+    }
+    for source in &spec.sources {
+        found = push_source(found, *source, spec);
+    }
+    if let Some(key) = fallback.filter(|_| !key_first) {
+        found = found.push(fixed_key(key));
+    }
+    let Some(role) = &spec.assume_role_arn else { return found };
+    let sts = Signer::new(context.clone(), found, RequestSigner::new("sts", region));
+    let mut provider = AssumeRoleCredentialProvider::new(role.clone(), sts)
+        .with_region(region.to_string())
+        .with_regional_sts_endpoint();
+    if let Some(id) = &spec.external_id {
+        provider = provider.with_external_id(id.clone());
+    }
+    if let Some(name) = &spec.role_session_name {
+        provider = provider.with_role_session_name(name.clone());
+    }
+    ProvideCredentialChain::new().push(provider)
+}
+
+/// All sources. A named profile stands for itself: the environment does not override it.
+fn default_sources(spec: &ChainSpec) -> DefaultCredentialProvider {
+    match &spec.profile {
+        Some(profile) => DefaultCredentialProvider::builder()
+            .no_env()
+            .no_web_identity()
+            .no_ecs()
+            .no_imds()
+            .with_profile(profile)
+            .build(),
+        None => DefaultCredentialProvider::builder().web_identity(web_identity(spec)).build(),
+    }
+}
+
+fn push_source(
+    chain: ProvideCredentialChain<Credential>,
+    source: ChainSource,
+    spec: &ChainSpec,
+) -> ProvideCredentialChain<Credential> {
+    let profile = spec.profile.as_deref();
+    match source {
+        ChainSource::Environment => chain.push(EnvCredentialProvider::new()),
+        ChainSource::Profile => chain.push(match profile {
+            Some(name) => ProfileCredentialProvider::new().with_profile(name),
+            None => ProfileCredentialProvider::new(),
+        }),
+        ChainSource::Sso => chain.push(match profile {
+            Some(name) => SSOCredentialProvider::new().with_profile(name),
+            None => SSOCredentialProvider::new(),
+        }),
+        ChainSource::Process => chain.push(match profile {
+            Some(name) => ProcessCredentialProvider::new().with_profile(name),
+            None => ProcessCredentialProvider::new(),
+        }),
+        ChainSource::WebIdentity => chain.push(web_identity(spec)),
+        ChainSource::Metadata => {
+            chain.push(ECSCredentialProvider::new()).push(IMDSv2CredentialProvider::new())
+        }
+    }
+}
+
+fn web_identity(spec: &ChainSpec) -> AssumeRoleWithWebIdentityCredentialProvider {
+    let mut provider = AssumeRoleWithWebIdentityCredentialProvider::new();
+    if let Some(file) = &spec.web_identity_token_file {
+        provider = provider.with_web_identity_token_file(file);
+    }
+    provider
+}
+
+fn google(
+    json: Option<&Secret>,
+    path: Option<&str>,
+    context: Context,
+) -> Signer<reqsign_google::Credential> {
+    let signer = reqsign_google::RequestSigner::new("storage").with_scope(GOOGLE_SCOPE);
+    match (json, path) {
+        (Some(json), _) => {
+            let provider = reqsign_google::StaticCredentialProvider::new(json.reveal())
+                .with_scope(GOOGLE_SCOPE);
+            Signer::new(context, provider, signer)
+        }
+        (None, Some(path)) => {
+            let provider =
+                reqsign_google::FileCredentialProvider::new(path).with_scope(GOOGLE_SCOPE);
+            Signer::new(context, provider, signer)
+        }
+        (None, None) => {
+            let provider = reqsign_google::DefaultCredentialProvider::builder()
+                .env(reqsign_google::EnvCredentialProvider::new().with_scope(GOOGLE_SCOPE))
+                .well_known(
+                    reqsign_google::WellKnownCredentialProvider::new().with_scope(GOOGLE_SCOPE),
+                )
+                .vm_metadata(
+                    reqsign_google::VmMetadataCredentialProvider::new().with_scope(GOOGLE_SCOPE),
+                )
+                .build();
+            Signer::new(context, provider, signer)
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Copies inside a bucket, without the bytes passing through here.
+
+use crate::answer::Failure;
+use crate::s3::replies::{late_failure, parse_written};
+use crate::s3::request::{Call, Outcome, encode_path, strange};
+use crate::s3::{ANSWER_BYTES_MAX, GIB, S3Store};
+use crate::{Part, PutOptions, PutResult, Store, UploadId};
+use ::http::Method;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use penstock_base::{ByteRange, Error, Kind, Result};
+
+/// Larger objects than this S3 copies in parts only.
+const COPY_SIZE_MAX: u64 = 5 * GIB;
+/// Size of the parts of a large copy; they cost no bandwidth here, so they are large.
+const COPY_PART_BYTES: u64 = GIB;
+/// Parts of one copy under way at once.
+const COPY_CONCURRENCY: usize = 8;
+
+impl S3Store {
+    pub(super) async fn copy_object(
+        &self,
+        from: &str,
+        to: &str,
+        options: &PutOptions,
+    ) -> Result<PutResult> {
+        let prefix = self.sender.header_prefix();
+        let replaces = options.content_type.is_some() || !options.metadata.is_empty();
+        let mut call = Call::new(Method::PUT, "copy", Some(to))
+            .header(&format!("{prefix}copy-source"), &self.source(from))?;
+        if replaces {
+            call = call.header(&format!("{prefix}metadata-directive"), "REPLACE")?;
+        }
+        let call = self.with_write_headers(call, options)?;
+        let call = self.with_condition(call, &options.condition)?;
+        match self.sender.send(&call).await? {
+            Outcome::Done(mut response) => {
+                let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
+                let bytes = bytes.map_err(|error| self.named(&call, error))?;
+                match parse_written(&bytes) {
+                    Ok((etag, modified)) => Ok(PutResult { etag, modified }),
+                    Err(failure) => Err(self.named(&call, late_failure(failure))),
+                }
+            }
+            Outcome::Refused { failure, .. } if may_be_too_large(&failure) => {
+                let size = self.stat(from).await?.size_bytes.unwrap_or_default();
+                if size <= COPY_SIZE_MAX {
+                    return Err(self.sender.refusal(&call, failure));
+                }
+                self.copy_in_parts(from, to, size, options).await
+            }
+            Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
+        }
+    }
+
+    fn source(&self, key: &str) -> String {
+        format!("/{}/{}", self.sender.config.bucket, encode_path(key))
+    }
+
+    /// Copies an object over S3's limit: every part by reference, then as one upload.
+    async fn copy_in_parts(
+        &self,
+        from: &str,
+        to: &str,
+        size: u64,
+        options: &PutOptions,
+    ) -> Result<PutResult> {
+        let meta = self.stat(from).await?;
+        let mut kept = options.clone();
+        // A copy keeps what the caller does not replace; an upload has to be told.
+        if kept.content_type.is_none() && kept.metadata.is_empty() {
+            (kept.content_type, kept.metadata) = (meta.content_type.clone(), meta.metadata.clone());
+        }
+        let upload = self.begin_upload(to, &kept).await?;
+        let etag = meta.etag.as_ref().map(|etag| etag.header_value());
+        let copies = stream::iter(copy_ranges(size)).map(|(number, range)| {
+            self.copy_part(from, to, &upload, (number, range), etag.as_deref())
+        });
+        let copied: Result<Vec<Part>> = copies.buffered(COPY_CONCURRENCY).try_collect().await;
+        let finished = match copied {
+            Ok(parts) => self.finish_upload(to, &upload, &parts, options).await,
+            Err(error) => Err(error),
+        };
+        if finished.is_err() {
+            // The first error is the one to tell; parts that stay cost storage, not correctness.
+            let _ = self.abort_upload(to, &upload).await;
+        }
+        finished
+    }
+
+    async fn copy_part(
+        &self,
+        from: &str,
+        to: &str,
+        upload: &UploadId,
+        (number, range): (u32, ByteRange),
+        etag: Option<&str>,
+    ) -> Result<Part> {
+        let prefix = self.sender.header_prefix();
+        let bytes = format!("bytes={}-{}", range.start, range.end - 1);
+        let mut call = Call::new(Method::PUT, "copy part", Some(to))
+            .query("partNumber", number.to_string())
+            .query("uploadId", &upload.0)
+            .header(&format!("{prefix}copy-source"), &self.source(from))?
+            .header(&format!("{prefix}copy-source-range"), &bytes)?;
+        if let Some(etag) = etag {
+            call = call.header(&format!("{prefix}copy-source-if-match"), etag)?;
+        }
+        let mut response = self.sender.done(&call).await?;
+        let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
+        let bytes = bytes.map_err(|error| self.named(&call, error))?;
+        let named = |error: Error| self.named(&call, error);
+        let (etag, _) = parse_written(&bytes).map_err(|failure| named(late_failure(failure)))?;
+        let etag = etag.ok_or_else(|| named(strange("the part's ETag")))?;
+        Ok(Part { number, etag: etag.0, size_bytes: range.len() })
+    }
+}
+
+fn may_be_too_large(failure: &Failure) -> bool {
+    let (kind, _) = failure.verdict();
+    kind == Kind::Invalid
+        && matches!(failure.code.as_str(), "InvalidRequest" | "EntityTooLarge" | "InvalidArgument")
+}
+
+fn copy_ranges(size: u64) -> Vec<(u32, ByteRange)> {
+    let starts = (0..size).step_by(usize::try_from(COPY_PART_BYTES).unwrap_or(usize::MAX));
+    let range = |start| ByteRange { start, end: (start + COPY_PART_BYTES).min(size) };
+    (1..).zip(starts.map(range)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copied_ranges_cover_the_object_without_gap() {
+        let ranges = copy_ranges(7 * GIB + 5);
+        assert_eq!(ranges.len(), 8);
+        assert_eq!(ranges[7], (8, ByteRange { start: 7 * GIB, end: 7 * GIB + 5 }));
+        assert!(ranges.windows(2).all(|pair| pair[0].1.end == pair[1].1.start));
+    }
+}

@@ -1,0 +1,360 @@
+//! S3 and all services that speak it: Amazon, R2, Google Cloud Storage (XML API), MinIO, Ceph, ...
+//!
+//! One bucket is one store. The file decides how each verb of [`Store`] is asked in S3's words;
+//! signing is `auth`'s, sending and finding the region `request`'s, reading answers `replies`'.
+
+mod auth;
+mod checksum;
+mod config;
+mod copy;
+mod replies;
+mod request;
+mod upload;
+
+use crate::answer::{self, Extent};
+use crate::options::StoreOptions;
+use crate::{
+    Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpClient, HttpResponse,
+    ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store,
+    UploadId, WriteCondition,
+};
+use ::http::Method;
+use ::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, RANGE};
+use async_trait::async_trait;
+use bytes::Bytes;
+use checksum::Seal;
+use config::{S3Config, Service};
+use penstock_base::{ByteRange, Error, Kind, Result};
+use request::{Call, Outcome, Sender};
+
+/// Longest listing or batch answer: 1000 keys of 1024 bytes, each byte escaped, and room.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
+/// Most names of one listing page and of one batch delete.
+const PAGE_MAX: u32 = 1000;
+
+/// A bucket.
+#[derive(Debug)]
+pub struct S3Store {
+    sender: Sender,
+    seal: Seal,
+}
+
+impl S3Store {
+    /// Opens `scheme://bucket/`; no request is sent.
+    ///
+    /// # Errors
+    /// `Invalid` for options that cannot be.
+    pub fn open(
+        scheme: &str,
+        bucket: &str,
+        options: &StoreOptions,
+        http: &HttpClient,
+    ) -> Result<Self> {
+        let environment = |name: &str| std::env::var(name).ok();
+        let config = config::read(scheme, bucket, options, &environment)?;
+        S3Store::new(config, http.clone())
+    }
+
+    fn new(config: S3Config, http: HttpClient) -> Result<Self> {
+        let seal = Seal::new(config.checksum);
+        Ok(S3Store { sender: Sender::new(config, http)?, seal })
+    }
+
+    fn is_gcs(&self) -> bool {
+        self.sender.config.service == Service::Gcs
+    }
+
+    fn named(&self, call: &Call<'_>, error: Error) -> Error {
+        self.sender.named(call, error)
+    }
+
+    /// Headers of a write: media type, user metadata, encryption.
+    fn with_write_headers<'a>(&self, mut call: Call<'a>, options: &PutOptions) -> Result<Call<'a>> {
+        let prefix = self.sender.header_prefix();
+        if let Some(media_type) = &options.content_type {
+            call = call.header(CONTENT_TYPE.as_str(), media_type)?;
+        }
+        for (name, value) in &options.metadata {
+            call = call.header(&format!("{prefix}meta-{name}"), value)?;
+        }
+        if let Some(key) = &self.sender.config.kms_key_id {
+            call = match self.is_gcs() {
+                true => call.header(&format!("{prefix}encryption-kms-key-name"), key)?,
+                false => call
+                    .header("x-amz-server-side-encryption", "aws:kms")?
+                    .header("x-amz-server-side-encryption-aws-kms-key-id", key)?,
+            };
+        }
+        Ok(call)
+    }
+
+    /// The condition of a write.
+    fn with_condition<'a>(&self, call: Call<'a>, condition: &WriteCondition) -> Result<Call<'a>> {
+        match condition {
+            WriteCondition::None => Ok(call),
+            // Google's XML API knows generations, not tags, on writes.
+            WriteCondition::IfAbsent if self.is_gcs() => {
+                let prefix = self.sender.header_prefix();
+                call.header(&format!("{prefix}if-generation-match"), "0")
+            }
+            WriteCondition::IfMatch(_) if self.is_gcs() => Err(Error::new(
+                Kind::Unsupported,
+                "Google Cloud Storage cannot tie a write to an ETag",
+            )),
+            WriteCondition::IfAbsent => call.header(IF_NONE_MATCH.as_str(), "*"),
+            WriteCondition::IfMatch(etag) => call.header(IF_MATCH.as_str(), &etag.header_value()),
+        }
+    }
+
+    fn meta(&self, response: &HttpResponse, size_bytes: Option<u64>) -> ObjectMeta {
+        let prefix = format!("{}meta-", self.sender.header_prefix());
+        answer::object_meta(&response.headers, size_bytes, &prefix)
+    }
+
+    async fn delete_each(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
+        let mut results = Vec::with_capacity(keys.len());
+        for key in keys {
+            results.push(self.delete(key, None).await);
+        }
+        Ok(results)
+    }
+
+    /// Answers a range without bytes, which HTTP cannot ask for.
+    async fn get_nothing(&self, key: &str, request: &GetRequest) -> Result<GetResponse> {
+        let meta = self.stat(key).await?;
+        if request.if_match.as_ref().is_some_and(|wanted| meta.etag.as_ref() != Some(wanted)) {
+            let call = Call::new(Method::GET, "GET", Some(key));
+            return Err(self.named(&call, Error::new(Kind::Conflict, "the object has changed")));
+        }
+        let size = meta.size_bytes.unwrap_or_default();
+        let at = match request.range {
+            GetRange::Bounded(range) => range.start.min(size),
+            _ => size,
+        };
+        let range = ByteRange { start: at, end: at };
+        Ok(GetResponse { meta, range, body: Body::Memory(Bytes::new()) })
+    }
+}
+
+#[async_trait]
+impl Store for S3Store {
+    fn root(&self) -> &str {
+        &self.sender.config.root
+    }
+
+    fn profile(&self) -> Profile {
+        Profile {
+            first_byte_ms: 30.0,
+            connection_bytes_per_s: 90e6,
+            part_size_min_bytes: 5 * MIB,
+            part_size_max_bytes: 5 * GIB,
+            part_count_max: 10_000,
+            parts_uniform: self.sender.config.service == Service::R2,
+            put_size_max_bytes: 5 * GIB,
+            delete_batch_max: if self.is_gcs() { 1 } else { PAGE_MAX as usize },
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            write: true,
+            list: true,
+            suffix_range: true,
+            conditional_put: !self.is_gcs(),
+            conditional_delete: !self.is_gcs(),
+            list_etag: true,
+            copy: true,
+        }
+    }
+
+    async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {
+        let empty = match request.range {
+            GetRange::Bounded(range) => range.is_empty(),
+            GetRange::Suffix(count) => count == 0,
+            GetRange::All | GetRange::From(_) => false,
+        };
+        if empty {
+            return self.get_nothing(key, &request).await;
+        }
+        let mut call = Call::new(Method::GET, "GET", Some(key));
+        if let Some(range) = answer::range_header(request.range) {
+            call = call.header(RANGE.as_str(), &range)?;
+        }
+        if let Some(etag) = &request.if_match {
+            call = call.header(IF_MATCH.as_str(), &etag.header_value())?;
+        }
+        match self.sender.send(&call).await? {
+            Outcome::Done(response) => {
+                let extent = answer::extent(request.range, response.status, &response.headers)
+                    .map_err(|error| self.named(&call, error))?;
+                let meta = self.meta(&response, extent.size_bytes);
+                let object = format!("{}{key}", self.root());
+                let body = response.body.named(&object);
+                let Extent { range, skip_bytes, .. } = extent;
+                let body = body.window(skip_bytes, range).await?;
+                Ok(GetResponse { meta, range, body })
+            }
+            Outcome::Refused { failure, headers } if failure.status == 416 => {
+                match answer::unsatisfiable_extent(request.range, &headers, &failure) {
+                    Some(extent) => {
+                        let meta = match extent.size_bytes {
+                            Some(size) => answer::object_meta(&headers, Some(size), ""),
+                            None => self.stat(key).await?,
+                        };
+                        // Headers of the refusal describe the refusal's body.
+                        let meta = ObjectMeta { content_type: None, ..meta };
+                        let body = Body::Memory(Bytes::new());
+                        Ok(GetResponse { meta, range: extent.range, body })
+                    }
+                    None => Err(self.sender.refusal(&call, failure)),
+                }
+            }
+            Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
+        }
+    }
+
+    async fn stat(&self, key: &str) -> Result<ObjectMeta> {
+        let call = Call::new(Method::HEAD, "HEAD", Some(key));
+        let response = self.sender.done(&call).await?;
+        let size = crate::http::content_length(&response.headers)
+            .map_err(|error| self.named(&call, error))?;
+        Ok(self.meta(&response, size))
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<ListPage> {
+        if request.max_keys == Some(0) {
+            return Ok(ListPage::default());
+        }
+        let mut call = Call::new(Method::GET, "list", None).query("list-type", "2");
+        let max_keys = request.max_keys.unwrap_or(PAGE_MAX).min(PAGE_MAX);
+        call = call.query("encoding-type", "url").query("max-keys", max_keys.to_string());
+        let optional = [
+            ("continuation-token", request.token.as_ref()),
+            ("delimiter", request.delimiter.as_ref()),
+            ("prefix", Some(&request.prefix)),
+            ("start-after", request.start_after.as_ref().filter(|_| request.token.is_none())),
+        ];
+        for (name, value) in optional {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                call = call.query(name, value);
+            }
+        }
+        let named = |error: Error| {
+            let object = format!("{}{}", self.root(), request.prefix);
+            error.with_operation("list").with_object(object)
+        };
+        let mut response = self.sender.done(&call).await?;
+        let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await.map_err(named)?;
+        replies::parse_listing(&bytes).map_err(named)
+    }
+
+    async fn put(&self, key: &str, payload: Payload, options: &PutOptions) -> Result<PutResult> {
+        let call = Call::new(Method::PUT, "PUT", Some(key)).payload(payload);
+        let call = self.with_write_headers(call, options)?;
+        let call = self.with_condition(call, &options.condition)?;
+        let (call, sealed) = self.seal.put(call)?;
+        match self.sender.send(&call).await? {
+            Outcome::Done(mut response) => {
+                let etag = answer::text_header(&response.headers, ETAG.as_str());
+                let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
+                read.map_err(|error| self.named(&call, error))?;
+                Ok(PutResult { etag: etag.map(|text| ETag::parse(&text)), modified: None })
+            }
+            Outcome::Refused { failure, .. } => {
+                let refused = sealed && self.seal.learn(&failure);
+                let error = self.sender.refusal(&call, failure);
+                Err(if refused { Seal::try_without(error) } else { error })
+            }
+        }
+    }
+
+    async fn create_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId> {
+        self.begin_upload(key, options).await
+    }
+
+    async fn upload_part(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        number: u32,
+        payload: Payload,
+    ) -> Result<Part> {
+        self.send_part(key, upload, number, payload).await
+    }
+
+    async fn complete_upload(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        parts: &[Part],
+        options: &PutOptions,
+    ) -> Result<PutResult> {
+        self.finish_upload(key, upload, parts, options).await
+    }
+
+    async fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
+        let call =
+            Call::new(Method::DELETE, "abort upload", Some(key)).query("uploadId", &upload.0);
+        match self.sender.send(&call).await? {
+            Outcome::Done(_) => Ok(()),
+            Outcome::Refused { failure, .. } if failure.status == 404 => Ok(()),
+            Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
+        }
+    }
+
+    async fn delete(&self, key: &str, if_match: Option<&ETag>) -> Result<()> {
+        let mut call = Call::new(Method::DELETE, "DELETE", Some(key));
+        if let Some(etag) = if_match {
+            if self.is_gcs() {
+                let error =
+                    Error::new(Kind::Unsupported, "this service cannot tie a delete to an ETag");
+                return Err(self.named(&call, error));
+            }
+            call = call.header(IF_MATCH.as_str(), &etag.header_value())?;
+        }
+        match self.sender.send(&call).await? {
+            Outcome::Done(_) => Ok(()),
+            Outcome::Refused { failure, .. }
+                if failure.status == 404 && failure.code != "NoSuchBucket" =>
+            {
+                Ok(())
+            }
+            Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
+        }
+    }
+
+    async fn delete_batch(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        if self.is_gcs() {
+            return self.delete_each(keys).await;
+        }
+        let mut body = String::from("<Delete><Quiet>true</Quiet>");
+        for key in keys {
+            body.push_str("<Object><Key>");
+            body.push_str(&crate::xml::escape(key));
+            body.push_str("</Key></Object>");
+        }
+        body.push_str("</Delete>");
+        let payload = Payload::from(Bytes::from(body));
+        // Older servers insist on Content-MD5, and newer ones still take it.
+        let digest = checksum::md5_base64(&payload);
+        let call = Call::new(Method::POST, "delete", None)
+            .query("delete", "")
+            .header("content-md5", &digest)?
+            .header(CONTENT_TYPE.as_str(), "application/xml")?
+            .payload(payload);
+        let mut response = self.sender.done(&call).await?;
+        let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
+        bytes
+            .and_then(|bytes| replies::parse_deleted(&bytes, keys, self.root()))
+            .map_err(|error| self.named(&call, error))
+    }
+
+    async fn copy(&self, from: &str, to: &str, options: &PutOptions) -> Result<PutResult> {
+        self.copy_object(from, to, options).await
+    }
+}

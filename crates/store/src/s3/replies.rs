@@ -1,0 +1,166 @@
+//! Reads the XML answers of S3: listings, upload ids, results of batches, copies and completions.
+//! Pure.
+
+use crate::answer::{Failure, parse_iso_date};
+use crate::s3::request::strange;
+use crate::xml::walk;
+use crate::{ETag, ListEntry, ListPage, ObjectMeta};
+use ::http::HeaderMap;
+use penstock_base::{Error, Kind, Result, Retry};
+use percent_encoding::percent_decode_str;
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+/// One page of ListObjectsV2.
+///
+/// # Errors
+/// `Corrupt` for an answer that is no listing.
+pub(crate) fn parse_listing(bytes: &[u8]) -> Result<ListPage> {
+    let mut page = ListPage::default();
+    let (mut key, mut meta) = (None, ObjectMeta::default());
+    let mut prefix = None;
+    let (mut encoded, mut truncated, mut token) = (false, false, None);
+    walk(bytes, |element| {
+        if element.path[0] != "ListBucketResult" {
+            return Err(strange("a listing"));
+        }
+        let text = element.text;
+        match element.path[1..].iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["Contents", "Key"] => key = Some(text.to_string()),
+            ["Contents", "Size"] => meta.size_bytes = text.trim().parse().ok(),
+            ["Contents", "ETag"] => {
+                meta.etag = Some(ETag::parse(text)).filter(|etag| !etag.0.is_empty());
+            }
+            ["Contents", "LastModified"] => meta.modified = parse_iso_date(text),
+            ["Contents"] => {
+                let key = key.take().ok_or_else(|| strange("a name in the listing"))?;
+                if meta.size_bytes.is_none() {
+                    return Err(strange("a size in the listing"));
+                }
+                page.objects.push(ListEntry { key, meta: std::mem::take(&mut meta) });
+            }
+            ["CommonPrefixes", "Prefix"] => prefix = Some(text.to_string()),
+            ["CommonPrefixes"] => {
+                page.prefixes.push(prefix.take().ok_or_else(|| strange("a prefix"))?);
+            }
+            ["EncodingType"] => encoded = text.trim() == "url",
+            ["IsTruncated"] => truncated = text.trim() == "true",
+            ["NextContinuationToken"] => token = Some(text.to_string()),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    if encoded {
+        for entry in &mut page.objects {
+            entry.key = decode_url(&entry.key)?;
+        }
+        for prefix in &mut page.prefixes {
+            *prefix = decode_url(prefix)?;
+        }
+    }
+    page.next = match (truncated, token) {
+        (true, Some(token)) if !token.is_empty() => Some(token),
+        (true, _) => return Err(strange("the token of the next page")),
+        (false, _) => None,
+    };
+    Ok(page)
+}
+
+/// Text of `encoding-type=url`, in which a space is a plus sign.
+fn decode_url(text: &str) -> Result<String> {
+    let spaced = text.replace('+', " ");
+    let decoded = percent_decode_str(&spaced).decode_utf8().map_err(|error| {
+        Error::new(Kind::Corrupt, "a name in the listing is no UTF-8").with_source(error)
+    })?;
+    Ok(decoded.into_owned())
+}
+
+/// The id of a new upload.
+///
+/// # Errors
+/// `Corrupt` for an answer without one.
+pub(crate) fn parse_upload_id(bytes: &[u8]) -> Result<String> {
+    text_of(bytes, "UploadId")?.filter(|id| !id.is_empty()).ok_or_else(|| strange("an upload id"))
+}
+
+/// ETag and time of a copy, or the tag of a completed upload.
+///
+/// # Errors
+/// The service's own error, which S3 may put into an answer of status 200.
+pub(crate) fn parse_written(bytes: &[u8]) -> Result<(Option<ETag>, Option<SystemTime>), Failure> {
+    let (mut etag, mut modified, mut failed) = (None, None, false);
+    let walked = walk(bytes, |element| {
+        failed |= element.path[0] == "Error";
+        match element.path.last().map(String::as_str) {
+            Some("ETag") if element.path.len() == 2 => etag = Some(ETag::parse(element.text)),
+            Some("LastModified") => modified = parse_iso_date(element.text),
+            _ => {}
+        }
+        Ok(())
+    });
+    if failed || walked.is_err() {
+        // Status 500: the work was begun and its end is not known, unless the code says more.
+        return Err(Failure::parse(500, &HeaderMap::new(), bytes, SystemTime::now()));
+    }
+    Ok((etag.filter(|etag| !etag.0.is_empty()), modified))
+}
+
+/// What became of the keys of a batch delete, in the order asked. A key that the answer does not
+/// name was removed, since the request asks for failures only.
+///
+/// # Errors
+/// `Corrupt` for an answer that is none.
+pub(crate) fn parse_deleted(bytes: &[u8], keys: &[String], root: &str) -> Result<Vec<Result<()>>> {
+    let mut failures: HashMap<String, (String, String)> = HashMap::new();
+    let (mut key, mut code, mut message) = (None, String::new(), String::new());
+    walk(bytes, |element| {
+        if element.path[0] != "DeleteResult" {
+            return Err(strange("the results of the batch"));
+        }
+        if element.is_at(&["Error", "Key"]) {
+            key = Some(element.text.to_string());
+        } else if element.is_at(&["Error", "Code"]) {
+            code = element.text.to_string();
+        } else if element.is_at(&["Error", "Message"]) {
+            message = element.text.to_string();
+        } else if element.is_at(&["Error"]) {
+            let key = key.take().ok_or_else(|| strange("a name in the batch's results"))?;
+            failures.insert(key, (std::mem::take(&mut code), std::mem::take(&mut message)));
+        }
+        Ok(())
+    })?;
+    let result = |key: &String| {
+        let Some((code, message)) = failures.get(key) else { return Ok(()) };
+        if code == "NoSuchKey" {
+            return Ok(());
+        }
+        let failure = Failure {
+            // A code that nobody knows counts as a failure on the store's side.
+            status: 500,
+            code: code.clone(),
+            message: message.clone(),
+            ..Failure::default()
+        };
+        let error = failure.into_error(None);
+        Err(error.with_operation("delete").with_object(format!("{root}{key}")))
+    };
+    Ok(keys.iter().map(result).collect())
+}
+
+fn text_of(bytes: &[u8], name: &str) -> Result<Option<String>> {
+    let mut found = None;
+    walk(bytes, |element| {
+        if element.path.last().is_some_and(|last| last == name) {
+            found = Some(element.text.trim().to_string());
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// A failure that a 200 carried: worth another try unless the code says otherwise.
+pub(crate) fn late_failure(failure: Failure) -> Error {
+    let unknown = failure.code.is_empty();
+    let error = failure.into_error(None);
+    if unknown { error.with_retry(Retry::BackOff) } else { error }
+}

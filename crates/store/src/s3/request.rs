@@ -1,0 +1,297 @@
+//! Builds, signs and sends the requests of one bucket, and follows it to its region.
+
+use crate::answer::Failure;
+use crate::s3::auth::Auth;
+use crate::s3::config::{Access, S3Config, Service};
+use crate::{HttpClient, HttpResponse, Payload};
+use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
+use penstock_base::{Error, Kind, Result, Retry};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Signed for until the service names another.
+const REGION_DEFAULT: &str = "us-east-1";
+/// All but the unreserved characters of RFC 3986, as SigV4 wants it.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// The same, but slashes stay.
+const PATH: &AsciiSet = &QUERY.remove(b'/');
+
+/// One request to be.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    pub method: Method,
+    /// What errors call it.
+    pub operation: &'static str,
+    /// `None`: the bucket itself.
+    pub key: Option<&'a str>,
+    /// Names without value have an empty one.
+    pub query: Vec<(&'static str, String)>,
+    pub headers: HeaderMap,
+    pub payload: Payload,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(method: Method, operation: &'static str, key: Option<&'a str>) -> Self {
+        let (query, headers, payload) = (Vec::new(), HeaderMap::new(), Payload::default());
+        Call { method, operation, key, query, headers, payload }
+    }
+
+    pub(crate) fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.query.push((name, value.into()));
+        self
+    }
+
+    pub(crate) fn payload(mut self, payload: Payload) -> Self {
+        self.payload = payload;
+        self
+    }
+
+    /// # Errors
+    /// `Invalid` for text that no header can carry.
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Result<Self> {
+        let wrong = || {
+            Error::new(Kind::Invalid, format!("header `{name}` cannot carry its value"))
+                .with_hint("Names and values of metadata are printable ASCII")
+        };
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
+        let ascii = value.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
+        let value = HeaderValue::from_str(value).ok().filter(|_| ascii).ok_or_else(wrong)?;
+        self.headers.insert(name, value);
+        Ok(self)
+    }
+}
+
+/// What a request came to.
+pub(crate) enum Outcome {
+    /// A status of success.
+    Done(HttpResponse),
+    /// An answer that says no.
+    Refused { failure: Failure, headers: HeaderMap },
+}
+
+/// Where the bucket is, as far as known.
+#[derive(Debug)]
+struct Target {
+    region: String,
+    /// `https://host/base/bucket`, to which `/key` is added.
+    bucket_url: String,
+    auth: Auth,
+}
+
+/// Sends requests to one bucket.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) config: S3Config,
+    http: HttpClient,
+    target: RwLock<Arc<Target>>,
+}
+
+impl Sender {
+    pub(crate) fn new(config: S3Config, http: HttpClient) -> Result<Self> {
+        let region = config.region.clone().unwrap_or_else(|| match config.service {
+            Service::R2 | Service::Gcs => "auto".to_string(),
+            Service::Aws | Service::Other => REGION_DEFAULT.to_string(),
+        });
+        let auth = Auth::new(&config.access, &region, &http)?;
+        let target =
+            Target { bucket_url: bucket_url(&config, config.region.as_deref()), region, auth };
+        Ok(Sender { config, http, target: RwLock::new(Arc::new(target)) })
+    }
+
+    fn target(&self) -> Arc<Target> {
+        self.target.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn header_prefix(&self) -> &'static str {
+        self.target().auth.header_prefix()
+    }
+
+    /// Sends a request, twice if the first answer names the bucket's region.
+    ///
+    /// # Errors
+    /// When no answer came, or the request could not be signed. A refusal is an [`Outcome`].
+    pub(crate) async fn send(&self, call: &Call<'_>) -> Result<Outcome> {
+        let target = self.target();
+        let outcome = self.send_to(&target, call).await?;
+        let Outcome::Refused { failure, .. } = &outcome else { return Ok(outcome) };
+        match self.moved(&target, failure) {
+            Some(moved) => self.send_to(&moved, call).await,
+            None => Ok(outcome),
+        }
+    }
+
+    /// Sends a request and turns a refusal into an error.
+    ///
+    /// # Errors
+    /// All that can happen, with operation and object.
+    pub(crate) async fn done(&self, call: &Call<'_>) -> Result<HttpResponse> {
+        match self.send(call).await? {
+            Outcome::Done(response) => Ok(response),
+            Outcome::Refused { failure, .. } => Err(self.refusal(call, failure)),
+        }
+    }
+
+    async fn send_to(&self, target: &Target, call: &Call<'_>) -> Result<Outcome> {
+        let named = |error: Error| self.named(call, error);
+        let url = request_url(&target.bucket_url, call);
+        let request = Request::builder().method(call.method.clone()).uri(url.as_str()).body(());
+        let (mut parts, ()) = request
+            .map_err(|error| {
+                named(Error::new(Kind::Invalid, "the key makes no valid URL").with_source(error))
+            })?
+            .into_parts();
+        parts.headers.extend(call.headers.clone());
+        for (name, value) in &self.config.headers {
+            parts.headers.insert(name.clone(), value.clone());
+        }
+        if self.config.requester_pays && self.config.service != Service::Gcs {
+            let payer = HeaderValue::from_static("requester");
+            parts.headers.insert(HeaderName::from_static("x-amz-request-payer"), payer);
+        }
+        if self.config.service == Service::Gcs {
+            // Otherwise Google unpacks objects that are stored with gzip encoding, and ranges and
+            // sizes no longer fit the stored bytes.
+            parts.headers.insert(::http::header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        target.auth.sign(&mut parts).await.map_err(named)?;
+        let response = self.http.send(parts, call.payload.clone()).await.map_err(named)?;
+        if (200..300).contains(&response.status) {
+            return Ok(Outcome::Done(response));
+        }
+        let headers = response.headers.clone();
+        let failure = Failure::read(response).await;
+        Ok(Outcome::Refused { failure, headers })
+    }
+
+    /// The target in the region that the answer names, if it is another one. It is remembered.
+    fn moved(&self, target: &Target, failure: &Failure) -> Option<Arc<Target>> {
+        let wrong_place = matches!(failure.status, 301 | 307 | 400 | 403);
+        let region = failure.region.as_deref().filter(|_| wrong_place)?;
+        if region == target.region || !is_region(region) {
+            return None;
+        }
+        let moved = Arc::new(Target {
+            region: region.to_string(),
+            bucket_url: bucket_url(&self.config, Some(region)),
+            auth: target.auth.for_region(region),
+        });
+        *self.target.write().unwrap_or_else(PoisonError::into_inner) = moved.clone();
+        Some(moved)
+    }
+
+    /// The error of a refused request, with advice that fits the bucket.
+    pub(crate) fn refusal(&self, call: &Call<'_>, failure: Failure) -> Error {
+        let hint = self.hint(&failure);
+        self.named(call, failure.into_error(hint))
+    }
+
+    pub(crate) fn named(&self, call: &Call<'_>, error: Error) -> Error {
+        error.with_operation(call.operation).with_object(format!(
+            "{}{}",
+            self.config.root,
+            call.key.unwrap_or_default()
+        ))
+    }
+
+    fn hint(&self, failure: &Failure) -> Option<String> {
+        let config = &self.config;
+        let secret_type = match config.service {
+            Service::Gcs => "gcs",
+            Service::R2 => "r2",
+            Service::Aws | Service::Other => "s3",
+        };
+        let scope = config.root.trim_end_matches('/');
+        let (kind, _) = failure.verdict();
+        if kind == Kind::Denied && config.access == Access::Anonymous {
+            return Some(format!(
+                "No credentials were given. CREATE SECRET (TYPE {secret_type}, KEY_ID '...', \
+                 SECRET '...', SCOPE '{scope}')"
+            ));
+        }
+        if kind == Kind::Denied {
+            let which = match &config.secret_name {
+                Some(name) => format!("secret '{name}'"),
+                None => "the credentials from settings or environment".to_string(),
+            };
+            return Some(format!(
+                "Check {which}, its rights on {scope}, and `FROM which_secret('{}', '{secret_type}')`",
+                config.root
+            ));
+        }
+        match (failure.status, failure.code.as_str()) {
+            (300..=399, _) | (_, "AuthorizationHeaderMalformed") => Some(match &failure.region {
+                Some(region) => format!("The bucket is in region {region}: set REGION '{region}'"),
+                None => "Check ENDPOINT and REGION of the secret".to_string(),
+            }),
+            // HEAD has no body, so the service could not say what it did not like.
+            (400, "") => {
+                Some("Often the region or an expired session token: check the secret".to_string())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn is_region(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 40
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
+fn bucket_url(config: &S3Config, region: Option<&str>) -> String {
+    let scheme = if config.https { "https" } else { "http" };
+    let host = match (&config.host, region) {
+        (Some(host), Some(region)) if config.service == Service::Aws => {
+            follow_region(host, region).unwrap_or_else(|| host.clone())
+        }
+        (Some(host), _) => host.clone(),
+        (None, Some(region)) => aws_host(region),
+        (None, None) => "s3.amazonaws.com".to_string(),
+    };
+    let (bucket, base) = (&config.bucket, &config.base_path);
+    if config.path_style {
+        format!("{scheme}://{host}{base}/{bucket}")
+    } else {
+        format!("{scheme}://{bucket}.{host}{base}")
+    }
+}
+
+fn aws_host(region: &str) -> String {
+    let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
+    format!("s3.{region}.amazonaws.com{suffix}")
+}
+
+/// A plain regional host of Amazon in another region; private and special ones stay.
+fn follow_region(host: &str, region: &str) -> Option<String> {
+    let front = host.strip_suffix(".amazonaws.com")?;
+    let old = front.strip_prefix("s3.").or_else(|| front.strip_prefix("s3-"))?;
+    (!old.contains('.')).then(|| aws_host(region))
+}
+
+pub(crate) fn encode_path(key: &str) -> String {
+    utf8_percent_encode(key, PATH).to_string()
+}
+
+fn request_url(bucket_url: &str, call: &Call<'_>) -> String {
+    let mut url = String::with_capacity(bucket_url.len() + 128);
+    url.push_str(bucket_url);
+    url.push('/');
+    url.extend(utf8_percent_encode(call.key.unwrap_or_default(), PATH));
+    for (index, (name, value)) in call.query.iter().enumerate() {
+        url.push(if index == 0 { '?' } else { '&' });
+        url.push_str(name);
+        // A bare name and an empty value sign alike, but some servers route by the bare name only.
+        if !value.is_empty() {
+            url.push('=');
+            url.extend(utf8_percent_encode(value, QUERY));
+        }
+    }
+    url
+}
+
+/// The error for an answer of success that lacks what it must have.
+pub(crate) fn strange(what: &str) -> Error {
+    Error::new(Kind::Corrupt, format!("the store's answer lacks {what}")).with_retry(Retry::BackOff)
+}

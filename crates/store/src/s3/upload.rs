@@ -1,0 +1,154 @@
+//! Multipart uploads of S3.
+
+use crate::answer;
+use crate::s3::replies::{late_failure, parse_upload_id, parse_written};
+use crate::s3::request::{Call, Outcome, strange};
+use crate::s3::{ANSWER_BYTES_MAX, S3Store};
+use crate::{ETag, Part, Payload, PutOptions, PutResult, Store, UploadId};
+use ::http::Method;
+use ::http::header::{CONTENT_TYPE, ETAG};
+use bytes::Bytes;
+use md5::{Digest, Md5};
+use penstock_base::{Kind, Result};
+
+impl S3Store {
+    pub(super) async fn begin_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId> {
+        let call = Call::new(Method::POST, "create upload", Some(key)).query("uploads", "");
+        let call = self.with_write_headers(call, options)?;
+        let mut response = self.sender.done(&call).await?;
+        let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
+        let id = bytes.and_then(|bytes| parse_upload_id(&bytes));
+        id.map(UploadId).map_err(|error| self.named(&call, error))
+    }
+
+    pub(super) async fn send_part(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        number: u32,
+        payload: Payload,
+    ) -> Result<Part> {
+        let size_bytes = payload.len();
+        let call = Call::new(Method::PUT, "upload part", Some(key))
+            .query("partNumber", number.to_string())
+            .query("uploadId", &upload.0)
+            .payload(payload);
+        let call = self.seal.part(call)?;
+        let mut response = self.sender.done(&call).await?;
+        let etag = answer::text_header(&response.headers, ETAG.as_str())
+            .ok_or_else(|| self.named(&call, strange("the part's ETag")))?;
+        let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
+        read.map_err(|error| self.named(&call, error))?;
+        Ok(Part { number, etag: ETag::parse(&etag).0, size_bytes })
+    }
+
+    pub(super) async fn finish_upload(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        parts: &[Part],
+        options: &PutOptions,
+    ) -> Result<PutResult> {
+        let call = Call::new(Method::POST, "complete upload", Some(key))
+            .query("uploadId", &upload.0)
+            .header(CONTENT_TYPE.as_str(), "application/xml")?
+            .payload(Payload::from(Bytes::from(complete_body(parts))));
+        let call = self.with_condition(call, &options.condition)?;
+        let failure = match self.sender.send(&call).await? {
+            Outcome::Done(mut response) => {
+                let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
+                let bytes = bytes.map_err(|error| self.named(&call, error))?;
+                match parse_written(&bytes) {
+                    Ok((etag, modified)) => return Ok(PutResult { etag, modified }),
+                    Err(failure) => {
+                        return Err(self.named(&call, late_failure(failure)));
+                    }
+                }
+            }
+            Outcome::Refused { failure, .. } => failure,
+        };
+        // An earlier request may have done it and its answer been lost.
+        let maybe_done =
+            failure.code == "NoSuchUpload" || matches!(failure.status, 404 | 409 | 412);
+        if maybe_done && let Some(result) = self.own_result(key, parts).await? {
+            return Ok(result);
+        }
+        Err(self.sender.refusal(&call, failure))
+    }
+
+    /// The object at `key`, if it is the one that these parts make.
+    async fn own_result(&self, key: &str, parts: &[Part]) -> Result<Option<PutResult>> {
+        let Some(expected) = multipart_etag(parts) else { return Ok(None) };
+        match self.stat(key).await {
+            Ok(meta) if meta.etag.as_ref() == Some(&expected) => {
+                Ok(Some(PutResult { etag: meta.etag, modified: meta.modified }))
+            }
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == Kind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+pub(super) fn complete_body(parts: &[Part]) -> String {
+    let mut body = String::from("<CompleteMultipartUpload>");
+    for part in parts {
+        let etag = ETag(part.etag.clone()).header_value();
+        body.push_str(&format!(
+            "<Part><PartNumber>{}</PartNumber><ETag>{}</ETag></Part>",
+            part.number,
+            crate::xml::escape(&etag)
+        ));
+    }
+    body.push_str("</CompleteMultipartUpload>");
+    body
+}
+
+/// The tag that S3 gives to an object of these parts: the MD5 of their MD5s and their number.
+/// `None` where the parts' tags are no MD5s (encryption, other services).
+fn multipart_etag(parts: &[Part]) -> Option<ETag> {
+    let mut hasher = Md5::new();
+    for part in parts {
+        hasher.update(hex_bytes(&part.etag)?);
+    }
+    let hex: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(ETag(format!("{hex}-{}", parts.len())))
+}
+
+fn hex_bytes(text: &str) -> Option<[u8; 16]> {
+    let digits = text.as_bytes();
+    if digits.len() != 32 {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tag_of_parts_is_amazons() {
+        let part = |number, text: &[u8]| {
+            let hex = Md5::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+            Part { number, etag: hex, size_bytes: text.len() as u64 }
+        };
+        // md5(md5("a") followed by md5("b")), computed with md5sum.
+        let etag = multipart_etag(&[part(1, b"a"), part(2, b"b")]).unwrap();
+        assert_eq!(etag.0, "96e024ba2074fe77e8e965ba43a704be-2");
+        let odd = Part { number: 1, etag: "0x8D".into(), size_bytes: 1 };
+        assert_eq!(multipart_etag(&[odd]), None);
+    }
+
+    #[test]
+    fn body_quotes_and_escapes_tags() {
+        let part = Part { number: 3, etag: "a<b".into(), size_bytes: 1 };
+        let body = complete_body(&[part]);
+        let part = "<Part><PartNumber>3</PartNumber><ETag>&quot;a&lt;b&quot;</ETag></Part>";
+        assert!(body.contains(part), "{body}");
+    }
+}
