@@ -3,19 +3,14 @@ SHELL := /bin/bash
 PY := build/venv/bin/python
 export WORKLOAD QUICK ROWS RUNS STORE PROFILE PEERS THREADS
 
-.PHONY: help build native demo test bench lint fmt wheel clean venv-demo venv-test
+.PHONY: help build demo test bench lint fmt wheel clean venv-test
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s $$'\t'
 
-build: venv-demo native ## build/penstock, build/penstock-fake, build/duckdb/vX.Y.Z/penstock.duckdb_extension, build/venv
-
-native:
+build: ## build/penstock, build/penstock-fake, build/duckdb/vX.Y.Z/penstock.duckdb_extension, build/venv
 	@scripts/build.sh
-
-venv-demo:
-	@scripts/venv.sh demo
 
 venv-test:
 	@scripts/venv.sh test

@@ -1,12 +1,16 @@
 #!/bin/bash
 # usage: build.sh
-# The native side: release builds of the binary, the fakes and the static library, then the extension
-# for DuckDB 1.5.5. Results go to build/.
+# Everything in build/: the Python environment, release builds of the binary and the fakes, and the
+# extension for DuckDB 1.5.5. What waits for the network runs beside what needs the processor.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-need cargo cargo
+need_rust
 need c++ g++
 mkdir -p build
+scripts/venv.sh demo &
+venv=$!
+(scripts/duckdb-sources.sh headers 1.5.5 && scripts/duckdb-sources.sh library 1.5.5) >/dev/null &
+sources=$!
 say "building penstock, penstock-fake and the engine's static library (release)"
 cargo build --release --locked --quiet -p penstock-cli -p penstock-testkit -p penstock-ffi
 for binary in penstock penstock-fake; do
@@ -14,5 +18,7 @@ for binary in penstock penstock-fake; do
   cp "${CARGO_TARGET_DIR:-target}/release/$binary" "build/.$binary.new"
   mv -f "build/.$binary.new" "build/$binary"
 done
+wait "$sources" || die "DuckDB's headers or library could not be fetched"
 say "building the extension for DuckDB 1.5.5"
 scripts/duckdb-build-extension.sh 1.5.5
+wait "$venv" || die "the Python environment could not be made"

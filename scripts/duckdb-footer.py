@@ -3,7 +3,8 @@
 usage: duckdb-footer.py SHARED_LIBRARY EXTENSION DUCKDB_VERSION
 
 A WebAssembly custom section named "duckdb_signature": eight fields of 32 bytes, the last one first
-(three unused, ABI, our version, DuckDB's version, platform, magic "4"), then a signature of 256 zeros.
+(three unused, ABI, our version, DuckDB's version, platform, magic "4"), then a signature of 256
+zeros.
 """
 
 import sys
@@ -22,6 +23,7 @@ def footer(duckdb_version: str) -> bytes:
 
 
 def main() -> None:
+    """Entry point: SOURCE TARGET DUCKDB_VERSION."""
     source, target, duckdb_version = sys.argv[1:]
     Path(target).write_bytes(Path(source).read_bytes() + footer(duckdb_version))
 

@@ -19,6 +19,11 @@ install_package() {
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
 }
 
+# need_rust: Debian's Rust is older than this workspace's edition, so it is not installed from there.
+need_rust() {
+  have cargo || die "Rust 1.88 or later is missing: install it with rustup and run again"
+}
+
 # need COMMAND PACKAGE: installs a Debian package when its command is missing.
 need() {
   have "$1" && return 0

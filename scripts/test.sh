@@ -5,7 +5,7 @@
 # non-zero if one failed. Stages may be named to run only those.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-need cargo cargo
+need_rust
 need c++ g++
 run=$(mktemp -d)
 started=()

@@ -11,7 +11,8 @@ cp -r python/pyproject.toml python/setup.py python/README.md python/src "$stage/
 rm -rf "$stage"/src/*.egg-info
 mkdir -p "$stage/src/penstock/_native"
 cp build/penstock "$stage/src/penstock/_native/"
-cp -rL build/duckdb "$stage/src/penstock/_native/"
+mkdir "$stage/src/penstock/_native/duckdb"
+cp -r build/duckdb/v* "$stage/src/penstock/_native/duckdb/"
 strip --strip-unneeded "$stage/src/penstock/_native/penstock"
 build/venv/bin/python -m pip wheel -q --no-deps -w build/dist "$stage"
 rm -rf "$stage"

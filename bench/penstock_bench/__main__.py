@@ -1,4 +1,4 @@
-"""Command line of the bench: ``run`` a workload, ``report`` on records, ``demo``.
+"""Command line of the bench: ``run`` a workload, ``report`` on records, show a ``trace``, ``demo``.
 
 Options default to environment variables of the same name in capitals (WORKLOAD, QUICK, ROWS, ...),
 which is how `make bench` and `make demo` pass them.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from penstock_bench import page, picture, report
+from penstock_bench import page, picture, report, timeline
 from penstock_bench.campaign import Campaign, Plan
 from penstock_bench.config import OUT, ConfigError, load_peers, load_workload
 from penstock_bench.network import PROFILES, NetworkError, Profile, open_network
@@ -134,6 +134,14 @@ def again(options: argparse.Namespace) -> int:
     return 0
 
 
+def trace(options: argparse.Namespace) -> int:
+    """Shows traces of the recording proxy as text."""
+    for name in options.files:
+        lines = [json.loads(line) for line in Path(name).read_text().splitlines()]
+        print(f"== {Path(name).name}\n{timeline.timeline(lines)}")
+    return 0
+
+
 def demo(options: argparse.Namespace) -> int:
     """The demonstration: real data, answers checked, then the table."""
     from penstock_bench.demo import main as demonstrate
@@ -161,9 +169,10 @@ def arguments() -> argparse.ArgumentParser:
         for option, (default, text) in options.items():
             value = os.environ.get(option.upper()) or default
             child.add_argument(f"--{option}", default=value, help=text)
-    child = verbs.add_parser("report", help=again.__doc__)
-    child.set_defaults(verb=again)
-    child.add_argument("files", nargs="+")
+    for name, reader in (("report", again), ("trace", trace)):
+        child = verbs.add_parser(name, help=reader.__doc__)
+        child.set_defaults(verb=reader)
+        child.add_argument("files", nargs="+")
     return parser
 
 
