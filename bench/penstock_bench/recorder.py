@@ -57,6 +57,7 @@ class Head:
 class Exchange:
     """One request on its way."""
 
+    step: str
     method: str
     target: str
     range: str
@@ -73,11 +74,28 @@ class Recorder:
     started: float = field(default_factory=time.monotonic)
     step: str = ""
     connections: int = 0
+    in_flight: int = 0
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        """Nothing is in flight at first."""
+        self.idle.set()
+
+    def begin(self) -> None:
+        """A request is on its way."""
+        self.in_flight += 1
+        self.idle.clear()
+
+    def end(self) -> None:
+        """A request is written down, or will never be answered."""
+        self.in_flight -= 1
+        if self.in_flight == 0:
+            self.idle.set()
 
     def write(self, exchange: Exchange, status: int, bytes_down: int, connection: int) -> None:
         """One finished request."""
         line = {
-            "step": self.step,
+            "step": exchange.step,
             "begin_s": round(exchange.begin_s - self.started, 6),
             "end_s": round(time.monotonic() - self.started, 6),
             "connection": connection,
@@ -129,15 +147,19 @@ async def _requests(
     reader: asyncio.StreamReader,
     upstream: asyncio.StreamWriter,
     pending: deque[Exchange],
+    begun: bytes,
 ) -> None:
+    """Passes requests on; ``begun`` is what was already read of the first one."""
     with suppress(asyncio.IncompleteReadError, ConnectionError):
         while True:
-            raw = await reader.readuntil(b"\r\n\r\n")
+            raw = begun + await reader.readuntil(b"\r\n\r\n")
+            begun = b""
             head = Head.parse(raw)
             method, target, _ = head.first.split(" ", 2)
             asked = head.headers.get("range") or head.headers.get("x-ms-range", "")
-            exchange = Exchange(method, target, asked, time.monotonic(), len(raw))
+            exchange = Exchange(recorder.step, method, target, asked, time.monotonic(), len(raw))
             pending.append(exchange)
+            recorder.begin()
             upstream.write(raw)
             await upstream.drain()
             length = head.body(of_answer=False, method=method)
@@ -163,9 +185,15 @@ async def _answers(
             length = head.body(of_answer=True, method=exchange.method)
             size = len(raw) + await copy_body(upstream, writer, length)
             recorder.write(pending.popleft(), head.status, size, connection)
+            recorder.end()
+    while pending:
+        pending.popleft()
+        recorder.end()
 
 
 async def _mark(recorder: Recorder, head: bytes, writer: asyncio.StreamWriter) -> None:
+    # What the client has seen end may still have to be written down.
+    await recorder.idle.wait()
     recorder.step = head.decode("latin-1").split(" ")[1].removeprefix("/_mark/")
     writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
     await writer.drain()
@@ -180,32 +208,20 @@ async def _serve(
         if rest.startswith(b"/_mark/"):
             await _mark(recorder, first + rest, writer)
             return
-        # The head is read again from its start by the loop below.
-        joined = asyncio.StreamReader(limit=HEAD_LIMIT)
-        joined.feed_data(first + rest)
         recorder.connections += 1
         number = recorder.connections
         up_reader, up_writer = await asyncio.open_connection(
             "127.0.0.1", recorder.upstream_port, limit=HEAD_LIMIT
         )
         pending: deque[Exchange] = deque()
-        feeding = asyncio.create_task(_feed(reader, joined))
         answers = asyncio.create_task(_answers(recorder, up_reader, writer, pending, number))
-        await _requests(recorder, joined, up_writer, pending)
+        await _requests(recorder, reader, up_writer, pending, first + rest)
         up_writer.close()
         await answers
-        await feeding
     except (asyncio.IncompleteReadError, ConnectionError):
         pass
     finally:
         writer.close()
-
-
-async def _feed(source: asyncio.StreamReader, sink: asyncio.StreamReader) -> None:
-    with suppress(ConnectionError):
-        while piece := await source.read(CHUNK):
-            sink.feed_data(piece)
-    sink.feed_eof()
 
 
 async def listen(recorder: Recorder, port: int) -> asyncio.Server:

@@ -155,6 +155,7 @@ def work(job: dict[str, Any]) -> dict[str, Any]:
     for statement in job["prepare"]:
         con.execute(sql.fill(statement, job["rows"], job["root"]))
     steps = [timed_step(con, job, step) for step in job["steps"]]
+    mark(job.get("mark_url"), "end")
     return {
         "steps": steps,
         "setup_s": setup_s,

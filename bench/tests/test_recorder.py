@@ -83,6 +83,7 @@ def test_exchanges_are_passed_on_and_recorded(proxy: tuple[int, Path]) -> None:
     client.request("GET", "/a", headers={"Range": "bytes=0-10"})
     assert client.getresponse().read() == b"hello world"
     client.close()
+    urllib.request.urlopen(f"http://127.0.0.1:{port}/_mark/end").close()
 
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     shown = [(line["step"], line["method"], line["status"], line["range"]) for line in lines]
