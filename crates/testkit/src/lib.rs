@@ -4,5 +4,6 @@
 //! code of their own (signatures, XML, ranges), so that a mistake in a client is not repeated here.
 
 pub mod conform;
+pub mod fake;
 pub mod model;
 pub mod ramp;

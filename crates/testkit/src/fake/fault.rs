@@ -1,0 +1,245 @@
+//! Faults as data: what goes wrong, for which requests, how often.
+//!
+//! A fault is one line, such as `status=503,op=GetObject,key=*.parquet,nth=2-4,retry-after=1`:
+//! an action, then the requests it is for. [`HELP`] is the reference. Chance comes from a seed, so
+//! that a run can be repeated.
+
+mod parse;
+
+pub use parse::HELP;
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// What goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Answer this status instead; nothing takes effect.
+    Status(u16),
+    /// Cut the connection before the head of the answer; nothing takes effect.
+    Reset,
+    /// Cut the connection after so many bytes of the request's body; nothing takes effect.
+    ResetUpload(u64),
+    /// Say nothing for so long, then cut the connection; nothing takes effect.
+    Stall(Duration),
+    /// Answer 200 with a page of HTML, as a captive proxy does; nothing takes effect.
+    Html,
+    /// Answer 200 with an error document, as S3 does for slow completions and copies.
+    ErrorIn200,
+    /// Serve the whole object with 200 although a range was asked for.
+    IgnoreRange,
+    /// Replace the object by another of the same size before serving this request.
+    Replace,
+    /// Answer a page without names that is not the last.
+    EmptyPage,
+    /// Wait so long before the answer.
+    Latency(Duration),
+    /// Do what was asked, then cut the connection instead of answering.
+    LostAnswer,
+    /// Tell the truth in the head, then cut the connection after so many bytes of the body.
+    Cut(u64),
+    /// Answer a well-framed but short body of so many bytes.
+    Truncate(u64),
+    /// Tell a length that is wrong by so much.
+    LieLength(i64),
+    /// Tell a `Content-Range` that is wrong by so much.
+    WrongRange(i64),
+    /// Send the body at so many bytes per second.
+    Slow(u64),
+    /// Flip the bits of one byte of the body.
+    Corrupt(u64),
+}
+
+/// One fault: the action and the requests it is for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaultSpec {
+    /// What goes wrong.
+    pub action: Action,
+    /// Only requests of this method.
+    pub method: Option<String>,
+    /// Only requests of this operation, such as `GetObject`.
+    pub operation: Option<String>,
+    /// Only requests whose key matches; `*` and `?` match any text and any character.
+    pub key: Option<String>,
+    /// Only these of the requests that match otherwise, counted from 1, both ends inclusive.
+    pub nth: (u64, u64),
+    /// At most so often.
+    pub times: u64,
+    /// Of those that remain, each with this chance.
+    pub probability: f64,
+    /// `Retry-After` in seconds, for [`Action::Status`].
+    pub retry_after_s: Option<u64>,
+    /// The service's error code, for [`Action::Status`]; a fitting one otherwise.
+    pub code: Option<String>,
+}
+
+impl FaultSpec {
+    /// A fault for every request.
+    pub fn new(action: Action) -> Self {
+        FaultSpec {
+            action,
+            method: None,
+            operation: None,
+            key: None,
+            nth: (1, u64::MAX),
+            times: u64::MAX,
+            probability: 1.0,
+            retry_after_s: None,
+            code: None,
+        }
+    }
+
+    fn is_for(&self, method: &str, operation: &str, key: &str) -> bool {
+        self.method.as_deref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(method))
+            && self.operation.as_deref().is_none_or(|wanted| wanted == operation)
+            && self.key.as_deref().is_none_or(|pattern| glob(pattern.as_bytes(), key.as_bytes()))
+    }
+}
+
+#[derive(Debug)]
+struct Armed {
+    spec: FaultSpec,
+    matched: u64,
+    fired: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    armed: Vec<Armed>,
+    random: u64,
+}
+
+/// The faults of one server; they can be changed while it runs.
+#[derive(Debug)]
+pub struct FaultPlan(Mutex<State>);
+
+impl FaultPlan {
+    /// Arms faults; the same seed and the same requests in the same order meet the same faults.
+    pub fn new(faults: Vec<FaultSpec>, seed: u64) -> Self {
+        let armed = faults.into_iter().map(Armed::from).collect();
+        FaultPlan(Mutex::new(State { armed, random: seed }))
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().expect("no holder of this lock panics")
+    }
+
+    /// Arms one more fault.
+    pub fn add(&self, fault: FaultSpec) {
+        self.state().armed.push(fault.into());
+    }
+
+    /// Disarms all.
+    pub fn clear(&self) {
+        self.state().armed.clear();
+    }
+
+    /// How often each armed fault has struck, in the order of arming.
+    pub fn fired(&self) -> Vec<u64> {
+        self.state().armed.iter().map(|armed| armed.fired).collect()
+    }
+
+    /// The faults that strike this request.
+    pub fn strike(&self, method: &str, operation: &str, key: &str) -> Vec<FaultSpec> {
+        let mut state = self.state();
+        let State { armed, random } = &mut *state;
+        let mut struck = Vec::new();
+        for fault in armed.iter_mut().filter(|fault| fault.spec.is_for(method, operation, key)) {
+            fault.matched += 1;
+            let (first, last) = fault.spec.nth;
+            let counted = (first..=last).contains(&fault.matched);
+            let chance = fault.spec.probability >= 1.0 || unit(random) < fault.spec.probability;
+            if counted && chance && fault.fired < fault.spec.times {
+                fault.fired += 1;
+                struck.push(fault.spec.clone());
+            }
+        }
+        struck
+    }
+}
+
+impl From<FaultSpec> for Armed {
+    fn from(spec: FaultSpec) -> Self {
+        Armed { spec, matched: 0, fired: 0 }
+    }
+}
+
+/// The next number of a splitmix64 sequence, in [0, 1).
+fn unit(state: &mut u64) -> f64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Whether a text matches a pattern of `*` and `?`; `*` also spans slashes.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut from) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while from < text.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, from));
+                at += 1;
+            }
+            Some(byte) if *byte == b'?' || *byte == text[from] => {
+                at += 1;
+                from += 1;
+            }
+            _ => match star {
+                // Let the last star take one byte more.
+                Some((star_at, taken)) => {
+                    star = Some((star_at, taken + 1));
+                    at = star_at + 1;
+                    from = taken + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs() {
+        for (pattern, text) in
+            [("*", ""), ("*", "a/b"), ("a*c", "abbc"), ("*.parquet", "d/x.parquet"), ("?b*", "ab")]
+        {
+            assert!(glob(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
+        }
+        for (pattern, text) in [("", "a"), ("a*c", "abd"), ("?", ""), ("*.parquet", "x.parquet.gz")]
+        {
+            assert!(!glob(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn nth_and_times_count_matching_requests_only() {
+        let spec = "reset,op=GetObject,nth=2-4,times=2".parse().unwrap();
+        let plan = FaultPlan::new(vec![spec], 0);
+        let mut hits = Vec::new();
+        for _ in 0..5 {
+            assert!(plan.strike("PUT", "PutObject", "k").is_empty());
+            hits.push(!plan.strike("GET", "GetObject", "k").is_empty());
+        }
+        assert_eq!(hits, [false, true, true, false, false]);
+        assert_eq!(plan.fired(), [2]);
+    }
+
+    #[test]
+    fn chance_repeats_with_its_seed() {
+        let run = |seed| -> Vec<bool> {
+            let plan = FaultPlan::new(vec!["status=503,p=0.3".parse().unwrap()], seed);
+            (0..1000).map(|_| !plan.strike("GET", "GetObject", "k").is_empty()).collect()
+        };
+        assert_eq!(run(7), run(7));
+        assert_ne!(run(7), run(8));
+        let hits = run(7).into_iter().filter(|hit| *hit).count();
+        assert!((250..350).contains(&hits), "{hits} of 1000 at 0.3");
+    }
+}

@@ -1,0 +1,122 @@
+//! `CopyObject` and `UploadPartCopy`.
+
+use super::super::codec::{iso_date, percent_decode, whole_seconds};
+use super::super::conditions::{Verdict, judge};
+use super::super::data::Data;
+use super::super::http::Response;
+use super::super::range::{Resolved, resolve};
+use super::super::refusal::{Refusal, Served};
+use super::super::vault::{Object, Staged, fresh_etag};
+use super::super::xml::Writer;
+use super::Call;
+use super::object::{check_write, kept_headers, metadata, precondition_failed};
+use super::upload::{find, part_number};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Largest source of `CopyObject`.
+const COPY_BYTES_MAX: u64 = 5 << 30;
+
+fn invalid(message: &str) -> Refusal {
+    Refusal::new(400, "InvalidArgument", message)
+}
+
+/// Bucket and key that `x-amz-copy-source` names.
+fn source_name(call: &Call<'_>) -> Result<(String, String), Refusal> {
+    let header = call.request.headers.get("x-amz-copy-source").unwrap_or("");
+    let path = header.split_once("?versionId=").map_or(header, |(path, _)| path);
+    let path = percent_decode(path, false).unwrap_or_default();
+    let path = path.strip_prefix('/').unwrap_or(&path);
+    match path.split_once('/') {
+        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
+            Ok((bucket.to_string(), key.to_string()))
+        }
+        _ => Err(invalid("Copy Source must mention the source bucket and key")),
+    }
+}
+
+fn source(call: &Call<'_>) -> Result<Arc<Object>, Refusal> {
+    let (bucket, key) = source_name(call)?;
+    let found = call.server.vault.with(|state| state.object(&bucket, &key));
+    let object = found.ok_or_else(|| call.no_such_key())?;
+    match judge(&call.request.headers, "x-amz-copy-source-", Some(&object)) {
+        Verdict::Proceed => Ok(object),
+        _ => Err(precondition_failed()),
+    }
+}
+
+fn answer(name: &'static str, etag: &str, modified: SystemTime) -> Response {
+    let mut xml = Writer::default();
+    xml.open(name, "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"");
+    xml.text("LastModified", iso_date(modified)).text("ETag", format!("\"{etag}\""));
+    xml.close(name);
+    Response::text(200, "application/xml", xml.finish())
+}
+
+/// `CopyObject`.
+///
+/// # Errors
+/// `NoSuchKey`, `PreconditionFailed`, `InvalidRequest`, `InvalidArgument`.
+pub fn object(call: &Call<'_>) -> Served {
+    let object = source(call)?;
+    let replaces = call.request.headers.get("x-amz-metadata-directive") == Some("REPLACE");
+    let (bucket, key) = source_name(call)?;
+    if object.data.len() > COPY_BYTES_MAX {
+        let message = "The specified copy source is larger than the maximum allowable size";
+        return Err(Refusal::new(400, "InvalidRequest", message).into());
+    }
+    if !replaces && (&bucket, &key) == (&call.target.bucket, &call.target.key) {
+        let message = "This copy request is illegal because it is trying to copy an object to \
+                       itself without changing the object's metadata";
+        return Err(Refusal::new(400, "InvalidRequest", message).into());
+    }
+    let mut copy = (*object).clone();
+    copy.modified = whole_seconds(SystemTime::now());
+    if !call.server.options.digests {
+        copy.etag = fresh_etag(call.server);
+    }
+    if replaces {
+        copy.headers = kept_headers(call.request);
+        copy.metadata = metadata(call.request)?;
+    }
+    let answer = answer("CopyObjectResult", &copy.etag, copy.modified);
+    call.server.vault.with(|state| -> Result<(), Refusal> {
+        check_write(call, state)?;
+        state.place(&call.target.bucket, &call.target.key, copy);
+        Ok(())
+    })?;
+    Ok(answer)
+}
+
+/// `UploadPartCopy`.
+///
+/// # Errors
+/// `NoSuchKey`, `NoSuchUpload`, `InvalidRange`, `InvalidArgument`.
+pub fn part(call: &Call<'_>) -> Served {
+    let number = part_number(call)?;
+    let object = source(call)?;
+    let size = object.data.len();
+    let data: Data = match call.request.headers.get("x-amz-copy-source-range") {
+        None => object.data.clone(),
+        Some(text) => match resolve(Some(text), size) {
+            Resolved::Part(range) => object.data.slice(range.start, range.end),
+            Resolved::Unsatisfiable => {
+                let message = "The requested range is not satisfiable";
+                return Err(Refusal::new(416, "InvalidRange", message).into());
+            }
+            Resolved::Whole => {
+                let message = "The x-amz-copy-source-range value must be of the form \
+                               bytes=first-last";
+                return Err(invalid(message).into());
+            }
+        },
+    };
+    let modified = whole_seconds(SystemTime::now());
+    let etag = fresh_etag(call.server);
+    let staged = Staged { data, etag: etag.clone(), modified };
+    call.server.vault.with(|state| -> Result<(), Refusal> {
+        find(call, state)?.parts.insert(number, staged);
+        Ok(())
+    })?;
+    Ok(answer("CopyPartResult", &etag, modified))
+}

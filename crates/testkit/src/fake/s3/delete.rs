@@ -1,0 +1,62 @@
+//! `DeleteObjects`.
+
+use super::super::conditions::{Verdict, judge};
+use super::super::http::{Headers, Response};
+use super::super::refusal::{Refusal, Served};
+use super::super::xml::{Node, Writer, parse};
+use super::Call;
+use super::payload::Payload;
+
+/// Most keys of one request.
+const KEYS_MAX: usize = 1000;
+
+fn malformed() -> Refusal {
+    Refusal::new(
+        400,
+        "MalformedXML",
+        "The XML you provided was not well-formed or did not validate against our published schema",
+    )
+}
+
+/// Removes many objects, one verdict each.
+///
+/// # Errors
+/// `MalformedXML`, or `InvalidRequest` when no checksum protects the list of what to remove.
+pub fn objects(call: &Call<'_>, payload: &Payload) -> Served {
+    let protected =
+        call.request.headers.get("content-md5").is_some() || !payload.checksums.is_empty();
+    if !protected {
+        let message = "Missing required header for this request: Content-MD5 OR x-amz-checksum-*";
+        return Err(Refusal::new(400, "InvalidRequest", message).into());
+    }
+    let document = parse(&payload.text()).filter(|node| node.name == "Delete");
+    let document = document.ok_or_else(malformed)?;
+    let wanted: Vec<&Node> =
+        document.children.iter().filter(|node| node.name == "Object").collect();
+    if wanted.is_empty() || wanted.len() > KEYS_MAX {
+        return Err(malformed().into());
+    }
+    let quiet = document.child_text("Quiet") == Some("true");
+    let mut xml = Writer::default();
+    xml.open("DeleteResult", "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"");
+    call.server.vault.with(|state| -> Result<(), Refusal> {
+        for object in wanted {
+            let key = object.child_text("Key").ok_or_else(malformed)?;
+            let present = state.object(&call.target.bucket, key);
+            let tags = object.child_text("ETag").map(|tag| ("if-match".to_string(), tag.into()));
+            let conditions = Headers(tags.into_iter().collect());
+            if judge(&conditions, "", present.as_deref()) != Verdict::Proceed {
+                xml.open("Error", "").text("Key", key).text("Code", "PreconditionFailed");
+                xml.text("Message", "The ETag does not match").close("Error");
+                continue;
+            }
+            state.remove(&call.target.bucket, key);
+            if !quiet {
+                xml.open("Deleted", "").text("Key", key).close("Deleted");
+            }
+        }
+        Ok(())
+    })?;
+    xml.close("DeleteResult");
+    Ok(Response::text(200, "application/xml", xml.finish()))
+}

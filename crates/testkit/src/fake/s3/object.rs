@@ -1,0 +1,186 @@
+//! `GetObject`, `HeadObject`, `PutObject`, `DeleteObject`.
+
+use super::super::codec::{hex, http_date, whole_seconds};
+use super::super::conditions::{Verdict, judge};
+use super::super::digest;
+use super::super::http::{Request, Response};
+use super::super::range::{Resolved, resolve};
+use super::super::refusal::{Refusal, Served};
+use super::super::server::Server;
+use super::super::vault::{Lines, Object, State, fresh_etag};
+use super::Call;
+use super::payload::Payload;
+use bytes::Bytes;
+use std::time::SystemTime;
+
+/// Headers that S3 keeps with an object and gives back.
+const KEPT: &[&str] = &[
+    "content-type",
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "expires",
+];
+/// Most bytes of user metadata.
+const METADATA_BYTES_MAX: usize = 2048;
+
+/// Headers of a write that are kept; `aws-chunked` is no encoding of the object.
+pub fn kept_headers(request: &Request) -> Lines {
+    let mut lines = Lines::new();
+    for name in KEPT {
+        let Some(value) = request.headers.get(name) else { continue };
+        let value = match *name {
+            "content-encoding" => {
+                let codings = value.split(',').map(str::trim);
+                codings.filter(|coding| *coding != "aws-chunked").collect::<Vec<_>>().join(",")
+            }
+            _ => value.to_string(),
+        };
+        if !value.is_empty() {
+            lines.push((name.to_string(), value));
+        }
+    }
+    lines
+}
+
+/// User metadata of a write.
+///
+/// # Errors
+/// `MetadataTooLarge`.
+pub fn metadata(request: &Request) -> Result<Lines, Refusal> {
+    let lines = request.headers.with_prefix("x-amz-meta-");
+    let size: usize = lines.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if size > METADATA_BYTES_MAX {
+        let message = "Your metadata headers exceed the maximum allowed metadata size";
+        return Err(Refusal::new(400, "MetadataTooLarge", message));
+    }
+    Ok(lines)
+}
+
+/// The tag of a body: MD5 as the real service, or a unique number of the same shape.
+pub fn etag_of(server: &Server, pieces: &[Bytes]) -> String {
+    if server.options.digests { hex(&digest::md5(pieces)) } else { fresh_etag(server) }
+}
+
+/// A refusal for a precondition that does not hold.
+pub fn precondition_failed() -> Refusal {
+    let message = "At least one of the pre-conditions you specified did not hold";
+    Refusal::new(412, "PreconditionFailed", message)
+}
+
+/// Judges the preconditions of a write.
+///
+/// # Errors
+/// `PreconditionFailed`, or `NoSuchKey` for If-Match on what is not there.
+pub fn check_write(call: &Call<'_>, state: &State) -> Result<(), Refusal> {
+    let present = state.object(&call.target.bucket, &call.target.key);
+    match judge(&call.request.headers, "", present.as_deref()) {
+        Verdict::Proceed => Ok(()),
+        _ if present.is_none() => Err(call.no_such_key()),
+        _ => Err(precondition_failed()),
+    }
+}
+
+/// `GetObject` and `HeadObject`.
+///
+/// # Errors
+/// `NoSuchKey`, `PreconditionFailed`, `InvalidRange`.
+pub async fn get(call: &Call<'_>) -> Served {
+    let request = call.request;
+    let found = call.server.vault.with(|state| state.object(&call.target.bucket, &call.target.key));
+    let object = found.ok_or_else(|| call.no_such_key())?;
+    match judge(&request.headers, "", Some(&object)) {
+        Verdict::Proceed => {}
+        Verdict::Failed => return Err(precondition_failed().into()),
+        Verdict::NotModified => {
+            return Ok(Response::new(304).with("ETag", format!("\"{}\"", object.etag)));
+        }
+    }
+    let size = object.data.len();
+    let resolved = resolve(request.headers.get("range"), size);
+    let (status, range) = match resolved {
+        Resolved::Whole => (200, (0, size)),
+        Resolved::Part(range) => (206, (range.start, range.end)),
+        Resolved::Unsatisfiable => {
+            let message = "The requested range is not satisfiable";
+            let refusal = Refusal::new(416, "InvalidRange", message);
+            return Err(refusal.with("Content-Range", format!("bytes */{size}")).into());
+        }
+    };
+    let mut answer = describe(Response::new(status), call, &object);
+    if status == 206 {
+        let (start, end) = range;
+        answer = answer.with("Content-Range", format!("bytes {start}-{}/{size}", end - 1));
+    } else if request.headers.get("x-amz-checksum-mode") == Some("ENABLED") {
+        for (name, value) in &object.checksums {
+            answer = answer.with(format!("x-amz-checksum-{name}"), value.clone());
+        }
+    }
+    answer.body = object.data.slice(range.0, range.1);
+    Ok(if request.method == "HEAD" { answer.without_body() } else { answer })
+}
+
+fn describe(mut answer: Response, call: &Call<'_>, object: &Object) -> Response {
+    answer = answer
+        .with("ETag", format!("\"{}\"", object.etag))
+        .with("Last-Modified", http_date(object.modified))
+        .with("Accept-Ranges", "bytes");
+    let override_of = |name: &str| call.request.query.get(&format!("response-{name}"));
+    for name in KEPT {
+        let kept = object.headers.iter().find(|(known, _)| known == name);
+        let value = override_of(name).or(kept.map(|(_, value)| value.as_str()));
+        match value {
+            Some(value) => answer = answer.with(*name, value),
+            None if *name == "content-type" => {
+                answer = answer.with(*name, "binary/octet-stream");
+            }
+            None => {}
+        }
+    }
+    for (name, value) in &object.metadata {
+        answer = answer.with(format!("x-amz-meta-{name}"), value.clone());
+    }
+    answer
+}
+
+/// `PutObject`.
+///
+/// # Errors
+/// `PreconditionFailed`, `MetadataTooLarge`.
+pub async fn put(call: &Call<'_>, payload: Payload) -> Served {
+    let object = Object {
+        etag: etag_of(call.server, &payload.pieces),
+        data: call.server.vault.keep(payload.pieces).await?,
+        modified: whole_seconds(SystemTime::now()),
+        headers: kept_headers(call.request),
+        metadata: metadata(call.request)?,
+        checksums: payload.checksums,
+        blocks: Vec::new(),
+    };
+    let mut answer = Response::new(200).with("ETag", format!("\"{}\"", object.etag));
+    for (name, value) in &object.checksums {
+        answer = answer.with(format!("x-amz-checksum-{name}"), value.clone());
+    }
+    call.server.vault.with(|state| -> Result<(), Refusal> {
+        check_write(call, state)?;
+        state.place(&call.target.bucket, &call.target.key, object);
+        Ok(())
+    })?;
+    Ok(answer)
+}
+
+/// `DeleteObject`.
+///
+/// # Errors
+/// `PreconditionFailed`.
+pub fn delete(call: &Call<'_>) -> Served {
+    let (bucket, key) = (&call.target.bucket, &call.target.key);
+    call.server.vault.with(|state| {
+        if call.request.headers.get("if-match").is_some() {
+            check_write(call, state)?;
+        }
+        state.remove(bucket, key);
+        Ok(Response::new(204))
+    })
+}

@@ -1,0 +1,225 @@
+//! Multipart uploads.
+
+use super::super::codec::{hex, iso_date, unhex, whole_seconds};
+use super::super::data::Data;
+use super::super::digest;
+use super::super::http::Response;
+use super::super::refusal::{Refusal, Served};
+use super::super::vault::{Object, Staged, State, Upload, fresh_etag};
+use super::super::xml::{Node, Writer, parse};
+use super::Call;
+use super::object::{check_write, etag_of, kept_headers, metadata};
+use super::payload::Payload;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+const NAMESPACE: &str = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";
+/// Highest part number.
+const PARTS_MAX: u32 = 10_000;
+
+fn no_such_upload() -> Refusal {
+    Refusal::new(404, "NoSuchUpload", "The specified multipart upload does not exist.")
+}
+
+/// The upload that a request names, if it is one of the request's key.
+///
+/// # Errors
+/// `NoSuchUpload`.
+pub fn find<'a>(call: &Call<'_>, state: &'a mut State) -> Result<&'a mut Upload, Refusal> {
+    let id = call.request.query.get("uploadId").unwrap_or("");
+    let bucket = state.buckets.get_mut(&call.target.bucket);
+    let upload = bucket.and_then(|bucket| bucket.uploads.get_mut(id));
+    upload.filter(|upload| upload.key == call.target.key).ok_or_else(no_such_upload)
+}
+
+/// The part number of a request.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub fn part_number(call: &Call<'_>) -> Result<u32, Refusal> {
+    let number = call.request.query.get("partNumber").and_then(|text| text.parse().ok());
+    number.filter(|number| (1..=PARTS_MAX).contains(number)).ok_or_else(|| {
+        let message = "Part number must be an integer between 1 and 10000, inclusive";
+        Refusal::new(400, "InvalidArgument", message)
+    })
+}
+
+/// `CreateMultipartUpload`.
+///
+/// # Errors
+/// `MetadataTooLarge`.
+pub fn create(call: &Call<'_>) -> Served {
+    let id = fresh_etag(call.server);
+    let upload = Upload {
+        key: call.target.key.clone(),
+        begun: whole_seconds(SystemTime::now()),
+        headers: kept_headers(call.request),
+        metadata: metadata(call.request)?,
+        parts: BTreeMap::new(),
+    };
+    call.server.vault.with(|state| {
+        let bucket = state.buckets.entry(call.target.bucket.clone()).or_default();
+        bucket.uploads.insert(id.clone(), upload);
+    });
+    let mut xml = Writer::default();
+    xml.open("InitiateMultipartUploadResult", NAMESPACE);
+    xml.text("Bucket", &call.target.bucket).text("Key", &call.target.key).text("UploadId", id);
+    xml.close("InitiateMultipartUploadResult");
+    Ok(Response::text(200, "application/xml", xml.finish()))
+}
+
+/// `UploadPart`.
+///
+/// # Errors
+/// `NoSuchUpload`, `InvalidArgument`.
+pub async fn part(call: &Call<'_>, payload: Payload) -> Served {
+    let number = part_number(call)?;
+    call.server.vault.with(|state| find(call, state).map(drop))?;
+    let staged = Staged {
+        etag: etag_of(call.server, &payload.pieces),
+        data: call.server.vault.keep(payload.pieces).await?,
+        modified: whole_seconds(SystemTime::now()),
+    };
+    let mut answer = Response::new(200).with("ETag", format!("\"{}\"", staged.etag));
+    for (name, value) in payload.checksums {
+        answer = answer.with(format!("x-amz-checksum-{name}"), value);
+    }
+    call.server.vault.with(|state| -> Result<(), Refusal> {
+        find(call, state)?.parts.insert(number, staged);
+        Ok(())
+    })?;
+    Ok(answer)
+}
+
+/// Part numbers and tags that a completion names.
+fn named_parts(document: &Node) -> Option<Vec<(u32, String)>> {
+    let named = |node: &Node| {
+        let number = node.child_text("PartNumber")?.trim().parse().ok()?;
+        Some((number, node.child_text("ETag")?.trim().trim_matches('"').to_string()))
+    };
+    document.children.iter().filter(|node| node.name == "Part").map(named).collect()
+}
+
+/// `CompleteMultipartUpload`.
+///
+/// # Errors
+/// `MalformedXML`, `NoSuchUpload`, `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`,
+/// `PreconditionFailed`.
+pub async fn complete(call: &Call<'_>, payload: &Payload) -> Served {
+    let named = parse(&payload.text()).and_then(|document| named_parts(&document));
+    let named = named.filter(|named| !named.is_empty()).ok_or_else(|| {
+        Refusal::new(400, "MalformedXML", "The XML you provided was not well-formed")
+    })?;
+    let etag = call.server.vault.with(|state| -> Result<String, Refusal> {
+        let upload = find(call, state)?.clone();
+        let (data, etag) = join(call, &upload, &named)?;
+        check_write(call, state)?;
+        let object = Object {
+            data,
+            etag: etag.clone(),
+            modified: whole_seconds(SystemTime::now()),
+            headers: upload.headers,
+            metadata: upload.metadata,
+            checksums: payload.checksums.clone(),
+            blocks: Vec::new(),
+        };
+        state.place(&call.target.bucket, &call.target.key, object);
+        forget(call, state);
+        Ok(etag)
+    })?;
+    let mut xml = Writer::default();
+    xml.open("CompleteMultipartUploadResult", NAMESPACE);
+    xml.text("Location", format!("/{}/{}", call.target.bucket, call.target.key));
+    xml.text("Bucket", &call.target.bucket).text("Key", &call.target.key);
+    xml.text("ETag", format!("\"{etag}\"")).close("CompleteMultipartUploadResult");
+    Ok(Response::text(200, "application/xml", xml.finish()))
+}
+
+/// Joins the named parts; the tag is the MD5 of their tags' bytes and their count.
+fn join(
+    call: &Call<'_>,
+    upload: &Upload,
+    named: &[(u32, String)],
+) -> Result<(Data, String), Refusal> {
+    let mut data = Data::default();
+    let mut tags = Vec::new();
+    for (index, (number, etag)) in named.iter().enumerate() {
+        if index > 0 && named[index - 1].0 >= *number {
+            let message = "The list of parts was not in ascending order.";
+            return Err(Refusal::new(400, "InvalidPartOrder", message));
+        }
+        let part = upload.parts.get(number).filter(|part| part.etag == *etag);
+        let part = part.ok_or_else(|| {
+            let message = "One or more of the specified parts could not be found.";
+            Refusal::new(400, "InvalidPart", message)
+        })?;
+        let last = index + 1 == named.len();
+        if !last && part.data.len() < call.server.options.part_bytes_min {
+            let message = "Your proposed upload is smaller than the minimum allowed size";
+            return Err(Refusal::new(400, "EntityTooSmall", message));
+        }
+        data.extend(&part.data);
+        tags.extend(unhex(etag).unwrap_or_default());
+    }
+    let digest = hex(&digest::md5(&[Bytes::from(tags)]));
+    Ok((data, format!("{digest}-{}", named.len())))
+}
+
+fn forget(call: &Call<'_>, state: &mut State) {
+    let id = call.request.query.get("uploadId").unwrap_or("");
+    if let Some(bucket) = state.buckets.get_mut(&call.target.bucket) {
+        bucket.uploads.remove(id);
+    }
+}
+
+/// `AbortMultipartUpload`.
+///
+/// # Errors
+/// `NoSuchUpload`.
+pub fn abort(call: &Call<'_>) -> Served {
+    call.server.vault.with(|state| {
+        find(call, state)?;
+        forget(call, state);
+        Ok(Response::new(204))
+    })
+}
+
+/// `ListParts`: all of them on one page.
+///
+/// # Errors
+/// `NoSuchUpload`.
+pub fn list_parts(call: &Call<'_>) -> Served {
+    let upload = call.server.vault.with(|state| find(call, state).cloned())?;
+    let mut xml = Writer::default();
+    xml.open("ListPartsResult", NAMESPACE);
+    xml.text("Bucket", &call.target.bucket).text("Key", &call.target.key);
+    xml.text("UploadId", call.request.query.get("uploadId").unwrap_or(""));
+    xml.text("IsTruncated", "false");
+    for (number, part) in &upload.parts {
+        xml.open("Part", "").text("PartNumber", number.to_string());
+        xml.text("LastModified", iso_date(part.modified));
+        xml.text("ETag", format!("\"{}\"", part.etag));
+        xml.text("Size", part.data.len().to_string()).close("Part");
+    }
+    xml.close("ListPartsResult");
+    Ok(Response::text(200, "application/xml", xml.finish()))
+}
+
+/// `ListMultipartUploads`: all of them on one page.
+pub fn list_uploads(call: &Call<'_>) -> Response {
+    let prefix = call.request.query.get("prefix").unwrap_or("");
+    let mut xml = Writer::default();
+    xml.open("ListMultipartUploadsResult", NAMESPACE);
+    xml.text("Bucket", &call.target.bucket).text("Prefix", prefix).text("IsTruncated", "false");
+    call.server.vault.with(|state| {
+        let bucket = state.buckets.get(&call.target.bucket);
+        let uploads = bucket.into_iter().flat_map(|bucket| &bucket.uploads);
+        for (id, upload) in uploads.filter(|(_, upload)| upload.key.starts_with(prefix)) {
+            xml.open("Upload", "").text("Key", &upload.key).text("UploadId", id);
+            xml.text("Initiated", iso_date(upload.begun)).close("Upload");
+        }
+    });
+    xml.close("ListMultipartUploadsResult");
+    Response::text(200, "application/xml", xml.finish())
+}
