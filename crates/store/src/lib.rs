@@ -5,6 +5,7 @@
 //! store has names.)
 
 pub(crate) mod answer;
+pub mod azure;
 pub mod body;
 pub mod http;
 mod listing;

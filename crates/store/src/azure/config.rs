@@ -1,0 +1,443 @@
+//! From URL and options to an endpoint and a way to sign. Pure.
+//!
+//! What the secret says comes before DuckDB's `azure_*` settings; an account in the URL comes before
+//! both. A connection string of another account than the URL's is an error if it is the secret's,
+//! and passed over if it is only a setting, as DuckDB's azure extension has it.
+
+use super::address::{Address, blob_suffix};
+use super::connection_string::{ConnectionString, StringAuth};
+use super::endpoint::Endpoint;
+use crate::options::StoreOptions;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use penstock_base::nearest::nearest;
+use penstock_base::{Error, Kind, Result, Secret};
+
+const DEFAULT_SUFFIX: &str = "blob.core.windows.net";
+const PROVIDERS: &[&str] =
+    &["config", "credential_chain", "managed_identity", "service_principal", "access_token"];
+
+/// How requests are signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Auth {
+    /// Not at all: public containers.
+    Anonymous,
+    /// With the account's key.
+    Key {
+        /// The account that the key is of.
+        account: String,
+        /// The key, in base64.
+        key: Secret,
+    },
+    /// With a shared access signature in the URL.
+    Sas(Secret),
+    /// With a token that somebody else fetched; it cannot be renewed here.
+    Token(Secret),
+    /// With tokens from these sources, tried in order until one has some.
+    Sources(Vec<Source>),
+}
+
+/// A source of tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A service principal and its secret.
+    ClientSecret {
+        /// Tenant id; the environment's where `None`.
+        tenant_id: Option<String>,
+        /// Client id; the environment's where `None`.
+        client_id: Option<String>,
+        /// The secret; the environment's where `None`.
+        secret: Option<Secret>,
+    },
+    /// A service principal and its certificate (a PEM file with the private key).
+    ClientCertificate {
+        /// Tenant id; the environment's where `None`.
+        tenant_id: Option<String>,
+        /// Client id; the environment's where `None`.
+        client_id: Option<String>,
+        /// Path of the file; the environment's where `None`.
+        path: Option<String>,
+    },
+    /// The federated token of a Kubernetes workload.
+    Workload,
+    /// The machine's identity; which of several, if told.
+    ManagedIdentity(Option<Identity>),
+    /// The command line tool `az`.
+    Cli,
+}
+
+impl Source {
+    /// Its name in the `chain` option.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Source::ClientSecret { .. } | Source::ClientCertificate { .. } => "env",
+            Source::Workload => "workload_identity",
+            Source::ManagedIdentity(_) => "managed_identity",
+            Source::Cli => "cli",
+        }
+    }
+}
+
+/// Which of a machine's identities.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// By client id.
+    Client(String),
+    /// By object id.
+    Object(String),
+    /// By resource id.
+    Resource(String),
+}
+
+/// Where and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The account's Blob service.
+    pub endpoint: Endpoint,
+    /// How requests are signed.
+    pub auth: Auth,
+}
+
+impl Config {
+    /// Decides.
+    ///
+    /// # Errors
+    /// `Invalid` for what is malformed, missing or contradictory.
+    pub fn decide(address: &Address, options: &StoreOptions) -> Result<Self> {
+        let url_account = address.account.as_ref();
+        if let Some(text) = options.get("connection_string") {
+            let parsed = ConnectionString::parse(text)?;
+            if let (Some(url), Some(told)) = (url_account, &parsed.account)
+                && url.name != *told
+            {
+                let why = format!(
+                    "the URL is of account `{}`, but the connection string of {} is of `{told}`",
+                    url.name,
+                    options.secret_label()
+                );
+                return Err(
+                    Error::new(Kind::Invalid, why).with_hint(secret_hint(&url.name, &address.root))
+                );
+            }
+            return Ok(from_string(parsed));
+        }
+        if let Some(text) = options.get("azure_storage_connection_string")
+            && options.get("secret_name").is_none()
+        {
+            let parsed = ConnectionString::parse(text)?;
+            if url_account.is_none_or(|url| Some(&url.name) == parsed.account.as_ref()) {
+                return Ok(from_string(parsed));
+            }
+        }
+        let (endpoint, account) = endpoint(address, options)?;
+        Ok(Config { endpoint, auth: auth(options, account)? })
+    }
+
+    /// What to do when the service refuses: the secret to try, ready to be pasted.
+    pub fn denied_hint(&self, address: &Address, options: &StoreOptions) -> String {
+        let account = self.endpoint.account().unwrap_or("ACCOUNT");
+        let create = secret_hint(account, &address.root);
+        let label = options.secret_label();
+        match &self.auth {
+            Auth::Anonymous => format!("The request carried no credentials ({label}). {create}"),
+            Auth::Key { .. } => format!(
+                "Check that the AccountKey of {label} is a current key of account `{account}` and \
+                 that the account allows shared keys. {create}"
+            ),
+            Auth::Sas(_) => format!(
+                "Check the shared access signature of {label}: its expiry (se=), its rights \
+                 (sp= needs r and l to read, w, c and d to write) and its scope. {create}"
+            ),
+            Auth::Token(_) => format!(
+                "The access token of {label} may have expired (it cannot be renewed here), or its \
+                 audience is not https://storage.azure.com. {create}"
+            ),
+            Auth::Sources(_) => format!(
+                "Give the identity of {label} the role Storage Blob Data Reader (or Contributor, \
+                 to write) on account `{account}`; roles take some minutes to work. {create}"
+            ),
+        }
+    }
+}
+
+fn secret_hint(account: &str, root: &str) -> String {
+    format!(
+        "Try CREATE SECRET (TYPE azure, PROVIDER credential_chain, ACCOUNT_NAME '{account}', SCOPE \
+         '{root}'); or CREATE SECRET (TYPE azure, CONNECTION_STRING 'AccountName={account};\
+         AccountKey=...', SCOPE '{root}'); FROM which_secret('{root}', 'azure') tells which is used"
+    )
+}
+
+fn from_string(parsed: ConnectionString) -> Config {
+    let auth = match (parsed.auth, parsed.account) {
+        (StringAuth::Key(key), Some(account)) => Auth::Key { account, key },
+        (StringAuth::Sas(sas), _) => Auth::Sas(sas),
+        _ => Auth::Anonymous,
+    };
+    Config { endpoint: parsed.endpoint, auth }
+}
+
+fn endpoint(address: &Address, options: &StoreOptions) -> Result<(Endpoint, Option<String>)> {
+    let told = options.first_of(&["endpoint", "azure_endpoint"]);
+    let account = options.first_of(&["account_name", "azure_account_name"]);
+    if let Some(url) = told.filter(|told| told.contains("://")) {
+        let endpoint = Endpoint::parse(url)?;
+        let name = address.account.as_ref().map(|host| host.name.as_str());
+        let name = name.or(account).or(endpoint.account()).map(str::to_string);
+        // An emulator's URL may leave the account to be appended.
+        let is_emulator = endpoint.account().is_none();
+        return match (is_emulator, name) {
+            (true, Some(name)) => {
+                let base_path = format!("/{name}");
+                Ok((Endpoint { base_path, ..endpoint }, Some(name)))
+            }
+            (_, name) => Ok((endpoint, name)),
+        };
+    }
+    if let Some(host) = &address.account {
+        return Ok((host.endpoint(), Some(host.name.clone())));
+    }
+    let Some(account) = account else {
+        let why = format!("no storage account is known for `{}`", address.root);
+        return Err(Error::new(Kind::Invalid, why).with_hint(format!(
+            "Name it in the URL (az://ACCOUNT.blob.core.windows.net/{}/...), or: {}",
+            address.container,
+            secret_hint("ACCOUNT", &address.root)
+        )));
+    };
+    let suffix = blob_suffix(told.unwrap_or(DEFAULT_SUFFIX));
+    let endpoint = Endpoint::parse(&format!("https://{account}.{suffix}"))?;
+    Ok((endpoint, Some(account.to_string())))
+}
+
+fn auth(options: &StoreOptions, account: Option<String>) -> Result<Auth> {
+    let provider = options.get("provider").map(str::to_ascii_lowercase);
+    match provider.as_deref() {
+        None | Some("config") => static_auth(options, account),
+        Some("access_token") => {
+            let token = options.get("access_token").ok_or_else(|| missing("access_token"))?;
+            Ok(Auth::Token(Secret::new(token)))
+        }
+        Some("service_principal") => service_principal(options).map(|one| Auth::Sources(vec![one])),
+        Some("managed_identity") => {
+            Ok(Auth::Sources(vec![Source::ManagedIdentity(identity(options)?)]))
+        }
+        Some("credential_chain") => chain(options.get("chain").unwrap_or("default"), options),
+        Some(other) => {
+            let error = Error::new(Kind::Invalid, format!("unknown provider `{other}` for azure"));
+            Err(match nearest(other, PROVIDERS.iter().copied()) {
+                Some(near) => error.with_hint(format!("Did you mean `{near}`?")),
+                None => error.with_hint(format!("The providers are {}", PROVIDERS.join(", "))),
+            })
+        }
+    }
+}
+
+/// Without a provider the given keys speak for themselves.
+fn static_auth(options: &StoreOptions, account: Option<String>) -> Result<Auth> {
+    if let Some(key) = options.get("account_key") {
+        let account = account.ok_or_else(|| missing("account_name"))?;
+        if STANDARD.decode(key).is_err() {
+            return Err(Error::new(
+                Kind::Invalid,
+                "ACCOUNT_KEY is not base64; were characters lost when it was copied?",
+            ));
+        }
+        return Ok(Auth::Key { account, key: Secret::new(key) });
+    }
+    if let Some(sas) = options.get("sas_token") {
+        return Ok(Auth::Sas(Secret::new(sas.trim().trim_start_matches('?'))));
+    }
+    if let Some(token) = options.get("access_token") {
+        return Ok(Auth::Token(Secret::new(token)));
+    }
+    if options.get("client_secret").or(options.get("client_certificate_path")).is_some() {
+        return service_principal(options).map(|one| Auth::Sources(vec![one]));
+    }
+    let is_secret = options.get("secret_name").is_some();
+    match options.get("azure_credential_chain").filter(|_| !is_secret) {
+        Some(text) => chain(text, options),
+        None => Ok(Auth::Anonymous),
+    }
+}
+
+fn service_principal(options: &StoreOptions) -> Result<Source> {
+    let required =
+        |name: &'static str| options.get(name).map(str::to_string).ok_or_else(|| missing(name));
+    let tenant_id = Some(required("tenant_id")?);
+    let client_id = Some(required("client_id")?);
+    match (options.get("client_secret"), options.get("client_certificate_path")) {
+        (Some(secret), _) => {
+            Ok(Source::ClientSecret { tenant_id, client_id, secret: Some(Secret::new(secret)) })
+        }
+        (None, Some(path)) => {
+            Ok(Source::ClientCertificate { tenant_id, client_id, path: Some(path.to_string()) })
+        }
+        (None, None) => Err(missing("client_secret (or client_certificate_path)")),
+    }
+}
+
+fn identity(options: &StoreOptions) -> Result<Option<Identity>> {
+    let given = |name: &str| options.get(name).map(str::to_string);
+    match (given("client_id"), given("object_id"), given("resource_id")) {
+        (None, None, None) => Ok(None),
+        (Some(id), None, None) => Ok(Some(Identity::Client(id))),
+        (None, Some(id), None) => Ok(Some(Identity::Object(id))),
+        (None, None, Some(id)) => Ok(Some(Identity::Resource(id))),
+        _ => Err(Error::new(
+            Kind::Invalid,
+            "a managed identity is named by one of client_id, object_id and resource_id",
+        )),
+    }
+}
+
+/// `cli;env;...` as DuckDB writes it; commas are taken too.
+fn chain(text: &str, options: &StoreOptions) -> Result<Auth> {
+    let names = ["cli", "workload_identity", "managed_identity", "env", "default"];
+    let mut sources = Vec::new();
+    for name in text.split([';', ',']).map(str::trim).filter(|name| !name.is_empty()) {
+        match name.to_ascii_lowercase().as_str() {
+            "cli" => sources.push(Source::Cli),
+            "workload_identity" => sources.push(Source::Workload),
+            "managed_identity" => sources.push(Source::ManagedIdentity(identity(options)?)),
+            "env" => sources.extend(environment()),
+            "default" => {
+                sources.extend(environment());
+                // The machine's identity comes last: off Azure, asking for it takes a while.
+                sources.extend([Source::Workload, Source::Cli]);
+                sources.push(Source::ManagedIdentity(identity(options)?));
+            }
+            other => {
+                let why = format!("unknown source `{other}` in the Azure credential chain");
+                let error = Error::new(Kind::Invalid, why);
+                return Err(match nearest(other, names) {
+                    Some(near) => error.with_hint(format!("Did you mean `{near}`?")),
+                    None => error.with_hint(format!("The sources are {}", names.join(", "))),
+                });
+            }
+        }
+    }
+    if sources.is_empty() {
+        return Err(Error::new(Kind::Invalid, "the Azure credential chain is empty"));
+    }
+    Ok(Auth::Sources(sources))
+}
+
+fn environment() -> [Source; 2] {
+    [
+        Source::ClientSecret { tenant_id: None, client_id: None, secret: None },
+        Source::ClientCertificate { tenant_id: None, client_id: None, path: None },
+    ]
+}
+
+fn missing(name: &str) -> Error {
+    Error::new(Kind::Invalid, format!("the azure secret has no {}", name.to_ascii_uppercase()))
+        .with_hint("FROM duckdb_secrets() lists the secrets and what is in them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decide(url: &str, pairs: &[(&str, &str)]) -> Result<Config> {
+        let options = StoreOptions::new(pairs.iter().copied()).unwrap();
+        Config::decide(&Address::parse(url).unwrap(), &options)
+    }
+
+    const STRING: &str = "AccountName=acc;AccountKey=a2V5";
+
+    #[test]
+    fn endpoint_follows_url_then_secret_then_setting() {
+        for (url, pairs, endpoint) in [
+            ("az://c/k", &[("account_name", "acc")][..], "https://acc.blob.core.windows.net"),
+            (
+                "abfss://c/k",
+                &[("account_name", "acc"), ("endpoint", "dfs.core.windows.net")],
+                "https://acc.blob.core.windows.net",
+            ),
+            (
+                "az://acc.blob.core.windows.net/c/k",
+                &[("account_name", "other")],
+                "https://acc.blob.core.windows.net",
+            ),
+            (
+                "az://c/k",
+                &[("account_name", "dev"), ("endpoint", "http://127.0.0.1:10000")],
+                "http://127.0.0.1:10000/dev",
+            ),
+            ("az://c/k", &[("connection_string", STRING)], "https://acc.blob.core.windows.net"),
+            (
+                "az://c/k",
+                &[
+                    ("account_name", "mine"),
+                    ("secret_name", "s"),
+                    ("azure_storage_connection_string", STRING),
+                ],
+                "https://mine.blob.core.windows.net",
+            ),
+            (
+                "az://other.blob.core.windows.net/c/k",
+                &[("azure_storage_connection_string", STRING)],
+                "https://other.blob.core.windows.net",
+            ),
+            ("az://c/k", &[("azure_account_name", "acc")], "https://acc.blob.core.windows.net"),
+        ] {
+            assert_eq!(decide(url, pairs).unwrap().endpoint.to_string(), endpoint, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn auth_follows_provider() {
+        let base = [("account_name", "acc"), ("tenant_id", "t"), ("client_id", "i")];
+        let with = |extra: &[(&'static str, &'static str)]| {
+            let pairs: Vec<_> = base.iter().chain(extra).copied().collect();
+            decide("az://c/k", &pairs).unwrap().auth
+        };
+        assert_eq!(with(&[]), Auth::Anonymous);
+        assert_eq!(with(&[("sas_token", "?sig=x")]), Auth::Sas(Secret::new("sig=x")));
+        let token = with(&[("provider", "access_token"), ("access_token", "t")]);
+        assert_eq!(token, Auth::Token(Secret::new("t")));
+        let principal = with(&[("provider", "service_principal"), ("client_secret", "s")]);
+        assert!(
+            matches!(&principal, Auth::Sources(one) if matches!(one[..], [Source::ClientSecret { .. }]))
+        );
+        let machine = with(&[("provider", "managed_identity")]);
+        let identity = Some(Identity::Client("i".into()));
+        assert_eq!(machine, Auth::Sources(vec![Source::ManagedIdentity(identity)]));
+        let Auth::Sources(chain) = with(&[("provider", "credential_chain"), ("chain", "cli;env")])
+        else {
+            panic!("a chain is a list of sources");
+        };
+        assert_eq!(chain.iter().map(Source::name).collect::<Vec<_>>(), ["cli", "env", "env"]);
+    }
+
+    #[test]
+    fn wrong_options_say_what_to_do() {
+        for (pairs, text) in [
+            (&[][..], "Name it in the URL"),
+            (&[("account_name", "a"), ("provider", "credential_chains")], "`credential_chain`"),
+            (
+                &[("account_name", "a"), ("provider", "credential_chain"), ("chain", "clii")],
+                "Did you mean `cli`?",
+            ),
+            (&[("account_name", "a"), ("provider", "service_principal")], "no TENANT_ID"),
+            (
+                &[
+                    ("account_name", "a"),
+                    ("provider", "managed_identity"),
+                    ("client_id", "1"),
+                    ("object_id", "2"),
+                ],
+                "one of client_id",
+            ),
+            (&[("connection_string", "AccountName")], "AccountKey=KEY"),
+            (&[("account_name", "a"), ("account_key", "?")], "not base64"),
+        ] {
+            let error = decide("az://c/k", pairs).unwrap_err();
+            assert_eq!(error.kind(), Kind::Invalid);
+            assert!(error.to_string().contains(text), "{pairs:?}: {error}");
+        }
+        let other = decide("az://x.blob.core.windows.net/c/k", &[("connection_string", STRING)]);
+        assert!(other.unwrap_err().to_string().contains("is of `acc`"));
+    }
+}

@@ -1,0 +1,115 @@
+//! User metadata in Azure's terms. Pure.
+//!
+//! Azure takes only C# identifiers as names and printable ASCII as values. Other names are escaped
+//! (`my-key` is `my_x2d_key`), other values written as RFC 2047 words; both come back as they were.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+const WORD_START: &str = "=?UTF-8?B?";
+const WORD_END: &str = "?=";
+
+/// The name that Azure keeps.
+pub fn encode_name(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let bytes = name.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        let starts_escape = *byte == b'_' && bytes.get(at + 1) == Some(&b'x');
+        let legal = byte.is_ascii_alphabetic()
+            || (*byte == b'_' && !starts_escape)
+            || (byte.is_ascii_digit() && at > 0);
+        if legal {
+            out.push(char::from(*byte));
+        } else {
+            out.push_str(&format!("_x{byte:02x}_"));
+        }
+    }
+    out
+}
+
+/// The name that the user gave. What no escape of ours could be stays as it is.
+pub fn decode_name(name: &str) -> String {
+    let mut out = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while !rest.is_empty() {
+        match unescape(rest) {
+            Some(byte) => {
+                out.push(byte);
+                rest = &rest[5..];
+            }
+            None => {
+                let next = rest.chars().next().map_or(1, char::len_utf8);
+                out.extend_from_slice(&rest.as_bytes()[..next]);
+                rest = &rest[next..];
+            }
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| name.to_string())
+}
+
+fn unescape(text: &str) -> Option<u8> {
+    let escape = text.as_bytes().get(..5)?;
+    let hex = std::str::from_utf8(&escape[2..4]).ok()?;
+    let is_hex = hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (escape.starts_with(b"_x") && escape[4] == b'_' && is_hex)
+        .then(|| u8::from_str_radix(hex, 16).ok())?
+}
+
+/// The value that Azure keeps.
+pub fn encode_value(value: &str) -> String {
+    let printable = value.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+    // Headers lose blanks at their ends.
+    if printable && value.trim() == value && !value.starts_with(WORD_START) {
+        return value.to_string();
+    }
+    format!("{WORD_START}{}{WORD_END}", STANDARD.encode(value))
+}
+
+/// The value that the user gave.
+pub fn decode_value(value: &str) -> String {
+    value
+        .strip_prefix(WORD_START)
+        .and_then(|rest| rest.strip_suffix(WORD_END))
+        .and_then(|word| STANDARD.decode(word).ok())
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .unwrap_or_else(|| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn plain_names_stay_and_others_are_escaped() {
+        for (name, kept) in
+            [("owner", "owner"), ("my-key", "my_x2d_key"), ("1st", "_x31_st"), ("a_x", "a_x5f_x")]
+        {
+            assert_eq!(encode_name(name), kept);
+            assert_eq!(decode_name(kept), name);
+        }
+        assert_eq!(decode_name("a_xzz_b"), "a_xzz_b");
+    }
+
+    proptest! {
+        #[test]
+        fn names_come_back_and_are_identifiers(name in "[a-z0-9_x\\-.ü]{1,12}") {
+            let kept = encode_name(&name);
+            prop_assert!(kept.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'), "{}", kept);
+            prop_assert!(!kept.starts_with(|c: char| c.is_ascii_digit()));
+            prop_assert_eq!(decode_name(&kept), name);
+        }
+
+        #[test]
+        fn values_come_back_and_are_ascii(value: String) {
+            let kept = encode_value(&value);
+            prop_assert!(kept.bytes().all(|b| (0x20..0x7f).contains(&b)));
+            prop_assert_eq!(decode_value(&kept), value);
+        }
+
+        #[test]
+        fn any_kept_text_decodes(text: String) {
+            let _ = (decode_name(&text), decode_value(&text));
+        }
+    }
+}
