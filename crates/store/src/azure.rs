@@ -1,8 +1,490 @@
 //! Azure Blob Storage, and Data Lake Storage (ADLS Gen2) through its Blob endpoint.
+//!
+//! Decides which requests a verb of [`Store`] is; how URLs, credentials, listings and batches look
+//! is decided in the modules below. API: "Blob Storage REST API" of Microsoft's storage reference.
+//!
+//! What Azure does differently, and what a caller notices of it:
+//!
+//! - There are no suffix ranges; the end of a blob costs a second request.
+//! - An upload needs no request to begin, and cannot be discarded: its blocks are invisible and
+//!   expire after a week, or go when anything else is committed to the same blob. An abort
+//!   therefore sends nothing, so that it can never publish or destroy anything.
+//! - Committing to a blob drops the unfinished blocks of all other writers. Of two uploads of one
+//!   key the second to finish gets `Conflict` and has to begin anew; it never publishes a mix.
+//! - Directories of accounts with a hierarchical namespace are listed as empty blobs; they are
+//!   hidden, and a read of one is `NotFound`.
+//! - Blob Batch is not offered by all accounts. Where it is refused, names are deleted one by one,
+//!   several at a time.
+//! - `.` and `..` between slashes are resolved by servers on the way, so such keys are refused.
+
 pub mod address;
+mod batch;
 mod block;
 mod config;
 mod connection_string;
+mod copy;
 mod credentials;
+mod delete;
 mod endpoint;
+mod list;
 mod metadata;
+mod wire;
+
+pub use address::Address;
+
+use crate::answer::{Failure, extent, range_header, unsatisfiable_extent};
+use crate::options::StoreOptions;
+use crate::{
+    Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpClient, HttpResponse,
+    ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store,
+    UploadId, WriteCondition,
+};
+use ::http::Method;
+use ::http::header::{IF_MATCH, RANGE};
+use async_trait::async_trait;
+use block::Upload;
+use bytes::Bytes;
+use list::Token;
+use penstock_base::{ByteRange, Error, Kind, Result, Retry};
+use std::sync::atomic::{AtomicBool, Ordering};
+use wire::{Ask, META_PREFIX, UPLOAD_NONCE, Wire, blob_meta, is_directory, put_result};
+
+const MIB: u64 = 1 << 20;
+/// Put Blob since version 2019-12-12.
+const PUT_SIZE_MAX: u64 = 5000 * MIB;
+/// Put Block since version 2019-12-12.
+const BLOCK_SIZE_MAX: u64 = 4000 * MIB;
+/// Committed blocks of one blob.
+const BLOCK_COUNT_MAX: u32 = 50_000;
+const LIST_PAGE_MAX: u32 = 5000;
+/// A listing page of 5000 names of 1024 characters, with room for their properties.
+const LIST_BYTES_MAX: usize = 64 << 20;
+
+/// One container of an account.
+#[derive(Debug)]
+pub struct AzureStore {
+    wire: Wire,
+    /// The service does not know `startFrom`: it refused the version that brought it.
+    start_from_refused: AtomicBool,
+    /// The account does not offer Blob Batch.
+    batch_refused: AtomicBool,
+}
+
+impl AzureStore {
+    /// The container that a URL names, and the URL's key in it. Sends nothing.
+    ///
+    /// # Errors
+    /// `Invalid` for a malformed URL or option, or when no account is known.
+    pub fn open(client: &HttpClient, url: &str, options: &StoreOptions) -> Result<(Self, String)> {
+        let address = Address::parse(url)?;
+        let key = address.key.clone();
+        let wire =
+            Wire::new(client.clone(), address, options).map_err(|error| error.with_object(url))?;
+        let store = AzureStore {
+            wire,
+            start_from_refused: AtomicBool::new(false),
+            batch_refused: AtomicBool::new(false),
+        };
+        Ok((store, key))
+    }
+
+    /// Makes the container if it is not there; for tests and set-up.
+    ///
+    /// # Errors
+    /// As any write.
+    pub async fn create_container(&self) -> Result<()> {
+        let ask = Ask { query: &[("restype", "container")], ..Ask::default() };
+        let response = self.wire.send("create container", "", Method::PUT, ask).await?;
+        match response.status {
+            201 => drain(response).await,
+            _ => {
+                let failure = Failure::read(response).await;
+                if failure.code == "ContainerAlreadyExists" {
+                    return Ok(());
+                }
+                Err(self.wire.failed(failure, "create container", ""))
+            }
+        }
+    }
+
+    fn check_key(&self, operation: &'static str, key: &str) -> Result<()> {
+        let why = if key.is_empty() {
+            "the URL names a container, not a blob in it"
+        } else if key.split('/').any(|part| part == "." || part == "..") {
+            "`.` and `..` between slashes cannot be part of a blob's name"
+        } else {
+            return Ok(());
+        };
+        Err(self.wire.named(Error::new(Kind::Invalid, why), operation, key))
+    }
+
+    /// A range that is empty in itself, or lies behind the end: metadata, and no bytes.
+    async fn empty_answer(&self, key: &str, request: &GetRequest) -> Result<GetResponse> {
+        let meta = self.head("GET", key, request.if_match.as_ref()).await?;
+        let range = request.range.resolve(meta.size_bytes.unwrap_or(0));
+        if !range.is_empty() {
+            let why = "the service refused a range that lies inside the blob";
+            let error = Error::new(Kind::Corrupt, why).with_retry(Retry::BackOff);
+            return Err(self.wire.named(error, "GET", key));
+        }
+        Ok(GetResponse { meta, range, body: Body::Memory(Bytes::new()) })
+    }
+
+    async fn head(
+        &self,
+        operation: &'static str,
+        key: &str,
+        if_match: Option<&ETag>,
+    ) -> Result<ObjectMeta> {
+        let headers = match_header(if_match);
+        let ask = Ask { headers, ..Ask::default() };
+        let response = self.wire.send(operation, key, Method::HEAD, ask).await?;
+        if response.status != 200 {
+            return Err(self.wire.refused(response, operation, key).await);
+        }
+        if is_directory(&response.headers) {
+            return Err(self.directory(operation, key));
+        }
+        let size = crate::http::content_length(&response.headers)
+            .map_err(|error| self.wire.named(error, operation, key))?;
+        Ok(blob_meta(&response.headers, size))
+    }
+
+    fn directory(&self, operation: &'static str, key: &str) -> Error {
+        let error = Error::new(Kind::NotFound, "no such object; it is a directory")
+            .with_hint("Name a file in it, or use a pattern such as `dir/*.parquet`");
+        self.wire.named(error, operation, key)
+    }
+
+    /// After a refused commit: whether the blob is the one that this upload made, so that only the
+    /// answer had been lost.
+    async fn committed_before(&self, key: &str, upload: &Upload) -> Result<Committed> {
+        let response = self.wire.send("complete upload", key, Method::HEAD, Ask::default()).await?;
+        match response.status {
+            200 => {
+                let name = format!("{META_PREFIX}{UPLOAD_NONCE}");
+                let nonce = response.headers.get(name).and_then(|value| value.to_str().ok());
+                if nonce == Some(upload.nonce_text().as_str()) {
+                    Ok(Committed::Ours(put_result(&response.headers)))
+                } else {
+                    Ok(Committed::Others)
+                }
+            }
+            404 => Ok(Committed::Nothing),
+            _ => Err(self.wire.refused(response, "complete upload", key).await),
+        }
+    }
+
+    async fn commit(
+        &self,
+        key: &str,
+        upload: &Upload,
+        parts: &[Part],
+        options: &PutOptions,
+    ) -> Result<HttpResponse> {
+        let mut headers = vec![("x-ms-meta-penstock_upload", upload.nonce_text())];
+        // An empty block is refused by the service, so it was never sent.
+        let mut numbers = parts.iter().filter(|part| part.size_bytes > 0).map(|part| part.number);
+        let first = numbers.next();
+        let Some(first) = first else {
+            headers.push(("x-ms-blob-type", "BlockBlob".to_string()));
+            let ask = Ask { headers, options: Some(options), ..Ask::default() };
+            return self.wire.send("complete upload", key, Method::PUT, ask).await;
+        };
+        let list = upload.block_list(std::iter::once(first).chain(numbers));
+        headers.push(("content-type", "application/xml".to_string()));
+        let ask = Ask {
+            query: &[("comp", "blocklist")],
+            headers,
+            options: Some(options),
+            payload: Payload::from(Bytes::from(list)),
+            version: None,
+        };
+        self.wire.send("complete upload", key, Method::PUT, ask).await
+    }
+
+    async fn list_page(&self, request: &ListRequest, from: &Token) -> Result<HttpResponse> {
+        let max = request.max_keys.unwrap_or(LIST_PAGE_MAX).min(LIST_PAGE_MAX).to_string();
+        let mut query = vec![
+            ("restype", "container"),
+            ("comp", "list"),
+            ("include", "metadata"),
+            ("maxresults", max.as_str()),
+        ];
+        if !request.prefix.is_empty() {
+            query.push(("prefix", &request.prefix));
+        }
+        if let Some(delimiter) = request.delimiter.as_deref().filter(|text| !text.is_empty()) {
+            query.push(("delimiter", delimiter));
+        }
+        if !from.marker.is_empty() {
+            query.push(("marker", &from.marker));
+        }
+        if let Some(name) = from.start_after.as_deref().filter(|_| from.marker.is_empty())
+            && !self.start_from_refused.load(Ordering::Relaxed)
+        {
+            let mut newer = query.clone();
+            newer.push(("startFrom", name));
+            let version = Some(wire::START_FROM_VERSION);
+            let ask = Ask { query: &newer, version, ..Ask::default() };
+            let response = self.wire.send("list", "", Method::GET, ask).await?;
+            if response.status != 400 {
+                return Ok(response);
+            }
+            // An older service: it lists from the start, and what comes before is filtered out.
+            let failure = Failure::read(response).await;
+            if !matches!(failure.code.as_str(), "InvalidHeaderValue" | "InvalidQueryParameterValue")
+            {
+                return Err(self.wire.failed(failure, "list", ""));
+            }
+            self.start_from_refused.store(true, Ordering::Relaxed);
+        }
+        self.wire.send("list", "", Method::GET, Ask { query: &query, ..Ask::default() }).await
+    }
+}
+
+enum Committed {
+    Ours(PutResult),
+    Others,
+    Nothing,
+}
+
+fn match_header(if_match: Option<&ETag>) -> Vec<(&'static str, String)> {
+    if_match.map(|etag| (IF_MATCH.as_str(), etag.header_value())).into_iter().collect()
+}
+
+/// Reads the end of an answer whose body says nothing, so that its connection can be used again.
+async fn drain(mut response: HttpResponse) -> Result<()> {
+    const BYTES_MAX: usize = 64 << 10;
+    response.body.read_to_bytes(BYTES_MAX).await.map(|_| ())
+}
+
+#[async_trait]
+impl Store for AzureStore {
+    fn root(&self) -> &str {
+        &self.wire.address.root
+    }
+
+    fn profile(&self) -> Profile {
+        Profile {
+            first_byte_ms: 20.0,
+            connection_bytes_per_s: 60e6,
+            part_size_min_bytes: 1,
+            part_size_max_bytes: BLOCK_SIZE_MAX,
+            part_count_max: BLOCK_COUNT_MAX,
+            parts_uniform: false,
+            put_size_max_bytes: PUT_SIZE_MAX,
+            delete_batch_max: batch::BATCH_MAX,
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            write: true,
+            list: true,
+            suffix_range: false,
+            conditional_put: true,
+            conditional_delete: true,
+            list_etag: true,
+            copy: true,
+        }
+    }
+
+    async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {
+        self.check_key("GET", key)?;
+        match request.range {
+            GetRange::Suffix(_) => {
+                let error = Error::new(Kind::Unsupported, "Azure has no ranges from the end");
+                return Err(self.wire.named(error, "GET", key));
+            }
+            GetRange::Bounded(range) if range.is_empty() => {
+                return self.empty_answer(key, &request).await;
+            }
+            _ => {}
+        }
+        let mut headers = match_header(request.if_match.as_ref());
+        headers.extend(range_header(request.range).map(|value| (RANGE.as_str(), value)));
+        let ask = Ask { headers, ..Ask::default() };
+        let response = self.wire.send("GET", key, Method::GET, ask).await?;
+        if response.status == 416 {
+            let headers = response.headers.clone();
+            let failure = Failure::read(response).await;
+            return match unsatisfiable_extent(request.range, &headers, &failure) {
+                Some(_) => self.empty_answer(key, &request).await,
+                None => Err(self.wire.failed(failure, "GET", key)),
+            };
+        }
+        if !matches!(response.status, 200 | 206) {
+            return Err(self.wire.refused(response, "GET", key).await);
+        }
+        if is_directory(&response.headers) {
+            return Err(self.directory("GET", key));
+        }
+        let found = extent(request.range, response.status, &response.headers)
+            .and_then(|found| whole_range(found.range, found.size_bytes, response.status))
+            .map_err(|error| self.wire.named(error, "GET", key))?;
+        let (range, size) = found;
+        let body = response.body.named(&format!("{}{key}", self.wire.address.root));
+        Ok(GetResponse { meta: blob_meta(&response.headers, size), range, body })
+    }
+
+    async fn stat(&self, key: &str) -> Result<ObjectMeta> {
+        self.check_key("HEAD", key)?;
+        self.head("HEAD", key, None).await
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<ListPage> {
+        if request.max_keys == Some(0) {
+            return Ok(ListPage::default());
+        }
+        let prefix = request.prefix.as_str();
+        let named = |error: Error| self.wire.named(error, "list", prefix);
+        let from = match &request.token {
+            Some(token) => Token::parse(token).map_err(named)?,
+            None => Token { start_after: request.start_after.clone(), ..Token::default() },
+        };
+        let mut response = self.list_page(&request, &from).await?;
+        if response.status != 200 {
+            return Err(self.wire.refused(response, "list", prefix).await);
+        }
+        let body = response.body.read_to_bytes(LIST_BYTES_MAX).await.map_err(named)?;
+        list::parse_page(&body, from.start_after.as_deref()).map_err(named)
+    }
+
+    async fn put(&self, key: &str, payload: Payload, options: &PutOptions) -> Result<PutResult> {
+        self.check_key("PUT", key)?;
+        let headers = vec![("x-ms-blob-type", "BlockBlob".to_string())];
+        let ask = Ask { headers, options: Some(options), payload, ..Ask::default() };
+        let response = self.wire.send("PUT", key, Method::PUT, ask).await?;
+        if response.status != 201 {
+            return Err(self.wire.refused(response, "PUT", key).await);
+        }
+        let result = put_result(&response.headers);
+        drain(response).await.map_err(|error| self.wire.named(error, "PUT", key))?;
+        Ok(result)
+    }
+
+    async fn create_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId> {
+        self.check_key("create upload", key)?;
+        Ok(Upload::begin(options).id())
+    }
+
+    async fn upload_part(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        number: u32,
+        payload: Payload,
+    ) -> Result<Part> {
+        const OPERATION: &str = "upload part";
+        self.check_key(OPERATION, key)?;
+        let named = |error: Error| self.wire.named(error, OPERATION, key);
+        if !(1..=BLOCK_COUNT_MAX).contains(&number) {
+            let why = format!("part number {number} is outside 1 to {BLOCK_COUNT_MAX}");
+            return Err(named(Error::new(Kind::Invalid, why)));
+        }
+        let upload = Upload::parse(upload).map_err(named)?;
+        let part = Part { number, etag: String::new(), size_bytes: payload.len() };
+        if payload.is_empty() {
+            return Ok(part);
+        }
+        let id = upload.block_id(number);
+        let query = [("comp", "block"), ("blockid", id.as_str())];
+        let ask = Ask { query: &query, payload, ..Ask::default() };
+        let response = self.wire.send(OPERATION, key, Method::PUT, ask).await?;
+        if response.status != 201 {
+            return Err(self.wire.refused(response, OPERATION, key).await);
+        }
+        drain(response).await.map_err(named)?;
+        Ok(part)
+    }
+
+    async fn complete_upload(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        parts: &[Part],
+        options: &PutOptions,
+    ) -> Result<PutResult> {
+        const OPERATION: &str = "complete upload";
+        self.check_key(OPERATION, key)?;
+        let named = |error: Error| self.wire.named(error, OPERATION, key);
+        let upload = Upload::parse(upload).map_err(named)?;
+        if parts.windows(2).any(|pair| pair[0].number >= pair[1].number) {
+            return Err(named(Error::new(Kind::Invalid, "the parts are out of order")));
+        }
+        let options = options.or_from(&upload.options());
+        let response = self.commit(key, &upload, parts, &options).await?;
+        if response.status == 201 {
+            let result = put_result(&response.headers);
+            drain(response).await.map_err(named)?;
+            return Ok(result);
+        }
+        let failure = Failure::read(response).await;
+        let blocks_gone = failure.code == "InvalidBlockList";
+        let is_refused = blocks_gone || failure.verdict().0 == Kind::Conflict;
+        if !is_refused {
+            return Err(self.wire.failed(failure, OPERATION, key));
+        }
+        match self.committed_before(key, &upload).await? {
+            Committed::Ours(result) => Ok(result),
+            Committed::Others if blocks_gone => Err(named(
+                Error::new(
+                    Kind::Conflict,
+                    "another writer finished first; this upload's parts are gone",
+                )
+                .with_http_status(failure.status)
+                .with_hint("Run again, and let each writer use names of its own"),
+            )),
+            Committed::Nothing if blocks_gone => Err(named(
+                Error::new(Kind::NotFound, "parts of the upload are missing or have expired")
+                    .with_http_status(failure.status),
+            )),
+            _ => Err(self.wire.failed(failure, OPERATION, key)),
+        }
+    }
+
+    async fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
+        let named = |error: Error| self.wire.named(error, "abort upload", key);
+        // Nothing can discard the blocks of one upload; whatever request were sent here could only
+        // publish something or destroy somebody else's work. They expire in a week.
+        Upload::parse(upload).map(|_| ()).map_err(named)
+    }
+
+    async fn delete(&self, key: &str, if_match: Option<&ETag>) -> Result<()> {
+        self.check_key("DELETE", key)?;
+        self.delete_one(key, if_match).await
+    }
+
+    async fn delete_batch(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
+        self.delete_many(keys).await
+    }
+
+    async fn copy(&self, from: &str, to: &str, options: &PutOptions) -> Result<PutResult> {
+        self.check_key("copy", from)?;
+        self.check_key("copy", to)?;
+        self.copy_blob(from, to, options).await
+    }
+}
+
+/// The service honours every range it is asked for; an answer with all bytes instead comes from a
+/// proxy, and cannot be told from a changed blob.
+fn whole_range(
+    range: ByteRange,
+    size_bytes: Option<u64>,
+    status: u16,
+) -> Result<(ByteRange, Option<u64>)> {
+    let is_all = size_bytes.is_some_and(|size| range == ByteRange { start: 0, end: size });
+    if status == 206 || is_all {
+        return Ok((range, size_bytes));
+    }
+    let why = "the answer has all bytes, or tells no size, though a range was asked for";
+    Err(Error::new(Kind::Corrupt, why)
+        .with_retry(Retry::BackOff)
+        .with_hint("Does a proxy or cache between here and the store alter ranges?"))
+}
+
+/// The condition of a delete is that of a write.
+fn delete_condition(if_match: Option<&ETag>) -> WriteCondition {
+    if_match.cloned().map_or(WriteCondition::None, WriteCondition::IfMatch)
+}

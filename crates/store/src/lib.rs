@@ -21,6 +21,7 @@ pub mod store;
 pub mod types;
 pub(crate) mod xml;
 
+pub use azure::AzureStore;
 pub use body::Body;
 pub use http::{HttpClient, HttpOptions, HttpResponse};
 pub use local::LocalStore;

@@ -1,0 +1,155 @@
+//! Copies inside an account.
+//!
+//! A copy that keeps the source's properties is one Copy Blob, which within an account moves no
+//! bytes and takes blobs of any size. One that changes the media type is one Put Blob From URL (up
+//! to 5000 MiB), atomic with the new properties. Services without that operation (the emulator
+//! answers 501) and larger blobs get Copy Blob followed by Set Blob Properties: then the blob is
+//! seen with the old media type for a moment, and a failure in between leaves it so.
+
+use super::wire::{Ask, put_result};
+use super::{AzureStore, drain};
+use crate::answer::{Failure, text_header};
+use crate::{HttpResponse, PutOptions, PutResult, WriteCondition};
+use http::{HeaderMap, Method};
+use penstock_base::{Error, Kind, Result, Retry};
+use std::time::Duration;
+
+const OPERATION: &str = "copy";
+/// A copy within an account is nearly always done when its answer comes.
+const POLL_FIRST: Duration = Duration::from_millis(50);
+const POLL_LONGEST: Duration = Duration::from_secs(5);
+
+impl AzureStore {
+    pub(super) async fn copy_blob(
+        &self,
+        from: &str,
+        to: &str,
+        options: &PutOptions,
+    ) -> Result<PutResult> {
+        let named = |error: Error| self.wire.named(error, OPERATION, to);
+        // As everywhere, a caller that gives either replaces both.
+        let replaces = options.content_type.is_some() || !options.metadata.is_empty();
+        if !replaces {
+            return self.copy_keeping(from, to, options).await;
+        }
+        let (source, token) = self.wire.link(from).await.map_err(named)?;
+        let mut headers = vec![
+            ("x-ms-blob-type", "BlockBlob".to_string()),
+            ("x-ms-copy-source", source),
+            ("x-ms-copy-source-blob-properties", "false".to_string()),
+        ];
+        let token = token.map(|token| token.reveal().to_string());
+        headers.extend(token.map(|token| ("x-ms-copy-source-authorization", token)));
+        let ask = Ask { headers, options: Some(options), ..Ask::default() };
+        let response = self.wire.send(OPERATION, to, Method::PUT, ask).await?;
+        if response.status == 201 {
+            let result = put_result(&response.headers);
+            drain(response).await.map_err(named)?;
+            return Ok(result);
+        }
+        let failure = Failure::read(response).await;
+        if !lacks_put_from_url(&failure) {
+            return Err(self.copy_failed(failure, from, to));
+        }
+        let copied = self.copy_keeping(from, to, options).await?;
+        self.set_properties(to, options, copied).await
+    }
+
+    /// Copy Blob: the source's properties, and its metadata unless others are given.
+    async fn copy_keeping(&self, from: &str, to: &str, options: &PutOptions) -> Result<PutResult> {
+        let source = self.wire.config.endpoint.url(&self.wire.path(Some(from)), &[]);
+        let source = self.wire.source_url(source);
+        // The operation knows no header for the media type.
+        let options = PutOptions { content_type: None, ..options.clone() };
+        let headers = vec![("x-ms-copy-source", source)];
+        let ask = Ask { headers, options: Some(&options), ..Ask::default() };
+        let response = self.wire.send(OPERATION, to, Method::PUT, ask).await?;
+        if response.status != 202 {
+            let failure = Failure::read(response).await;
+            return Err(self.copy_failed(failure, from, to));
+        }
+        self.await_copy(response, to).await
+    }
+
+    async fn await_copy(&self, response: HttpResponse, to: &str) -> Result<PutResult> {
+        let named = |error: Error| self.wire.named(error, OPERATION, to);
+        let mut headers = response.headers.clone();
+        drain(response).await.map_err(named)?;
+        let id = text_header(&headers, "x-ms-copy-id");
+        let mut wait = POLL_FIRST;
+        loop {
+            let status = text_header(&headers, "x-ms-copy-status").unwrap_or_default();
+            match status.as_str() {
+                "success" => return Ok(put_result(&headers)),
+                "pending" => {}
+                _ => return Err(named(copy_broke(&status, &headers))),
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(POLL_LONGEST);
+            let response = self.wire.send(OPERATION, to, Method::HEAD, Ask::default()).await?;
+            if response.status != 200 {
+                return Err(self.wire.refused(response, OPERATION, to).await);
+            }
+            headers = response.headers;
+            if text_header(&headers, "x-ms-copy-id") != id {
+                let why = "another write replaced the blob while it was being copied";
+                return Err(named(Error::new(Kind::Conflict, why)));
+            }
+        }
+    }
+
+    /// Set Blob Properties, and Set Blob Metadata where the source's shall go, each on the version
+    /// that was just made.
+    async fn set_properties(
+        &self,
+        to: &str,
+        options: &PutOptions,
+        copied: PutResult,
+    ) -> Result<PutResult> {
+        let typed = PutOptions { metadata: Vec::new(), ..options.clone() };
+        let made = self.set(to, "properties", &typed, copied).await?;
+        if !options.metadata.is_empty() {
+            return Ok(made);
+        }
+        let bare = PutOptions { content_type: None, ..typed };
+        self.set(to, "metadata", &bare, made).await
+    }
+
+    async fn set(
+        &self,
+        to: &str,
+        what: &str,
+        options: &PutOptions,
+        on: PutResult,
+    ) -> Result<PutResult> {
+        let condition = on.etag.map_or(WriteCondition::None, WriteCondition::IfMatch);
+        let options = PutOptions { condition, ..options.clone() };
+        let ask = Ask { query: &[("comp", what)], options: Some(&options), ..Ask::default() };
+        let response = self.wire.send(OPERATION, to, Method::PUT, ask).await?;
+        if response.status != 200 {
+            return Err(self.wire.refused(response, OPERATION, to).await);
+        }
+        let result = put_result(&response.headers);
+        drain(response).await.map_err(|error| self.wire.named(error, OPERATION, to))?;
+        Ok(result)
+    }
+
+    /// Names the source where it is what is missing.
+    fn copy_failed(&self, failure: Failure, from: &str, to: &str) -> Error {
+        let is_source = failure.status == 404 || failure.code == "CannotVerifyCopySource";
+        self.wire.failed(failure, OPERATION, if is_source { from } else { to })
+    }
+}
+
+/// Whether Put Blob From URL is missing, or takes no blob of this size.
+fn lacks_put_from_url(failure: &Failure) -> bool {
+    failure.verdict().0 == Kind::Unsupported
+        || matches!(failure.code.as_str(), "InvalidHeaderValue" | "RequestBodyTooLarge")
+        || failure.status == 413
+}
+
+fn copy_broke(status: &str, headers: &HeaderMap) -> Error {
+    let told = text_header(headers, "x-ms-copy-status-description").unwrap_or_default();
+    let why = format!("the service ended the copy with status `{status}`: {told}");
+    Error::new(Kind::Unavailable, why).with_retry(Retry::BackOff)
+}

@@ -1,0 +1,142 @@
+//! Answers of List Blobs, and this store's tokens for their pages. Pure.
+//!
+//! Markers are opaque: on the real service they are no keys, and a page may be empty and still not
+//! be the last. What was asked with `start_after` is filtered here again, since emulators and older
+//! services know nothing of `startFrom`, and since it includes the name itself.
+
+use super::wire::marks_directory;
+use crate::answer::parse_http_date;
+use crate::{ETag, ListEntry, ListPage, ObjectMeta, xml};
+use penstock_base::{Error, Kind, Result, Retry};
+use percent_encoding::percent_decode_str;
+
+/// Where the next page begins: the service's marker, and the name to filter by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Token {
+    pub marker: String,
+    pub start_after: Option<String>,
+}
+
+impl Token {
+    /// `m<marker>`, or `s<length>:<start_after><marker>`.
+    pub fn text(&self) -> String {
+        match &self.start_after {
+            None => format!("m{}", self.marker),
+            Some(name) => format!("s{}:{name}{}", name.len(), self.marker),
+        }
+    }
+
+    pub fn parse(text: &str) -> Result<Self> {
+        let foreign = || Error::new(Kind::Invalid, "the listing token is not one of this store");
+        if let Some(marker) = text.strip_prefix('m') {
+            return Ok(Token { marker: marker.to_string(), start_after: None });
+        }
+        let (length, rest) =
+            text.strip_prefix('s').and_then(|rest| rest.split_once(':')).ok_or_else(foreign)?;
+        let length: usize = length.parse().map_err(|_| foreign())?;
+        let (name, marker) = rest.split_at_checked(length).ok_or_else(foreign)?;
+        Ok(Token { marker: marker.to_string(), start_after: Some(name.to_string()) })
+    }
+}
+
+/// Fields of the blob that is being read.
+#[derive(Default)]
+struct Blob {
+    name: Option<String>,
+    meta: ObjectMeta,
+    is_hidden: bool,
+}
+
+/// Reads one page. Directories of Data Lake accounts, which are listed as empty blobs, are left
+/// out, and so is what `start_after` excludes.
+///
+/// # Errors
+/// `Corrupt` (retry) for what is no such answer.
+pub(super) fn parse_page(body: &[u8], start_after: Option<&str>) -> Result<ListPage> {
+    let mut page = ListPage::default();
+    let mut blob = Blob::default();
+    let mut prefix: Option<String> = None;
+    let mut marker = String::new();
+    let mut is_listing = false;
+    xml::walk(body, |element| {
+        let path: Vec<&str> = element.path.iter().map(String::as_str).collect();
+        let text = element.text;
+        match path[..] {
+            ["EnumerationResults"] => is_listing = true,
+            ["EnumerationResults", "NextMarker"] => marker = text.to_string(),
+            ["EnumerationResults", "Blobs", "BlobPrefix", "Name"] => prefix = Some(name(&element)?),
+            ["EnumerationResults", "Blobs", "BlobPrefix"] => {
+                let found = prefix.take().ok_or_else(|| corrupt("a prefix has no name"))?;
+                // Names behind `start_after` may lie below the prefix that it lies in itself.
+                let open = |after: &str| found.as_str() > after || after.starts_with(&found);
+                if start_after.is_none_or(open) {
+                    page.prefixes.push(found);
+                }
+            }
+            ["EnumerationResults", "Blobs", "Blob", "Name"] => blob.name = Some(name(&element)?),
+            ["EnumerationResults", "Blobs", "Blob", "Deleted"] => {
+                blob.is_hidden |= text.trim() == "true";
+            }
+            ["EnumerationResults", "Blobs", "Blob", "Properties", field] => {
+                property(&mut blob, field, text)?;
+            }
+            ["EnumerationResults", "Blobs", "Blob", "Metadata", entry] => {
+                blob.is_hidden |= marks_directory(entry, text);
+            }
+            ["EnumerationResults", "Blobs", "Blob"] => {
+                let Blob { name, meta, is_hidden } = std::mem::take(&mut blob);
+                let key = name.ok_or_else(|| corrupt("a blob has no name"))?;
+                if !is_hidden && start_after.is_none_or(|after| key.as_str() > after) {
+                    page.objects.push(ListEntry { key, meta });
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    if !is_listing {
+        return Err(corrupt("it is no listing"));
+    }
+    if !marker.is_empty() {
+        let start_after = start_after.map(str::to_string);
+        page.next = Some(Token { marker, start_after }.text());
+    }
+    Ok(page)
+}
+
+fn property(blob: &mut Blob, field: &str, text: &str) -> Result<()> {
+    match field {
+        "Content-Length" => {
+            let size = text.trim().parse().map_err(|_| corrupt("a size is no number"))?;
+            blob.meta.size_bytes = Some(size);
+        }
+        "Etag" => blob.meta.etag = Some(ETag::parse(text)).filter(|etag| !etag.0.is_empty()),
+        "Last-Modified" => blob.meta.modified = parse_http_date(text),
+        "Content-Type" if !text.is_empty() => blob.meta.content_type = Some(text.to_string()),
+        "ResourceType" => blob.is_hidden |= text.trim() == "directory",
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A name, decoded where the service had to encode what XML cannot hold.
+fn name(element: &xml::Element<'_>) -> Result<String> {
+    let is_encoded = element
+        .attributes
+        .iter()
+        .any(|(name, value)| name == "Encoded" && value.eq_ignore_ascii_case("true"));
+    if !is_encoded {
+        return Ok(element.text.to_string());
+    }
+    let decoded = percent_decode_str(element.text).decode_utf8();
+    decoded.map(|name| name.into_owned()).map_err(|_| corrupt("an encoded name is no UTF-8"))
+}
+
+fn corrupt(why: &str) -> Error {
+    Error::new(Kind::Corrupt, format!("the service's listing is malformed: {why}"))
+        .with_retry(Retry::BackOff)
+        .with_hint("Is the endpoint really an Azure Blob service, and is there a proxy between?")
+}
+
+#[cfg(test)]
+mod tests;

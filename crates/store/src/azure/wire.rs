@@ -1,0 +1,281 @@
+//! One signed request to the Blob service and its answer. Every verb of the store goes through here.
+
+use super::address::Address;
+use super::config::{Auth, Config};
+use super::credentials::Credentials;
+use super::metadata;
+use crate::answer::{Failure, object_meta};
+use crate::options::StoreOptions;
+use crate::{HttpClient, HttpResponse, ObjectMeta, Payload, PutOptions, PutResult, WriteCondition};
+use http::header::{CONTENT_LENGTH, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request};
+use penstock_base::{Error, Kind, Result};
+
+/// The newest version that the emulator Azurite 3.35 (the last for Node 20) speaks, and that every
+/// Azure region has had since 2025. The store needs nothing newer but `startFrom` in listings, which
+/// asks for [`START_FROM_VERSION`] by itself.
+pub(super) const API_VERSION: &str = "2025-11-05";
+/// First version with `startFrom`.
+pub(super) const START_FROM_VERSION: &str = "2026-02-06";
+
+/// Prefix of metadata headers.
+pub(super) const META_PREFIX: &str = "x-ms-meta-";
+/// Metadata name under which a blob keeps the nonce of the upload that made it, so that a repeated
+/// commit recognises its own work.
+pub(super) const UPLOAD_NONCE: &str = "penstock_upload";
+/// Metadata name by which Data Lake accounts and Hadoop mark a blob as a directory.
+const IS_FOLDER: &str = "hdi_isfolder";
+
+/// One container, and how to talk to it.
+#[derive(Debug)]
+pub(super) struct Wire {
+    pub address: Address,
+    pub config: Config,
+    credentials: Credentials,
+    client: HttpClient,
+    denied_hint: String,
+}
+
+/// What a verb adds to a request.
+#[derive(Debug, Default)]
+pub(super) struct Ask<'a> {
+    pub query: &'a [(&'a str, &'a str)],
+    pub headers: Vec<(&'static str, String)>,
+    pub options: Option<&'a PutOptions>,
+    pub payload: Payload,
+    /// Another version than [`API_VERSION`].
+    pub version: Option<&'static str>,
+}
+
+impl Wire {
+    pub fn new(client: HttpClient, address: Address, options: &StoreOptions) -> Result<Self> {
+        let config = Config::decide(&address, options)?;
+        let credentials = Credentials::new(&config.auth, &client);
+        let denied_hint = config.denied_hint(&address, options);
+        Ok(Wire { address, config, credentials, client, denied_hint })
+    }
+
+    /// Path of a blob, or of the container.
+    pub fn path(&self, key: Option<&str>) -> String {
+        self.config.endpoint.path(&self.address.container, key)
+    }
+
+    /// A request without signature.
+    pub fn request(&self, method: Method, path: &str, ask: &Ask<'_>) -> Result<Parts> {
+        let url = self.config.endpoint.url(path, ask.query);
+        let invalid = |why: String| Error::new(Kind::Invalid, why);
+        let (mut parts, ()) = Request::builder()
+            .method(method)
+            .uri(&url)
+            .body(())
+            .map_err(|error| invalid(format!("the name makes no URL ({error})")))?
+            .into_parts();
+        let mut set = |name: &str, value: &str| {
+            let name = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| invalid(format!("`{name}` cannot be the name of metadata")))?;
+            let value = HeaderValue::from_str(value)
+                .map_err(|_| invalid(format!("the value of `{name}` cannot be a header")))?;
+            parts.headers.insert(name, value);
+            Ok(())
+        };
+        set("x-ms-version", ask.version.unwrap_or(API_VERSION))?;
+        for (name, value) in &ask.headers {
+            set(name, value)?;
+        }
+        if let Some(options) = ask.options {
+            for (name, value) in write_headers(options) {
+                set(&name, &value)?;
+            }
+        }
+        if parts.method == Method::PUT || parts.method == Method::POST {
+            set(CONTENT_LENGTH.as_str(), &ask.payload.len().to_string())?;
+        }
+        Ok(parts)
+    }
+
+    /// Signs and sends; any status is an answer.
+    pub async fn send(
+        &self,
+        operation: &'static str,
+        key: &str,
+        method: Method,
+        ask: Ask<'_>,
+    ) -> Result<HttpResponse> {
+        let path = self.path((!key.is_empty()).then_some(key));
+        self.send_to(operation, key, method, &path, ask).await
+    }
+
+    /// The same to any path; `key` names the object in errors.
+    pub async fn send_to(
+        &self,
+        operation: &'static str,
+        key: &str,
+        method: Method,
+        path: &str,
+        ask: Ask<'_>,
+    ) -> Result<HttpResponse> {
+        let sent = async {
+            let mut parts = self.request(method, path, &ask)?;
+            self.credentials.sign(&mut parts).await?;
+            self.client.send(parts, ask.payload).await
+        };
+        sent.await.map_err(|error| self.named(error, operation, key))
+    }
+
+    /// Signs a request that travels inside another one.
+    pub async fn sign(&self, parts: &mut Parts) -> Result<()> {
+        self.credentials.sign(parts).await
+    }
+
+    /// The URL of a blob that the service can read for a copy, and the token to come with it.
+    pub async fn link(&self, key: &str) -> Result<(String, Option<penstock_base::Secret>)> {
+        let path = self.path(Some(key));
+        let mut parts = self.request(Method::GET, &path, &Ask::default())?;
+        parts.headers.clear();
+        self.credentials.link(parts).await
+    }
+
+    /// A blob's URL as Copy Blob wants it: with the shared access signature, if that is the
+    /// credential; any other one of the account is taken from the request itself.
+    pub fn source_url(&self, url: String) -> String {
+        match &self.config.auth {
+            Auth::Sas(sas) => format!("{url}?{}", sas.reveal()),
+            _ => url,
+        }
+    }
+
+    /// The error that a refusing answer is.
+    pub async fn refused(
+        &self,
+        response: HttpResponse,
+        operation: &'static str,
+        key: &str,
+    ) -> Error {
+        self.failed(Failure::read(response).await, operation, key)
+    }
+
+    /// The same for a failure that was read already.
+    pub fn failed(&self, failure: Failure, operation: &'static str, key: &str) -> Error {
+        let hint = match (failure.verdict().0, failure.code.as_str()) {
+            (Kind::Denied, _) => Some(self.denied_hint.clone()),
+            (_, "InvalidBlobOrBlock") => Some(
+                "Another program left unfinished blocks of another id length on this blob; they \
+                 expire in a week, or at once when a small blob is written there"
+                    .to_string(),
+            ),
+            (_, "SnapshotsPresent") => {
+                Some("The blob has snapshots: delete those first, if they may go".to_string())
+            }
+            (_, "InvalidResourceName" | "OutOfRangeInput") => Some(
+                "Container names are 3 to 63 lower-case letters, digits and hyphens; keys have at \
+                 most 1024 characters"
+                    .to_string(),
+            ),
+            _ => None,
+        };
+        self.named(failure.into_error(hint), operation, key)
+    }
+
+    /// Names operation and object in an error.
+    pub fn named(&self, error: Error, operation: &'static str, key: &str) -> Error {
+        error.with_operation(operation).with_object(format!("{}{key}", self.address.root))
+    }
+}
+
+fn write_headers(options: &PutOptions) -> Vec<(String, String)> {
+    let mut headers = Vec::new();
+    if let Some(content_type) = &options.content_type {
+        headers.push(("x-ms-blob-content-type".to_string(), content_type.clone()));
+    }
+    for (name, value) in &options.metadata {
+        let name = format!("{META_PREFIX}{}", metadata::encode_name(name));
+        headers.push((name, metadata::encode_value(value)));
+    }
+    headers.extend(condition_header(&options.condition));
+    headers
+}
+
+/// The header of a condition, if there is one.
+pub(super) fn condition_header(condition: &WriteCondition) -> Option<(String, String)> {
+    match condition {
+        WriteCondition::None => None,
+        WriteCondition::IfAbsent => Some((IF_NONE_MATCH.to_string(), "*".to_string())),
+        WriteCondition::IfMatch(etag) => Some((IF_MATCH.to_string(), etag.header_value())),
+    }
+}
+
+/// Tag and time that a write left.
+pub(super) fn put_result(headers: &HeaderMap) -> PutResult {
+    let meta = object_meta(headers, None, "");
+    PutResult { etag: meta.etag, modified: meta.modified }
+}
+
+/// Metadata of a blob from its headers; our own entries are left out.
+pub(super) fn blob_meta(headers: &HeaderMap, size_bytes: Option<u64>) -> ObjectMeta {
+    let mut meta = object_meta(headers, size_bytes, META_PREFIX);
+    meta.metadata.retain(|(name, _)| name != UPLOAD_NONCE);
+    for (name, value) in &mut meta.metadata {
+        *name = metadata::decode_name(name);
+        *value = metadata::decode_value(value);
+    }
+    meta
+}
+
+/// Whether the headers are those of a directory.
+pub(super) fn is_directory(headers: &HeaderMap) -> bool {
+    let says = |name: &str, text: &str| {
+        headers
+            .get(name)
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(text.as_bytes()))
+    };
+    says("x-ms-meta-hdi_isfolder", "true") || says("x-ms-resource-type", "directory")
+}
+
+/// Whether a metadata entry of a listing marks a directory.
+pub(super) fn marks_directory(name: &str, value: &str) -> bool {
+    name.eq_ignore_ascii_case(IS_FOLDER) && value.trim().eq_ignore_ascii_case("true")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ETag;
+
+    #[test]
+    fn options_become_headers() {
+        let options = PutOptions {
+            condition: WriteCondition::IfMatch(ETag("0x8D".into())),
+            content_type: Some("text/csv".into()),
+            metadata: vec![("my-key".into(), "ü".into())],
+        };
+        let headers = write_headers(&options);
+        let headers: Vec<_> = headers.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        assert_eq!(
+            headers,
+            [
+                ("x-ms-blob-content-type", "text/csv"),
+                ("x-ms-meta-my_x2d_key", "=?UTF-8?B?w7w=?="),
+                ("if-match", "\"0x8D\""),
+            ]
+        );
+    }
+
+    #[test]
+    fn metadata_comes_back_without_our_own() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("etag", "\"0x8D\""),
+            ("x-ms-meta-my_x2d_key", "=?UTF-8?B?w7w=?="),
+            ("x-ms-meta-penstock_upload", "abc"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        let meta = blob_meta(&headers, Some(3));
+        assert_eq!(meta.metadata, [("my-key".to_string(), "ü".to_string())]);
+        assert_eq!(meta.etag, Some(ETag("0x8D".into())));
+        assert!(!is_directory(&headers));
+        headers.insert("x-ms-meta-hdi_isfolder", HeaderValue::from_static("true"));
+        assert!(is_directory(&headers));
+    }
+}
