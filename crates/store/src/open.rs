@@ -3,8 +3,9 @@
 //! Decides which scheme is whose, and what all HTTP stores share: proxy, certificates, headers.
 //! Opening sends no request.
 
+use crate::azure::Address;
 use crate::options::{Family, StoreOptions};
-use crate::{HttpClient, LocalStore, MemoryStore, S3Store, Store};
+use crate::{AzureStore, HttpClient, LocalStore, MemoryStore, S3Store, Store};
 use ::http::{HeaderName, HeaderValue};
 use penstock_base::nearest::nearest;
 use penstock_base::{Error, Kind, Result};
@@ -40,6 +41,11 @@ pub fn open(
             let store = open().map_err(named)?;
             Ok((Arc::new(store), place.key.to_string()))
         }
+        "az" | "azure" | "abfss" | "abfs" => {
+            let http = client_for(Family::Azure, options, http).map_err(named)?;
+            let (store, key) = AzureStore::open(&http, url, options).map_err(named)?;
+            Ok((Arc::new(store), key))
+        }
         "file" => {
             let key = rest.strip_prefix('/').ok_or_else(|| {
                 named(invalid("a file URL has three slashes").with_hint("Write file:///path"))
@@ -67,7 +73,11 @@ pub fn root_of(url: &str) -> Result<(String, String)> {
             let place = BucketUrl::parse(rest, &StoreOptions::default()).map_err(named)?;
             Ok((format!("{scheme}://{}/", place.bucket), place.key.to_string()))
         }
-        "file" => Ok(("file:///".to_string(), rest.trim_start_matches('/').to_string())),
+        "az" | "azure" | "abfss" | "abfs" => {
+            let address = Address::parse(url).map_err(named)?;
+            Ok((address.root, address.key))
+        }
+        "file" => Ok(("file:///".to_string(), rest.strip_prefix('/').unwrap_or(rest).to_string())),
         _ => {
             let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
             Ok((format!("{scheme}://{authority}/"), key.to_string()))
@@ -80,6 +90,8 @@ fn split_scheme(url: &str) -> Result<(&str, &str)> {
     match url.split_once("://") {
         Some((scheme, rest)) if SCHEMES.contains(&scheme) => Ok((scheme, rest)),
         Some((scheme, _)) => Err(unknown_scheme(scheme)),
+        // A path of this machine.
+        None if url.starts_with('/') => Ok(("file", url)),
         None => Err(invalid("this is no URL").with_hint("Write scheme://name/key")),
     }
 }
@@ -230,12 +242,23 @@ mod tests {
             ("s3://b/a//b ?.parquet", "s3://b/", "a//b ?.parquet"),
             ("s3a://b", "s3a://b/", ""),
             ("gs://b/x", "gs://b/", "x"),
+            ("file:///tmp/a b", "file:///", "tmp/a b"),
+            ("mem://m/a//b", "mem://m/", "a//b"),
+            ("az://acc.blob.core.windows.net/c/a//b", "az://acc.blob.core.windows.net/c/", "a//b"),
+            ("abfss://fs@acc.dfs.core.windows.net/k", "abfss://fs@acc.dfs.core.windows.net/", "k"),
             ("s3://b/k?s3_region=eu-west-1&s3_use_ssl=false", "s3://b/", "k"),
         ] {
             let (store, found) = open_with(url, &[]).unwrap();
             assert_eq!((store.root(), found.as_str()), (root, key));
             assert_eq!(root_of(url).unwrap(), (root.to_string(), key.to_string()));
         }
+    }
+
+    #[test]
+    fn a_path_is_a_file() {
+        let (store, key) = open_with("/tmp/x", &[]).unwrap();
+        assert_eq!((store.root(), key.as_str()), ("file:///", "tmp/x"));
+        assert_eq!(root_of("/tmp/x").unwrap(), ("file:///".to_string(), "tmp/x".to_string()));
     }
 
     #[test]

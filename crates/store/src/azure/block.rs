@@ -94,14 +94,14 @@ impl Upload {
         STANDARD.encode(bytes)
     }
 
-    /// The body of Put Block List. `Latest` finds the blocks whether the commit's answer was lost
-    /// or not.
+    /// The body of Put Block List. Only unfinished blocks are named, so that a commit whose answer
+    /// was lost is refused the second time, and the blob stays the version it is.
     pub fn block_list(&self, part_numbers: impl Iterator<Item = u32>) -> String {
         let mut xml = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>");
         for number in part_numbers {
-            xml.push_str("<Latest>");
+            xml.push_str("<Uncommitted>");
             xml.push_str(&self.block_id(number));
-            xml.push_str("</Latest>");
+            xml.push_str("</Uncommitted>");
         }
         xml.push_str("</BlockList>");
         xml

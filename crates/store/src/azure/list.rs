@@ -97,6 +97,9 @@ pub(super) fn parse_page(body: &[u8], start_after: Option<&str>) -> Result<ListP
     if !is_listing {
         return Err(corrupt("it is no listing"));
     }
+    // The service compares names by its own rules; within a page they can be put right.
+    page.objects.sort_by(|a, b| a.key.cmp(&b.key));
+    page.prefixes.sort();
     if !marker.is_empty() {
         let start_after = start_after.map(str::to_string);
         page.next = Some(Token { marker, start_after }.text());

@@ -34,6 +34,7 @@ pub(super) struct Wire {
     pub config: Config,
     credentials: Credentials,
     client: HttpClient,
+    extra_headers: Vec<(HeaderName, HeaderValue)>,
     denied_hint: String,
 }
 
@@ -53,7 +54,8 @@ impl Wire {
         let config = Config::decide(&address, options)?;
         let credentials = Credentials::new(&config.auth, &client);
         let denied_hint = config.denied_hint(&address, options);
-        Ok(Wire { address, config, credentials, client, denied_hint })
+        let extra_headers = crate::open::extra_headers(options)?;
+        Ok(Wire { address, config, credentials, client, extra_headers, denied_hint })
     }
 
     /// Path of a blob, or of the container.
@@ -71,6 +73,7 @@ impl Wire {
             .body(())
             .map_err(|error| invalid(format!("the name makes no URL ({error})")))?
             .into_parts();
+        parts.headers.extend(self.extra_headers.iter().cloned());
         let mut set = |name: &str, value: &str| {
             let name = HeaderName::from_bytes(name.as_bytes())
                 .map_err(|_| invalid(format!("`{name}` cannot be the name of metadata")))?;

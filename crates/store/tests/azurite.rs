@@ -1,0 +1,51 @@
+//! The Azure store passes the exam against Azurite, which somebody else wrote.
+//!
+//! Built only with the feature `azurite`; PENSTOCK_TEST_AZURITE then names the endpoint of a running
+//! Azurite, such as `http://127.0.0.1:10000`.
+
+use penstock_store::{
+    AzureStore, HttpClient, HttpOptions, Observer, RequestEvent, Store, StoreOptions,
+};
+use penstock_testkit::conform::store::Subject;
+use penstock_testkit::store_conformance;
+use std::sync::Arc;
+
+/// Azurite's only account; public knowledge.
+const KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+#[derive(Debug)]
+struct Deaf;
+
+impl Observer for Deaf {
+    fn request_finished(&self, _event: RequestEvent) {}
+}
+
+fn endpoint() -> String {
+    std::env::var("PENSTOCK_TEST_AZURITE")
+        .expect("PENSTOCK_TEST_AZURITE names the endpoint of a running Azurite")
+}
+
+fn open(container: &str, options: &[(&str, &str)]) -> AzureStore {
+    let client = HttpClient::new(HttpOptions::default(), Arc::new(Deaf)).unwrap();
+    let options = StoreOptions::new(options.iter().copied()).unwrap();
+    AzureStore::open(&client, &format!("az://{container}"), &options).unwrap().0
+}
+
+async fn shared_key() -> Subject {
+    let string = format!(
+        "AccountName=devstoreaccount1;AccountKey={KEY};BlobEndpoint={}/devstoreaccount1",
+        endpoint()
+    );
+    let store = open("exam", &[("connection_string", &string)]);
+    store.create_container().await.unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    Subject::new(store).with_secret(KEY).refusing(is_no_blob_name)
+}
+
+/// Servers resolve `.` and `..` between slashes, and the service turns `\` into `/`.
+fn is_no_blob_name(key: &str) -> bool {
+    key.contains('\\') || key.split('/').any(|part| part == "." || part == "..")
+}
+
+store_conformance!(shared_key_conformance, shared_key);
