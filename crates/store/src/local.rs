@@ -141,6 +141,10 @@ impl LocalStore {
         .map_err(|error| error.with_operation(operation).with_object(format!("{}{key}", self.url)))
     }
 
+    fn name(&self, error: Error, operation: &'static str, key: &str) -> Error {
+        error.with_operation(operation).with_object(format!("{}{key}", self.url))
+    }
+
     /// The same with the place of `key`.
     async fn run_at<T: Send + 'static>(
         &self,
@@ -163,7 +167,22 @@ fn nonce() -> String {
 
 /// Opens an object for reading.
 fn open(root: &Root, location: &Location) -> Result<(OwnedFd, ObjectMeta)> {
-    let file = root.open_file(&location.path()).map_err(|errno| {
+    opened(root, location, root.open_file(&location.path()))
+}
+
+/// The same for what the kernel has in its caches, without waiting for a disk: a hand-over to a
+/// blocking thread costs several times as much as the calls. `None` when it has to wait.
+fn open_cached(root: &Root, location: &Location) -> Option<Result<(OwnedFd, ObjectMeta)>> {
+    let file = root.open_file_cached(&location.path());
+    (file.as_ref().err() != Some(&Errno::AGAIN)).then(|| opened(root, location, file))
+}
+
+fn opened(
+    root: &Root,
+    location: &Location,
+    file: Result<OwnedFd, Errno>,
+) -> Result<(OwnedFd, ObjectMeta)> {
+    let file = file.map_err(|errno| {
         // To a reader, `a/b` below a file `a` is simply not there.
         let errno = if errno == Errno::NOTDIR { Errno::NOENT } else { errno };
         explain(errno, "open", &root.shown(&location.path()))
@@ -196,8 +215,12 @@ fn describe(root: &Root, location: &Location, file: &OwnedFd) -> Result<(ObjectM
 }
 
 impl Shared {
-    fn get(&self, location: &Location, request: &GetRequest) -> Result<GetResponse> {
-        let (file, meta) = open(&self.root, location)?;
+    fn get(
+        &self,
+        location: &Location,
+        (file, meta): (OwnedFd, ObjectMeta),
+        request: &GetRequest,
+    ) -> Result<GetResponse> {
         if request.if_match.is_some() && request.if_match != meta.etag {
             return Err(Error::new(Kind::Conflict, "the file has changed since it was opened")
                 .with_hint("Run again to read the new version"));
@@ -328,10 +351,23 @@ impl Store for LocalStore {
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {
-        self.run_at("GET", key, move |shared, at| shared.get(at, &request)).await
+        if let Ok(at) = names::locate(self.shared.root.scope, key)
+            && let Some(opened) = open_cached(&self.shared.root, &at)
+        {
+            return opened
+                .and_then(|opened| self.shared.get(&at, opened, &request))
+                .map_err(|error| self.name(error, "GET", key));
+        }
+        self.run_at("GET", key, move |shared, at| shared.get(at, open(&shared.root, at)?, &request))
+            .await
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
+        if let Ok(at) = names::locate(self.shared.root.scope, key)
+            && let Some(opened) = open_cached(&self.shared.root, &at)
+        {
+            return opened.map(|(_, meta)| meta).map_err(|error| self.name(error, "HEAD", key));
+        }
         self.run_at("HEAD", key, |shared, at| open(&shared.root, at).map(|(_, meta)| meta)).await
     }
 

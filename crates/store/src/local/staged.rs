@@ -257,6 +257,12 @@ impl LocalStore {
         .await
     }
 
+    /// Whether the bucket's directory has not been removed since it was opened. Costs a system call
+    /// that does not wait for the disk.
+    pub fn is_there(&self) -> bool {
+        self.shared.root.is_there()
+    }
+
     /// Removes the bucket's directory, if no object is in it; uploads that are not completed go too.
     ///
     /// # Errors
