@@ -1,22 +1,47 @@
 //! Streams an object's body to a client in bounded pieces.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use penstock_base::{Error, Kind, Result};
 use penstock_store::Body;
 use s3s::StdError;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 /// Bytes per piece: large enough that the read costs more than the hop, small enough to stay in
 /// the processor's second-level cache on its way from file to socket.
 const PIECE_BYTES: usize = 256 * 1024;
 
-type Reading = Pin<Box<dyn Future<Output = (Body, BytesMut, Result<Bytes>)> + Send>>;
+/// Buffers of one body that are read into again: new ones would have to be zeroed first, which
+/// costs half as much as the read.
+type Pool = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// A filled buffer on its way to the socket; it goes back to its pool.
+struct Piece {
+    buffer: Vec<u8>,
+    filled: usize,
+    pool: Pool,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer[..self.filled]
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+    }
+}
+
+type Reading = Pin<Box<dyn Future<Output = (Body, Result<Bytes>)> + Send>>;
 
 enum State {
-    Idle(Body, BytesMut),
+    Idle(Body),
     Reading(Reading),
     Done,
 }
@@ -26,31 +51,28 @@ enum State {
 pub struct ObjectBody {
     state: State,
     remaining: u64,
+    pool: Pool,
 }
 
 impl ObjectBody {
     /// Sends `len` bytes of `body`.
     pub fn new(body: Body, len: u64) -> Self {
-        ObjectBody { state: State::Idle(body, BytesMut::new()), remaining: len }
+        ObjectBody { state: State::Idle(body), remaining: len, pool: Pool::default() }
     }
 }
 
-async fn read_piece(
-    mut body: Body,
-    mut buffer: BytesMut,
-    len: usize,
-) -> (Body, BytesMut, Result<Bytes>) {
-    buffer.resize(len, 0);
-    let read = body.read(&mut buffer).await;
-    let piece = match read {
+async fn read_piece(mut body: Body, len: usize, pool: Pool) -> (Body, Result<Bytes>) {
+    let buffer = pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let mut buffer = buffer.unwrap_or_default();
+    if buffer.len() < len {
+        buffer.resize(len, 0);
+    }
+    let piece = match body.read(&mut buffer[..len]).await {
         Ok(0) => Err(Error::new(Kind::Corrupt, "the object ended before its size")),
-        Ok(read) => {
-            buffer.truncate(read);
-            Ok(buffer.split().freeze())
-        }
+        Ok(filled) => Ok(Bytes::from_owner(Piece { buffer, filled, pool })),
         Err(error) => Err(error),
     };
-    (body, buffer, piece)
+    (body, piece)
 }
 
 impl http_body::Body for ObjectBody {
@@ -67,17 +89,17 @@ impl http_body::Body for ObjectBody {
             return Poll::Ready(None);
         }
         if let State::Idle(..) = this.state
-            && let State::Idle(body, buffer) = std::mem::replace(&mut this.state, State::Done)
+            && let State::Idle(body) = std::mem::replace(&mut this.state, State::Done)
         {
             let len = this.remaining.min(PIECE_BYTES as u64) as usize;
-            this.state = State::Reading(Box::pin(read_piece(body, buffer, len)));
+            this.state = State::Reading(Box::pin(read_piece(body, len, this.pool.clone())));
         }
         let State::Reading(reading) = &mut this.state else { return Poll::Ready(None) };
-        let (body, buffer, piece) = ready!(reading.as_mut().poll(context));
+        let (body, piece) = ready!(reading.as_mut().poll(context));
         match piece {
             Ok(bytes) => {
                 this.remaining -= bytes.len() as u64;
-                this.state = State::Idle(body, buffer);
+                this.state = State::Idle(body);
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
             Err(error) => {

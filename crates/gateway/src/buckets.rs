@@ -68,13 +68,15 @@ impl Buckets {
     /// `NoSuchBucket`.
     pub async fn get(&self, bucket: &str) -> S3Result<Arc<LocalStore>> {
         let path = self.path(bucket)?;
-        let exists = tokio::fs::symlink_metadata(&path).await.is_ok_and(|about| about.is_dir());
-        if !exists {
-            self.lock().remove(bucket);
-            return Err(s3_error!(NoSuchBucket, "The specified bucket does not exist"));
+        let open = self.lock().get(bucket).cloned();
+        match open {
+            Some(store) if store.is_there() => return Ok(store),
+            Some(_) => drop(self.lock().remove(bucket)),
+            None => {}
         }
-        if let Some(store) = self.lock().get(bucket) {
-            return Ok(store.clone());
+        // Not through symbolic links: those lead out of the served directory.
+        if !tokio::fs::symlink_metadata(&path).await.is_ok_and(|about| about.is_dir()) {
+            return Err(s3_error!(NoSuchBucket, "The specified bucket does not exist"));
         }
         let store = LocalStore::open(&path).map_err(|error| to_s3(Subject::Bucket, error))?;
         Ok(self.lock().entry(bucket.to_string()).or_insert(Arc::new(store)).clone())

@@ -9,6 +9,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use penstock_base::{Error, Kind, Result};
 use s3s::service::S3Service;
+use s3s::{HttpError, s3_error};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -98,7 +99,7 @@ async fn answer(
     front: Front,
     peer: SocketAddr,
     request: Request<Incoming>,
-) -> Result<Response<s3s::Body>, s3s::HttpError> {
+) -> Result<Response<s3s::Body>, HttpError> {
     if request.method() == Method::GET {
         match request.uri().path() {
             "/healthz" => return Ok(text(StatusCode::OK, "text/plain", "ok\n".into())),
@@ -107,7 +108,18 @@ async fn answer(
         }
     }
     front.stats.request(request.method().as_str());
+    if request.method() == Method::POST && is_too_long(&request) {
+        let error = s3_error!(EntityTooLarge, "The XML of this request is longer than 4 MiB.");
+        return error.to_http_response().map_err(|error| HttpError::new(Box::new(error)));
+    }
     front.s3.call(request.map(s3s::Body::from)).await
+}
+
+/// Every POST carries XML, which s3s holds whole.
+fn is_too_long(request: &Request<Incoming>) -> bool {
+    let length = request.headers().get(http::header::CONTENT_LENGTH);
+    let length = length.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    length.is_some_and(|length| length > crate::XML_BYTES_MAX)
 }
 
 /// The counters, to this machine only: they tell of the traffic of others.

@@ -1,0 +1,210 @@
+//! A gateway on a directory of its own, and a client that says exactly what a test wants said.
+
+#![allow(dead_code)] // Each test binary uses its own part.
+
+pub mod sign;
+
+use penstock_base::Secret;
+use penstock_gateway::{Gateway, KeyPair, Options};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub const ACCESS_KEY: &str = "TESTACCESS";
+pub const SECRET_KEY: &str = "test/secret+key";
+
+/// A directory that is removed at the end.
+pub struct Dir(pub PathBuf);
+
+impl Dir {
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("penstock-gateway-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(path.join("served")).unwrap();
+        Dir(path)
+    }
+
+    /// The served directory; what lies beside it must stay out of reach.
+    pub fn served(&self) -> PathBuf {
+        self.0.join("served")
+    }
+
+    /// Every file below, as relative paths.
+    pub fn files(&self) -> Vec<String> {
+        fn walk(path: &Path, root: &Path, found: &mut Vec<String>) {
+            for entry in std::fs::read_dir(path).unwrap().flatten() {
+                if entry.path().is_dir() && !entry.path().is_symlink() {
+                    walk(&entry.path(), root, found);
+                } else {
+                    found.push(entry.path().strip_prefix(root).unwrap().display().to_string());
+                }
+            }
+        }
+        let mut found = Vec::new();
+        walk(&self.0, &self.0, &mut found);
+        found.sort();
+        found
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// A running gateway.
+pub struct Server {
+    pub address: SocketAddr,
+    pub dir: Dir,
+    pub stop: Option<oneshot::Sender<()>>,
+    pub served: JoinHandle<()>,
+}
+
+pub fn options(dir: &Dir) -> Options {
+    Options {
+        dir: dir.served(),
+        listen: "127.0.0.1:0".to_string(),
+        keys: Some(KeyPair {
+            access_key: ACCESS_KEY.to_string(),
+            secret_key: Secret::new(SECRET_KEY),
+        }),
+        anonymous: false,
+        drain: Duration::from_secs(20),
+    }
+}
+
+impl Server {
+    /// With a bucket `lake`.
+    pub async fn start() -> Self {
+        let dir = Dir::new();
+        let options = options(&dir);
+        Self::start_with(dir, options).await
+    }
+
+    pub async fn start_with(dir: Dir, options: Options) -> Self {
+        std::fs::create_dir_all(dir.served().join("lake")).unwrap();
+        let gateway = Gateway::bind(options).await.unwrap();
+        let address = gateway.address();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let served = tokio::spawn(gateway.serve(async move {
+            stopped.await.ok();
+        }));
+        Server { address, dir, stop: Some(stop), served }
+    }
+
+    /// Signs and sends; the path is written to the wire as it is.
+    pub async fn send(&self, request: Request<'_>) -> Answer {
+        let bytes = sign::signed(&request, &self.address.to_string(), SECRET_KEY, ACCESS_KEY);
+        self.send_raw(&bytes).await
+    }
+
+    /// Sends these bytes on a connection of their own and reads one answer.
+    pub async fn send_raw(&self, bytes: &[u8]) -> Answer {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        // A server that refuses early may close before everything is sent.
+        stream.write_all(bytes).await.ok();
+        let head_only = bytes.starts_with(b"HEAD ");
+        read_answer(&mut stream, head_only).await
+    }
+
+    pub async fn put(&self, path: &str, body: &[u8]) -> Answer {
+        self.send(Request { method: "PUT", path, body, ..Default::default() }).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(Request { path, ..Default::default() }).await
+    }
+}
+
+/// What to ask.
+#[derive(Clone)]
+pub struct Request<'a> {
+    pub method: &'a str,
+    /// With the query, if any.
+    pub path: &'a str,
+    pub headers: &'a [(&'a str, &'a str)],
+    pub body: &'a [u8],
+    /// What to claim as x-amz-content-sha256; the true digest when `None`.
+    pub content_sha256: Option<&'a str>,
+    /// Shifts the clock of the signature.
+    pub clock_offset_s: i64,
+}
+
+impl Default for Request<'_> {
+    fn default() -> Self {
+        Request {
+            method: "GET",
+            path: "/",
+            headers: &[],
+            body: b"",
+            content_sha256: None,
+            clock_offset_s: 0,
+        }
+    }
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: BTreeMap<String, String>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The S3 error code, or the empty string.
+    pub fn code(&self) -> String {
+        let text = self.text();
+        let after = text.split_once("<Code>").map_or("", |(_, rest)| rest);
+        after.split_once("</Code>").map_or("", |(code, _)| code).to_string()
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+}
+
+pub async fn read_answer(stream: &mut TcpStream, head_only: bool) -> Answer {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break at + 4;
+        }
+        let mut chunk = [0; 4096];
+        let read = stream.read(&mut chunk).await.unwrap();
+        assert!(read > 0, "closed before an answer: {:?}", String::from_utf8_lossy(&bytes));
+        bytes.extend_from_slice(&chunk[..read]);
+    };
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let mut lines = head.split("\r\n");
+    let status: u16 = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let headers: BTreeMap<String, String> = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.to_string()))
+        .collect();
+    let mut body = bytes.split_off(end);
+    if !head_only && status != 304 && status != 204 {
+        let len: usize =
+            headers.get("content-length").map(|value| value.parse().unwrap()).unwrap_or(0);
+        while body.len() < len {
+            let mut chunk = [0; 4096];
+            let read = stream.read(&mut chunk).await.unwrap();
+            assert!(read > 0, "body cut at {} of {len}", body.len());
+            body.extend_from_slice(&chunk[..read]);
+        }
+    }
+    Answer { status, headers, body }
+}

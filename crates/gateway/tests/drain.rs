@@ -1,0 +1,60 @@
+//! What a stop does to requests in flight.
+
+mod common;
+
+use common::{Dir, Request, SECRET_KEY, Server, options, read_answer, sign};
+use penstock_gateway::Options;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+/// Sends a PUT but for its last byte, and waits until the server has begun to read its body.
+async fn begin_put(server: &Server, body: &[u8]) -> (TcpStream, Vec<u8>) {
+    let headers = [("expect", "100-continue")];
+    let request = Request {
+        method: "PUT",
+        path: "/lake/slow",
+        headers: &headers,
+        body,
+        ..Default::default()
+    };
+    let bytes = sign::signed(&request, &server.address.to_string(), SECRET_KEY, common::ACCESS_KEY);
+    let (head, body) = bytes.split_at(bytes.len() - body.len());
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(head).await.unwrap();
+    let proceed = read_answer(&mut stream, true).await;
+    assert_eq!(proceed.status, 100);
+    stream.write_all(&body[..body.len() - 1]).await.unwrap();
+    (stream, body[body.len() - 1..].to_vec())
+}
+
+#[tokio::test]
+async fn a_request_in_flight_ends_and_a_new_one_is_not_taken() {
+    let mut server = Server::start().await;
+    let (mut stream, last) = begin_put(&server, b"the whole body").await;
+    server.stop.take().unwrap().send(()).unwrap();
+    // The listener closes; the request goes on.
+    let closed = tokio::time::timeout(Duration::from_secs(10), async {
+        while TcpStream::connect(server.address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    });
+    closed.await.expect("still listening");
+    stream.write_all(&last).await.unwrap();
+    let answer = read_answer(&mut stream, false).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    server.served.await.unwrap();
+    let written = std::fs::read(server.dir.served().join("lake/slow")).unwrap();
+    assert_eq!(written, b"the whole body");
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_end_is_cut_at_the_limit() {
+    let dir = Dir::new();
+    let short = Options { drain: Duration::from_millis(50), ..options(&dir) };
+    let mut server = Server::start_with(dir, short).await;
+    let (_stream, _last) = begin_put(&server, b"never finished").await;
+    server.stop.take().unwrap().send(()).unwrap();
+    tokio::time::timeout(Duration::from_secs(10), server.served).await.expect("hangs").unwrap();
+    assert!(!server.dir.served().join("lake/slow").exists());
+}
