@@ -157,7 +157,7 @@ settings! {
         "How long size and ETag of an object count as known after the store last confirmed them; 0 asks again in every query.";
     metadata_cache_entries: Number = "100000" [0, 100_000_000]
         "Most objects whose size and ETag are remembered.";
-    open_fetch_bytes: Bytes = "128KiB" [0, 64 * MIB]
+    open_fetch_bytes: Bytes = "256KiB" [0, 64 * MIB]
         "Bytes fetched with the request that opens an object: the tail of a Parquet file, the head of any other.";
     list_page_size: Number = "5000" [1, 5000]
         "Most names asked for per listing request; a store may have a lower limit.";

@@ -1,0 +1,308 @@
+//! Opening and reading: request counts, pinning, resuming, giving up.
+
+mod support;
+
+use penstock_base::{Kind, Metric};
+use penstock_engine::{Known, Query, Reader};
+use penstock_store::ObjectMeta;
+use std::time::Duration;
+use support::{Bench, Fault, Scripted, pattern};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+async fn read(reader: &Reader, query: &Query, offset: usize, len: usize) -> Vec<u8> {
+    let mut buf = vec![0; len];
+    reader.read_at(query, &mut buf, offset as u64).await.unwrap();
+    buf
+}
+
+#[tokio::test(start_paused = true)]
+async fn cold_parquet_costs_one_request_before_column_data() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(2 * MIB);
+    bench.store.place("a.parquet", data.clone()).await;
+    let query = bench.query();
+    // DuckDB binds (open, footer) and then opens once per thread.
+    let bind = query.open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
+    assert_eq!(bind.size_bytes(), data.len() as u64);
+    let footer = read(&bind, &query, data.len() - 16 * KIB, 16 * KIB).await;
+    assert_eq!(footer, &data[data.len() - 16 * KIB..]);
+    for _ in 0..4 {
+        query.open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
+    }
+    assert_eq!(bench.store.take_calls(), ["get a.parquet -262144"]);
+    let column = read(&bind, &query, 4, MIB).await;
+    assert_eq!(column, &data[4..4 + MIB]);
+    assert_eq!(bench.store.take_calls(), ["get a.parquet 4..1048580"]);
+    assert_eq!(query.metrics().get(Metric::Requests), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cold_parquet_without_suffix_ranges_costs_two_and_a_small_file_one() {
+    let bench = Bench::new(Scripted::like_azure());
+    let data = pattern(2 * MIB);
+    bench.store.place("a.parquet", data.clone()).await;
+    bench.store.place("small.parquet", data[..100 * KIB].to_vec()).await;
+    let query = bench.query();
+    let large = query.open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
+    let footer = read(&large, &query, data.len() - 64 * KIB, 64 * KIB).await;
+    assert_eq!(footer, &data[data.len() - 64 * KIB..]);
+    assert_eq!(
+        bench.store.take_calls(),
+        ["get a.parquet 0..262144", "get a.parquet 1835008..2097152"]
+    );
+    let small = query.open(&bench.at("small.parquet"), &Known::NOTHING).await.unwrap();
+    assert_eq!(read(&small, &query, 0, 100 * KIB).await, &data[..100 * KIB]);
+    assert_eq!(bench.store.take_calls(), ["get small.parquet 0..262144"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn listing_makes_opening_free() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(2 * MIB);
+    bench.store.place("d/a.parquet", data.clone()).await;
+    let query = bench.query();
+    let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
+    bench.store.take_calls();
+    let known = Known { meta: found[0].meta.clone(), ..Known::default() };
+    let reader = query.open(&bench.at(&found[0].key), &known).await.unwrap();
+    assert!(bench.store.take_calls().is_empty());
+    read(&reader, &query, data.len() - 8, 8).await;
+    read(&reader, &query, data.len() - 64 * KIB, 64 * KIB).await;
+    assert_eq!(bench.store.take_calls(), ["get d/a.parquet 1835008..2097152"]);
+    // Without the caller's help the engine remembers the listing.
+    let other = bench.query();
+    other.open(&bench.at("d/a.parquet"), &Known::NOTHING).await.unwrap();
+    assert!(bench.store.take_calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn warm_reopen_is_free_inside_the_window_and_costs_one_after() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(2 * MIB);
+    bench.store.place("a.parquet", data.clone()).await;
+    for (wait_ms, calls) in
+        [(0, vec!["get a.parquet -262144"]), (4_000, vec![]), (6_000, vec!["stat a.parquet"])]
+    {
+        tokio::time::advance(Duration::from_millis(wait_ms)).await;
+        let query = bench.query();
+        let reader = query.open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
+        read(&reader, &query, data.len() - 64 * KIB, 64 * KIB).await;
+        query.open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
+        assert_eq!(bench.store.take_calls(), calls, "after {wait_ms} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn immutable_objects_are_never_validated() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("a.parquet", pattern(MIB)).await;
+    let known = Known { immutable: true, ..Known::default() };
+    bench.query().open(&bench.at("a.parquet"), &known).await.unwrap();
+    bench.store.take_calls();
+    tokio::time::advance(Duration::from_secs(86_400)).await;
+    bench.query().open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
+    assert!(bench.store.take_calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn window_of_zero_asks_once_in_every_query() {
+    let bench = Bench::with(Scripted::new(), &[("metadata_validity_ms", "0")]);
+    bench.store.place("a.parquet", pattern(MIB)).await;
+    for _ in 0..2 {
+        let query = bench.query();
+        for _ in 0..3 {
+            query.open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
+        }
+        assert_eq!(bench.store.take_calls().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_object_is_asked_for_every_time() {
+    let bench = Bench::new(Scripted::new());
+    let query = bench.query();
+    for _ in 0..2 {
+        let error = query.open(&bench.at("none"), &Known::NOTHING).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::NotFound);
+        assert!(!query.exists(&bench.at("none")).await.unwrap());
+    }
+    assert_eq!(bench.store.take_calls().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_object_is_a_clear_error_and_the_next_query_sees_the_new_one() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("a.csv", pattern(2 * MIB)).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.store.place("a.csv", pattern(3 * MIB)).await;
+    let error = reader.read_at(&query, &mut vec![0; KIB], MIB as u64).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Conflict);
+    let text = error.to_string();
+    assert!(text.contains("mem://t/a.csv") && text.contains("Re-run the query"), "{text}");
+    let again = bench.query().open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    assert_eq!(again.size_bytes(), 3 * MIB as u64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_object_is_told_as_such() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("a.csv", pattern(2 * MIB)).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.query().remove(&[bench.at("a.csv")]).await.unwrap();
+    let error = reader.read_at(&query, &mut vec![0; KIB], MIB as u64).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::NotFound);
+    assert!(error.to_string().contains("removed since"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_body_is_resumed_where_it_stopped() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(2 * MIB);
+    bench.store.place("a.csv", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.store.take_calls();
+    bench.store.fail("get", Fault::CutBody(1000));
+    bench.store.fail("get", Fault::CutBody(0));
+    bench.store.fail("get", Fault::Cut);
+    assert_eq!(read(&reader, &query, MIB, MIB).await, &data[MIB..]);
+    assert_eq!(
+        bench.store.take_calls(),
+        [
+            "get a.csv 1048576..2097152",
+            "get a.csv 1049576..2097152",
+            "get a.csv 1049576..2097152",
+            "get a.csv 1049576..2097152",
+        ]
+    );
+    assert_eq!(query.metrics().get(Metric::Retries), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_replaced_between_break_and_resume_is_not_mixed() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("a.csv", pattern(2 * MIB)).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.store.fail("get", Fault::CutBody(1000));
+    let gate = bench.store.hold("get");
+    gate.add_permits(1);
+    let mut buf = vec![0; MIB];
+    let replaced = async {
+        // The first answer is on its way; the second waits at the gate.
+        while bench.store.calls.lock().unwrap().len() < 3 {
+            tokio::task::yield_now().await;
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        bench.store.place("a.csv", vec![7; 2 * MIB]).await;
+        gate.add_permits(1);
+    };
+    let (result, ()) = tokio::join!(reader.read_at(&query, &mut buf, MIB as u64), replaced);
+    assert_eq!(result.unwrap_err().kind(), Kind::Conflict);
+}
+
+#[tokio::test(start_paused = true)]
+async fn throttling_for_ten_seconds_only_slows() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("a.parquet", pattern(KIB)).await;
+    for _ in 0..7 {
+        bench.store.fail("get", Fault::Throttle);
+    }
+    let began = tokio::time::Instant::now();
+    bench.query().open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
+    assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn throttling_past_the_deadline_tells_attempts_and_time() {
+    let bench = Bench::with(Scripted::new(), &[("request_deadline_ms", "20000")]);
+    bench.store.place("a.parquet", pattern(KIB)).await;
+    for _ in 0..1000 {
+        bench.store.fail("get", Fault::Throttle);
+    }
+    let began = tokio::time::Instant::now();
+    let error =
+        bench.query().open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Throttled);
+    assert!(error.to_string().contains("gave up after "), "{error}");
+    assert!(began.elapsed() <= Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_answers_ends_at_the_deadline() {
+    let bench = Bench::with(Scripted::new(), &[("request_deadline_ms", "20000")]);
+    bench.store.place("a.parquet", pattern(KIB)).await;
+    bench.store.fail("get", Fault::Hang);
+    let error =
+        bench.query().open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(error.to_string().contains("request_deadline_ms"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_told_at_once() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.fail("get", Fault::Deny);
+    let began = tokio::time::Instant::now();
+    let error = bench.query().open(&bench.at("a"), &Known::NOTHING).await.unwrap_err();
+    assert_eq!((error.kind(), began.elapsed()), (Kind::Denied, Duration::ZERO));
+    assert_eq!(bench.store.take_calls().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_ends_a_read_at_once() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("a.csv", pattern(2 * MIB)).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.store.fail("get", Fault::Hang);
+    let mut buf = vec![0; KIB];
+    let cancel = async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        query.cancel();
+    };
+    let (result, ()) = tokio::join!(reader.read_at(&query, &mut buf, MIB as u64), cancel);
+    assert_eq!(result.unwrap_err().kind(), Kind::Cancelled);
+    let later = query.open(&bench.at("b"), &Known::NOTHING).await.unwrap_err();
+    assert_eq!(later.kind(), Kind::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_past_the_end_is_refused_without_a_request() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("a.csv", pattern(KIB)).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.store.take_calls();
+    let error = reader.read_at(&query, &mut [0; 2], KIB as u64 - 1).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(bench.store.take_calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_very_large_read_is_split_and_arrives_in_order() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(40 * MIB);
+    bench.store.place("a.csv", data.clone()).await;
+    let query = bench.query();
+    let meta = ObjectMeta { size_bytes: Some(data.len() as u64), ..Default::default() };
+    let known = Known { meta, ..Known::default() };
+    let reader = query.open(&bench.at("a.csv"), &known).await.unwrap();
+    bench.store.take_calls();
+    assert!(read(&reader, &query, 0, data.len()).await == data);
+    assert_eq!(bench.store.take_calls().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn empty_object_opens_and_reads() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("e.parquet", Vec::new()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("e.parquet"), &Known::NOTHING).await.unwrap();
+    assert_eq!(reader.size_bytes(), 0);
+    reader.read_at(&query, &mut [], 0).await.unwrap();
+}

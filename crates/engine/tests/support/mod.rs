@@ -1,0 +1,309 @@
+//! A store in memory that counts its requests and misbehaves on command, and an engine over it on
+//! the test's own runtime, where time is paused and chance is seeded.
+
+// Each test binary uses its own part of this.
+#![allow(dead_code)]
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use penstock_base::{ByteRange, Error, Kind, Result, Retry, Settings};
+use penstock_engine::{Engine, Location, Opener, Query, SeededRandom, StoreOption};
+use penstock_store::memory::MemoryStore;
+use penstock_store::{
+    Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, ListPage, ListRequest, ObjectMeta,
+    Observer, Part, Payload, Profile, PutOptions, PutResult, RequestEvent, Store, UploadId,
+};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+/// What one request does instead of succeeding.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// 503.
+    Throttle,
+    /// 403.
+    Deny,
+    /// The connection breaks before the store acts.
+    Cut,
+    /// The store acts, but its answer is lost.
+    LoseAnswer,
+    /// The body ends after so many bytes.
+    CutBody(usize),
+    /// No answer, ever.
+    Hang,
+}
+
+/// The store.
+#[derive(Debug)]
+pub struct Scripted {
+    pub memory: MemoryStore,
+    pub calls: Mutex<Vec<String>>,
+    faults: Mutex<VecDeque<(&'static str, Fault)>>,
+    /// Requests of the named verb wait here until permits are added.
+    gate: Mutex<Option<(&'static str, Arc<Semaphore>)>>,
+    pub profile: Profile,
+    pub capabilities: Capabilities,
+    observer: Mutex<Option<Arc<dyn Observer>>>,
+}
+
+impl Scripted {
+    pub fn new() -> Self {
+        let memory = MemoryStore::new("t");
+        Scripted {
+            profile: Profile { part_size_min_bytes: 5 << 20, ..memory.profile() },
+            capabilities: memory.capabilities(),
+            memory,
+            calls: Mutex::default(),
+            faults: Mutex::default(),
+            gate: Mutex::default(),
+            observer: Mutex::default(),
+        }
+    }
+
+    /// Without suffix ranges, and with blocks of any size.
+    pub fn like_azure() -> Self {
+        let mut store = Self::new();
+        store.capabilities.suffix_range = false;
+        store.profile.part_size_min_bytes = 1;
+        store
+    }
+
+    pub fn fail(&self, verb: &'static str, fault: Fault) {
+        self.faults.lock().unwrap().push_back((verb, fault));
+    }
+
+    /// Holds requests of a verb back until the semaphore has permits.
+    pub fn hold(&self, verb: &'static str) -> Arc<Semaphore> {
+        let gate = Arc::new(Semaphore::new(0));
+        *self.gate.lock().unwrap() = Some((verb, Arc::clone(&gate)));
+        gate
+    }
+
+    /// The requests since the last call, as `verb key detail`.
+    pub fn take_calls(&self) -> Vec<String> {
+        std::mem::take(&mut *self.calls.lock().unwrap())
+    }
+
+    pub async fn place(&self, key: &str, bytes: impl Into<Bytes>) {
+        self.memory.put(key, Payload::from(bytes.into()), &PutOptions::default()).await.unwrap();
+    }
+
+    pub async fn content(&self, key: &str) -> Option<Bytes> {
+        let request = GetRequest { range: GetRange::All, if_match: None };
+        let mut response = self.memory.get(key, request).await.ok()?;
+        Some(response.body.read_to_bytes(usize::MAX).await.unwrap())
+    }
+
+    /// Notes the request; what comes back still has to happen after the store acted.
+    async fn begin(&self, verb: &'static str, text: String) -> Result<Option<Fault>> {
+        self.calls.lock().unwrap().push(format!("{verb} {text}").trim_end().to_string());
+        let gate = self.gate.lock().unwrap().clone();
+        if let Some((_, gate)) = gate.filter(|(held, _)| *held == verb) {
+            gate.acquire().await.unwrap().forget();
+        }
+        let fault = {
+            let mut faults = self.faults.lock().unwrap();
+            let index = faults.iter().position(|(at, _)| *at == verb);
+            index.and_then(|index| faults.remove(index)).map(|(_, fault)| fault)
+        };
+        let failed = |kind, why: &str| Err(Error::new(kind, why).with_object(format!("mem://{text}")));
+        match fault {
+            Some(Fault::Throttle) => {
+                failed(Kind::Throttled, "503").map_err(|e: Error| e.with_retry(Retry::BackOff))
+            }
+            Some(Fault::Deny) => failed(Kind::Denied, "403"),
+            Some(Fault::Cut) => {
+                failed(Kind::Unavailable, "reset").map_err(|e: Error| e.with_retry(Retry::BackOff))
+            }
+            Some(Fault::Hang) => std::future::pending().await,
+            other => Ok(other),
+        }
+    }
+
+    fn end(&self, method: &'static str, received: u64, sent: u64) {
+        if let Some(observer) = &*self.observer.lock().unwrap() {
+            observer.request_finished(RequestEvent {
+                method,
+                url: String::new(),
+                range: String::new(),
+                status: 200,
+                started: SystemTime::now(),
+                first_byte: Duration::ZERO,
+                total: Duration::ZERO,
+                sent_bytes: sent,
+                received_bytes: received,
+                new_connection: false,
+                error: String::new(),
+            });
+        }
+    }
+}
+
+fn lost<T>(fault: Option<Fault>, answer: Result<T>) -> Result<T> {
+    match fault {
+        Some(Fault::LoseAnswer) => {
+            Err(Error::new(Kind::Unavailable, "answer lost").with_retry(Retry::BackOff))
+        }
+        _ => answer,
+    }
+}
+
+fn describe(range: GetRange) -> String {
+    match range {
+        GetRange::All => "all".into(),
+        GetRange::Bounded(ByteRange { start, end }) => format!("{start}..{end}"),
+        GetRange::From(start) => format!("{start}.."),
+        GetRange::Suffix(count) => format!("-{count}"),
+    }
+}
+
+#[async_trait]
+impl Store for Scripted {
+    fn root(&self) -> &str {
+        self.memory.root()
+    }
+
+    fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {
+        let text = format!("{key} {}", describe(request.range));
+        let fault = self.begin("get", text).await?;
+        let mut response = self.memory.get(key, request).await?;
+        self.end("GET", response.range.len(), 0);
+        if let (Some(Fault::CutBody(count)), Body::Memory(bytes)) = (&fault, &mut response.body) {
+            bytes.truncate(*count);
+        }
+        lost(fault, Ok(response))
+    }
+
+    async fn stat(&self, key: &str) -> Result<ObjectMeta> {
+        let fault = self.begin("stat", key.into()).await?;
+        self.end("HEAD", 0, 0);
+        lost(fault, self.memory.stat(key).await)
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<ListPage> {
+        let flat = if request.delimiter.is_some() { "" } else { " flat" };
+        let fault = self.begin("list", format!("{}{flat}", request.prefix)).await?;
+        self.end("GET", 0, 0);
+        lost(fault, self.memory.list(request).await)
+    }
+
+    async fn put(&self, key: &str, payload: Payload, options: &PutOptions) -> Result<PutResult> {
+        let fault = self.begin("put", format!("{key} {}", payload.len())).await?;
+        self.end("PUT", 0, payload.len());
+        lost(fault, self.memory.put(key, payload, options).await)
+    }
+
+    async fn create_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId> {
+        let fault = self.begin("create", key.into()).await?;
+        lost(fault, self.memory.create_upload(key, options).await)
+    }
+
+    async fn upload_part(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        number: u32,
+        payload: Payload,
+    ) -> Result<Part> {
+        let fault = self.begin("part", format!("{key} {number} {}", payload.len())).await?;
+        self.end("PUT", 0, payload.len());
+        lost(fault, self.memory.upload_part(key, upload, number, payload).await)
+    }
+
+    async fn complete_upload(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        parts: &[Part],
+        options: &PutOptions,
+    ) -> Result<PutResult> {
+        let fault = self.begin("complete", key.into()).await?;
+        self.end("POST", 0, 0);
+        lost(fault, self.memory.complete_upload(key, upload, parts, options).await)
+    }
+
+    async fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
+        let fault = self.begin("abort", key.into()).await?;
+        lost(fault, self.memory.abort_upload(key, upload).await)
+    }
+
+    async fn delete(&self, key: &str, if_match: Option<&ETag>) -> Result<()> {
+        let fault = self.begin("delete", key.into()).await?;
+        lost(fault, self.memory.delete(key, if_match).await)
+    }
+
+    async fn delete_batch(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
+        let fault = self.begin("batch", keys.len().to_string()).await?;
+        lost(fault, self.memory.delete_batch(keys).await)
+    }
+
+    async fn copy(&self, from: &str, to: &str, options: &PutOptions) -> Result<PutResult> {
+        let fault = self.begin("copy", format!("{from} {to}")).await?;
+        lost(fault, self.memory.copy(from, to, options).await)
+    }
+}
+
+#[derive(Debug)]
+struct One(Arc<Scripted>);
+
+impl Opener for One {
+    fn open(&self, url: &str, _options: &[StoreOption]) -> Result<(Arc<dyn Store>, String)> {
+        let key = url.strip_prefix("mem://t/").expect("a test URL");
+        Ok((Arc::clone(&self.0) as Arc<dyn Store>, key.to_string()))
+    }
+}
+
+/// An engine over one scripted store.
+pub struct Bench {
+    pub store: Arc<Scripted>,
+    pub engine: Arc<Engine>,
+}
+
+impl Bench {
+    pub fn new(store: Scripted) -> Self {
+        Self::with(store, &[])
+    }
+
+    pub fn with(store: Scripted, settings: &[(&str, &str)]) -> Self {
+        let mut all = Settings::default();
+        for (name, value) in settings {
+            all.set(name, value).unwrap();
+        }
+        let store = Arc::new(store);
+        let opener = Arc::new(One(Arc::clone(&store)));
+        let engine = Engine::on_runtime(
+            all,
+            Handle::current(),
+            Arc::new(SeededRandom::new(1)),
+            |observer| {
+                *store.observer.lock().unwrap() = Some(observer);
+                opener
+            },
+        );
+        Bench { store, engine }
+    }
+
+    pub fn query(&self) -> Query {
+        self.engine.query(self.engine.settings().clone(), None)
+    }
+
+    pub fn at(&self, key: &str) -> Location {
+        self.engine.locate(&format!("mem://t/{key}"), &[]).unwrap()
+    }
+}
+
+/// Bytes that differ from place to place.
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
