@@ -225,8 +225,7 @@ async fn throttling_past_the_deadline_tells_attempts_and_time() {
         bench.store.fail("get", Fault::Throttle);
     }
     let began = tokio::time::Instant::now();
-    let error =
-        bench.query().open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap_err();
+    let error = bench.query().open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Throttled);
     assert!(error.to_string().contains("gave up after "), "{error}");
     assert!(began.elapsed() <= Duration::from_secs(20), "{:?}", began.elapsed());
@@ -237,8 +236,7 @@ async fn a_store_that_never_answers_ends_at_the_deadline() {
     let bench = Bench::with(Scripted::new(), &[("request_deadline_ms", "20000")]);
     bench.store.place("a.parquet", pattern(KIB)).await;
     bench.store.fail("get", Fault::Hang);
-    let error =
-        bench.query().open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap_err();
+    let error = bench.query().open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable);
     assert!(error.to_string().contains("request_deadline_ms"), "{error}");
 }

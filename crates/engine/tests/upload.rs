@@ -159,8 +159,7 @@ async fn only_if_absent_never_replaces() {
         let bench = Bench::new(Scripted::new());
         let query = bench.query();
         bench.store.place("a", "first").await;
-        let options =
-            PutOptions { condition: WriteCondition::IfAbsent, ..PutOptions::default() };
+        let options = PutOptions { condition: WriteCondition::IfAbsent, ..PutOptions::default() };
         let mut writer = query.create(&bench.at("a"), options).unwrap();
         writer.write(&pattern(len)).await.unwrap();
         let error = writer.finish().await.unwrap_err();

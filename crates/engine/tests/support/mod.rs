@@ -109,7 +109,8 @@ impl Scripted {
             let index = faults.iter().position(|(at, _)| *at == verb);
             index.and_then(|index| faults.remove(index)).map(|(_, fault)| fault)
         };
-        let failed = |kind, why: &str| Err(Error::new(kind, why).with_object(format!("mem://{text}")));
+        let failed =
+            |kind, why: &str| Err(Error::new(kind, why).with_object(format!("mem://{text}")));
         match fault {
             Some(Fault::Throttle) => {
                 failed(Kind::Throttled, "503").map_err(|e: Error| e.with_retry(Retry::BackOff))
