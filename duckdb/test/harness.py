@@ -1,0 +1,165 @@
+"""What every test of the extension starts from: the fakes, connections, the PyPI extensions."""
+
+from __future__ import annotations
+
+import base64
+import email.utils
+import hashlib
+import hmac
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build"
+EXTENSION = BUILD / "duckdb" / f"v{duckdb.__version__}" / "penstock.duckdb_extension"
+FAKE = Path(os.environ.get("PENSTOCK_FAKE", BUILD / "penstock-fake"))
+
+S3_KEY = "test"
+AZURE_ACCOUNT = "devstoreaccount1"
+# The key of Azure's emulator, printed in its documentation.
+AZURE_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+
+
+def connect(*, load: bool = True, **config: str) -> duckdb.DuckDBPyConnection:
+    """A fresh database, with the extension loaded unless told otherwise."""
+    con = duckdb.connect(config={"allow_unsigned_extensions": "true", **config})
+    if load:
+        load_penstock(con)
+    return con
+
+
+def load_penstock(con: duckdb.DuckDBPyConnection) -> None:
+    """Loads the extension that this checkout built."""
+    con.execute(f"LOAD '{EXTENSION}'")
+
+
+def pypi_extension(name: str) -> Path:
+    """The file of an extension that came from PyPI (httpfs, azure, aws)."""
+    module = __import__(f"duckdb_extension_{name}")
+    found = list(Path(module.__path__[0]).rglob(f"{name}.duckdb_extension"))
+    assert len(found) == 1, f"duckdb-extension-{name} holds {found}"
+    return found[0]
+
+
+def load_pypi(con: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Loads an extension that came from PyPI."""
+    con.execute(f"LOAD '{pypi_extension(name)}'")
+
+
+@dataclass
+class Fake:
+    """A running fake store."""
+
+    kind: str
+    port: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def address(self) -> str:
+        """``HOST:PORT``."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def secret(self) -> str:
+        """The options of CREATE SECRET that reach it."""
+        if self.kind == "s3":
+            return (
+                f"TYPE s3, KEY_ID '{S3_KEY}', SECRET '{S3_KEY}', REGION 'us-east-1', "
+                f"ENDPOINT '{self.address}', URL_STYLE 'path', USE_SSL false"
+            )
+        return f"TYPE azure, CONNECTION_STRING '{self.connection_string}'"
+
+    @property
+    def connection_string(self) -> str:
+        """Azure's connection string of the development account."""
+        return (
+            f"DefaultEndpointsProtocol=http;AccountName={AZURE_ACCOUNT};AccountKey={AZURE_KEY};"
+            f"BlobEndpoint=http://{self.address}/{AZURE_ACCOUNT};"
+        )
+
+    def url(self, name: str) -> str:
+        """The URL of a name, with the bucket or container in front."""
+        return ("s3://" if self.kind == "s3" else "az://") + name
+
+    def tell(self, method: str, path: str, body: str = "") -> Any:  # noqa: ANN401
+        """An administration request; the JSON of its answer, if it has one."""
+        request = urllib.request.Request(  # noqa: S310
+            f"http://{self.address}/_penstock/{path}", body.encode() or None, method=method
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def requests(self) -> list[dict[str, Any]]:
+        """The requests since the last reset, oldest first."""
+        told = self.tell("GET", "requests?n=10000")
+        return list(told["requests"] if isinstance(told, dict) else told)
+
+    def reset(self) -> None:
+        """Forgets counted requests and armed faults."""
+        self.tell("DELETE", "faults")
+        self.tell("POST", "reset")
+
+    def arm(self, *faults: str) -> None:
+        """Makes things go wrong; `penstock-fake --help` has the language."""
+        self.tell("POST", "faults", "\n".join(faults))
+
+    def stop(self) -> None:
+        """Ends the server."""
+        self.process.terminate()
+        self.process.wait(10)
+
+
+def start_fake(kind: str, *options: str) -> Fake:
+    """A fake S3 or Azure on a free port of this machine."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [str(FAKE), kind, "--listen", f"127.0.0.1:{port}", *options]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return Fake(kind, port, process)
+        except OSError as error:
+            if process.poll() is not None or time.monotonic() > deadline:
+                process.kill()
+                raise RuntimeError(f"{' '.join(command)} did not start") from error
+
+
+def azure_exists(fake: Fake, name: str) -> bool:
+    """Asks the fake itself whether a blob is there, without the code under test."""
+    path = f"/{AZURE_ACCOUNT}/{name}"
+    date = email.utils.formatdate(usegmt=True)
+    headers = f"x-ms-date:{date}\nx-ms-version:2021-08-06\n"
+    text = f"HEAD{chr(10) * 12}{headers}/{AZURE_ACCOUNT}{path}"
+    digest = hmac.new(base64.b64decode(AZURE_KEY), text.encode(), hashlib.sha256).digest()
+    request = urllib.request.Request(  # noqa: S310
+        f"http://{fake.address}{path}",
+        method="HEAD",
+        headers={
+            "x-ms-date": date,
+            "x-ms-version": "2021-08-06",
+            "Authorization": f"SharedKey {AZURE_ACCOUNT}:{base64.b64encode(digest).decode()}",
+        },
+    )
+    try:
+        urllib.request.urlopen(request, timeout=10).close()  # noqa: S310
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            return False
+        raise
+    return True
