@@ -1,16 +1,20 @@
 //! Opens a store for a URL: the one place that knows the HTTP client's making.
 
 use crate::location::{Opener, StoreOption};
-use penstock_base::{Error, Kind, Result, Settings};
-use penstock_store::{Observer, Store};
+use penstock_base::{Result, Settings};
+use penstock_store::{HttpClient, HttpOptions, Observer, Store, StoreOptions};
 use std::sync::Arc;
 
+/// Every scheme of the store crate, over one HTTP client: connections are shared by all stores.
 #[derive(Debug)]
-struct AllSchemes;
+struct AllSchemes {
+    http: HttpClient,
+}
 
 impl Opener for AllSchemes {
-    fn open(&self, url: &str, _options: &[StoreOption]) -> Result<(Arc<dyn Store>, String)> {
-        Err(Error::new(Kind::Unsupported, "no store handles this scheme").with_object(url))
+    fn open(&self, url: &str, options: &[StoreOption]) -> Result<(Arc<dyn Store>, String)> {
+        let options = options.iter().map(|(name, value)| (name, value));
+        penstock_store::open(url, &StoreOptions::new(options)?, &self.http)
     }
 }
 
@@ -19,8 +23,9 @@ impl Opener for AllSchemes {
 /// # Errors
 /// `Invalid` for a `ca_file` or `http_proxy` that cannot be used.
 pub(crate) fn all_schemes(
-    _observer: Arc<dyn Observer>,
-    _settings: &Settings,
+    observer: Arc<dyn Observer>,
+    settings: &Settings,
 ) -> Result<Arc<dyn Opener>> {
-    Ok(Arc::new(AllSchemes))
+    let http = HttpClient::new(HttpOptions::from_settings(settings)?, observer)?;
+    Ok(Arc::new(AllSchemes { http }))
 }
