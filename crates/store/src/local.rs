@@ -167,26 +167,28 @@ fn nonce() -> String {
 
 /// Opens an object for reading.
 fn open(root: &Root, location: &Location) -> Result<(OwnedFd, ObjectMeta)> {
-    opened(root, location, root.open_file(&location.path()))
-}
-
-/// The same for what the kernel has in its caches, without waiting for a disk: a hand-over to a
-/// blocking thread costs several times as much as the calls. `None` when it has to wait.
-fn open_cached(root: &Root, location: &Location) -> Option<Result<(OwnedFd, ObjectMeta)>> {
-    let file = root.open_file_cached(&location.path());
-    (file.as_ref().err() != Some(&Errno::AGAIN)).then(|| opened(root, location, file))
-}
-
-fn opened(
-    root: &Root,
-    location: &Location,
-    file: Result<OwnedFd, Errno>,
-) -> Result<(OwnedFd, ObjectMeta)> {
-    let file = file.map_err(|errno| {
+    let file = root.open_file(&location.path()).map_err(|errno| {
         // To a reader, `a/b` below a file `a` is simply not there.
         let errno = if errno == Errno::NOTDIR { Errno::NOENT } else { errno };
         explain(errno, "open", &root.shown(&location.path()))
     })?;
+    with_attributes(root, location, file)
+}
+
+/// The same for a plain file that the kernel finds in its caches, without waiting for a disk: a
+/// hand-over to a blocking thread costs several times as much as the calls. `None` for all else.
+fn open_cached(root: &Root, location: &Location) -> Option<Result<(OwnedFd, ObjectMeta)>> {
+    let file = root.open_file_cached(&location.path()).ok()?;
+    let stat = rustix::fs::fstat(&file).ok()?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    is_file.then(|| with_attributes(root, location, file))
+}
+
+fn with_attributes(
+    root: &Root,
+    location: &Location,
+    file: OwnedFd,
+) -> Result<(OwnedFd, ObjectMeta)> {
     let (meta, attributes) = describe(root, location, &file)?;
     let meta =
         ObjectMeta { content_type: attributes.content_type, metadata: attributes.metadata, ..meta };
