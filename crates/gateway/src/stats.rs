@@ -23,10 +23,8 @@ pub struct Stats {
 /// What the endpoint prints.
 #[derive(Debug, Serialize)]
 pub struct Snapshot {
-    /// Requests by HTTP method.
-    pub methods: BTreeMap<String, u64>,
-    /// Requests by S3 operation; those that failed before one was known are missing here.
-    pub operations: BTreeMap<String, u64>,
+    /// Requests, the gateway's own endpoints aside.
+    pub requests: Requests,
     /// Bytes read from connections, heads included.
     pub bytes_in: u64,
     /// Bytes written to connections, heads included.
@@ -39,6 +37,17 @@ pub struct Snapshot {
     pub rss_bytes: u64,
     /// Most resident memory so far.
     pub peak_rss_bytes: u64,
+}
+
+/// Requests by what they are.
+#[derive(Debug, Serialize)]
+pub struct Requests {
+    /// All of them.
+    pub total: u64,
+    /// By HTTP method.
+    pub method: BTreeMap<String, u64>,
+    /// By S3 operation; those that failed before one was known are missing here.
+    pub operation: BTreeMap<String, u64>,
 }
 
 impl Stats {
@@ -71,9 +80,10 @@ impl Stats {
     pub fn snapshot(&self) -> Snapshot {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let method = copy(&self.methods);
+        let total = method.values().sum();
         Snapshot {
-            methods: copy(&self.methods),
-            operations: copy(&self.operations),
+            requests: Requests { total, method, operation: copy(&self.operations) },
             bytes_in: self.bytes_in.load(Ordering::Relaxed),
             bytes_out: self.bytes_out.load(Ordering::Relaxed),
             connections: self.connections.load(Ordering::Relaxed),
@@ -123,8 +133,8 @@ mod tests {
         stats.operation("GetObject");
         stats.received(3);
         let snapshot = stats.snapshot();
-        assert_eq!(snapshot.methods["GET"], 2);
-        assert_eq!(snapshot.operations["GetObject"], 1);
+        assert_eq!(snapshot.requests.method["GET"], 2);
+        assert_eq!(snapshot.requests.operation["GetObject"], 1);
         assert_eq!(snapshot.bytes_in, 3);
         assert!(snapshot.peak_rss_bytes >= snapshot.rss_bytes && snapshot.rss_bytes > 0);
     }

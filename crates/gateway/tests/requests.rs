@@ -217,8 +217,8 @@ async fn own_endpoints_tell_health_and_counts() {
     assert_eq!(plain("/healthz").await.text(), "ok\n");
     let stats: serde_json::Value =
         serde_json::from_slice(&plain("/_penstock/stats").await.body).unwrap();
-    assert_eq!(stats["operations"]["PutObject"], 1);
-    assert_eq!(stats["methods"]["PUT"], 1);
+    assert_eq!(stats["requests"]["operation"]["PutObject"], 1);
+    assert_eq!(stats["requests"]["method"]["PUT"], 1);
     assert_eq!(stats["connections"], 3);
     assert!(stats["bytes_in"].as_u64().unwrap() > 10, "{stats}");
     assert!(stats["peak_rss_bytes"].as_u64().unwrap() > 1 << 20, "{stats}");
