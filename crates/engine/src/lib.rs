@@ -45,5 +45,8 @@ pub use request_log::{LoggedRequest, RequestLog};
 pub use runtime::{IoRuntime, POLL_INTERVAL};
 pub use upload::Writer;
 
-// What the verbs take and give; doors need no other word of the store.
-pub use penstock_store::{ETag, ObjectMeta, PutOptions, WriteCondition};
+// The nouns of the verbs above, for doors that must not depend on the stores.
+pub use penstock_store::{
+    ETag, GetRange, GetRequest, ListEntry, ListPage, ListRequest, ObjectMeta, Payload, PutOptions,
+    PutResult, RequestEvent, WriteCondition,
+};

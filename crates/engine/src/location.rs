@@ -4,7 +4,7 @@ use penstock_base::Result;
 use penstock_store::{Capabilities, Profile, Store};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One store option: a pair of a secret, or of DuckDB's `s3_*` and `azure_*` settings.
 pub type StoreOption = (String, String);
@@ -12,6 +12,13 @@ pub type StoreOption = (String, String);
 /// Makes a store from a URL and its options. The engine's own opener knows every scheme; tests
 /// bring theirs.
 pub trait Opener: Send + Sync + std::fmt::Debug {
+    /// Root and key of a URL, without opening anything. What follows them in the URL (options in
+    /// its query) distinguishes stores, as options do.
+    ///
+    /// # Errors
+    /// As [`Opener::open`].
+    fn root_of(&self, url: &str) -> Result<(String, String)>;
+
     /// The store that the URL lies in, and the URL's key in it.
     ///
     /// # Errors
@@ -47,7 +54,12 @@ impl Mount {
 
     /// The object of a key.
     pub fn at(self: &Arc<Self>, key: impl Into<String>) -> Location {
-        Location { mount: Arc::clone(self), key: key.into(), prefix: self.store.root().into() }
+        Location {
+            mount: Arc::clone(self),
+            key: key.into(),
+            prefix: self.store.root().into(),
+            suffix: "".into(),
+        }
     }
 }
 
@@ -58,12 +70,14 @@ pub struct Location {
     pub(crate) key: String,
     /// What stands before the key in URLs, spelt as the caller did (`s3a://`, `azure://`).
     prefix: Arc<str>,
+    /// What stands behind it: options in a query, or nothing.
+    suffix: Arc<str>,
 }
 
 impl Location {
     /// The URL, spelt as the caller spells this store.
     pub fn url(&self) -> String {
-        format!("{}{}", self.prefix, self.key)
+        format!("{}{}{}", self.prefix, self.key, self.suffix)
     }
 
     /// The key inside the store.
@@ -99,10 +113,13 @@ pub(crate) struct ObjectId {
     pub key: String,
 }
 
+/// Root and options of a store.
+type Identity = (String, Vec<StoreOption>);
+
 /// The stores opened so far.
 #[derive(Default)]
 pub(crate) struct Mounts {
-    known: Mutex<HashMap<(String, Vec<StoreOption>), Arc<Mount>>>,
+    known: Mutex<HashMap<Identity, Arc<Mount>>>,
     next_id: AtomicU64,
 }
 
@@ -121,15 +138,27 @@ impl Mounts {
         url: &str,
         options: &[StoreOption],
     ) -> Result<Location> {
-        let (store, key) = opener.open(url, options)?;
-        let prefix = url.strip_suffix(key.as_str()).unwrap_or(store.root()).into();
+        let (root, key) = opener.root_of(url)?;
+        let (prefix, suffix) = around(url, &key).unwrap_or((&root, ""));
         let mut sorted = options.to_vec();
         sorted.sort();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mount = known
-            .entry((store.root().to_string(), sorted))
-            .or_insert_with(|| Arc::new(self.mount(store)));
-        Ok(Location { mount: Arc::clone(mount), key, prefix })
+        // No option has an empty name, so this one is the URL's own.
+        sorted.push((String::new(), suffix.to_string()));
+        let identity = (root.clone(), sorted);
+        let found = self.lock().get(&identity).cloned();
+        let mount = match found {
+            Some(mount) => mount,
+            None => {
+                let opened = Arc::new(self.mount(opener.open(url, options)?.0));
+                // Two that open at once agree on the first.
+                Arc::clone(self.lock().entry(identity).or_insert(opened))
+            }
+        };
+        Ok(Location { mount, prefix: prefix.into(), suffix: suffix.into(), key })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Identity, Arc<Mount>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a store that the caller opened.
@@ -139,6 +168,33 @@ impl Mounts {
             profile: store.profile(),
             capabilities: store.capabilities(),
             store,
+        }
+    }
+}
+
+/// What stands before and behind the key in a URL.
+fn around<'a>(url: &'a str, key: &str) -> Option<(&'a str, &'a str)> {
+    if let Some(prefix) = url.strip_suffix(key) {
+        return Some((prefix, ""));
+    }
+    let begin = url.find(&format!("{key}?"))?;
+    Some((&url[..begin], &url[begin + key.len()..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_is_found_in_its_url() {
+        for (url, key, expected) in [
+            ("s3a://b/k/x", "k/x", Some(("s3a://b/", ""))),
+            ("s3://b/k?s3_region=x", "k", Some(("s3://b/", "?s3_region=x"))),
+            ("s3://b/", "", Some(("s3://b/", ""))),
+            ("/tmp/x", "tmp/x", Some(("/", ""))),
+            ("s3://b/k", "other", None),
+        ] {
+            assert_eq!(around(url, key), expected, "{url}");
         }
     }
 }

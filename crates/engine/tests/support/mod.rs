@@ -259,6 +259,11 @@ impl Store for Scripted {
 struct One(Arc<Scripted>);
 
 impl Opener for One {
+    fn root_of(&self, url: &str) -> Result<(String, String)> {
+        let key = url.strip_prefix("mem://t/").expect("a test URL");
+        Ok(("mem://t/".to_string(), key.to_string()))
+    }
+
     fn open(&self, url: &str, _options: &[StoreOption]) -> Result<(Arc<dyn Store>, String)> {
         let key = url.strip_prefix("mem://t/").expect("a test URL");
         Ok((Arc::clone(&self.0) as Arc<dyn Store>, key.to_string()))
