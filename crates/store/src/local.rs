@@ -2,8 +2,8 @@
 //!
 //! An object is one file under its own name, so other programs can read a bucket and fill it.
 //! Writes are crash-safe (see `write`), conditions hold between processes on one machine, and all
-//! disk work happens on blocking threads. What it does not do: hold both `a` and `a/b`, since a
-//! name is either a file or a directory; the second of the two is refused with that reason.
+//! disk work happens on blocking threads. A bucket holds `a` and `a/b` at once: the file `a` is then
+//! kept under a hidden name beside the directory. Among plain files the second of the two is refused.
 //!
 //! Reads of an open object stay with the version that was opened. A program that overwrites a
 //! file in place, instead of renaming a new one over it, changes the bytes under an open reader;
@@ -167,12 +167,12 @@ fn nonce() -> String {
 
 /// Opens an object for reading.
 fn open(root: &Root, location: &Location) -> Result<(OwnedFd, ObjectMeta)> {
-    let file = root.open_file(&location.path()).map_err(|errno| {
+    let (file, location) = root.open_object(location).map_err(|errno| {
         // To a reader, `a/b` below a file `a` is simply not there.
         let errno = if errno == Errno::NOTDIR { Errno::NOENT } else { errno };
         explain(errno, "open", &root.shown(&location.path()))
     })?;
-    with_attributes(root, location, file)
+    with_attributes(root, &location, file)
 }
 
 /// The same for a plain file that the kernel finds in its caches, without waiting for a disk: a

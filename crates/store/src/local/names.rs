@@ -1,8 +1,9 @@
 //! Keys to file names and back. Pure: decides what a name may be, touches no disk.
 //!
 //! In a bucket every key of at most 255 bytes a component has a place: components that no file can
-//! be called (`a//b`, `dir/`, `.`, `..`) get a reserved name. Among plain files nothing is escaped:
-//! such a path is refused.
+//! be called (`a//b`, `dir/`, `.`, `..`) get a reserved name, and so does an object whose own name is
+//! that of a directory (`a` beside `a/b`). Among plain files nothing is escaped: such a path is
+//! refused.
 
 use super::Scope;
 use penstock_base::{Error, Kind, Result};
@@ -14,6 +15,8 @@ pub(super) const RESERVED: &str = ".penstock-";
 pub(super) const TEMP: &str = ".penstock-tmp-";
 /// Unfinished multipart uploads (directories).
 pub(super) const UPLOAD: &str = ".penstock-upload-";
+/// Objects whose own name is a directory's.
+const ASIDE: &str = ".penstock-object-";
 /// Attributes of one object version, where the file system keeps none itself.
 pub(super) const SIDECAR: &str = ".penstock-meta-";
 
@@ -31,6 +34,13 @@ pub(super) struct Location {
 }
 
 impl Location {
+    /// Where the object is kept when a directory has its name. Escaped names never need that: those
+    /// of directories differ from those of files.
+    pub fn aside(&self, scope: Scope) -> Option<Location> {
+        let name = aside(scope, &self.name)?;
+        Some(Location { dir: self.dir.clone(), name })
+    }
+
     /// Directory and name joined.
     pub fn path(&self) -> String {
         if self.dir == "." { self.name.clone() } else { format!("{}/{}", self.dir, self.name) }
@@ -55,6 +65,13 @@ pub(super) fn directory(scope: Scope, dir: Option<&str>) -> Result<String> {
     let Some(dir) = dir else { return Ok(".".into()) };
     let encoded: Result<Vec<_>> = dir.split('/').map(|part| encode(scope, part, true)).collect();
     Ok(encoded?.join("/"))
+}
+
+/// The name under which a file is kept when a directory takes its name; `None` where nothing is
+/// kept aside.
+pub(super) fn aside(scope: Scope, name: &str) -> Option<String> {
+    let allowed = scope == Scope::Bucket && !name.starts_with(RESERVED);
+    allowed.then(|| format!("{ASIDE}{name}"))
 }
 
 fn encode(scope: Scope, component: &str, is_dir: bool) -> Result<Cow<'_, str>> {
@@ -91,6 +108,9 @@ pub(super) fn decode(name: &[u8], is_dir: bool) -> Option<String> {
     if !name.starts_with(RESERVED) {
         return Some(name.to_string());
     }
+    if let Some(plain) = name.strip_prefix(ASIDE) {
+        return (!is_dir).then(|| plain.to_string());
+    }
     let bare = if is_dir { name.strip_suffix(ESCAPED_DIR)? } else { name };
     ESCAPES.iter().find(|(_, escaped)| *escaped == bare).map(|(plain, _)| (*plain).to_string())
 }
@@ -119,7 +139,7 @@ mod tests {
     #[test]
     fn names_without_a_place_are_refused() {
         let long = "x".repeat(256);
-        for key in ["", "a\0b", ".penstock-tmp-1", "a/.penstock-x/b", &long] {
+        for key in ["", "a\0b", ".penstock-tmp-1", "a/.penstock-x/b", ".penstock-object-a", &long] {
             assert_eq!(locate(Scope::Bucket, key).unwrap_err().kind(), Kind::Invalid, "{key}");
         }
         for key in ["a//b", "a/", "../a", "a/./b", "/a"] {

@@ -5,9 +5,10 @@
 
 use super::Scope;
 use super::errno::explain;
+use super::names::{self, Location};
 use penstock_base::Result;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::path::Path;
 
@@ -96,11 +97,34 @@ impl Root {
         self.open_at(relative, OFlags::RDONLY | OFlags::NONBLOCK)
     }
 
+    /// Opens an object wherever it is kept, and tells where. What has the plain name comes first; a
+    /// directory comes back only if no object is kept aside of it.
+    pub fn open_object(&self, location: &Location) -> Result<(OwnedFd, Location), Errno> {
+        let plain = self.open_file(&location.path());
+        let is_dir = match &plain {
+            Ok(fd) => {
+                let stat = rustix::fs::fstat(fd)?;
+                FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+            }
+            Err(Errno::NOENT) => true,
+            Err(errno) => return Err(*errno),
+        };
+        if is_dir && let Some(aside) = location.aside(self.scope) {
+            match self.open_file(&aside.path()) {
+                Err(Errno::NOENT) => {}
+                answer => return Ok((answer?, aside)),
+            }
+        }
+        Ok((plain?, location.clone()))
+    }
+
     /// Opens a directory, making it and its parents where they are missing. What is made is synced
-    /// into its parent, so that a file put there survives a crash.
+    /// into its parent, so that a file put there survives a crash. In a bucket, a file that has the
+    /// name of a directory is kept aside from now on.
     pub fn make_dir(&self, relative: &str) -> Result<OwnedFd, Errno> {
         match self.open_dir(relative) {
             Err(Errno::NOENT) => {}
+            Err(Errno::NOTDIR) if self.scope == Scope::Bucket => {}
             answer => return answer,
         }
         let ends = relative.match_indices('/').map(|(at, _)| at).chain([relative.len()]);
@@ -108,13 +132,38 @@ impl Root {
             let path = &relative[..end];
             let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
             let parent = self.open_dir(parent)?;
-            match rustix::fs::mkdirat(&parent, name, DIR_MODE) {
-                Ok(()) => sync_dir(&parent)?,
+            self.make_one(&parent, name)?;
+        }
+        self.open_dir(relative)
+    }
+
+    fn make_one(&self, parent: &OwnedFd, name: &str) -> Result<(), Errno> {
+        for _ in 0..OPEN_RACES_MAX {
+            match rustix::fs::mkdirat(parent, name, DIR_MODE) {
+                Ok(()) => return sync_dir(parent),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
+            match (self.open_plain(parent, name), names::aside(self.scope, name)) {
+                (Ok(Some(file)), Some(aside)) => move_aside(parent, name, &file, &aside)?,
+                (Ok(Some(_)), None) => return Err(Errno::NOTDIR),
+                // A directory, or a link that opening the directory will judge.
+                (Ok(None), _) => return Ok(()),
+                (Err(Errno::NOENT), _) => {}
+                (Err(errno), _) => return Err(errno),
+            }
         }
-        self.open_dir(relative)
+        Err(Errno::AGAIN)
+    }
+
+    /// The file of this name; `None` if it is something else.
+    fn open_plain(&self, parent: &OwnedFd, name: &str) -> Result<Option<OwnedFd>, Errno> {
+        let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(None);
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        rustix::fs::openat(parent, name, flags, Mode::empty()).map(Some)
     }
 
     /// Removes a directory and its parents as far as they are empty, but never the root. Plain
@@ -126,13 +175,40 @@ impl Root {
         let mut path = relative;
         while path != "." {
             let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
-            let removed = self.open_dir(parent).and_then(|parent| {
-                rustix::fs::unlinkat(&parent, name, rustix::fs::AtFlags::REMOVEDIR)
-            });
+            let removed = self
+                .open_dir(parent)
+                .and_then(|parent| rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR));
             if removed.is_err() {
                 return;
             }
             path = parent;
+        }
+    }
+}
+
+/// Gives a file the name under which it is kept beside a directory. Readers look there when the
+/// plain name is missing, so at no time is the object gone; writers of it wait for the lock.
+fn move_aside(parent: &OwnedFd, name: &str, file: &OwnedFd, aside: &str) -> Result<(), Errno> {
+    lock(file)?;
+    let (held, now) =
+        (rustix::fs::fstat(file)?, rustix::fs::statat(parent, name, AtFlags::empty()));
+    match now {
+        Ok(now) if (now.st_ino, now.st_dev) == (held.st_ino, held.st_dev) => {}
+        // Replaced or gone while we waited: look again.
+        Ok(_) | Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(errno),
+    }
+    // Should both names be there, the plain one is the newer.
+    rustix::fs::renameat(parent, name, parent, aside)?;
+    sync_dir(parent)
+}
+
+/// Waits for the exclusive lock of an open file or directory.
+pub(super) fn lock(fd: impl AsFd) -> Result<(), Errno> {
+    loop {
+        match rustix::fs::flock(&fd, FlockOperation::LockExclusive) {
+            Err(Errno::INTR) => {}
+            answer => return answer,
         }
     }
 }

@@ -237,18 +237,49 @@ async fn upload_is_invisible_until_complete_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_name_is_either_file_or_directory() {
+async fn an_object_may_have_the_name_of_a_directory() {
     let dir = Dir::new();
     let store = dir.bucket();
-    put(&store, "a/b", "v").await;
-    let over = store.put("a", Bytes::from_static(b"x").into(), &none()).await.unwrap_err();
-    assert_eq!(over.kind(), Kind::Invalid, "{over}");
-    let below = store.put("a/b/c", Bytes::from_static(b"x").into(), &none()).await.unwrap_err();
-    assert_eq!(below.kind(), Kind::Invalid, "{below}");
-    assert_eq!(store.stat("a").await.unwrap_err().kind(), Kind::NotFound);
+    put(&store, "a", "first").await;
+    put(&store, "a/b", "below").await;
+    assert_eq!(read(&store, "a").await.unwrap(), "first");
+    assert_eq!(dir.paths(), [".penstock-object-a", "a", "a/b"]);
+    let second = put(&store, "a", "second").await;
+    put(&store, "a/b/c/d", "deep").await;
+    for (key, text) in [("a", "second"), ("a/b", "below"), ("a/b/c/d", "deep")] {
+        assert_eq!(read(&store, key).await.unwrap(), text);
+    }
     assert_eq!(store.stat("a/b/c").await.unwrap_err().kind(), Kind::NotFound);
-    store.delete("a", None).await.unwrap();
-    assert_eq!(dir.paths(), ["a", "a/b"]);
+    let all = keys(&store, ListRequest::default()).await.0;
+    assert_eq!(all, ["a", "a/b", "a/b/c/d"]);
+    let folded = ListRequest { delimiter: Some("/".into()), ..Default::default() };
+    assert_eq!(keys(&store, folded).await, (strings(&["a"]), strings(&["a/"])));
+    let absent = when(WriteCondition::IfAbsent);
+    let over = store.put("a", Bytes::from_static(b"x").into(), &absent).await.unwrap_err();
+    assert_eq!(over.kind(), Kind::Conflict);
+    store.delete("a/b", None).await.unwrap();
+    store.delete("a/b/c/d", None).await.unwrap();
+    store.delete("a", second.etag.as_ref()).await.unwrap();
+    assert_eq!(dir.paths(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_is_never_gone_while_a_directory_takes_its_name() {
+    let dir = Dir::new();
+    let store = Arc::new(dir.bucket());
+    for round in 0..50 {
+        let (name, below) = (format!("k{round}"), format!("k{round}/x"));
+        put(&store, &name, "v").await;
+        let writer = {
+            let store = store.clone();
+            tokio::spawn(async move { put(&store, &below, "w").await })
+        };
+        while !writer.is_finished() {
+            assert_eq!(read(&store, &name).await.unwrap(), "v");
+        }
+        writer.await.unwrap();
+        assert_eq!(read(&store, &name).await.unwrap(), "v");
+    }
 }
 
 #[tokio::test]
@@ -262,6 +293,11 @@ async fn plain_files_keep_directories_and_name_the_directory_opened_as_file() {
     let error = files.stat(key.trim_end_matches("/f")).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
     assert!(error.to_string().contains("directory"), "{error}");
+    let body = || Payload::from(Bytes::from_static(b"x"));
+    let over = files.put(key.trim_end_matches("/f"), body(), &none()).await.unwrap_err();
+    assert_eq!(over.kind(), Kind::Invalid, "{over}");
+    let below = files.put(&format!("{key}/g"), body(), &none()).await.unwrap_err();
+    assert_eq!(below.kind(), Kind::Invalid, "{below}");
     files.delete(key, None).await.unwrap();
     assert_eq!(dir.paths(), ["sub"]);
 }

@@ -108,7 +108,7 @@ pub(super) fn complete(
         Err(errno) => return Err(explain(errno, "complete the upload of", &shown)),
     };
     // Two completions of one upload take turns; the second finds the directory gone.
-    write::lock(&dir).map_err(|e| explain(e, "lock the upload of", &shown))?;
+    super::root::lock(&dir).map_err(|e| explain(e, "lock the upload of", &shown))?;
     if root.open_dir(&staging.dir).is_err() {
         return completed_before(root, location, id);
     }

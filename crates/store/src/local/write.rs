@@ -9,7 +9,7 @@
 use super::attributes::{self, Attributes, etag};
 use super::errno::{explain, explain_io};
 use super::names::{self, Location};
-use super::root::{Root, sync_dir};
+use super::root::{Root, lock, sync_dir};
 use crate::{Payload, PutResult, WriteCondition};
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result};
@@ -174,7 +174,7 @@ impl Temp {
         let shown = root.shown(&location.path());
         let failed = |errno| explain(errno, "rename to", &shown);
         for _ in 0..ROUNDS_MAX {
-            let current = Current::lock(root, location, target).map_err(failed)?;
+            let (current, at) = Current::find(root, location, target).map_err(failed)?;
             if let Current::Directory = current {
                 return Err(explain(Errno::ISDIR, "replace", &shown));
             }
@@ -183,12 +183,12 @@ impl Temp {
                 Current::Absent => RenameFlags::NOREPLACE,
                 _ => RenameFlags::empty(),
             };
-            match rename_at(&self.dir, &self.name, target, &location.name, flags) {
+            match rename_at(&self.dir, &self.name, target, &at.name, flags) {
                 Ok(()) => {
                     current.stat().inspect(|stat| attributes::forget(target, stat));
                     return Ok(());
                 }
-                Err(Errno::EXIST) if matches!(current, Current::Absent) => {}
+                Err(Errno::EXIST | Errno::ISDIR) => {}
                 Err(errno) => return Err(failed(errno)),
             }
         }
@@ -232,6 +232,21 @@ impl Current {
         match self {
             Current::File { stat, .. } => Some(stat),
             _ => None,
+        }
+    }
+
+    /// What is there, and under which name a write belongs: beside a directory of the plain name,
+    /// and wherever the object is kept already.
+    fn find(root: &Root, location: &Location, dir: &OwnedFd) -> Result<(Self, Location), Errno> {
+        let plain = Self::lock(root, location, dir)?;
+        let aside = location.aside(root.scope);
+        match (&plain, aside) {
+            (Current::Absent, Some(aside)) => match Self::lock(root, &aside, dir)? {
+                Current::Absent => Ok((plain, location.clone())),
+                kept => Ok((kept, aside)),
+            },
+            (Current::Directory, Some(aside)) => Ok((Self::lock(root, &aside, dir)?, aside)),
+            _ => Ok((plain, location.clone())),
         }
     }
 
@@ -283,7 +298,11 @@ pub(super) fn check_now(
     condition: &WriteCondition,
 ) -> Result<()> {
     let shown = root.shown(&location.path());
-    match root.open_file(&location.path()).and_then(rustix::fs::fstat) {
+    let found = root.open_object(location).and_then(|(file, _)| rustix::fs::fstat(file));
+    match found {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+            check(condition, None, &shown)
+        }
         Ok(stat) => check(condition, Some(&stat), &shown),
         Err(Errno::NOENT) => check(condition, None, &shown),
         // Publishing will tell it better.
@@ -300,25 +319,15 @@ pub(super) fn remove(root: &Root, location: &Location, condition: &WriteConditio
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
         Err(errno) => return Err(failed(errno)),
     };
-    let current = Current::lock(root, location, &dir).map_err(failed)?;
+    let (current, at) = Current::find(root, location, &dir).map_err(failed)?;
     let Some(stat) = current.stat() else {
         return Ok(false);
     };
     check(condition, Some(stat), &shown)?;
-    rustix::fs::unlinkat(&dir, &location.name, AtFlags::empty()).map_err(failed)?;
+    rustix::fs::unlinkat(&dir, &at.name, AtFlags::empty()).map_err(failed)?;
     attributes::forget(&dir, stat);
     sync_dir(&dir).map_err(failed)?;
     Ok(true)
-}
-
-/// Waits for the exclusive lock of an open file or directory.
-pub(super) fn lock(fd: impl rustix::fd::AsFd) -> Result<(), Errno> {
-    loop {
-        match rustix::fs::flock(&fd, FlockOperation::LockExclusive) {
-            Err(Errno::INTR) => {}
-            answer => return answer,
-        }
-    }
 }
 
 /// The kernel's own time stamp moves in ticks of some milliseconds; version tags need better.
