@@ -56,6 +56,11 @@ impl Query {
         self.pairs.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// The first value of a name, or nothing.
+    pub fn text(&self, name: &'static str) -> &str {
+        self.get(name).unwrap_or("")
+    }
+
     /// Whether a name is there, with or without a value.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
