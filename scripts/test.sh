@@ -23,7 +23,7 @@ rust() {
   # Azurite and versitygw hold our stores and our fakes to what others take the protocols for.
   PENSTOCK_TEST_AZURITE="http://127.0.0.1:$(cat "$run/azurite.port")" \
   PENSTOCK_TEST_S3="http://127.0.0.1:$(cat "$run/versitygw.port")" \
-    cargo test --workspace --locked --quiet
+    cargo test --workspace --locked --quiet --features penstock-store/azurite
 }
 peers() { start azurite && start versitygw; }
 sql() { scripts/duckdb-test.sh; }

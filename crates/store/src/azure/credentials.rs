@@ -20,8 +20,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// A token is renewed this long before it ends, so that no request of a long query carries one that
-/// ends on the way. Half the life that is left, for tokens that live shorter.
+/// ends on the way.
 const RENEW_BEFORE_END: Duration = Duration::from_secs(300);
+/// What is left of a short-lived token's life all the same.
+const LIFE_KEPT: Duration = Duration::from_secs(60);
 /// How long a signed link for a server-side copy is good; the service reads it at once.
 const LINK_LIFE: Duration = Duration::from_secs(3600);
 
@@ -205,7 +207,7 @@ fn renewed_early(credential: Credential) -> Credential {
         Credential::BearerToken { token, expires_in: Some(end) } => {
             let left = end.as_system_time().duration_since(Timestamp::now().as_system_time());
             let left = left.unwrap_or_default();
-            let early = RENEW_BEFORE_END.min(left / 2);
+            let early = RENEW_BEFORE_END.min(left.saturating_sub(LIFE_KEPT));
             Credential::with_bearer_token(&token, Some(end - early))
         }
         other => other,
@@ -268,7 +270,7 @@ mod tests {
     #[test]
     fn tokens_are_renewed_before_they_end() {
         let now = Timestamp::now();
-        for (life, early) in [(3600, 300), (100, 50)] {
+        for (life, early) in [(3600, 300), (100, 40), (30, 0)] {
             let end = now + Duration::from_secs(life);
             let made = renewed_early(Credential::with_bearer_token("t", Some(end)));
             let Credential::BearerToken { expires_in: Some(told), .. } = made else {

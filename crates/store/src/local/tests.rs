@@ -345,3 +345,29 @@ async fn bytes_that_are_not_in_the_page_cache_come_from_a_blocking_thread() {
     }
     assert_eq!(text, b"1234567");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_of_two_writers_see_whole_objects_of_one_of_them() {
+    const LEN: usize = 300_000;
+    let dir = Dir::new();
+    let stores = [Arc::new(dir.bucket()), Arc::new(dir.bucket())];
+    put(&stores[0], "k", "").await;
+    let writers: Vec<_> = (0..2u8)
+        .map(|i| {
+            let store = stores[usize::from(i)].clone();
+            tokio::spawn(async move {
+                let bytes = Bytes::from(vec![b'a' + i; LEN]);
+                for _ in 0..50 {
+                    store.put("k", bytes.clone().into(), &none()).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    while !writers.iter().all(tokio::task::JoinHandle::is_finished) {
+        let text = read(&stores[0], "k").await.unwrap();
+        let first = text.bytes().next();
+        assert!(text.is_empty() || text.len() == LEN);
+        assert!(text.bytes().all(|byte| Some(byte) == first), "a mix of two versions");
+    }
+    assert_eq!(dir.paths(), ["k"]);
+}

@@ -1,0 +1,153 @@
+//! A writer that is killed in the middle leaves whole objects or none, and nothing for ever.
+//!
+//! The test starts itself as a child that writes without end, kills it with SIGKILL while writes
+//! are under way, and examines the directory.
+
+use bytes::Bytes;
+use penstock_store::{
+    Body, GetRange, GetRequest, ListRequest, LocalStore, Payload, PutOptions, Store,
+};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const CHILD: &str = "write-until-killed";
+const ROUNDS: usize = 8;
+/// Objects that the child reports as durable before it is killed.
+const REPORTS: usize = 25;
+const KEYS: u64 = 5;
+const PIECE_BYTES: usize = 64 << 10;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime can be built");
+    match &arguments[1..] {
+        [mode, directory] if mode == CHILD => runtime.block_on(write(Path::new(directory))),
+        [flag] if flag == "--list" => println!("killed_writer_leaves_whole_objects: test"),
+        _ => runtime.block_on(killed_writer_leaves_whole_objects()),
+    }
+}
+
+/// Writes object after object, alternately in one request and in parts, and tells of each that is
+/// durable. The first eight bytes of an object tell its version and fill the rest of it.
+async fn write(directory: &Path) {
+    let store = LocalStore::open(directory).unwrap();
+    for version in 0u64.. {
+        let key = format!("d/k{}", version % KEYS);
+        let options = PutOptions {
+            metadata: vec![("version".into(), version.to_string())],
+            ..PutOptions::default()
+        };
+        let piece = piece(version);
+        let pieces = usize::try_from(version % 7 + 1).unwrap();
+        if version % 2 == 0 {
+            let payload = Payload(vec![piece; pieces]);
+            store.put(&key, payload, &options).await.unwrap();
+        } else {
+            let id = store.create_upload(&key, &options).await.unwrap();
+            let mut parts = Vec::new();
+            for number in 1..=u32::try_from(pieces).unwrap() {
+                let payload = Payload::from(piece.clone());
+                parts.push(store.upload_part(&key, &id, number, payload).await.unwrap());
+            }
+            store.complete_upload(&key, &id, &parts, &options).await.unwrap();
+        }
+        println!("{key} {version}");
+        std::io::stdout().flush().unwrap();
+    }
+}
+
+fn piece(version: u64) -> Bytes {
+    version.to_be_bytes().repeat(PIECE_BYTES / 8).into()
+}
+
+async fn killed_writer_leaves_whole_objects() {
+    let directory = Directory::new();
+    for round in 0..ROUNDS {
+        let durable = run_and_kill(&directory.0);
+        let store = LocalStore::open(&directory.0).unwrap();
+        for (key, version) in &durable {
+            let found = examine(&store, key).await;
+            assert!(found >= *version, "round {round}: {key} went back to {found} from {version}");
+        }
+        let listed = store.list(ListRequest::default()).await.unwrap().objects;
+        for entry in &listed {
+            assert!(entry.key.starts_with("d/k"), "a leftover is listed: {}", entry.key);
+            examine(&store, &entry.key).await;
+        }
+        store.put("d/next", Bytes::from_static(b"x").into(), &PutOptions::default()).await.unwrap();
+        let left = hidden(&directory.0.join("d"), ".penstock-tmp-");
+        assert!(left.is_empty(), "round {round}: leftovers outlive the next writer: {left:?}");
+        store.delete("d/next", None).await.unwrap();
+    }
+    println!("test killed_writer_leaves_whole_objects ... ok ({ROUNDS} kills)");
+}
+
+/// Starts the writer, kills it in the middle, and returns the last durable version of each key.
+fn run_and_kill(directory: &Path) -> HashMap<String, u64> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .arg(CHILD)
+        .arg(directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut durable = HashMap::new();
+    let mut note = |line: String| {
+        let (key, version) = line.split_once(' ').unwrap();
+        durable.insert(key.to_string(), version.parse().unwrap());
+    };
+    for line in lines.by_ref().take(REPORTS) {
+        note(line.unwrap());
+    }
+    child.kill().unwrap();
+    // What it told before the signal came counts too; a line that was cut does not.
+    lines
+        .map_while(Result::ok)
+        .filter(|line| line.ends_with(|c: char| c.is_ascii_digit()))
+        .for_each(note);
+    child.wait().unwrap();
+    durable
+}
+
+/// Reads an object whole and checks that it is one version in all its parts; which.
+async fn examine(store: &LocalStore, key: &str) -> u64 {
+    let request = GetRequest { range: GetRange::All, if_match: None };
+    let mut answer = store.get(key, request).await.unwrap();
+    assert!(matches!(answer.body, Body::File(_)));
+    let bytes = answer.body.read_to_bytes(64 << 20).await.unwrap();
+    let version = u64::from_be_bytes(bytes[..8].try_into().unwrap());
+    let pieces = usize::try_from(version % 7 + 1).unwrap();
+    assert_eq!(bytes.len(), pieces * PIECE_BYTES, "{key} of version {version} is not whole");
+    assert!(bytes.chunks(PIECE_BYTES).all(|chunk| chunk == piece(version)), "{key} is a mix");
+    assert_eq!(answer.meta.metadata, [("version".to_string(), version.to_string())]);
+    version
+}
+
+fn hidden(directory: &Path, prefix: &str) -> Vec<String> {
+    let names = std::fs::read_dir(directory).unwrap().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(prefix)).collect()
+}
+
+/// A directory of its own, removed at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("penstock-crash-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
