@@ -27,6 +27,7 @@ mod copy;
 mod credentials;
 mod delete;
 mod endpoint;
+mod identity;
 mod list;
 mod metadata;
 mod wire;

@@ -3,20 +3,20 @@
 //! The signing itself and the token exchanges are the signing crate's; this file chooses sources,
 //! renews early, and says in errors which sources were asked and why each had nothing.
 
-use super::config::{Auth, Identity, Source};
+use super::config::{Auth, Source};
+use super::identity::MachineIdentity;
 use crate::HttpClient;
 use crate::http::{credential_context, credential_error};
 use http::request::Parts;
 use penstock_base::{Error, Result, Secret};
 use reqsign_azure_storage::{
     AzureCliCredentialProvider, ClientCertificateCredentialProvider,
-    ClientSecretCredentialProvider, Credential, ImdsCredentialProvider, RequestSigner,
-    StaticCredentialProvider, WorkloadIdentityCredentialProvider,
+    ClientSecretCredentialProvider, Credential, RequestSigner, StaticCredentialProvider,
+    WorkloadIdentityCredentialProvider,
 };
 use reqsign_core::time::Timestamp;
-use reqsign_core::{Context, Env, OsEnv, ProvideCredential, ProvideCredentialDyn, Signer};
-use std::collections::HashMap;
-use std::path::PathBuf;
+use reqsign_core::{Context, ProvideCredential, ProvideCredentialDyn, Signer};
+use std::fmt;
 use std::time::Duration;
 
 /// A token is renewed this long before it ends, so that no request of a long query carries one that
@@ -66,7 +66,7 @@ impl Credentials {
                 what: "Azure access token",
             },
             Auth::Sources(sources) => {
-                let sources = sources.iter().map(|source| Link::new(source, &context)).collect();
+                let sources = sources.iter().map(Link::new).collect();
                 let signer = Signer::new(context.clone(), Chain(sources), RequestSigner::new());
                 Credentials { signer: Some(signer), link_signer: None, what: "Azure credentials" }
             }
@@ -120,17 +120,21 @@ impl ProvideCredential for Fixed {
     }
 }
 
-/// One source with the world as it shall see it.
-#[derive(Debug)]
+/// One source and its name.
 struct Link {
     name: &'static str,
     provider: Box<dyn ProvideCredentialDyn<Credential = Credential>>,
-    context: Context,
+}
+
+impl fmt::Debug for Link {
+    /// The signing crate's sources show the secrets they hold.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 impl Link {
-    fn new(source: &Source, context: &Context) -> Self {
-        let mut environment = Environment::default();
+    fn new(source: &Source) -> Self {
         let provider: Box<dyn ProvideCredentialDyn<Credential = Credential>> = match source {
             Source::ClientSecret { tenant_id, client_id, secret } => {
                 let mut provider = ClientSecretCredentialProvider::new();
@@ -159,13 +163,10 @@ impl Link {
                 Box::new(provider)
             }
             Source::Workload => Box::new(WorkloadIdentityCredentialProvider::new()),
-            Source::ManagedIdentity(identity) => {
-                environment = Environment::for_identity(identity.as_ref());
-                Box::new(ImdsCredentialProvider::new())
-            }
+            Source::ManagedIdentity(identity) => Box::new(MachineIdentity(identity.clone())),
             Source::Cli => Box::new(AzureCliCredentialProvider::new()),
         };
-        Link { name: source.name(), provider, context: context.clone().with_env(environment) }
+        Link { name: source.name(), provider }
     }
 }
 
@@ -177,16 +178,18 @@ impl ProvideCredential for Chain {
 
     async fn provide_credential(
         &self,
-        _context: &Context,
+        context: &Context,
     ) -> reqsign_core::Result<Option<Credential>> {
         let mut reasons: Vec<String> = Vec::new();
         let mut retryable = false;
-        for Link { name, provider, context } in &self.0 {
+        for Link { name, provider } in &self.0 {
             let reason = match provider.provide_credential_dyn(context).await {
                 Ok(Some(credential)) => return Ok(Some(renewed_early(credential))),
                 Ok(None) => format!("{name}: not configured"),
                 Err(error) => {
-                    retryable |= error.is_retryable();
+                    // Off Azure nobody answers for the machine, however often one asks.
+                    let is_guess = *name == "managed_identity" && self.0.len() > 1;
+                    retryable |= error.is_retryable() && !is_guess;
                     let context = error.context().join(", ");
                     let context =
                         if context.is_empty() { context } else { format!(" ({context})") };
@@ -214,58 +217,21 @@ fn renewed_early(credential: Credential) -> Credential {
     }
 }
 
-/// The process's environment, with the identity that the secret names in place of the
-/// environment's.
-#[derive(Debug, Default)]
-struct Environment {
-    hidden: &'static [&'static str],
-    added: Vec<(&'static str, String)>,
-}
-
-impl Environment {
-    fn for_identity(identity: Option<&Identity>) -> Self {
-        /// The signing crate would take this name of a storage endpoint for the token service's.
-        const ENDPOINT: &str = "AZBLOB_ENDPOINT";
-        const IDS: &[&str] = &[
-            ENDPOINT,
-            "AZURE_OBJECT_ID",
-            "AZURE_CLIENT_ID",
-            "AZURE_MSI_RESOURCE_ID",
-            "AZURE_MSI_RES_ID",
-        ];
-        let (name, id) = match identity {
-            None => return Environment { hidden: &IDS[..1], added: Vec::new() },
-            Some(Identity::Client(id)) => ("AZURE_CLIENT_ID", id),
-            Some(Identity::Object(id)) => ("AZURE_OBJECT_ID", id),
-            Some(Identity::Resource(id)) => ("AZURE_MSI_RES_ID", id),
-        };
-        Environment { hidden: IDS, added: vec![(name, id.clone())] }
-    }
-}
-
-impl Env for Environment {
-    fn var(&self, name: &str) -> Option<String> {
-        if let Some((_, value)) = self.added.iter().find(|(added, _)| *added == name) {
-            return Some(value.clone());
-        }
-        if self.hidden.contains(&name) { None } else { OsEnv.var(name) }
-    }
-
-    fn vars(&self) -> HashMap<String, String> {
-        let mut vars = OsEnv.vars();
-        vars.retain(|name, _| !self.hidden.contains(&name.as_str()));
-        vars.extend(self.added.iter().map(|(name, value)| (name.to_string(), value.clone())));
-        vars
-    }
-
-    fn home_dir(&self) -> Option<PathBuf> {
-        OsEnv.home_dir()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{HttpOptions, Observer, RequestEvent};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    #[derive(Debug)]
+    struct Deaf;
+
+    impl Observer for Deaf {
+        fn request_finished(&self, _event: RequestEvent) {}
+    }
 
     #[test]
     fn tokens_are_renewed_before_they_end() {
@@ -281,13 +247,75 @@ mod tests {
         }
     }
 
-    #[test]
-    fn named_identity_hides_the_environments() {
-        let environment = Environment::for_identity(Some(&Identity::Object("o".into())));
-        assert_eq!(environment.var("AZURE_OBJECT_ID").as_deref(), Some("o"));
-        let vars = environment.vars();
-        assert_eq!(vars.get("AZURE_OBJECT_ID").map(String::as_str), Some("o"));
-        assert!(!vars.contains_key("AZURE_CLIENT_ID"));
-        assert_eq!(vars.contains_key("PATH"), std::env::var("PATH").is_ok());
+    /// A token service that hands out tokens of the given life and counts them.
+    async fn token_service(life_s: u64) -> (String, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let handed_out = Arc::new(AtomicUsize::new(0));
+        let count = handed_out.clone();
+        tokio::spawn(async move {
+            while let Ok((mut socket, _)) = listener.accept().await {
+                let mut request = [0; 4096];
+                let mut length = 0;
+                while !String::from_utf8_lossy(&request[..length]).contains("grant_type") {
+                    length += socket.read(&mut request[length..]).await.unwrap();
+                }
+                let number = count.fetch_add(1, Ordering::Relaxed);
+                let body = format!("{{\"access_token\":\"t{number}\",\"expires_in\":{life_s}}}");
+                let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length:";
+                let answer = format!("{head} {}\r\n\r\n{body}", body.len());
+                socket.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (url, handed_out)
+    }
+
+    /// Credentials of a service principal whose tokens come from `authority`.
+    fn principal(authority: &str) -> Credentials {
+        let client = HttpClient::new(HttpOptions::default(), Arc::new(Deaf)).unwrap();
+        let provider = ClientSecretCredentialProvider::new()
+            .with_tenant_id("t")
+            .with_client_id("c")
+            .with_client_secret("hunter2")
+            .with_authority_host(authority);
+        let context = credential_context(&client);
+        let link = Link { name: "env", provider: Box::new(provider) };
+        let signer = Signer::new(context, Chain(vec![link]), RequestSigner::new());
+        Credentials { signer: Some(signer), link_signer: None, what: "Azure credentials" }
+    }
+
+    async fn signed(credentials: &Credentials) -> Result<String> {
+        let request = http::Request::get("https://a.blob.core.windows.net/c/k").body(()).unwrap();
+        let mut parts = request.into_parts().0;
+        credentials.sign(&mut parts).await?;
+        Ok(parts.headers["authorization"].to_str().unwrap().to_string())
+    }
+
+    #[tokio::test]
+    async fn a_token_is_fetched_once_and_again_before_it_ends() {
+        let (authority, handed_out) = token_service(3600).await;
+        let credentials = principal(&authority);
+        for _ in 0..3 {
+            assert_eq!(signed(&credentials).await.unwrap(), "Bearer t0");
+        }
+        assert_eq!(handed_out.load(Ordering::Relaxed), 1);
+        // Tokens that end within the minute are good for one request only.
+        let (authority, _) = token_service(22).await;
+        let credentials = principal(&authority);
+        assert_eq!(signed(&credentials).await.unwrap(), "Bearer t0");
+        let (authority, handed_out) = token_service(5).await;
+        let error = signed(&principal(&authority)).await.unwrap_err();
+        assert_eq!(error.kind(), penstock_base::Kind::Denied, "{error}");
+        assert_eq!(handed_out.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn errors_name_every_source_and_no_secret() {
+        let error = signed(&principal("http://127.0.0.1:1")).await.unwrap_err();
+        let text = format!("{error} {error:?}");
+        assert!(text.contains("env: "), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
+        let shown = format!("{:?}", principal("http://127.0.0.1:1"));
+        assert!(!shown.contains("hunter2"), "{shown}");
     }
 }
