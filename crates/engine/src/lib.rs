@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Verbs are async and take a [`Location`], which [`Engine::locate`] makes from a URL and the
-//! options of a secret. A blocking caller runs any of them on its own thread with
-//! [`Query::block_on`]; an async caller with [`Query::run`]. Both count requests for the query and
-//! stop when it is cancelled.
+//! options of a secret. A blocking caller runs them on its own thread with [`Query::block_on`]; an
+//! async caller awaits them on the engine's runtime ([`Engine::handle`]). Either way requests count
+//! for the query, and verbs end when it is cancelled.
 //!
 //! Decisions are pure functions in files of their own (`retry`, `read::plan`, `upload::schedule`,
 //! `names::pattern`); the files around them act on what was decided.

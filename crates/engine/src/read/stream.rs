@@ -191,9 +191,32 @@ async fn get(
     attempts: &mut Attempts,
 ) -> Result<GetResponse> {
     loop {
-        match attempts.bounded(at.mount.store.get(&at.key, request.clone())).await {
+        let answer = attempts.bounded(at.mount.store.get(&at.key, request.clone())).await;
+        match answer.and_then(|response| from_the_store(response, request, at)) {
             Ok(response) => return Ok(response),
             Err(error) => attempts.failed(query, error).await?,
         }
     }
+}
+
+/// A store that has tags sends one with every object: an answer without it comes from something in
+/// between, such as the login page of a network.
+fn from_the_store(
+    response: GetResponse,
+    request: &GetRequest,
+    at: &Location,
+) -> Result<GetResponse> {
+    let expected = request.if_match.is_some() || at.mount.capabilities.list_etag;
+    if response.meta.etag.is_some() || !expected {
+        return Ok(response);
+    }
+    let media_type = response.meta.content_type.as_deref().unwrap_or("unknown");
+    Err(Error::new(
+        Kind::Corrupt,
+        format!("the answer has no ETag (media type {media_type}), so it is not the store's"),
+    )
+    .with_operation("GET")
+    .with_object(at.url())
+    .with_retry(Retry::BackOff)
+    .with_hint("Does a proxy answer in place of the store? Check the endpoint"))
 }

@@ -1,0 +1,325 @@
+//! The engine over HTTP, as DuckDB's threads use it: requests on the wire, faults of the network.
+
+use penstock_base::{Kind, Metric, Settings};
+use penstock_engine::{Engine, Known, Location, PutOptions, Query, Reader, WriteCondition};
+use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+struct Wire {
+    fake: FakeHandle,
+    engine: Arc<Engine>,
+    seen: Cell<u64>,
+}
+
+impl Wire {
+    fn new(settings: &[(&str, &str)]) -> Self {
+        let mut all = Settings::default();
+        // Small back-offs, so that retrying costs a test nothing.
+        for (name, value) in [("retry_base_ms", "1"), ("retry_max_ms", "20")].iter().chain(settings)
+        {
+            all.set(name, value).unwrap();
+        }
+        let fake = FakeS3::start(FakeOptions::s3()).unwrap();
+        Wire { fake, engine: Engine::new(all).unwrap(), seen: Cell::new(0) }
+    }
+
+    fn query(&self) -> Query {
+        self.engine.query(self.engine.settings().clone(), None)
+    }
+
+    fn at(&self, key: &str) -> Location {
+        let endpoint = self.fake.address().to_string();
+        let options = [
+            ("secret_type", "s3"),
+            ("key_id", "test"),
+            ("secret", "test"),
+            ("region", "us-east-1"),
+            ("endpoint", &endpoint),
+            ("url_style", "path"),
+            ("use_ssl", "false"),
+        ]
+        .map(|(name, value)| (name.to_string(), value.to_string()));
+        self.engine.locate(&format!("s3://lake/{key}"), &options).unwrap()
+    }
+
+    fn write(&self, key: &str, data: &[u8]) -> penstock_base::Result<()> {
+        let query = self.query();
+        let mut writer = query.create(&self.at(key), PutOptions::default())?;
+        for piece in data.chunks(MIB - 3) {
+            query.block_on(writer.write(piece))?;
+        }
+        query.block_on(writer.finish())?;
+        Ok(())
+    }
+
+    /// Checks the operations since the last call, in order. The fake takes note of a request when
+    /// its answer is sent, so it may be a moment behind the client, which counts them too.
+    fn assert_operations(&self, expected: &[&str]) {
+        let sent = self.engine.metrics().get(Metric::Requests) - self.seen.get();
+        self.seen.set(self.seen.get() + sent);
+        assert_eq!(sent, expected.len() as u64, "requests by the client's count");
+        loop {
+            let operations: Vec<_> =
+                self.fake.requests().iter().map(|request| request.operation).collect();
+            if operations.len() >= expected.len() {
+                assert_eq!(operations, expected);
+                return self.fake.reset_stats();
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn open(&self, query: &Query, key: &str) -> penstock_base::Result<Reader> {
+        query.block_on(query.open(&self.at(key), &Known::NOTHING))
+    }
+
+    fn exists(&self, key: &str) -> bool {
+        let query = self.query();
+        query.block_on(query.exists(&self.at(key))).unwrap()
+    }
+
+    fn assert_clean(&self) {
+        self.engine.shutdown_blocking(Duration::from_secs(10)).unwrap();
+        assert_eq!(self.engine.metrics().get(Metric::MemoryHeldNow), 0);
+        let listing = self
+            .fake
+            .vault()
+            .with(|state| state.buckets.values().map(|bucket| bucket.uploads.len()).sum::<usize>());
+        assert_eq!(listing, 0, "no upload is left open at the store");
+    }
+}
+
+fn read(
+    query: &Query,
+    reader: &Reader,
+    offset: usize,
+    len: usize,
+) -> penstock_base::Result<Vec<u8>> {
+    let mut buf = vec![0; len];
+    query.block_on(reader.read_at(query, &mut buf, offset as u64))?;
+    Ok(buf)
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+#[test]
+fn small_object_is_one_put_and_cold_parquet_one_get() {
+    let wire = Wire::new(&[]);
+    let data = pattern(2 * MIB);
+    wire.write("a.parquet", &data).unwrap();
+    wire.assert_operations(&["PutObject"]);
+    wire.engine.clear_cache();
+    let query = wire.query();
+    let reader = wire.open(&query, "a.parquet").unwrap();
+    assert_eq!(
+        read(&query, &reader, data.len() - 64 * KIB, 64 * KIB).unwrap(),
+        &data[data.len() - 64 * KIB..]
+    );
+    for _ in 0..4 {
+        wire.open(&query, "a.parquet").unwrap();
+    }
+    wire.assert_operations(&["GetObject"]);
+    assert_eq!(read(&query, &reader, 0, MIB).unwrap(), &data[..MIB]);
+    assert_eq!(query.metrics().get(Metric::Requests), 2);
+    drop(reader);
+    wire.engine.clear_cache();
+    wire.assert_clean();
+}
+
+#[test]
+fn large_object_goes_in_parts_and_comes_back() {
+    let wire = Wire::new(&[]);
+    let data = pattern(21 * MIB + 17);
+    wire.write("a.csv", &data).unwrap();
+    wire.assert_operations(&[
+        "CreateMultipartUpload",
+        "UploadPart",
+        "UploadPart",
+        "UploadPart",
+        "CompleteMultipartUpload",
+    ]);
+    let query = wire.query();
+    let reader = wire.open(&query, "a.csv").unwrap();
+    assert!(read(&query, &reader, 0, data.len()).unwrap() == data);
+}
+
+#[test]
+fn reading_survives_each_fault_of_a_get() {
+    let data = pattern(MIB);
+    for fault in [
+        "status=503,op=GetObject,times=3",
+        "status=500,op=GetObject,times=1",
+        "status=429,op=GetObject,times=1,retry-after=0",
+        "reset,op=GetObject,times=2",
+        "cut=100000,op=GetObject,times=3",
+        "truncate=100000,op=GetObject,times=1",
+        "wrong-range=+5,op=GetObject,times=1",
+        "html,op=GetObject,times=1",
+    ] {
+        let wire = Wire::new(&[("open_fetch_bytes", "0")]);
+        wire.write("a.bin", &data).unwrap();
+        let query = wire.query();
+        let reader = wire.open(&query, "a.bin").unwrap();
+        wire.fake.fault(fault);
+        match read(&query, &reader, 10, MIB - 20) {
+            Ok(bytes) => assert!(bytes == data[10..MIB - 10], "{fault}: wrong bytes"),
+            Err(error) => panic!("{fault}: {error}"),
+        }
+        assert!(wire.fake.faults().fired().iter().all(|count| *count > 0), "{fault}");
+    }
+}
+
+#[test]
+fn writing_survives_each_fault_of_its_requests() {
+    let large = pattern(17 * MIB);
+    for operation in ["CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload", "PutObject"]
+    {
+        for action in ["status=503", "reset", "lost-answer", "status=500"] {
+            let wire = Wire::new(&[]);
+            wire.fake.fault(&format!("{action},op={operation},times=1"));
+            let data = if operation == "PutObject" { &large[..MIB] } else { &large[..] };
+            wire.write("a.bin", data).unwrap_or_else(|e| panic!("{action} {operation}: {e}"));
+            assert_eq!(wire.fake.faults().fired(), [1], "{action} {operation}");
+            let query = wire.query();
+            let reader = wire.open(&query, "a.bin").unwrap();
+            assert!(read(&query, &reader, 0, data.len()).unwrap() == data, "{action} {operation}");
+        }
+    }
+}
+
+#[test]
+fn throttled_for_good_tells_attempts_and_leaves_nothing() {
+    for operation in ["CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"] {
+        let wire = Wire::new(&[("request_deadline_ms", "300")]);
+        wire.fake.fault(&format!("status=503,op={operation}"));
+        let error = wire.write("a.bin", &pattern(17 * MIB)).unwrap_err();
+        assert_eq!(error.kind(), Kind::Throttled, "{operation}: {error}");
+        assert!(error.to_string().contains("gave up after"), "{error}");
+        wire.fake.faults().clear();
+        assert!(!wire.exists("a.bin"), "{operation}");
+        if operation != "CreateMultipartUpload" {
+            wire.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn wrong_key_is_told_at_once() {
+    let wire = Wire::new(&[]);
+    wire.write("a.bin", b"x").unwrap();
+    wire.assert_operations(&["PutObject"]);
+    let endpoint = wire.fake.address().to_string();
+    let options = [
+        ("secret_type", "s3"),
+        ("key_id", "test"),
+        ("secret", "wr0ng-s3cret"),
+        ("endpoint", endpoint.as_str()),
+        ("url_style", "path"),
+        ("use_ssl", "false"),
+    ]
+    .map(|(name, value)| (name.to_string(), value.to_string()));
+    let at = wire.engine.locate("s3://lake/a.bin", &options).unwrap();
+    let query = wire.query();
+    let error = query.block_on(query.open(&at, &Known::NOTHING)).unwrap_err();
+    assert_eq!(error.kind(), Kind::Denied, "{error}");
+    assert!(!format!("{error} {error:?}").contains("wr0ng-s3cret"));
+    wire.assert_operations(&["GetObject"]);
+}
+
+#[test]
+fn object_replaced_while_it_is_read_is_a_conflict() {
+    let wire = Wire::new(&[]);
+    wire.write("a.bin", &pattern(MIB)).unwrap();
+    wire.engine.clear_cache();
+    let query = wire.query();
+    let reader = wire.open(&query, "a.bin").unwrap();
+    wire.fake.fault("replace,op=GetObject,times=1");
+    let error = read(&query, &reader, 600 * KIB, KIB).unwrap_err();
+    assert_eq!(error.kind(), Kind::Conflict, "{error}");
+    assert!(error.to_string().contains("Re-run the query"), "{error}");
+}
+
+#[test]
+fn interruption_ends_a_blocked_read_and_a_blocked_write() {
+    let wire = Wire::new(&[]);
+    wire.write("a.bin", &pattern(MIB)).unwrap();
+    wire.engine.clear_cache();
+    let asked = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&asked);
+    let query = wire.engine.query(
+        wire.engine.settings().clone(),
+        Some(Box::new(move || flag.load(Ordering::Relaxed))),
+    );
+    let reader = query.block_on(query.open(&wire.at("a.bin"), &Known::NOTHING)).unwrap();
+    wire.fake.fault("stall=60000,op=GetObject");
+    asked.store(true, Ordering::Relaxed);
+    let mut buf = vec![0; KIB];
+    let error = query.block_on(reader.read_at(&query, &mut buf, 600 * KIB as u64)).unwrap_err();
+    assert_eq!(error.kind(), Kind::Cancelled);
+
+    wire.fake.fault("stall=60000,op=PutObject");
+    let mut writer = query.create(&wire.at("b.bin"), PutOptions::default()).unwrap();
+    asked.store(false, Ordering::Relaxed);
+    query.block_on(writer.write(b"x")).unwrap();
+    asked.store(true, Ordering::Relaxed);
+    let error = query.block_on(writer.finish()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Cancelled);
+    drop(writer);
+    wire.fake.faults().clear();
+    assert!(!wire.exists("b.bin"));
+    wire.engine.clear_cache();
+    drop(reader);
+    wire.assert_clean();
+}
+
+#[test]
+fn two_writers_of_one_key_only_one_wins() {
+    let wire = Wire::new(&[]);
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4)
+            .map(|index| {
+                let (query, at) = (wire.query(), wire.at("one"));
+                scope.spawn(move || {
+                    let options =
+                        PutOptions { condition: WriteCondition::IfAbsent, ..PutOptions::default() };
+                    let mut writer = query.create(&at, options)?;
+                    query.block_on(writer.write(&[index; KIB]))?;
+                    query.block_on(writer.finish())
+                })
+            })
+            .collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    });
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
+    let lost = results.into_iter().filter_map(Result::err);
+    assert!(lost.into_iter().all(|error| error.kind() == Kind::Conflict));
+}
+
+#[test]
+fn ten_partitions_overlap_behind_the_barrier() {
+    let wire = Wire::new(&[]);
+    let query = wire.query();
+    wire.fake.fault("latency=100,op=PutObject");
+    for index in 0..10 {
+        let mut writer =
+            query.create(&wire.at(&format!("p={index}/0.parquet")), PutOptions::default()).unwrap();
+        query.block_on(writer.write(&pattern(80 * KIB))).unwrap();
+        writer.finish_detached().unwrap();
+    }
+    query.block_on(query.barrier()).unwrap();
+    wire.assert_operations(&["PutObject"; 10]);
+    wire.fake.faults().clear();
+    let found = query.block_on(query.glob(&wire.at("p=*/*.parquet"))).unwrap();
+    assert_eq!(found.len(), 10);
+    assert_eq!(found[0].url, "s3://lake/p=0/0.parquet");
+    wire.assert_operations(&["ListObjectsV2"]);
+    wire.assert_clean();
+}
