@@ -39,6 +39,7 @@ metrics! {
     MetadataHits "metadata_hits" "count" "Opens answered from remembered metadata.";
     MetadataMisses "metadata_misses" "count" "Opens that had to ask the store.";
     OpenFetchHits "open_fetch_hits" "count" "Reads answered from the bytes fetched at open.";
+    ReadAheadHits "read_ahead_hits" "count" "Reads answered from bytes that were fetched ahead.";
     Uploads "uploads" "count" "Objects made durable.";
     UploadsAborted "uploads_aborted" "count" "Uploads given up; nothing became visible.";
     MemoryHeldNow "memory_held_bytes_now" "bytes" "Bytes of the memory limit in use.";

@@ -4,7 +4,7 @@ mod support;
 
 use penstock_base::{Kind, Metric};
 use penstock_engine::{Known, Query, Reader};
-use penstock_store::ObjectMeta;
+use penstock_store::{ObjectMeta, PutOptions};
 use std::time::Duration;
 use support::{Bench, Fault, Scripted, pattern};
 
@@ -303,4 +303,96 @@ async fn empty_object_opens_and_reads() {
     let reader = query.open(&bench.at("e.parquet"), &Known::NOTHING).await.unwrap();
     assert_eq!(reader.size_bytes(), 0);
     reader.read_at(&query, &mut [], 0).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_reads_in_a_row_are_fetched_ahead_in_growing_blocks() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(6 * MIB + 5);
+    bench.store.place("a.csv.gz", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv.gz"), &Known::NOTHING).await.unwrap();
+    let mut all = Vec::new();
+    while all.len() < data.len() {
+        let step = (16 * KIB).min(data.len() - all.len());
+        let bytes = read(&reader, &query, all.len(), step).await;
+        all.extend(bytes);
+    }
+    assert!(all == data);
+    let calls = bench.store.take_calls();
+    assert!(calls.len() <= 8, "head, then blocks of the size of what was read: {calls:?}");
+    assert_eq!(query.metrics().get(Metric::BytesRead), data.len() as u64, "nothing twice");
+    drop(reader);
+    bench.engine.clear_cache();
+    assert_eq!(bench.engine.budget().held_bytes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_block_is_on_its_way_before_it_is_needed() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("a.csv", pattern(4 * MIB)).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.store.take_calls();
+    for index in 0..12 {
+        read(&reader, &query, index * 16 * KIB, 16 * KIB).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.store.take_calls(), ["get a.csv 262144..524288"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_here_and_there_fetch_nothing_ahead() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(4 * MIB);
+    bench.store.place("a.bin", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.bin"), &Known::NOTHING).await.unwrap();
+    bench.store.take_calls();
+    for index in [50, 10, 30, 20, 40] {
+        let offset = index * 64 * KIB;
+        assert_eq!(read(&reader, &query, offset, 10).await, &data[offset..offset + 10]);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.store.take_calls().len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_that_fails_is_read_again_by_the_reader_that_needs_it() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(MIB);
+    bench.store.place("a.csv", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.store.fail("get", Fault::Deny);
+    for index in 0..32 {
+        let offset = index * 16 * KIB;
+        assert_eq!(read(&reader, &query, offset, 16 * KIB).await, &data[offset..offset + 16 * KIB]);
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn writers_get_the_memory_of_what_was_read_ahead() {
+    let bench = Bench::with(Scripted::like_azure(), &[("memory_limit_bytes", "64MiB")]);
+    bench.store.place("a.csv", pattern(40 * MIB)).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    for index in 0..100 {
+        read(&reader, &query, index * 128 * KIB, 128 * KIB).await;
+        tokio::task::yield_now().await;
+    }
+    assert!(bench.engine.budget().held_bytes() > 8 << 20);
+    let gate = bench.store.hold("part");
+    let mut writer = query.create(&bench.at("out"), PutOptions::default()).unwrap();
+    let data = pattern(100 * MIB);
+    let open = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(bench.engine.budget().held_bytes() <= 64 << 20);
+        gate.add_permits(1000);
+    };
+    let (written, ()) = tokio::join!(writer.write(&data), open);
+    written.unwrap();
+    writer.finish().await.unwrap();
+    assert!(bench.store.content("out").await.unwrap() == data);
 }

@@ -22,6 +22,14 @@ pub(crate) struct Piece {
     _lease: Arc<Lease>,
 }
 
+impl Piece {
+    /// Bytes that begin at an offset, and the right to hold them.
+    pub fn new(start: u64, bytes: Bytes, lease: Lease) -> Self {
+        let range = ByteRange { start, end: start + bytes.len() as u64 };
+        Piece { range, bytes, _lease: Arc::new(lease) }
+    }
+}
+
 /// The kept bytes of one version of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
@@ -33,12 +41,13 @@ pub(crate) struct Held {
 impl Held {
     /// Keeps bytes that begin at an offset.
     pub fn keep(&self, start: u64, bytes: Bytes, budget: &Arc<Budget>) {
-        let range = ByteRange { start, end: start + bytes.len() as u64 };
-        let lease = Arc::new(budget.lease_now(range.len()));
+        let lease = budget.lease_now(bytes.len() as u64);
+        let piece = Piece::new(start, bytes, lease);
+        let range = piece.range;
         let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         let (covered, mut kept): (Vec<_>, Vec<_>) =
             pieces.drain(..).partition(|piece| range.contains(&piece.range));
-        kept.push(Piece { range, bytes, _lease: lease });
+        kept.push(piece);
         let surplus = kept.len().saturating_sub(PIECES_MAX);
         let dropped: Vec<_> = kept.drain(..surplus).collect();
         *pieces = kept;

@@ -5,6 +5,7 @@
 //! from the same answer. What is remembered or was listed costs none. Every later GET is pinned to
 //! the ETag.
 
+mod ahead;
 mod held;
 mod plan;
 mod reader;

@@ -2,10 +2,11 @@
 
 use crate::location::Location;
 use crate::query::{Query, QueryCore};
+use crate::read::ahead::{Ahead, Source};
 use crate::read::held::{Held, Piece};
-use crate::read::plan::{Source, Span, Split, plan, widen};
+use crate::read::plan::{Source as SpanSource, Span, Split, plan, widen};
 use crate::read::stream::{Stream, told_as_change};
-use crate::read::version::{Version, changed};
+use crate::read::version::Version;
 use crate::read::{Opened, reads_tail_first};
 use futures_util::future::try_join_all;
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
@@ -20,6 +21,7 @@ pub struct Reader {
     version: Version,
     size_bytes: u64,
     held: Arc<Held>,
+    ahead: Arc<Ahead>,
     split: Split,
     tail_first: bool,
 }
@@ -38,6 +40,7 @@ impl Reader {
             meta: opened.meta.clone(),
             version,
             held,
+            ahead: Ahead::new(),
             split: Split::for_profile(&at.mount.profile),
             tail_first: reads_tail_first(at),
         }
@@ -92,10 +95,16 @@ impl Reader {
         {
             self.fill(query, range, window).await?;
         }
-        let held = self.held.pieces();
+        let mut held = self.held.pieces();
+        let source =
+            Source { query, at: &self.at, version: &self.version, size_bytes: self.size_bytes };
+        let ahead = self.ahead.pieces(&source, range, &held).await;
+        let from_ahead = !ahead.is_empty();
+        query.scope.count(Metric::ReadAheadHits, u64::from(from_ahead));
+        held.extend(ahead);
         let ranges: Vec<ByteRange> = held.iter().map(|piece| piece.range).collect();
         let spans = plan(range, &ranges, &self.split);
-        if spans.iter().all(|span| span.source != Source::Store) {
+        if !from_ahead && spans.iter().all(|span| span.source != SpanSource::Store) {
             query.scope.count(Metric::OpenFetchHits, 1);
         }
         self.carry_out(query, buf, &spans, &held).await
@@ -115,8 +124,8 @@ impl Reader {
             let (part, rest) = std::mem::take(&mut buf).split_at_mut(len);
             buf = rest;
             match span.source {
-                Source::Held(index) => copy_held(part, span.range.start, &held[index]),
-                Source::Store => fetches.push(self.fetch(query, part, span.range)),
+                SpanSource::Held(index) => copy_held(part, span.range.start, &held[index]),
+                SpanSource::Store => fetches.push(self.fetch(query, part, span.range)),
             }
         }
         try_join_all(fetches).await.map(|_| ())
@@ -129,22 +138,8 @@ impl Reader {
 
     /// Begins a GET of exactly this range of this version.
     async fn start(&self, query: &Arc<QueryCore>, range: ByteRange) -> Result<Stream> {
-        let stream =
-            Stream::start(query, &self.at, GetRange::Bounded(range), self.version.if_match())
-                .await
-                .map_err(|error| told_as_change(error, &self.at))?;
-        if !self.version.matches(stream.meta()) {
-            return Err(changed(self.at.url()));
-        }
-        if stream.range() != range {
-            return Err(Error::new(
-                Kind::Unsupported,
-                "the server answers another range than the one asked for",
-            )
-            .with_operation("GET")
-            .with_object(self.at.url())
-            .with_hint("A proxy in between may drop the Range header"));
-        }
+        let range = GetRange::Bounded(range);
+        let stream = Stream::pinned(query, &self.at, &self.version, range).await?;
         query.engine.metadata.confirm(&self.at, &self.meta, false);
         Ok(stream)
     }
@@ -162,7 +157,7 @@ impl Reader {
         }
         let held: Vec<ByteRange> = self.held.pieces().iter().map(|piece| piece.range).collect();
         let missing = plan(window, &held, &Split { span_bytes_min: u64::MAX, fanout_max: 1 });
-        for span in missing.iter().filter(|span| span.source == Source::Store) {
+        for span in missing.iter().filter(|span| span.source == SpanSource::Store) {
             let bytes = self.start(query, span.range).await?.read_rest(span.range.len()).await?;
             self.held.keep(span.range.start, bytes, &query.engine.budget);
         }

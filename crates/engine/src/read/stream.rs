@@ -56,6 +56,31 @@ impl Stream {
         })
     }
 
+    /// Begins a GET of exactly this range of one version.
+    pub(crate) async fn pinned(
+        query: &Arc<QueryCore>,
+        at: &Location,
+        version: &Version,
+        range: GetRange,
+    ) -> Result<Stream> {
+        let stream = Stream::start(query, at, range, version.if_match())
+            .await
+            .map_err(|error| told_as_change(error, at))?;
+        if !version.matches(&stream.meta) {
+            return Err(changed(at.url()));
+        }
+        if matches!(range, GetRange::Bounded(asked) if asked != stream.range) {
+            return Err(Error::new(
+                Kind::Unsupported,
+                "the server answers another range than the one asked for",
+            )
+            .with_operation("GET")
+            .with_object(at.url())
+            .with_hint("A proxy in between may drop the Range header"));
+        }
+        Ok(stream)
+    }
+
     /// What the store says of the whole object.
     pub fn meta(&self) -> &ObjectMeta {
         &self.meta

@@ -1,0 +1,275 @@
+//! Reading ahead of a reader that goes front to back in small steps (CSV, gzip, JSON).
+//!
+//! The decision is pure ([`Detector`], [`next_block`]): two reads that follow each other begin a
+//! run; while less lies ready than the run has read so far, the next block is fetched, of the size
+//! of the run, from 256 KiB up to 8 MiB. So what is fetched in vain is never more than what was
+//! used. Any other read ends the run and drops what lies ready.
+//!
+//! Memory for a block is taken only if it is free, and given back when others wait for it.
+
+use crate::budget::{Lease, Pressable};
+use crate::location::Location;
+use crate::query::QueryCore;
+use crate::read::held::Piece;
+use crate::read::stream::Stream;
+use crate::read::version::Version;
+use penstock_base::{ByteRange, Result};
+use penstock_store::GetRange;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+/// Larger reads go straight into the caller's buffer; a second copy would cost more than a round
+/// trip saves.
+const STEP_BYTES_MAX: u64 = 1 << 20;
+const BLOCK_BYTES_MIN: u64 = 256 << 10;
+const BLOCK_BYTES_MAX: u64 = 8 << 20;
+/// One block is used while the next arrives.
+const BLOCKS_MAX: usize = 2;
+
+/// Notices runs of reads.
+#[derive(Debug, Default)]
+struct Detector {
+    next: Option<u64>,
+    run_bytes: u64,
+}
+
+impl Detector {
+    /// Takes note of a read; bytes of the run that it continues, or 0.
+    fn note(&mut self, range: ByteRange) -> u64 {
+        let follows = self.next == Some(range.start) && range.len() <= STEP_BYTES_MAX;
+        self.next = Some(range.end);
+        self.run_bytes = if follows { self.run_bytes + range.len() } else { 0 };
+        self.run_bytes
+    }
+}
+
+/// The block to fetch next, if it is time: `ready_end` is where the bytes end that lie ready
+/// without a gap behind the read that ended at `read_end`.
+fn next_block(run_bytes: u64, read_end: u64, ready_end: u64, size: u64) -> Option<ByteRange> {
+    if run_bytes == 0 || ready_end >= size || ready_end.saturating_sub(read_end) > run_bytes {
+        return None;
+    }
+    let bytes = run_bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+    Some(ByteRange { start: ready_end, end: ready_end.saturating_add(bytes).min(size) })
+}
+
+/// The read-ahead of one reader.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    detector: Detector,
+    blocks: VecDeque<Block>,
+    registered: bool,
+}
+
+/// A block on its way or ready. Dropping it stops its request.
+#[derive(Debug)]
+struct Block {
+    range: ByteRange,
+    arrival: watch::Receiver<Arrival>,
+    task: AbortHandle,
+}
+
+/// How a block's request went.
+#[derive(Clone, Debug, Default)]
+enum Arrival {
+    #[default]
+    Pending,
+    Ready(Piece),
+    /// The read that needs the bytes asks for them itself, and tells its own error.
+    Failed,
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What a block is fetched from.
+pub(crate) struct Source<'a> {
+    pub query: &'a Arc<QueryCore>,
+    pub at: &'a Location,
+    pub version: &'a Version,
+    pub size_bytes: u64,
+}
+
+impl Ahead {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Ahead { state: Mutex::default() })
+    }
+
+    /// Takes note of a read, begins the next block if it is time, and gives the pieces that this
+    /// read overlaps, waiting for those on their way.
+    pub async fn pieces(
+        self: &Arc<Self>,
+        source: &Source<'_>,
+        range: ByteRange,
+        held: &[Piece],
+    ) -> Vec<Piece> {
+        let (mut arrivals, dropped) = self.note(source, range, held);
+        drop(dropped);
+        let mut pieces = Vec::with_capacity(arrivals.len());
+        for arrival in &mut arrivals {
+            let arrived = arrival.wait_for(|arrival| !matches!(arrival, Arrival::Pending)).await;
+            if let Ok(Arrival::Ready(piece)) = arrived.as_deref() {
+                pieces.push(piece.clone());
+            }
+        }
+        pieces
+    }
+
+    /// The blocks that a read overlaps, and those that are not needed any more, which have to be
+    /// dropped outside of the lock.
+    fn note(
+        self: &Arc<Self>,
+        source: &Source<'_>,
+        range: ByteRange,
+        held: &[Piece],
+    ) -> (Vec<watch::Receiver<Arrival>>, Vec<Block>) {
+        let mut state = self.lock();
+        let run_bytes = state.detector.note(range);
+        let mut dropped = Vec::new();
+        if run_bytes == 0 {
+            // Other threads may read elsewhere in the same reader; one that reads what lies ready
+            // still gets it.
+            if !state.blocks.iter().any(|block| block.range.start < range.end) {
+                dropped.extend(state.blocks.drain(..));
+            }
+        } else {
+            while state.blocks.front().is_some_and(|block| block.range.end <= range.start) {
+                dropped.extend(state.blocks.pop_front());
+            }
+            let ready = held
+                .iter()
+                .map(|piece| piece.range)
+                .chain(state.blocks.iter().map(|block| block.range));
+            let ready_end = contiguous_end(range.end, ready.collect());
+            if state.blocks.len() < BLOCKS_MAX
+                && let Some(block) = next_block(run_bytes, range.end, ready_end, source.size_bytes)
+                && let Some(lease) = source.query.engine.budget.try_lease(block.len())
+            {
+                if !std::mem::replace(&mut state.registered, true) {
+                    let pressable: Weak<dyn Pressable> = Arc::downgrade(self) as Weak<_>;
+                    source.query.engine.budget.register(pressable);
+                }
+                state.blocks.push_back(fetch(source, block, lease));
+            }
+        }
+        let overlapping = state.blocks.iter().filter(|block| overlap(&block.range, &range));
+        (overlapping.map(|block| block.arrival.clone()).collect(), dropped)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pressable for Ahead {
+    fn returnable_bytes(&self) -> u64 {
+        let Ok(state) = self.state.try_lock() else { return 0 };
+        state.blocks.iter().map(|block| block.range.len()).sum()
+    }
+
+    fn press(&self) -> bool {
+        let Ok(mut state) = self.state.try_lock() else { return false };
+        let dropped: Vec<Block> = state.blocks.drain(..).collect();
+        drop(state);
+        !dropped.is_empty()
+    }
+}
+
+fn overlap(a: &ByteRange, b: &ByteRange) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+/// Where the bytes end that lie ready without a gap from `from` on.
+fn contiguous_end(from: u64, mut ready: Vec<ByteRange>) -> u64 {
+    ready.sort_by_key(|range| range.start);
+    ready.iter().fold(from, |end, range| if range.start <= end { end.max(range.end) } else { end })
+}
+
+/// Begins the request of a block.
+fn fetch(source: &Source<'_>, range: ByteRange, lease: Lease) -> Block {
+    let (query, at) = (Arc::clone(source.query), source.at.clone());
+    let version = source.version.clone();
+    let (told, arrival) = watch::channel(Arrival::Pending);
+    let scope = Arc::clone(&query.scope);
+    let task = query.engine.handle.clone().spawn(scope.run(async move {
+        let bytes = query.cancel.race(fetch_bytes(&query, &at, &version, range)).await;
+        let arrival = match bytes {
+            Ok(bytes) => Arrival::Ready(Piece::new(range.start, bytes, lease)),
+            Err(_) => Arrival::Failed,
+        };
+        // The reader may be gone.
+        let _ = told.send(arrival);
+    }));
+    Block { range, arrival, task: task.abort_handle() }
+}
+
+async fn fetch_bytes(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    version: &Version,
+    range: ByteRange,
+) -> Result<bytes::Bytes> {
+    let mut stream = Stream::pinned(query, at, version, GetRange::Bounded(range)).await?;
+    stream.read_rest(range.len()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn range(start: u64, end: u64) -> ByteRange {
+        ByteRange { start, end }
+    }
+
+    #[test]
+    fn random_and_large_reads_are_no_run() {
+        let mut detector = Detector::default();
+        for read in [range(0, 10), range(50, 60), range(20, 30), range(60, 70)] {
+            assert_eq!(detector.note(read), 0);
+        }
+        assert_eq!(detector.note(range(70, 90)), 20);
+        assert_eq!(detector.note(range(90, 91 + STEP_BYTES_MAX)), 0);
+    }
+
+    #[test]
+    fn contiguous_bytes_end_at_the_first_gap() {
+        assert_eq!(contiguous_end(5, vec![range(20, 30), range(0, 10), range(10, 15)]), 15);
+        assert_eq!(contiguous_end(5, vec![]), 5);
+    }
+
+    proptest! {
+        /// However the reads come, what is fetched and not read stays below what was read in runs,
+        /// plus one smallest block.
+        #[test]
+        fn what_is_fetched_in_vain_is_bounded_by_what_was_read(
+            steps in prop::collection::vec(1u64..100_000, 1..200),
+        ) {
+            let (size, mut at, mut ready_end, mut fetched) = (1u64 << 40, 0, 0, 0);
+            let mut detector = Detector::default();
+            for step in steps {
+                let read = range(at, at + step);
+                at += step;
+                let run = detector.note(read);
+                ready_end = ready_end.max(at);
+                if let Some(block) = next_block(run, at, ready_end, size) {
+                    prop_assert_eq!(block.start, ready_end);
+                    ready_end = block.end;
+                    fetched += block.len();
+                    prop_assert!(ready_end - at <= 2 * at + BLOCK_BYTES_MIN);
+                }
+            }
+            prop_assert!(fetched <= 3 * at + BLOCK_BYTES_MIN);
+        }
+    }
+}
