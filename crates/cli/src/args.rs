@@ -1,5 +1,7 @@
 //! The command line: verbs and flags. Settings flags come from the settings table.
 
+use crate::options::StoreFlags;
+use crate::range::RangeFlag;
 use crate::settings::SettingFlags;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -21,6 +23,18 @@ pub struct Cli {
 pub enum Command {
     /// Serve a directory as S3: each subdirectory is a bucket
     Serve(Serve),
+    /// List one level below a URL, or what a pattern such as s3://lake/**/*.parquet matches
+    Ls(Target),
+    /// Tell size, ETag, time and metadata of an object
+    Stat(Target),
+    /// Write an object, or a range of it, to stdout
+    Cat(Cat),
+    /// Upload a file, or stdin
+    Put(Put),
+    /// Download an object into a file
+    Get(Get),
+    /// Remove objects
+    Rm(Targets),
     /// Print the reference page: settings, metrics, errors, exit codes
     Reference,
 }
@@ -49,4 +63,66 @@ pub struct Serve {
     /// Seconds that requests in flight get to finish after SIGTERM or SIGINT
     #[arg(long, value_name = "SECONDS", default_value_t = 25)]
     pub drain_seconds: u64,
+}
+
+/// One URL and how to reach it.
+#[derive(Clone, Debug, Args)]
+pub struct Target {
+    /// s3://, gs://, az://, https://, file:// ...
+    pub url: String,
+    /// Options of its store.
+    #[command(flatten)]
+    pub store: StoreFlags,
+}
+
+/// Several URLs, reached the same way.
+#[derive(Clone, Debug, Args)]
+pub struct Targets {
+    /// s3://, gs://, az://, file:// ...
+    #[arg(required = true, value_name = "URL")]
+    pub urls: Vec<String>,
+    /// Options of their store.
+    #[command(flatten)]
+    pub store: StoreFlags,
+}
+
+impl Targets {
+    /// One by one.
+    pub fn each(&self) -> impl Iterator<Item = Target> {
+        self.urls.iter().map(|url| Target { url: url.clone(), store: self.store.clone() })
+    }
+}
+
+/// `penstock cat`.
+#[derive(Debug, Args)]
+pub struct Cat {
+    /// Which object.
+    #[command(flatten)]
+    pub target: Target,
+    /// Bytes A-B (both inclusive), A- (to the end) or -N (the last N)
+    #[arg(long, value_name = "A-B", allow_hyphen_values = true)]
+    pub range: Option<RangeFlag>,
+}
+
+/// `penstock put`.
+#[derive(Debug, Args)]
+pub struct Put {
+    /// File to upload; - is stdin
+    pub file: PathBuf,
+    /// Where to.
+    #[command(flatten)]
+    pub target: Target,
+    /// Media type of the object
+    #[arg(long, value_name = "TYPE")]
+    pub content_type: Option<String>,
+}
+
+/// `penstock get`.
+#[derive(Debug, Args)]
+pub struct Get {
+    /// Which object.
+    #[command(flatten)]
+    pub target: Target,
+    /// File to write
+    pub file: PathBuf,
 }

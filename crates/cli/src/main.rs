@@ -1,6 +1,10 @@
 //! The one binary `penstock`: reads the command line, runs a verb, reports how it ended.
 
 mod args;
+mod objects;
+mod options;
+mod progress;
+mod range;
 mod reference;
 mod report;
 mod serve;
@@ -8,6 +12,7 @@ mod settings;
 
 use args::{Cli, Command};
 use clap::Parser as _;
+use objects::Session;
 use penstock_base::{Error, Kind, Result};
 use std::future::Future;
 use std::io::Write as _;
@@ -30,6 +35,12 @@ fn run(cli: Cli) -> Result<()> {
             let threads = cli.settings.has("io_threads").then_some(settings.io_threads);
             block_on(threads, serve::run(serve))?
         }
+        Command::Ls(target) => objects::ls(&Session::start(settings)?, &target),
+        Command::Stat(target) => objects::stat(&Session::start(settings)?, &target),
+        Command::Cat(cat) => objects::cat(&Session::start(settings)?, &cat),
+        Command::Put(put) => objects::put(&Session::start(settings)?, &put),
+        Command::Get(get) => objects::get(&Session::start(settings)?, &get),
+        Command::Rm(targets) => objects::rm(&Session::start(settings)?, &targets),
         Command::Reference => print(&reference::page()),
     }
 }

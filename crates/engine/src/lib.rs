@@ -50,3 +50,6 @@ pub use penstock_store::{
     ETag, GetRange, GetRequest, ListEntry, ListPage, ListRequest, ObjectMeta, Payload, PutOptions,
     PutResult, RequestEvent, WriteCondition,
 };
+// What may stand in their URLs and options, for help texts and reference pages.
+pub use penstock_store::open::SCHEMES;
+pub use penstock_store::options as store_options;

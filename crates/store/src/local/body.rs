@@ -30,6 +30,8 @@ pub struct FileBody {
     end: u64,
     /// Cleared where the file system cannot say what is in the page cache.
     pub(super) nowait: bool,
+    /// Set where the file system has no disk that could be waited for.
+    in_memory: bool,
     /// What a blocking thread read; the part before `scratch_used` is the caller's already.
     scratch: Vec<u8>,
     scratch_used: usize,
@@ -44,6 +46,7 @@ impl FileBody {
             offset,
             end,
             nowait: true,
+            in_memory: false,
             scratch: Vec::new(),
             scratch_used: 0,
             pending: None,
@@ -120,9 +123,13 @@ impl FileBody {
         self.scratch.clear();
         self.scratch_used = 0;
         let mut slices = [IoSliceMut::new(buf)];
-        let flags = ReadWriteFlags::NOWAIT;
+        let flags = if self.in_memory { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT };
         match rustix::io::preadv2(&self.file, &mut slices, self.offset, flags) {
             Err(Errno::AGAIN) => None,
+            Err(Errno::OPNOTSUPP) if !self.in_memory && is_in_memory(&self.file) => {
+                self.in_memory = true;
+                Some(rustix::io::preadv(&self.file, &mut slices, self.offset))
+            }
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 self.nowait = false;
                 None
@@ -160,4 +167,10 @@ impl FileBody {
             Ok(count)
         }))
     }
+}
+
+/// Whether the file lives in tmpfs, which does not know NOWAIT because it never waits.
+fn is_in_memory(file: &OwnedFd) -> bool {
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    rustix::fs::fstatfs(file).is_ok_and(|about| i64::from(about.f_type) == TMPFS_MAGIC)
 }

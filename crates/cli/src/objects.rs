@@ -1,0 +1,250 @@
+//! The object verbs: ls, stat, cat, put, get, rm, each on the engine.
+
+use crate::args::{Cat, Get, Put, Target, Targets};
+use crate::progress::Progress;
+use jiff::Timestamp;
+use penstock_base::{Error, Kind, Result, Settings};
+use penstock_engine::{
+    Engine, Entry, GetRange, GetRequest, Location, PutOptions, Query, StoreOption, Stream,
+};
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind, Read as _, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Bytes moved at once between a file and the engine.
+const PIECE_BYTES: usize = 1 << 20;
+/// Longest wait, at the end of a cancelled transfer, for its parts to be aborted.
+const TIDY_LIMIT: Duration = Duration::from_secs(10);
+
+/// An engine, and one query on it that Ctrl-C cancels.
+pub struct Session {
+    engine: Arc<Engine>,
+    query: Query,
+}
+
+impl Session {
+    /// Starts the engine.
+    ///
+    /// # Errors
+    /// `Exhausted` when its threads cannot be started.
+    pub fn start(settings: Settings) -> Result<Self> {
+        let engine = Engine::new(settings.clone())?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = stop.clone();
+        engine.handle().spawn(async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                flag.store(true, Ordering::Relaxed);
+            }
+        });
+        let query = engine.query(settings, Some(Box::new(move || stop.load(Ordering::Relaxed))));
+        Ok(Session { engine, query })
+    }
+
+    fn locate(&self, target: &Target) -> Result<Location> {
+        let options = options(target)?;
+        self.engine.locate(&target.url, &options)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // What stays is aborted by the store's own expiry; the verb's own error matters more.
+        self.engine.shutdown_blocking(TIDY_LIMIT).ok();
+    }
+}
+
+fn options(target: &Target) -> Result<Vec<StoreOption>> {
+    target.store.resolve(&target.url, |name| std::env::var(name).ok())
+}
+
+/// Lists one level below a directory, or what a pattern matches.
+///
+/// # Errors
+/// As [`Query::list`] and [`Query::glob`].
+pub fn ls(session: &Session, target: &Target) -> Result<()> {
+    let at = session.locate(target)?;
+    let pattern = at.key().contains(['*', '?', '[']);
+    let entries = session.query.block_on(async {
+        if pattern { session.query.glob(&at).await } else { session.query.list(&at).await }
+    })?;
+    if entries.is_empty() {
+        return Err(Error::new(Kind::NotFound, "nothing is there").with_object(at.url()));
+    }
+    let lines: String = entries.iter().map(line).collect();
+    crate::print(&lines)
+}
+
+fn line(entry: &Entry) -> String {
+    if entry.is_directory {
+        return format!("{:>14}  {:20}  {}/\n", "-", "-", entry.url);
+    }
+    let size = entry.meta.size_bytes.map_or_else(|| "?".to_string(), |size| size.to_string());
+    format!("{size:>14}  {:20}  {}\n", time(&entry.meta.modified), entry.url)
+}
+
+fn time(modified: &Option<std::time::SystemTime>) -> String {
+    let stamp = modified.and_then(|time| Timestamp::try_from(time).ok());
+    stamp.map_or_else(|| "-".to_string(), |stamp| format!("{:.0}", stamp))
+}
+
+/// Tells what the store says of one object.
+///
+/// # Errors
+/// As [`Query::head`].
+pub fn stat(session: &Session, target: &Target) -> Result<()> {
+    let at = session.locate(target)?;
+    let meta = session.query.block_on(session.query.head(&at))?;
+    let size = meta.size_bytes.map_or_else(|| "unknown".to_string(), |size| size.to_string());
+    let mut text = format!("url: {}\nsize_bytes: {size}\n", at.url());
+    let etag = meta.etag.map(|etag| etag.0);
+    let modified = meta.modified.is_some().then(|| time(&meta.modified));
+    for (name, value) in
+        [("etag", etag), ("modified", modified), ("content_type", meta.content_type)]
+    {
+        text.extend(value.map(|value| format!("{name}: {value}\n")));
+    }
+    text.extend(meta.metadata.iter().map(|(name, value)| format!("metadata.{name}: {value}\n")));
+    crate::print(&text)
+}
+
+/// Writes an object, or a range of it, to stdout.
+///
+/// # Errors
+/// As [`Query::get`]; a reader that has seen enough is no error.
+pub fn cat(session: &Session, cat: &Cat) -> Result<()> {
+    let at = session.locate(&cat.target)?;
+    let range = cat.range.map_or(GetRange::All, |range| range.0);
+    session.query.block_on(async {
+        let mut stream = session.query.get(&at, GetRequest { range, if_match: None }).await?;
+        let mut stdout = std::io::stdout().lock();
+        match copy_out(&mut stream, &mut stdout, Progress::new(None)).await {
+            Err(Broken::Sink(cause)) if cause.kind() == ErrorKind::BrokenPipe => Ok(()),
+            Err(Broken::Sink(cause)) => {
+                Err(Error::new(Kind::Unavailable, "cannot write to stdout").with_source(cause))
+            }
+            Err(Broken::Source(error)) => Err(error),
+            Ok(()) => Ok(()),
+        }
+    })
+}
+
+enum Broken {
+    Source(Error),
+    Sink(std::io::Error),
+}
+
+async fn copy_out(
+    stream: &mut Stream,
+    sink: &mut impl Write,
+    mut progress: Progress,
+) -> std::result::Result<(), Broken> {
+    let mut buffer = vec![0; PIECE_BYTES];
+    loop {
+        let count = stream.read(&mut buffer).await.map_err(Broken::Source)?;
+        if count == 0 {
+            return sink.flush().map_err(Broken::Sink);
+        }
+        sink.write_all(&buffer[..count]).map_err(Broken::Sink)?;
+        progress.add(count as u64);
+    }
+}
+
+/// Downloads an object into a file, which appears whole or not at all.
+///
+/// # Errors
+/// As [`Query::get`]; `Exhausted` for a full disk.
+pub fn get(session: &Session, get: &Get) -> Result<()> {
+    let at = session.locate(&get.target)?;
+    let file_error = |cause: std::io::Error| file_error(&get.file, "write", cause);
+    let partial = get.file.with_extension(format!("penstock-{}", std::process::id()));
+    let done = session.query.block_on(async {
+        let request = GetRequest { range: GetRange::All, if_match: None };
+        let mut stream = session.query.get(&at, request).await?;
+        let mut file = BufWriter::with_capacity(0, File::create(&partial).map_err(file_error)?);
+        let progress = Progress::new(stream.meta().size_bytes);
+        copy_out(&mut stream, &mut file, progress).await.map_err(|broken| match broken {
+            Broken::Source(error) => error,
+            Broken::Sink(cause) => file_error(cause),
+        })?;
+        file.get_ref().sync_all().map_err(file_error)?;
+        std::fs::rename(&partial, &get.file).map_err(file_error)
+    });
+    if done.is_err() {
+        // It may not have been made; the verb's own error matters more.
+        std::fs::remove_file(&partial).ok();
+    }
+    done
+}
+
+fn file_error(path: &Path, doing: &str, cause: std::io::Error) -> Error {
+    let kind = match cause.kind() {
+        ErrorKind::NotFound => Kind::NotFound,
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Kind::Denied,
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Kind::Exhausted,
+        _ => Kind::Invalid,
+    };
+    Error::new(kind, format!("cannot {doing} the file"))
+        .with_object(path.display().to_string())
+        .with_source(cause)
+}
+
+/// Uploads a file, or stdin. The object appears whole or not at all.
+///
+/// # Errors
+/// As [`penstock_engine::Writer::finish`]; `NotFound` for the file.
+pub fn put(session: &Session, put: &Put) -> Result<()> {
+    let at = session.locate(&put.target)?;
+    let read_error = |cause: std::io::Error| file_error(&put.file, "read", cause);
+    let (mut source, total): (Box<dyn std::io::Read>, Option<u64>) = if put.file == Path::new("-") {
+        (Box::new(std::io::stdin().lock()), None)
+    } else {
+        let file = File::open(&put.file).map_err(read_error)?;
+        let about = file.metadata().map_err(read_error)?;
+        if about.is_dir() {
+            return Err(Error::new(Kind::Invalid, "it is a directory, not a file")
+                .with_object(put.file.display().to_string())
+                .with_hint("Upload its files one by one"));
+        }
+        (Box::new(file), Some(about.len()))
+    };
+    session.query.block_on(async {
+        let options =
+            PutOptions { content_type: put.content_type.clone(), ..PutOptions::default() };
+        let mut writer = session.query.create(&at, options)?;
+        let mut progress = Progress::new(total);
+        let mut buffer = vec![0; PIECE_BYTES];
+        loop {
+            match source.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => {
+                    writer.write(&buffer[..count]).await?;
+                    progress.add(count as u64);
+                }
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+                Err(cause) => return Err(read_error(cause)),
+            }
+        }
+        writer.finish().await.map(|_| ())
+    })
+}
+
+/// Removes objects; those that are not there count as removed.
+///
+/// # Errors
+/// As [`Query::remove`], after every store was tried.
+pub fn rm(session: &Session, targets: &Targets) -> Result<()> {
+    let mut located = Vec::new();
+    for target in targets.each() {
+        let at = session.locate(&target)?;
+        if at.key().is_empty() || at.key().ends_with('/') {
+            return Err(Error::new(Kind::Invalid, "the URL names a directory, not an object")
+                .with_object(at.url())
+                .with_hint("Name each object; `penstock ls` shows them"));
+        }
+        located.push(at);
+    }
+    session.query.block_on(session.query.remove(&located))
+}
