@@ -41,7 +41,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Put(put) => objects::put(&Session::start(settings)?, &put),
         Command::Get(get) => objects::get(&Session::start(settings)?, &get),
         Command::Rm(targets) => objects::rm(&Session::start(settings)?, &targets),
-        Command::Reference => print(&reference::page()),
+        Command::Reference => print(&reference::page()?),
     }
 }
 

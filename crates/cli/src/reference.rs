@@ -4,11 +4,27 @@ use crate::report::exit_code;
 use crate::settings::{flag, variable_of};
 use penstock_base::metrics::Metric;
 use penstock_base::settings::{SettingSpec, SettingType, TABLE};
-use penstock_base::{ByteSize, Kind};
+use penstock_base::{ByteSize, Kind, Result, Settings};
+use penstock_engine::store_options::{self, Family};
+use penstock_engine::{Engine, SCHEMES};
 use std::fmt::Write as _;
 
+/// One URL of each store, with options that keep the environment out of the page.
+const STORES: &[(&str, &str, &[(&str, &str)])] = &[
+    ("Amazon S3", "s3://bucket/", &[("endpoint", "s3.us-east-1.amazonaws.com")]),
+    ("other S3 services", "s3://bucket/", &[("endpoint", "storage.example:9000")]),
+    ("Cloudflare R2", "r2://bucket/", &[("account_id", "account")]),
+    ("Google Cloud Storage", "gs://bucket/", &[]),
+    ("Azure Blob", "az://container/", &[("account_name", "account")]),
+    ("local files", "file:///", &[]),
+    ("memory", "mem://name/", &[]),
+];
+
 /// The whole page, in Markdown.
-pub fn page() -> String {
+///
+/// # Errors
+/// `Exhausted` when the engine that is asked for its stores cannot start.
+pub fn page() -> Result<String> {
     let mut page = String::from(
         "# Reference\n\n\
          Printed by `penstock reference` from the tables in the code; a test compares this page \
@@ -17,7 +33,80 @@ pub fn page() -> String {
     settings(&mut page);
     metrics(&mut page);
     errors(&mut page);
-    page
+    options(&mut page);
+    stores(&mut page)?;
+    Ok(page)
+}
+
+fn options(page: &mut String) {
+    let _ = writeln!(
+        page,
+        "\n## Store options\n\n\
+         The keys of a DuckDB secret (`CREATE SECRET (TYPE s3, KEY_ID '...')`), and `--option \
+         NAME=VALUE` on the command line. A name that ends with a dot stands for all names that \
+         begin so. URLs begin with {}.\n\n\
+         | name | for | meaning |\n| --- | --- | --- |",
+        SCHEMES.iter().map(|scheme| format!("`{scheme}://`")).collect::<Vec<_>>().join(", ")
+    );
+    for row in store_options::TABLE {
+        let names: Vec<_> = row.families.iter().map(|family| family_name(*family)).collect();
+        line(page, &[&code(row.name), &names.join(", "), row.doc]);
+    }
+}
+
+fn family_name(family: Family) -> &'static str {
+    match family {
+        Family::S3 => "S3",
+        Family::Gcs => "GCS",
+        Family::Azure => "Azure",
+        Family::Http => "HTTP",
+    }
+}
+
+fn stores(page: &mut String) -> Result<()> {
+    page.push_str(
+        "\n## Stores\n\n\
+         What each store can do, as it says itself; the conformance suite checks every claim in \
+         both directions. What a store cannot do is answered with `unsupported`.\n\n\
+         | store | write | list | suffix range | conditional put | conditional delete | ETag in \
+         lists | server-side copy | smallest part | parts | largest single put |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+    );
+    let engine = Engine::new(Settings::default())?;
+    for (name, url, pairs) in STORES {
+        let pairs: Vec<_> =
+            pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let at = engine.locate(url, &pairs)?;
+        let (able, profile) = (at.mount().capabilities(), at.mount().profile());
+        let yes = |able: bool| if able { "yes" } else { "no" };
+        let limit = |bytes: u64| match bytes {
+            u64::MAX => "no limit".to_string(),
+            bytes => ByteSize(bytes).to_string(),
+        };
+        let parts = [limit(profile.part_size_min_bytes), profile.part_count_max.to_string()];
+        let written = if able.write {
+            [parts[0].clone(), parts[1].clone(), limit(profile.put_size_max_bytes)]
+        } else {
+            ["-".to_string(), "-".to_string(), "-".to_string()]
+        };
+        line(
+            page,
+            &[
+                name,
+                yes(able.write),
+                yes(able.list),
+                yes(able.suffix_range),
+                yes(able.conditional_put),
+                yes(able.conditional_delete),
+                yes(able.list_etag),
+                yes(able.copy),
+                &written[0],
+                &written[1],
+                &written[2],
+            ],
+        );
+    }
+    Ok(())
 }
 
 fn settings(page: &mut String) {
@@ -104,14 +193,14 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference.md");
         let committed = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
-            committed == page(),
+            committed == page().unwrap(),
             "docs/reference.md is stale: run `build/penstock reference > docs/reference.md`"
         );
     }
 
     #[test]
     fn every_row_of_every_table_is_on_the_page() {
-        let page = page();
+        let page = page().unwrap();
         for row in TABLE {
             assert!(page.contains(&format!("| `{}` |", row.name)), "{}", row.name);
         }

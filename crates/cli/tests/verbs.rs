@@ -1,0 +1,196 @@
+//! The binary as a person meets it: verbs, exit codes, error lines, and a server that is stopped.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("penstock-cli-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Dir(path)
+    }
+
+    fn url(&self, name: &str) -> String {
+        format!("file://{}/{name}", self.0.display())
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// The binary with an environment of its own: what the machine's has must not matter.
+fn penstock() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+    command.env_clear();
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    penstock().args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn objects_go_in_and_come_out() {
+    let dir = Dir::new();
+    let source = dir.0.join("source.bin");
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|index| (index % 251) as u8).collect();
+    std::fs::write(&source, &bytes).unwrap();
+    let url = dir.url("deep/copy.bin");
+    let put = run(&["put", source.to_str().unwrap(), &url]);
+    assert!(put.status.success(), "{}", text(&put.stderr));
+    assert_eq!(text(&put.stderr), "", "progress belongs on a terminal");
+    assert_eq!(run(&["cat", &url]).stdout, bytes);
+    assert_eq!(run(&["cat", "--range", "10-12", &url]).stdout, bytes[10..13]);
+    assert_eq!(run(&["cat", "--range", "-5", &url]).stdout, bytes[bytes.len() - 5..]);
+    let back = dir.0.join("back.bin");
+    assert!(run(&["get", &url, back.to_str().unwrap()]).status.success());
+    assert_eq!(std::fs::read(&back).unwrap(), bytes);
+    let listed = text(&run(&["ls", &dir.url("deep/")]).stdout);
+    assert!(listed.contains("3000000") && listed.contains(&url), "{listed}");
+    let matched = text(&run(&["ls", &dir.url("**/*.bin")]).stdout);
+    assert_eq!(matched.lines().count(), 3, "{matched}");
+    let told = text(&run(&["stat", &url]).stdout);
+    assert!(told.contains("size_bytes: 3000000") && told.contains("etag: "), "{told}");
+    assert!(run(&["rm", &url, &dir.url("never-was")]).status.success());
+    assert!(!dir.0.join("deep/copy.bin").exists());
+}
+
+#[test]
+fn stdin_is_a_source() {
+    let dir = Dir::new();
+    let url = dir.url("from-stdin");
+    let mut put = penstock().args(["put", "-", &url]).stdin(Stdio::piped()).spawn().unwrap();
+    put.stdin.take().unwrap().write_all(b"piped").unwrap();
+    assert!(put.wait().unwrap().success());
+    assert_eq!(run(&["cat", &url]).stdout, b"piped");
+}
+
+#[test]
+fn errors_have_a_line_a_hint_and_a_code() {
+    let dir = Dir::new();
+    for (args, code, said) in [
+        (vec!["stat".to_string(), dir.url("nothing")], 11, "nothing"),
+        (vec!["ls".into(), dir.url("empty/")], 11, "nothing is there"),
+        (vec!["ls".into(), "foo://x/".into()], 17, "foo"),
+        (vec!["rm".into(), dir.url("dir/")], 16, "directory"),
+        (vec!["put".into(), "/no/such/file".into(), dir.url("x")], 11, "/no/such/file"),
+        (vec!["cat".into(), dir.url("x"), "-o".into(), "endpont=1".into()], 16, "endpont"),
+    ] {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let output = run(&args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+        let lines: Vec<_> = stderr.lines().collect();
+        assert_eq!(lines.len(), 2, "{args:?}: {stderr}");
+        assert!(lines[0].starts_with("penstock: ") && lines[0].contains(said), "{stderr}");
+        assert!(lines[1].starts_with("hint: "), "{stderr}");
+    }
+    assert_eq!(run(&["lss"]).status.code(), Some(2));
+    let variable = penstock().args(["reference"]).env("PENSTOCK_IO_THREAD", "2").output().unwrap();
+    assert_eq!(variable.status.code(), Some(16));
+    assert!(text(&variable.stderr).contains("PENSTOCK_IO_THREADS"));
+}
+
+#[test]
+fn a_download_that_fails_leaves_no_file() {
+    let dir = Dir::new();
+    let target = dir.0.join("target");
+    let output = run(&["get", &dir.url("nothing"), target.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(11));
+    assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 0);
+}
+
+/// A server that is stopped at the end, whatever the test met.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(dir: &Dir, configure: impl FnOnce(&mut Command)) -> Self {
+        let mut command = penstock();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--dir"]).arg(&dir.0);
+        configure(&mut command);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let expected = format!("penstock: serving {} as S3 on http://", dir.0.display());
+        let address = line.trim().strip_prefix(&expected);
+        let address = address.unwrap_or_else(|| panic!("said {line:?}")).to_string();
+        Served { child, address }
+    }
+
+    fn ask(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn stop(mut self, signal: &str) -> (Option<i32>, String) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        let code = self.child.wait().unwrap().code();
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (code, stderr)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+#[test]
+fn serve_says_when_it_is_ready_and_drains_on_a_signal() {
+    for signal in ["-TERM", "-INT"] {
+        let dir = Dir::new();
+        let served = Served::start(&dir, |command| {
+            command.env("PENSTOCK_ACCESS_KEY", "k").env("PENSTOCK_SECRET_KEY", "hidden-secret");
+        });
+        assert!(served.ask("/healthz").ends_with("ok\n"));
+        assert!(served.ask("/").contains("AccessDenied"));
+        let cmdline = std::fs::read(format!("/proc/{}/cmdline", served.child.id())).unwrap();
+        assert!(!text(&cmdline).contains("hidden-secret"));
+        assert_eq!(served.stop(signal), (Some(0), String::new()), "{signal}");
+    }
+}
+
+#[test]
+fn serve_takes_the_secret_from_a_file_and_refuses_half_a_pair() {
+    let dir = Dir::new();
+    let file = dir.0.join("key");
+    std::fs::write(&file, "from-file\n").unwrap();
+    let served = Served::start(&dir, |command| {
+        command.args(["--access-key", "k", "--secret-key-file"]).arg(&file);
+    });
+    assert!(served.ask("/healthz").ends_with("ok\n"));
+    let path = dir.0.to_str().unwrap();
+    for args in [&["serve", "--dir", path][..], &["serve", "--dir", path, "--access-key", "k"]] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(16), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("PENSTOCK_SECRET_KEY"));
+    }
+    let taken = run(&["serve", "--dir", path, "--anonymous", "--listen", &served.address]);
+    assert_eq!(taken.status.code(), Some(13), "{}", text(&taken.stderr));
+}
