@@ -38,6 +38,11 @@ public:
 	string GetName() const override {
 		return "PENSTOCK_BARRIER";
 	}
+	InsertionOrderPreservingMap<string> ParamsToString() const override {
+		InsertionOrderPreservingMap<string> result;
+		result["Penstock waits for"] = "uploads";
+		return result;
+	}
 
 	void BuildPipelines(Pipeline &current, MetaPipeline &meta_pipeline) override {
 		auto &context = current.GetClientContext();

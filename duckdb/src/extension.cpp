@@ -30,6 +30,7 @@ void Load(ExtensionLoader &loader) {
 	RegisterFunctions(loader, engine);
 	RegisterSecrets(db);
 	RegisterBarrier(config, engine);
+	RegisterAttach(config);
 	RegisterConnections(db, engine);
 	db.GetFileSystem().RegisterSubSystem(make_uniq<PenstockFileSystem>(engine));
 }

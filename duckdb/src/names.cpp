@@ -38,21 +38,6 @@ string WithSlash(const string &path) {
 	return StringUtil::EndsWith(path, "/") ? path : path + "/";
 }
 
-bool IsAzure(const string &path) {
-	return StringUtil::StartsWith(path, "a");
-}
-
-//! Scheme and authority, and for fully qualified Azure URLs the container: what one batch may share.
-string RootOf(const string &path) {
-	auto authority = path.find("://") + 3;
-	auto end = path.find('/', authority);
-	bool qualified = IsAzure(path) && path.substr(authority, end - authority).find('.') != string::npos;
-	if (qualified && end != string::npos) {
-		end = path.find('/', end + 1);
-	}
-	return path.substr(0, end);
-}
-
 } // namespace
 
 vector<OpenFileInfo> PenstockFileSystem::Glob(const string &path, FileOpener *opener) {
@@ -113,7 +98,8 @@ bool PenstockFileSystem::ListFilesExtended(const string &directory,
 	return count != 0;
 }
 
-bool PenstockFileSystem::FileExists(const string &path, optional_ptr<FileOpener> opener) {
+bool PenstockFileSystem::FileExists(const string &given, optional_ptr<FileOpener> opener) {
+	auto path = PlainUrl(given);
 	Scope scope(engine, opener);
 	auto query = scope.Current();
 	if (query->NewNamesAreUnique()) {
@@ -159,15 +145,15 @@ void PenstockFileSystem::RemoveFile(const string &path, optional_ptr<FileOpener>
 	RemoveFiles({path}, opener);
 }
 
-bool PenstockFileSystem::TryRemoveFile(const string &path, optional_ptr<FileOpener> opener) {
+bool PenstockFileSystem::TryRemoveFile(const string &given, optional_ptr<FileOpener> opener) {
+	auto path = PlainUrl(given);
 	// After a failed COPY, DuckDB removes the files it began. One that was never published needs no
 	// request, and what lay there before stays.
 	Scope scope(engine, opener);
 	auto query = scope.Current();
 	auto writer = query->FindWriter(path);
 	if (writer) {
-		ps_query_abort_uploads(query->handle);
-		writer->Retract(engine);
+		query->Abandon(writer);
 		return true;
 	}
 	RemoveFiles({path}, opener);

@@ -134,7 +134,12 @@ void AddSetting(Pairs &pairs, FileOpener &opener, const char *name) {
 
 } // namespace
 
-bool IsOurs(const string &path) {
+string PlainUrl(const string &path) {
+	return StringUtil::StartsWith(path, ATTACH_ALIAS) ? path.substr(strlen(ATTACH_ALIAS)) : path;
+}
+
+bool IsOurs(const string &given) {
+	auto path = PlainUrl(given);
 	for (auto &family : Families()) {
 		for (auto scheme : family.schemes) {
 			if (StringUtil::StartsWith(path, scheme)) {
@@ -147,6 +152,17 @@ bool IsOurs(const string &path) {
 
 bool IsPlainHttp(const string &path) {
 	return StringUtil::StartsWith(path, "http://") || StringUtil::StartsWith(path, "https://");
+}
+
+string RootOf(const string &path) {
+	auto authority = path.find("://") + 3;
+	auto end = path.find('/', authority);
+	bool azure = StringUtil::StartsWith(path, "a");
+	bool qualified = azure && path.substr(authority, end - authority).find('.') != string::npos;
+	if (qualified && end != string::npos) {
+		end = path.find('/', end + 1);
+	}
+	return path.substr(0, end);
 }
 
 Pairs StoreOptions(optional_ptr<FileOpener> opener, const string &path) {

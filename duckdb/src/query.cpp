@@ -1,7 +1,10 @@
 // Decides when a query begins, ends, is armed and is given up. Uploads and requests are the engine's.
 #include "query.hpp"
 
+#include "options.hpp"
 #include "writer.hpp"
+
+#include <algorithm>
 
 namespace penstock {
 
@@ -57,12 +60,8 @@ Query::~Query() {
 	ps_query_free(handle);
 }
 
-shared_ptr<Query> Query::ForCleanup(const shared_ptr<Engine> &engine) {
-	return make_shared_ptr<Query>(engine, nullptr);
-}
-
 bool Query::IsInterrupted() const {
-	if (!watches_context) {
+	if (!watches_context || cleaning_up) {
 		return false;
 	}
 	auto client = context.lock();
@@ -97,19 +96,54 @@ void Query::ThrowRemembered() {
 }
 
 void Query::Abandon() {
+	cleaning_up = true;
 	ps_query_abort_uploads(handle);
 	if (!armed) {
 		return;
 	}
-	decltype(writers) published;
+	decltype(writers) abandoned;
 	{
 		lock_guard<mutex> guard(lock);
-		published = std::move(writers);
+		abandoned = std::move(writers);
 		writers.clear();
 	}
-	for (auto &entry : published) {
-		entry.second->Retract(engine);
+	// One request removes many, so files with the same credentials go together.
+	vector<vector<shared_ptr<WriterState>>> batches;
+	for (auto &entry : abandoned) {
+		auto &writer = entry.second;
+		if (!writer->Retract()) {
+			continue;
+		}
+		auto batch = std::find_if(batches.begin(), batches.end(), [&](const vector<shared_ptr<WriterState>> &known) {
+			return known[0]->options == writer->options && RootOf(known[0]->path) == RootOf(writer->path);
+		});
+		if (batch == batches.end()) {
+			batches.emplace_back();
+			batch = batches.end() - 1;
+		}
+		batch->push_back(writer);
 	}
+	for (auto &batch : batches) {
+		Remove(batch);
+	}
+}
+
+void Query::Abandon(const shared_ptr<WriterState> &writer) {
+	cleaning_up = true;
+	ps_query_abort_uploads(handle);
+	if (writer->Retract()) {
+		Remove({writer});
+	}
+}
+
+void Query::Remove(const vector<shared_ptr<WriterState>> &batch) {
+	vector<ps_str> urls;
+	for (auto &writer : batch) {
+		urls.push_back(Borrow(writer->path));
+	}
+	auto &options = batch[0]->options;
+	ps_error *error = nullptr;
+	Check(ps_remove(handle, urls.data(), urls.size(), options.Data(), options.Count(), &error), error);
 }
 
 void Query::Track(const string &path, shared_ptr<WriterState> writer) {

@@ -36,12 +36,15 @@ void WriterState::Finish() {
 	}
 	auto finish = query->IsArmed() ? ps_writer_finish_detached : ps_writer_finish;
 	ps_error *error = nullptr;
-	bool finished = !failed && finish(handle.get(), &error);
-	phase = finished ? Phase::PUBLISHED : Phase::ABORTED;
 	if (failed) {
+		phase = Phase::ABORTED;
 		handle.reset();
 		throw IOException("Cannot close \"%s\": an earlier write to it failed, so it was given up", path);
 	}
+	bool finished = finish(handle.get(), &error);
+	// Interrupted, the store may still carry the last request out.
+	bool may_be_visible = finished || ErrorKind(ps_error_kind(error)) == ErrorKind::CANCELLED;
+	phase = may_be_visible ? Phase::PUBLISHED : Phase::ABORTED;
 	Check(finished, error);
 }
 
@@ -53,21 +56,12 @@ void WriterState::Abort() {
 	}
 }
 
-void WriterState::Retract(const shared_ptr<Engine> &engine) {
-	Abort();
-	{
-		lock_guard<mutex> guard(lock);
-		if (phase != Phase::PUBLISHED) {
-			return;
-		}
-		phase = Phase::ABORTED;
-		handle.reset();
-	}
-	// The statement may have failed because it was interrupted; cleaning up after it must not be.
-	auto cleanup = Query::ForCleanup(engine);
-	auto url = Borrow(path);
-	ps_error *error = nullptr;
-	Check(ps_remove(cleanup->handle, &url, 1, options.Data(), options.Count(), &error), error);
+bool WriterState::Retract() {
+	lock_guard<mutex> guard(lock);
+	bool may_be_visible = phase == Phase::PUBLISHED;
+	phase = Phase::ABORTED;
+	handle.reset();
+	return may_be_visible;
 }
 
 bool WriterState::IsOpen() {

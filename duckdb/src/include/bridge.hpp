@@ -45,6 +45,9 @@ public:
 	size_t Count() const {
 		return texts.size();
 	}
+	bool operator==(const Pairs &other) const {
+		return texts == other.texts;
+	}
 
 private:
 	vector<std::pair<string, string>> texts;

@@ -7,6 +7,8 @@ namespace penstock {
 
 //! Gives COPY and EXPORT to our paths a barrier, so that their uploads may overlap.
 void RegisterBarrier(DBConfig &config, const shared_ptr<Engine> &engine);
+//! Lets ATTACH open our URLs without httpfs or azure, read-only.
+void RegisterAttach(DBConfig &config);
 //! The penstock_* settings, checked by the engine's table when they are set.
 void RegisterSettings(DBConfig &config);
 //! penstock_settings(), penstock_stats(), penstock_requests(), penstock_clear_cache().

@@ -5,10 +5,18 @@
 
 namespace penstock {
 
-//! True for the schemes that this file system serves.
+//! In front of a URL: hides its scheme from DuckDB, see attach.cpp.
+constexpr const char *ATTACH_ALIAS = "penstock+";
+
+//! True for the schemes that this file system serves, and for their aliases.
 bool IsOurs(const string &path);
+//! The URL without the alias.
+string PlainUrl(const string &path);
 //! True for plain http and https URLs, where `*` and `?` are part of the name.
 bool IsPlainHttp(const string &path);
+
+//! Scheme and authority, and for fully qualified Azure URLs the container: what one batch may share.
+string RootOf(const string &path);
 
 //! All pairs of the secret with the longest matching scope, and of the settings of the path's family.
 Pairs StoreOptions(optional_ptr<FileOpener> opener, const string &path);

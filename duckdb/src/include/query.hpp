@@ -31,9 +31,6 @@ public:
 	Query(const Query &) = delete;
 	Query &operator=(const Query &) = delete;
 
-	//! A query that nobody can interrupt, for cleaning up.
-	static shared_ptr<Query> ForCleanup(const shared_ptr<Engine> &engine);
-
 	//! From now on closing a file may return before it is durable: a barrier ends this statement.
 	void Arm(bool new_names_are_unique);
 	bool IsArmed() const {
@@ -53,6 +50,8 @@ public:
 	void ThrowRemembered();
 	//! After a failed statement: gives up what is under way and, if armed, removes what was published.
 	void Abandon();
+	//! Gives up one file of a failed statement, and removes what was published of it.
+	void Abandon(const shared_ptr<WriterState> &writer);
 
 	void Track(const string &path, shared_ptr<WriterState> writer);
 	//! The last writer opened for this path in this statement, if any.
@@ -66,11 +65,15 @@ public:
 	shared_ptr<Logger> logger;
 
 private:
+	void Remove(const vector<shared_ptr<WriterState>> &batch);
+
 	weak_ptr<ClientContext> context;
 	bool watches_context;
 	atomic<bool> armed {false};
 	atomic<bool> new_names_are_unique {false};
 	atomic<bool> barrier_passed {false};
+	//! From a failure on: cleaning up after an interrupted statement must not be interrupted itself.
+	atomic<bool> cleaning_up {false};
 	mutex lock;
 	vector<std::pair<string, shared_ptr<WriterState>>> writers;
 	ErrorData remembered;

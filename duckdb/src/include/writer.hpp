@@ -16,19 +16,19 @@ public:
 	void Finish();
 	//! Gives the object up. What was published already stays.
 	void Abort();
-	//! Gives the object up, and removes what may have been published of it. Throws if that fails.
-	void Retract(const shared_ptr<Engine> &engine);
+	//! Gives the object up; true if it may be visible, so that the caller has to remove it.
+	bool Retract();
 	bool IsOpen();
 	//! True once a write has failed: such an object must never be published.
 	bool HasFailed();
 
 	const shared_ptr<Query> query;
+	const string path;
+	const Pairs options;
 
 private:
 	enum class Phase : uint8_t { OPEN, PUBLISHED, ABORTED };
 
-	const string path;
-	const Pairs options;
 	mutex lock;
 	WriterHandle handle;
 	Phase phase = Phase::OPEN;

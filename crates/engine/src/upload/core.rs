@@ -2,13 +2,14 @@
 
 use crate::attempt::{Weight, retry};
 use crate::budget::Pressable;
-use crate::cancel::Cancellation;
+use crate::cancel::{Cancellation, cancelled};
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::upload::buffer::PartBuffer;
 use crate::upload::schedule::Schedule;
 use penstock_base::{Error, Kind, Metric, Result};
 use penstock_store::{ObjectMeta, Part, Payload, PutOptions, PutResult, UploadId, WriteCondition};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use tokio::sync::watch;
@@ -27,6 +28,8 @@ pub(crate) struct Upload {
     store_id: watch::Sender<Option<UploadId>>,
     cancel: Cancellation,
     given_up: AtomicBool,
+    /// The request that makes the object visible is on its way.
+    committing: AtomicBool,
     itself: Weak<Upload>,
 }
 
@@ -61,6 +64,7 @@ impl Upload {
             store_id: watch::Sender::default(),
             cancel: Cancellation::default(),
             given_up: AtomicBool::new(false),
+            committing: AtomicBool::new(false),
             itself: Weak::clone(itself),
         });
         let pressable: Weak<dyn Pressable> = upload.itself.clone();
@@ -212,6 +216,7 @@ impl Upload {
         };
         let result = if begun == 0 {
             let _slot = self.slot().await?;
+            self.committing.store(true, Ordering::SeqCst);
             send_whole(&self.query, &self.at, last.seal(), &self.options).await
         } else {
             self.finish_parts(begun, last).await
@@ -238,6 +243,7 @@ impl Upload {
         sent.sort_by_key(|part| part.number);
         let upload = self.id_at_store().await?;
         let (store, key) = (&self.at.mount.store, &self.at.key);
+        self.committing.store(true, Ordering::SeqCst);
         retry(&self.query, Weight::Small, || {
             store.complete_upload(key, &upload, &sent, &self.options)
         })
@@ -249,15 +255,34 @@ impl Upload {
         let Some(upload) = self.itself.upgrade() else { return };
         let query = Arc::clone(&self.query);
         let number = query.uploads.begin(&upload);
-        let scope = Arc::clone(&query.scope);
-        query.engine.handle.spawn(scope.run(async move {
-            let result = upload.query.cancel.race(upload.cancel.race(upload.finish())).await;
+        query.engine.cleanups.spawn(&query, async move {
+            let result = upload.finish_or_take_back().await;
             let failure = result.err().map(|error| upload.first_failure(error));
             if failure.is_some() {
                 upload.give_up();
             }
             upload.query.uploads.ended(number, failure);
-        }));
+        });
+    }
+
+    /// Finishes unless cancelled. Once the request that makes the object visible is on its way,
+    /// dropping it would leave open whether the store still carries it out: it is seen to its end,
+    /// and what it made is removed.
+    async fn finish_or_take_back(&self) -> Result<()> {
+        let mut finishing = pin!(self.finish());
+        tokio::select! {
+            biased;
+            result = &mut finishing => return result.map(|_| ()),
+            () = self.query.cancel.cancelled() => {}
+            () = self.cancel.cancelled() => {}
+        }
+        if self.committing.load(Ordering::SeqCst) && finishing.await.is_ok() {
+            let (store, key) = (&self.at.mount.store, &self.at.key);
+            // Whoever gave the upload up removes the object too, and hears of a failure.
+            let _ = retry(&self.query, Weight::Small, || store.delete(key, None)).await;
+            self.query.forget(&self.at);
+        }
+        Err(cancelled())
     }
 
     /// Stops what is on its way; whoever awaits it gives up.
