@@ -117,7 +117,7 @@ impl Auth {
 fn fixed_key(access: &Access) -> StaticCredentialProvider {
     match access {
         Access::Key { key_id, secret, token } => {
-            let provider = StaticCredentialProvider::new(key_id, secret.reveal());
+            let provider = StaticCredentialProvider::new(key_id.reveal(), secret.reveal());
             match token {
                 Some(token) => provider.with_session_token(token.reveal()),
                 None => provider,

@@ -24,7 +24,7 @@ pub(crate) enum Access {
     /// Requests are not signed.
     Anonymous,
     /// An access key, temporary if there is a token.
-    Key { key_id: String, secret: Secret, token: Option<Secret> },
+    Key { key_id: Secret, secret: Secret, token: Option<Secret> },
     /// The sources that AWS tools look at; `fallback` is the key found when the secret was made.
     AwsChain { chain: ChainSpec, fallback: Option<Box<Access>> },
     /// An OAuth token that does not renew itself.
@@ -321,7 +321,7 @@ fn key(options: &StoreOptions, [id, secret, token]: [&str; 3]) -> Result<Option<
         .with_hint("CREATE SECRET (TYPE s3, KEY_ID '...', SECRET '...')")
     })?;
     Ok(Some(Access::Key {
-        key_id: key_id.to_string(),
+        key_id: Secret::new(key_id),
         secret: Secret::new(secret_key),
         token: options.get(token).map(Secret::new),
     }))

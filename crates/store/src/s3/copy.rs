@@ -2,9 +2,10 @@
 
 use crate::answer::Failure;
 use crate::s3::replies::{late_failure, parse_written};
+use crate::s3::config::Service;
 use crate::s3::request::{Call, Outcome, encode_path, strange};
 use crate::s3::{ANSWER_BYTES_MAX, GIB, S3Store};
-use crate::{Part, PutOptions, PutResult, Store, UploadId};
+use crate::{Part, PutOptions, PutResult, Store, UploadId, WriteCondition};
 use ::http::Method;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use penstock_base::{ByteRange, Error, Kind, Result};
@@ -32,6 +33,7 @@ impl S3Store {
         }
         let call = self.with_write_headers(call, options)?;
         let call = self.with_condition(call, &options.condition)?;
+        self.judge_target(&call, to, &options.condition).await?;
         match self.sender.send(&call).await? {
             Outcome::Done(mut response) => {
                 let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
@@ -50,6 +52,34 @@ impl S3Store {
             }
             Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
         }
+    }
+
+    /// Judges the condition on the target before the copy. Amazon does so itself, at the moment of
+    /// the write; many others ignore the header, and there this check is all there is: it leaves
+    /// a moment in which another writer may come between.
+    async fn judge_target(
+        &self,
+        call: &Call<'_>,
+        to: &str,
+        condition: &WriteCondition,
+    ) -> Result<()> {
+        if *condition == WriteCondition::None || self.sender.config.service == Service::Aws {
+            return Ok(());
+        }
+        let found = match self.stat(to).await {
+            Ok(meta) => Some(meta),
+            Err(error) if error.kind() == Kind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let holds = match condition {
+            WriteCondition::None => true,
+            WriteCondition::IfAbsent => found.is_none(),
+            WriteCondition::IfMatch(etag) => found.is_some_and(|meta| meta.etag.as_ref() == Some(etag)),
+        };
+        if holds {
+            return Ok(());
+        }
+        Err(self.named(call, Error::new(Kind::Conflict, "the target exists already or has changed")))
     }
 
     fn source(&self, key: &str) -> String {
