@@ -39,7 +39,9 @@ fn main() -> Outcome<()> {
     for _ in 0..runs {
         report("blocking sockets", bodies, || plain(&server.address, bodies))?;
         report("penstock client", bodies, || ours(&server.address, bodies, BODY_BYTES))?;
-        report("in ranges of 8 MiB", bodies, || ours(&server.address, bodies, BUFFER_BYTES as u64))?;
+        report("in ranges of 8 MiB", bodies, || {
+            ours(&server.address, bodies, BUFFER_BYTES as u64)
+        })?;
     }
     server.child.kill()?;
     server.child.wait()?;

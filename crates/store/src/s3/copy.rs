@@ -1,8 +1,8 @@
 //! Copies inside a bucket, without the bytes passing through here.
 
 use crate::answer::Failure;
-use crate::s3::replies::{late_failure, parse_written};
 use crate::s3::config::Service;
+use crate::s3::replies::{late_failure, parse_written};
 use crate::s3::request::{Call, Outcome, encode_path, strange};
 use crate::s3::{ANSWER_BYTES_MAX, GIB, S3Store};
 use crate::{Part, PutOptions, PutResult, Store, UploadId, WriteCondition};
@@ -74,12 +74,15 @@ impl S3Store {
         let holds = match condition {
             WriteCondition::None => true,
             WriteCondition::IfAbsent => found.is_none(),
-            WriteCondition::IfMatch(etag) => found.is_some_and(|meta| meta.etag.as_ref() == Some(etag)),
+            WriteCondition::IfMatch(etag) => {
+                found.is_some_and(|meta| meta.etag.as_ref() == Some(etag))
+            }
         };
         if holds {
             return Ok(());
         }
-        Err(self.named(call, Error::new(Kind::Conflict, "the target exists already or has changed")))
+        Err(self
+            .named(call, Error::new(Kind::Conflict, "the target exists already or has changed")))
     }
 
     fn source(&self, key: &str) -> String {
