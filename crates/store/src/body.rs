@@ -1,5 +1,6 @@
 //! The bytes of an answer, read straight into the caller's buffer.
 
+use crate::answer::UNKNOWN_END;
 use crate::http::HttpBody;
 use crate::local::FileBody;
 use bytes::Bytes;
@@ -122,6 +123,7 @@ impl Body {
             }
         }
         if let Body::Http(body) = &mut self
+            && range.end != UNKNOWN_END
             && body.remaining() != Some(range.len())
         {
             body.set_window(range.len());

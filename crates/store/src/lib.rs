@@ -19,6 +19,7 @@ mod random;
 pub mod s3;
 pub mod store;
 pub mod types;
+pub mod web;
 pub(crate) mod xml;
 
 pub use azure::AzureStore;
@@ -33,3 +34,4 @@ pub use profile::{Capabilities, Profile};
 pub use s3::S3Store;
 pub use store::{Store, UploadId};
 pub use types::*;
+pub use web::HttpStore;

@@ -5,7 +5,7 @@
 
 use crate::azure::Address;
 use crate::options::{Family, StoreOptions};
-use crate::{AzureStore, HttpClient, LocalStore, MemoryStore, S3Store, Store};
+use crate::{AzureStore, HttpClient, HttpStore, LocalStore, MemoryStore, S3Store, Store};
 use ::http::{HeaderName, HeaderValue};
 use penstock_base::nearest::nearest;
 use penstock_base::{Error, Kind, Result};
@@ -45,6 +45,15 @@ pub fn open(
             let http = client_for(Family::Azure, options, http).map_err(named)?;
             let (store, key) = AzureStore::open(&http, url, options).map_err(named)?;
             Ok((Arc::new(store), key))
+        }
+        "http" | "https" => {
+            let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
+            let open = || {
+                let http = client_for(Family::Http, options, http)?;
+                HttpStore::open(scheme, authority, options, &http)
+            };
+            let store = open().map_err(named)?;
+            Ok((Arc::new(store), key.to_string()))
         }
         "file" => {
             let key = rest.strip_prefix('/').ok_or_else(|| {

@@ -93,7 +93,8 @@ pub struct GetRequest {
 pub struct GetResponse {
     /// The whole object's metadata (its size, not the range's).
     pub meta: ObjectMeta,
-    /// The bytes that the body holds, checked against the request by the store.
+    /// The bytes that the body holds, checked against the request by the store. The end is
+    /// `u64::MAX` where an HTTP server tells no length.
     pub range: ByteRange,
     /// The bytes.
     pub body: Body,

@@ -80,7 +80,7 @@ impl HttpBody {
     pub fn remaining(&self) -> Option<u64> {
         match (self.rest_remaining(), self.window) {
             (Some(rest), Some(window)) => Some(rest.min(window)),
-            (rest, window) => rest.or(window),
+            (rest, _) => rest,
         }
     }
 

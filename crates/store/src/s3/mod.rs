@@ -23,7 +23,7 @@ use ::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, RANGE};
 use async_trait::async_trait;
 use bytes::Bytes;
 use checksum::Seal;
-use config::{S3Config, Service};
+use config::{ChecksumChoice, S3Config, Service};
 use penstock_base::{ByteRange, Error, Kind, Result};
 use request::{Call, Outcome, Sender};
 
@@ -58,7 +58,11 @@ impl S3Store {
     }
 
     fn new(config: S3Config, http: HttpClient) -> Result<Self> {
-        let seal = Seal::new(config.checksum);
+        // Google's XML API has checksum headers of its own, and is reached over https.
+        let seal = Seal::new(match config.checksum {
+            ChecksumChoice::Auto if config.service == Service::Gcs => ChecksumChoice::None,
+            choice => choice,
+        });
         Ok(S3Store { sender: Sender::new(config, http)?, seal })
     }
 
@@ -111,6 +115,16 @@ impl S3Store {
     fn meta(&self, response: &HttpResponse, size_bytes: Option<u64>) -> ObjectMeta {
         let prefix = format!("{}meta-", self.sender.header_prefix());
         answer::object_meta(&response.headers, size_bytes, &prefix)
+    }
+
+    /// Every answer of S3 for an object carries its tag; what has none comes from something else.
+    fn require_tag(&self, call: &Call<'_>, etag: Option<ETag>) -> Result<ETag> {
+        etag.ok_or_else(|| {
+            let error = request::strange("an ETag").with_hint(
+                "Is a proxy answering in the store's place, or is ENDPOINT no S3 service?",
+            );
+            self.named(call, error)
+        })
     }
 
     async fn delete_each(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
@@ -190,6 +204,7 @@ impl Store for S3Store {
                 let extent = answer::extent(request.range, response.status, &response.headers)
                     .map_err(|error| self.named(&call, error))?;
                 let meta = self.meta(&response, extent.size_bytes);
+                self.require_tag(&call, meta.etag.clone())?;
                 let object = format!("{}{key}", self.root());
                 let body = response.body.named(&object);
                 let Extent { range, skip_bytes, .. } = extent;
@@ -220,7 +235,9 @@ impl Store for S3Store {
         let response = self.sender.done(&call).await?;
         let size = crate::http::content_length(&response.headers)
             .map_err(|error| self.named(&call, error))?;
-        Ok(self.meta(&response, size))
+        let meta = self.meta(&response, size);
+        self.require_tag(&call, meta.etag.clone())?;
+        Ok(meta)
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage> {
@@ -258,9 +275,10 @@ impl Store for S3Store {
         match self.sender.send(&call).await? {
             Outcome::Done(mut response) => {
                 let etag = answer::text_header(&response.headers, ETAG.as_str());
+                let etag = self.require_tag(&call, etag.map(|text| ETag::parse(&text)))?;
                 let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
                 read.map_err(|error| self.named(&call, error))?;
-                Ok(PutResult { etag: etag.map(|text| ETag::parse(&text)), modified: None })
+                Ok(PutResult { etag: Some(etag), modified: None })
             }
             Outcome::Refused { failure, .. } => {
                 let refused = sealed && self.seal.learn(&failure);

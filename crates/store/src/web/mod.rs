@@ -1,0 +1,369 @@
+//! Objects behind plain HTTP servers, read only.
+//!
+//! A root is a scheme, host and port; a key is the rest of the URL as the user wrote it, query
+//! included. Decides about redirects, about servers without HEAD or without ranges, and about
+//! which credentials go where.
+
+mod location;
+
+use crate::answer::{self, Extent, Failure};
+use crate::options::StoreOptions;
+use crate::{
+    Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpClient, HttpResponse,
+    ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store,
+    UploadId,
+};
+use ::http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderName, IF_MATCH, RANGE};
+use ::http::{HeaderMap, HeaderValue, Method, Request};
+use async_trait::async_trait;
+use bytes::Bytes;
+use location::{Redirects, origin_of, request_url, resolve};
+use penstock_base::{ByteRange, Error, Kind, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Longest chain of redirects.
+const REDIRECTS_MAX: usize = 10;
+
+/// A web server.
+#[derive(Debug)]
+pub struct HttpStore {
+    root: String,
+    http: HttpClient,
+    /// Sent to this server only.
+    headers: Vec<(HeaderName, HeaderValue)>,
+    secret_name: Option<String>,
+    redirects: Redirects,
+    /// The server does not answer HEAD (or the URL is signed for GET).
+    head_refused: AtomicBool,
+}
+
+/// An answer, or a refusal with its headers.
+enum Outcome {
+    Done(HttpResponse),
+    Refused { failure: Failure, headers: HeaderMap },
+}
+
+impl HttpStore {
+    /// Opens `scheme://authority/`; no request is sent.
+    ///
+    /// # Errors
+    /// `Invalid` for a host that is none, or options that cannot be.
+    pub fn open(
+        scheme: &str,
+        authority: &str,
+        options: &StoreOptions,
+        http: &HttpClient,
+    ) -> Result<Self> {
+        if authority.contains('@') {
+            return Err(Error::new(Kind::Invalid, "user and password do not belong into a URL")
+                .with_hint(
+                    "CREATE SECRET (TYPE http, EXTRA_HTTP_HEADERS MAP {'Authorization': 'Basic ...'})",
+                ));
+        }
+        let parsed: std::result::Result<::http::uri::Authority, _> = authority.parse();
+        if parsed.is_err() || authority.is_empty() {
+            return Err(Error::new(Kind::Invalid, format!("`{authority}` is no host name")));
+        }
+        let mut headers = crate::open::extra_headers(options)?;
+        if let Some(token) = options.get("bearer_token") {
+            let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {
+                Error::new(Kind::Invalid, "the secret's BEARER_TOKEN is no header text")
+            })?;
+            value.set_sensitive(true);
+            headers.push((AUTHORIZATION, value));
+        }
+        Ok(HttpStore {
+            root: format!("{scheme}://{}/", authority.to_ascii_lowercase()),
+            http: http.clone(),
+            headers,
+            secret_name: options.get("secret_name").map(str::to_string),
+            redirects: Redirects::default(),
+            head_refused: AtomicBool::new(false),
+        })
+    }
+
+    fn object(&self, key: &str) -> String {
+        crate::http::redacted_text(&format!("{}{key}", self.root))
+    }
+
+    fn named(&self, operation: &'static str, key: &str, error: Error) -> Error {
+        error.with_operation(operation).with_object(self.object(key))
+    }
+
+    fn unsupported(&self, operation: &'static str, key: &str) -> Error {
+        let error = Error::new(Kind::Unsupported, "plain HTTP servers are read only")
+            .with_hint("Write to S3, Azure or a local file");
+        self.named(operation, key, error)
+    }
+
+    /// Sends a request where the object is, by way of redirects.
+    async fn send(
+        &self,
+        method: &Method,
+        operation: &'static str,
+        key: &str,
+        headers: &HeaderMap,
+    ) -> Result<Outcome> {
+        let named = |error: Error| self.named(operation, key, error);
+        let own = request_url(&self.root, key);
+        let mut remembered = self.redirects.get(key);
+        let mut url = remembered.clone().unwrap_or_else(|| own.clone());
+        for _ in 0..=REDIRECTS_MAX {
+            let response = self.send_one(method, &url, headers).await.map_err(named)?;
+            match response.status {
+                200..=299 => {
+                    if url != own && remembered.is_none() {
+                        self.redirects.put(key, &url);
+                    }
+                    return Ok(Outcome::Done(response));
+                }
+                301 | 302 | 303 | 307 | 308 => {
+                    let target = answer::text_header(&response.headers, "location");
+                    drop(response);
+                    let target = target.and_then(|target| resolve(&url, &target));
+                    url = target.ok_or_else(|| {
+                        named(Error::new(Kind::Corrupt, "the server redirects to nowhere"))
+                    })?;
+                }
+                // What a redirect led to may expire (signed URLs): ask the way again.
+                401 | 403 | 404 | 410 if remembered.is_some() => {
+                    drop(response);
+                    self.redirects.forget(key);
+                    remembered = None;
+                    url.clone_from(&own);
+                }
+                _ => {
+                    let headers = response.headers.clone();
+                    let failure = Failure::read(response).await;
+                    return Ok(Outcome::Refused { failure, headers });
+                }
+            }
+        }
+        Err(named(
+            Error::new(Kind::Invalid, format!("more than {REDIRECTS_MAX} redirects"))
+                .with_hint("The server sends the request in a circle: check the URL"),
+        ))
+    }
+
+    async fn send_one(
+        &self,
+        method: &Method,
+        url: &str,
+        headers: &HeaderMap,
+    ) -> Result<HttpResponse> {
+        let request = Request::builder().method(method.clone()).uri(url).body(());
+        let (mut parts, ()) = request
+            .map_err(|error| Error::new(Kind::Invalid, "the URL is malformed").with_source(error))?
+            .into_parts();
+        parts.headers.extend(headers.clone());
+        // Compressed on the fly, sizes and ranges would not be those of the object.
+        parts.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        // Credentials stay with the server that they were given for.
+        if origin_of(url) == origin_of(&self.root) {
+            for (name, value) in &self.headers {
+                parts.headers.insert(name.clone(), value.clone());
+            }
+        }
+        self.http.send(parts, Payload::default()).await
+    }
+
+    fn refusal(&self, operation: &'static str, key: &str, failure: Failure) -> Error {
+        let (kind, _) = failure.verdict();
+        let hint = (kind == Kind::Denied).then(|| match &self.secret_name {
+            Some(name) => format!("Check secret '{name}' and its rights"),
+            None => format!(
+                "No credentials were given. CREATE SECRET (TYPE http, BEARER_TOKEN '...', SCOPE '{}')",
+                self.root.trim_end_matches('/')
+            ),
+        });
+        self.named(operation, key, failure.into_error(hint))
+    }
+
+    /// Size and tag by a GET of one byte, for servers that do not answer HEAD.
+    async fn stat_by_get(&self, key: &str) -> Result<ObjectMeta> {
+        let mut headers = HeaderMap::new();
+        headers.insert(RANGE, HeaderValue::from_static("bytes=0-0"));
+        match self.send(&Method::GET, "GET", key, &headers).await? {
+            Outcome::Done(response) => {
+                let asked = GetRange::Bounded(ByteRange { start: 0, end: 1 });
+                let extent = answer::extent(asked, response.status, &response.headers)
+                    .map_err(|error| self.named("GET", key, error))?;
+                Ok(answer::object_meta(&response.headers, extent.size_bytes, ""))
+            }
+            Outcome::Refused { failure, headers } if failure.status == 416 => {
+                let size = answer::text_header(&headers, CONTENT_RANGE.as_str())
+                    .and_then(|text| text.rsplit('/').next()?.trim().parse().ok());
+                Ok(ObjectMeta { size_bytes: size.or(Some(0)), ..ObjectMeta::default() })
+            }
+            Outcome::Refused { failure, .. } => Err(self.refusal("GET", key, failure)),
+        }
+    }
+
+    /// Many servers pass over If-Match, so the tag of the answer is compared too.
+    fn check_version(&self, key: &str, asked: &GetRequest, meta: &ObjectMeta) -> Result<()> {
+        match &asked.if_match {
+            Some(wanted) if meta.etag.as_ref() != Some(wanted) => {
+                let error =
+                    Error::new(Kind::Conflict, "the object has changed since it was opened");
+                Err(self.named("GET", key, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for HttpStore {
+    fn root(&self) -> &str {
+        &self.root
+    }
+
+    fn profile(&self) -> Profile {
+        Profile {
+            first_byte_ms: 50.0,
+            connection_bytes_per_s: 50e6,
+            part_size_min_bytes: 1,
+            part_size_max_bytes: 1,
+            part_count_max: 1,
+            parts_uniform: false,
+            put_size_max_bytes: 0,
+            delete_batch_max: 1,
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            write: false,
+            list: false,
+            suffix_range: true,
+            conditional_put: false,
+            conditional_delete: false,
+            list_etag: false,
+            copy: false,
+        }
+    }
+
+    async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {
+        let empty = match request.range {
+            GetRange::Bounded(range) => range.is_empty(),
+            GetRange::Suffix(count) => count == 0,
+            GetRange::All | GetRange::From(_) => false,
+        };
+        if empty {
+            let meta = self.stat(key).await?;
+            self.check_version(key, &request, &meta)?;
+            let at = meta.size_bytes.unwrap_or_default();
+            let range = ByteRange { start: at, end: at };
+            return Ok(GetResponse { meta, range, body: Body::Memory(Bytes::new()) });
+        }
+        let mut headers = HeaderMap::new();
+        let put = |headers: &mut HeaderMap, name: HeaderName, text: &str| {
+            if let Ok(value) = HeaderValue::from_str(text) {
+                headers.insert(name, value);
+            }
+        };
+        if let Some(range) = answer::range_header(request.range) {
+            put(&mut headers, RANGE, &range);
+        }
+        if let Some(etag) = request.if_match.as_ref().filter(|etag| etag.is_strong()) {
+            put(&mut headers, IF_MATCH, &etag.header_value());
+        }
+        match self.send(&Method::GET, "GET", key, &headers).await? {
+            Outcome::Done(response) => {
+                let extent = answer::extent(request.range, response.status, &response.headers)
+                    .map_err(|error| self.named("GET", key, error))?;
+                let meta = answer::object_meta(&response.headers, extent.size_bytes, "");
+                self.check_version(key, &request, &meta)?;
+                let Extent { range, skip_bytes, .. } = extent;
+                let body = response.body.named(&self.object(key));
+                let body = body.window(skip_bytes, range).await?;
+                Ok(GetResponse { meta, range, body })
+            }
+            Outcome::Refused { failure, headers } if failure.status == 416 => {
+                match answer::unsatisfiable_extent(request.range, &headers, &failure) {
+                    Some(extent) => {
+                        let meta = self.stat(key).await?;
+                        self.check_version(key, &request, &meta)?;
+                        let body = Body::Memory(Bytes::new());
+                        Ok(GetResponse { meta, range: extent.range, body })
+                    }
+                    None => Err(self.refusal("GET", key, failure)),
+                }
+            }
+            Outcome::Refused { failure, .. } => Err(self.refusal("GET", key, failure)),
+        }
+    }
+
+    async fn stat(&self, key: &str) -> Result<ObjectMeta> {
+        if self.head_refused.load(Ordering::Relaxed) {
+            return self.stat_by_get(key).await;
+        }
+        match self.send(&Method::HEAD, "HEAD", key, &HeaderMap::new()).await? {
+            Outcome::Done(response) => {
+                let size = crate::http::content_length(&response.headers)
+                    .map_err(|error| self.named("HEAD", key, error))?;
+                match size {
+                    Some(_) => Ok(answer::object_meta(&response.headers, size, "")),
+                    None => self.stat_by_get(key).await,
+                }
+            }
+            // URLs that are signed for GET refuse HEAD with 403.
+            Outcome::Refused { failure, .. } if matches!(failure.status, 400 | 403 | 405 | 501) => {
+                let meta = self.stat_by_get(key).await?;
+                self.head_refused.store(true, Ordering::Relaxed);
+                Ok(meta)
+            }
+            Outcome::Refused { failure, .. } => Err(self.refusal("HEAD", key, failure)),
+        }
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<ListPage> {
+        let error = Error::new(Kind::Unsupported, "plain HTTP servers cannot list")
+            .with_hint("Name the files one by one, as in read_parquet([...])");
+        Err(self.named("list", &request.prefix, error))
+    }
+
+    async fn put(&self, key: &str, _payload: Payload, _options: &PutOptions) -> Result<PutResult> {
+        Err(self.unsupported("PUT", key))
+    }
+
+    async fn create_upload(&self, key: &str, _options: &PutOptions) -> Result<UploadId> {
+        Err(self.unsupported("create upload", key))
+    }
+
+    async fn upload_part(
+        &self,
+        key: &str,
+        _upload: &UploadId,
+        _number: u32,
+        _payload: Payload,
+    ) -> Result<Part> {
+        Err(self.unsupported("upload part", key))
+    }
+
+    async fn complete_upload(
+        &self,
+        key: &str,
+        _upload: &UploadId,
+        _parts: &[Part],
+        _options: &PutOptions,
+    ) -> Result<PutResult> {
+        Err(self.unsupported("complete upload", key))
+    }
+
+    async fn abort_upload(&self, key: &str, _upload: &UploadId) -> Result<()> {
+        Err(self.unsupported("abort upload", key))
+    }
+
+    async fn delete(&self, key: &str, _if_match: Option<&ETag>) -> Result<()> {
+        Err(self.unsupported("DELETE", key))
+    }
+
+    async fn delete_batch(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
+        Err(self.unsupported("DELETE", keys.first().map_or("", String::as_str)))
+    }
+
+    async fn copy(&self, _from: &str, to: &str, _options: &PutOptions) -> Result<PutResult> {
+        Err(self.unsupported("copy", to))
+    }
+}

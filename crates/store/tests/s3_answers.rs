@@ -1,0 +1,247 @@
+//! S3 answers that need care: wrong regions, late errors, refused checksums, lost completions.
+
+mod common;
+
+use bytes::Bytes;
+use common::{Script, client, read_request};
+use penstock_base::{ByteRange, Kind, Retry};
+use penstock_store::{
+    GetRange, GetRequest, ListRequest, Part, Payload, PutOptions, Store, StoreOptions, UploadId,
+    open,
+};
+use std::sync::{Arc, Mutex};
+use tokio::io::AsyncWriteExt;
+
+type Requests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
+/// A server that answers by a function of head and turn, and a store that asks it.
+async fn bucket(
+    options: &[(&str, &str)],
+    answer: impl Fn(usize, &str) -> String + Send + Sync + 'static,
+) -> (Arc<dyn Store>, Requests) {
+    let requests = Requests::default();
+    let (answer, kept) = (Arc::new(answer), requests.clone());
+    let script = Script::start(move |_, mut stream| {
+        let (answer, kept) = (answer.clone(), kept.clone());
+        async move {
+            while let Some((head, body)) = read_request(&mut stream).await {
+                let turn = kept.lock().unwrap().len();
+                let text = answer(turn, &head);
+                kept.lock().unwrap().push((head, body));
+                if stream.write_all(text.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        }
+    })
+    .await;
+    let endpoint = script.address.to_string();
+    let mut pairs = vec![("endpoint", endpoint.as_str()), ("use_ssl", "false")];
+    pairs.extend(options);
+    let options = StoreOptions::new(pairs).unwrap();
+    (open("s3://bucket/", &options, &client().0).unwrap().0, requests)
+}
+
+const KEY: &[(&str, &str)] = &[("key_id", "AKIA"), ("secret", "hunter2")];
+
+fn xml(status: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn error_xml(status: &str, code: &str, rest: &str) -> String {
+    xml(status, &format!("<Error><Code>{code}</Code><Message>m</Message>{rest}</Error>"))
+}
+
+const EMPTY: &str = "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: 0\r\n\r\n";
+
+async fn get(store: &dyn Store, range: GetRange) -> penstock_base::Result<Bytes> {
+    let request = GetRequest { range, if_match: None };
+    store.get("k", request).await?.body.read_to_bytes(1 << 20).await
+}
+
+#[tokio::test]
+async fn named_region_is_taken_and_remembered() {
+    let (store, requests) = bucket(KEY, |_, head| match head.contains("/eu-west-1/s3/") {
+        true => format!("{}hello", EMPTY.replace("Length: 0", "Length: 5")),
+        false => error_xml(
+            "400 Bad Request",
+            "AuthorizationHeaderMalformed",
+            "<Region>eu-west-1</Region>",
+        ),
+    })
+    .await;
+    for _ in 0..2 {
+        assert_eq!(get(&*store, GetRange::All).await.unwrap(), "hello");
+    }
+    assert_eq!(requests.lock().unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn anonymous_refusal_tells_the_statement_that_cures() {
+    let (store, requests) =
+        bucket(&[], |_, _| error_xml("403 Forbidden", "AccessDenied", "")).await;
+    let error = get(&*store, GetRange::All).await.unwrap_err();
+    assert_eq!((error.kind(), error.retry()), (Kind::Denied, Retry::Never));
+    let cure = "CREATE SECRET (TYPE s3, KEY_ID '...', SECRET '...', SCOPE 's3://bucket')";
+    assert!(error.hint().unwrap().contains(cure), "{error}");
+    assert!(!requests.lock().unwrap()[0].0.to_lowercase().contains("authorization"));
+}
+
+#[tokio::test]
+async fn clock_that_is_off_is_told() {
+    let (store, _) = bucket(KEY, |_, _| {
+        "HTTP/1.1 403 Forbidden\r\nDate: Fri, 01 Jan 2010 00:00:00 GMT\r\nContent-Length: 50\r\n\r\n\
+         <Error><Code>RequestTimeTooSkewed</Code></Error>  "
+            .to_string()
+    })
+    .await;
+    let error = get(&*store, GetRange::All).await.unwrap_err();
+    assert!(error.hint().unwrap().contains("clock"), "{error}");
+    assert!(!error.to_string().contains("hunter2"));
+}
+
+#[tokio::test]
+async fn wrong_range_is_corrupt() {
+    let (store, _) = bucket(KEY, |_, _| {
+        "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-2/10\r\nContent-Length: 3\r\n\r\nabc"
+            .to_string()
+    })
+    .await;
+    let range = GetRange::Bounded(ByteRange { start: 5, end: 8 });
+    let error = get(&*store, range).await.unwrap_err();
+    assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::BackOff));
+    assert_eq!(error.object(), Some("s3://bucket/k"));
+}
+
+#[tokio::test]
+async fn refused_checksum_is_left_out_from_the_next_try_on() {
+    let (store, requests) = bucket(KEY, |_, head| match head.contains("x-amz-checksum") {
+        true => error_xml("501 Not Implemented", "NotImplemented", ""),
+        false => EMPTY.to_string(),
+    })
+    .await;
+    let options = PutOptions::default();
+    let put = || store.put("k", Payload::from(Bytes::from("x")), &options);
+    let error = put().await.unwrap_err();
+    assert_ne!(error.retry(), Retry::Never, "{error}");
+    put().await.unwrap();
+    put().await.unwrap();
+    assert_eq!(requests.lock().unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn error_inside_a_success_is_an_error() {
+    for (code, kind, retryable) in [
+        ("InternalError", Kind::Unavailable, true),
+        ("SlowDown", Kind::Throttled, true),
+        ("AccessDenied", Kind::Denied, false),
+        ("PreconditionFailed", Kind::Conflict, false),
+    ] {
+        let (store, _) = bucket(KEY, move |_, _| error_xml("200 OK", code, "")).await;
+        let error = store.copy("a", "b", &PutOptions::default()).await.unwrap_err();
+        assert_eq!((error.kind(), error.retry() != Retry::Never), (kind, retryable), "{code}");
+        let upload = UploadId("u".into());
+        let options = PutOptions::default();
+        let error = store.complete_upload("k", &upload, &[], &options).await.unwrap_err();
+        assert_eq!((error.kind(), error.retry() != Retry::Never), (kind, retryable), "{code}");
+    }
+}
+
+#[tokio::test]
+async fn completion_whose_answer_was_lost_succeeds_if_the_object_is_its_own() {
+    // The tag that parts with the MD5s of "a" and "b" make.
+    const OWN: &str = "96e024ba2074fe77e8e965ba43a704be-2";
+    let parts = [("0cc175b9c0f1b6a831c399e269772661", 1), ("92eb5ffee6ae2fec3ad71c777531578f", 2)]
+        .map(|(etag, number)| Part { number, etag: etag.into(), size_bytes: 1 });
+    for (found, succeeds) in [(OWN, true), ("other-2", false)] {
+        let (store, _) = bucket(KEY, move |_, head| match head.starts_with("HEAD") {
+            true => format!("HTTP/1.1 200 OK\r\nETag: \"{found}\"\r\nContent-Length: 2\r\n\r\n"),
+            false => error_xml("404 Not Found", "NoSuchUpload", ""),
+        })
+        .await;
+        let (upload, options) = (UploadId("u".into()), PutOptions::default());
+        let done = store.complete_upload("k", &upload, &parts, &options).await;
+        assert_eq!(done.is_ok(), succeeds, "{done:?}");
+    }
+}
+
+#[tokio::test]
+async fn batch_delete_carries_a_digest_and_tells_each_failure() {
+    let answer = "<DeleteResult><Error><Key>b&amp;</Key><Code>AccessDenied</Code>\
+                  <Message>no</Message></Error></DeleteResult>";
+    let (store, requests) = bucket(KEY, move |_, _| xml("200 OK", answer)).await;
+    let keys = ["a", "b&", "c"].map(str::to_string);
+    let results = store.delete_batch(&keys).await.unwrap();
+    let kinds: Vec<_> =
+        results.iter().map(|result| result.as_ref().err().map(|e| e.kind())).collect();
+    assert_eq!(kinds, [None, Some(Kind::Denied), None]);
+    let (head, body) = requests.lock().unwrap()[0].clone();
+    assert!(head.contains("content-md5: "), "{head}");
+    assert!(String::from_utf8(body).unwrap().contains("<Key>b&amp;</Key>"));
+}
+
+#[tokio::test]
+async fn hostile_listings_are_errors_not_wrong_names() {
+    for listing in [
+        "",
+        "<html>login</html>",
+        "<Error><Code>x</Code></Error>",
+        "<ListBucketResult><Contents><Size>1</Size></Contents></ListBucketResult>",
+        "<ListBucketResult><Contents><Key>k</Key></Contents></ListBucketResult>",
+        "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+        "<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>%ff</Key><Size>1</Size>\
+         </Contents></ListBucketResult>",
+    ] {
+        let (store, _) = bucket(KEY, move |_, _| xml("200 OK", listing)).await;
+        let error = store.list(ListRequest::default()).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt, "{listing}");
+    }
+}
+
+#[tokio::test]
+async fn listing_is_decoded_only_where_it_says_that_it_is_encoded() {
+    for (encoding, key) in [("<EncodingType>url</EncodingType>", "a b+%2F"), ("", "a+b%2B%252F")] {
+        let body = format!(
+            "<ListBucketResult>{encoding}<Contents><Key>a+b%2B%252F</Key><Size>3</Size>\
+             <ETag>&quot;e&quot;</ETag><LastModified>2026-11-20T07:28:14.000Z</LastModified>\
+             </Contents></ListBucketResult>"
+        );
+        let (store, _) = bucket(KEY, move |_, _| xml("200 OK", &body)).await;
+        let page = store.list(ListRequest::default()).await.unwrap();
+        assert_eq!(page.objects[0].key, key);
+        assert_eq!(page.objects[0].meta.etag.as_ref().unwrap().0, "e");
+        assert!(page.objects[0].meta.modified.is_some());
+    }
+}
+
+#[tokio::test]
+async fn google_gets_its_own_header_names_with_a_token() {
+    let script = Arc::new(Mutex::new(String::new()));
+    let seen = script.clone();
+    let server = Script::start(move |_, mut stream| {
+        let seen = seen.clone();
+        async move {
+            while let Some((head, _)) = read_request(&mut stream).await {
+                seen.lock().unwrap().push_str(&head);
+                stream.write_all(EMPTY.as_bytes()).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let endpoint = server.url("");
+    let pairs = [("bearer_token", "t0ken"), ("endpoint", endpoint.as_str())];
+    let options = StoreOptions::new(pairs).unwrap();
+    let (store, _) = open("gs://bucket/", &options, &client().0).unwrap();
+    let options = PutOptions {
+        metadata: vec![("a".into(), "b".into())],
+        condition: penstock_store::WriteCondition::IfAbsent,
+        ..PutOptions::default()
+    };
+    store.put("k", Payload::default(), &options).await.unwrap();
+    let head = script.lock().unwrap().clone();
+    for line in ["authorization: Bearer t0ken", "x-goog-meta-a: b", "x-goog-if-generation-match: 0"]
+    {
+        assert!(head.contains(line), "{head}");
+    }
+    assert!(!head.contains("x-amz"), "{head}");
+}

@@ -1,0 +1,163 @@
+//! Plain HTTP servers of all manners: redirects, no HEAD, no ranges, no length.
+
+mod common;
+
+use common::{Script, client, read_request};
+use penstock_base::{ByteRange, Kind};
+use penstock_store::{ETag, GetRange, GetRequest, Store, StoreOptions, open};
+use std::sync::{Arc, Mutex};
+use tokio::io::AsyncWriteExt;
+
+/// Answers each request by a function of its head, and keeps the heads.
+async fn server(
+    answer: impl Fn(&str) -> String + Send + Sync + 'static,
+) -> (Script, Arc<Mutex<Vec<String>>>) {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let (answer, kept) = (Arc::new(answer), heads.clone());
+    let script = Script::start(move |_, mut stream| {
+        let (answer, kept) = (answer.clone(), kept.clone());
+        async move {
+            while let Some((head, _)) = read_request(&mut stream).await {
+                let text = answer(&head);
+                kept.lock().unwrap().push(head);
+                if stream.write_all(text.as_bytes()).await.is_err() || text.contains("close") {
+                    return;
+                }
+            }
+        }
+    });
+    (script.await, heads)
+}
+
+fn store_at(url: &str, options: &[(&str, &str)]) -> (Arc<dyn Store>, String) {
+    let options = StoreOptions::new(options.iter().copied()).unwrap();
+    open(url, &options, &client().0).unwrap()
+}
+
+fn ask(range: GetRange) -> GetRequest {
+    GetRequest { range, if_match: None }
+}
+
+async fn read(store: &dyn Store, key: &str, range: GetRange) -> (Vec<u8>, Option<u64>) {
+    let mut answer = store.get(key, ask(range)).await.unwrap();
+    let bytes = answer.body.read_to_bytes(1 << 20).await.unwrap();
+    (bytes.to_vec(), answer.meta.size_bytes)
+}
+
+const WHOLE: &str = "HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: 10\r\n\r\n";
+
+#[tokio::test]
+async fn server_without_ranges_still_answers_the_right_bytes() {
+    let (script, _) = server(|head| match head.starts_with("HEAD") {
+        true => WHOLE.to_string(),
+        false => format!("{WHOLE}0123456789"),
+    })
+    .await;
+    let (store, key) = store_at(&script.url("/k"), &[]);
+    let bounded = GetRange::Bounded(ByteRange { start: 3, end: 6 });
+    for (range, expected) in [
+        (bounded, "345"),
+        (GetRange::From(7), "789"),
+        (GetRange::Suffix(2), "89"),
+        (GetRange::Bounded(ByteRange { start: 8, end: 20 }), "89"),
+        (GetRange::Bounded(ByteRange { start: 12, end: 20 }), ""),
+        (GetRange::All, "0123456789"),
+    ] {
+        let found = read(&*store, &key, range).await;
+        assert_eq!(found, (expected.as_bytes().to_vec(), Some(10)), "{range:?}");
+    }
+}
+
+#[tokio::test]
+async fn server_without_length_tells_no_size_and_all_bytes() {
+    let (script, _) = server(|head| match head.starts_with("HEAD") {
+        true => "HTTP/1.1 200 OK\r\n\r\n".to_string(),
+        false => "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n0123456789".to_string(),
+    })
+    .await;
+    let (store, key) = store_at(&script.url("/k"), &[]);
+    assert_eq!(store.stat(&key).await.unwrap().size_bytes, None);
+    assert_eq!(read(&*store, &key, GetRange::All).await, (b"0123456789".to_vec(), None));
+    assert_eq!(read(&*store, &key, GetRange::From(8)).await, (b"89".to_vec(), None));
+    let error = store.get(&key, ask(GetRange::Suffix(3))).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported);
+}
+
+#[tokio::test]
+async fn server_without_head_is_asked_by_get_and_remembered() {
+    let (script, heads) = server(|head| match head.starts_with("HEAD") {
+        true => "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n".to_string(),
+        false => "HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: 1\r\n\
+                  Content-Range: bytes 0-0/77\r\n\r\nx"
+            .to_string(),
+    })
+    .await;
+    let (store, key) = store_at(&script.url("/signed?sig=hunter2"), &[]);
+    for _ in 0..2 {
+        let meta = store.stat(&key).await.unwrap();
+        assert_eq!((meta.size_bytes, meta.etag), (Some(77), Some(ETag("v1".into()))));
+    }
+    let methods: Vec<String> =
+        heads.lock().unwrap().iter().map(|head| head[..4].to_string()).collect();
+    assert_eq!(methods, ["HEAD", "GET ", "GET "]);
+}
+
+#[tokio::test]
+async fn redirect_is_followed_remembered_and_gets_no_credentials_of_another_host() {
+    let (target, seen) = server(|_| format!("{WHOLE}0123456789")).await;
+    let to = target.url("/there?x=1");
+    let (script, heads) = server(move |_| {
+        format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
+    })
+    .await;
+    let options = [("bearer_token", "hunter2"), ("extra_http_headers.X-Api", "hunter3")];
+    let (store, key) = store_at(&script.url("/k"), &options);
+    for _ in 0..2 {
+        assert_eq!(read(&*store, &key, GetRange::All).await.0, b"0123456789");
+    }
+    let first = heads.lock().unwrap().clone();
+    assert_eq!(first.len(), 1, "the second read goes straight to the target");
+    assert!(first[0].contains("authorization: Bearer hunter2"), "{first:?}");
+    assert!(first[0].contains("x-api: hunter3"), "{first:?}");
+    let second = seen.lock().unwrap().clone();
+    assert!(second.iter().all(|head| head.starts_with("GET /there?x=1 ")), "{second:?}");
+    assert!(second.iter().all(|head| !head.contains("hunter")), "{second:?}");
+}
+
+#[tokio::test]
+async fn circle_of_redirects_ends() {
+    let (script, _) =
+        server(|_| "HTTP/1.1 301 Moved\r\nLocation: /k\r\nContent-Length: 0\r\n\r\n".to_string())
+            .await;
+    let (store, key) = store_at(&script.url("/k"), &[]);
+    let error = store.stat(&key).await.unwrap_err();
+    assert!(error.to_string().contains("redirects"), "{error}");
+}
+
+#[tokio::test]
+async fn changed_object_is_a_conflict_even_if_the_server_ignores_conditions() {
+    let (script, _) = server(|_| format!("{WHOLE}0123456789")).await;
+    let (store, key) = store_at(&script.url("/k"), &[]);
+    let request = |tag: &str| GetRequest { range: GetRange::All, if_match: Some(ETag(tag.into())) };
+    assert!(store.get(&key, request("v1")).await.is_ok());
+    let error = store.get(&key, request("v0")).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Conflict);
+}
+
+#[tokio::test]
+async fn refusals_name_the_cure_and_no_secret() {
+    let (script, _) = server(|head| match head.contains("/missing") {
+        true => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_string(),
+        false => "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n".to_string(),
+    })
+    .await;
+    let (store, key) = store_at(&script.url("/missing?token=hunter2"), &[]);
+    let error = store.get(&key, ask(GetRange::All)).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::NotFound);
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+    let error = store.get("private", ask(GetRange::All)).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Denied);
+    assert!(error.hint().unwrap().contains("CREATE SECRET (TYPE http"), "{error}");
+    let error = store.delete("x", None).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported);
+}
