@@ -59,11 +59,11 @@ impl Failure {
             clock_ahead_s: clock_ahead(headers, now),
             ..Failure::default()
         };
-        failure.read_body(headers, body);
+        failure.read_body(headers, body, now);
         failure
     }
 
-    fn read_body(&mut self, headers: &HeaderMap, body: &[u8]) {
+    fn read_body(&mut self, headers: &HeaderMap, body: &[u8], now: SystemTime) {
         let text = body.trim_ascii_start();
         let media_type = text_header(headers, CONTENT_TYPE.as_str()).unwrap_or_default();
         let begins = |prefix: &str| {
@@ -98,6 +98,10 @@ impl Failure {
                 Some("Message") if element.path.len() <= 3 => message = first_line(element.text),
                 Some("Region") if element.path.len() == 2 => {
                     self.region = Some(element.text.trim().to_string());
+                }
+                Some("ServerTime") => {
+                    let server = parse_iso_date(element.text);
+                    self.clock_ahead_s = server.and_then(|server| seconds_ahead(server, now));
                 }
                 Some("ActualObjectSize") => self.object_size = element.text.trim().parse().ok(),
                 _ => {}
@@ -179,6 +183,10 @@ impl Failure {
             "InvalidAccessKeyId" => "The store does not know KEY_ID: check the secret's KEY_ID",
             "SignatureDoesNotMatch" => {
                 "Check the secret's SECRET, REGION and ENDPOINT for slips and lost characters"
+            }
+            "RequestTimeTooSkewed" | "RequestExpired" => {
+                "This machine's clock and the server's differ too much: set the clock, since \
+                 signatures carry the time"
             }
             "InvalidToken" => "Check the secret's SESSION_TOKEN",
             "InvalidObjectState" | "BlobArchived" => {
@@ -476,7 +484,10 @@ pub(crate) fn parse_iso_date(text: &str) -> Option<SystemTime> {
 }
 
 fn clock_ahead(headers: &HeaderMap, now: SystemTime) -> Option<i64> {
-    let server = parse_http_date(&text_header(headers, DATE.as_str())?)?;
+    seconds_ahead(parse_http_date(&text_header(headers, DATE.as_str())?)?, now)
+}
+
+fn seconds_ahead(server: SystemTime, now: SystemTime) -> Option<i64> {
     let seconds = match server.duration_since(now) {
         Ok(ahead) => i64::try_from(ahead.as_secs()).ok()?,
         Err(behind) => -i64::try_from(behind.duration().as_secs()).ok()?,

@@ -114,6 +114,15 @@ async fn wrong_range_is_corrupt() {
 }
 
 #[tokio::test]
+async fn ignored_range_still_gives_the_right_bytes() {
+    let whole = format!("{}0123456789", EMPTY.replace("Length: 0", "Length: 10"));
+    let (store, _) = bucket(KEY, move |_, _| whole.clone()).await;
+    let range = GetRange::Bounded(ByteRange { start: 5, end: 8 });
+    assert_eq!(get(&*store, range).await.unwrap(), "567");
+    assert_eq!(get(&*store, GetRange::Suffix(2)).await.unwrap(), "89");
+}
+
+#[tokio::test]
 async fn refused_checksum_is_left_out_from_the_next_try_on() {
     let (store, requests) = bucket(KEY, |_, head| match head.contains("x-amz-checksum") {
         true => error_xml("501 Not Implemented", "NotImplemented", ""),

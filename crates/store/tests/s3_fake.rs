@@ -3,14 +3,16 @@
 mod common;
 
 use bytes::Bytes;
-use common::client;
+use common::{client, client_with};
 use penstock_base::{ByteRange, Kind, Result, Retry};
 use penstock_store::{
-    GetRange, GetRequest, Payload, PutOptions, Store, StoreOptions, UploadId, open,
+    GetRange, GetRequest, HttpClient, HttpOptions, Payload, PutOptions, Store, StoreOptions,
+    UploadId, open,
 };
 use penstock_testkit::conform::store::Subject;
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
 use std::sync::Arc;
+use std::time::Duration;
 
 const SECRET: &str = "a-secret-for-tests";
 
@@ -23,11 +25,15 @@ fn start(options: FakeOptions) -> FakeHandle {
 }
 
 fn store_with(server: &FakeHandle, more: &[(&str, &str)]) -> Arc<dyn Store> {
+    store_by(&client().0, server, more)
+}
+
+fn store_by(http: &HttpClient, server: &FakeHandle, more: &[(&str, &str)]) -> Arc<dyn Store> {
     let endpoint = server.endpoint();
     let mut pairs = vec![("endpoint", endpoint.as_str()), ("key_id", "test"), ("secret", SECRET)];
     pairs.splice(0..0, more.iter().copied());
     let options = StoreOptions::new(pairs).unwrap();
-    open("s3://bucket/", &options, &client().0).unwrap().0
+    open("s3://bucket/", &options, http).unwrap().0
 }
 
 async fn subject() -> Subject {
@@ -116,10 +122,123 @@ async fn every_checksum_is_taken() {
         let store = store_with(&server, &[("checksum", choice)]);
         put(&*store, choice, vec![9; 1000]).await.unwrap();
         assert_eq!(get(&*store, choice).await.unwrap().len(), 1000);
-        let upload = store.create_upload(choice, &PutOptions::default()).await.unwrap();
+        let plain = PutOptions::default();
+        let upload = store.create_upload(choice, &plain).await.unwrap();
         let payload = Payload::from(Bytes::from_static(b"part"));
-        let part = store.upload_part(choice, &upload, 1, payload).await.unwrap();
-        let done = store.complete_upload(choice, &upload, &[part], &PutOptions::default());
-        done.await.unwrap();
+        let parts = [store.upload_part(choice, &upload, 1, payload).await.unwrap()];
+        store.complete_upload(choice, &upload, &parts, &plain).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn faults_of_a_get_are_told_truly_and_never_as_bytes() {
+    for (fault, kind) in [
+        ("status=503,retry-after=1", Kind::Throttled),
+        ("status=500", Kind::Unavailable),
+        ("reset", Kind::Unavailable),
+        ("html", Kind::Corrupt),
+        ("error-200", Kind::Corrupt),
+        ("cut=1000", Kind::Unavailable),
+    ] {
+        let (store, _server) = broken(&[fault]).await;
+        let error = get(&*store, "k").await.unwrap_err();
+        // A cut shows as a reset or as an early end, as the system sees it.
+        let either = fault.starts_with("cut") && error.kind() == Kind::Corrupt;
+        assert!(error.kind() == kind || either, "{fault}: {error}");
+        assert_ne!(error.retry(), Retry::Never, "{fault}: {error}");
+        assert_eq!(error.object(), Some("s3://bucket/k"), "{fault}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn faults_of_a_range_are_told_truly_and_never_as_bytes() {
+    let range = GetRange::Bounded(ByteRange { start: 100, end: 5000 });
+    for fault in ["wrong-range=+1", "wrong-range=-1", "truncate=10"] {
+        let (store, _server) = broken(&[fault]).await;
+        let found = match store.get("k", GetRequest { range, if_match: None }).await {
+            Ok(mut answer) => answer.body.read_to_bytes(1 << 20).await,
+            Err(error) => Err(error),
+        };
+        let error = found.unwrap_err();
+        assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::BackOff), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn replaced_object_is_a_conflict() {
+    let (store, _server) = broken(&["replace,op=GetObject"]).await;
+    let etag = store.stat("k").await.unwrap().etag;
+    let request = GetRequest { range: GetRange::All, if_match: etag };
+    assert_eq!(store.get("k", request).await.unwrap_err().kind(), Kind::Conflict);
+}
+
+#[tokio::test]
+async fn connection_cut_in_each_kind_of_request_is_worth_another_try() {
+    let (store, server) = broken(&["reset"]).await;
+    let (upload, options) = (UploadId("u".into()), PutOptions::default());
+    let payload = || Payload::from(Bytes::from_static(b"x"));
+    let errors = [
+        put(&*store, "n", vec![1; 10]).await.unwrap_err(),
+        store.stat("k").await.unwrap_err(),
+        store.list(Default::default()).await.unwrap_err(),
+        store.create_upload("n", &options).await.unwrap_err(),
+        store.upload_part("n", &upload, 1, payload()).await.unwrap_err(),
+        store.complete_upload("n", &upload, &[], &options).await.unwrap_err(),
+        store.abort_upload("n", &upload).await.unwrap_err(),
+        store.copy("k", "n", &options).await.unwrap_err(),
+        store.delete("k", None).await.unwrap_err(),
+        store.delete_batch(&["k".to_string()]).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!((error.kind(), error.retry()), (Kind::Unavailable, Retry::BackOff), "{error}");
+        assert!(error.object().is_some(), "{error}");
+    }
+    server.faults().clear();
+    assert_eq!(get(&*store, "k").await.unwrap().len(), 100_000);
+}
+
+#[tokio::test]
+async fn late_error_of_a_completion_is_no_success() {
+    let (store, server) = broken(&["error-200,op=CompleteMultipartUpload"]).await;
+    let options = PutOptions::default();
+    let upload = store.create_upload("n", &options).await.unwrap();
+    let payload = Payload::from(Bytes::from_static(b"x"));
+    let parts = [store.upload_part("n", &upload, 1, payload).await.unwrap()];
+    let error = store.complete_upload("n", &upload, &parts, &options).await.unwrap_err();
+    assert_ne!(error.retry(), Retry::Never, "{error}");
+    server.faults().clear();
+    store.complete_upload("n", &upload, &parts, &options).await.unwrap();
+    assert_eq!(get(&*store, "n").await.unwrap(), "x");
+}
+
+#[tokio::test]
+async fn completion_and_put_with_lost_answers_succeed_when_asked_again() {
+    let (store, _server) = broken(&["lost-answer,op=CompleteMultipartUpload,times=1"]).await;
+    let options = PutOptions::default();
+    let upload = store.create_upload("n", &options).await.unwrap();
+    let payload = Payload::from(Bytes::from_static(b"x"));
+    let parts = [store.upload_part("n", &upload, 1, payload).await.unwrap()];
+    let error = store.complete_upload("n", &upload, &parts, &options).await.unwrap_err();
+    assert_eq!(error.retry(), Retry::BackOff, "{error}");
+    store.complete_upload("n", &upload, &parts, &options).await.unwrap();
+    assert_eq!(get(&*store, "n").await.unwrap(), "x");
+}
+
+#[tokio::test]
+async fn silent_server_does_not_hang_the_reader() {
+    for fault in ["lie-length=+5", "stall=60000"] {
+        let (store, server) = broken(&[]).await;
+        drop(store);
+        server.fault(fault);
+        let stall_timeout = Duration::from_millis(200);
+        let (http, _) = client_with(HttpOptions { stall_timeout, ..HttpOptions::default() });
+        let error = get(&*store_by(&http, &server, &[]), "k").await.unwrap_err();
+        assert_eq!((error.kind(), error.retry()), (Kind::Unavailable, Retry::BackOff), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn slow_body_arrives_whole() {
+    let (store, _server) = broken(&["slow=2000000"]).await;
+    assert_eq!(get(&*store, "k").await.unwrap().len(), 100_000);
 }
