@@ -4,14 +4,15 @@
 //!
 //! 1. Memory is given first come, first served, while the total stays within the limit.
 //! 2. A holder that will give its memory back without anybody's help (a part on its way to the
-//!    store) says so: that memory is *returning*. While any is, a waiter just waits.
-//! 3. Where nothing is returning, waiting could last forever: the waiter's own thread may be the
-//!    one that would fill the other buffers. Then the budget presses the registered
+//!    store) says so: that memory is *returning*. While an eighth of the limit is, a waiter just
+//!    waits.
+//! 3. Where less is returning, waiting could be slow or last forever: the waiter's own thread may
+//!    be the one that would fill the other buffers. Then the budget presses the registered
 //!    [`Pressable`]s, largest first, to begin returning what they hold (a partly filled part that
-//!    has the store's smallest part size is sent early).
-//! 4. Where none of them can, the first waiter gets its memory beyond the limit. This happens only
-//!    when every open upload holds less than the store's smallest part; the excess is at most that
-//!    size times the open uploads, and the gauge shows it.
+//!    has the store's smallest part size is sent early; what was read ahead is dropped).
+//! 4. Where none of them can and nothing is returning, the first waiter gets its memory beyond the
+//!    limit. This happens only when every open upload holds less than the store's smallest part;
+//!    the excess is at most that size times the open uploads, and the gauge shows it.
 
 use penstock_base::{Metric, Metrics};
 use std::collections::VecDeque;
@@ -166,7 +167,7 @@ impl Budget {
             }
             let Some(bytes) = state.waiters.front().map(|first| first.bytes) else { return };
             if !state.fits(bytes) {
-                if state.returning > 0 {
+                if state.returning >= bytes.max(state.limit / 8) {
                     return;
                 }
                 let pressables = state.pressables.clone();
@@ -174,8 +175,11 @@ impl Budget {
                 drop(state);
                 let pressed = press_largest(&pressables);
                 state = self.lock();
-                if pressed || state.returning > 0 {
+                if pressed || state.fits(bytes) {
                     continue;
+                }
+                if state.returning > 0 {
+                    return;
                 }
             }
             if let Some(waiter) = state.waiters.pop_front() {

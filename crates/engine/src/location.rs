@@ -1,8 +1,8 @@
 //! Where an object is: a store that the engine opened once, and a key in it.
 
+use crate::generations::Generations;
 use penstock_base::Result;
 use penstock_store::{Capabilities, Profile, Store};
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -116,11 +116,20 @@ pub(crate) struct ObjectId {
 /// Root and options of a store.
 type Identity = (String, Vec<StoreOption>);
 
+/// Most stores kept open. One that is forgotten lives on in its readers and writers; opening it
+/// again only loses what was remembered of its objects.
+const MOUNTS_MAX: u64 = 4096;
+
 /// The stores opened so far.
-#[derive(Default)]
 pub(crate) struct Mounts {
-    known: Mutex<HashMap<Identity, Arc<Mount>>>,
+    known: Mutex<Generations<Identity, Arc<Mount>>>,
     next_id: AtomicU64,
+}
+
+impl Default for Mounts {
+    fn default() -> Self {
+        Mounts { known: Mutex::new(Generations::new(MOUNTS_MAX)), next_id: AtomicU64::new(0) }
+    }
 }
 
 // By hand: the keys of the map hold secrets.
@@ -145,19 +154,20 @@ impl Mounts {
         // No option has an empty name, so this one is the URL's own.
         sorted.push((String::new(), suffix.to_string()));
         let identity = (root.clone(), sorted);
+        // Two that open at once each get a mount of their own; the later one is kept.
         let found = self.lock().get(&identity).cloned();
         let mount = match found {
             Some(mount) => mount,
             None => {
                 let opened = Arc::new(self.mount(opener.open(url, options)?.0));
-                // Two that open at once agree on the first.
-                Arc::clone(self.lock().entry(identity).or_insert(opened))
+                self.lock().insert(identity, Arc::clone(&opened), 1);
+                opened
             }
         };
         Ok(Location { mount, prefix: prefix.into(), suffix: suffix.into(), key })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Identity, Arc<Mount>>> {
+    fn lock(&self) -> MutexGuard<'_, Generations<Identity, Arc<Mount>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -67,7 +67,9 @@ impl Held {
     }
 
     fn weight(&self) -> u64 {
-        self.pieces().iter().map(|piece| piece.range.len()).sum::<u64>().max(1)
+        /// Name, version and the pieces' own fields, roughly: empty entries count too.
+        const OVERHEAD_BYTES: u64 = 512;
+        self.pieces().iter().map(|piece| piece.range.len()).sum::<u64>() + OVERHEAD_BYTES
     }
 }
 

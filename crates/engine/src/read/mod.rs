@@ -119,8 +119,7 @@ async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Resul
         Remembered::Stale(meta) if engine.held.get(&at.id(), &Version::of(&meta)).is_some() => {
             // The bytes are here already, so a request without a body confirms them.
             query.scope.count(Metric::MetadataMisses, 1);
-            let now = ask(query, at).await?;
-            return Ok(Opened { meta: now, whole: None });
+            return asked(query, at).await;
         }
         Remembered::Fresh(_) | Remembered::Stale(_) | Remembered::Nothing => {
             query.scope.count(Metric::MetadataMisses, 1);
@@ -138,7 +137,7 @@ async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
     let footer_bytes = known.footer_size_bytes.map_or(0, |size| size.saturating_add(8));
     let window = query.settings.open_fetch_bytes.max(footer_bytes);
     if window == 0 {
-        return Ok(Opened { meta: ask(query, at).await?, whole: None });
+        return asked(query, at).await;
     }
     let tail_first = reads_tail_first(at) || known.footer_size_bytes.is_some();
     let range = if tail_first && at.mount.capabilities.suffix_range {
@@ -154,7 +153,7 @@ async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
     if meta.size_bytes.is_none() {
         // Such a server's parts have no end to check, so only the whole can be trusted.
         drop(stream);
-        return whole(query, at, Stream::start(query, at, GetRange::All, None).await?).await;
+        return fetch_whole(query, at).await;
     }
     let start = stream.range().start;
     let bytes = stream.read_rest(window).await?;
@@ -164,6 +163,19 @@ async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
     held.keep(start, bytes, &query.engine.budget);
     query.engine.held.put(&at.id(), &version, &held);
     Ok(Opened { meta, whole: None })
+}
+
+/// One HEAD; where it tells no size, the object has to be fetched to learn it.
+async fn asked(query: &Arc<QueryCore>, at: &Location) -> Result<Opened> {
+    let meta = ask(query, at).await?;
+    match meta.size_bytes {
+        Some(_) => Ok(Opened { meta, whole: None }),
+        None => fetch_whole(query, at).await,
+    }
+}
+
+async fn fetch_whole(query: &Arc<QueryCore>, at: &Location) -> Result<Opened> {
+    whole(query, at, Stream::start(query, at, GetRange::All, None).await?).await
 }
 
 /// Takes the whole object from a server that does not serve ranges.

@@ -1,0 +1,106 @@
+//! The engine over the Azure fake: requests on the wire.
+
+use penstock_base::{Metric, Settings};
+use penstock_engine::{Engine, Known, Location, PutOptions};
+use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions};
+use std::sync::Arc;
+use std::time::Duration;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+struct Wire {
+    fake: FakeHandle,
+    engine: Arc<Engine>,
+}
+
+impl Wire {
+    fn new() -> Self {
+        let fake = FakeAzure::start(FakeOptions::azure()).unwrap();
+        Wire { fake, engine: Engine::new(Settings::default()).unwrap() }
+    }
+
+    fn at(&self, key: &str) -> Location {
+        let text = self.fake.connection_string();
+        let options = [("secret_type", "azure"), ("connection_string", text.as_str())]
+            .map(|(name, value)| (name.to_string(), value.to_string()));
+        self.engine.locate(&format!("az://lake/{key}"), &options).unwrap()
+    }
+
+    fn write(&self, key: &str, data: &[u8]) {
+        let query = self.engine.query(Settings::default(), None);
+        let mut writer = query.create(&self.at(key), PutOptions::default()).unwrap();
+        for piece in data.chunks(300 * KIB) {
+            query.block_on(writer.write(piece)).unwrap();
+        }
+        query.block_on(writer.finish()).unwrap();
+    }
+
+    /// Method and path of the requests so far, and forgets them.
+    fn requests(&self, count: u64) -> Vec<String> {
+        // The fake takes note of a request when its answer is sent: it may be a moment behind.
+        while self.fake.stats().requests < count {
+            std::thread::yield_now();
+        }
+        let requests = self.fake.requests();
+        self.fake.reset_stats();
+        requests.iter().map(|request| request.operation.to_string()).collect()
+    }
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+#[test]
+fn small_blob_is_one_put_and_its_read_one_get() {
+    let wire = Wire::new();
+    let data = pattern(80 * KIB);
+    wire.write("a.parquet", &data);
+    assert_eq!(wire.requests(1), ["PutBlob"]);
+    wire.engine.clear_cache();
+    let query = wire.engine.query(Settings::default(), None);
+    let reader = query.block_on(query.open(&wire.at("a.parquet"), &Known::NOTHING)).unwrap();
+    let mut buf = vec![0; data.len()];
+    query.block_on(reader.read_at(&query, &mut buf, 0)).unwrap();
+    assert!(buf == data);
+    assert_eq!(wire.requests(1), ["GetBlob"]);
+    assert_eq!(query.metrics().get(Metric::Requests), 1);
+}
+
+#[test]
+fn large_blob_is_blocks_and_one_commit_and_its_footer_two_gets() {
+    let wire = Wire::new();
+    let data = pattern(18 * MIB);
+    wire.write("a.parquet", &data);
+    assert_eq!(wire.requests(4), ["PutBlock", "PutBlock", "PutBlock", "PutBlockList"]);
+    wire.engine.clear_cache();
+    let query = wire.engine.query(Settings::default(), None);
+    let reader = query.block_on(query.open(&wire.at("a.parquet"), &Known::NOTHING)).unwrap();
+    let mut footer = vec![0; 64 * KIB];
+    let offset = data.len() - footer.len();
+    query.block_on(reader.read_at(&query, &mut footer, offset as u64)).unwrap();
+    assert!(footer == data[offset..]);
+    assert_eq!(wire.requests(2), ["GetBlob", "GetBlob"]);
+    assert_eq!(query.metrics().get(Metric::Requests), 2);
+    // After a listing the footer is the first request.
+    let found = query.block_on(query.glob(&wire.at("*.parquet"))).unwrap();
+    let known = Known { meta: found[0].meta.clone(), ..Known::NOTHING };
+    wire.engine.clear_cache();
+    let other = wire.engine.query(Settings::default(), None);
+    let reader = other.block_on(other.open(&wire.at("a.parquet"), &known)).unwrap();
+    other.block_on(reader.read_at(&other, &mut footer, offset as u64)).unwrap();
+    assert_eq!(other.metrics().get(Metric::Requests), 1);
+}
+
+#[test]
+fn blob_given_up_never_becomes_visible() {
+    let wire = Wire::new();
+    let query = wire.engine.query(Settings::default(), None);
+    let mut writer = query.create(&wire.at("a.bin"), PutOptions::default()).unwrap();
+    query.block_on(writer.write(&pattern(20 * MIB))).unwrap();
+    drop(writer);
+    wire.engine.shutdown_blocking(Duration::from_secs(10)).unwrap();
+    assert_eq!(wire.engine.metrics().get(Metric::MemoryHeldNow), 0);
+    assert!(!query.block_on(query.exists(&wire.at("a.bin"))).unwrap());
+}
