@@ -146,12 +146,23 @@ impl AzureStore {
         if response.status != 200 {
             return Err(self.wire.refused(response, operation, key).await);
         }
+        if !wire::is_from_service(&response.headers) {
+            return Err(self.foreign(operation, key));
+        }
         if is_directory(&response.headers) {
             return Err(self.directory(operation, key));
         }
         let size = crate::http::content_length(&response.headers)
             .map_err(|error| self.wire.named(error, operation, key))?;
         Ok(blob_meta(&response.headers, size))
+    }
+
+    /// A success that a proxy or login page made up.
+    fn foreign(&self, operation: &'static str, key: &str) -> Error {
+        let error = Error::new(Kind::Corrupt, "the answer is not from a Blob service")
+            .with_retry(Retry::BackOff)
+            .with_hint("Is there a proxy or login page in between? Check the endpoint");
+        self.wire.named(error, operation, key)
     }
 
     fn directory(&self, operation: &'static str, key: &str) -> Error {
@@ -323,6 +334,9 @@ impl Store for AzureStore {
         // The emulator answers a range behind the end with 206, no bytes and an impossible range.
         if response.status == 206 && is_without_bytes(&response) {
             return self.empty_answer(key, &request).await;
+        }
+        if !wire::is_from_service(&response.headers) {
+            return Err(self.foreign("GET", key));
         }
         if is_directory(&response.headers) {
             return Err(self.directory("GET", key));

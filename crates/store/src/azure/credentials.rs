@@ -84,9 +84,9 @@ impl Credentials {
         }
     }
 
-    /// Makes the GET request `parts` one that the service itself can send for a copy: the URL, and
-    /// the token that must come with it, if any.
-    pub async fn link(&self, mut parts: Parts) -> Result<(String, Option<Secret>)> {
+    /// Makes the GET request `parts` one that the service itself can send for a copy: the query with
+    /// a signature, or the token that must come with it, if any.
+    pub async fn link(&self, mut parts: Parts) -> Result<(Option<String>, Option<Secret>)> {
         match &self.link_signer {
             Some(signer) => {
                 signer
@@ -98,7 +98,7 @@ impl Credentials {
         }
         let token = parts.headers.get(http::header::AUTHORIZATION);
         let token = token.and_then(|value| value.to_str().ok()).map(Secret::new);
-        Ok((parts.uri.to_string(), token))
+        Ok((parts.uri.query().map(str::to_string), token))
     }
 
     fn told(&self, error: &reqsign_core::Error) -> Error {

@@ -3,6 +3,7 @@
 use super::address::Address;
 use super::config::{Auth, Config};
 use super::credentials::Credentials;
+use super::endpoint::Endpoint;
 use super::metadata;
 use crate::answer::{Failure, object_meta};
 use crate::options::StoreOptions;
@@ -133,10 +134,16 @@ impl Wire {
 
     /// The URL of a blob that the service can read for a copy, and the token to come with it.
     pub async fn link(&self, key: &str) -> Result<(String, Option<penstock_base::Secret>)> {
-        let path = self.path(Some(key));
-        let mut parts = self.request(Method::GET, &path, &Ask::default())?;
-        parts.headers.clear();
-        self.credentials.link(parts).await
+        let endpoint = &self.config.endpoint;
+        // A signature is over container and key, without the path that an emulator's account is.
+        let bare = Endpoint { base_path: String::new(), ..endpoint.clone() };
+        let url = bare.url(&bare.path(&self.address.container, Some(key)), &[]);
+        let request = Request::get(url).body(()).map_err(|error| {
+            Error::new(Kind::Invalid, format!("the name makes no URL ({error})"))
+        })?;
+        let (query, token) = self.credentials.link(request.into_parts().0).await?;
+        let url = endpoint.url(&self.path(Some(key)), &[]);
+        Ok((query.map_or(url.clone(), |query| format!("{url}?{query}")), token))
     }
 
     /// A blob's URL as Copy Blob wants it: with the shared access signature, if that is the
@@ -223,6 +230,13 @@ pub(super) fn blob_meta(headers: &HeaderMap, size_bytes: Option<u64>) -> ObjectM
         *value = metadata::decode_value(value);
     }
     meta
+}
+
+/// Whether the headers have anything that only a Blob service says of a blob.
+pub(super) fn is_from_service(headers: &HeaderMap) -> bool {
+    ["x-ms-blob-type", "x-ms-request-id", "x-ms-version"]
+        .iter()
+        .any(|name| headers.contains_key(*name))
 }
 
 /// Whether the headers are those of a directory.

@@ -149,7 +149,10 @@ async fn serve_with_faults(
             }
             Action::IgnoreRange => {
                 let headers = &mut request.to_mut().headers;
-                headers.remove("range");
+                // An Azure signature covers the range, so what was sent is kept for its check.
+                for (name, _) in headers.0.iter_mut().filter(|(name, _)| name == "range") {
+                    *name = IGNORED_RANGE.to_string();
+                }
                 headers.remove("x-ms-range");
             }
             Action::Replace => replace(server, target),
@@ -167,6 +170,9 @@ async fn serve_with_faults(
         _ => End::Reset,
     }
 }
+
+/// Where a range that is to be ignored is kept.
+pub const IGNORED_RANGE: &str = "ignored-range";
 
 fn status_answer(server: &Server, status: u16, fault: &FaultSpec) -> Response {
     let code = fault.code.clone().unwrap_or_else(|| {

@@ -9,7 +9,7 @@ pub mod copy;
 pub mod list;
 pub mod sas;
 
-use super::codec::percent_decode;
+use super::codec::{http_date, percent_decode};
 use super::exchange::Target;
 use super::http::{BodyReader, Request, Response};
 use super::refusal::{Refusal, Served, Trouble};
@@ -129,6 +129,7 @@ pub async fn serve(
 fn finish(call: &Call<'_>, answer: Response) -> Response {
     let answer = answer
         .with("Server", "penstock-fake")
+        .with("Date", http_date(auth::now(call.server)))
         .with("x-ms-version", VERSION)
         .with("x-ms-request-id", "00000000-0000-0000-0000-000000000000");
     match call.header("x-ms-client-request-id") {

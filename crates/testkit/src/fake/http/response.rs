@@ -73,7 +73,10 @@ impl Response {
     pub fn head(&self, keep_alive: bool) -> Vec<u8> {
         let mut head = String::with_capacity(512);
         let _ = write!(head, "HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
-        let _ = write!(head, "Date: {}\r\n", http_date(SystemTime::now()));
+        // A server whose clock is off tells its own time.
+        if !self.headers.iter().any(|(name, _)| name == "Date") {
+            let _ = write!(head, "Date: {}\r\n", http_date(SystemTime::now()));
+        }
         for (name, value) in &self.headers {
             let _ = write!(head, "{name}: {value}\r\n");
         }
