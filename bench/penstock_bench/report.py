@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from penstock_bench import figures
@@ -205,13 +206,17 @@ def summary(found: list[Entry]) -> str:
 
 def errors(records: list[Row]) -> list[str]:
     """Every different failure, of any peer, with the cells it hit first."""
-    first: dict[str, str] = {}
+    first: dict[tuple[str, str, str], str] = {}
     for record in records:
         for step in record["steps"]:
             if step.get("error"):
                 where = f"{record['peer']} {record['protocol']} {step['name']} {record['rows']}"
-                first.setdefault(step["error"], where)
-    return [f"{where}: {error}" for error, where in first.items()]
+                # Runs differ in where they write.
+                kind = re.sub(r"\S+://\S+", "URL", step["error"])
+                first.setdefault(
+                    (record["peer"], record["protocol"], kind), f"{where}: {step['error']}"
+                )
+    return list(first.values())
 
 
 def ranking(found: list[Entry]) -> str:
