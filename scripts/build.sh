@@ -20,5 +20,5 @@ for binary in penstock penstock-fake; do
 done
 wait "$sources" || die "DuckDB's headers or library could not be fetched"
 say "building the extension for DuckDB 1.5.5"
-scripts/duckdb-build-extension.sh 1.5.5
+PENSTOCK_FFI_READY=1 scripts/duckdb-build-extension.sh 1.5.5
 wait "$venv" || die "the Python environment could not be made"

@@ -22,7 +22,9 @@ mapfile -t includes < <(shim_includes "$version")
 
 flags=()
 [ "$profile" = release ] && flags=(--release)
-cargo build --quiet -p penstock-ffi "${flags[@]}" &
+# build.sh has built the library together with the binaries: on its own it would be built again, since
+# Cargo picks the features of shared dependencies per invocation.
+[ -n "${PENSTOCK_FFI_READY:-}" ] || cargo build --quiet -p penstock-ffi "${flags[@]}" &
 rust=$!
 # The shim is compiled again only when it or the compiler changed.
 stamp=$({ "$CXX" --version; echo "${CXX_FLAGS[@]}" "${includes[@]}"; cat duckdb/src/*.cpp duckdb/src/include/* \

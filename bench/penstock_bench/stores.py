@@ -91,10 +91,11 @@ class Store:
         listen = f"127.0.0.1:{port}"
         if self._kind.startswith("fake-"):
             command: list[str | Path] = [BUILD / "penstock-fake", KINDS[self._kind]]
-            command += ["--listen", listen]
+            command += ["--listen", listen, "--quiet"]
             if self._profile.name == "wan-fake":
                 command += ["--latency-ms", str(self._profile.rtt_ms)]
                 command += ["--bandwidth-mbit", str(self._profile.down_mbit)]
+                command += ["--bandwidth-up-mbit", str(self._profile.up_mbit)]
             return command, env
         if self._kind == "serve":
             (self._directory / sql.BUCKET).mkdir()
