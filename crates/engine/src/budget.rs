@@ -215,3 +215,115 @@ fn press_largest(pressables: &[Weak<dyn Pressable>]) -> bool {
     able.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     able.iter().any(|(_, holder)| holder.press())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::poll;
+    use proptest::prelude::*;
+    use std::sync::atomic::AtomicU64;
+
+    fn budget(limit: u64) -> Arc<Budget> {
+        Budget::new(limit, Arc::default())
+    }
+
+    /// Holds leases that it can drop when pressed.
+    struct Holder(Mutex<Vec<Lease>>, AtomicU64);
+
+    impl Pressable for Holder {
+        fn returnable_bytes(&self) -> u64 {
+            self.0.lock().unwrap().iter().map(|lease| lease.bytes).sum()
+        }
+
+        fn press(&self) -> bool {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            let leases = std::mem::take(&mut *self.0.lock().unwrap());
+            !leases.is_empty()
+        }
+    }
+
+    #[tokio::test]
+    async fn waiters_are_served_in_turn_as_memory_comes_back() {
+        let budget = budget(20);
+        let first = budget.lease(10).await;
+        first.set_returning();
+        // As long as this is on its way, nobody gets more than the limit.
+        let other = budget.lease(10).await;
+        other.set_returning();
+        let mut second = Box::pin(budget.lease(8));
+        let mut third = Box::pin(budget.lease(1));
+        let mut fourth = Box::pin(budget.lease(2));
+        assert!(poll!(&mut second).is_pending());
+        // It would fit as soon as any memory is back, but waits its turn.
+        assert!(poll!(&mut third).is_pending());
+        assert!(poll!(&mut fourth).is_pending());
+        drop(first);
+        let second = second.await;
+        let third = third.await;
+        assert!(poll!(&mut fourth).is_pending(), "8 + 1 + 2 is too much");
+        drop(second);
+        fourth.await;
+        drop(third);
+        drop(other);
+        assert_eq!(budget.held_bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_largest_holder_is_pressed_when_nothing_comes_back() {
+        let budget = budget(10);
+        let small = Arc::new(Holder(Mutex::new(vec![budget.lease(3).await]), AtomicU64::new(0)));
+        let large = Arc::new(Holder(Mutex::new(vec![budget.lease(7).await]), AtomicU64::new(0)));
+        for holder in [&small, &large] {
+            let weak: Weak<dyn Pressable> = Arc::downgrade(holder) as Weak<_>;
+            budget.register(weak);
+        }
+        let lease = budget.lease(5).await;
+        assert_eq!(budget.held_bytes(), 8);
+        assert_eq!(small.1.load(Ordering::Relaxed), 0);
+        drop(lease);
+    }
+
+    #[tokio::test]
+    async fn where_nobody_can_give_the_limit_yields() {
+        let budget = budget(10);
+        let held = budget.lease(10).await;
+        let beyond = budget.lease(4).await;
+        assert_eq!(budget.held_bytes(), 14);
+        drop((held, beyond));
+    }
+
+    #[tokio::test]
+    async fn a_waiter_that_leaves_does_not_keep_others_waiting() {
+        let budget = budget(10);
+        let held = budget.lease(10).await;
+        held.set_returning();
+        let mut left = Box::pin(budget.lease(5));
+        assert!(poll!(&mut left).is_pending());
+        drop(left);
+        let mut next = Box::pin(budget.lease(10));
+        assert!(poll!(&mut next).is_pending());
+        drop(held);
+        next.await;
+        assert_eq!(budget.held_bytes(), 0);
+    }
+
+    proptest! {
+        /// Without waiting, the account never passes its limit and always adds up.
+        #[test]
+        fn what_is_given_without_waiting_stays_within_the_limit(
+            limit in 0u64..1000, steps in prop::collection::vec((0u64..200, any::<bool>()), 0..100),
+        ) {
+            let budget = budget(limit);
+            let mut leases = Vec::new();
+            for (bytes, give_back) in steps {
+                leases.extend(budget.try_lease(bytes));
+                if give_back && !leases.is_empty() {
+                    leases.swap_remove(leases.len() / 2);
+                }
+                let sum: u64 = leases.iter().map(|lease| lease.bytes).sum();
+                prop_assert_eq!(budget.held_bytes(), sum);
+                prop_assert!(sum <= limit);
+            }
+        }
+    }
+}

@@ -160,7 +160,11 @@ impl Engine {
     /// # Errors
     /// As [`Engine::block_on`].
     pub fn shutdown_blocking(&self, limit: Duration) -> Result<()> {
-        self.block_on(async { Ok(self.shutdown(limit).await) }, || false)
+        let shutdown = async {
+            self.shutdown(limit).await;
+            Ok(())
+        };
+        self.block_on(shutdown, || false)
     }
 
     /// Runs a future on the calling thread, see [`IoRuntime::block_on`].

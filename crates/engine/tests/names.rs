@@ -1,5 +1,7 @@
 //! Listing, globbing, removing, copying: requests and results.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use penstock_base::Kind;

@@ -1,5 +1,7 @@
 //! Opening and reading: request counts, pinning, resuming, giving up.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use penstock_base::{Kind, Metric};

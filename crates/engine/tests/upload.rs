@@ -1,5 +1,7 @@
 //! Writing: request counts, failures, giving up, the barrier, the memory limit.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use penstock_base::{Kind, Metric};

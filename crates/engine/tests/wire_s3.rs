@@ -1,5 +1,7 @@
 //! The engine over HTTP, as DuckDB's threads use it: requests on the wire, faults of the network.
 
+#![allow(clippy::unwrap_used)]
+
 use penstock_base::{Kind, Metric, Settings};
 use penstock_engine::{Engine, Known, Location, PutOptions, Query, Reader, WriteCondition};
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};

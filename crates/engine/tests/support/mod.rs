@@ -1,6 +1,7 @@
 //! A store in memory that counts its requests and misbehaves on command, and an engine over it on
 //! the test's own runtime, where time is paused and chance is seeded.
 
+#![allow(clippy::unwrap_used)]
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
 
