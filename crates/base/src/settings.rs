@@ -126,7 +126,6 @@ macro_rules! range {
     };
 }
 
-const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 

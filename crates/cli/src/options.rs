@@ -100,7 +100,7 @@ mod tests {
     fn without_credentials_the_clouds_own_chain_is_walked() {
         let nothing = |_: &str| None;
         let chain = pair("provider", "credential_chain");
-        assert_eq!(flags(&[], false).resolve("s3://b/k", nothing).unwrap(), [chain.clone()]);
+        assert_eq!(flags(&[], false).resolve("s3://b/k", nothing).unwrap(), [chain]);
         assert_eq!(flags(&[], true).resolve("s3://b/k", nothing).unwrap(), []);
         assert_eq!(flags(&[], false).resolve("https://h/k", nothing).unwrap(), []);
         let keyed = flags(&["key_id=a", "secret=b=c"], false).resolve("s3://b/k", nothing).unwrap();

@@ -9,8 +9,10 @@ use penstock_engine::store_options::{self, Family};
 use penstock_engine::{Engine, SCHEMES};
 use std::fmt::Write as _;
 
+type Pairs = &'static [(&'static str, &'static str)];
+
 /// One URL of each store, with options that keep the environment out of the page.
-const STORES: &[(&str, &str, &[(&str, &str)])] = &[
+const STORES: &[(&str, &str, Pairs)] = &[
     ("Amazon S3", "s3://bucket/", &[("endpoint", "s3.us-east-1.amazonaws.com")]),
     ("other S3 services", "s3://bucket/", &[("endpoint", "storage.example:9000")]),
     ("Cloudflare R2", "r2://bucket/", &[("account_id", "account")]),

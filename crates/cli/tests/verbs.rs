@@ -1,5 +1,7 @@
 //! The binary as a person meets it: verbs, exit codes, error lines, and a server that is stopped.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;

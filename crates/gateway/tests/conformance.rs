@@ -1,6 +1,8 @@
 //! The whole store exam, taken by our own S3 client over the gateway: what one says the other
 //! understands, down to the errors.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
 mod common;
 
 use common::{ACCESS_KEY, SECRET_KEY, Server};

@@ -1,5 +1,7 @@
 //! What a stop does to requests in flight.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
 mod common;
 
 use common::{Dir, Request, SECRET_KEY, Server, options, read_answer, sign};

@@ -1,5 +1,7 @@
 //! What a client sees of objects, lists, uploads and the gateway's own endpoints.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
 mod common;
 
 use common::{Answer, Dir, Request, Server, options, sign};

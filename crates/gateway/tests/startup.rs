@@ -1,5 +1,7 @@
 //! What an operator is told when the gateway cannot start.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
 mod common;
 
 use common::{Dir, Server, options};

@@ -172,5 +172,5 @@ impl FileBody {
 /// Whether the file lives in tmpfs, which does not know NOWAIT because it never waits.
 fn is_in_memory(file: &OwnedFd) -> bool {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
-    rustix::fs::fstatfs(file).is_ok_and(|about| i64::from(about.f_type) == TMPFS_MAGIC)
+    rustix::fs::fstatfs(file).is_ok_and(|about| about.f_type == TMPFS_MAGIC)
 }
