@@ -1,5 +1,7 @@
 //! The HTTP client against servers that play scripts, good and bad.
 
+#![allow(clippy::unwrap_used)] // helpers of tests fail as tests do
+
 mod common;
 
 use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! The S3 store against the in-project S3 server: the whole exam, and one fault after another.
 
+#![allow(clippy::unwrap_used)] // helpers of tests fail as tests do
+
 mod common;
 
 use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! Plain HTTP servers of all manners: redirects, no HEAD, no ranges, no length.
 
+#![allow(clippy::unwrap_used)] // helpers of tests fail as tests do
+
 mod common;
 
 use common::{Script, client, read_request};

@@ -1,6 +1,10 @@
+use super::extent::parse_content_range;
 use super::*;
+use crate::GetRange;
 use ::http::HeaderValue;
+use penstock_base::{ByteRange, Kind, Retry};
 use proptest::prelude::*;
+use std::time::Duration;
 
 fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
     pairs

@@ -118,3 +118,74 @@ fn wrong(what: &str) -> Error {
         .with_retry(Retry::BackOff)
         .with_hint("Does a proxy between here and the store alter the bytes?")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Decodes bytes that arrive in pieces; the data and whether the end was reached.
+    fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool)> {
+        let (mut decoder, mut data) = (ChunkDecoder::new(), Vec::new());
+        for piece in pieces {
+            let mut rest = *piece;
+            while !rest.is_empty() && !decoder.is_done() {
+                let count = usize::try_from(decoder.data_left()).unwrap().min(rest.len());
+                if count > 0 {
+                    data.extend_from_slice(&rest[..count]);
+                    decoder.took(count as u64);
+                    rest = &rest[count..];
+                } else {
+                    let used = decoder.feed(rest)?;
+                    assert!(used > 0, "the decoder moves on");
+                    rest = &rest[used..];
+                }
+            }
+        }
+        Ok((data, decoder.is_done()))
+    }
+
+    fn encode(chunks: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
+            bytes.extend_from_slice(format!("{:x};a=\"b\"\r\n", chunk.len()).as_bytes());
+            bytes.extend_from_slice(chunk);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        bytes.extend_from_slice(b"0\r\nA: b\r\n\r\n");
+        bytes
+    }
+
+    #[test]
+    fn malformed_framing_is_corrupt() {
+        for text in ["x\r\n", "\r\n", "11111111111111111\r\n", "2\r\nabc\r\n", "-1\r\n", "5 x"] {
+            let found = decode(&[text.as_bytes()]);
+            assert!(found.is_err() || !found.unwrap().1, "{text}");
+        }
+        let endless = vec![b'a'; EXTRA_BYTES_MAX + 10];
+        assert!(decode(&[b"1;", &endless]).is_err());
+        assert!(decode(&[b"0\r\n", &endless]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn splits_do_not_matter(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6),
+            cuts in prop::collection::vec(0usize..400, 0..8),
+        ) {
+            let bytes = encode(&chunks);
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut % (bytes.len() + 1)).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(decode(&pieces).unwrap(), (chunks.concat(), true));
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            prop_assert_eq!(decode(&single).unwrap(), (chunks.concat(), true));
+        }
+
+        #[test]
+        fn any_bytes_end_without_panic(bytes: Vec<u8>) {
+            let _ = decode(&[&bytes]);
+        }
+    }
+}

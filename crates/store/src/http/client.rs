@@ -320,7 +320,7 @@ impl HttpClient {
             put(&mut head, "Content-Length", payload.len().to_string().as_bytes());
         }
         head.extend_from_slice(b"\r\n");
-        if head.iter().any(|byte| *byte == 0) {
+        if head.contains(&0) {
             return Err(invalid("a request header holds a zero byte"));
         }
         Ok(head)

@@ -82,14 +82,14 @@ pub(crate) fn framing(method: &Method, head: &Head) -> Result<Framing> {
         return Ok(Framing::Empty);
     }
     if head.headers.contains_key(TRANSFER_ENCODING) {
-        let codings = head
+        let mut codings = head
             .headers
             .get_all(TRANSFER_ENCODING)
             .iter()
             .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
             .map(<[u8]>::trim_ascii)
             .filter(|coding| !coding.is_empty());
-        return match codings.last() {
+        return match codings.next_back() {
             Some(last) if last.eq_ignore_ascii_case(b"chunked") => Ok(Framing::Chunked),
             _ => Ok(Framing::UntilClose),
         };
@@ -159,4 +159,107 @@ fn garbage(text: &[u8]) -> Error {
         _ => "Is this a proxy, or a port that speaks another protocol? Check the endpoint",
     };
     corrupt(format!("the answer is not HTTP/1.1 (it starts with `{shown}`)")).with_hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ANSWER: &[u8] =
+        b"\r\nHTTP/1.1 206 Partial Content\r\nETag: \"x\"\r\nContent-Length: 3\r\n\r\nabc";
+
+    fn head(text: &str) -> Head {
+        parse_head(text.as_bytes()).unwrap().unwrap().0
+    }
+
+    #[test]
+    fn a_head_is_incomplete_at_every_byte_but_its_last() {
+        let end = ANSWER.len() - 3;
+        for length in 0..end {
+            assert!(parse_head(&ANSWER[..length]).unwrap().is_none(), "{length}");
+        }
+        let (head, used) = parse_head(ANSWER).unwrap().unwrap();
+        assert_eq!((head.status, used), (206, end));
+        assert_eq!(framing(&Method::GET, &head).unwrap(), Framing::Length(3));
+    }
+
+    #[test]
+    fn framing_follows_the_rfc() {
+        for (method, lines, expected, kept) in [
+            (Method::GET, "Content-Length: 5\r\n", Framing::Length(5), true),
+            (Method::GET, "Content-Length: 5, 5\r\n", Framing::Length(5), true),
+            (Method::GET, "Content-Length: 0\r\n", Framing::Empty, true),
+            (Method::HEAD, "Content-Length: 5\r\n", Framing::Empty, true),
+            (Method::GET, "", Framing::UntilClose, false),
+            (Method::GET, "Transfer-Encoding: gzip, Chunked\r\n", Framing::Chunked, true),
+            (Method::GET, "Transfer-Encoding: chunked, gzip\r\n", Framing::UntilClose, false),
+            (
+                Method::GET,
+                "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+                Framing::Chunked,
+                false,
+            ),
+            (
+                Method::GET,
+                "Connection: x, Close\r\nContent-Length: 5\r\n",
+                Framing::Length(5),
+                false,
+            ),
+        ] {
+            let head = head(&format!("HTTP/1.1 200 OK\r\n{lines}\r\n"));
+            let found = framing(&method, &head).unwrap();
+            assert_eq!((found, keeps_alive(&head, found)), (expected, kept), "{lines}");
+        }
+        let old = head("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n");
+        assert!(!keeps_alive(&old, Framing::Length(5)));
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_are_corrupt() {
+        for length in ["-1", "+1", "five", "", "1, 2", "99999999999999999999"] {
+            let head = head(&format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n"));
+            let error = framing(&Method::GET, &head).unwrap_err();
+            assert_eq!(error.kind(), Kind::Corrupt, "{length}");
+        }
+    }
+
+    #[test]
+    fn tls_port_is_recognised() {
+        let error = parse_head(b"\x15\x03\x01\x00\x02\x02\x46").unwrap_err();
+        assert!(error.hint().unwrap().contains("TLS"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_without_panic(bytes: Vec<u8>) {
+            let _ = parse_head(&bytes);
+        }
+
+        #[test]
+        fn any_bytes_behind_a_good_start_end_without_panic(bytes: Vec<u8>) {
+            let text = [b"HTTP/1.1 200 OK\r\n", bytes.as_slice(), b"\r\n\r\n"].concat();
+            if let Ok(Some((head, used))) = parse_head(&text) {
+                prop_assert!(used <= text.len());
+                let _ = framing(&Method::GET, &head).map(|framing| keeps_alive(&head, framing));
+            }
+        }
+
+        #[test]
+        fn headers_come_back_as_sent(
+            lines in prop::collection::vec(("x-[a-z]{1,8}", "[!-~]([ -~]{0,20}[!-~])?"), 0..20),
+        ) {
+            let mut text = String::from("HTTP/1.1 200 OK\r\n");
+            for (name, value) in &lines {
+                text.push_str(&format!("{name}: {value}\r\n"));
+            }
+            text.push_str("\r\n");
+            let head = head(&text);
+            prop_assert_eq!(head.headers.len(), lines.len());
+            for (name, value) in &lines {
+                let mut found = head.headers.get_all(name.as_str()).iter();
+                prop_assert!(found.any(|found| found.as_bytes() == value.as_bytes()));
+            }
+        }
+    }
 }

@@ -385,3 +385,6 @@ fn check_bucket(bucket: &str) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,7 +40,7 @@ impl S3Store {
                 let bytes = bytes.map_err(|error| self.named(&call, error))?;
                 match parse_written(&bytes) {
                     Ok((etag, modified)) => Ok(PutResult { etag, modified }),
-                    Err(failure) => Err(self.named(&call, late_failure(failure))),
+                    Err(failure) => Err(self.named(&call, late_failure(*failure))),
                 }
             }
             Outcome::Refused { failure, .. } if may_be_too_large(&failure) => {
@@ -142,7 +142,7 @@ impl S3Store {
         let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
         let bytes = bytes.map_err(|error| self.named(&call, error))?;
         let named = |error: Error| self.named(&call, error);
-        let (etag, _) = parse_written(&bytes).map_err(|failure| named(late_failure(failure)))?;
+        let (etag, _) = parse_written(&bytes).map_err(|failure| named(late_failure(*failure)))?;
         let etag = etag.ok_or_else(|| named(strange("the part's ETag")))?;
         Ok(Part { number, etag: etag.0, size_bytes: range.len() })
     }

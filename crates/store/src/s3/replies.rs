@@ -87,7 +87,9 @@ pub(crate) fn parse_upload_id(bytes: &[u8]) -> Result<String> {
 ///
 /// # Errors
 /// The service's own error, which S3 may put into an answer of status 200.
-pub(crate) fn parse_written(bytes: &[u8]) -> Result<(Option<ETag>, Option<SystemTime>), Failure> {
+pub(crate) fn parse_written(
+    bytes: &[u8],
+) -> Result<(Option<ETag>, Option<SystemTime>), Box<Failure>> {
     let (mut etag, mut modified, mut failed) = (None, None, false);
     let walked = walk(bytes, |element| {
         failed |= element.path[0] == "Error";
@@ -100,7 +102,8 @@ pub(crate) fn parse_written(bytes: &[u8]) -> Result<(Option<ETag>, Option<System
     });
     if failed || walked.is_err() {
         // Status 500: the work was begun and its end is not known, unless the code says more.
-        return Err(Failure::parse(500, &HeaderMap::new(), bytes, SystemTime::now()));
+        let failure = Failure::parse(500, &HeaderMap::new(), bytes, SystemTime::now());
+        return Err(Box::new(failure));
     }
     Ok((etag.filter(|etag| !etag.0.is_empty()), modified))
 }

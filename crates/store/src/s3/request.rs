@@ -295,3 +295,6 @@ fn request_url(bucket_url: &str, call: &Call<'_>) -> String {
 pub(crate) fn strange(what: &str) -> Error {
     Error::new(Kind::Corrupt, format!("the store's answer lacks {what}")).with_retry(Retry::BackOff)
 }
+
+#[cfg(test)]
+mod tests;

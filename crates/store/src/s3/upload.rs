@@ -61,7 +61,7 @@ impl S3Store {
                 match parse_written(&bytes) {
                     Ok((etag, modified)) => return Ok(PutResult { etag, modified }),
                     Err(failure) => {
-                        return Err(self.named(&call, late_failure(failure)));
+                        return Err(self.named(&call, late_failure(*failure)));
                     }
                 }
             }

@@ -1,5 +1,6 @@
 //! A server that plays a script, and an observer that keeps what it hears.
 #![allow(dead_code)] // each test binary uses its own part
+#![allow(clippy::unwrap_used)] // helpers of tests fail as tests do
 
 use bytes::Bytes;
 use http::Request;

@@ -1,0 +1,327 @@
+//! The one table from status and service code to [`Kind`] and [`Retry`], and the words of errors.
+
+use crate::answer::{parse_http_date, parse_iso_date, text_header};
+use crate::http::HttpResponse;
+use ::http::HeaderMap;
+use ::http::header::{CONTENT_TYPE, DATE, LOCATION, RETRY_AFTER};
+use penstock_base::{Error, Kind, Retry};
+use std::time::{Duration, SystemTime};
+
+/// Most bytes of an error answer that are looked at.
+const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
+/// A clock that is off by more than this explains a refused signature (S3 allows 15 minutes, but
+/// names the cause only sometimes).
+const CLOCK_SKEW_NOTABLE: Duration = Duration::from_secs(300);
+/// Longest Retry-After that is believed.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+
+/// What a failed answer says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub status: u16,
+    /// S3 or Azure error code, or empty.
+    pub code: String,
+    /// The service's own words, or empty.
+    pub message: String,
+    /// The region that S3 names as the right one.
+    pub region: Option<String>,
+    /// The size that S3 tells with an unsatisfiable range.
+    pub object_size: Option<u64>,
+    /// The body is a web page, so no object store wrote it.
+    pub is_html: bool,
+    /// Where a redirect points.
+    pub location: Option<String>,
+    /// How far the server's clock is ahead of ours, in seconds.
+    pub clock_ahead_s: Option<i64>,
+    pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// Reads what a failed answer says, and gives its connection back.
+    pub(crate) async fn read(mut response: HttpResponse) -> Failure {
+        let body = response.body.read_to_bytes(ERROR_BODY_BYTES_MAX).await.unwrap_or_default();
+        Failure::parse(response.status, &response.headers, &body, SystemTime::now())
+    }
+
+    pub(crate) fn parse(status: u16, headers: &HeaderMap, body: &[u8], now: SystemTime) -> Self {
+        let mut failure = Failure {
+            status,
+            code: text_header(headers, "x-ms-error-code").unwrap_or_default(),
+            region: text_header(headers, "x-amz-bucket-region"),
+            location: text_header(headers, LOCATION.as_str()),
+            retry_after: retry_after(headers, now),
+            clock_ahead_s: clock_ahead(headers, now),
+            ..Failure::default()
+        };
+        failure.read_body(headers, body, now);
+        failure
+    }
+
+    fn read_body(&mut self, headers: &HeaderMap, body: &[u8], now: SystemTime) {
+        let text = body.trim_ascii_start();
+        let media_type = text_header(headers, CONTENT_TYPE.as_str()).unwrap_or_default();
+        let begins = |prefix: &str| {
+            text.len() >= prefix.len()
+                && text[..prefix.len()].eq_ignore_ascii_case(prefix.as_bytes())
+        };
+        self.is_html = begins("<!doctype html")
+            || begins("<html")
+            || (media_type.starts_with("text/html") && !begins("<?xml") && !text.is_empty());
+        if self.is_html {
+            return;
+        }
+        // ADLS answers JSON: {"error":{"code":"...","message":"..."}}.
+        if begins("{") {
+            if let Ok(json) = serde_json::from_slice::<serde_json::Value>(text) {
+                let field = |name: &str| {
+                    let found = json.get("error").and_then(|error| error.get(name));
+                    found.and_then(|value| value.as_str()).unwrap_or_default().to_string()
+                };
+                if self.code.is_empty() {
+                    self.code = field("code");
+                }
+                self.message = first_line(&field("message"));
+            }
+            return;
+        }
+        let (mut code, mut message) = (String::new(), String::new());
+        // A body that is no XML just tells nothing more.
+        let _ = crate::xml::walk(text, |element| {
+            match element.path.last().map(String::as_str) {
+                Some("Code") if element.path.len() <= 3 => code = element.text.trim().to_string(),
+                Some("Message") if element.path.len() <= 3 => message = first_line(element.text),
+                Some("Region") if element.path.len() == 2 => {
+                    self.region = Some(element.text.trim().to_string());
+                }
+                Some("ServerTime") => {
+                    let server = parse_iso_date(element.text);
+                    self.clock_ahead_s = server.and_then(|server| seconds_ahead(server, now));
+                }
+                Some("ActualObjectSize") => self.object_size = element.text.trim().parse().ok(),
+                _ => {}
+            }
+            Ok(())
+        });
+        if self.code.is_empty() {
+            self.code = code;
+        }
+        self.message = message;
+    }
+
+    /// What the caller can do about it. One row per meaning; the first that fits wins.
+    pub(crate) fn verdict(&self) -> (Kind, Retry) {
+        let wait = self.retry_after.map_or(Retry::BackOff, Retry::After);
+        if let Some((kind, retryable)) = code_verdict(&self.code) {
+            return (kind, if retryable { wait } else { Retry::Never });
+        }
+        match self.status {
+            404 | 410 => (Kind::NotFound, Retry::Never),
+            401 | 403 | 407 => (Kind::Denied, Retry::Never),
+            304 | 409 | 412 => (Kind::Conflict, Retry::Never),
+            429 | 503 => (Kind::Throttled, wait),
+            405 | 501 => (Kind::Unsupported, Retry::Never),
+            507 => (Kind::Unavailable, Retry::Never),
+            408 | 425 | 500..=599 => (Kind::Unavailable, wait),
+            300..=499 => (Kind::Invalid, Retry::Never),
+            _ => (Kind::Corrupt, Retry::Never),
+        }
+    }
+
+    /// The error, without operation and object. `hint` may know better than the general advice.
+    pub(crate) fn into_error(self, hint: Option<String>) -> Error {
+        let (kind, retry) = self.verdict();
+        let label = if self.code.is_empty() {
+            self.status.to_string()
+        } else {
+            format!("{} {}", self.status, self.code)
+        };
+        let mut text = match kind {
+            Kind::NotFound => format!("{} ({label})", missing_thing(&self.code)),
+            Kind::Denied => format!("the store refused the request ({label})"),
+            Kind::Conflict => format!("the object changed or exists already ({label})"),
+            Kind::Throttled => format!("the store asks to slow down ({label})"),
+            Kind::Unavailable => format!("the store failed on its side ({label})"),
+            _ => format!("the store answered {label}"),
+        };
+        if self.is_html {
+            text.push_str(", with a web page instead of an object store's answer");
+        } else if !self.message.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.message);
+        }
+        let error = Error::new(kind, text).with_retry(retry).with_http_status(self.status);
+        match self.own_hint(kind).or(hint) {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
+    }
+
+    /// Advice that follows from the answer alone, and is surer than any store's general one.
+    fn own_hint(&self, kind: Kind) -> Option<String> {
+        let is_signature_error =
+            kind == Kind::Denied || matches!(self.code.as_str(), "RequestTimeTooSkewed");
+        if is_signature_error && let Some(hint) = self.clock_hint() {
+            return Some(hint);
+        }
+        if self.is_html {
+            return Some(
+                "Is there a proxy or login page in between, or is the endpoint a web console?"
+                    .to_string(),
+            );
+        }
+        let advice = match self.code.as_str() {
+            "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => {
+                "The temporary credentials have expired: renew the secret, or create it with \
+                 PROVIDER credential_chain so that they renew themselves"
+            }
+            "InvalidAccessKeyId" => "The store does not know KEY_ID: check the secret's KEY_ID",
+            "SignatureDoesNotMatch" => {
+                "Check the secret's SECRET, REGION and ENDPOINT for slips and lost characters"
+            }
+            "RequestTimeTooSkewed" | "RequestExpired" => {
+                "This machine's clock and the server's differ too much: set the clock, since \
+                 signatures carry the time"
+            }
+            "InvalidToken" => "Check the secret's SESSION_TOKEN",
+            "InvalidObjectState" | "BlobArchived" => {
+                "The object is in an archive tier: restore it before reading"
+            }
+            "NoSuchBucket" => "Check the bucket's name and the endpoint",
+            "ContainerNotFound" | "FilesystemNotFound" => "Check the container and account names",
+            _ => return None,
+        };
+        Some(advice.to_string())
+    }
+
+    fn clock_hint(&self) -> Option<String> {
+        let ahead = self.clock_ahead_s?;
+        if ahead.unsigned_abs() < CLOCK_SKEW_NOTABLE.as_secs() {
+            return None;
+        }
+        let direction = if ahead > 0 { "behind" } else { "ahead of" };
+        let (minutes, seconds) = (ahead.unsigned_abs() / 60, ahead.unsigned_abs() % 60);
+        Some(format!(
+            "This machine's clock is {minutes} min {seconds} s {direction} the server's: set the \
+             clock, since signatures carry the time"
+        ))
+    }
+}
+
+/// The meaning of a service's error code, and whether another try can help.
+fn code_verdict(code: &str) -> Option<(Kind, bool)> {
+    Some(match code {
+        "NoSuchKey" | "NoSuchBucket" | "NoSuchUpload" | "NoSuchVersion" | "BlobNotFound"
+        | "ContainerNotFound" | "ResourceNotFound" | "PathNotFound" | "FilesystemNotFound" => {
+            (Kind::NotFound, false)
+        }
+        "ContainerBeingDeleted" | "ContainerBeingCreated" => (Kind::Unavailable, true),
+        "AccessDenied"
+        | "InvalidAccessKeyId"
+        | "SignatureDoesNotMatch"
+        | "ExpiredToken"
+        | "ExpiredTokenException"
+        | "TokenRefreshRequired"
+        | "InvalidToken"
+        | "RequestTimeTooSkewed"
+        | "RequestExpired"
+        | "AuthenticationFailed"
+        | "AuthorizationFailure"
+        | "AuthorizationPermissionMismatch"
+        | "NoAuthenticationInformation"
+        | "InvalidAuthenticationInfo"
+        | "PublicAccessNotPermitted"
+        | "AccountProblem"
+        | "InvalidPayer"
+        | "AllAccessDisabled"
+        | "UnauthorizedAccess" => (Kind::Denied, false),
+        "PreconditionFailed"
+        | "ConditionNotMet"
+        | "BlobAlreadyExists"
+        | "PathAlreadyExists"
+        | "TargetConditionNotMet"
+        | "SourceConditionNotMet" => (Kind::Conflict, false),
+        // Another write of the same key was under way; its outcome is not known yet.
+        "ConditionalRequestConflict" | "OperationAborted" => (Kind::Conflict, true),
+        "SlowDown"
+        | "SlowDownRead"
+        | "SlowDownWrite"
+        | "ServerBusy"
+        | "Throttling"
+        | "ThrottlingException"
+        | "RequestLimitExceeded"
+        | "TooManyRequests"
+        | "BandwidthLimitExceeded"
+        | "RequestThrottled" => (Kind::Throttled, true),
+        "InternalError"
+        | "ServiceUnavailable"
+        | "RequestTimeout"
+        | "OperationTimedOut"
+        | "XMinioServerNotInitialized"
+        | "IncompleteBody" => (Kind::Unavailable, true),
+        "BadDigest"
+        | "InvalidDigest"
+        | "Md5Mismatch"
+        | "Crc64Mismatch"
+        | "XAmzContentChecksumMismatch"
+        | "XAmzContentSHA256Mismatch" => (Kind::Corrupt, true),
+        "NotImplemented"
+        | "MethodNotAllowed"
+        | "UnsupportedHttpVerb"
+        | "InvalidObjectState"
+        | "BlobArchived"
+        | "FeatureNotSupported"
+        | "BlobTypeNotSupported" => (Kind::Unsupported, false),
+        "AuthorizationHeaderMalformed"
+        | "IllegalLocationConstraintException"
+        | "PermanentRedirect"
+        | "TemporaryRedirect"
+        | "InvalidBucketName"
+        | "InvalidArgument"
+        | "InvalidRequest"
+        | "EntityTooLarge"
+        | "EntityTooSmall"
+        | "KeyTooLongError" => (Kind::Invalid, false),
+        _ => return None,
+    })
+}
+
+fn missing_thing(code: &str) -> &'static str {
+    match code {
+        "NoSuchBucket" => "the bucket does not exist",
+        "ContainerNotFound" | "FilesystemNotFound" => "the container does not exist",
+        "NoSuchUpload" => "the upload does not exist (any more)",
+        _ => "the object does not exist",
+    }
+}
+
+fn clock_ahead(headers: &HeaderMap, now: SystemTime) -> Option<i64> {
+    seconds_ahead(parse_http_date(&text_header(headers, DATE.as_str())?)?, now)
+}
+
+fn seconds_ahead(server: SystemTime, now: SystemTime) -> Option<i64> {
+    let seconds = match server.duration_since(now) {
+        Ok(ahead) => i64::try_from(ahead.as_secs()).ok()?,
+        Err(behind) => -i64::try_from(behind.duration().as_secs()).ok()?,
+    };
+    Some(seconds)
+}
+
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    if let Some(wait) = text_header(headers, "x-ms-retry-after-ms")
+        .or_else(|| text_header(headers, "retry-after-ms"))
+        .and_then(|text| text.parse().ok())
+    {
+        return Some(Duration::from_millis(wait).min(RETRY_AFTER_MAX));
+    }
+    let text = text_header(headers, RETRY_AFTER.as_str())?;
+    let wait = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => parse_http_date(&text)?.duration_since(now).unwrap_or_default(),
+    };
+    Some(wait.min(RETRY_AFTER_MAX))
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default().trim().trim_end_matches('.');
+    line.chars().take(300).collect()
+}
