@@ -398,3 +398,23 @@ async fn writers_get_the_memory_of_what_was_read_ahead() {
     writer.finish().await.unwrap();
     assert!(bench.store.content("out").await.unwrap() == data);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_ranges_is_read_once_and_whole() {
+    let mut store = Scripted::new();
+    (store.capabilities.list, store.capabilities.list_etag) = (false, false);
+    store.ranges_ignored = true;
+    let bench = Bench::with(store, &[("memory_limit_bytes", "64MiB")]);
+    let data = pattern(2 * MIB);
+    bench.store.place("a.parquet", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
+    assert_eq!(read(&reader, &query, MIB, KIB).await, &data[MIB..MIB + KIB]);
+    let again = query.open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
+    assert!(read(&again, &query, 0, data.len()).await == data);
+    assert_eq!(bench.store.take_calls(), ["get a.parquet -262144", "get a.parquet all"]);
+    bench.store.place("b.parquet", vec![1; 65 * MIB]).await;
+    let error = query.open(&bench.at("b.parquet"), &Known::NOTHING).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Exhausted);
+    assert!(error.to_string().contains("does not serve ranges"), "{error}");
+}

@@ -131,7 +131,7 @@ impl AzureStore {
             let error = Error::new(Kind::Corrupt, why).with_retry(Retry::BackOff);
             return Err(self.wire.named(error, "GET", key));
         }
-        Ok(GetResponse { meta, range, body: Body::Memory(Bytes::new()) })
+        Ok(GetResponse { meta, range, body: Body::Memory(Bytes::new()), ranges_ignored: false })
     }
 
     async fn head(
@@ -346,7 +346,12 @@ impl Store for AzureStore {
             .map_err(|error| self.wire.named(error, "GET", key))?;
         let (range, size) = found;
         let body = response.body.named(&format!("{}{key}", self.wire.address.root));
-        Ok(GetResponse { meta: blob_meta(&response.headers, size), range, body })
+        Ok(GetResponse {
+            meta: blob_meta(&response.headers, size),
+            range,
+            body,
+            ranges_ignored: false,
+        })
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {

@@ -230,7 +230,7 @@ impl Shared {
         let range = request.range.resolve(meta.size_bytes.unwrap_or(0));
         let shown = self.root.shown(&location.path());
         let body = Body::File(Box::new(FileBody::new(file, shown, range.start, range.end)));
-        Ok(GetResponse { meta, range, body })
+        Ok(GetResponse { meta, range, body, ranges_ignored: false })
     }
 
     fn put(

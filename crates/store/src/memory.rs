@@ -205,7 +205,12 @@ impl Store for MemoryStore {
         }
         let range = request.range.resolve(object.bytes.len() as u64);
         let bytes = object.bytes.slice(range.start as usize..range.end as usize);
-        Ok(GetResponse { meta: object.meta.clone(), range, body: Body::Memory(bytes) })
+        Ok(GetResponse {
+            meta: object.meta.clone(),
+            range,
+            body: Body::Memory(bytes),
+            ranges_ignored: false,
+        })
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {

@@ -98,6 +98,9 @@ pub struct GetResponse {
     pub range: ByteRange,
     /// The bytes.
     pub body: Body,
+    /// The server sent the whole object although a range was asked for, and what lies before it
+    /// was skipped: asking this server for ranges saves nothing.
+    pub ranges_ignored: bool,
 }
 
 /// Bytes to send. A retry sends them again, so they are held, in pieces to save a copy.

@@ -170,7 +170,7 @@ impl Store for ModelStore {
         }
         let range = resolve(request.range, object.bytes.len() as u64);
         let body = Body::Memory(object.bytes.slice(range.start as usize..range.end as usize));
-        Ok(GetResponse { meta: object.meta, range, body })
+        Ok(GetResponse { meta: object.meta, range, body, ranges_ignored: false })
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {

@@ -111,12 +111,15 @@ async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Resul
         return Ok(Opened { meta: known.meta.clone(), whole: None });
     }
     let validity = Duration::from_millis(query.settings.metadata_validity_ms);
+    let held = |meta: &ObjectMeta| engine.held.get(&at.id(), &Version::of(meta)).is_some();
+    // Whether a plain HTTP server serves ranges is known only from an answer with bytes.
+    let trusted = |meta: &ObjectMeta| at.mount.capabilities.list || held(meta);
     match engine.metadata.get(at, validity) {
-        Remembered::Fresh(meta) if meta.size_bytes.is_some() => {
+        Remembered::Fresh(meta) if meta.size_bytes.is_some() && trusted(&meta) => {
             query.scope.count(Metric::MetadataHits, 1);
             return Ok(Opened { meta, whole: None });
         }
-        Remembered::Stale(meta) if engine.held.get(&at.id(), &Version::of(&meta)).is_some() => {
+        Remembered::Stale(meta) if held(&meta) => {
             // The bytes are here already, so a request without a body confirms them.
             query.scope.count(Metric::MetadataMisses, 1);
             return asked(query, at).await;
@@ -145,13 +148,14 @@ async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
     } else {
         GetRange::Bounded(ByteRange { start: 0, end: window })
     };
-    let mut stream = Stream::start(query, at, range, None).await?;
-    if stream.range().len() > window {
-        return whole(query, at, stream).await;
-    }
+    let mut stream = match Stream::start(query, at, range, None).await {
+        Err(error) if error.kind() == Kind::Unsupported => return fetch_whole(query, at).await,
+        stream => stream?,
+    };
     let meta = stream.meta().clone();
-    if meta.size_bytes.is_none() {
-        // Such a server's parts have no end to check, so only the whole can be trusted.
+    // Without a size the end of a range cannot be checked; without ranges each read would cost
+    // what lies before it too.
+    if meta.size_bytes.is_none_or(|size| size > window && stream.ranges_ignored()) {
         drop(stream);
         return fetch_whole(query, at).await;
     }

@@ -20,6 +20,7 @@ pub struct Stream {
     next: u64,
     /// `None` after a break, until the next read asks again.
     body: Option<Body>,
+    ranges_ignored: bool,
     attempts: Attempts,
 }
 
@@ -52,6 +53,7 @@ impl Stream {
             range: response.range,
             next: response.range.start,
             body: Some(response.body),
+            ranges_ignored: response.ranges_ignored,
             attempts,
         })
     }
@@ -86,8 +88,13 @@ impl Stream {
         &self.meta
     }
 
-    /// The bytes that are read: those asked for, cut at the object's end; all of them where the
-    /// server knows no ranges. Its end is `u64::MAX` where the server does not tell the size.
+    /// Whether the server sends the whole object for each range of it.
+    pub(crate) fn ranges_ignored(&self) -> bool {
+        self.ranges_ignored
+    }
+
+    /// The bytes that are read: those asked for, cut at the object's end. Its end is `u64::MAX`
+    /// where the server does not tell the size.
     pub fn range(&self) -> ByteRange {
         self.range
     }

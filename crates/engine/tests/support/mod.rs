@@ -47,6 +47,7 @@ pub struct Scripted {
     gate: Mutex<Option<(&'static str, Arc<Semaphore>)>>,
     pub profile: Profile,
     pub capabilities: Capabilities,
+    pub ranges_ignored: bool,
     observer: Mutex<Option<Arc<dyn Observer>>>,
 }
 
@@ -60,6 +61,7 @@ impl Scripted {
             calls: Mutex::default(),
             faults: Mutex::default(),
             gate: Mutex::default(),
+            ranges_ignored: false,
             observer: Mutex::default(),
         }
     }
@@ -184,6 +186,7 @@ impl Store for Scripted {
         if let (Some(Fault::CutBody(count)), Body::Memory(bytes)) = (&fault, &mut response.body) {
             bytes.truncate(*count);
         }
+        response.ranges_ignored = self.ranges_ignored;
         lost(fault, Ok(response))
     }
 

@@ -148,7 +148,7 @@ impl S3Store {
             _ => size,
         };
         let range = ByteRange { start: at, end: at };
-        Ok(GetResponse { meta, range, body: Body::Memory(Bytes::new()) })
+        Ok(GetResponse { meta, range, body: Body::Memory(Bytes::new()), ranges_ignored: false })
     }
 }
 
@@ -201,7 +201,8 @@ impl Store for S3Store {
         }
         match self.sender.send(&call).await? {
             Outcome::Done(response) => {
-                let extent = answer::extent(request.range, response.status, &response.headers)
+                let status = response.status;
+                let extent = answer::extent(request.range, status, &response.headers)
                     .map_err(|error| self.named(&call, error))?;
                 let meta = self.meta(&response, extent.size_bytes);
                 self.require_tag(&call, meta.etag.clone())?;
@@ -209,7 +210,8 @@ impl Store for S3Store {
                 let body = response.body.named(&object);
                 let Extent { range, skip_bytes, .. } = extent;
                 let body = body.window(skip_bytes, range).await?;
-                Ok(GetResponse { meta, range, body })
+                let ranges_ignored = status == 200 && request.range != GetRange::All;
+                Ok(GetResponse { meta, range, body, ranges_ignored })
             }
             Outcome::Refused { failure, headers } if failure.status == 416 => {
                 match answer::unsatisfiable_extent(request.range, &headers, &failure) {
@@ -221,7 +223,7 @@ impl Store for S3Store {
                         // Headers of the refusal describe the refusal's body.
                         let meta = ObjectMeta { content_type: None, ..meta };
                         let body = Body::Memory(Bytes::new());
-                        Ok(GetResponse { meta, range: extent.range, body })
+                        Ok(GetResponse { meta, range: extent.range, body, ranges_ignored: false })
                     }
                     None => Err(self.sender.refusal(&call, failure)),
                 }

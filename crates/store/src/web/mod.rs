@@ -254,7 +254,12 @@ impl Store for HttpStore {
             self.check_version(key, &request, &meta)?;
             let at = meta.size_bytes.unwrap_or_default();
             let range = ByteRange { start: at, end: at };
-            return Ok(GetResponse { meta, range, body: Body::Memory(Bytes::new()) });
+            return Ok(GetResponse {
+                meta,
+                range,
+                body: Body::Memory(Bytes::new()),
+                ranges_ignored: false,
+            });
         }
         let mut headers = HeaderMap::new();
         let put = |headers: &mut HeaderMap, name: HeaderName, text: &str| {
@@ -270,14 +275,16 @@ impl Store for HttpStore {
         }
         match self.send(&Method::GET, "GET", key, &headers).await? {
             Outcome::Done(response) => {
-                let extent = answer::extent(request.range, response.status, &response.headers)
+                let status = response.status;
+                let extent = answer::extent(request.range, status, &response.headers)
                     .map_err(|error| self.named("GET", key, error))?;
                 let meta = answer::object_meta(&response.headers, extent.size_bytes, "");
                 self.check_version(key, &request, &meta)?;
                 let Extent { range, skip_bytes, .. } = extent;
                 let body = response.body.named(&self.object(key));
                 let body = body.window(skip_bytes, range).await?;
-                Ok(GetResponse { meta, range, body })
+                let ranges_ignored = status == 200 && request.range != GetRange::All;
+                Ok(GetResponse { meta, range, body, ranges_ignored })
             }
             Outcome::Refused { failure, headers } if failure.status == 416 => {
                 match answer::unsatisfiable_extent(request.range, &headers, &failure) {
@@ -285,7 +292,7 @@ impl Store for HttpStore {
                         let meta = self.stat(key).await?;
                         self.check_version(key, &request, &meta)?;
                         let body = Body::Memory(Bytes::new());
-                        Ok(GetResponse { meta, range: extent.range, body })
+                        Ok(GetResponse { meta, range: extent.range, body, ranges_ignored: false })
                     }
                     None => Err(self.refusal("GET", key, failure)),
                 }
