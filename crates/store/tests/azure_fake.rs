@@ -1,6 +1,8 @@
 //! The Azure store against the fake: the exam with every kind of credential, and each trouble that a
 //! service or the way to it can make.
 
+#![allow(clippy::unwrap_used)] // also in what the tests share
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;

@@ -3,6 +3,8 @@
 //! Built only with the feature `azurite`; PENSTOCK_TEST_AZURITE then names the endpoint of a running
 //! Azurite, such as `http://127.0.0.1:10000`.
 
+#![allow(clippy::unwrap_used)] // also in what the tests share
+
 use penstock_store::{
     AzureStore, HttpClient, HttpOptions, Observer, RequestEvent, Store, StoreOptions,
 };

@@ -3,6 +3,8 @@
 //! The test starts itself as a child that writes without end, kills it with SIGKILL while writes
 //! are under way, and examines the directory.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // a test without a harness
+
 use bytes::Bytes;
 use penstock_store::{
     Body, GetRange, GetRequest, ListRequest, LocalStore, Payload, PutOptions, Store,
