@@ -40,8 +40,16 @@ pub fn credential_error(what: &str, error: &reqsign_core::Error) -> Error {
         }
         source = inner.source();
     }
-    let made = Error::new(Kind::Denied, format!("no usable {what}: {cause}"));
-    if error.is_retryable() { made.with_retry(Retry::BackOff) } else { made }
+    let message = format!("no usable {what}: {cause}");
+    match error.kind() {
+        reqsign_core::ErrorKind::RateLimited => {
+            Error::new(Kind::Throttled, message).with_retry(Retry::BackOff)
+        }
+        _ if error.is_retryable() => {
+            Error::new(Kind::Unavailable, message).with_retry(Retry::BackOff)
+        }
+        _ => Error::new(Kind::Denied, message),
+    }
 }
 
 /// Link-local addresses are those of instance and container metadata.

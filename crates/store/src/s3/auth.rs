@@ -43,12 +43,14 @@ impl fmt::Debug for Auth {
 }
 
 impl Auth {
-    /// # Errors
-    /// `Invalid` for a Google key that is no JSON.
-    pub(crate) fn new(access: &Access, region: &str, http: &HttpClient) -> Result<Self> {
-        let context = credential_context(http);
+    /// Credentials are looked for at the first request, not here.
+    pub(crate) fn new(access: &Access, region: &str, http: &HttpClient) -> Self {
+        Auth::in_context(access, region, credential_context(http))
+    }
+
+    fn in_context(access: &Access, region: &str, context: Context) -> Self {
         let signer = RequestSigner::new("s3", region);
-        Ok(match access {
+        match access {
             Access::Anonymous => Auth::Anonymous,
             Access::Bearer(token) => Auth::Bearer(token.clone()),
             Access::Key { .. } => Auth::Aws(Signer::new(context, fixed_key(access), signer)),
@@ -59,7 +61,7 @@ impl Auth {
             Access::Google { json, path } => {
                 Auth::Google(google(json.as_ref(), path.as_deref(), context))
             }
-        })
+        }
     }
 
     /// The same credentials, signing for another region.
@@ -243,3 +245,6 @@ fn google(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

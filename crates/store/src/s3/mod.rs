@@ -349,7 +349,9 @@ impl Store for S3Store {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        if self.is_gcs() {
+        // Some characters have no place in XML, so such names go one by one.
+        let unspeakable = |key: &String| key.chars().any(|c| c < ' ' && !"\t\n\r".contains(c));
+        if self.is_gcs() || keys.iter().any(unspeakable) {
             return self.delete_each(keys).await;
         }
         let mut body = String::from("<Delete><Quiet>true</Quiet>");

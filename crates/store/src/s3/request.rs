@@ -92,7 +92,7 @@ impl Sender {
             Service::R2 | Service::Gcs => "auto".to_string(),
             Service::Aws | Service::Other => REGION_DEFAULT.to_string(),
         });
-        let auth = Auth::new(&config.access, &region, &http)?;
+        let auth = Auth::new(&config.access, &region, &http);
         let target =
             Target { bucket_url: bucket_url(&config, config.region.as_deref()), region, auth };
         Ok(Sender { config, http, target: RwLock::new(Arc::new(target)) })

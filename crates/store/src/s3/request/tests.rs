@@ -76,7 +76,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let http = HttpClient::new(HttpOptions::default(), Arc::new(Deaf)).unwrap();
-            let auth = Auth::new(&config.access, "us-east-1", &http).unwrap();
+            let auth = Auth::new(&config.access, "us-east-1", &http);
             let call = Call::new(Method::GET, "GET", Some(&key)).query("prefix", value.clone());
             let url = request_url(&bucket_url(&config, None), &call);
             let mut parts = Request::get(url.as_str()).body(()).unwrap().into_parts().0;
