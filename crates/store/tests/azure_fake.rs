@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Result, Retry};
 use penstock_store::{
-    AzureStore, ETag, GetRange, GetRequest, HttpClient, HttpOptions, ListRequest, Observer,
+    AzureStore, ETag, GetRange, GetRequest, HttpClient, HttpOptions, ListRequest, Observer, Part,
     Payload, PutOptions, RequestEvent, Store, StoreOptions, WriteCondition,
 };
 use penstock_testkit::conform::store::Subject;
@@ -203,6 +203,19 @@ async fn commit_after_anothers_commit_is_a_conflict_and_no_mix() {
     let error = store.complete_upload("k", &ours, &[part], &none()).await.unwrap_err();
     told(&error, Kind::Conflict, &["another writer", "names of its own"]);
     assert_eq!(get(&store, "k", GetRange::All).await.unwrap(), "theirs");
+}
+
+#[tokio::test]
+async fn a_part_that_never_came_is_named() {
+    let (_fake, store) = fake();
+    store.put("k", body("older"), &none()).await.unwrap();
+    let id = store.create_upload("k", &none()).await.unwrap();
+    let one = store.upload_part("k", &id, 1, body("x")).await.unwrap();
+    let two = Part { number: 2, ..one.clone() };
+    let error = store.complete_upload("k", &id, &[one.clone(), two], &none()).await.unwrap_err();
+    told(&error, Kind::Invalid, &["part 2 was never uploaded"]);
+    store.complete_upload("k", &id, &[one], &none()).await.unwrap();
+    assert_eq!(get(&store, "k", GetRange::All).await.unwrap(), "x");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 //! decides. So each upload carries a random nonce in every block id, and two writers' blocks can
 //! never mix. All ids have one length, as Azure demands.
 
-use crate::{PutOptions, UploadId};
+use crate::{PutOptions, UploadId, xml};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use penstock_base::{Error, Kind, Result};
@@ -94,6 +94,29 @@ impl Upload {
         STANDARD.encode(bytes)
     }
 
+    /// The number of a part from its block id; `None` for blocks of other uploads.
+    pub fn part_number(&self, block_id: &str) -> Option<u32> {
+        let bytes: [u8; ID_BYTES] = STANDARD.decode(block_id.trim()).ok()?.try_into().ok()?;
+        let (start, number) = bytes.split_at(NONCE_BYTES + 1);
+        let ours = start[..NONCE_BYTES] == self.nonce && start[NONCE_BYTES] == LAYOUT;
+        ours.then(|| number.try_into().map(u32::from_be_bytes).ok())?
+    }
+
+    /// The parts of this upload that the answer of Get Block List tells of.
+    ///
+    /// # Errors
+    /// `Corrupt` for what is no such answer.
+    pub fn parts_in(&self, answer: &[u8]) -> Result<Vec<u32>> {
+        let mut numbers = Vec::new();
+        xml::walk(answer, |element| {
+            if element.is_at(&["UncommittedBlocks", "Block", "Name"]) {
+                numbers.extend(self.part_number(element.text));
+            }
+            Ok(())
+        })?;
+        Ok(numbers)
+    }
+
     /// The body of Put Block List. Only unfinished blocks are named, so that a commit whose answer
     /// was lost is refused the second time, and the blob stays the version it is.
     pub fn block_list(&self, part_numbers: impl Iterator<Item = u32>) -> String {
@@ -113,6 +136,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn block_list_tells_of_our_parts_only() {
+        let upload = Upload::begin(&PutOptions::default());
+        let other = Upload::begin(&PutOptions::default());
+        let block = |id: String| format!("<Block><Name>{id}</Name><Size>1</Size></Block>");
+        let answer = format!(
+            "<BlockList><CommittedBlocks>{}</CommittedBlocks><UncommittedBlocks>{}{}{}\
+             </UncommittedBlocks></BlockList>",
+            block(upload.block_id(9)),
+            block(other.block_id(1)),
+            block(upload.block_id(2)),
+            block("bm90IG91cnM=".into()),
+        );
+        assert_eq!(upload.parts_in(answer.as_bytes()).unwrap(), [2]);
+        assert_eq!(upload.parts_in(b"<html>").unwrap_err().kind(), Kind::Corrupt);
+    }
+
     proptest! {
         #[test]
         fn ids_have_one_length_and_never_meet(a in 1u32..50_001, b in 1u32..50_001) {
@@ -120,6 +160,8 @@ mod tests {
             let id = one.block_id(a);
             prop_assert_eq!(id.len(), 28);
             prop_assert!(!id.contains('='));
+            prop_assert_eq!(one.part_number(&id), Some(a));
+            prop_assert_eq!(two.part_number(&id), None);
             prop_assert_eq!(id == one.block_id(b), a == b);
             prop_assert_ne!(id, two.block_id(a));
         }

@@ -9,6 +9,9 @@ use bytes::Bytes;
 use http::Method;
 use penstock_base::{Error, Kind, Result};
 
+/// Two lists of up to 100,000 blocks, with ids of up to 88 characters.
+const BLOCK_LIST_BYTES_MAX: usize = 32 << 20;
+
 impl AzureStore {
     /// Put Block. An empty part is not sent, since the service refuses empty blocks.
     pub(super) async fn send_part(
@@ -75,20 +78,50 @@ impl AzureStore {
         }
         match self.committed_before(key, &upload).await? {
             Committed::Ours(result) => Ok(result),
-            Committed::Others if blocks_gone => Err(named(
-                Error::new(
-                    Kind::Conflict,
-                    "another writer finished first; this upload's parts are gone",
-                )
-                .with_http_status(failure.status)
-                .with_hint("Run again, and let each writer use names of its own"),
-            )),
-            Committed::Nothing if blocks_gone => Err(named(
-                Error::new(Kind::NotFound, "parts of the upload are missing or have expired")
-                    .with_http_status(failure.status),
-            )),
+            other if blocks_gone => {
+                let error = self.missing_parts(key, &upload, parts, &other).await?;
+                Err(named(error.with_http_status(failure.status)))
+            }
             _ => Err(self.wire.failed(failure, OPERATION, key)),
         }
+    }
+
+    /// Why a commit found not all of its blocks (Get Block List).
+    async fn missing_parts(
+        &self,
+        key: &str,
+        upload: &Upload,
+        parts: &[Part],
+        there: &Committed,
+    ) -> Result<Error> {
+        const OPERATION: &str = "complete upload";
+        let query = [("comp", "blocklist"), ("blocklisttype", "uncommitted")];
+        let ask = Ask { query: &query, ..Ask::default() };
+        let mut response = self.wire.send(OPERATION, key, Method::GET, ask).await?;
+        let staged = match response.status {
+            200 => {
+                let body = response.body.read_to_bytes(BLOCK_LIST_BYTES_MAX).await;
+                let staged = body.and_then(|body| upload.parts_in(&body));
+                staged.map_err(|error| self.wire.named(error, OPERATION, key))?
+            }
+            // A blob without any block, finished or not.
+            404 => Vec::new(),
+            _ => return Err(self.wire.refused(response, OPERATION, key).await),
+        };
+        let sent = parts.iter().filter(|part| part.size_bytes > 0);
+        let missing = sent.map(|part| part.number).find(|number| !staged.contains(number));
+        Ok(match (missing, there) {
+            (Some(number), _) if !staged.is_empty() => {
+                let why = format!("part {number} was never uploaded");
+                Error::new(Kind::Invalid, why)
+            }
+            (_, Committed::Others) => {
+                let why = "another writer finished first; this upload's parts are gone";
+                Error::new(Kind::Conflict, why)
+                    .with_hint("Run again, and let each writer use names of its own")
+            }
+            _ => Error::new(Kind::NotFound, "the upload's parts are missing or have expired"),
+        })
     }
 
     /// After a refused commit: whether the blob is the one that this upload made, so that only the

@@ -371,3 +371,15 @@ async fn readers_of_two_writers_see_whole_objects_of_one_of_them() {
     }
     assert_eq!(dir.paths(), ["k"]);
 }
+
+#[tokio::test]
+async fn a_full_disk_is_told_with_the_path_and_leaves_nothing() {
+    // More than any disk that tests run on has.
+    const LEN: u64 = 8 << 40;
+    let dir = Dir::new();
+    let error = dir.bucket().stage("d/k", Some(LEN), &WriteCondition::None).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Exhausted, "{error}");
+    assert!(error.to_string().contains("/d/k"), "{error}");
+    assert!(error.to_string().contains("Free space"), "{error}");
+    assert_eq!(dir.paths(), ["d"]);
+}
