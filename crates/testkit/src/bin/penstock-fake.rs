@@ -33,7 +33,7 @@ appear on first use, but for names that begin with `missing`.
   --digests                make MD5 (and CRC64) of every body, as the real services do;
                            about one CPU second per GB
   --part-bytes-min N       S3: smallest part that is not the last (5242880)
-  --threads N              worker threads (one for each CPU)
+  --threads N              worker threads (1, which serves 10 GB/s; more cost more CPU per GB)
   --quiet                  print nothing but the address
 
 On the same port: GET /_penstock/stats, GET /_penstock/requests?n=N,
@@ -83,7 +83,7 @@ fn parse_command(arguments: &[String]) -> Result<Command> {
         _ => return Err(invalid("the first argument is `s3` or `azure`".to_string())),
     };
     let mut command = Command { protocol, options, quiet: false };
-    command.options.threads = std::thread::available_parallelism().map_or(2, |count| count.get());
+    command.options.threads = 1;
     let mut rest = arguments[1..].iter();
     while let Some(flag) = rest.next() {
         let (flag, inline) = match flag.split_once('=') {

@@ -13,6 +13,7 @@
 
 pub mod admin;
 pub mod azure;
+pub mod clock;
 pub mod codec;
 pub mod conditions;
 pub mod data;

@@ -3,7 +3,8 @@
 //! The index is in memory; bodies are in memory too, or in files below a directory, with one small
 //! record beside them for each object, so that a restarted fake finds them again.
 
-use super::codec::{hex, whole_seconds};
+use super::clock;
+use super::codec::hex;
 use super::data::{Data, Piece, StoredFile};
 use super::digest;
 use super::server::{Protocol, Server};
@@ -82,7 +83,7 @@ pub struct Bucket {
 impl Default for Bucket {
     fn default() -> Self {
         Bucket {
-            created: whole_seconds(SystemTime::now()),
+            created: clock::now(),
             metadata: Lines::new(),
             objects: BTreeMap::new(),
             uploads: BTreeMap::new(),
@@ -153,7 +154,7 @@ impl Vault {
                 Some(disk)
             }
         };
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = clock::now_ahead(0).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let serial = AtomicU64::new(now.as_nanos() as u64 / 100);
         Ok(Vault { state: Mutex::new(state), disk, serial })
     }
@@ -243,7 +244,7 @@ impl Disk {
             let path = entry?.path();
             let text = std::fs::read_to_string(&path)?;
             let record: Value = serde_json::from_str(&text).map_err(io::Error::other)?;
-            let (bucket, key, object) = self.from_record(&record, &mut used).ok_or_else(|| {
+            let (bucket, key, object) = self.read_record(&record, &mut used).ok_or_else(|| {
                 io::Error::other(format!("{} is not a record of this fake", path.display()))
             })?;
             let bucket = state.buckets.entry(bucket).or_default();
@@ -259,7 +260,7 @@ impl Disk {
         Ok(())
     }
 
-    fn from_record(
+    fn read_record(
         &self,
         record: &Value,
         used: &mut std::collections::HashSet<PathBuf>,
@@ -331,7 +332,7 @@ mod tests {
         Object {
             data,
             etag: "e".to_string(),
-            modified: whole_seconds(SystemTime::now()),
+            modified: clock::now(),
             headers: vec![("content-type".to_string(), "text/plain".to_string())],
             metadata: Lines::new(),
             checksums: Lines::new(),

@@ -1,5 +1,6 @@
 //! Shared key and bearer tokens, verified from the service's documentation.
 
+use super::super::clock;
 use super::super::codec::{apart, parse_http_date};
 use super::super::digest::{base64, hmac, unbase64};
 use super::super::exchange::IGNORED_RANGE;
@@ -39,11 +40,7 @@ pub fn failed(why: &str) -> Refusal {
 
 /// The server's time.
 pub fn now(server: &Server) -> SystemTime {
-    let offset = server.options.clock_offset_s;
-    match offset {
-        0.. => SystemTime::now() + Duration::from_secs(offset.unsigned_abs()),
-        _ => SystemTime::now() - Duration::from_secs(offset.unsigned_abs()),
-    }
+    clock::now_ahead(server.options.clock_offset_s)
 }
 
 /// Verifies who asks.

@@ -1,6 +1,7 @@
 //! `Get Blob`, `Put Blob`, `Delete Blob`, metadata and properties.
 
-use super::super::codec::{http_date, whole_seconds};
+use super::super::clock;
+use super::super::codec::http_date;
 use super::super::conditions::{Verdict, judge};
 use super::super::data::Data;
 use super::super::digest::{base64, crc64, md5, unbase64};
@@ -10,7 +11,6 @@ use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Lines, Object, State, fresh_etag};
 use super::{Call, blob_not_found, invalid_header};
 use bytes::Bytes;
-use std::time::SystemTime;
 
 /// Headers that Azure keeps with a blob, set by `x-ms-blob-` and the name.
 const KEPT: &[&str] = &[
@@ -280,7 +280,7 @@ pub async fn put(call: &Call<'_>, pieces: Vec<Bytes>) -> Served {
     let object = Object {
         data: call.server.vault.keep(pieces).await?,
         etag: fresh_etag(call.server),
-        modified: whole_seconds(SystemTime::now()),
+        modified: clock::now(),
         headers,
         metadata,
         checksums: Lines::new(),
@@ -314,7 +314,7 @@ pub fn delete(call: &Call<'_>) -> Served {
 pub fn describe_anew(call: &Call<'_>) -> Served {
     let metadata = metadata(call.request)?;
     let etag = fresh_etag(call.server);
-    let modified = whole_seconds(SystemTime::now());
+    let modified = clock::now();
     call.server.vault.with(|state| {
         let present = state.object(&call.target.bucket, &call.target.key);
         let mut object = (*present.ok_or_else(blob_not_found)?).clone();

@@ -1,6 +1,7 @@
 //! `Put Block`, `Put Block List`, `Get Block List`.
 
-use super::super::codec::{http_date, whole_seconds};
+use super::super::clock;
+use super::super::codec::http_date;
 use super::super::data::Data;
 use super::super::digest::unbase64;
 use super::super::http::Response;
@@ -10,7 +11,6 @@ use super::super::xml::{Node, Writer, parse};
 use super::{Call, blob, blob_not_found, invalid_header};
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::time::SystemTime;
 
 /// Longest block id before base64.
 const ID_BYTES_MAX: usize = 64;
@@ -44,7 +44,7 @@ pub fn id(call: &Call<'_>) -> Result<String, Refusal> {
 /// # Errors
 /// `InvalidBlobOrBlock`.
 pub fn stage(call: &Call<'_>, id: &str, data: Data) -> Result<(), Refusal> {
-    let staged = Staged { data, etag: String::new(), modified: whole_seconds(SystemTime::now()) };
+    let staged = Staged { data, etag: String::new(), modified: clock::now() };
     call.server.vault.with(|state| {
         let committed = state.object(&call.target.bucket, &call.target.key);
         let bucket = state.buckets.entry(call.target.bucket.clone()).or_default();
@@ -140,7 +140,7 @@ pub async fn commit(call: &Call<'_>, pieces: &[Bytes]) -> Served {
     let object = Object {
         data,
         etag: fresh_etag(call.server),
-        modified: whole_seconds(SystemTime::now()),
+        modified: clock::now(),
         headers,
         metadata,
         checksums: Lines::new(),

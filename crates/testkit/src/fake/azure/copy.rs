@@ -1,6 +1,7 @@
 //! The From-URL family: `Copy Blob`, `Put Blob From URL`, `Put Block From URL`.
 
-use super::super::codec::{percent_decode, whole_seconds};
+use super::super::clock;
+use super::super::codec::percent_decode;
 use super::super::conditions::{Verdict, judge};
 use super::super::exchange::Target;
 use super::super::http::{Query, Response};
@@ -9,7 +10,6 @@ use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Object, fresh_etag};
 use super::{Call, auth, blob, block, invalid_header, sas};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// Largest source of a synchronous `Copy Blob From URL`.
 const SYNC_COPY_BYTES_MAX: u64 = 256 << 20;
@@ -72,7 +72,7 @@ pub fn blob(call: &Call<'_>) -> Served {
     }
     let mut copy = (*object).clone();
     copy.etag = fresh_etag(call.server);
-    copy.modified = whole_seconds(SystemTime::now());
+    copy.modified = clock::now();
     let metadata = blob::metadata(call.request)?;
     if put {
         // A put describes the blob anew, unless it asks for the source's properties.

@@ -1,11 +1,11 @@
 //! An answer: status, header lines, body; and its head as bytes.
 
+use super::super::clock;
 use super::super::codec::http_date;
 use super::super::data::Data;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::time::SystemTime;
 
 /// An answer before it is sent.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl Response {
         let _ = write!(head, "HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
         // A server whose clock is off tells its own time.
         if !self.headers.iter().any(|(name, _)| name == "Date") {
-            let _ = write!(head, "Date: {}\r\n", http_date(SystemTime::now()));
+            let _ = write!(head, "Date: {}\r\n", http_date(clock::now()));
         }
         for (name, value) in &self.headers {
             let _ = write!(head, "{name}: {value}\r\n");

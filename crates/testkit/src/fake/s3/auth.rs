@@ -1,12 +1,13 @@
 //! Signature Version 4, verified from the specification and not from any client's code.
 
+use super::super::clock;
 use super::super::codec::{apart, hex, parse_amz_date, parse_http_date, percent_encode};
 use super::super::digest::{hmac, sha256};
 use super::super::http::Request;
 use super::super::refusal::Refusal;
 use super::Call;
 use bytes::Bytes;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// How far the clocks may be apart.
 const SKEW_MAX: Duration = Duration::from_secs(15 * 60);
@@ -239,11 +240,7 @@ fn query_claim(request: &Request) -> Result<Claim, Refusal> {
 fn check_time(call: &Call<'_>, claim: &Claim) -> Result<(), Refusal> {
     let signed = parse_amz_date(&claim.date)
         .ok_or_else(|| denied("AWS authentication requires a valid Date or x-amz-date header"))?;
-    let offset = call.server.options.clock_offset_s;
-    let now = match offset {
-        0.. => SystemTime::now() + Duration::from_secs(offset.unsigned_abs()),
-        _ => SystemTime::now() - Duration::from_secs(offset.unsigned_abs()),
-    };
+    let now = clock::now_ahead(call.server.options.clock_offset_s);
     if !claim.presigned {
         let skewed = || {
             Refusal::new(
@@ -284,7 +281,7 @@ fn check_token(call: &Call<'_>) -> Result<(), Refusal> {
 fn check_headers(request: &Request, claim: &Claim) -> Result<(), Refusal> {
     let signed = |name: &str| claim.signed_headers.iter().any(|signed| signed == name);
     let sent = request.headers.0.iter().map(|(name, _)| name.as_str());
-    let unsigned = sent.filter(|name| name.starts_with("x-amz-") && !signed(name)).next();
+    let unsigned = sent.into_iter().find(|name| name.starts_with("x-amz-") && !signed(name));
     match unsigned.or(if signed("host") { None } else { Some("host") }) {
         Some(name) => Err(denied(format!(
             "There were headers present in the request which were not signed: {name}"

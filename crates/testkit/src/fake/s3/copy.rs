@@ -1,6 +1,7 @@
 //! `CopyObject` and `UploadPartCopy`.
 
-use super::super::codec::{iso_date, percent_decode, whole_seconds};
+use super::super::clock;
+use super::super::codec::{iso_date, percent_decode};
 use super::super::conditions::{Verdict, judge};
 use super::super::data::Data;
 use super::super::http::Response;
@@ -71,7 +72,7 @@ pub fn object(call: &Call<'_>) -> Served {
         return Err(Refusal::new(400, "InvalidRequest", message).into());
     }
     let mut copy = (*object).clone();
-    copy.modified = whole_seconds(SystemTime::now());
+    copy.modified = clock::now();
     if !call.server.options.digests {
         copy.etag = fresh_etag(call.server);
     }
@@ -111,7 +112,7 @@ pub fn part(call: &Call<'_>) -> Served {
             }
         },
     };
-    let modified = whole_seconds(SystemTime::now());
+    let modified = clock::now();
     let etag = fresh_etag(call.server);
     let staged = Staged { data, etag: etag.clone(), modified };
     call.server.vault.with(|state| -> Result<(), Refusal> {

@@ -1,6 +1,7 @@
 //! `GetObject`, `HeadObject`, `PutObject`, `DeleteObject`.
 
-use super::super::codec::{hex, http_date, whole_seconds};
+use super::super::clock;
+use super::super::codec::{hex, http_date};
 use super::super::conditions::{Verdict, judge};
 use super::super::digest;
 use super::super::http::{Request, Response};
@@ -11,7 +12,6 @@ use super::super::vault::{Lines, Object, State, fresh_etag};
 use super::Call;
 use super::payload::Payload;
 use bytes::Bytes;
-use std::time::SystemTime;
 
 /// Headers that S3 keeps with an object and gives back.
 const KEPT: &[&str] = &[
@@ -152,7 +152,7 @@ pub async fn put(call: &Call<'_>, payload: Payload) -> Served {
     let object = Object {
         etag: etag_of(call.server, &payload.pieces),
         data: call.server.vault.keep(payload.pieces).await?,
-        modified: whole_seconds(SystemTime::now()),
+        modified: clock::now(),
         headers: kept_headers(call.request),
         metadata: metadata(call.request)?,
         checksums: payload.checksums,

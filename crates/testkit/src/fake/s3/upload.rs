@@ -1,6 +1,7 @@
 //! Multipart uploads.
 
-use super::super::codec::{hex, iso_date, unhex, whole_seconds};
+use super::super::clock;
+use super::super::codec::{hex, iso_date, unhex};
 use super::super::data::Data;
 use super::super::digest;
 use super::super::http::Response;
@@ -12,7 +13,6 @@ use super::object::{check_write, etag_of, kept_headers, metadata};
 use super::payload::Payload;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::time::SystemTime;
 
 const NAMESPACE: &str = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";
 /// Highest part number.
@@ -53,7 +53,7 @@ pub fn create(call: &Call<'_>) -> Served {
     let id = fresh_etag(call.server);
     let upload = Upload {
         key: call.target.key.clone(),
-        begun: whole_seconds(SystemTime::now()),
+        begun: clock::now(),
         headers: kept_headers(call.request),
         metadata: metadata(call.request)?,
         parts: BTreeMap::new(),
@@ -79,7 +79,7 @@ pub async fn part(call: &Call<'_>, payload: Payload) -> Served {
     let staged = Staged {
         etag: etag_of(call.server, &payload.pieces),
         data: call.server.vault.keep(payload.pieces).await?,
-        modified: whole_seconds(SystemTime::now()),
+        modified: clock::now(),
     };
     let mut answer = Response::new(200).with("ETag", format!("\"{}\"", staged.etag));
     for (name, value) in payload.checksums {
@@ -118,7 +118,7 @@ pub async fn complete(call: &Call<'_>, payload: &Payload) -> Served {
         let object = Object {
             data,
             etag: etag.clone(),
-            modified: whole_seconds(SystemTime::now()),
+            modified: clock::now(),
             headers: upload.headers,
             metadata: upload.metadata,
             checksums: payload.checksums.clone(),
