@@ -184,7 +184,9 @@ mod tests {
             let objects = index(&keys);
             let (mut names, mut from) = (Vec::new(), Start::First);
             loop {
-                let request = PageRequest { prefix: &prefix, delimiter: &delimiter, from: &from, most };
+                let start = &from;
+                let request =
+                    PageRequest { prefix: &prefix, delimiter: &delimiter, from: start, most };
                 let page = page(&objects, request);
                 prop_assert!(page.names.len() <= most);
                 names.extend(page.names.into_iter().map(|name| match name {

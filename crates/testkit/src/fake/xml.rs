@@ -89,7 +89,7 @@ impl Node {
     }
 }
 
-/// Reads a document; `None` when it is not well formed. No DTDs, no processing instructions' effect.
+/// Reads a document; `None` when it is not well formed. Knows no DTD.
 pub fn parse(document: &str) -> Option<Node> {
     let mut rest = document.trim_start_matches('\u{feff}');
     let mut stack = vec![Node::default()];

@@ -280,8 +280,8 @@ fn check_token(call: &Call<'_>) -> Result<(), Refusal> {
 /// The host and every `x-amz-` header must be signed.
 fn check_headers(request: &Request, claim: &Claim) -> Result<(), Refusal> {
     let signed = |name: &str| claim.signed_headers.iter().any(|signed| signed == name);
-    let sent = request.headers.0.iter().map(|(name, _)| name.as_str());
-    let unsigned = sent.into_iter().find(|name| name.starts_with("x-amz-") && !signed(name));
+    let mut sent = request.headers.0.iter().map(|(name, _)| name.as_str());
+    let unsigned = sent.find(|name| name.starts_with("x-amz-") && !signed(name));
     match unsigned.or(if signed("host") { None } else { Some("host") }) {
         Some(name) => Err(denied(format!(
             "There were headers present in the request which were not signed: {name}"

@@ -1,0 +1,296 @@
+//! The rules themselves: pure functions from files to complaints, so that a canary can feed them
+//! bad samples.
+
+use crate::source::{SourceFile, functions, mask};
+
+/// One complaint: where, and what is wrong.
+pub type Complaint = String;
+
+/// Most lines of a file, tests not counted.
+const FILE_LINES_MAX: usize = 500;
+/// Most lines of a function.
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// Files above the limit with the length they had when they were listed. It may only shrink.
+const LONG_FILES: &[(&str, usize)] =
+    &[("crates/store/src/answer.rs", 519), ("crates/store/src/azure.rs", 507)];
+/// Functions above the limit (`path::name`) with their length then. It may only shrink.
+const LONG_FUNCTIONS: &[(&str, usize)] = &[("crates/store/src/answer.rs::code_verdict", 76)];
+/// Files with lines above the limit, and how many they had then. It may only shrink.
+const WIDE_LINES: &[(&str, usize)] = &[
+    ("crates/base/src/bytesize.rs", 1),
+    ("crates/base/src/metrics.rs", 1),
+    ("crates/engine/src/names/pattern.rs", 1),
+    ("crates/gateway/src/list.rs", 1),
+    ("crates/store/examples/conform.rs", 1),
+    ("crates/store/src/azure/block.rs", 1),
+    ("crates/store/src/azure/config.rs", 2),
+    ("crates/store/src/azure/connection_string.rs", 1),
+    ("crates/store/src/azure/connection_string/tests.rs", 1),
+    ("crates/store/src/azure/identity.rs", 1),
+    ("crates/store/src/azure/list/tests.rs", 4),
+    ("crates/store/src/azure/wire.rs", 2),
+    ("crates/store/src/lib.rs", 1),
+    ("crates/store/src/local.rs", 2),
+    ("crates/store/src/local/attributes.rs", 2),
+    ("crates/store/src/local/names.rs", 1),
+    ("crates/store/src/local/staged.rs", 4),
+    ("crates/store/src/local/upload.rs", 1),
+    ("crates/store/tests/azurite.rs", 1),
+    ("duckdb/src/names.cpp", 3),
+    ("duckdb/src/observe.cpp", 1),
+    ("duckdb/src/options.cpp", 1),
+    ("duckdb/src/tables.cpp", 2),
+    ("duckdb/test/sqllogic.py", 1),
+    ("python/src/penstock/_connect.py", 2),
+];
+
+/// Compares a length with its limit and its place on a ratchet list.
+fn ratchet(what: &str, length: usize, most: usize, list: &[(&str, usize)]) -> Option<Complaint> {
+    match list.iter().find(|(listed, _)| *listed == what) {
+        None if length > most => Some(format!("{what} has {length} lines, at most {most}")),
+        Some((_, then)) if length > *then => {
+            Some(format!("{what} grew from {then} to {length} lines; it may only shrink"))
+        }
+        Some(_) if length <= most => {
+            Some(format!("{what} has {length} lines now: take it off the list"))
+        }
+        _ => None,
+    }
+}
+
+pub fn file_length(file: &SourceFile) -> Vec<Complaint> {
+    if !file.has_extension(&["rs", "py", "cpp", "hpp"]) {
+        return Vec::new();
+    }
+    let length = file.product_lines().len();
+    ratchet(&file.path, length, FILE_LINES_MAX, LONG_FILES).into_iter().collect()
+}
+
+pub fn function_length(file: &SourceFile) -> Vec<Complaint> {
+    let judge = |(name, line, length): (String, usize, usize)| {
+        let what = format!("{}::{name}", file.path);
+        ratchet(&what, length, FUNCTION_LINES_MAX, LONG_FUNCTIONS)
+            .map(|complaint| format!("{complaint} (line {line})"))
+    };
+    functions(file).into_iter().filter_map(judge).collect()
+}
+
+/// A text alone on its line cannot be broken by a formatter, and tables of them read better whole.
+fn is_lone_text(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with('"') || line.contains("http://") || line.contains("https://")
+}
+
+pub fn line_width(file: &SourceFile) -> Vec<Complaint> {
+    let most = match file.path.rsplit('.').next() {
+        Some("rs" | "py") => 100,
+        Some("cpp" | "hpp") => 120,
+        _ => return Vec::new(),
+    };
+    let width = |line: &str| line.chars().map(|it| if it == '\t' { 4 } else { 1 }).sum::<usize>();
+    let wide =
+        file.text.lines().enumerate().filter(|(_, line)| width(line) > most && !is_lone_text(line));
+    let wide: Vec<Complaint> = wide
+        .map(|(index, line)| {
+            format!("{}:{}: {} columns, at most {most}", file.path, index + 1, width(line))
+        })
+        .collect();
+    match WIDE_LINES.iter().find(|(path, _)| *path == file.path) {
+        Some((_, then)) if wide.len() <= *then => Vec::new(),
+        _ => wide,
+    }
+}
+
+/// Calls that the product may not make, and the files that may.
+const CALLS: &[(&str, &str, &[&str])] = &[
+    (".unwrap()", "say with expect which invariant holds, or return an error", &[]),
+    ("thread::sleep", "wait for an event or a condition", &[]),
+    (
+        "SystemTime::now",
+        "time comes in as an argument; these files are its doors",
+        &[
+            "crates/gateway/src/uploads.rs",
+            "crates/store/src/answer.rs",
+            "crates/store/src/azure/batch.rs",
+            "crates/store/src/http/trace.rs",
+            "crates/store/src/local/sweep.rs",
+            "crates/store/src/local/write.rs",
+            "crates/store/src/memory.rs",
+            "crates/store/src/s3/replies.rs",
+            "crates/testkit/src/conform/store/read.rs",
+            "crates/testkit/src/fake/clock.rs",
+            "crates/testkit/src/model.rs",
+        ],
+    ),
+];
+
+pub fn banned_calls(file: &SourceFile) -> Vec<Complaint> {
+    if !file.has_extension(&["rs"]) {
+        return Vec::new();
+    }
+    let code = file.product_code();
+    let mut complaints = Vec::new();
+    for (call, cure, doors) in CALLS {
+        let used: Vec<usize> = code
+            .iter()
+            .filter(|(_, line)| line.contains(call))
+            .map(|(number, _)| *number)
+            .collect();
+        if doors.contains(&file.path.as_str()) {
+            if used.is_empty() {
+                complaints.push(format!("{} no longer calls {call}: take it off", file.path));
+            }
+            continue;
+        }
+        for number in used {
+            complaints.push(format!("{}:{number}: {call}: {cure}", file.path));
+        }
+    }
+    complaints
+}
+
+/// Marks of work that is not done, split so that this file does not carry them.
+fn unfinished_marks() -> Vec<String> {
+    let join = |parts: [&str; 2]| parts.concat();
+    vec![
+        join(["todo", "!("]),
+        join(["unimplemented", "!("]),
+        join(["#[ign", "ore"]),
+        join(["pytest.mark.sk", "ip"]),
+        join(["pytest.sk", "ip("]),
+        join(["pytest.mark.xf", "ail"]),
+        join(["dbg", "!("]),
+    ]
+}
+
+pub fn unfinished(file: &SourceFile) -> Vec<Complaint> {
+    let code = match file.path.rsplit('.').next() {
+        Some("rs") => mask(&file.text),
+        Some("py") => file.text.clone(),
+        _ => return Vec::new(),
+    };
+    let marks = unfinished_marks();
+    let mut complaints = Vec::new();
+    for (index, line) in code.lines().enumerate() {
+        for mark in marks.iter().filter(|mark| line.contains(mark.as_str())) {
+            complaints.push(format!("{}:{}: {mark}", file.path, index + 1));
+        }
+    }
+    complaints
+}
+
+/// `unsafe` lives in the C treaty only, and each block there says why it is sound.
+pub fn unsafe_code(file: &SourceFile) -> Vec<Complaint> {
+    /// Lines above a block in which its reason may stand.
+    const REASON_LINES: usize = 8;
+    if !file.has_extension(&["rs"]) {
+        return Vec::new();
+    }
+    let original: Vec<&str> = file.text.lines().collect();
+    let mut complaints = Vec::new();
+    for (index, line) in mask(&file.text).lines().enumerate() {
+        let words: Vec<&str> =
+            line.split(|it: char| !it.is_alphanumeric() && it != '_' && it != '#').collect();
+        let attribute = line.trim_start().starts_with("#[") || line.trim_start().starts_with("#![");
+        if !words.contains(&"unsafe") || attribute {
+            continue;
+        }
+        if !file.path.starts_with("duckdb/ffi/") {
+            complaints.push(format!("{}:{}: unsafe outside duckdb/ffi", file.path, index + 1));
+            continue;
+        }
+        let first = index.saturating_sub(REASON_LINES);
+        let reason = original[first..=index].iter().any(|line| line.contains("SAFETY:"));
+        if line.contains("unsafe {") && !reason {
+            complaints.push(format!("{}:{}: no SAFETY: above", file.path, index + 1));
+        }
+    }
+    complaints
+}
+
+/// A Rust file says first what it decides and what not.
+pub fn module_header(file: &SourceFile) -> Vec<Complaint> {
+    if !file.has_extension(&["rs"]) || file.is_test() {
+        return Vec::new();
+    }
+    let first = file.text.lines().find(|line| !line.trim().is_empty() && !line.starts_with("#!["));
+    match first {
+        Some(line) if line.starts_with("//!") && line.len() > 10 => Vec::new(),
+        _ => vec![format!("{}: the file does not begin with a //! sentence", file.path)],
+    }
+}
+
+/// Names of places that mean nothing to a reader, split so that this file does not carry them.
+fn foreign_names() -> Vec<String> {
+    let join = |parts: [&str; 2]| parts.concat();
+    vec![
+        join(["/work", "/"]),
+        join(["/tmp/br", "ief"]),
+        join(["../sha", "red"]),
+        join(["index.cra", "tes.io"]),
+        join(["static.cra", "tes.io"]),
+        join(["py", "pi.org"]),
+        join(["pythonhos", "ted.org"]),
+        join(["registry.np", "mjs.org"]),
+        join(["proxy.gol", "ang.org"]),
+        join(["repo1.ma", "ven.org"]),
+    ]
+}
+
+pub fn foreign_places(file: &SourceFile) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    for (index, line) in file.text.lines().enumerate() {
+        for name in foreign_names().iter().filter(|name| line.contains(name.as_str())) {
+            complaints.push(format!("{}:{}: names {name}", file.path, index + 1));
+        }
+    }
+    complaints
+}
+
+/// Relative links of Markdown lead to files that are there.
+pub fn markdown_links(file: &SourceFile, exists: &dyn Fn(&str) -> bool) -> Vec<Complaint> {
+    if !file.has_extension(&["md"]) {
+        return Vec::new();
+    }
+    let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut complaints = Vec::new();
+    for piece in file.text.split("](").skip(1) {
+        let target = piece.split(')').next().unwrap_or("");
+        let target = target.split(['#', ' ']).next().unwrap_or("");
+        let outside = target.contains("://") || target.starts_with("mailto:") || target.is_empty();
+        if !outside && !exists(&joined(folder, target)) {
+            complaints.push(format!("{}: the link {target} leads nowhere", file.path));
+        }
+    }
+    complaints
+}
+
+/// A relative path from a folder, without `.` and `..`.
+fn joined(folder: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Whether a reference page holds every row of the tables in `penstock_base`, as printed.
+pub fn reference(page: &str) -> Vec<Complaint> {
+    let has_row = |name: &str, doc: &str| {
+        page.lines().any(|line| line.starts_with(&format!("| `{name}` |")) && line.contains(doc))
+    };
+    let settings = penstock_base::settings::TABLE.iter().map(|row| (row.name, row.doc));
+    let metrics = penstock_base::Metric::ALL.iter().map(|row| (row.1, row.3));
+    let kinds = penstock_base::Kind::ALL.iter().map(|row| (row.1, row.2));
+    settings
+        .chain(metrics)
+        .chain(kinds)
+        .filter(|(name, doc)| !has_row(name, doc))
+        .map(|(name, _)| format!("docs/reference.md: the row of `{name}` is missing or altered"))
+        .collect()
+}
