@@ -121,7 +121,8 @@ fn masking_leaves_code_only() {
 
 #[test]
 fn functions_are_measured() {
-    let text = "impl A {\n    pub(crate) async fn b<T>(\n        c: T,\n    ) -> D {\n        e\n    }\n\n    \
+    let text = "impl A {\n    pub(crate) async fn b<T>(\n        c: T,\n    ) -> D {\n        \
+        e\n    }\n\n    \
         fn one(&self) -> u8 { 1 }\n}\n";
     let found = functions(&SourceFile::new("crates/x/src/a.rs", text));
     assert_eq!(found, [("b".to_string(), 2, 5), ("one".to_string(), 8, 1)]);
