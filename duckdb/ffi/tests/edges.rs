@@ -1,0 +1,251 @@
+//! What a careless or hostile caller passes: nulls, empty texts, bytes that are no UTF-8.
+#![allow(unsafe_code)] // this test is the C side of the treaty
+
+use penstock_base::Kind;
+use penstock_ffi::*;
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+
+/// The kind and message of an error, which is freed.
+fn told(error: *mut PsError) -> (i32, String) {
+    assert!(!error.is_null());
+    // SAFETY: it came from the library.
+    unsafe {
+        let kind = ps_error_kind(error);
+        let message = ps_error_message(error).text("the message").unwrap().to_string();
+        ps_error_free(error);
+        (kind, message)
+    }
+}
+
+fn lend(text: &str) -> PsStr {
+    PsStr::lend(text)
+}
+
+struct Opened {
+    engine: *mut PsEngine,
+    query: *mut PsQuery,
+}
+
+impl Opened {
+    fn new() -> Self {
+        let (mut engine, mut query, mut error) = (null_mut(), null_mut(), null_mut());
+        // SAFETY: no settings, writable out-parameters.
+        unsafe {
+            assert!(ps_engine_new(null(), 0, &mut engine, &mut error));
+            let interrupted = None;
+            assert!(ps_query_new(
+                engine,
+                null(),
+                0,
+                interrupted,
+                null_mut(),
+                &mut query,
+                &mut error
+            ));
+        }
+        Opened { engine, query }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: both came from the library.
+        unsafe {
+            ps_query_free(self.query);
+            ps_engine_free(self.engine);
+        }
+    }
+}
+
+#[test]
+fn a_memory_object_goes_there_and_back() {
+    let opened = Opened::new();
+    let url = lend("mem://edges/there-and-back.bin");
+    let data = b"0123456789";
+    let (mut writer, mut reader, mut error) = (null_mut(), null_mut(), null_mut());
+    // SAFETY: live handles, readable texts, writable out-parameters.
+    unsafe {
+        assert!(ps_open_write(opened.query, url, null(), 0, false, &mut writer, &mut error));
+        assert!(ps_write(writer, data.as_ptr().cast(), data.len() as u64, &mut error));
+        assert!(ps_write(writer, null(), 0, &mut error), "an empty write may come from nowhere");
+        assert_eq!(ps_writer_position(writer), 10);
+        assert!(ps_writer_finish(writer, &mut error));
+        ps_writer_free(writer);
+
+        assert!(ps_open_read(opened.query, url, null(), 0, null(), &mut reader, &mut error));
+        let mut bytes = [0u8; 4];
+        assert!(ps_read_at(
+            reader,
+            opened.query,
+            bytes.as_mut_ptr().cast::<c_void>(),
+            4,
+            3,
+            &mut error
+        ));
+        assert_eq!(&bytes, b"3456");
+        assert!(ps_read_at(reader, opened.query, null_mut(), 0, 0, &mut error));
+        let beyond =
+            ps_read_at(reader, opened.query, bytes.as_mut_ptr().cast::<c_void>(), 4, 8, &mut error);
+        assert!(!beyond);
+        assert_eq!(told(error).0, Kind::Invalid as i32);
+        ps_reader_free(reader);
+    }
+}
+
+#[test]
+fn a_detached_upload_is_there_after_the_barrier() {
+    let opened = Opened::new();
+    let url = lend("mem://edges/detached.bin");
+    let (mut writer, mut exists, mut error) = (null_mut(), false, null_mut());
+    // SAFETY: live handles, readable texts, writable out-parameters.
+    unsafe {
+        assert!(ps_open_write(opened.query, url, null(), 0, false, &mut writer, &mut error));
+        assert!(ps_write(writer, b"x".as_ptr().cast(), 1, &mut error));
+        assert!(ps_writer_finish_detached(writer, &mut error));
+        ps_writer_free(writer);
+        assert!(ps_query_barrier(opened.query, &mut error));
+        assert!(ps_exists(opened.query, url, null(), 0, &mut exists, &mut error));
+        assert!(exists);
+        assert!(ps_remove(opened.query, &url, 1, null(), 0, &mut error));
+        assert!(ps_exists(opened.query, url, null(), 0, &mut exists, &mut error));
+        assert!(!exists);
+    }
+}
+
+#[test]
+fn an_unfinished_write_leaves_nothing() {
+    let opened = Opened::new();
+    let url = lend("mem://edges/unfinished.bin");
+    let (mut writer, mut exists, mut error) = (null_mut(), true, null_mut());
+    // SAFETY: live handles, readable texts, writable out-parameters.
+    unsafe {
+        assert!(ps_open_write(opened.query, url, null(), 0, false, &mut writer, &mut error));
+        assert!(ps_write(writer, b"x".as_ptr().cast(), 1, &mut error));
+        ps_writer_free(writer);
+        assert!(ps_exists(opened.query, url, null(), 0, &mut exists, &mut error));
+        assert!(!exists);
+    }
+}
+
+#[test]
+fn nulls_are_errors_and_never_crashes() {
+    let opened = Opened::new();
+    let url = lend("mem://edges/x");
+    let mut error = null_mut();
+    // SAFETY: null is what is tested; the rest is live.
+    unsafe {
+        let mut reader = null_mut();
+        assert!(!ps_open_read(null(), url, null(), 0, null(), &mut reader, &mut error));
+        assert_eq!(told(error).0, Kind::Internal as i32);
+        assert!(!ps_open_write(opened.query, url, null(), 0, false, null_mut(), &mut error));
+        assert_eq!(told(error).0, Kind::Internal as i32);
+        assert!(!ps_write(null_mut(), null(), 0, &mut error));
+        assert_eq!(told(error).0, Kind::Internal as i32);
+        let nowhere = PsStr { data: null(), len: 3 };
+        assert!(!ps_open_read(opened.query, nowhere, null(), 0, null(), &mut reader, &mut error));
+        assert_eq!(told(error), (Kind::Internal as i32, "the URL is null, with a length".into()));
+        assert!(!ps_open_read(opened.query, url, null(), 2, null(), &mut reader, &mut error));
+        assert_eq!(told(error).0, Kind::Internal as i32);
+        assert!(!ps_query_barrier(null(), null_mut()), "nowhere to put the error is fine too");
+
+        assert_eq!(ps_error_kind(null()), Kind::Internal as i32);
+        assert_eq!(ps_error_message(null()).len, 0);
+        assert_eq!(ps_error_http_status(null()), 0);
+        assert_eq!(ps_rows_count(null()), 0);
+        assert_eq!(ps_rows_cell(null(), 0, 0).len, 0);
+        assert_eq!(ps_listing_count(null()), 0);
+        assert_eq!(ps_writer_position(null()), 0);
+        assert!(ps_engine_stats(null()).is_null());
+        ps_error_free(null_mut());
+        ps_engine_free(null_mut());
+        ps_query_free(null_mut());
+        ps_reader_free(null_mut());
+        ps_writer_free(null_mut());
+        ps_listing_free(null_mut());
+        ps_rows_free(null_mut());
+        ps_reader_meta(null(), null_mut());
+        ps_listing_get(null(), 0, null_mut());
+        ps_setting_describe(usize::MAX, null_mut());
+        ps_query_abort_uploads(null());
+        ps_engine_clear_cache(null());
+    }
+}
+
+#[test]
+fn text_that_is_no_utf8_is_named_and_not_shown() {
+    let opened = Opened::new();
+    let bytes = b"mem://x/\xff\xfe";
+    let broken = PsStr { data: bytes.as_ptr(), len: bytes.len() };
+    let (mut reader, mut error) = (null_mut(), null_mut());
+    // SAFETY: live handles, readable bytes.
+    unsafe {
+        assert!(!ps_open_read(opened.query, broken, null(), 0, null(), &mut reader, &mut error));
+        assert_eq!(told(error), (Kind::Invalid as i32, "the URL is not valid UTF-8".into()));
+        let option = PsPair { key: lend("secret"), value: broken };
+        let url = lend("mem://x/y");
+        assert!(!ps_open_read(opened.query, url, &option, 1, null(), &mut reader, &mut error));
+        assert_eq!(told(error), (Kind::Invalid as i32, "`secret` is not valid UTF-8".into()));
+    }
+}
+
+#[test]
+fn settings_are_checked_by_the_table() {
+    let mut error = null_mut();
+    // SAFETY: readable texts, writable out-parameter.
+    unsafe {
+        assert!(ps_setting_check(lend("penstock_io_threads"), lend("4"), &mut error));
+        assert!(!ps_setting_check(lend("io_thread"), lend("4"), &mut error));
+        let (kind, message) = told(error);
+        assert_eq!(kind, Kind::Invalid as i32);
+        assert!(message.contains("Did you mean `io_threads`?"), "{message}");
+        assert!(!ps_setting_check(lend("io_threads"), PsStr::EMPTY, &mut error));
+        assert_eq!(told(error).0, Kind::Invalid as i32);
+    }
+    assert_eq!(ps_setting_count(), penstock_base::settings::TABLE.len());
+}
+
+#[test]
+fn an_interrupted_wait_ends_as_cancelled() {
+    unsafe extern "C" fn always(_context: *mut c_void) -> bool {
+        true
+    }
+    let opened = Opened::new();
+    let (mut query, mut reader, mut error) = (null_mut(), null_mut(), null_mut());
+    // A port that accepts and says nothing, so that there is something to wait for.
+    let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = deaf.local_addr().unwrap().to_string();
+    let options = [
+        PsPair { key: lend("endpoint"), value: lend(&endpoint) },
+        PsPair { key: lend("use_ssl"), value: lend("false") },
+        PsPair { key: lend("url_style"), value: lend("path") },
+        PsPair { key: lend("key_id"), value: lend("k") },
+        PsPair { key: lend("secret"), value: lend("s") },
+        PsPair { key: lend("region"), value: lend("us-east-1") },
+    ];
+    // SAFETY: live handles, readable texts, writable out-parameters.
+    unsafe {
+        assert!(ps_query_new(
+            opened.engine,
+            null(),
+            0,
+            Some(always),
+            null_mut(),
+            &mut query,
+            &mut error
+        ));
+        let url = lend("s3://bucket/key");
+        let done = ps_open_read(
+            query,
+            url,
+            options.as_ptr(),
+            options.len(),
+            null(),
+            &mut reader,
+            &mut error,
+        );
+        assert!(!done);
+        assert_eq!(told(error).0, Kind::Cancelled as i32);
+        ps_query_free(query);
+    }
+}
