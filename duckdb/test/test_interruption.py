@@ -1,0 +1,139 @@
+"""Ctrl-C, kill -9, two writers: nothing partial, nothing left, no hang."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+from harness import Fake
+
+HERE = Path(__file__).resolve().parent
+
+
+def wait_for(condition: object, what: str) -> None:
+    """Waits for an event of the fake; polling is the only way to hear of it."""
+    deadline = time.monotonic() + 20
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.01)
+
+
+def interrupt_when_asked(con: duckdb.DuckDBPyConnection, store: Fake) -> threading.Thread:
+    """Interrupts as soon as the fake has been asked for something."""
+
+    def run() -> None:
+        wait_for(lambda: store.tell("GET", "faults"), "a request")
+        con.interrupt()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def fired(store: Fake) -> bool:
+    told = store.tell("GET", "faults")
+    return any(told) if isinstance(told, list) else bool(told)
+
+
+def test_a_scan_ends_when_interrupted(con: duckdb.DuckDBPyConnection, store: Fake) -> None:
+    url = store.url("cut/scan.parquet")
+    con.execute(f"COPY (SELECT hash(i) AS h FROM range(500000) t(i)) TO '{url}'")
+    con.execute("CALL penstock_clear_cache()")
+    store.arm("stall=60000,method=GET")
+    before = time.monotonic()
+    thread = threading.Thread(target=lambda: (wait_for(lambda: fired(store), "the stall"), con.interrupt()))
+    thread.start()
+    with pytest.raises(duckdb.InterruptException):
+        con.execute(f"SELECT sum(h) FROM '{url}'").fetchall()
+    thread.join()
+    assert time.monotonic() - before < 10
+    store.reset()
+    assert con.execute(f"SELECT count(*) FROM '{url}'").fetchone() == (500000,)
+
+
+@pytest.mark.parametrize("fault", ["stall=60000,method=PUT", "latency=3000,method=PUT"])
+@pytest.mark.parametrize("optimizer", ["enable", "disable"])
+def test_an_interrupted_copy_leaves_nothing(
+    fault: str, optimizer: str, con: duckdb.DuckDBPyConnection, store: Fake
+) -> None:
+    con.execute(f"PRAGMA {optimizer}_optimizer")
+    store.arm(fault)
+    thread = threading.Thread(target=lambda: (wait_for(lambda: fired(store), "a PUT"), con.interrupt()))
+    thread.start()
+    with pytest.raises(duckdb.InterruptException):
+        con.execute(
+            "COPY (SELECT i, i % 3 AS p FROM range(9999) t(i)) TO "
+            f"'{store.url('cut/' + optimizer)}' (FORMAT parquet, PARTITION_BY (p))"
+        )
+    thread.join()
+    store.reset()
+    assert con.execute(f"FROM glob('{store.url('cut/' + optimizer + '/**')}')").fetchall() == []
+
+
+CHILD = textwrap.dedent(
+    """
+    import sys
+    sys.path.insert(0, {here!r})
+    from harness import connect
+    con = connect()
+    con.execute({secret!r})
+    con.execute({statement!r})
+    """
+)
+
+
+def child(store: Fake, statement: str) -> subprocess.Popen[bytes]:
+    """Another process that runs one statement."""
+    secret = f"CREATE SECRET s ({store.secret})"
+    code = CHILD.format(here=str(HERE), secret=secret, statement=statement)
+    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("rows", [1000, 3_000_000])
+def test_a_killed_upload_is_invisible(
+    rows: int, con: duckdb.DuckDBPyConnection, store: Fake
+) -> None:
+    url = store.url(f"cut/killed{rows}.parquet")
+    store.arm("stall=60000,method=PUT")
+    process = child(store, f"COPY (SELECT hash(i) AS h FROM range({rows}) t(i)) TO '{url}'")
+    wait_for(lambda: fired(store), "the upload")
+    process.send_signal(signal.SIGKILL)
+    process.wait(10)
+    assert process.stderr
+    process.stderr.close()
+    store.reset()
+    assert con.execute(f"FROM glob('{url}*')").fetchall() == []
+
+
+def test_sigint_ends_a_process_in_an_upload(store: Fake) -> None:
+    store.arm("stall=60000,method=PUT")
+    process = child(store, f"COPY (SELECT 1 AS i) TO '{store.url('cut/sigint.csv')}'")
+    wait_for(lambda: fired(store), "the upload")
+    before = time.monotonic()
+    os.kill(process.pid, signal.SIGINT)
+    _, told = process.communicate(timeout=15)
+    assert time.monotonic() - before < 10
+    assert process.returncode != 0
+    assert b"test" not in told.replace(b"/test/", b"")
+
+
+def test_two_processes_write_one_key(con: duckdb.DuckDBPyConnection, store: Fake) -> None:
+    url = store.url("cut/contested.parquet")
+    statements = [
+        f"COPY (SELECT {writer} AS w, i FROM range(2000000) t(i)) TO '{url}'" for writer in (1, 2)
+    ]
+    processes = [child(store, statement) for statement in statements]
+    for process in processes:
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 0, told
+    con.execute("CALL penstock_clear_cache()")
+    row = con.execute(f"SELECT count(*), sum(i), count(DISTINCT w) FROM '{url}'").fetchone()
+    assert row == (2_000_000, sum(range(2_000_000)), 1)

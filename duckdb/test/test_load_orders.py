@@ -1,0 +1,129 @@
+"""httpfs, azure and aws: loaded before, after, or not at all."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+
+import duckdb
+import pytest
+from harness import Fake, connect, load_penstock, load_pypi
+
+OTHERS = ("httpfs", "azure", "aws")
+ORDERS = [
+    order
+    for count in range(len(OTHERS) + 1)
+    for some in permutations(OTHERS, count)
+    for at in range(count + 1)
+    for order in [(*some[:at], "penstock", *some[at:])]
+]
+
+
+def load(con: duckdb.DuckDBPyConnection, name: str) -> None:
+    if name == "penstock":
+        load_penstock(con)
+    else:
+        load_pypi(con, name)
+
+
+def sent(con: duckdb.DuckDBPyConnection) -> int:
+    row = con.execute("SELECT value FROM penstock_stats() WHERE name = 'requests'").fetchone()
+    assert row
+    return int(row[0])
+
+
+@pytest.mark.parametrize("order", ORDERS, ids="-".join)
+def test_every_order_reads_and_writes(order: tuple[str, ...], fakes: dict[str, Fake]) -> None:
+    con = connect(load=False)
+    for name in order:
+        load(con, name)
+    for kind, fake in fakes.items():
+        fake.reset()
+        con.execute(f"CREATE SECRET {kind} ({fake.secret})")
+        before = sent(con)
+        con.execute(f"COPY (SELECT 42 AS i) TO '{fake.url('orders/x.csv')}'")
+        assert con.execute(f"FROM '{fake.url('orders/x.csv')}'").fetchall() == [(42,)]
+        assert sent(con) - before == len(fake.requests()), "every request was ours"
+        con.execute(f"DROP SECRET {kind}")
+    con.close()
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_secret_types_survive_a_failed_load(name: str, tmp_path: Path) -> None:
+    con = connect()
+    broken = tmp_path / f"{name}.duckdb_extension"
+    broken.write_bytes(b"no extension")
+    with pytest.raises(duckdb.Error):
+        con.execute(f"LOAD '{broken}'")
+    con.execute("CREATE SECRET s (TYPE s3, KEY_ID 'a', SECRET 'b')")
+    con.execute("CREATE SECRET c (TYPE s3, PROVIDER credential_chain, CHAIN 'env')")
+    con.execute("CREATE SECRET a (TYPE azure, PROVIDER managed_identity, ACCOUNT_NAME 'x')")
+    # and the real one still loads
+    load_pypi(con, name)
+
+
+def test_a_secret_made_by_us_is_used_after_httpfs_came(fakes: dict[str, Fake]) -> None:
+    con = connect()
+    con.execute(f"CREATE SECRET s ({fakes['s3'].secret})")
+    load_pypi(con, "httpfs")
+    con.execute("COPY (SELECT 1 AS i) TO 's3://orders/y.csv'")
+    assert con.execute("FROM 's3://orders/y.csv'").fetchall() == [(1,)]
+    con.execute(f"CREATE OR REPLACE SECRET s ({fakes['s3'].secret})")
+    assert con.execute("FROM 's3://orders/y.csv'").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("maker", ["penstock", "httpfs"])
+def test_persistent_secrets(maker: str, fakes: dict[str, Fake], tmp_path: Path) -> None:
+    config = {"secret_directory": str(tmp_path)}
+    first = connect(load=False, **config)
+    load(first, maker)
+    first.execute(f"CREATE PERSISTENT SECRET kept ({fakes['s3'].secret})")
+    first.close()
+    second = connect(**config)
+    second.execute("COPY (SELECT 7 AS i) TO 's3://orders/kept.csv'")
+    assert second.execute("FROM 's3://orders/kept.csv'").fetchall() == [(7,)]
+    second.execute("DROP SECRET kept")
+    assert second.execute("SELECT count(*) FROM duckdb_secrets()").fetchone() == (0,)
+
+
+def test_credential_chain_reads_the_environment(
+    fakes: dict[str, Fake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    rest = (
+        f"REGION 'us-east-1', ENDPOINT '{fakes['s3'].address}', URL_STYLE 'path', USE_SSL false"
+    )
+    for others in ((), ("aws",), ("httpfs", "aws")):
+        con = connect()
+        for name in others:
+            load_pypi(con, name)
+        con.execute(f"CREATE SECRET s (TYPE s3, PROVIDER credential_chain, CHAIN 'env', {rest})")
+        con.execute("COPY (SELECT 1 AS i) TO 's3://orders/chain.csv'")
+        con.close()
+
+
+def test_settings_of_httpfs_keep_their_types() -> None:
+    alone = connect()
+    types = "SELECT name, input_type, value FROM duckdb_settings() WHERE name LIKE 's3\\_%' ESCAPE '\\'"
+    ours = {row[0]: row[1:] for row in alone.execute(types).fetchall()}
+    theirs_con = connect(load=False)
+    load_pypi(theirs_con, "httpfs")
+    theirs = {row[0]: row[1:] for row in theirs_con.execute(types).fetchall()}
+    assert ours
+    assert {name: theirs[name] for name in ours} == ours
+
+
+def test_attach_works_with_and_without_httpfs(fakes: dict[str, Fake], tmp_path: Path) -> None:
+    for others in ((), ("httpfs",)):
+        con = connect()
+        for name in others:
+            load_pypi(con, name)
+        con.execute(f"CREATE SECRET s ({fakes['s3'].secret})")
+        local = tmp_path / f"local{len(others)}.db"
+        con.execute(f"ATTACH '{local}' AS l; CREATE TABLE l.t AS SELECT 5 AS i; DETACH l")
+        blob = f"(SELECT content FROM read_blob('{local}'))"
+        con.execute(f"COPY {blob} TO 's3://orders/r.db' (FORMAT blob)")
+        con.execute("ATTACH 's3://orders/r.db' AS r")
+        assert con.execute("FROM r.t").fetchall() == [(5,)]
+        con.close()
