@@ -11,6 +11,7 @@ namespace penstock {
 namespace {
 
 constexpr const char *STATE_KEY = "penstock";
+constexpr const char *CLEANUP_DEADLINE_MS = "3000";
 
 thread_local idx_t task_token = 0;
 
@@ -56,6 +57,14 @@ Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
 	      error);
 }
 
+Query::Query(shared_ptr<Engine> engine_p, const char *request_deadline_ms)
+    : engine(std::move(engine_p)), watches_context(false) {
+	auto settings = ReadSettings(engine->db);
+	settings.Add("request_deadline_ms", request_deadline_ms);
+	ps_error *error = nullptr;
+	Check(ps_query_new(engine->handle, settings.Data(), settings.Count(), nullptr, nullptr, &handle, &error), error);
+}
+
 Query::~Query() {
 	ps_query_free(handle);
 }
@@ -96,7 +105,7 @@ void Query::ThrowRemembered() {
 }
 
 void Query::Abandon() {
-	cleaning_up = true;
+	BeginCleanup();
 	ps_query_abort_uploads(handle);
 	if (!armed) {
 		return;
@@ -128,8 +137,17 @@ void Query::Abandon() {
 	}
 }
 
-void Query::Abandon(const shared_ptr<WriterState> &writer) {
+void Query::BeginCleanup() {
+	if (IsInterrupted() && !cleaning_up) {
+		// The user waits for us to stop: uploads on their way are taken back in the background, and
+		// what is there already is removed within a few seconds or not at all.
+		cleanup = make_shared_ptr<Query>(engine, CLEANUP_DEADLINE_MS);
+	}
 	cleaning_up = true;
+}
+
+void Query::Abandon(const shared_ptr<WriterState> &writer) {
+	BeginCleanup();
 	ps_query_abort_uploads(handle);
 	if (writer->Retract()) {
 		Remove({writer});
@@ -143,7 +161,7 @@ void Query::Remove(const vector<shared_ptr<WriterState>> &batch) {
 	}
 	auto &options = batch[0]->options;
 	ps_error *error = nullptr;
-	Check(ps_remove(handle, urls.data(), urls.size(), options.Data(), options.Count(), &error), error);
+	Check(ps_remove(cleanup ? cleanup->handle : handle, urls.data(), urls.size(), options.Data(), options.Count(), &error), error);
 }
 
 void Query::Track(const string &path, shared_ptr<WriterState> writer) {

@@ -45,6 +45,9 @@ void WriterState::Finish() {
 	// Interrupted, the store may still carry the last request out.
 	bool may_be_visible = finished || ErrorKind(ps_error_kind(error)) == ErrorKind::CANCELLED;
 	phase = may_be_visible ? Phase::PUBLISHED : Phase::ABORTED;
+	if (!finished) {
+		handle.reset(); // from here on the engine takes back what an interrupted request still makes
+	}
 	Check(finished, error);
 }
 

@@ -59,7 +59,7 @@ def test_a_scan_ends_when_interrupted(con: duckdb.DuckDBPyConnection, store: Fak
     assert con.execute(f"SELECT count(*) FROM '{url}'").fetchone() == (500000,)
 
 
-@pytest.mark.parametrize("fault", ["stall=60000,method=PUT", "latency=3000,method=PUT"])
+@pytest.mark.parametrize("fault", ["stall=60000,method=PUT", "latency=1000,method=PUT"])
 @pytest.mark.parametrize("optimizer", ["enable", "disable"])
 def test_an_interrupted_copy_leaves_nothing(
     fault: str, optimizer: str, con: duckdb.DuckDBPyConnection, store: Fake

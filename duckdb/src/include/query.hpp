@@ -27,6 +27,8 @@ class Query {
 public:
 	//! Settings are read from the context, and interruption is watched, if there is one.
 	Query(shared_ptr<Engine> engine, optional_ptr<ClientContext> context);
+	//! For cleaning up: nobody can interrupt it, but it gives up soon.
+	Query(shared_ptr<Engine> engine, const char *request_deadline_ms);
 	~Query();
 	Query(const Query &) = delete;
 	Query &operator=(const Query &) = delete;
@@ -65,6 +67,7 @@ public:
 	shared_ptr<Logger> logger;
 
 private:
+	void BeginCleanup();
 	void Remove(const vector<shared_ptr<WriterState>> &batch);
 
 	weak_ptr<ClientContext> context;
@@ -76,6 +79,8 @@ private:
 	atomic<bool> cleaning_up {false};
 	mutex lock;
 	vector<std::pair<string, shared_ptr<WriterState>>> writers;
+	//! Set by an interruption.
+	shared_ptr<Query> cleanup;
 	ErrorData remembered;
 };
 

@@ -226,7 +226,7 @@ async fn get(
         let answer = attempts.bounded(at.mount.store.get(&at.key, request.clone())).await;
         match answer.and_then(|response| from_the_store(response, request, at)) {
             Ok(response) => return Ok(response),
-            Err(error) => attempts.failed(query, error).await?,
+            Err(error) => attempts.failed(query, error.with_object(at.url())).await?,
         }
     }
 }

@@ -12,7 +12,13 @@ use penstock_store::{ObjectMeta, Part, Payload, PutOptions, PutResult, UploadId,
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
-use tokio::sync::watch;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
+
+/// Longest wait for the end of a request that makes a given-up object visible, and for its removal:
+/// a store that is silent for so long is unlikely to have carried it out.
+const TAKE_BACK_MAX: Duration = Duration::from_secs(3);
 
 /// An upload, shared by its writer, its parts and the query's barrier.
 #[derive(Debug)]
@@ -265,22 +271,44 @@ impl Upload {
         });
     }
 
+    /// Ends in the background, and waits for that.
+    pub async fn finish_in_background(&self) -> Result<PutResult> {
+        let gone = || Error::new(Kind::Internal, "the upload ended without a result");
+        let upload = self.itself.upgrade().ok_or_else(gone)?;
+        let query = Arc::clone(&self.query);
+        let (sender, receiver) = oneshot::channel();
+        query.engine.cleanups.spawn(&query, async move {
+            let result = upload.finish_or_take_back().await;
+            let result = result.map_err(|error| upload.first_failure(error));
+            if result.is_err() {
+                upload.give_up();
+            }
+            // A caller that was interrupted does not listen any more.
+            let _ = sender.send(result);
+        });
+        receiver.await.map_err(|_| gone())?
+    }
+
     /// Finishes unless cancelled. Once the request that makes the object visible is on its way,
     /// dropping it would leave open whether the store still carries it out: it is seen to its end,
     /// and what it made is removed.
-    async fn finish_or_take_back(&self) -> Result<()> {
+    async fn finish_or_take_back(&self) -> Result<PutResult> {
         let mut finishing = pin!(self.finish());
         tokio::select! {
             biased;
-            result = &mut finishing => return result.map(|_| ()),
+            result = &mut finishing => return result,
             () = self.query.cancel.cancelled() => {}
             () = self.cancel.cancelled() => {}
         }
-        if self.committing.load(Ordering::SeqCst) && finishing.await.is_ok() {
-            let (store, key) = (&self.at.mount.store, &self.at.key);
-            // Whoever gave the upload up removes the object too, and hears of a failure.
-            let _ = retry(&self.query, Weight::Small, || store.delete(key, None)).await;
-            self.query.forget(&self.at);
+        if self.committing.load(Ordering::SeqCst) {
+            let ended = timeout(TAKE_BACK_MAX, finishing).await;
+            if !matches!(ended, Ok(Err(_))) {
+                let (store, key) = (&self.at.mount.store, &self.at.key);
+                let removal = retry(&self.query, Weight::Small, || store.delete(key, None));
+                // Whoever gave the upload up removes the object too, and hears of a failure.
+                let _ = timeout(TAKE_BACK_MAX, removal).await;
+                self.query.forget(&self.at);
+            }
         }
         Err(cancelled())
     }

@@ -81,12 +81,11 @@ impl Writer {
     pub async fn finish(&mut self) -> Result<PutResult> {
         self.check_open()?;
         let query = self.upload.query();
-        let result = query.run(self.upload.finish()).await;
-        // Interrupted by a dropped future, it stays open, and dropping the writer gives it up.
+        // In the background, so that an interrupted caller does not drop a request of which nobody
+        // knows whether the store carries it out. Interrupted, the writer stays open, and dropping
+        // it gives the object up.
+        let result = query.run(self.upload.finish_in_background()).await;
         self.open = false;
-        if result.is_err() {
-            self.upload.give_up();
-        }
         result
     }
 
