@@ -192,7 +192,7 @@ shared_ptr<Query> ClientIo::Current() {
 	lock_guard<mutex> guard(lock);
 	if (!current) {
 		auto client = context.lock();
-		current = make_shared_ptr<Query>(engine, client.get());
+		current = make_shared_ptr<Query>(engine, optional_ptr<ClientContext>(client.get()));
 	}
 	return current;
 }
@@ -257,7 +257,7 @@ Scope::Scope(const shared_ptr<Engine> &engine, optional_ptr<FileOpener> opener) 
 	if (context) {
 		client = ClientIo::Get(*context, engine);
 	} else {
-		own = make_shared_ptr<Query>(engine, nullptr);
+		own = make_shared_ptr<Query>(engine, optional_ptr<ClientContext>());
 	}
 }
 

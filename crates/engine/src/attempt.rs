@@ -13,24 +13,35 @@ pub(crate) struct Attempts {
     policy: Policy,
     started: Instant,
     failed: u32,
+    /// Why the attempt before failed.
+    last: Option<Error>,
 }
+
+/// What is told of an attempt that the deadline cut short.
+const NO_ANSWER: &str = "no answer before request_deadline_ms";
 
 impl Attempts {
     pub fn new(query: &QueryCore) -> Self {
-        Attempts { policy: Policy::new(&query.settings), started: Instant::now(), failed: 0 }
+        Attempts {
+            policy: Policy::new(&query.settings),
+            started: Instant::now(),
+            failed: 0,
+            last: None,
+        }
     }
 
     /// Bytes arrived: what comes next has the whole deadline again.
     pub fn progressed(&mut self) {
         self.started = Instant::now();
         self.failed = 0;
+        self.last = None;
     }
 
     /// Runs one attempt whose answer is small: it must be there before the deadline.
     pub async fn bounded<T>(&self, attempt: impl Future<Output = Result<T>>) -> Result<T> {
         match timeout_at(self.started + self.policy.deadline, attempt).await {
             Ok(result) => result,
-            Err(_) => Err(Error::new(Kind::Unavailable, "no answer before request_deadline_ms")
+            Err(_) => Err(Error::new(Kind::Unavailable, NO_ANSWER)
                 .with_retry(Retry::BackOff)
                 .with_hint("Check the endpoint and the network, or raise request_deadline_ms")),
         }
@@ -44,11 +55,15 @@ impl Attempts {
         match decide(&self.policy, &error, self.failed, elapsed, chance) {
             Decision::Wait(wait) => {
                 query.scope.count(Metric::Retries, 1);
+                self.last = Some(error);
                 sleep(wait).await;
                 Ok(())
             }
             Decision::Final | Decision::TooLate => {
                 query.scope.count(Metric::Errors, 1);
+                // What the store said earlier tells more than that it fell silent at the end.
+                let cut_short = error.message() == NO_ANSWER;
+                let error = self.last.take().filter(|_| cut_short).unwrap_or(error);
                 Err(self.told(error, elapsed))
             }
         }
