@@ -8,6 +8,8 @@
 
 use http::Request;
 use penstock_store::{HttpClient, HttpOptions, Observer, Payload, RequestEvent};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -80,12 +82,12 @@ fn plain(address: &str, bodies: u32) -> Outcome<()> {
     Ok(())
 }
 
-fn ours(address: &str, bodies: u32, piece: u64) -> Outcome<()> {
+fn ours(root: &str, bodies: u32, piece: u64) -> Outcome<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let url = format!("http://{address}/{piece}");
+    let url = format!("{root}/{piece}");
     let task = runtime.spawn(async move {
-        let http = HttpClient::new(HttpOptions::default(), Arc::new(Deaf))?;
+        let http = HttpClient::new(HttpOptions::default(), Arc::new(Deaf))?.with_verify_tls(false);
         let mut buffer = vec![0; BUFFER_BYTES];
         for _ in 0..u64::from(bodies) * (BODY_BYTES / piece) {
             let request = Request::get(url.as_str()).body(()).expect("a request").into_parts().0;
@@ -100,46 +102,69 @@ fn ours(address: &str, bodies: u32, piece: u64) -> Outcome<()> {
 struct Server {
     child: Child,
     address: String,
+    tls_address: String,
 }
 
 impl Server {
     fn start() -> Outcome<Self> {
         let program = std::env::current_exe()?;
         let mut child = Command::new(program).arg("serve").stdout(Stdio::piped()).spawn()?;
-        let mut address = String::new();
-        BufReader::new(child.stdout.take().ok_or("no pipe")?).read_line(&mut address)?;
-        Ok(Server { child, address: address.trim().to_string() })
+        let mut lines = BufReader::new(child.stdout.take().ok_or("no pipe")?).lines();
+        let mut line = || lines.next().ok_or("no address");
+        let (address, tls_address) = (line()??, line()??);
+        Ok(Server { child, address, tls_address })
     }
 }
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\n";
 
-/// Answers `GET /<n>` with n bytes.
+/// Answers `GET /<n>` with n bytes, on one port plain and on another with TLS.
 fn serve() -> Outcome<()> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
-    let zeros = vec![0; 1 << 20];
-    for stream in listener.incoming() {
-        // A client that hangs up ends its connection, not the server.
-        let _ = answer(stream?, &zeros);
+    let (plain, secure) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
+    let mut out = std::io::stdout();
+    writeln!(out, "{}\n{}", plain.local_addr()?, secure.local_addr()?)?;
+    let config = tls_config()?;
+    std::thread::spawn(move || {
+        for stream in secure.incoming().flatten() {
+            let Ok(session) = ServerConnection::new(config.clone()) else { return };
+            // A client that hangs up ends its connection, not the server.
+            let _ = answer(StreamOwned::new(session, stream));
+        }
+    });
+    for stream in plain.incoming() {
+        let stream = stream?;
+        stream.set_nodelay(true)?;
+        let _ = answer(stream);
     }
     Ok(())
 }
 
-fn answer(mut stream: TcpStream, zeros: &[u8]) -> Outcome<()> {
-    stream.set_nodelay(true)?;
-    let mut reader = BufReader::new(stream.try_clone()?);
+fn tls_config() -> Outcome<Arc<ServerConfig>> {
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(vec!["localhost".to_string()])?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)?;
+    Ok(Arc::new(config))
+}
+
+fn answer(mut stream: impl Read + Write) -> Outcome<()> {
+    let zeros = vec![0; 1 << 20];
     loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line)? == 0 {
-            return Ok(());
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            if stream.read(&mut byte)? == 0 {
+                return Ok(());
+            }
+            head.push(byte[0]);
         }
+        let line = String::from_utf8(head)?;
         let length = line.split('/').nth(1).and_then(|rest| rest.split(' ').next());
         let length: u64 = length.ok_or("no length")?.parse()?;
-        while line.trim() != "" {
-            line.clear();
-            reader.read_line(&mut line)?;
-        }
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n")?;
         let mut left = length;
         while left > 0 {
@@ -147,5 +172,6 @@ fn answer(mut stream: TcpStream, zeros: &[u8]) -> Outcome<()> {
             stream.write_all(&zeros[..count as usize])?;
             left -= count;
         }
+        stream.flush()?;
     }
 }

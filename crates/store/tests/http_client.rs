@@ -310,6 +310,24 @@ async fn connections_of_one_host_are_limited_and_given_in_order() {
 }
 
 #[tokio::test]
+async fn held_connections_make_others_wait_but_not_for_ever() {
+    let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n".to_vec();
+    answer.resize(answer.len() + 10_000_000, b'x');
+    let server = Script::answering(answer).await;
+    let (client, _) = client_with(HttpOptions {
+        connections_per_host: 1,
+        stall_timeout: Duration::from_millis(20),
+        ..HttpOptions::default()
+    });
+    let held = get(&client, &server.url("/")).await.unwrap();
+    let error = get(&client, &server.url("/")).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Exhausted);
+    assert!(error.hint().unwrap().contains("connections_per_host"), "{error}");
+    drop(held);
+    get(&client, &server.url("/")).await.unwrap();
+}
+
+#[tokio::test]
 async fn dropped_request_leaves_no_trace_on_the_next() {
     // The first request is never answered; its future is dropped while it waits.
     let server = Script::start(|index, mut stream| async move {

@@ -20,6 +20,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// Longest wait for a connection that others hold, in stall times: readers that never go on must
+/// not make others wait for ever.
+const SLOT_WAIT_STALLS: u32 = 10;
+
 /// How connections are made and kept.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
@@ -196,7 +200,9 @@ impl HttpClient {
     ) -> Result<(Head, Framing, Lease)> {
         let origin = self.origin(request)?;
         let head_bytes = self.encode_head(request, payload, &origin)?;
-        let mut slot = self.shared.pool.slot(origin).await;
+        let limit = self.shared.options.stall_timeout * SLOT_WAIT_STALLS;
+        let waiting = self.shared.pool.slot(origin);
+        let mut slot = tokio::time::timeout(limit, waiting).await.map_err(|_| self.no_slot())?;
         if let Some(mut connection) = self.shared.pool.take(&slot) {
             trace.connected(false);
             match connection.exchange(&head_bytes, &payload.0).await {
@@ -213,6 +219,12 @@ impl HttpClient {
             Ok(answer) => self.leased(request, answer, connection, slot),
             Err(failed) => Err(failed.error),
         }
+    }
+
+    fn no_slot(&self) -> Error {
+        let count = self.shared.options.connections_per_host;
+        Error::new(Kind::Exhausted, format!("all {count} connections to the host stay in use"))
+            .with_hint("Raise the setting connections_per_host, or read fewer files at once")
     }
 
     fn leased(

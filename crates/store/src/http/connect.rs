@@ -1,6 +1,6 @@
 //! Opens connections: name lookup, several addresses, proxy tunnel, TLS.
 
-use crate::http::connection::{Connection, Stream};
+use crate::http::connection::{Connection, Stream, TLS_BUFFER_BYTES};
 use crate::http::pool::Origin;
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result, Retry};
@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::io::BufReader;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
@@ -52,7 +53,8 @@ pub(crate) async fn connect(
     let name = ServerName::try_from(origin.host.clone()).map_err(|_| {
         Error::new(Kind::Invalid, format!("`{}` is no valid host name for TLS", origin.host))
     })?;
-    let handshake = TlsConnector::from(tls).connect(name, tcp);
+    let handshake =
+        TlsConnector::from(tls).connect(name, BufReader::with_capacity(TLS_BUFFER_BYTES, tcp));
     let stream = timeout_at(deadline, handshake)
         .await
         .map_err(|_| too_slow("the TLS handshake", limit))?
@@ -150,4 +152,22 @@ fn unavailable(message: impl Into<String>) -> Error {
 fn too_slow(what: &str, limit: Duration) -> Error {
     unavailable(format!("{what} took longer than {} s", limit.as_secs_f64()))
         .with_hint("The limit is the setting connect_timeout_ms")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rotation_keeps_every_address_and_the_order_of_families() {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let all = ["1.1.1.1:1", "2.2.2.2:1", "3.3.3.3:1", "[::1]:1"].map(address).to_vec();
+        for turn in 0..7 {
+            let turned = rotated(all.clone(), turn);
+            assert_eq!(turned[0], all[turn % 3]);
+            assert_eq!(turned[3], all[3]);
+            assert!(all.iter().all(|address| turned.contains(address)));
+        }
+        assert!(rotated(Vec::new(), 3).is_empty());
+    }
 }

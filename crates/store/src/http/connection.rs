@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
@@ -26,8 +26,15 @@ const SLICES_MAX: usize = 32;
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Buffered>>),
 }
+
+/// The socket below TLS. rustls asks for 4 KiB at a time; a buffer in between takes a dozen records
+/// from the kernel in one call.
+pub(crate) type Buffered = BufReader<TcpStream>;
+
+/// Size of that buffer.
+pub(crate) const TLS_BUFFER_BYTES: usize = 128 << 10;
 
 /// A failed exchange, and whether any byte of an answer had arrived.
 #[derive(Debug)]
@@ -65,7 +72,8 @@ impl Connection {
         let mut byte = [MaybeUninit::<u8>::uninit(); 1];
         let socket = match &self.stream {
             Stream::Plain(tcp) => tcp,
-            Stream::Tls(tls) => tls.get_ref().0,
+            Stream::Tls(tls) if tls.get_ref().0.buffer().is_empty() => tls.get_ref().0.get_ref(),
+            Stream::Tls(_) => return false,
         };
         match socket2::SockRef::from(socket).peek(&mut byte) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
