@@ -325,6 +325,8 @@ async fn wrong_key_shows_the_secret_to_try() {
     let error = store.stat("k").await.unwrap_err();
     told(&error, Kind::Denied, &["secret 'lake'", "CREATE SECRET (TYPE azure", "az://exam/"]);
     assert_eq!(error.retry(), Retry::Never);
+    let unnamed = open(&fake, &[("account_key", &wrong)]);
+    told(&unnamed.stat("k").await.unwrap_err(), Kind::Denied, &["AccountKey of the settings"]);
     let store = open(&fake, &[]);
     let error = store.put("k", body("x"), &none()).await.unwrap_err();
     told(&error, Kind::Denied, &["carried no credentials", "credential_chain"]);

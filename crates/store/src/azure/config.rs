@@ -137,9 +137,15 @@ impl Config {
     pub fn denied_hint(&self, address: &Address, options: &StoreOptions) -> String {
         let account = self.endpoint.account().unwrap_or("ACCOUNT");
         let create = secret_hint(account, &address.root);
-        let label = options.secret_label();
+        let label = match options.get("secret_name") {
+            Some(_) => options.secret_label(),
+            None => "the settings".to_string(),
+        };
         match &self.auth {
-            Auth::Anonymous => format!("The request carried no credentials ({label}). {create}"),
+            Auth::Anonymous => {
+                let label = options.secret_label();
+                format!("The request carried no credentials ({label}). {create}")
+            }
             Auth::Key { .. } => format!(
                 "Check that the AccountKey of {label} is a current key of account `{account}` and \
                  that the account allows shared keys. {create}"
