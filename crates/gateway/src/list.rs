@@ -1,7 +1,7 @@
 //! ListObjects, both versions, over the store's listing.
 //!
-//! What S3 asks beyond the store: a page is never empty and truncated, `max-keys=0` answers nothing,
-//! a folded prefix counts as a name, and version 1 goes on after the last name it gave.
+//! What S3 asks beyond the store: a page is never empty and truncated, `max-keys=0` answers
+//! nothing, a folded prefix counts as a name, and version 1 goes on after the last name it gave.
 
 use crate::error::{Subject, to_s3};
 use penstock_store::{ListEntry, ListPage, ListRequest, Store};

@@ -1,5 +1,5 @@
-//! What a gateway needs of a local bucket besides the [`Store`](crate::Store) trait: bodies that are
-//! never whole in memory, and the tales of uploads.
+//! What a gateway needs of a local bucket besides the [`Store`](crate::Store) trait: bodies that
+//! are never whole in memory, and the tales of uploads.
 //!
 //! A [`Staged`] body is a hidden file that grows as pieces come, one write at a time on a blocking
 //! thread while the next pieces arrive, and is published or forgotten as a whole.
@@ -156,11 +156,11 @@ impl Staged {
 }
 
 impl LocalStore {
-    /// Begins an object whose body comes in pieces; `len` is its size where it is known. A condition
-    /// that does not hold now is told before a byte comes; it is checked again when it is placed.
+    /// Begins an object whose body comes in pieces; `len` is its size where it is known. A
+    /// condition that does not hold now is told before a byte comes, and judged again at the end.
     ///
     /// # Errors
-    /// `Conflict`; `Invalid` for a key that has no place; `Exhausted` for a disk without `len` bytes.
+    /// `Conflict`; `Invalid` for a key without a place; `Exhausted` for a disk without `len` bytes.
     pub async fn stage(
         &self,
         key: &str,
@@ -263,7 +263,7 @@ impl LocalStore {
         self.shared.root.is_there()
     }
 
-    /// Removes the bucket's directory, if no object is in it; uploads that are not completed go too.
+    /// Removes the bucket's directory, if no object is in it; unfinished uploads go too.
     ///
     /// # Errors
     /// `Conflict` when objects are in it.

@@ -1,0 +1,63 @@
+//! The pages name tests, files and settings that exist.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+use penstock_base::settings::TABLE;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn page(name: &str) -> String {
+    std::fs::read_to_string(root().join(name)).unwrap()
+}
+
+/// Texts between backticks, in order.
+fn quoted(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn every_test_that_the_promises_name_exists() {
+    let semantics = page("docs/semantics.md");
+    let mut checked = 0;
+    // An item is a line that begins with `- ` and the indented lines after it.
+    for item in semantics.split("\n- ").skip(1) {
+        let item = item.split("\n\n").next().unwrap_or_default();
+        let mut file: Option<(&str, String)> = None;
+        for name in quoted(item) {
+            if name.contains('/') {
+                let path = root().join(name);
+                assert!(path.exists(), "docs/semantics.md names {name}");
+                let source = if path.is_file() { page(name) } else { String::new() };
+                file = Some((name, source));
+            } else {
+                let (path, source) = file.as_ref().unwrap_or_else(|| panic!("{name} has no file"));
+                assert!(source.contains(&format!("fn {name}(")), "{path} has no test {name}");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 40, "only {checked} names were found: has the page changed its form?");
+}
+
+#[test]
+fn every_setting_that_a_page_names_exists() {
+    let guides = ["duckdb", "serve", "cli"].map(|name| format!("docs/guide/{name}.md"));
+    let functions =
+        ["penstock_settings", "penstock_stats", "penstock_requests", "penstock_clear_cache"];
+    for name in guides.iter().map(String::as_str).chain(["README.md"]) {
+        let text = page(name);
+        for part in text.split("penstock_").skip(1) {
+            let end =
+                part.find(|c: char| !(c.is_ascii_lowercase() || c == '_')).unwrap_or(part.len());
+            let setting = &part[..end];
+            // `SET penstock_...` names none.
+            let known = setting.is_empty()
+                || TABLE.iter().any(|row| row.name == setting)
+                || functions.contains(&format!("penstock_{setting}").as_str());
+            assert!(known, "{name} names penstock_{setting}");
+        }
+    }
+}
