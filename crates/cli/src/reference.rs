@@ -18,6 +18,7 @@ const STORES: &[(&str, &str, Pairs)] = &[
     ("Cloudflare R2", "r2://bucket/", &[("account_id", "account")]),
     ("Google Cloud Storage", "gs://bucket/", &[]),
     ("Azure Blob", "az://container/", &[("account_name", "account")]),
+    ("HTTP(S)", "https://host/", &[]),
     ("local files", "file:///", &[]),
     ("memory", "mem://name/", &[]),
 ];
