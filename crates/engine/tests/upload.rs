@@ -250,6 +250,44 @@ async fn aborted_or_forgotten_detached_uploads_never_become_visible() {
     }
 }
 
+/// Ctrl-C while the PUT is on its way: whether the store still carries it out is not known until
+/// it answers, so the answer is waited for and the object removed.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_became_visible_after_all_is_taken_back() {
+    for (len, verb) in [(KIB, "put"), (9 * MIB, "complete")] {
+        let bench = Bench::new(Scripted::new());
+        let query = bench.query();
+        let gate = bench.store.hold(verb);
+        let mut writer = create(&bench, &query, "a");
+        writer.write(&pattern(len)).await.unwrap();
+        let interrupted = tokio::time::timeout(Duration::from_millis(20), writer.finish()).await;
+        assert!(interrupted.is_err());
+        drop(writer);
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        bench.store.take_calls();
+        gate.add_permits(10);
+        assert_clean(&bench).await;
+        assert_eq!(bench.store.content("a").await, None, "{verb}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn giving_up_waits_for_a_silent_store_only_so_long() {
+    let bench = Bench::new(Scripted::new());
+    let query = bench.query();
+    bench.store.fail("put", Fault::Hang);
+    let mut writer = create(&bench, &query, "a");
+    writer.write(b"x").await.unwrap();
+    let interrupted = tokio::time::timeout(Duration::from_millis(20), writer.finish()).await;
+    assert!(interrupted.is_err());
+    drop(writer);
+    let began = tokio::time::Instant::now();
+    assert_clean(&bench).await;
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_query_sees_its_own_detached_uploads() {
     let bench = Bench::new(Scripted::new());

@@ -1,59 +1,52 @@
-//! One upload: parts on their way while bytes still arrive, and its one end.
+//! One upload: parts on their way while bytes still arrive. How it ends is in `finish`.
 
 use crate::attempt::{Weight, retry};
 use crate::budget::Pressable;
-use crate::cancel::{Cancellation, cancelled};
+use crate::cancel::Cancellation;
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::upload::buffer::PartBuffer;
 use crate::upload::schedule::Schedule;
 use penstock_base::{Error, Kind, Metric, Result};
-use penstock_store::{ObjectMeta, Part, Payload, PutOptions, PutResult, UploadId, WriteCondition};
-use std::pin::pin;
+use penstock_store::{Part, Payload, PutOptions, UploadId};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
-use std::time::Duration;
-use tokio::sync::{oneshot, watch};
-use tokio::time::timeout;
-
-/// Longest wait for the end of a request that makes a given-up object visible, and for its removal:
-/// a store that is silent for so long is unlikely to have carried it out.
-const TAKE_BACK_MAX: Duration = Duration::from_secs(3);
+use tokio::sync::watch;
 
 /// An upload, shared by its writer, its parts and the query's barrier.
 #[derive(Debug)]
 pub(crate) struct Upload {
-    query: Arc<QueryCore>,
-    at: Location,
-    options: PutOptions,
-    schedule: Schedule,
+    pub(super) query: Arc<QueryCore>,
+    pub(super) at: Location,
+    pub(super) options: PutOptions,
+    pub(super) schedule: Schedule,
     /// The part that fills. Never locked while memory is asked for or given back.
     filling: Mutex<Filling>,
-    parts: watch::Sender<Parts>,
+    pub(super) parts: watch::Sender<Parts>,
     /// `None` until the store has answered.
     store_id: watch::Sender<Option<UploadId>>,
-    cancel: Cancellation,
+    pub(super) cancel: Cancellation,
     given_up: AtomicBool,
     /// The request that makes the object visible is on its way.
-    committing: AtomicBool,
-    itself: Weak<Upload>,
+    pub(super) committing: AtomicBool,
+    pub(super) itself: Weak<Upload>,
 }
 
 #[derive(Debug, Default)]
-struct Filling {
-    buffer: PartBuffer,
+pub(super) struct Filling {
+    pub buffer: PartBuffer,
     /// Parts begun so far; the one that fills gets the next number.
-    begun: u32,
+    pub begun: u32,
     /// Bytes of the object so far.
-    taken_bytes: u64,
+    pub taken_bytes: u64,
 }
 
 #[derive(Debug, Default)]
-struct Parts {
-    in_flight: usize,
-    sent: Vec<Part>,
+pub(super) struct Parts {
+    pub in_flight: usize,
+    pub sent: Vec<Part>,
     failure: Option<Error>,
-    failed: bool,
+    pub failed: bool,
 }
 
 impl Upload {
@@ -137,7 +130,7 @@ impl Upload {
     }
 
     /// Sends a part in the background.
-    fn send_part(&self, (number, payload): (u32, Payload)) {
+    pub(super) fn send_part(&self, (number, payload): (u32, Payload)) {
         let Some(upload) = self.itself.upgrade() else { return };
         self.parts.send_modify(|parts| parts.in_flight += 1);
         if number == 1 {
@@ -172,7 +165,7 @@ impl Upload {
         .await
     }
 
-    async fn slot(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
+    pub(super) async fn slot(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
         self.query
             .engine
             .upload_slots
@@ -205,112 +198,12 @@ impl Upload {
         });
     }
 
-    async fn id_at_store(&self) -> Result<UploadId> {
+    pub(super) async fn id_at_store(&self) -> Result<UploadId> {
         let mut id = self.store_id.subscribe();
         match id.wait_for(Option::is_some).await.map(|id| id.clone()) {
             Ok(Some(id)) => Ok(id),
             _ => Err(Error::new(Kind::Internal, "the upload was dropped while it was begun")),
         }
-    }
-
-    /// Makes the object visible: one PUT if no part was sent, else the last part and the end.
-    pub async fn finish(&self) -> Result<PutResult> {
-        self.failure()?;
-        let (begun, size, last) = {
-            let mut filling = self.filling();
-            (filling.begun, filling.taken_bytes, std::mem::take(&mut filling.buffer))
-        };
-        let result = if begun == 0 {
-            let _slot = self.slot().await?;
-            self.committing.store(true, Ordering::SeqCst);
-            send_whole(&self.query, &self.at, last.seal(), &self.options).await
-        } else {
-            self.finish_parts(begun, last).await
-        };
-        let result = result.map_err(|error| self.explained(error))?;
-        published(&self.query, &self.at, size, &result);
-        Ok(result)
-    }
-
-    async fn finish_parts(&self, begun: u32, last: PartBuffer) -> Result<PutResult> {
-        if last.len() > 0 {
-            if self.schedule.part_bytes(begun + 1).is_none() {
-                return Err(self.too_many_parts());
-            }
-            self.filling().begun = begun + 1;
-            self.send_part((begun + 1, last.seal()));
-        }
-        let mut parts = self.parts.subscribe();
-        // The sender lives in `self`, so waiting cannot fail.
-        let _ = parts.wait_for(|parts| parts.in_flight == 0 || parts.failed).await;
-        drop(parts);
-        self.failure()?;
-        let mut sent = self.parts.borrow().sent.clone();
-        sent.sort_by_key(|part| part.number);
-        let upload = self.id_at_store().await?;
-        let (store, key) = (&self.at.mount.store, &self.at.key);
-        self.committing.store(true, Ordering::SeqCst);
-        retry(&self.query, Weight::Small, || {
-            store.complete_upload(key, &upload, &sent, &self.options)
-        })
-        .await
-    }
-
-    /// Ends in the background, for the query's barrier.
-    pub fn finish_detached(&self) {
-        let Some(upload) = self.itself.upgrade() else { return };
-        let query = Arc::clone(&self.query);
-        let number = query.uploads.begin(&upload);
-        query.engine.cleanups.spawn(&query, async move {
-            let result = upload.finish_or_take_back().await;
-            let failure = result.err().map(|error| upload.first_failure(error));
-            if failure.is_some() {
-                upload.give_up();
-            }
-            upload.query.uploads.ended(number, failure);
-        });
-    }
-
-    /// Ends in the background, and waits for that.
-    pub async fn finish_in_background(&self) -> Result<PutResult> {
-        let gone = || Error::new(Kind::Internal, "the upload ended without a result");
-        let upload = self.itself.upgrade().ok_or_else(gone)?;
-        let query = Arc::clone(&self.query);
-        let (sender, receiver) = oneshot::channel();
-        query.engine.cleanups.spawn(&query, async move {
-            let result = upload.finish_or_take_back().await;
-            let result = result.map_err(|error| upload.first_failure(error));
-            if result.is_err() {
-                upload.give_up();
-            }
-            // A caller that was interrupted does not listen any more.
-            let _ = sender.send(result);
-        });
-        receiver.await.map_err(|_| gone())?
-    }
-
-    /// Finishes unless cancelled. Once the request that makes the object visible is on its way,
-    /// dropping it would leave open whether the store still carries it out: it is seen to its end,
-    /// and what it made is removed.
-    async fn finish_or_take_back(&self) -> Result<PutResult> {
-        let mut finishing = pin!(self.finish());
-        tokio::select! {
-            biased;
-            result = &mut finishing => return result,
-            () = self.query.cancel.cancelled() => {}
-            () = self.cancel.cancelled() => {}
-        }
-        if self.committing.load(Ordering::SeqCst) {
-            let ended = timeout(TAKE_BACK_MAX, finishing).await;
-            if !matches!(ended, Ok(Err(_))) {
-                let (store, key) = (&self.at.mount.store, &self.at.key);
-                let removal = retry(&self.query, Weight::Small, || store.delete(key, None));
-                // Whoever gave the upload up removes the object too, and hears of a failure.
-                let _ = timeout(TAKE_BACK_MAX, removal).await;
-                self.query.forget(&self.at);
-            }
-        }
-        Err(cancelled())
     }
 
     /// Stops what is on its way; whoever awaits it gives up.
@@ -352,12 +245,12 @@ impl Upload {
         let _ = retry(&self.query, Weight::Small, || store.abort_upload(key, &upload)).await;
     }
 
-    fn filling(&self) -> MutexGuard<'_, Filling> {
+    pub(super) fn filling(&self) -> MutexGuard<'_, Filling> {
         self.filling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The error that stopped the parts, once; later callers hear that it failed.
-    fn failure(&self) -> Result<()> {
+    pub(super) fn failure(&self) -> Result<()> {
         if !self.parts.borrow().failed {
             return Ok(());
         }
@@ -374,26 +267,18 @@ impl Upload {
     }
 
     /// A part that fails cancels the others: what is told is why it failed.
-    fn first_failure(&self, error: Error) -> Error {
+    pub(super) fn first_failure(&self, error: Error) -> Error {
         match self.failure() {
             Err(first) if error.kind() == Kind::Cancelled => first,
             _ => error,
         }
     }
 
-    fn too_many_parts(&self) -> Error {
+    pub(super) fn too_many_parts(&self) -> Error {
         Error::new(Kind::Exhausted, "the store takes no more parts for this object")
             .with_operation("upload")
             .with_object(self.at.url())
             .with_hint("Write several smaller files (FILE_SIZE_BYTES), or raise part_size_bytes")
-    }
-
-    fn explained(&self, error: Error) -> Error {
-        if error.kind() == Kind::Conflict && self.options.condition == WriteCondition::IfAbsent {
-            return error
-                .with_note("the object exists; an earlier attempt of this write may have made it");
-        }
-        error
     }
 }
 
@@ -440,43 +325,5 @@ impl Pressable for Upload {
         };
         self.send_part(part);
         true
-    }
-}
-
-/// Places a whole object in one request.
-pub(crate) async fn put(
-    query: &QueryCore,
-    at: &Location,
-    payload: Payload,
-    options: &PutOptions,
-) -> Result<PutResult> {
-    let size = payload.len();
-    let result = send_whole(query, at, payload, options).await?;
-    published(query, at, size, &result);
-    Ok(result)
-}
-
-async fn send_whole(
-    query: &QueryCore,
-    at: &Location,
-    payload: Payload,
-    options: &PutOptions,
-) -> Result<PutResult> {
-    let (store, key) = (&at.mount.store, &at.key);
-    retry(query, Weight::Body, || store.put(key, payload.clone(), options)).await
-}
-
-/// An object is there: what was remembered of its name is replaced.
-pub(crate) fn published(query: &QueryCore, at: &Location, size_bytes: u64, result: &PutResult) {
-    query.forget(at);
-    query.scope.count(Metric::Uploads, 1);
-    if result.etag.is_some() {
-        let meta = ObjectMeta {
-            size_bytes: Some(size_bytes),
-            etag: result.etag.clone(),
-            modified: result.modified,
-            ..ObjectMeta::default()
-        };
-        query.engine.metadata.confirm(at, &meta, false);
     }
 }

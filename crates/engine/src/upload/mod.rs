@@ -9,6 +9,7 @@ mod buffer;
 mod cleanup;
 mod core;
 mod detached;
+mod finish;
 mod schedule;
 mod writer;
 

@@ -45,7 +45,7 @@ impl Query {
         payload: Payload,
         options: &PutOptions,
     ) -> Result<PutResult> {
-        self.core.run(crate::upload::core::put(&self.core, at, payload, options)).await
+        self.core.run(crate::upload::finish::put(&self.core, at, payload, options)).await
     }
 }
 
@@ -81,11 +81,14 @@ impl Writer {
     pub async fn finish(&mut self) -> Result<PutResult> {
         self.check_open()?;
         let query = self.upload.query();
-        // In the background, so that an interrupted caller does not drop a request of which nobody
-        // knows whether the store carries it out. Interrupted, the writer stays open, and dropping
-        // it gives the object up.
-        let result = query.run(self.upload.finish_in_background()).await;
+        let finished = self.upload.finish_spawned();
+        let gone = || Error::new(Kind::Internal, "the I/O runtime ended before the upload did");
+        let result = query.run(async { finished.await.map_err(|_| gone())? }).await;
+        // Interrupted by a dropped future, it stays open, and dropping the writer gives it up.
         self.open = false;
+        if result.is_err() {
+            self.upload.give_up();
+        }
         result
     }
 

@@ -1,0 +1,173 @@
+//! The end of an upload: made visible whole, or taken back.
+
+use crate::attempt::{Weight, retry};
+use crate::cancel::cancelled;
+use crate::location::Location;
+use crate::query::QueryCore;
+use crate::upload::buffer::PartBuffer;
+use crate::upload::core::Upload;
+use penstock_base::{Error, Kind, Metric, Result};
+use penstock_store::{ETag, ObjectMeta, Payload, PutOptions, PutResult, WriteCondition};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// How long the answer to the request that makes an object visible is waited for after the upload
+/// was given up, and how long its removal may take. Without an answer nothing is removed: what
+/// stands under the name may be what stood there before.
+const TAKE_BACK_MAX: Duration = Duration::from_secs(3);
+
+impl Upload {
+    /// Ends in the background; the result comes through the channel. Dropping the receiver changes
+    /// nothing: [`Upload::give_up`] does.
+    pub fn finish_spawned(&self) -> oneshot::Receiver<Result<PutResult>> {
+        let (told, result) = oneshot::channel();
+        self.spawn_finish(move |result| {
+            // Its writer may be gone.
+            let _ = told.send(result);
+        });
+        result
+    }
+
+    /// Ends in the background, for the query's barrier.
+    pub fn finish_detached(&self) {
+        let Some(upload) = self.itself.upgrade() else { return };
+        let number = self.query.uploads.begin(&upload);
+        let query = Arc::clone(&self.query);
+        self.spawn_finish(move |result| query.uploads.ended(number, result.err()));
+    }
+
+    fn spawn_finish(&self, tell: impl FnOnce(Result<PutResult>) + Send + 'static) {
+        let Some(upload) = self.itself.upgrade() else { return };
+        self.query.engine.cleanups.spawn(&self.query, async move {
+            let result = upload.finish_or_take_back().await;
+            let result = result.map_err(|error| upload.first_failure(error));
+            if result.is_err() {
+                upload.give_up();
+            }
+            tell(result);
+        });
+    }
+
+    /// Finishes unless cancelled. Once the request that makes the object visible is on its way,
+    /// dropping it would leave open whether the store still carries it out: its answer is waited
+    /// for, and what it made is removed.
+    async fn finish_or_take_back(&self) -> Result<PutResult> {
+        let mut finishing = pin!(self.finish());
+        tokio::select! {
+            biased;
+            result = &mut finishing => return result,
+            () = self.query.cancel.cancelled() => {}
+            () = self.cancel.cancelled() => {}
+        }
+        if self.committing.load(Ordering::SeqCst)
+            && let Ok(Ok(made)) = timeout(TAKE_BACK_MAX, finishing).await
+        {
+            self.take_back(made.etag.as_ref()).await;
+        }
+        Err(cancelled())
+    }
+
+    /// Removes what this upload made, and nothing that somebody wrote since, where the store can
+    /// tell them apart.
+    async fn take_back(&self, made: Option<&ETag>) {
+        let made = made.filter(|_| self.at.mount.capabilities.conditional_delete);
+        let (store, key) = (&self.at.mount.store, &self.at.key);
+        // Whoever gave the upload up removes the object too, and hears of a failure.
+        let removal = retry(&self.query, Weight::Small, || store.delete(key, made));
+        let _ = timeout(TAKE_BACK_MAX, removal).await;
+        self.query.forget(&self.at);
+    }
+
+    /// Makes the object visible: one PUT if no part was sent, else the last part and the end.
+    async fn finish(&self) -> Result<PutResult> {
+        self.failure()?;
+        let (begun, size, last) = {
+            let mut filling = self.filling();
+            (filling.begun, filling.taken_bytes, std::mem::take(&mut filling.buffer))
+        };
+        let result = if begun == 0 {
+            let _slot = self.slot().await?;
+            self.committing.store(true, Ordering::SeqCst);
+            send_whole(&self.query, &self.at, last.seal(), &self.options).await
+        } else {
+            self.finish_parts(begun, last).await
+        };
+        let result = result.map_err(|error| self.explained(error))?;
+        published(&self.query, &self.at, size, &result);
+        Ok(result)
+    }
+
+    async fn finish_parts(&self, begun: u32, last: PartBuffer) -> Result<PutResult> {
+        if last.len() > 0 {
+            if self.schedule.part_bytes(begun + 1).is_none() {
+                return Err(self.too_many_parts());
+            }
+            self.filling().begun = begun + 1;
+            self.send_part((begun + 1, last.seal()));
+        }
+        let mut parts = self.parts.subscribe();
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = parts.wait_for(|parts| parts.in_flight == 0 || parts.failed).await;
+        drop(parts);
+        self.failure()?;
+        let mut sent = self.parts.borrow().sent.clone();
+        sent.sort_by_key(|part| part.number);
+        let upload = self.id_at_store().await?;
+        let (store, key) = (&self.at.mount.store, &self.at.key);
+        self.committing.store(true, Ordering::SeqCst);
+        retry(&self.query, Weight::Small, || {
+            store.complete_upload(key, &upload, &sent, &self.options)
+        })
+        .await
+    }
+
+    fn explained(&self, error: Error) -> Error {
+        if error.kind() == Kind::Conflict && self.options.condition == WriteCondition::IfAbsent {
+            return error
+                .with_note("the object exists; an earlier attempt of this write may have made it");
+        }
+        error
+    }
+}
+
+/// Places a whole object in one request.
+pub(crate) async fn put(
+    query: &QueryCore,
+    at: &Location,
+    payload: Payload,
+    options: &PutOptions,
+) -> Result<PutResult> {
+    let size = payload.len();
+    let result = send_whole(query, at, payload, options).await?;
+    published(query, at, size, &result);
+    Ok(result)
+}
+
+async fn send_whole(
+    query: &QueryCore,
+    at: &Location,
+    payload: Payload,
+    options: &PutOptions,
+) -> Result<PutResult> {
+    let (store, key) = (&at.mount.store, &at.key);
+    retry(query, Weight::Body, || store.put(key, payload.clone(), options)).await
+}
+
+/// An object is there: what was remembered of its name is replaced.
+fn published(query: &QueryCore, at: &Location, size_bytes: u64, result: &PutResult) {
+    query.forget(at);
+    query.scope.count(Metric::Uploads, 1);
+    if result.etag.is_some() {
+        let meta = ObjectMeta {
+            size_bytes: Some(size_bytes),
+            etag: result.etag.clone(),
+            modified: result.modified,
+            ..ObjectMeta::default()
+        };
+        query.engine.metadata.confirm(at, &meta, false);
+    }
+}
