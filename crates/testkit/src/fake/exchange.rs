@@ -95,9 +95,10 @@ async fn exchange(server: &Server, mut wire: Wire, request: &Request, first: boo
         wire.reset();
         return None;
     };
-    let keep = body.finish().await && request.keep_alive && !answer.close;
+    let ready = body.finish().await;
     record.bytes_in = body.received;
     let cut = alter(&mut answer, &faults);
+    let keep = ready && request.keep_alive && !answer.close;
     wait_for_link(server, &wire, &faults, first).await;
     record.status = answer.status;
     let told = send(&mut wire, &answer, keep, &faults, cut).await;
@@ -147,14 +148,7 @@ async fn serve_with_faults(
                     Refusal::new(200, "InternalError", "We encountered an internal error");
                 return End::Answer(refusal.s3(&request.path));
             }
-            Action::IgnoreRange => {
-                let headers = &mut request.to_mut().headers;
-                // An Azure signature covers the range, so what was sent is kept for its check.
-                for (name, _) in headers.0.iter_mut().filter(|(name, _)| name == "range") {
-                    *name = IGNORED_RANGE.to_string();
-                }
-                headers.remove("x-ms-range");
-            }
+            Action::IgnoreRange => request.to_mut().ignores_range = true,
             Action::Replace => replace(server, target),
             Action::LostAnswer => lost = true,
             _ => {}
@@ -170,9 +164,6 @@ async fn serve_with_faults(
         _ => End::Reset,
     }
 }
-
-/// Where a range that is to be ignored is kept.
-pub const IGNORED_RANGE: &str = "ignored-range";
 
 fn status_answer(server: &Server, status: u16, fault: &FaultSpec) -> Response {
     let code = fault.code.clone().unwrap_or_else(|| {
@@ -224,7 +215,9 @@ fn alter(answer: &mut Response, faults: &[FaultSpec]) -> Option<u64> {
             Action::Truncate(bytes) => answer.body = answer.body.slice(0, bytes.min(len)),
             Action::LieLength(by) => {
                 answer.length_told = Some(len.saturating_add_signed(by));
-                answer.close = true;
+                // Bytes too many poison the connection for the next request; bytes too few would
+                // leave the client waiting, so the connection ends.
+                answer.close = by > 0;
             }
             Action::WrongRange(by) => shift_range(answer, by),
             Action::Corrupt(at) if at < len => {
@@ -305,8 +298,7 @@ async fn send(
 }
 
 fn asked_range(request: &Request) -> String {
-    let range = request.headers.get("x-ms-range").or(request.headers.get("range"));
-    range.unwrap_or("").to_string()
+    request.range().unwrap_or("").to_string()
 }
 
 /// Path and query without signatures and tokens.

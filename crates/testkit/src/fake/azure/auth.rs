@@ -3,7 +3,6 @@
 use super::super::clock;
 use super::super::codec::{apart, parse_http_date};
 use super::super::digest::{base64, hmac, unbase64};
-use super::super::exchange::IGNORED_RANGE;
 use super::super::http::Request;
 use super::super::refusal::Refusal;
 use super::super::server::Server;
@@ -117,7 +116,6 @@ pub fn string_to_sign(request: &Request, account: &str) -> String {
         let value = match *name {
             "content-length" if value == "0" => "",
             "date" if request.headers.get("x-ms-date").is_some() => "",
-            "range" if value.is_empty() => request.headers.get(IGNORED_RANGE).unwrap_or(""),
             _ => value,
         };
         text.push('\n');

@@ -57,6 +57,7 @@ fn parse_part(section: &str) -> Option<Part> {
         expects_continue: false,
         keep_alive: true,
         connection: 0,
+        ignores_range: false,
     };
     Some(Part { content_id: outer.get("content-id").unwrap_or("0").to_string(), request })
 }

@@ -156,7 +156,7 @@ pub async fn get(call: &Call<'_>) -> Served {
         }
         return Ok(answer);
     }
-    let asked = call.header("x-ms-range").or(call.header("range"));
+    let asked = call.request.range();
     if asked.is_some_and(|range| range.starts_with("bytes=-")) {
         // Azure has no suffix ranges.
         return Err(invalid_header("Range").into());

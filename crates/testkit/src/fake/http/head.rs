@@ -95,9 +95,17 @@ pub struct Request {
     pub keep_alive: bool,
     /// Serial number of the connection.
     pub connection: u64,
+    /// A fault: the range that was asked for is not served.
+    pub ignores_range: bool,
 }
 
 impl Request {
+    /// The range to serve; `x-ms-range` goes before `range`.
+    pub fn range(&self) -> Option<&str> {
+        let asked = self.headers.get("x-ms-range").or(self.headers.get("range"));
+        asked.filter(|_| !self.ignores_range)
+    }
+
     /// Length told in the head; `None` when the body is chunked.
     pub fn content_length(&self) -> Option<u64> {
         match self.framing {
@@ -151,6 +159,7 @@ pub fn parse(bytes: &[u8], connection: u64) -> Result<Option<(Request, usize)>, 
         keep_alive,
         headers,
         connection,
+        ignores_range: false,
     };
     Ok(Some((request, taken)))
 }

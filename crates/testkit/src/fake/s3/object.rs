@@ -98,7 +98,7 @@ pub async fn get(call: &Call<'_>) -> Served {
         }
     }
     let size = object.data.len();
-    let resolved = resolve(request.headers.get("range"), size);
+    let resolved = resolve(request.range(), size);
     let (status, range) = match resolved {
         Resolved::Whole => (200, (0, size)),
         Resolved::Part(range) => (206, (range.start, range.end)),
