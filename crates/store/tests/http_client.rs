@@ -295,6 +295,25 @@ async fn dropped_body_gives_the_connection_back_only_if_little_is_left() {
 }
 
 #[tokio::test]
+async fn body_may_be_dropped_on_a_thread_without_runtime() {
+    let (go_on, mut may_go_on) = tokio::sync::mpsc::channel::<()>(1);
+    let server = Script::start(move |_, mut stream| {
+        let go_on = go_on.clone();
+        async move {
+            read_request(&mut stream).await;
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").await.unwrap();
+            go_on.closed().await;
+        }
+    })
+    .await;
+    let (client, heard) = client();
+    let response = get(&client, &server.url("/")).await.unwrap();
+    std::thread::spawn(move || drop(response)).join().unwrap();
+    may_go_on.close();
+    assert!(!heard.events()[0].error.is_empty());
+}
+
+#[tokio::test]
 async fn connections_of_one_host_are_limited_and_given_in_order() {
     let server = Script::answering(EMPTY).await;
     let (client, _) =

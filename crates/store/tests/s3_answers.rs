@@ -256,3 +256,96 @@ async fn google_gets_its_own_header_names_with_a_token() {
     }
     assert!(!head.contains("x-amz"), "{head}");
 }
+
+#[tokio::test]
+async fn options_and_conditions_become_headers() {
+    let options = [
+        ("key_id", "AKIA"),
+        ("secret", "hunter2"),
+        ("session_token", "t0ken"),
+        ("kms_key_id", "arn:key"),
+        ("requester_pays", "true"),
+        ("extra_http_headers.X-Team", "lake"),
+    ];
+    let (store, requests) = bucket(&options, |_, _| EMPTY.to_string()).await;
+    let options = PutOptions {
+        condition: penstock_store::WriteCondition::IfMatch(penstock_store::ETag("v1".into())),
+        content_type: Some("text/csv".into()),
+        metadata: vec![("owner".into(), "me".into())],
+    };
+    store.put("k", Payload::from(Bytes::from("x")), &options).await.unwrap();
+    let head = requests.lock().unwrap()[0].0.clone();
+    for line in [
+        "if-match: \"v1\"",
+        "content-type: text/csv",
+        "x-amz-meta-owner: me",
+        "x-amz-server-side-encryption: aws:kms",
+        "x-amz-server-side-encryption-aws-kms-key-id: arn:key",
+        "x-amz-request-payer: requester",
+        "x-amz-security-token: t0ken",
+        "x-amz-content-sha256: UNSIGNED-PAYLOAD",
+        "x-team: lake",
+    ] {
+        assert!(head.contains(&format!("{line}\r\n")), "{line} in {head}");
+    }
+    assert!(!head.contains("hunter2"));
+}
+
+#[tokio::test]
+async fn expired_token_says_what_to_renew() {
+    let (store, _) = bucket(KEY, |_, _| error_xml("400 Bad Request", "ExpiredToken", "")).await;
+    let error = get(&*store, GetRange::All).await.unwrap_err();
+    assert_eq!((error.kind(), error.retry()), (Kind::Denied, Retry::Never));
+    assert!(error.hint().unwrap().contains("have expired"), "{error}");
+}
+
+#[tokio::test]
+async fn object_too_large_for_one_copy_is_copied_in_parts() {
+    const SIZE: u64 = (5 << 30) + 7;
+    let (store, requests) = bucket(KEY, |_, head| {
+        if head.starts_with("HEAD") {
+            format!(
+                "HTTP/1.1 200 OK\r\nETag: \"src\"\r\nContent-Type: text/csv\r\n\
+                 x-amz-meta-a: b\r\nContent-Length: {SIZE}\r\n\r\n"
+            )
+        } else if head.contains("?uploads") {
+            xml("200 OK", "<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>")
+        } else if head.contains("partNumber=") {
+            xml("200 OK", "<CopyPartResult><ETag>\"p\"</ETag></CopyPartResult>")
+        } else if head.starts_with("POST") {
+            xml("200 OK", "<CompleteMultipartUploadResult><ETag>\"done\"</ETag></CompleteMultipartUploadResult>")
+        } else {
+            error_xml("400 Bad Request", "InvalidRequest", "")
+        }
+    })
+    .await;
+    let done = store.copy("from me", "to", &PutOptions::default()).await.unwrap();
+    assert_eq!(done.etag.unwrap().0, "done");
+    let requests = requests.lock().unwrap().clone();
+    let heads: Vec<&str> = requests.iter().map(|(head, _)| head.as_str()).collect();
+    let parts: Vec<&&str> = heads.iter().filter(|head| head.contains("partNumber=")).collect();
+    assert_eq!(parts.len(), 6);
+    let last = parts.iter().find(|head| head.contains("partNumber=6&")).unwrap();
+    for line in [
+        "x-amz-copy-source: /bucket/from%20me",
+        "x-amz-copy-source-range: bytes=5368709120-5368709126",
+        "x-amz-copy-source-if-match: \"src\"",
+    ] {
+        assert!(last.contains(line), "{last}");
+    }
+    // What a copy in one request would keep is kept.
+    let create = heads.iter().find(|head| head.contains("?uploads")).unwrap();
+    assert!(create.contains("x-amz-meta-a: b") && create.contains("content-type: text/csv"));
+    let body = String::from_utf8(requests.last().unwrap().1.clone()).unwrap();
+    assert_eq!(body.matches("<Part>").count(), 6);
+}
+
+#[tokio::test]
+async fn names_that_xml_cannot_carry_are_removed_one_by_one() {
+    let (store, requests) = bucket(KEY, |_, _| "HTTP/1.1 204 No Content\r\n\r\n".to_string()).await;
+    let keys = ["plain", "bell\u{7}"].map(str::to_string);
+    let results = store.delete_batch(&keys).await.unwrap();
+    assert!(results.iter().all(Result::is_ok));
+    let requests = requests.lock().unwrap();
+    assert!(requests[1].0.starts_with("DELETE /bucket/bell%07 "), "{}", requests[1].0);
+}

@@ -198,10 +198,11 @@ impl HttpBody {
     /// The body was read whole: the connection may serve another request.
     fn end(&mut self) {
         self.rest = Rest::Over;
-        if let Some(Lease { connection, slot, pool, idle_limit }) = self.lease.take()
+        if let Some(Lease { mut connection, slot, pool, idle_limit }) = self.lease.take()
             && let Some(idle_limit) = idle_limit
             && connection.buffered().is_empty()
         {
+            connection.set_glancing(false);
             pool.give(slot, connection, idle_limit);
         }
         self.trace.finish("");
@@ -224,6 +225,9 @@ impl HttpBody {
         let small = self.rest_remaining().is_none_or(|left| left <= DRAIN_BYTES_MAX as u64);
         if !idle_wanted || !small {
             return;
+        }
+        if let Some(lease) = &mut self.lease {
+            lease.connection.set_glancing(true);
         }
         let mut context = Context::from_waker(Waker::noop());
         let mut scratch = vec![0; DRAIN_BYTES_MAX.min(16 << 10)];

@@ -165,6 +165,12 @@ impl Connection {
         }
     }
 
+    /// Whether reads only look what is there, without a timer: a body may be dropped on a thread
+    /// that belongs to no runtime.
+    pub(crate) fn set_glancing(&mut self, is_glancing: bool) {
+        self.stall.turn_off(is_glancing);
+    }
+
     /// The socket of a proxy connection after its tunnel stands.
     ///
     /// # Errors

@@ -13,11 +13,12 @@ pub(crate) struct Stall {
     limit: Duration,
     waiting_since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
+    is_off: bool,
 }
 
 impl Stall {
     pub(crate) fn new(limit: Duration) -> Self {
-        Stall { limit, waiting_since: None, timer: None }
+        Stall { limit, waiting_since: None, timer: None, is_off: false }
     }
 
     /// Something moved.
@@ -25,8 +26,16 @@ impl Stall {
         self.waiting_since = None;
     }
 
+    /// Waits for nothing any more: for looks at the connection from threads without a timer.
+    pub(crate) fn turn_off(&mut self, is_off: bool) {
+        self.is_off = is_off;
+    }
+
     /// Called when nothing can move now: ready once nothing has moved for the whole limit.
     pub(crate) fn poll_stalled(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_off {
+            return Poll::Pending;
+        }
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         let due = since + self.limit;
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
