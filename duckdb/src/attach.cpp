@@ -1,15 +1,19 @@
-// ATTACH of a database file behind a URL, without the extension that DuckDB associates with its scheme.
+// ATTACH of a database file, or of a lake, behind our URLs without httpfs and azure.
 //
-// DatabaseManager::AttachDatabase looks the scheme up in a fixed table and insists that the extension
-// named there is loaded, whichever file system would serve the path. A path that the table does not
-// know passes, so `s3://lake/x.db` becomes `penstock+s3://lake/x.db` where httpfs is not loaded; the
-// file system takes the alias off again. Remote databases are attached read-only, as DuckDB does it.
+// DuckDB and DuckLake look a path's scheme up in a fixed table, and insist that the extension named
+// there is loaded, whichever file system would serve the path. For the time of an ATTACH that concerns
+// our URLs those extensions count as loaded. Not longer: a LOAD httpfs that does nothing would be a
+// lie. docs/design/attach.md has the reasons and what was rejected.
 #include "extension.hpp"
 
 #include "options.hpp"
 
+#include "duckdb/execution/physical_operator.hpp"
+#include "duckdb/execution/physical_plan_generator.hpp"
+#include "duckdb/main/extension_manager.hpp"
 #include "duckdb/optimizer/optimizer_extension.hpp"
 #include "duckdb/parser/parsed_data/attach_info.hpp"
+#include "duckdb/planner/operator/logical_extension_operator.hpp"
 #if PENSTOCK_DUCKDB_2
 #include "duckdb/planner/operator/logical_attach.hpp"
 #else
@@ -18,7 +22,139 @@
 
 namespace penstock {
 
+thread_local bool extension_load_is_pretended = false;
+
 namespace {
+
+//! Which extensions count as loaded without being so, and for how many statements.
+class Pretences {
+public:
+	//! False if the extension is really loaded, so that there is nothing to end.
+	bool Begin(DatabaseInstance &db, const string &extension) {
+		lock_guard<mutex> guard(lock);
+		auto &count = counts[extension];
+		if (count == 0) {
+			auto &info = InfoOf(db, extension);
+			lock_guard<mutex> against_a_real_load(info.lock);
+			if (info.is_loaded) {
+				return false;
+			}
+			info.is_loaded = true;
+		}
+		count++;
+		return true;
+	}
+	void End(DatabaseInstance &db, const string &extension) {
+		lock_guard<mutex> guard(lock);
+		if (--counts[extension] == 0) {
+			InfoOf(db, extension).is_loaded = false;
+		}
+	}
+
+private:
+	static ExtensionInfo &InfoOf(DatabaseInstance &db, const string &extension) {
+		auto &manager = ExtensionManager::Get(db);
+		auto info = manager.GetExtensionInfo(extension);
+		if (!info) {
+			extension_load_is_pretended = true;
+			manager.BeginLoad(extension); // makes the entry; the load that it begins ends here
+			extension_load_is_pretended = false;
+			info = manager.GetExtensionInfo(extension);
+		}
+		return *info;
+	}
+
+	mutex lock;
+	unordered_map<string, idx_t> counts;
+};
+
+class Pretence {
+public:
+	Pretence(Pretences &pretences, DatabaseInstance &db, const vector<string> &extensions)
+	    : pretences(pretences), db(db) {
+		for (auto &extension : extensions) {
+			if (pretences.Begin(db, extension)) {
+				begun.push_back(extension);
+			}
+		}
+	}
+	~Pretence() {
+		for (auto &extension : begun) {
+			pretences.End(db, extension);
+		}
+	}
+
+private:
+	Pretences &pretences;
+	DatabaseInstance &db;
+	vector<string> begun;
+};
+
+class PhysicalPretendingAttach : public PhysicalOperator {
+public:
+	PhysicalPretendingAttach(PhysicalPlan &plan, PhysicalOperator &attach, shared_ptr<Pretences> pretences,
+	                         vector<string> extensions)
+	    : PhysicalOperator(plan, PhysicalOperatorType::EXTENSION, attach.types, attach.estimated_cardinality),
+	      attach(attach), pretences(std::move(pretences)), extensions(std::move(extensions)) {
+	}
+
+	string GetName() const override {
+		return attach.GetName();
+	}
+	bool IsSource() const override {
+		return true;
+	}
+	unique_ptr<GlobalSourceState> GetGlobalSourceState(ClientContext &context) const override {
+		return attach.GetGlobalSourceState(context);
+	}
+	unique_ptr<LocalSourceState> GetLocalSourceState(ExecutionContext &context,
+	                                                 GlobalSourceState &state) const override {
+		return attach.GetLocalSourceState(context, state);
+	}
+
+protected:
+	SourceResultType GetDataInternal(ExecutionContext &context, DataChunk &chunk,
+	                                 OperatorSourceInput &input) const override {
+		Pretence pretence(*pretences, *context.client.db, extensions);
+		return attach.GetData(context, chunk, input);
+	}
+
+private:
+	PhysicalOperator &attach;
+	shared_ptr<Pretences> pretences;
+	vector<string> extensions;
+};
+
+class LogicalPretendingAttach : public LogicalExtensionOperator {
+public:
+	LogicalPretendingAttach(unique_ptr<LogicalOperator> attach, shared_ptr<Pretences> pretences,
+	                        vector<string> extensions)
+	    : pretences(std::move(pretences)), extensions(std::move(extensions)) {
+		children.push_back(std::move(attach));
+	}
+	vector<ColumnBinding> GetColumnBindings() override {
+		return children[0]->GetColumnBindings();
+	}
+	PhysicalOperator &CreatePlan(ClientContext &, PhysicalPlanGenerator &planner) override {
+		auto &attach = planner.CreatePlan(*children[0]);
+		return planner.Make<PhysicalPretendingAttach>(attach, pretences, extensions);
+	}
+	string GetExtensionName() const override {
+		return "penstock";
+	}
+	bool SupportSerialization() const override {
+		return false;
+	}
+
+protected:
+	void ResolveTypes() override {
+		types = children[0]->types;
+	}
+
+private:
+	shared_ptr<Pretences> pretences;
+	vector<string> extensions;
+};
 
 AttachInfo &InfoOf(LogicalOperator &attach) {
 #if PENSTOCK_DUCKDB_2
@@ -37,21 +173,42 @@ bool NamesAccessMode(const AttachInfo &info) {
 	return false;
 }
 
+bool IsLake(const AttachInfo &info) {
+	auto type = info.options.find("type");
+	return StringUtil::StartsWith(StringUtil::Lower(info.path), "ducklake:") ||
+	       (type != info.options.end() && StringUtil::CIEquals(type->second.ToString(), "ducklake"));
+}
+
+struct AttachRewrite : public OptimizerExtensionInfo {
+	shared_ptr<Pretences> pretences = make_shared_ptr<Pretences>();
+};
+
 void RewriteAttach(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &plan) {
 	if (plan->type != LogicalOperatorType::LOGICAL_ATTACH) {
 		return;
 	}
 	auto &info = InfoOf(*plan);
-	if (!IsOurs(info.path)) {
+	vector<string> extensions;
+	string extension;
+	if (IsOurs(info.path)) {
+		// As DuckDB does it for the schemes it knows; abfs:// is not among them.
+		if (!NamesAccessMode(info)) {
+			info.options["read_only"] = Value::BOOLEAN(true);
+		}
+		if (FileSystem::IsRemoteFile(info.path, extension)) {
+			extensions.push_back(extension);
+		}
+	} else if (IsLake(info)) {
+		// Where its data lies stands in its catalog, so either may be asked for.
+		extensions = {"httpfs", "azure"};
+	}
+	if (extensions.empty()) {
 		return;
 	}
-	if (!NamesAccessMode(info)) {
-		info.options["read_only"] = Value::BOOLEAN(true);
-	}
-	string extension;
-	if (FileSystem::IsRemoteFile(info.path, extension) && !input.context.db->ExtensionIsLoaded(extension)) {
-		info.path = ATTACH_ALIAS + info.path;
-	}
+	auto &rewrite = static_cast<AttachRewrite &>(*input.info);
+	auto pretending = make_uniq<LogicalPretendingAttach>(std::move(plan), rewrite.pretences, std::move(extensions));
+	pretending->ResolveOperatorTypes();
+	plan = std::move(pretending);
 }
 
 } // namespace
@@ -59,6 +216,7 @@ void RewriteAttach(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &
 void RegisterAttach(DBConfig &config) {
 	OptimizerExtension extension;
 	extension.optimize_function = RewriteAttach;
+	extension.optimizer_info = make_shared_ptr<AttachRewrite>();
 	OptimizerExtension::Register(config, std::move(extension));
 }
 

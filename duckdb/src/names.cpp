@@ -98,8 +98,7 @@ bool PenstockFileSystem::ListFilesExtended(const string &directory,
 	return count != 0;
 }
 
-bool PenstockFileSystem::FileExists(const string &given, optional_ptr<FileOpener> opener) {
-	auto path = PlainUrl(given);
+bool PenstockFileSystem::FileExists(const string &path, optional_ptr<FileOpener> opener) {
 	Scope scope(engine, opener);
 	auto query = scope.Current();
 	if (query->NewNamesAreUnique()) {
@@ -145,8 +144,7 @@ void PenstockFileSystem::RemoveFile(const string &path, optional_ptr<FileOpener>
 	RemoveFiles({path}, opener);
 }
 
-bool PenstockFileSystem::TryRemoveFile(const string &given, optional_ptr<FileOpener> opener) {
-	auto path = PlainUrl(given);
+bool PenstockFileSystem::TryRemoveFile(const string &path, optional_ptr<FileOpener> opener) {
 	// After a failed COPY, DuckDB removes the files it began. One that was never published needs no
 	// request, and what lay there before stays.
 	Scope scope(engine, opener);

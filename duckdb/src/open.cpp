@@ -63,11 +63,9 @@ void RefuseUnsupported(const string &path, FlagsArg flags) {
 
 } // namespace
 
-unique_ptr<FileHandle> PenstockFileSystem::OpenFileExtended(const OpenFileInfo &given, FileOpenFlags flags,
+unique_ptr<FileHandle> PenstockFileSystem::OpenFileExtended(const OpenFileInfo &file, FileOpenFlags flags,
                                                             optional_ptr<FileOpener> opener) {
-	RefuseUnsupported(given.path, flags);
-	auto file = given;
-	file.path = PlainUrl(given.path);
+	RefuseUnsupported(file.path, flags);
 	auto handle = flags.OpenForReading() ? OpenRead(file, flags, opener) : OpenWrite(file, flags, opener);
 	if (handle && opener) {
 		handle->TryAddLogger(*opener);

@@ -134,12 +134,7 @@ void AddSetting(Pairs &pairs, FileOpener &opener, const char *name) {
 
 } // namespace
 
-string PlainUrl(const string &path) {
-	return StringUtil::StartsWith(path, ATTACH_ALIAS) ? path.substr(strlen(ATTACH_ALIAS)) : path;
-}
-
-bool IsOurs(const string &given) {
-	auto path = PlainUrl(given);
+bool IsOurs(const string &path) {
 	for (auto &family : Families()) {
 		for (auto scheme : family.schemes) {
 			if (StringUtil::StartsWith(path, scheme)) {

@@ -170,6 +170,9 @@ public:
 	}
 
 	void OnBeginExtensionLoad(DatabaseInstance &db, const string &name) override {
+		if (extension_load_is_pretended) {
+			return;
+		}
 		Withdraw(SecretManager::Get(db), name == "cache_httpfs" ? "httpfs" : name);
 	}
 	void OnExtensionLoaded(DatabaseInstance &db, const string &) override {

@@ -54,7 +54,8 @@ bool ps_query_new(ps_engine *engine, const ps_pair *settings, size_t count, ps_i
 void ps_query_free(ps_query *query); /* detached uploads that were never waited for are aborted */
 /* Waits for every upload that was finished detached; the first failure is the error, and its message tells of the others. */
 bool ps_query_barrier(ps_query *query, ps_error **error);
-/* Gives up every detached upload that is not durable yet. */
+/* Gives up every detached upload that is not durable yet. One whose last request is on its way is seen to its end in
+ * the background, and its object removed. */
 void ps_query_abort_uploads(ps_query *query);
 ps_rows *ps_query_stats(const ps_query *query); /* same columns as ps_engine_stats, this query only */
 /* Requests finished since the last call, oldest first; for DuckDB's HTTP log. */
@@ -63,7 +64,8 @@ ps_rows *ps_query_drain_requests(ps_query *query);
 /* ---- reading ----
  * `options` are the store options: the pairs of the matching secret (key `secret_type` names its type: s3, gcs, r2,
  * aws, azure, http; `secret_name` its name for error texts; `provider` its provider) and of DuckDB's s3_ and azure_
- * settings (same names as the settings). Unknown pairs are ignored here: the store's own table decides. */
+ * settings (same names as the settings). Keys inside a map follow a dot (`refresh_info.chain`). The store crate's
+ * table decides which names exist. */
 typedef struct {
 	bool has_size; uint64_t size_bytes;
 	bool has_modified; int64_t modified_us;  /* since the epoch */
@@ -84,7 +86,7 @@ bool ps_open_write(ps_query *query, ps_str url, const ps_pair *options, size_t o
                    ps_writer **out, ps_error **error);
 bool ps_write(ps_writer *writer, const void *data, uint64_t len, ps_error **error); /* may block on the memory limit */
 uint64_t ps_writer_position(const ps_writer *writer);
-bool ps_writer_finish(ps_writer *writer, ps_error **error);          /* durable on return */
+bool ps_writer_finish(ps_writer *writer, ps_error **error);          /* durable on return; interrupted: taken back once freed */
 bool ps_writer_finish_detached(ps_writer *writer, ps_error **error); /* durable after ps_query_barrier of its query */
 void ps_writer_free(ps_writer *writer);                               /* unfinished: aborted, nothing becomes visible */
 
@@ -98,13 +100,16 @@ void ps_listing_get(const ps_listing *listing, size_t index, ps_entry *out);
 void ps_listing_free(ps_listing *listing);
 bool ps_exists(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, bool *out, ps_error **error);
 bool ps_directory_exists(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, bool *out, ps_error **error);
-/* Removing what is not there succeeds; *removed counts those that may have existed. All URLs share one root. */
+/* Removing what is not there succeeds. All URLs share one root and its options. Uploads of this query to them are
+ * given up first. */
 bool ps_remove(ps_query *query, const ps_str *urls, size_t url_count, const ps_pair *options, size_t option_count, ps_error **error);
 bool ps_remove_directory(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, ps_error **error);
 bool ps_move(ps_query *query, ps_str from, ps_str to, const ps_pair *options, size_t option_count, ps_error **error); /* copy, then delete */
 
-/* ---- introspection: every cell is text; the shim casts by column type ---- */
-ps_rows *ps_engine_stats(const ps_engine *engine);    /* name, unit, value, doc */
+/* ---- introspection: every cell is text; the shim casts by column name. Requests: number, started_us (since the
+ * epoch), method, url, range, status (0: no answer), first_byte_us, duration_us, sent_bytes, received_bytes,
+ * new_connection, error ---- */
+ps_rows *ps_engine_stats(const ps_engine *engine);    /* name, unit, value, description */
 ps_rows *ps_engine_requests(const ps_engine *engine); /* see ps_rows_column_name */
 size_t ps_rows_count(const ps_rows *rows);
 size_t ps_rows_column_count(const ps_rows *rows);

@@ -7,7 +7,9 @@ namespace penstock {
 
 //! Gives COPY and EXPORT to our paths a barrier, so that their uploads may overlap.
 void RegisterBarrier(DBConfig &config, const shared_ptr<Engine> &engine);
-//! Lets ATTACH open our URLs without httpfs or azure, read-only.
+//! True while this thread makes DuckDB believe that another extension begins to load.
+extern thread_local bool extension_load_is_pretended;
+//! Lets ATTACH reach our URLs without httpfs and azure.
 void RegisterAttach(DBConfig &config);
 //! The penstock_* settings, checked by the engine's table when they are set.
 void RegisterSettings(DBConfig &config);

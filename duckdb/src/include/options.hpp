@@ -5,13 +5,8 @@
 
 namespace penstock {
 
-//! In front of a URL: hides its scheme from DuckDB, see attach.cpp.
-constexpr const char *ATTACH_ALIAS = "penstock+";
-
-//! True for the schemes that this file system serves, and for their aliases.
+//! True for the schemes that this file system serves.
 bool IsOurs(const string &path);
-//! The URL without the alias.
-string PlainUrl(const string &path);
 //! True for plain http and https URLs, where `*` and `?` are part of the name.
 bool IsPlainHttp(const string &path);
 
