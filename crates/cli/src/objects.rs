@@ -2,6 +2,7 @@
 
 use crate::args::{Cat, Get, Put, Target, Targets};
 use crate::progress::Progress;
+use crate::report::exit_code;
 use jiff::Timestamp;
 use penstock_base::{Error, Kind, Result, Settings};
 use penstock_engine::{
@@ -37,6 +38,10 @@ impl Session {
         engine.handle().spawn(async move {
             if tokio::signal::ctrl_c().await.is_ok() {
                 flag.store(true, Ordering::Relaxed);
+            }
+            // A second one does not wait for anything, such as a reader that takes no more.
+            if tokio::signal::ctrl_c().await.is_ok() {
+                std::process::exit(i32::from(exit_code(Kind::Cancelled)));
             }
         });
         let query = engine.query(settings, Some(Box::new(move || stop.load(Ordering::Relaxed))));
@@ -198,36 +203,56 @@ fn file_error(path: &Path, doing: &str, cause: std::io::Error) -> Error {
 pub fn put(session: &Session, put: &Put) -> Result<()> {
     let at = session.locate(&put.target)?;
     let read_error = |cause: std::io::Error| file_error(&put.file, "read", cause);
-    let (mut source, total): (Box<dyn std::io::Read>, Option<u64>) = if put.file == Path::new("-") {
-        (Box::new(std::io::stdin().lock()), None)
-    } else {
-        let file = File::open(&put.file).map_err(read_error)?;
-        let about = file.metadata().map_err(read_error)?;
-        if about.is_dir() {
-            return Err(Error::new(Kind::Invalid, "it is a directory, not a file")
-                .with_object(put.file.display().to_string())
-                .with_hint("Upload its files one by one"));
-        }
-        (Box::new(file), Some(about.len()))
-    };
+    let (source, total): (Box<dyn std::io::Read + Send>, Option<u64>) =
+        if put.file == Path::new("-") {
+            (Box::new(std::io::stdin()), None)
+        } else {
+            let file = File::open(&put.file).map_err(read_error)?;
+            let about = file.metadata().map_err(read_error)?;
+            if about.is_dir() {
+                return Err(Error::new(Kind::Invalid, "it is a directory, not a file")
+                    .with_object(put.file.display().to_string())
+                    .with_hint("Upload its files one by one"));
+            }
+            (Box::new(file), Some(about.len()))
+        };
     session.query.block_on(async {
         let options =
             PutOptions { content_type: put.content_type.clone(), ..PutOptions::default() };
         let mut writer = session.query.create(&at, options)?;
         let mut progress = Progress::new(total);
-        let mut buffer = vec![0; PIECE_BYTES];
+        let mut source = (source, vec![0; PIECE_BYTES]);
         loop {
-            match source.read(&mut buffer) {
+            let (count, back) = read_aside(session, source).await?;
+            source = back;
+            match count {
                 Ok(0) => break,
                 Ok(count) => {
-                    writer.write(&buffer[..count]).await?;
+                    writer.write(&source.1[..count]).await?;
                     progress.add(count as u64);
                 }
-                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
                 Err(cause) => return Err(read_error(cause)),
             }
         }
         writer.finish().await.map(|_| ())
+    })
+}
+
+type Source = (Box<dyn std::io::Read + Send>, Vec<u8>);
+
+/// Reads on another thread, so that waiting for a terminal or a pipe can be cancelled.
+async fn read_aside(session: &Session, source: Source) -> Result<(std::io::Result<usize>, Source)> {
+    let read = session.engine.handle().spawn_blocking(move || {
+        let (mut reader, mut buffer) = source;
+        loop {
+            match reader.read(&mut buffer) {
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+                count => return (count, (reader, buffer)),
+            }
+        }
+    });
+    read.await.map_err(|cause| {
+        Error::new(Kind::Internal, "the reading thread broke off").with_source(cause)
     })
 }
 

@@ -83,6 +83,29 @@ fn stdin_is_a_source() {
 }
 
 #[test]
+fn an_interrupted_upload_leaves_nothing() {
+    let dir = Dir::new();
+    let mut put = penstock()
+        .args(["put", "-", &dir.url("half")])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // More than a pipe holds, so that the verb has begun to read when this returns.
+    // Held open to the end: waiting for a child closes its stdin, which would end the upload.
+    let mut stdin = put.stdin.take().unwrap();
+    stdin.write_all(&vec![7; 1 << 20]).unwrap();
+    let pid = put.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let code = put.wait().unwrap().code();
+    drop(stdin);
+    let mut stderr = String::new();
+    put.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(code, Some(19), "{stderr}");
+    assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 0);
+}
+
+#[test]
 fn errors_have_a_line_a_hint_and_a_code() {
     let dir = Dir::new();
     for (args, code, said) in [
