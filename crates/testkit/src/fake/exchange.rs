@@ -213,12 +213,7 @@ fn alter(answer: &mut Response, faults: &[FaultSpec]) -> Option<u64> {
         match fault.action {
             Action::Cut(bytes) => cut = Some(bytes.min(len)),
             Action::Truncate(bytes) => answer.body = answer.body.slice(0, bytes.min(len)),
-            Action::LieLength(by) => {
-                answer.length_told = Some(len.saturating_add_signed(by));
-                // Bytes too many poison the connection for the next request; bytes too few would
-                // leave the client waiting, so the connection ends.
-                answer.close = by > 0;
-            }
+            Action::LieLength(by) => answer.length_told = Some(len.saturating_add_signed(by)),
             Action::WrongRange(by) => shift_range(answer, by),
             Action::Corrupt(at) if at < len => {
                 if let Some(Piece::Memory(byte)) = answer.body.slice(at, at + 1).0.first() {

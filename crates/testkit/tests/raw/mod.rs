@@ -44,6 +44,12 @@ impl Raw {
         Raw { stream, held: Vec::new() }
     }
 
+    /// Gives up a read sooner than usual, where silence is what is expected.
+    pub fn impatient(self) -> Self {
+        self.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        self
+    }
+
     pub fn send(&mut self, bytes: &[u8]) -> &mut Self {
         self.stream.write_all(bytes).unwrap();
         self

@@ -23,8 +23,8 @@ A fault is ACTION[=VALUE] and filters, separated by commas:
   lost-answer          do it, then cut the connection instead of answering
   cut=N                true head, then cut the connection after N bytes of the body
   truncate=N           well-framed body of N bytes only
-  lie-length=+N|-N     Content-Length wrong by N (after +N the connection ends; after -N the
-                       surplus bytes are in the way of the next answer)
+  lie-length=+N|-N     Content-Length wrong by N: after +N the client waits for bytes that
+                       never come, after -N surplus bytes precede the next answer
   wrong-range=+N|-N    Content-Range wrong by N
   slow=BYTES_PER_S     send the body slowly
   corrupt=N            flip the bits of byte N of the body
