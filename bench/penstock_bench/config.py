@@ -32,10 +32,11 @@ class Limit:
     """Round trips for objects above one part; None: the same."""
     azure_large: int | None = None
     bytes: str | None = None
-    """Which files of the local run must cross the wire: the first path element, or None."""
+    """What must cross the wire: the files below a first path element of the local run, ``least``
+    for the least that any peer moved, or None for nothing."""
     direction: str = "down"
 
-    def round_trips(self, protocol: str, size_bytes: int, part_size_bytes: int) -> int:
+    def round_trips(self, protocol: str, size_bytes: float, part_size_bytes: int) -> int:
         """Dependent round trips for an object (or objects) of this size."""
         small = {"s3": self.s3, "azure": self.azure, "file": 0}[protocol]
         large = {"s3": self.s3_large, "azure": self.azure_large, "file": 0}[protocol]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,6 +99,12 @@ def tabulate(records: Iterable[Row]) -> Table:
     return dict(table)
 
 
+def least_bytes(cells: Mapping[str, PeerCell]) -> float:
+    """The least that any peer moved in a cell."""
+    moved = [cell.measures["bytes"].median for cell in cells.values() if "bytes" in cell.measures]
+    return min(moved, default=0.0)
+
+
 def ratio(peer: PeerCell | None, ours: PeerCell | None, name: str = "wall_s") -> float | None:
     """How many times more the peer took than we did: above 1 we are better.
 
@@ -132,17 +138,22 @@ class Link:
 
 
 def limit_s(
-    workload: Workload, cell: Cell, link: Link, local: PeerCell | None, file_bytes: dict[str, int]
+    workload: Workload,
+    cell: Cell,
+    link: Link,
+    local: PeerCell | None,
+    sizes: Mapping[str, float],
 ) -> float | None:
     """The least time that a cell can take.
 
     Round trips of the smallest request plan, bytes over bandwidth, and DuckDB's own time on a
-    local file (which is measured in the same campaign; None without it).
+    local file (which is measured in the same campaign; None without it). ``sizes`` are the bytes
+    that `config.Limit.bytes` speaks of, by name.
     """
     step = next(step for step in workload.steps if step.name == cell.step)
     if local is None or "wall_s" not in local.measures:
         return None
-    size = file_bytes.get(step.limit.bytes, 0) if step.limit.bytes else 0
+    size = sizes.get(step.limit.bytes, 0) if step.limit.bytes else 0
     bandwidth = link.up_bytes_per_s if step.limit.direction == "up" else link.down_bytes_per_s
     trips = step.limit.round_trips(cell.protocol, size, PART_SIZE_BYTES)
     return trips * link.rtt_s + size / bandwidth + local.measures["wall_s"].median

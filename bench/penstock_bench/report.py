@@ -96,7 +96,7 @@ def entries(
     found = []
     for cell in cells:
         ours = table[cell].get(OURS)
-        sizes = file_sizes(records, cell.rows)
+        sizes = {**file_sizes(records, cell.rows), "least": figures.least_bytes(table[cell])}
         limit = figures.limit_s(workload, cell, link, local_cell(table, cell), sizes)
         for peer in sorted(table[cell], key=lambda name: (name != OURS, name)):
             data = table[cell][peer]

@@ -60,6 +60,14 @@ def test_limit_adds_round_trips_bytes_and_local_time() -> None:
     assert figures.limit_s(workload, CELL, link, None, {}) is None
 
 
+def test_least_bytes_over_peers() -> None:
+    def moved(size: float) -> PeerCell:
+        return PeerCell({"bytes": Summary(size, size, size, 1)}, [])
+
+    assert figures.least_bytes({"a": moved(3), "b": moved(2), "c": PeerCell({}, ["no"])}) == 2
+    assert figures.least_bytes({}) == 0
+
+
 @pytest.mark.parametrize(
     ("left", "right", "same"),
     [
