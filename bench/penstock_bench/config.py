@@ -29,18 +29,19 @@ class Limit:
     s3: int
     azure: int
     s3_large: int | None = None
-    """Round trips for objects above one part; None: the same."""
+    """Round trips when more than ``large_over`` bytes must move; None: the same."""
     azure_large: int | None = None
+    large_over: int = 8 << 20
     bytes: str | None = None
     """What must cross the wire: the files below a first path element of the local run, ``least``
     for the least that any peer moved, or None for nothing."""
     direction: str = "down"
 
-    def round_trips(self, protocol: str, size_bytes: float, part_size_bytes: int) -> int:
-        """Dependent round trips for an object (or objects) of this size."""
+    def round_trips(self, protocol: str, size_bytes: float) -> int:
+        """Dependent round trips when this many bytes must move."""
         small = {"s3": self.s3, "azure": self.azure, "file": 0}[protocol]
         large = {"s3": self.s3_large, "azure": self.azure_large, "file": 0}[protocol]
-        return small if large is None or size_bytes <= part_size_bytes else large
+        return small if large is None or size_bytes <= self.large_over else large
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def parse_step(table: dict[str, Any], where: str) -> Step:
         limit,
         f"{where}.limit",
         {"s3", "azure"},
-        {"s3_large", "azure_large", "bytes", "direction"},
+        {"s3_large", "azure_large", "large_over", "bytes", "direction"},
     )
     return Step(**{**table, "limit": Limit(**limit)})
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from penstock_bench.config import Workload
 
-PART_SIZE_BYTES = 8 << 20
 MEASURES = ("wall_s", "cpu_s", "requests", "bytes", "server_cpu_s")
 
 Row = dict[str, Any]
@@ -155,7 +154,7 @@ def limit_s(
         return None
     size = sizes.get(step.limit.bytes, 0) if step.limit.bytes else 0
     bandwidth = link.up_bytes_per_s if step.limit.direction == "up" else link.down_bytes_per_s
-    trips = step.limit.round_trips(cell.protocol, size, PART_SIZE_BYTES)
+    trips = step.limit.round_trips(cell.protocol, size)
     return trips * link.rtt_s + size / bandwidth + local.measures["wall_s"].median
 
 

@@ -46,6 +46,6 @@ def test_unknown_workload_names_those_there_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("size", "trips"), [(0, 1), (8 << 20, 1), ((8 << 20) + 1, 3)])
 def test_round_trips_grow_above_one_part(size: int, trips: int) -> None:
     limit = config.Limit(s3=1, azure=1, s3_large=3)
-    assert limit.round_trips("s3", size, 8 << 20) == trips
-    assert limit.round_trips("azure", size, 8 << 20) == 1
-    assert limit.round_trips("file", size, 8 << 20) == 0
+    assert limit.round_trips("s3", size) == trips
+    assert limit.round_trips("azure", size) == 1
+    assert limit.round_trips("file", size) == 0
