@@ -8,36 +8,51 @@ cd "$ROOT"
 need_rust
 need c++ g++
 run=$(mktemp -d)
-started=()
 cleanup() {
-  for peer in "${started[@]}"; do "scripts/peers/$peer.sh" stop "$run" || true; done
+  for pid in "$run"/*.pid; do
+    [ ! -f "$pid" ] || scripts/peers/"$(basename "$pid" .pid)".sh stop "$run" || true
+  done
   rm -rf "$run"
 }
 trap cleanup EXIT
 
-start() { started+=("$1"); "scripts/peers/$1.sh" start "$run" >/dev/null; }
+# port NAME: starts a peer once and prints its port.
+port() {
+  if [ ! -f "$run/$1.port" ]; then
+    scripts/peers/"$1".sh start "$run" >/dev/null
+  fi
+  cat "$run/$1.port"
+}
 
 lint() { scripts/lint.sh; }
-build() { scripts/build.sh; }
 rust() {
-  # Azurite and versitygw hold our stores and our fakes to what others take the protocols for.
-  PENSTOCK_TEST_AZURITE="http://127.0.0.1:$(cat "$run/azurite.port")" \
-  PENSTOCK_TEST_S3="http://127.0.0.1:$(cat "$run/versitygw.port")" \
-    cargo test --workspace --locked --quiet --features penstock-store/azurite
+  # Azurite holds the Azure store to what its maker takes the protocol for.
+  local azurite
+  azurite=$(port azurite) &&
+    PENSTOCK_TEST_AZURITE="http://127.0.0.1:$azurite" \
+      cargo test --workspace --locked --quiet --features penstock-store/azurite
 }
-peers() { start azurite && start versitygw; }
+conformance() {
+  # An S3 server that is not ours.
+  local s3
+  s3=$(port versitygw) &&
+    PYTHONPATH=bench build/venv/bin/python -c \
+      "from penstock_bench.stores import make_bucket; make_bucket('s3', '$s3')" &&
+    cargo run --locked --quiet -p penstock-store --example conform -- s3://bench/ \
+      "endpoint=127.0.0.1:$s3" url_style=path use_ssl=false region=us-east-1 key_id=test secret=test
+}
+build() { scripts/build.sh; }
 sql() { scripts/duckdb-test.sh; }
 python() { build/venv/bin/python -m pytest -q python/tests bench/tests; }
 
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(lint peers rust build sql python)
+[ ${#stages[@]} -gt 0 ] || stages=(lint rust conformance build sql python)
 passed=()
 failed=()
 for stage in "${stages[@]}"; do
   begin=$SECONDS
   say "== $stage"
-  # A subshell would lose what `peers` started, and `if` switches set -e off inside: stages are
-  # single commands or chained with &&.
+  # `if` switches set -e off inside, so stages are single commands or chained with &&.
   if "$stage"; then passed+=("$stage"); else failed+=("$stage"); fi
   say "== $stage: $((SECONDS - begin)) s"
 done
