@@ -10,6 +10,7 @@ pub mod list;
 pub mod sas;
 
 use super::codec::{http_date, percent_decode};
+use super::data::Data;
 use super::exchange::Target;
 use super::http::{BodyReader, Request, Response};
 use super::refusal::{Refusal, Served, Trouble};
@@ -118,12 +119,20 @@ pub async fn serve(
         Err(Trouble::Broken(error)) => return Err(error),
         Err(Trouble::Refused(refusal)) => {
             let answer = refusal.azure();
-            if request.method == "HEAD" { answer.without_body() } else { answer }
+            if request.method == "HEAD" { bare(answer) } else { answer }
         }
         Ok(answer) => answer,
     };
     server.vault.flush().await?;
     Ok(finish(&call, served))
+}
+
+/// A refusal of HEAD: the service tells neither type nor length of a body that does not come, and
+/// Microsoft's C++ SDK parses one wherever a type is told.
+fn bare(mut answer: Response) -> Response {
+    answer.headers.retain(|(name, _)| name != "Content-Type");
+    answer.body = Data::default();
+    answer
 }
 
 fn finish(call: &Call<'_>, answer: Response) -> Response {
