@@ -3,7 +3,7 @@
 use crate::cancel::Cancellation;
 use crate::engine::{Engine, Interrupted};
 use crate::location::ObjectId;
-use crate::read::Opened;
+use crate::read::{Neighbours, Opened};
 use crate::request_log::{RequestLog, Scope};
 use crate::upload::DetachedUploads;
 use penstock_base::{Metric, Metrics, Result, Settings};
@@ -35,6 +35,8 @@ pub(crate) struct QueryCore {
     /// What this query opened: it sees one version of each object and asks for it once.
     pub opened: Mutex<HashMap<ObjectId, Arc<OnceCell<Opened>>>>,
     pub uploads: DetachedUploads,
+    /// The files of its globs, to fetch ahead of a scan.
+    pub neighbours: Neighbours,
 }
 
 impl QueryCore {
@@ -62,6 +64,7 @@ impl Query {
             scope,
             opened: Mutex::default(),
             uploads: DetachedUploads::default(),
+            neighbours: Neighbours::default(),
         });
         Query { core, interrupted }
     }
@@ -105,6 +108,7 @@ impl Query {
     /// do not begin, and uploads are given up.
     pub fn cancel(&self) {
         self.core.cancel.cancel();
+        self.core.neighbours.stop();
         self.core.uploads.abort();
     }
 
@@ -130,6 +134,7 @@ impl Query {
 
 impl Drop for Query {
     fn drop(&mut self) {
+        self.core.neighbours.stop();
         self.core.uploads.abort();
     }
 }

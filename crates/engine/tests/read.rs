@@ -48,11 +48,11 @@ async fn cold_parquet_without_suffix_ranges_costs_two_and_a_small_file_one() {
     bench.store.place("small.parquet", data[..100 * KIB].to_vec()).await;
     let query = bench.query();
     let large = query.open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
-    let footer = read(&large, &query, data.len() - 64 * KIB, 64 * KIB).await;
-    assert_eq!(footer, &data[data.len() - 64 * KIB..]);
+    let footer = read(&large, &query, data.len() - 16 * KIB, 16 * KIB).await;
+    assert_eq!(footer, &data[data.len() - 16 * KIB..]);
     assert_eq!(
         bench.store.take_calls(),
-        ["get a.parquet 0..262144", "get a.parquet 1835008..2097152"]
+        ["get a.parquet 0..262144", "get a.parquet 2080768..2097152"]
     );
     let small = query.open(&bench.at("small.parquet"), &Known::NOTHING).await.unwrap();
     assert_eq!(read(&small, &query, 0, 100 * KIB).await, &data[..100 * KIB]);
@@ -71,12 +71,47 @@ async fn listing_makes_opening_free() {
     let reader = query.open(&bench.at(&found[0].key), &known).await.unwrap();
     assert!(bench.store.take_calls().is_empty());
     read(&reader, &query, data.len() - 8, 8).await;
-    read(&reader, &query, data.len() - 64 * KIB, 64 * KIB).await;
-    assert_eq!(bench.store.take_calls(), ["get d/a.parquet 1835008..2097152"]);
+    read(&reader, &query, data.len() - 16 * KIB, 16 * KIB).await;
+    assert_eq!(bench.store.take_calls(), ["get d/a.parquet 2080768..2097152"]);
     // Without the caller's help the engine remembers the listing.
     let other = bench.query();
     other.open(&bench.at("d/a.parquet"), &Known::NOTHING).await.unwrap();
     assert!(bench.store.take_calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn footers_of_a_globs_next_files_are_fetched_ahead_once_two_were_opened() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(MIB);
+    for index in 0..20 {
+        bench.store.place(&format!("d/{index:02}.parquet"), data.clone()).await;
+    }
+    let query = bench.query();
+    let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
+    bench.store.take_calls();
+    let mut calls = Vec::new();
+    for (index, entry) in found.iter().enumerate() {
+        let known = Known { meta: entry.meta.clone(), ..Known::default() };
+        let reader = query.open(&bench.at(&entry.key), &known).await.unwrap();
+        calls.extend(bench.store.take_calls());
+        assert!(index > 0 || calls.is_empty(), "one file alone begins nothing: {calls:?}");
+        assert_eq!(
+            read(&reader, &query, data.len() - 16 * KIB, 16 * KIB).await,
+            &data[data.len() - 16 * KIB..]
+        );
+        calls.extend(bench.store.take_calls());
+        if index == 1 {
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+            calls.extend(bench.store.take_calls());
+            assert_eq!(calls.len(), 10, "the first two and the eight that follow: {calls:?}");
+        }
+    }
+    let each_once: Vec<String> =
+        (0..20).map(|index| format!("get d/{index:02}.parquet 1032192..1048576")).collect();
+    calls.sort();
+    assert_eq!(calls, each_once);
 }
 
 #[tokio::test(start_paused = true)]

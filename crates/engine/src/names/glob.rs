@@ -53,6 +53,7 @@ async fn glob(query: &QueryCore, at: &Location) -> Result<Vec<Entry>> {
         .collect();
     entries.sort_by(|a, b| a.key.cmp(&b.key));
     entries.dedup_by(|a, b| a.key == b.key);
+    query.neighbours.listed(at, &entries);
     Ok(entries)
 }
 

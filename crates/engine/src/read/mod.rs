@@ -7,12 +7,14 @@
 
 mod ahead;
 mod held;
+mod neighbours;
 mod plan;
 mod reader;
 mod stream;
 mod version;
 
 pub(crate) use held::HeldCache;
+pub(crate) use neighbours::Neighbours;
 pub use reader::Reader;
 pub use stream::Stream;
 
@@ -97,6 +99,7 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
     if cell.initialized() {
         query.scope.count(Metric::MetadataHits, 1);
     }
+    query.neighbours.opened(query, at);
     let opened = cell.get_or_try_init(|| find_out(query, at, known)).await?;
     Ok(Reader::new(query, at, opened))
 }

@@ -4,7 +4,7 @@ use crate::location::Location;
 use crate::query::{Query, QueryCore};
 use crate::read::ahead::{Ahead, Source};
 use crate::read::held::{Held, Piece};
-use crate::read::plan::{Source as SpanSource, Span, Split, plan, widen};
+use crate::read::plan::{Source as SpanSource, Span, Split, opening_window, plan, widen};
 use crate::read::stream::{Stream, told_as_change};
 use crate::read::version::Version;
 use crate::read::{Opened, reads_tail_first};
@@ -142,6 +142,15 @@ impl Reader {
         let stream = Stream::pinned(query, &self.at, &self.version, range).await?;
         query.engine.metadata.confirm(&self.at, &self.meta, false);
         Ok(stream)
+    }
+
+    /// Fetches and keeps the bytes that whoever opens the object reads first.
+    pub(crate) async fn fetch_opening(&self, query: &Arc<QueryCore>) -> Result<()> {
+        let window_bytes = query.settings.open_fetch_bytes;
+        match opening_window(self.size_bytes, window_bytes, self.tail_first) {
+            Some(window) if !self.held.covers(&window) => self.fill(query, window, window).await,
+            _ => Ok(()),
+        }
     }
 
     /// Fetches what is missing of a window and keeps it, once for all readers that want it.
