@@ -42,7 +42,7 @@ string WithSlash(const string &path) {
 
 vector<OpenFileInfo> PenstockFileSystem::Glob(const string &path, FileOpener *opener) {
 	if (IsPlainHttp(path)) {
-		if (path.find('*') != string::npos) {
+		if (path.substr(0, path.find('?')).find('*') != string::npos) {
 			Value allowed;
 			bool literal = opener && LookupSetting(*opener, "allow_asterisks_in_http_paths", allowed) &&
 			               BooleanValue::Get(allowed.DefaultCastAs(LogicalType::BOOLEAN));

@@ -22,11 +22,12 @@ void WriterState::Write(const void *data, idx_t size) {
 		failed = true;
 		Raise(error);
 	}
+	position += size;
 }
 
 idx_t WriterState::Position() {
 	lock_guard<mutex> guard(lock);
-	return handle ? ps_writer_position(handle.get()) : 0;
+	return position;
 }
 
 void WriterState::Finish() {
@@ -45,9 +46,7 @@ void WriterState::Finish() {
 	// Interrupted, the store may still carry the last request out.
 	bool may_be_visible = finished || ErrorKind(ps_error_kind(error)) == ErrorKind::CANCELLED;
 	phase = may_be_visible ? Phase::PUBLISHED : Phase::ABORTED;
-	if (!finished) {
-		handle.reset(); // from here on the engine takes back what an interrupted request still makes
-	}
+	handle.reset(); // of an interrupted request, the engine now takes back what it still makes
 	Check(finished, error);
 }
 

@@ -95,7 +95,7 @@ class Fake:
 
     def tell(self, method: str, path: str, body: str = "") -> Any:  # noqa: ANN401
         """An administration request; the JSON of its answer, if it has one."""
-        request = urllib.request.Request(  # noqa: S310
+        request = urllib.request.Request(
             f"http://{self.address}/_penstock/{path}", body.encode() or None, method=method
         )
         with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
@@ -147,7 +147,7 @@ def azure_exists(fake: Fake, name: str) -> bool:
     headers = f"x-ms-date:{date}\nx-ms-version:2021-08-06\n"
     text = f"HEAD{chr(10) * 12}{headers}/{AZURE_ACCOUNT}{path}"
     digest = hmac.new(base64.b64decode(AZURE_KEY), text.encode(), hashlib.sha256).digest()
-    request = urllib.request.Request(  # noqa: S310
+    request = urllib.request.Request(
         f"http://{fake.address}{path}",
         method="HEAD",
         headers={

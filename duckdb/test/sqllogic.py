@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import duckdb
@@ -28,7 +29,7 @@ from harness import Fake, connect, load_penstock, load_pypi, start_fake
 HERE = Path(__file__).resolve().parent
 
 
-class Failure(Exception):
+class TestFailedError(Exception):
     """A test does not hold; the text says where and why."""
 
 
@@ -77,13 +78,13 @@ def _nest(records: Iterator[Record], opened: Record | None) -> list[Record]:
     for record in records:
         if record.words[0] == "endloop":
             if opened is None:
-                raise Failure(f"line {record.line}: endloop without a loop")
+                raise TestFailedError(f"line {record.line}: endloop without a loop")
             return inside
         if record.words[0] in ("foreach", "loop"):
             record.body = _nest(records, record)
         inside.append(record)
     if opened is not None:
-        raise Failure(f"line {opened.line}: loop without endloop")
+        raise TestFailedError(f"line {opened.line}: loop without endloop")
     return inside
 
 
@@ -150,7 +151,7 @@ class Run:
                 self._require(rest[0])
             case "require-env":
                 if rest[0] not in os.environ:
-                    raise Failure(f"line {record.line}: the environment has no {rest[0]}")
+                    raise TestFailedError(f"line {record.line}: the environment has no {rest[0]}")
             case "load":
                 self._close()
                 self.database = rest[0]
@@ -169,7 +170,7 @@ class Run:
                     self.variables[rest[0]] = value
                     self._run_all(record.body)
             case _:
-                raise Failure(f"line {record.line}: unknown directive `{kind}`")
+                raise TestFailedError(f"line {record.line}: unknown directive `{kind}`")
 
     def _require(self, name: str) -> None:
         if name == "penstock":
@@ -181,9 +182,7 @@ class Run:
 
     def _connection(self, label: str | None) -> duckdb.DuckDBPyConnection:
         if self.main is None:
-            self.main = duckdb.connect(
-                self.database, config={"allow_unsigned_extensions": "true"}
-            )
+            self.main = duckdb.connect(self.database, config={"allow_unsigned_extensions": "true"})
             if self.load:
                 load_penstock(self.main)
         if label is None:
@@ -210,16 +209,18 @@ class Run:
             con.execute(sql)
         except duckdb.Error as error:
             if words[0] == "ok":
-                raise Failure(f"line {record.line}: {sql}\n  failed: {error}") from error
+                raise TestFailedError(f"line {record.line}: {sql}\n  failed: {error}") from error
             wanted = self._fill("\n".join(record.expected or []))
             regex = wanted.startswith("<REGEX>:")
             if not (matches(wanted, str(error)) if regex else wanted in str(error)):
-                raise Failure(
+                raise TestFailedError(
                     f"line {record.line}: {sql}\n  expected: {wanted}\n  got: {error}"
                 ) from error
         else:
             if words[0] == "error":
-                raise Failure(f"line {record.line}: {sql}\n  succeeded, but should have failed")
+                raise TestFailedError(
+                    f"line {record.line}: {sql}\n  succeeded, but should have failed"
+                )
 
     def _query(self, record: Record, words: list[str]) -> None:
         types = words[0]
@@ -229,9 +230,9 @@ class Run:
         try:
             rows = [[shown(cell) for cell in row] for row in con.execute(sql).fetchall()]
         except duckdb.Error as error:
-            raise Failure(f"line {record.line}: {sql}\n  failed: {error}") from error
+            raise TestFailedError(f"line {record.line}: {sql}\n  failed: {error}") from error
         if rows and len(rows[0]) != len(types):
-            raise Failure(f"line {record.line}: {len(rows[0])} columns, not {len(types)}")
+            raise TestFailedError(f"line {record.line}: {len(rows[0])} columns, not {len(types)}")
         wanted = [self._fill(line).split("\t") for line in record.expected or []]
         if len(types) > 1 and wanted and all(len(row) == 1 for row in wanted):
             cells = [row[0] for row in wanted]
@@ -246,13 +247,14 @@ class Run:
             for row, want in zip(rows, wanted, strict=True)
         )
         if not same:
-            raise Failure(f"line {record.line}: {sql}\n  expected: {wanted}\n  got: {rows}")
+            raise TestFailedError(f"line {record.line}: {sql}\n  expected: {wanted}\n  got: {rows}")
 
 
 def main(arguments: list[str]) -> int:
     """Runs all files; the number of those that failed."""
     paths = [Path(argument) for argument in arguments] or [HERE / "sql"]
-    files = [file for path in paths for file in (sorted(path.rglob("*.test")) if path.is_dir() else [path])]
+    found = [sorted(path.rglob("*.test")) if path.is_dir() else [path] for path in paths]
+    files = list(chain.from_iterable(found))
     connect().close()  # an extension that does not load fails here, once
     fakes = {kind: start_fake(kind) for kind in ("s3", "azure")}
     failed = 0
@@ -263,7 +265,7 @@ def main(arguments: list[str]) -> int:
                 try:
                     Run(file, fakes, Path(directory)).run()
                     verdict = "ok"
-                except Failure as failure:
+                except TestFailedError as failure:
                     verdict = f"FAILED\n  {failure}"
                 except Exception:
                     verdict = f"FAILED\n{traceback.format_exc()}"

@@ -114,11 +114,11 @@ def test_a_403_is_told_at_once_and_shows_no_secret(
 def test_a_wrong_key_shows_neither_key(fakes: dict[str, Fake]) -> None:
     con = connect()
     wrong = "hunter2hunter2"
-    con.execute(f"CREATE SECRET s ({fakes['s3'].secret.replace(chr(39) + 'test' + chr(39), repr(wrong))})")
+    con.execute("CREATE SECRET s (" + fakes["s3"].secret.replace("'test'", f"'{wrong}'") + ")")
     with pytest.raises(duckdb.PermissionException, match=r"s3://trouble/x.csv") as caught:
         con.execute("COPY (SELECT 1) TO 's3://trouble/x.csv'")
     assert wrong not in str(caught.value)
-    shown = con.execute("SELECT * FROM penstock_requests()").fetchall()
+    shown = con.execute("SELECT url, error FROM penstock_requests()").fetchall()
     assert wrong not in str(shown)
 
 
@@ -132,15 +132,17 @@ def test_no_secret_at_all_says_so() -> None:
 
 
 def test_missing_bucket_and_object_are_named(con: duckdb.DuckDBPyConnection, store: Fake) -> None:
-    with pytest.raises(duckdb.IOException, match="missing-bucket/x.csv"):
+    with pytest.raises(duckdb.IOException, match=r"missing-bucket/x.csv"):
         con.execute(f"FROM '{store.url('missing-bucket/x.csv')}'")
     with pytest.raises(duckdb.Error, match="missing-bucket"):
         con.execute(f"COPY (SELECT 1) TO '{store.url('missing-bucket/x.csv')}'")
-    with pytest.raises(duckdb.IOException, match="trouble/nothing.csv"):
+    with pytest.raises(duckdb.IOException, match=r"trouble/nothing.csv"):
         con.execute(f"FROM '{store.url('trouble/nothing.csv')}'")
 
 
-@pytest.mark.parametrize("text", ["AccountName", "AccountName=x;AccountKey=no%base64", "BlobEndpoint=:"])
+@pytest.mark.parametrize(
+    "text", ["AccountName", "AccountName=x;AccountKey=no%base64", "BlobEndpoint=:"]
+)
 def test_a_malformed_connection_string_is_named_and_not_shown(text: str) -> None:
     con = connect()
     con.execute(f"CREATE SECRET a (TYPE azure, CONNECTION_STRING '{text};AccountKey=c2VjcmV0a2V5')")
@@ -159,7 +161,7 @@ def test_a_clock_off_by_an_hour(kind: str) -> None:
         try:
             con.execute(f"COPY (SELECT 1 AS i) TO '{url}'")
         except duckdb.PermissionException as error:
-            assert "clock" in str(error).lower()  # noqa: PT017
+            assert "clock" in str(error).lower()
         else:
             assert con.execute(f"FROM '{url}'").fetchall() == [(1,)]
     finally:
@@ -186,5 +188,5 @@ def test_an_unknown_scheme_stays_duckdbs_business(con: duckdb.DuckDBPyConnection
 
 
 def test_appending_is_refused_clearly(con: duckdb.DuckDBPyConnection, store: Fake) -> None:
-    with pytest.raises(duckdb.Error, match="READ_ONLY|read-only"):
+    with pytest.raises(duckdb.Error, match=r"READ_ONLY|read-only"):
         con.execute(f"ATTACH '{store.url('trouble/new.db')}' AS new (READ_WRITE)")

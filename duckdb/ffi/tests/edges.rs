@@ -1,5 +1,5 @@
 //! What a careless or hostile caller passes: nulls, empty texts, bytes that are no UTF-8.
-#![allow(unsafe_code)] // this test is the C side of the treaty
+#![allow(unsafe_code, clippy::unwrap_used)] // this test is the C side of the treaty
 
 use penstock_base::Kind;
 use penstock_ffi::*;

@@ -33,6 +33,7 @@ private:
 	WriterHandle handle;
 	Phase phase = Phase::OPEN;
 	bool failed = false;
+	idx_t position = 0;
 };
 
 } // namespace penstock
