@@ -17,8 +17,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
     seen: list[dict[str, str]]
 
-    def do_GET(self) -> None:  # noqa: N802
-        self.seen.append(dict(self.headers.items()))
+    def do_GET(self) -> None:
+        self.seen.append({name.lower(): value for name, value in self.headers.items()})
         super().do_GET()
 
     def copyfile(self, source: object, outputfile: object) -> None:
@@ -67,8 +67,8 @@ def test_the_http_secret_is_sent(
         "CREATE SECRET h (TYPE http, BEARER_TOKEN 'abc', EXTRA_HTTP_HEADERS map{'X-One': '1'})"
     )
     con.execute(f"FROM '{url}/x.csv'")
-    assert seen[-1]["Authorization"] == "Bearer abc"
-    assert seen[-1]["X-One"] == "1"
+    assert seen[-1]["authorization"] == "Bearer abc"
+    assert seen[-1]["x-one"] == "1"
     shown = con.execute("SELECT url, error FROM penstock_requests()").fetchall()
     assert "abc" not in str(shown)
 
