@@ -70,7 +70,7 @@ impl Buckets {
         let path = self.path(bucket)?;
         let open = self.lock().get(bucket).cloned();
         match open {
-            Some(store) if store.is_there() => return Ok(store),
+            Some(store) if store.is_at(&path) => return Ok(store),
             Some(_) => drop(self.lock().remove(bucket)),
             None => {}
         }

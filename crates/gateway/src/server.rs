@@ -15,9 +15,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Longest time for a request's head, and for the next request on a connection that is kept.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// Most connections at once; further ones wait in the kernel's queue. Each may hold the buffers of
+/// one body.
+const CONNECTIONS_MAX: usize = 4096;
 /// Wait after an accept that failed for want of descriptors, so that closing ones free some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -58,10 +62,11 @@ pub(crate) async fn run(
 ) {
     let graceful = GracefulShutdown::new();
     let mut shutdown = std::pin::pin!(shutdown);
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => serve_connection(stream, peer, &front, &graceful),
+            (place, accepted) = accept(&listener, &places) => match accepted {
+                Ok((stream, peer)) => serve_connection(stream, peer, place, &front, &graceful),
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
             () = &mut shutdown => break,
@@ -72,9 +77,20 @@ pub(crate) async fn run(
     tokio::time::timeout(drain, graceful.shutdown()).await.ok();
 }
 
+/// A connection, once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> (Option<OwnedSemaphorePermit>, std::io::Result<(TcpStream, SocketAddr)>) {
+    // The semaphore is never closed, so there is always a place in the end.
+    let place = places.clone().acquire_owned().await.ok();
+    (place, listener.accept().await)
+}
+
 fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
+    place: Option<OwnedSemaphorePermit>,
     front: &Front,
     graceful: &GracefulShutdown,
 ) {
@@ -92,6 +108,7 @@ fn serve_connection(
     tokio::spawn(async move {
         // A connection that breaks is its client's affair, and the client knows.
         connection.await.ok();
+        drop(place);
     });
 }
 

@@ -208,6 +208,22 @@ async fn presigned_urls_open_without_headers() {
 }
 
 #[tokio::test]
+async fn a_bucket_that_is_moved_or_made_anew_behind_our_back_is_noticed() {
+    let server = Server::start().await;
+    let (lake, moved) = (server.dir.served().join("lake"), server.dir.served().join("moved"));
+    server.put("/lake/k", b"first").await;
+    std::fs::rename(&lake, &moved).unwrap();
+    assert_eq!(server.get("/lake/k").await.code(), "NoSuchBucket");
+    assert_eq!(server.get("/moved/k").await.body, b"first");
+    std::fs::create_dir(&lake).unwrap();
+    assert_eq!(server.get("/lake/k").await.code(), "NoSuchKey");
+    server.put("/lake/k", b"second").await;
+    assert_eq!(server.get("/moved/k").await.body, b"first");
+    std::fs::write(lake.join("put-by-hand"), "seen").unwrap();
+    assert_eq!(server.get("/lake/put-by-hand").await.body, b"seen");
+}
+
+#[tokio::test]
 async fn own_endpoints_tell_health_and_counts() {
     let server = Server::start().await;
     server.put("/lake/k", b"0123456789").await;

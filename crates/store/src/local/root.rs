@@ -72,9 +72,11 @@ impl Root {
         }
     }
 
-    /// Whether the directory still has its name. Touches no disk.
-    pub fn is_there(&self) -> bool {
-        rustix::fs::fstat(&self.fd).is_ok_and(|stat| stat.st_nlink > 0)
+    /// Whether this path leads to the directory, and not through a symbolic link.
+    pub fn is_at(&self, path: &Path) -> bool {
+        let (own, found) = (rustix::fs::fstat(&self.fd), rustix::fs::lstat(path));
+        matches!((own, found), (Ok(own), Ok(found))
+            if (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino))
     }
 
     fn open_without_links(&self, relative: &str, flags: OFlags) -> Result<OwnedFd, Errno> {

@@ -257,10 +257,11 @@ impl LocalStore {
         .await
     }
 
-    /// Whether the bucket's directory has not been removed since it was opened. Costs a system call
-    /// that does not wait for the disk.
-    pub fn is_there(&self) -> bool {
-        self.shared.root.is_there()
+    /// Whether the bucket's directory is still the one at this path: not removed, moved or
+    /// replaced since it was opened. A name in use is in the kernel's cache, so this waits for no
+    /// disk.
+    pub fn is_at(&self, path: &std::path::Path) -> bool {
+        self.shared.root.is_at(path)
     }
 
     /// Removes the bucket's directory, if no object is in it; unfinished uploads go too.
