@@ -141,7 +141,14 @@ pub(crate) fn keeps_alive(head: &Head, framing: Framing) -> bool {
 /// Whether the blank line that ends a head is there. Cheap, so that a head that trickles in is
 /// parsed once.
 fn has_end(text: &[u8]) -> bool {
-    text.windows(2).any(|pair| pair == b"\n\n") || text.windows(3).any(|three| three == b"\n\r\n")
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
+        rest = &rest[at + 1..];
+        if rest.starts_with(b"\n") || rest.starts_with(b"\r\n") {
+            return true;
+        }
+    }
+    false
 }
 
 fn corrupt(message: impl Into<String>) -> Error {
