@@ -119,6 +119,18 @@ fn ranges_and_conditions() {
 }
 
 #[test]
+fn azure_refuses_a_head_without_telling_a_type() {
+    let fake = FakeAzure::start(FakeOptions { anonymous: true, ..FakeOptions::azure() }).unwrap();
+    let path = "/devstoreaccount1/container/lost";
+    let head = ask(fake.address(), "HEAD", path, "").unwrap();
+    assert_eq!((head.status, head.header("x-ms-error-code")), (404, Some("BlobNotFound")));
+    // The C++ SDK parses a body wherever a type is told, and none comes.
+    assert_eq!((head.header("Content-Type"), head.body.len()), (None, 0));
+    let get = ask(fake.address(), "GET", path, "").unwrap();
+    assert_eq!(get.header("Content-Type"), Some("application/xml"));
+}
+
+#[test]
 fn faults_that_take_the_place_of_the_answer() {
     let (fake, bytes) = s3_with_object();
     let strike = |fault: &str| {
