@@ -47,8 +47,8 @@ vector<OpenFileInfo> PenstockFileSystem::Glob(const string &path, FileOpener *op
 			bool literal = opener && LookupSetting(*opener, "allow_asterisks_in_http_paths", allowed) &&
 			               BooleanValue::Get(allowed.DefaultCastAs(LogicalType::BOOLEAN));
 			if (!literal) {
-				throw InvalidInputException("HTTP servers cannot list, so \"%s\" cannot have a `*`. Name the files one by "
-				                            "one, as in read_parquet(['...', '...'])",
+				throw InvalidInputException("HTTP servers cannot list, so \"%s\" cannot have a `*`. Name the files one "
+				                            "by one, as in read_parquet(['...', '...'])",
 				                            path);
 			}
 		}
@@ -83,8 +83,8 @@ bool PenstockFileSystem::ListFilesExtended(const string &directory,
 	// COPY looks for files at any depth; asking for all of them at once saves a request per directory.
 	bool listed = query->IsArmed() ? ps_glob(query->handle, Borrow(prefix + "**"), options.Data(), options.Count(),
 	                                         &listing, &error)
-	                               : ps_list(query->handle, Borrow(directory), options.Data(), options.Count(), &listing,
-	                                         &error);
+	                               : ps_list(query->handle, Borrow(directory), options.Data(), options.Count(),
+	                                         &listing, &error);
 	Check(listed, error);
 	auto count = Visit(listing, [&](const ps_entry &entry) {
 		auto url = Text(entry.url);
@@ -167,8 +167,8 @@ void PenstockFileSystem::RemoveFiles(const vector<string> &paths, optional_ptr<F
 	for (auto &root : roots) {
 		auto options = StoreOptions(opener, Text(root.second[0]));
 		ps_error *error = nullptr;
-		Check(ps_remove(scope.Current()->handle, root.second.data(), root.second.size(), options.Data(), options.Count(),
-		                &error),
+		Check(ps_remove(scope.Current()->handle, root.second.data(), root.second.size(), options.Data(),
+		                options.Count(), &error),
 		      error);
 	}
 }

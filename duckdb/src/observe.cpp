@@ -92,7 +92,8 @@ void ClientIo::WriteProfilingInformation(std::ostream &ss) {
 	ss << Line("Penstock");
 	ss << Line(StringUtil::Format("requests: %lld (GET %lld, HEAD %lld, PUT %lld,", stats["requests"],
 	                              stats["requests_get"], stats["requests_head"], stats["requests_put"]));
-	ss << Line(StringUtil::Format("          POST %lld, DELETE %lld)", stats["requests_post"], stats["requests_delete"]));
+	ss << Line(StringUtil::Format("          POST %lld, DELETE %lld)", stats["requests_post"],
+	                              stats["requests_delete"]));
 	ss << Line("read: " + Bytes(stats["bytes_read"]) + ", written: " + Bytes(stats["bytes_written"]));
 	ss << Line(StringUtil::Format("retries: %lld, errors: %lld", stats["retries"], stats["errors"]));
 	ss << Line(StringUtil::Format("waited for I/O: %.3f s", double(stats["wait_time_us"]) / 1e6));

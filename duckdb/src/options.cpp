@@ -178,8 +178,8 @@ Pairs StoreOptions(optional_ptr<FileOpener> opener, const string &path) {
 
 void RegisterStoreSettings(DBConfig &config) {
 	for (auto &setting : StoreSettings()) {
-		auto default_value = setting.default_value ? Value(setting.default_value).DefaultCastAs(LogicalType(setting.type))
-		                                           : Value(LogicalType(setting.type));
+		auto type = LogicalType(setting.type);
+		auto default_value = setting.default_value ? Value(setting.default_value).DefaultCastAs(type) : Value(type);
 		config.AddExtensionOption(setting.name, setting.description, LogicalType(setting.type), default_value);
 	}
 }

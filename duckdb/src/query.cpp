@@ -161,7 +161,9 @@ void Query::Remove(const vector<shared_ptr<WriterState>> &batch) {
 	}
 	auto &options = batch[0]->options;
 	ps_error *error = nullptr;
-	Check(ps_remove(cleanup ? cleanup->handle : handle, urls.data(), urls.size(), options.Data(), options.Count(), &error), error);
+	Check(ps_remove(cleanup ? cleanup->handle : handle, urls.data(), urls.size(), options.Data(), options.Count(),
+	                &error),
+	      error);
 }
 
 void Query::Track(const string &path, shared_ptr<WriterState> writer) {

@@ -32,7 +32,8 @@ LogicalType TypeOfColumn(const string &name) {
 	if (name == STARTED) {
 		return LogicalType::TIMESTAMP_TZ;
 	}
-	if (name == "value" || name == "number" || StringUtil::EndsWith(name, "_us") || StringUtil::EndsWith(name, "_bytes")) {
+	if (name == "value" || name == "number" || StringUtil::EndsWith(name, "_us") ||
+	    StringUtil::EndsWith(name, "_bytes")) {
 		return LogicalType::UBIGINT;
 	}
 	if (name == "status") {
@@ -97,8 +98,8 @@ unique_ptr<FunctionData> BindSettings(ClientContext &context, TableFunctionBindI
 		auto name = "penstock_" + Text(info.name);
 		Value value;
 		LookupSetting(context, name, value);
-		snapshot->rows.push_back({Value(name), value.DefaultCastAs(LogicalType::VARCHAR), Value(Text(info.default_value)),
-		                          Value(TYPE_NAMES[info.type]),
+		snapshot->rows.push_back({Value(name), value.DefaultCastAs(LogicalType::VARCHAR),
+		                          Value(Text(info.default_value)), Value(TYPE_NAMES[info.type]),
 		                          info.has_range ? Value::UBIGINT(info.min) : Value(LogicalType::UBIGINT),
 		                          info.has_range ? Value::UBIGINT(info.max) : Value(LogicalType::UBIGINT),
 		                          Value(Text(info.doc))});

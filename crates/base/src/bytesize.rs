@@ -72,7 +72,8 @@ mod tests {
     proptest! {
         #[test]
         fn printed_size_parses_back(bytes: u64) {
-            prop_assert_eq!(ByteSize(bytes).to_string().parse::<ByteSize>().unwrap(), ByteSize(bytes));
+            let size = ByteSize(bytes);
+            prop_assert_eq!(size.to_string().parse::<ByteSize>().unwrap(), size);
         }
     }
 }

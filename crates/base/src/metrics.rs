@@ -33,7 +33,8 @@ metrics! {
     Errors "errors" "count" "Requests that ended in an error told to the caller.";
     BytesRead "bytes_read" "bytes" "Body bytes received.";
     BytesWritten "bytes_written" "bytes" "Body bytes sent.";
-    RequestMicros "request_time_us" "microseconds" "Sum of the time from sending each request to its last byte.";
+    RequestMicros "request_time_us" "microseconds"
+        "Sum of the time from sending each request to its last byte.";
     WaitMicros "wait_time_us" "microseconds" "Sum of the time that callers were blocked on I/O.";
     Connections "connections" "count" "Connections opened.";
     MetadataHits "metadata_hits" "count" "Opens answered from remembered metadata.";

@@ -1,7 +1,8 @@
 //! Runs the store conformance suite against a running service, by hand:
 //!
 //! ```text
-//! cargo run -p penstock-store --example conform -- s3://bucket/ endpoint=127.0.0.1:7070 use_ssl=false key_id=K secret=S
+//! cargo run -p penstock-store --example conform -- s3://bucket/ endpoint=127.0.0.1:7070 \
+//!     use_ssl=false key_id=K secret=S
 //! ```
 //!
 //! The bucket must exist. Prints the names of failed cases and ends with 1 if there are any.

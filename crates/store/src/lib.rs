@@ -1,4 +1,4 @@
-//! Named objects, one request at a time: S3 and its kin, Azure Blob, GCS, HTTP, local files, memory.
+//! Named objects, one request at a time: S3 and its kin, Azure Blob, GCS, HTTP, files, memory.
 //!
 //! A store fetches and places objects and says how it likes to be asked ([`Profile`]). It never
 //! retries, caches, splits or merges: that is the engine's trade. (A *device* has addresses where a

@@ -2,8 +2,9 @@
 //!
 //! An object is one file under its own name, so other programs can read a bucket and fill it.
 //! Writes are crash-safe (see `write`), conditions hold between processes on one machine, and all
-//! disk work happens on blocking threads. A bucket holds `a` and `a/b` at once: the file `a` is then
-//! kept under a hidden name beside the directory. Among plain files the second of the two is refused.
+//! disk work happens on blocking threads. A bucket holds `a` and `a/b` at once: the file `a` is
+//! then kept under a hidden name beside the directory. Among plain files the second of the two is
+//! refused.
 //!
 //! Reads of an open object stay with the version that was opened. A program that overwrites a
 //! file in place, instead of renaming a new one over it, changes the bytes under an open reader;

@@ -1,7 +1,7 @@
 //! The Azure store passes the exam against Azurite, which somebody else wrote.
 //!
-//! Built only with the feature `azurite`; PENSTOCK_TEST_AZURITE then names the endpoint of a running
-//! Azurite, such as `http://127.0.0.1:10000`.
+//! Built only with the feature `azurite`; PENSTOCK_TEST_AZURITE then names the endpoint of a
+//! running Azurite, such as `http://127.0.0.1:10000`.
 
 #![allow(clippy::unwrap_used)] // also in what the tests share
 

@@ -32,7 +32,8 @@ def connect(
         read_only: as in ``duckdb.connect``.
         config: as in ``duckdb.connect``; unsigned extensions are allowed unless it says otherwise.
         secrets: name to options; each becomes a temporary secret of this database instance, for
-            example ``{"lake": {"type": "s3", "key_id": "...", "secret": "...", "scope": "s3://lake"}}``.
+            example
+            ``{"lake": {"type": "s3", "key_id": "...", "secret": "...", "scope": "s3://lake"}}``.
         settings: name to value, set for the whole database instance (``SET GLOBAL``), for example
             ``{"penstock_part_size_bytes": "16MiB"}``.
 
@@ -42,7 +43,11 @@ def connect(
         duckdb.Error: the database could not be opened, or a setting was refused.
     """
     options: dict[str, object] = {"allow_unsigned_extensions": "true", **(config or {})}
-    con = duckdb.connect(str(database), read_only=read_only, config=options)  # type: ignore[arg-type]
+    con = duckdb.connect(
+        str(database),
+        read_only=read_only,
+        config=options,  # type: ignore[arg-type]
+    )
     try:
         load(con)
         for name, value in (settings or {}).items():

@@ -264,7 +264,11 @@ mod tests {
         }
 
         #[test]
-        fn star_is_any_text_of_one_component(before in "[ab]{0,4}", middle in "[abc]{0,6}", after in "[ab]{0,4}") {
+        fn star_is_any_text_of_one_component(
+            before in "[ab]{0,4}",
+            middle in "[abc]{0,6}",
+            after in "[ab]{0,4}",
+        ) {
             let pattern = format!("{before}*{after}");
             let key = format!("{before}{middle}{after}");
             prop_assert!(matches(&pattern, &key));

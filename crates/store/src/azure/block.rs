@@ -156,7 +156,8 @@ mod tests {
     proptest! {
         #[test]
         fn ids_have_one_length_and_never_meet(a in 1u32..50_001, b in 1u32..50_001) {
-            let (one, two) = (Upload::begin(&PutOptions::default()), Upload::begin(&PutOptions::default()));
+            let begin = || Upload::begin(&PutOptions::default());
+            let (one, two) = (begin(), begin());
             let id = one.block_id(a);
             prop_assert_eq!(id.len(), 28);
             prop_assert!(!id.contains('='));

@@ -1,8 +1,8 @@
 //! From URL and options to an endpoint and a way to sign. Pure.
 //!
-//! What the secret says comes before DuckDB's `azure_*` settings; an account in the URL comes before
-//! both. A connection string of another account than the URL's is an error if it is the secret's,
-//! and passed over if it is only a setting, as DuckDB's azure extension has it.
+//! What the secret says comes before DuckDB's `azure_*` settings; an account in the URL comes
+//! before both. A connection string of another account than the URL's is an error if it is the
+//! secret's, and passed over if it is only a setting, as DuckDB's azure extension has it.
 
 use super::address::{Address, blob_suffix};
 use super::connection_string::{ConnectionString, StringAuth};
@@ -404,9 +404,8 @@ mod tests {
         let token = with(&[("provider", "access_token"), ("access_token", "t")]);
         assert_eq!(token, Auth::Token(Secret::new("t")));
         let principal = with(&[("provider", "service_principal"), ("client_secret", "s")]);
-        assert!(
-            matches!(&principal, Auth::Sources(one) if matches!(one[..], [Source::ClientSecret { .. }]))
-        );
+        let Auth::Sources(sources) = &principal else { panic!("{principal:?}") };
+        assert!(matches!(sources[..], [Source::ClientSecret { .. }]));
         let machine = with(&[("provider", "managed_identity")]);
         let identity = Some(Identity::Client("i".into()));
         assert_eq!(machine, Auth::Sources(vec![Source::ManagedIdentity(identity)]));

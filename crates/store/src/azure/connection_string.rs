@@ -18,8 +18,8 @@ const DEVELOPMENT_HOST: &str = "http://127.0.0.1";
 const DEVELOPMENT_PORT: u16 = 10000;
 
 const FORM: &str = "The form is DefaultEndpointsProtocol=https;AccountName=NAME;AccountKey=KEY;\
-                    EndpointSuffix=core.windows.net, or BlobEndpoint=URL;SharedAccessSignature=SAS, \
-                    or UseDevelopmentStorage=true";
+                    EndpointSuffix=core.windows.net, or BlobEndpoint=URL;\
+                    SharedAccessSignature=SAS, or UseDevelopmentStorage=true";
 
 const NAMES: &[&str] = &[
     "DefaultEndpointsProtocol",

@@ -84,8 +84,8 @@ impl Credentials {
         }
     }
 
-    /// Makes the GET request `parts` one that the service itself can send for a copy: the query with
-    /// a signature, or the token that must come with it, if any.
+    /// Makes the GET request `parts` one that the service itself can send for a copy: the query
+    /// with a signature, or the token that must come with it, if any.
     pub async fn link(&self, mut parts: Parts) -> Result<(Option<String>, Option<Secret>)> {
         match &self.link_signer {
             Some(signer) => {

@@ -1,8 +1,8 @@
 //! Tokens of the machine's own identity.
 //!
-//! Virtual machines have a metadata service at a fixed address; App Service, Functions and Container
-//! Apps name theirs in the environment (IDENTITY_ENDPOINT and IDENTITY_HEADER) and speak another
-//! version. The signing crate knows only the first, so the exchange is here.
+//! Virtual machines have a metadata service at a fixed address; App Service, Functions and
+//! Container Apps name theirs in the environment (IDENTITY_ENDPOINT and IDENTITY_HEADER) and speak
+//! another version. The signing crate knows only the first, so the exchange is here.
 
 use super::config::Identity;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! One signed request to the Blob service and its answer. Every verb of the store goes through here.
+//! One signed request to the Blob service and its answer: every verb of the store goes through it.
 
 use super::address::Address;
 use super::config::{Auth, Config};
@@ -14,8 +14,8 @@ use http::{HeaderMap, HeaderValue, Method, Request};
 use penstock_base::{Error, Kind, Result};
 
 /// The newest version that the emulator Azurite 3.35 (the last for Node 20) speaks, and that every
-/// Azure region has had since 2025. The store needs nothing newer but `startFrom` in listings, which
-/// asks for [`START_FROM_VERSION`] by itself.
+/// Azure region has had since 2025. The store needs nothing newer but `startFrom` in listings,
+/// which asks for [`START_FROM_VERSION`] by itself.
 pub(super) const API_VERSION: &str = "2025-11-05";
 /// First version with `startFrom`.
 pub(super) const START_FROM_VERSION: &str = "2026-02-06";

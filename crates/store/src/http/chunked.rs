@@ -174,7 +174,8 @@ mod tests {
             cuts in prop::collection::vec(0usize..400, 0..8),
         ) {
             let bytes = encode(&chunks);
-            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut % (bytes.len() + 1)).collect();
+            let within = |cut: usize| cut % (bytes.len() + 1);
+            let mut cuts: Vec<usize> = cuts.into_iter().map(within).collect();
             cuts.extend([0, bytes.len()]);
             cuts.sort();
             let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();

@@ -1,8 +1,8 @@
-//! What a file system does not keep of an object: media type, user metadata, the upload it came from.
+//! What a file system does not keep of an object: media type, user metadata, its upload.
 //!
 //! Kept in the extended attribute `user.penstock`; where the file system has none (or it is too
-//! small), in a hidden file beside the object that carries the version's tag in its name, so that it
-//! can never describe another version.
+//! small), in a hidden file beside the object that carries the version's tag in its name, so that
+//! it can never describe another version.
 
 use super::names::SIDECAR;
 use crate::{ETag, ObjectMeta, PutOptions};

@@ -1,8 +1,8 @@
 //! Keys to file names and back. Pure: decides what a name may be, touches no disk.
 //!
 //! In a bucket every key of at most 255 bytes a component has a place: components that no file can
-//! be called (`a//b`, `dir/`, `.`, `..`) get a reserved name, and so does an object whose own name is
-//! that of a directory (`a` beside `a/b`). Among plain files nothing is escaped: such a path is
+//! be called (`a//b`, `dir/`, `.`, `..`) get a reserved name, and so does an object whose own name
+//! is that of a directory (`a` beside `a/b`). Among plain files nothing is escaped: such a path is
 //! refused.
 
 use super::Scope;

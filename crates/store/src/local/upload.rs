@@ -1,8 +1,8 @@
 //! Multipart uploads as hidden directories of part files beside their target.
 //!
 //! A part file's name carries number, size and tag, so that a completion needs no other record and
-//! any process can continue. Completing appends the later parts to the first part's file (inside the
-//! kernel, and without copying where the file system shares blocks), then publishes that file.
+//! any process can continue. Completing appends the later parts to the first part's file (inside
+//! the kernel, and without copying where the file system shares blocks), then publishes that file.
 
 use super::attributes::{Attributes, etag};
 use super::errno::{explain, explain_io};

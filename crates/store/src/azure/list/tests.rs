@@ -4,13 +4,16 @@ use proptest::prelude::*;
 const PAGE: &str = r#"<?xml version="1.0" encoding="utf-8"?>
 <EnumerationResults ServiceEndpoint="https://a.blob.core.windows.net/" ContainerName="c">
 <Prefix>p/</Prefix><Delimiter>/</Delimiter><MaxResults>5</MaxResults><Blobs>
-<Blob><Name>p/a&amp;b c</Name><Properties><Last-Modified>Fri, 20 Nov 2026 09:00:00 GMT</Last-Modified>
-<Etag>0x8DF</Etag><Content-Length>12</Content-Length><Content-Type>text/csv</Content-Type></Properties>
+<Blob><Name>p/a&amp;b c</Name><Properties>
+<Last-Modified>Fri, 20 Nov 2026 09:00:00 GMT</Last-Modified>
+<Etag>0x8DF</Etag><Content-Length>12</Content-Length><Content-Type>text/csv</Content-Type>
+</Properties>
 <Metadata><owner>x</owner></Metadata></Blob>
 <BlobPrefix><Name>p/dir/</Name></BlobPrefix>
 <Blob><Name>p/dir</Name><Properties><Content-Length>0</Content-Length></Properties>
 <Metadata><hdi_isfolder>true</hdi_isfolder></Metadata></Blob>
-<Blob><Name>p/dir2</Name><Properties><Content-Length>0</Content-Length><ResourceType>directory</ResourceType></Properties><Metadata/></Blob>
+<Blob><Name>p/dir2</Name><Properties><Content-Length>0</Content-Length>
+<ResourceType>directory</ResourceType></Properties><Metadata/></Blob>
 <Blob><Name Encoded="true">p/x%EF%BF%BEy%2F</Name><Properties><Content-Length>1</Content-Length></Properties></Blob>
 </Blobs><NextMarker>2!92!MDAw</NextMarker></EnumerationResults>"#;
 
