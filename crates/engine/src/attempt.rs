@@ -13,6 +13,9 @@ pub(crate) struct Attempts {
     policy: Policy,
     started: Instant,
     failed: u32,
+    /// Bytes arrived since the last failure: the clock starts with the next one, since the caller
+    /// may take its time between two reads.
+    progressed: bool,
     /// Why the attempt before failed.
     last: Option<Error>,
 }
@@ -26,15 +29,14 @@ impl Attempts {
             policy: Policy::new(&query.settings),
             started: Instant::now(),
             failed: 0,
+            progressed: false,
             last: None,
         }
     }
 
     /// Bytes arrived: what comes next has the whole deadline again.
     pub fn progressed(&mut self) {
-        self.started = Instant::now();
-        self.failed = 0;
-        self.last = None;
+        self.progressed = true;
     }
 
     /// Runs one attempt whose answer is small: it must be there before the deadline.
@@ -49,6 +51,11 @@ impl Attempts {
 
     /// Waits before the next attempt, or gives the final error.
     pub async fn failed(&mut self, query: &QueryCore, error: Error) -> Result<()> {
+        if std::mem::take(&mut self.progressed) {
+            self.started = Instant::now();
+            self.failed = 0;
+            self.last = None;
+        }
         self.failed += 1;
         let elapsed = self.started.elapsed();
         let chance = query.engine.random.unit();

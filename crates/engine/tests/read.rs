@@ -6,7 +6,7 @@ mod support;
 
 use penstock_base::{Kind, Metric};
 use penstock_engine::{Known, Query, Reader};
-use penstock_store::{ObjectMeta, PutOptions};
+use penstock_store::{GetRange, GetRequest, ObjectMeta, PutOptions};
 use std::time::Duration;
 use support::{Bench, Fault, Scripted, pattern};
 
@@ -452,4 +452,26 @@ async fn a_server_without_ranges_is_read_once_and_whole() {
     let error = query.open(&bench.at("b.parquet"), &Known::NOTHING).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Exhausted);
     assert!(error.to_string().contains("does not serve ranges"), "{error}");
+}
+
+/// A gateway's client that stops reading for an hour is no failure of the store.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_takes_its_time_may_still_resume() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(MIB);
+    bench.store.place("a.bin", data.clone()).await;
+    let query = bench.query();
+    bench.store.fail("get", Fault::CutBody(1000));
+    let request = GetRequest { range: GetRange::All, if_match: None };
+    let mut stream = query.get(&bench.at("a.bin"), request).await.unwrap();
+    let mut all = vec![0; MIB];
+    let first = stream.read(&mut all).await.unwrap();
+    assert_eq!(first, 1000);
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    let mut filled = first;
+    while filled < MIB {
+        filled += stream.read(&mut all[filled..]).await.unwrap();
+    }
+    assert!(all == data);
+    assert_eq!(stream.read(&mut all).await.unwrap(), 0);
 }
