@@ -149,7 +149,9 @@ async fn changed_object_is_a_conflict_even_if_the_server_ignores_conditions() {
 #[tokio::test]
 async fn refusals_name_the_cure_and_no_secret() {
     let (script, _) = server(|head| match head.contains("/missing") {
-        true => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_string(),
+        true => "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: 13\r\n\r\n\
+                 <html></html>"
+            .to_string(),
         false => "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n".to_string(),
     })
     .await;
@@ -157,6 +159,10 @@ async fn refusals_name_the_cure_and_no_secret() {
     let error = store.get(&key, ask(GetRange::All)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::NotFound);
     assert!(!error.to_string().contains("hunter2"), "{error}");
+    assert!(
+        !error.to_string().contains("proxy"),
+        "a page is what web servers answer with: {error}"
+    );
     let error = store.get("private", ask(GetRange::All)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Denied);
     assert!(error.hint().unwrap().contains("CREATE SECRET (TYPE http"), "{error}");
