@@ -309,11 +309,13 @@ async fn object_too_large_for_one_copy_is_copied_in_parts() {
                  x-amz-meta-a: b\r\nContent-Length: {SIZE}\r\n\r\n"
             )
         } else if head.contains("?uploads") {
-            xml("200 OK", "<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>")
+            let root = "InitiateMultipartUploadResult";
+            xml("200 OK", &format!("<{root}><UploadId>u1</UploadId></{root}>"))
         } else if head.contains("partNumber=") {
             xml("200 OK", "<CopyPartResult><ETag>\"p\"</ETag></CopyPartResult>")
         } else if head.starts_with("POST") {
-            xml("200 OK", "<CompleteMultipartUploadResult><ETag>\"done\"</ETag></CompleteMultipartUploadResult>")
+            let root = "CompleteMultipartUploadResult";
+            xml("200 OK", &format!("<{root}><ETag>\"done\"</ETag></{root}>"))
         } else {
             error_xml("400 Bad Request", "InvalidRequest", "")
         }
