@@ -198,6 +198,46 @@ fn writing_survives_each_fault_of_its_requests() {
 }
 
 #[test]
+fn names_survive_each_fault_of_their_requests() {
+    for operation in ["ListObjectsV2", "HeadObject", "DeleteObjects", "DeleteObject", "CopyObject"]
+    {
+        for action in ["status=503", "reset", "lost-answer"] {
+            let wire = Wire::new(&[]);
+            for key in ["d/a", "d/b", "d/c"] {
+                wire.write(key, b"x").unwrap();
+            }
+            wire.engine.clear_cache();
+            wire.fake.fault(&format!("{action},op={operation},times=1"));
+            let query = wire.query();
+            let work = async {
+                assert!(query.exists(&wire.at("d/a")).await?);
+                assert_eq!(query.list(&wire.at("d")).await?.len(), 3);
+                query.rename(&wire.at("d/a"), &wire.at("e/a")).await?;
+                query.remove(&[wire.at("d/b"), wire.at("d/c")]).await?;
+                assert!(!query.directory_exists(&wire.at("d")).await?);
+                query.exists(&wire.at("e/a")).await
+            };
+            let found = query.block_on(work);
+            assert!(found.unwrap_or_else(|error| panic!("{action} {operation}: {error}")));
+            assert_eq!(wire.fake.faults().fired(), [1], "{action} {operation}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_page_is_not_the_end_of_a_listing() {
+    let wire = Wire::new(&[]);
+    for index in 0..5 {
+        wire.write(&format!("d/{index}"), b"x").unwrap();
+    }
+    wire.fake.fault("empty-page,op=ListObjectsV2,times=2");
+    let query = wire.query();
+    assert_eq!(query.block_on(query.glob(&wire.at("d/*"))).unwrap().len(), 5);
+    wire.fake.fault("empty-page,op=ListObjectsV2,times=1");
+    assert!(query.block_on(query.directory_exists(&wire.at("d"))).unwrap());
+}
+
+#[test]
 fn throttled_for_good_tells_attempts_and_leaves_nothing() {
     for operation in ["CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"] {
         let wire = Wire::new(&[("request_deadline_ms", "300")]);
