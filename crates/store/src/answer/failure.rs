@@ -207,6 +207,29 @@ impl Failure {
     }
 }
 
+/// Codes for credentials that are missing, wrong, expired or lack a right.
+const DENIED: &[&str] = &[
+    "AccessDenied",
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "TokenRefreshRequired",
+    "InvalidToken",
+    "RequestTimeTooSkewed",
+    "RequestExpired",
+    "AuthenticationFailed",
+    "AuthorizationFailure",
+    "AuthorizationPermissionMismatch",
+    "NoAuthenticationInformation",
+    "InvalidAuthenticationInfo",
+    "PublicAccessNotPermitted",
+    "AccountProblem",
+    "InvalidPayer",
+    "AllAccessDisabled",
+    "UnauthorizedAccess",
+];
+
 /// The meaning of a service's error code, and whether another try can help.
 fn code_verdict(code: &str) -> Option<(Kind, bool)> {
     Some(match code {
@@ -215,25 +238,7 @@ fn code_verdict(code: &str) -> Option<(Kind, bool)> {
             (Kind::NotFound, false)
         }
         "ContainerBeingDeleted" | "ContainerBeingCreated" => (Kind::Unavailable, true),
-        "AccessDenied"
-        | "InvalidAccessKeyId"
-        | "SignatureDoesNotMatch"
-        | "ExpiredToken"
-        | "ExpiredTokenException"
-        | "TokenRefreshRequired"
-        | "InvalidToken"
-        | "RequestTimeTooSkewed"
-        | "RequestExpired"
-        | "AuthenticationFailed"
-        | "AuthorizationFailure"
-        | "AuthorizationPermissionMismatch"
-        | "NoAuthenticationInformation"
-        | "InvalidAuthenticationInfo"
-        | "PublicAccessNotPermitted"
-        | "AccountProblem"
-        | "InvalidPayer"
-        | "AllAccessDisabled"
-        | "UnauthorizedAccess" => (Kind::Denied, false),
+        code if DENIED.contains(&code) => (Kind::Denied, false),
         "PreconditionFailed"
         | "ConditionNotMet"
         | "BlobAlreadyExists"
