@@ -151,3 +151,33 @@ fn unsigned_requests_and_unknown_keys_are_refused() {
     let answer = send(&foreign, &example, example.signature);
     assert!(answer.text().contains("signed header range was not sent"), "{}", answer.text());
 }
+
+mod property {
+    use super::*;
+    use penstock_testkit::fake::FakeAzure;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_claim_breaks_a_server_or_gets_in(
+            claim in "(AWS4-HMAC-SHA256 |SharedKey |Bearer )?\
+                      ((Credential|SignedHeaders|Signature)?=?[a-z0-9/;:,=+ -]{0,20},?){0,4}",
+            query in "(&?(sig|sv|ss|srt|se|sp|sr|X-Amz-Signature|X-Amz-Date|X-Amz-Expires|\
+                      X-Amz-Algorithm|X-Amz-Credential)=[a-zA-Z0-9%2F-]{0,12}){0,6}",
+        ) {
+            let headers = format!("Authorization: {claim}\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n");
+            for fake in [
+                FakeS3::start(FakeOptions::s3()).unwrap(),
+                FakeAzure::start(FakeOptions::azure()).unwrap(),
+            ] {
+                for headers in [headers.as_str(), ""] {
+                    let target = format!("/devstoreaccount1/box/key?{query}");
+                    let answer = raw::ask(fake.address(), "GET", &target, headers).unwrap();
+                    prop_assert!((400..500).contains(&answer.status), "{}", answer.text());
+                }
+            }
+        }
+    }
+}

@@ -72,6 +72,14 @@ fn bodies_without_a_length_arrive_whole() {
 }
 
 #[test]
+fn azure_refuses_a_head_request_without_a_type() {
+    let fake = FakeAzure::start(FakeOptions { anonymous: true, ..FakeOptions::azure() }).unwrap();
+    let answer = ask(fake.address(), "HEAD", "/devstoreaccount1/box/none", "").unwrap();
+    assert_eq!((answer.status, answer.header("x-ms-error-code")), (404, Some("BlobNotFound")));
+    assert_eq!(answer.header("Content-Type"), None);
+}
+
+#[test]
 fn a_body_that_ends_early_leaves_nothing() {
     let fake = s3();
     let mut raw = Raw::connect(fake.address());

@@ -11,8 +11,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+
+/// Pause after an accept that failed.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 
 /// Which service is faked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +81,9 @@ impl Server {
     /// Serves connections until the future is dropped.
     pub async fn run(self: Arc<Self>, listener: TcpListener) {
         loop {
-            // An accept fails when descriptors run out; the next one may succeed.
+            // An accept fails when descriptors run out; one may be free a little later.
             let Ok((stream, _)) = listener.accept().await else {
-                tokio::task::yield_now().await;
+                tokio::time::sleep(ACCEPT_AGAIN).await;
                 continue;
             };
             let _ = stream.set_nodelay(true);
