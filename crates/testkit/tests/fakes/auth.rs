@@ -1,10 +1,8 @@
 //! Signatures, against the examples that AWS printed in its documentation: an authority that is
 //! neither our client nor our fake.
 
-mod raw;
-
+use crate::raw::{Answer, Raw};
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
-use raw::{Answer, Raw};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// 2013-05-24T00:00:00Z, the time of the examples.
@@ -143,7 +141,7 @@ fn presigned_urls_hold_for_their_time() {
 #[test]
 fn unsigned_requests_and_unknown_keys_are_refused() {
     let fake = FakeS3::start(FakeOptions::s3()).unwrap();
-    let answer = raw::ask(fake.address(), "GET", "/bucket/key", "").unwrap();
+    let answer = crate::raw::ask(fake.address(), "GET", "/bucket/key", "").unwrap();
     assert_eq!((answer.status, answer.text().contains("AccessDenied")), (403, true));
     let foreign = fake_of_the_examples(60);
     let mut example = examples().remove(1);
@@ -174,7 +172,7 @@ mod property {
             ] {
                 for headers in [headers.as_str(), ""] {
                     let target = format!("/devstoreaccount1/box/key?{query}");
-                    let answer = raw::ask(fake.address(), "GET", &target, headers).unwrap();
+                    let answer = crate::raw::ask(fake.address(), "GET", &target, headers).unwrap();
                     prop_assert!((400..500).contains(&answer.status), "{}", answer.text());
                 }
             }
