@@ -6,11 +6,11 @@
 #   scripts/duckdb-sources.sh library 1.5.5    prints the directory of libduckdb.so
 #
 # Everything lands in ${PENSTOCK_CACHE:-~/.cache/penstock}, outside the checkout.
-set -euo pipefail
+. "$(dirname "$0")/lib.sh"
 
 what=${1:?usage: duckdb-sources.sh headers|library VERSION}
 version=${2:?usage: duckdb-sources.sh headers|library VERSION}
-cache=${PENSTOCK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/penstock}/duckdb/v$version
+cache=$CACHE/duckdb/v$version
 platform=$(uname -s)-$(uname -m)
 
 case $version in
@@ -26,6 +26,7 @@ work=$(mktemp -d "$cache/.fetch-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
 fetch_headers() {
+	need_rust
 	mkdir -p "$work/src"
 	: >"$work/src/lib.rs"
 	cat >"$work/Cargo.toml" <<-TOML
@@ -48,6 +49,7 @@ fetch_headers() {
 }
 
 fetch_library() {
+	need npm npm >&2
 	[ "$platform" = Linux-x86_64 ] && [ -n "$npm_version" ] || {
 		echo "duckdb-sources: no ready libduckdb for DuckDB $version on $platform" >&2
 		exit 2

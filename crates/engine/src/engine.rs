@@ -9,7 +9,7 @@ use crate::random::{Random, SeededRandom};
 use crate::read::HeldCache;
 use crate::request_log::{EngineObserver, RequestLog};
 use crate::runtime::IoRuntime;
-use crate::upload::{Cleanups, PiecePool};
+use crate::upload::{Cleanups, Commits, PiecePool};
 use penstock_base::{Error, Kind, Metrics, Result, Settings};
 use penstock_store::{Observer, Store};
 use std::future::Future;
@@ -34,6 +34,7 @@ pub struct Engine {
     pub(crate) pieces: Arc<PiecePool>,
     pub(crate) upload_slots: Arc<Semaphore>,
     pub(crate) cleanups: Cleanups,
+    pub(crate) commits: Arc<Commits>,
     pub(crate) observer: Arc<EngineObserver>,
     pub(crate) random: Arc<dyn Random>,
 }
@@ -87,6 +88,7 @@ impl Engine {
             pieces: Arc::default(),
             upload_slots: Arc::new(Semaphore::new(slots)),
             cleanups: Cleanups::default(),
+            commits: Arc::default(),
             observer,
             random,
             settings,

@@ -6,6 +6,7 @@ use crate::cancel::Cancellation;
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::upload::buffer::PartBuffer;
+use crate::upload::commits::Commit;
 use crate::upload::schedule::Schedule;
 use penstock_base::{Error, Kind, Metric, Result};
 use penstock_store::{Part, Payload, PutOptions, UploadId};
@@ -27,8 +28,8 @@ pub(crate) struct Upload {
     store_id: watch::Sender<Option<UploadId>>,
     pub(super) cancel: Cancellation,
     given_up: AtomicBool,
-    /// The request that makes the object visible is on its way.
-    pub(super) committing: AtomicBool,
+    /// Held from the request that makes the object visible until its end is known.
+    pub(super) commit: Mutex<Option<Commit>>,
     pub(super) itself: Weak<Upload>,
 }
 
@@ -63,7 +64,7 @@ impl Upload {
             store_id: watch::Sender::default(),
             cancel: Cancellation::default(),
             given_up: AtomicBool::new(false),
-            committing: AtomicBool::new(false),
+            commit: Mutex::default(),
             itself: Weak::clone(itself),
         });
         let pressable: Weak<dyn Pressable> = upload.itself.clone();

@@ -5,12 +5,12 @@ use crate::cancel::cancelled;
 use crate::location::Location;
 use crate::query::QueryCore;
 use crate::upload::buffer::PartBuffer;
+use crate::upload::commits::Commit;
 use crate::upload::core::Upload;
 use penstock_base::{Error, Kind, Metric, Result};
 use penstock_store::{ETag, ObjectMeta, Payload, PutOptions, PutResult, WriteCondition};
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -56,6 +56,22 @@ impl Upload {
     /// dropping it would leave open whether the store still carries it out: its answer is waited
     /// for, and what it made is removed.
     async fn finish_or_take_back(&self) -> Result<PutResult> {
+        let result = self.finish_or_remove().await;
+        drop(self.commit().take());
+        result
+    }
+
+    /// Waits for its turn to place an object under this name.
+    async fn begin_commit(&self) {
+        let commit = self.query.engine.commits.enter(self.at.name()).await;
+        *self.commit() = Some(commit);
+    }
+
+    fn commit(&self) -> MutexGuard<'_, Option<Commit>> {
+        self.commit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn finish_or_remove(&self) -> Result<PutResult> {
         let mut finishing = pin!(self.finish());
         tokio::select! {
             biased;
@@ -63,7 +79,7 @@ impl Upload {
             () = self.query.cancel.cancelled() => {}
             () = self.cancel.cancelled() => {}
         }
-        if self.committing.load(Ordering::SeqCst)
+        if self.commit().is_some()
             && let Ok(Ok(made)) = timeout(TAKE_BACK_MAX, finishing).await
         {
             self.take_back(made.etag.as_ref()).await;
@@ -91,7 +107,7 @@ impl Upload {
         };
         let result = if begun == 0 {
             let _slot = self.slot().await?;
-            self.committing.store(true, Ordering::SeqCst);
+            self.begin_commit().await;
             send_whole(&self.query, &self.at, last.seal(), &self.options).await
         } else {
             self.finish_parts(begun, last).await
@@ -118,7 +134,7 @@ impl Upload {
         sent.sort_by_key(|part| part.number);
         let upload = self.id_at_store().await?;
         let (store, key) = (&self.at.mount.store, &self.at.key);
-        self.committing.store(true, Ordering::SeqCst);
+        self.begin_commit().await;
         retry(&self.query, Weight::Small, || {
             store.complete_upload(key, &upload, &sent, &self.options)
         })

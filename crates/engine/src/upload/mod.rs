@@ -7,6 +7,7 @@
 
 mod buffer;
 mod cleanup;
+mod commits;
 mod core;
 mod detached;
 mod finish;
@@ -15,5 +16,6 @@ mod writer;
 
 pub(crate) use buffer::PiecePool;
 pub(crate) use cleanup::Cleanups;
+pub(crate) use commits::Commits;
 pub(crate) use detached::DetachedUploads;
 pub use writer::Writer;
