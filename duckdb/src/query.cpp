@@ -11,7 +11,7 @@ namespace penstock {
 namespace {
 
 constexpr const char *STATE_KEY = "penstock";
-constexpr const char *CLEANUP_DEADLINE_MS = "3000";
+constexpr const char *CLEANUP_DEADLINE_MS = "10000";
 
 thread_local idx_t task_token = 0;
 
@@ -105,11 +105,10 @@ void Query::ThrowRemembered() {
 }
 
 void Query::Abandon() {
-	BeginCleanup();
-	ps_query_abort_uploads(handle);
 	if (!armed) {
 		return;
 	}
+	BeginCleanup();
 	decltype(writers) abandoned;
 	{
 		lock_guard<mutex> guard(lock);
@@ -138,17 +137,22 @@ void Query::Abandon() {
 }
 
 void Query::BeginCleanup() {
-	if (IsInterrupted() && !cleaning_up) {
-		// The user waits for us to stop: uploads on their way are taken back in the background, and
-		// what is there already is removed within a few seconds or not at all.
+	// DuckDB marks the context as interrupted for any error, to stop the other threads.
+	cleaning_up = true;
+	ps_query_abort_uploads(handle);
+	// An upload whose last request was on its way is taken back, which ends within seconds. Its error
+	// is the statement's own, or follows from it.
+	ps_error *error = nullptr;
+	if (!ps_query_barrier(handle, &error)) {
+		ps_error_free(error);
+	}
+	if (!cleanup) {
 		cleanup = make_shared_ptr<Query>(engine, CLEANUP_DEADLINE_MS);
 	}
-	cleaning_up = true;
 }
 
 void Query::Abandon(const shared_ptr<WriterState> &writer) {
 	BeginCleanup();
-	ps_query_abort_uploads(handle);
 	if (writer->Retract()) {
 		Remove({writer});
 	}
@@ -161,9 +165,7 @@ void Query::Remove(const vector<shared_ptr<WriterState>> &batch) {
 	}
 	auto &options = batch[0]->options;
 	ps_error *error = nullptr;
-	Check(ps_remove(cleanup ? cleanup->handle : handle, urls.data(), urls.size(), options.Data(), options.Count(),
-	                &error),
-	      error);
+	Check(ps_remove(cleanup->handle, urls.data(), urls.size(), options.Data(), options.Count(), &error), error);
 }
 
 void Query::Track(const string &path, shared_ptr<WriterState> writer) {

@@ -78,6 +78,27 @@ def test_an_interrupted_copy_leaves_nothing(
     wait_for(lambda: not con.execute(glob).fetchall(), "the taking back")
 
 
+def test_a_second_try_is_not_removed_with_the_first(
+    con: duckdb.DuckDBPyConnection, store: Fake
+) -> None:
+    copy = (
+        "COPY (SELECT i, i % 7 AS p FROM range(9999) t(i)) TO "
+        f"'{store.url('cut/again')}' (FORMAT parquet, PARTITION_BY (p), OVERWRITE_OR_IGNORE)"
+    )
+    for _ in range(3):
+        store.arm("latency=300,method=PUT")
+        thread = interrupt_when_asked(con, store)
+        with pytest.raises(duckdb.InterruptException):
+            con.execute(copy)
+        thread.join()
+        store.reset()
+        con.execute(copy)
+        row = con.execute(
+            f"SELECT count(*) FROM '{store.url('cut/again/**/*.parquet')}'"
+        ).fetchone()
+        assert row == (9999,)
+
+
 CHILD = textwrap.dedent(
     """
     import sys

@@ -79,7 +79,7 @@ private:
 	atomic<bool> cleaning_up {false};
 	mutex lock;
 	vector<std::pair<string, shared_ptr<WriterState>>> writers;
-	//! Set by an interruption.
+	//! For removing; gives up sooner than the statement would.
 	shared_ptr<Query> cleanup;
 	ErrorData remembered;
 };
