@@ -32,14 +32,28 @@ rust() {
     PENSTOCK_TEST_AZURITE="http://127.0.0.1:$azurite" \
       cargo test --workspace --locked --quiet --features penstock-store/azurite
 }
+# What versitygw itself cannot do: it keeps objects as files, so names that end in a slash, that lie
+# below another object or are longer than a file's name are refused; and it grants a completion that
+# is repeated after the object was replaced. Any other set of failures fails the stage.
+VERSITYGW_GAPS="raw_keys, similar_keys_stay_apart, longest_key, list_order, list_delimiter, \
+list_start_after, upload_completed_twice"
 conformance() {
   # An S3 server that is not ours.
-  local s3
-  s3=$(port versitygw) &&
-    PYTHONPATH=bench build/venv/bin/python -c \
-      "from penstock_bench.stores import make_bucket; make_bucket('s3', '$s3')" &&
-    cargo run --locked --quiet -p penstock-store --example conform -- s3://bench/ \
-      "endpoint=127.0.0.1:$s3" url_style=path use_ssl=false region=us-east-1 key_id=test secret=test
+  local s3 log="$run/conformance.log"
+  s3=$(port versitygw) || return 1
+  PYTHONPATH=bench build/venv/bin/python -c \
+    "from penstock_bench.stores import make_bucket; make_bucket('s3', '$s3')" || return 1
+  cargo build --locked --quiet -p penstock-store --example conform || return 1
+  RUST_BACKTRACE=0 cargo run --locked --quiet -p penstock-store --example conform -- s3://bench/ \
+    "endpoint=127.0.0.1:$s3" url_style=path use_ssl=false region=us-east-1 key_id=test secret=test \
+    >"$log" 2>&1
+  if [ "$(tail -n 1 "$log")" = "failed: $VERSITYGW_GAPS" ]; then
+    say "the exam is passed on versitygw but for its known gaps: $VERSITYGW_GAPS"
+    return 0
+  fi
+  cat "$log"
+  say "other failures than versitygw's known gaps"
+  return 1
 }
 build() { scripts/build.sh; }
 sql() { scripts/duckdb-test.sh; }
