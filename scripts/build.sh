@@ -7,6 +7,9 @@ cd "$ROOT"
 need_rust
 need c++ g++
 mkdir -p build
+# What the results of the bench say they were built from.
+built=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+[ -z "$(git status --porcelain 2>/dev/null)" ] || built+=-dirty
 scripts/venv.sh demo &
 venv=$!
 (scripts/duckdb-sources.sh headers 1.5.5 && scripts/duckdb-sources.sh library 1.5.5) >/dev/null &
@@ -21,4 +24,5 @@ done
 wait "$sources" || die "DuckDB's headers or library could not be fetched"
 say "building the extension for DuckDB 1.5.5"
 PENSTOCK_FFI_READY=1 scripts/duckdb-build-extension.sh 1.5.5
+echo "$built" > build/.commit
 wait "$venv" || die "the Python environment could not be made"

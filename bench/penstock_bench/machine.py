@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from penstock_bench.config import ROOT
+from penstock_bench.config import BUILD, ROOT
 
 PROBE_BYTES = 1 << 29
 PROBE_PIECE = 1 << 20
@@ -27,8 +27,13 @@ def _git(*words: str) -> str:
 
 
 def commit() -> dict[str, Any]:
-    """The commit and whether the tree differs from it; empty outside a repository."""
-    return {"commit": _git("rev-parse", "HEAD"), "dirty": bool(_git("status", "--porcelain"))}
+    """The commit, whether the tree differs from it, and what the binaries were built from."""
+    built = BUILD / ".commit"
+    return {
+        "commit": _git("rev-parse", "HEAD"),
+        "dirty": bool(_git("status", "--porcelain")),
+        "built_from": built.read_text().strip() if built.is_file() else "",
+    }
 
 
 def machine() -> dict[str, Any]:
