@@ -20,19 +20,17 @@ table { border-collapse: collapse; font-size: 13px; width: 100%;
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #e3e8ee;
          white-space: nowrap }
 th { position: sticky; top: 0; background: #f5f7fa }
-tr.first td { border-top: 2px solid #c8d2dd } tr.won td.ratio { background: #d9e8f6 }
-tr.lost td.ratio { background: #f8d5d0 } tr.failed td { color: #b3261e }
+tr.first td { border-top: 2px solid #c8d2dd } td.won { background: #d9e8f6 }
+td.lost { background: #f8d5d0 } tr.failed td { color: #b3261e }
 pre { background: #f5f7fa; padding: .8rem; overflow-x: auto; font-size: 12.5px }
 div.wide { overflow-x: auto }
 """
 
 
-def _row_class(entry: Entry) -> str:
-    if entry.data.failures:
-        return "failed"
-    if entry.ratio is None or 0.95 <= entry.ratio <= 1.05:
+def _verdict(ratio: float | None) -> str:
+    if ratio is None or 0.95 <= ratio <= 1.05:
         return ""
-    return "won" if entry.ratio > 1 else "lost"
+    return "won" if ratio > 1 else "lost"
 
 
 def _table(block: list[Entry]) -> str:
@@ -42,10 +40,15 @@ def _table(block: list[Entry]) -> str:
     previous = None
     for entry in block:
         key = (entry.cell.step, entry.cell.rows)
-        classes = f"{_row_class(entry)} {'first' if key != previous else ''}".strip()
+        failed = "failed" if entry.data.failures else ""
+        classes = f"{failed} {'first' if key != previous else ''}".strip()
+        verdicts = {
+            "wall vs ours": _verdict(entry.ratio),
+            "CPU vs ours": _verdict(entry.cpu_ratio),
+        }
         previous = key
         cells = [
-            f"<td{' class=ratio' if name.endswith('ours') else ''}>{html.escape(text)}</td>"
+            f"<td class='{verdicts.get(name, '')}'>{html.escape(text)}</td>"
             for name, text in zip(HEADINGS, line(entry), strict=True)
         ]
         out.append(f"<tr class='{classes}'>{''.join(cells)}</tr>")
@@ -76,7 +79,10 @@ def write(
     blocks: dict[tuple[str, int], list[Entry]] = {}
     for entry in found:
         blocks.setdefault((entry.cell.protocol, entry.cell.threads), []).append(entry)
-    described = next((record for record in reversed(records) if "versions" in record), records[-1])
+    versions: dict[str, str] = {}
+    for record in records:
+        versions |= record.get("versions", {})
+    described = {**records[-1], "versions": versions}
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width'>",

@@ -92,4 +92,4 @@ def test_losses_and_failures_are_counted_and_shown(tmp_path: Path) -> None:
     page.write(tmp_path / "page.html", "Title", found, records(), image)
     assert image.read_bytes().startswith(b"\x89PNG")
     html = (tmp_path / "page.html").read_text()
-    assert html.count("class='failed") == 6 and html.count("class='lost") == 6
+    assert html.count("class='failed") == 6 and html.count("class='lost") == 12
