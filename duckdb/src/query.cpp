@@ -37,8 +37,9 @@ bool QueryInterrupted(void *query) {
 } // namespace
 
 Engine::Engine(DatabaseInstance &db) : db(db) {
+	auto settings = InitialSettings();
 	ps_error *error = nullptr;
-	Check(ps_engine_new(nullptr, 0, &handle, &error), error);
+	Check(ps_engine_new(settings.Data(), settings.Count(), &handle, &error), error);
 }
 
 Engine::~Engine() {

@@ -3,6 +3,7 @@
 
 #include "options.hpp"
 
+#include <cstdlib>
 #include <utility>
 
 namespace penstock {
@@ -43,7 +44,36 @@ LogicalType TypeOf(ps_setting_type type) {
 	}
 }
 
+//! The value that the environment gives a setting, or its default. A value that the table refuses is
+//! an error that names the variable.
+string InitialValue(const ps_setting_info &info) {
+	auto name = Text(info.name);
+	auto variable = "PENSTOCK_" + StringUtil::Upper(name);
+	auto value = std::getenv(variable.c_str());
+	if (!value || !*value) {
+		return Text(info.default_value);
+	}
+	ps_error *error = nullptr;
+	string text = value;
+	if (!ps_setting_check(Borrow(name), Borrow(text), &error)) {
+		auto why = Text(ps_error_message(error));
+		ps_error_free(error);
+		throw InvalidInputException("The environment variable %s: %s", variable, why);
+	}
+	return text;
+}
+
 } // namespace
+
+Pairs InitialSettings() {
+	Pairs settings;
+	for (size_t index = 0; index < ps_setting_count(); index++) {
+		ps_setting_info info;
+		ps_setting_describe(index, &info);
+		settings.Add(Text(info.name), InitialValue(info));
+	}
+	return settings;
+}
 
 void RegisterSettings(DBConfig &config) {
 	auto count = ps_setting_count();
@@ -55,7 +85,7 @@ void RegisterSettings(DBConfig &config) {
 		ps_setting_describe(index, &info);
 		auto type = TypeOf(info.type);
 		config.AddExtensionOption(Name("penstock_" + Text(info.name)), Text(info.doc), type,
-		                          Value(Text(info.default_value)).DefaultCastAs(type),
+		                          Value(InitialValue(info)).DefaultCastAs(type),
 		                          CallbackAt(index, std::make_index_sequence<CALLBACK_COUNT>()));
 	}
 	RegisterStoreSettings(config);

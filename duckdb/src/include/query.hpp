@@ -10,6 +10,9 @@ namespace penstock {
 
 class WriterState;
 
+//! Every setting with the value that the environment (PENSTOCK_<NAME>) or the table gives it.
+Pairs InitialSettings();
+
 //! The engine of one database instance.
 class Engine {
 public:
