@@ -214,6 +214,35 @@ async fn late_error_of_a_completion_is_no_success() {
 }
 
 #[tokio::test]
+async fn web_page_in_place_of_a_completion_is_no_success() {
+    let (store, server) = broken(&["html,op=CompleteMultipartUpload,times=1"]).await;
+    let options = PutOptions::default();
+    let upload = store.create_upload("n", &options).await.unwrap();
+    let payload = Payload::from(Bytes::from_static(b"x"));
+    let parts = [store.upload_part("n", &upload, 1, payload).await.unwrap()];
+    let error = store.complete_upload("n", &upload, &parts, &options).await.unwrap_err();
+    assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::BackOff), "{error}");
+    assert!(error.hint().unwrap().contains("proxy"), "{error}");
+    assert_eq!(get(&*store, "n").await.unwrap_err().kind(), Kind::NotFound);
+    store.complete_upload("n", &upload, &parts, &options).await.unwrap();
+    assert_eq!(get(&*store, "n").await.unwrap(), "x");
+    server.fault("html");
+    let part = || Payload::from(Bytes::from_static(b"x"));
+    let errors = [
+        put(&*store, "m", vec![1]).await.unwrap_err(),
+        store.create_upload("m", &options).await.unwrap_err(),
+        store.upload_part("m", &upload, 1, part()).await.unwrap_err(),
+        store.copy("n", "m", &options).await.unwrap_err(),
+        store.list(Default::default()).await.unwrap_err(),
+        store.delete_batch(&["n".to_string()]).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::BackOff), "{error}");
+        assert!(error.hint().unwrap().contains("proxy answering"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn completion_and_put_with_lost_answers_succeed_when_asked_again() {
     let (store, _server) = broken(&["lost-answer,op=CompleteMultipartUpload,times=1"]).await;
     let options = PutOptions::default();

@@ -109,6 +109,9 @@ impl Upload {
     pub fn parts_in(&self, answer: &[u8]) -> Result<Vec<u32>> {
         let mut numbers = Vec::new();
         xml::walk(answer, |element| {
+            if element.path[0] != "BlockList" {
+                return Err(xml::corrupt("the answer is no list of blocks"));
+            }
             if element.is_at(&["UncommittedBlocks", "Block", "Name"]) {
                 numbers.extend(self.part_number(element.text));
             }
@@ -150,7 +153,9 @@ mod tests {
             block("bm90IG91cnM=".into()),
         );
         assert_eq!(upload.parts_in(answer.as_bytes()).unwrap(), [2]);
-        assert_eq!(upload.parts_in(b"<html>").unwrap_err().kind(), Kind::Corrupt);
+        for page in ["<html>", "<html><body/></html>", "<Error><Code>x</Code></Error>"] {
+            assert_eq!(upload.parts_in(page.as_bytes()).unwrap_err().kind(), Kind::Corrupt);
+        }
     }
 
     proptest! {

@@ -2,8 +2,8 @@
 
 use crate::answer::Failure;
 use crate::s3::config::Service;
-use crate::s3::replies::{late_failure, parse_written};
-use crate::s3::request::{Call, Outcome, encode_path, strange};
+use crate::s3::replies::parse_written;
+use crate::s3::request::{Call, Outcome, encode_path};
 use crate::s3::{ANSWER_BYTES_MAX, GIB, S3Store};
 use crate::{Part, PutOptions, PutResult, Store, UploadId, WriteCondition};
 use ::http::Method;
@@ -38,10 +38,9 @@ impl S3Store {
             Outcome::Done(mut response) => {
                 let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
                 let bytes = bytes.map_err(|error| self.named(&call, error))?;
-                match parse_written(&bytes) {
-                    Ok((etag, modified)) => Ok(PutResult { etag, modified }),
-                    Err(failure) => Err(self.named(&call, late_failure(*failure))),
-                }
+                let (etag, modified) = parse_written(&bytes, "CopyObjectResult")
+                    .map_err(|error| self.named(&call, error))?;
+                Ok(PutResult { etag: Some(etag), modified })
             }
             Outcome::Refused { failure, .. } if may_be_too_large(&failure) => {
                 let size = self.stat(from).await?.size_bytes.unwrap_or_default();
@@ -140,10 +139,8 @@ impl S3Store {
         }
         let mut response = self.sender.done(&call).await?;
         let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
-        let bytes = bytes.map_err(|error| self.named(&call, error))?;
-        let named = |error: Error| self.named(&call, error);
-        let (etag, _) = parse_written(&bytes).map_err(|failure| named(late_failure(*failure)))?;
-        let etag = etag.ok_or_else(|| named(strange("the part's ETag")))?;
+        let parsed = bytes.and_then(|bytes| parse_written(&bytes, "CopyPartResult"));
+        let (etag, _) = parsed.map_err(|error| self.named(&call, error))?;
         Ok(Part { number, etag: etag.0, size_bytes: range.len() })
     }
 }

@@ -2,8 +2,8 @@
 //! Pure.
 
 use crate::answer::{Failure, parse_iso_date};
-use crate::s3::request::strange;
-use crate::xml::walk;
+use crate::s3::request::{NO_STORE_HINT, strange};
+use crate::xml::{Element, walk};
 use crate::{ETag, ListEntry, ListPage, ObjectMeta};
 use ::http::HeaderMap;
 use penstock_base::{Error, Kind, Result, Retry};
@@ -20,10 +20,7 @@ pub(crate) fn parse_listing(bytes: &[u8]) -> Result<ListPage> {
     let (mut key, mut meta) = (None, ObjectMeta::default());
     let mut prefix = None;
     let (mut encoded, mut truncated, mut token) = (false, false, None);
-    walk(bytes, |element| {
-        if element.path[0] != "ListBucketResult" {
-            return Err(strange("a listing"));
-        }
+    walk_root(bytes, &["ListBucketResult"], "a listing", |element| {
         let text = element.text;
         match element.path[1..].iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["Contents", "Key"] => key = Some(text.to_string()),
@@ -80,18 +77,24 @@ fn decode_url(text: &str) -> Result<String> {
 /// # Errors
 /// `Corrupt` for an answer without one.
 pub(crate) fn parse_upload_id(bytes: &[u8]) -> Result<String> {
-    text_of(bytes, "UploadId")?.filter(|id| !id.is_empty()).ok_or_else(|| strange("an upload id"))
+    let mut id = None;
+    walk_root(bytes, &["InitiateMultipartUploadResult"], "an upload id", |element| {
+        if element.is_at(&["UploadId"]) {
+            id = Some(element.text.trim().to_string());
+        }
+        Ok(())
+    })?;
+    id.filter(|id| !id.is_empty()).ok_or_else(|| strange("an upload id"))
 }
 
-/// ETag and time of a copy, or the tag of a completed upload.
+/// ETag and time of a copy, or the tag of a completed upload, from an answer with this root.
 ///
 /// # Errors
-/// The service's own error, which S3 may put into an answer of status 200.
-pub(crate) fn parse_written(
-    bytes: &[u8],
-) -> Result<(Option<ETag>, Option<SystemTime>), Box<Failure>> {
+/// The service's own error, which S3 may put into an answer of status 200; `Corrupt` for anything
+/// else that does not say what was written, such as a proxy's web page.
+pub(crate) fn parse_written(bytes: &[u8], root: &str) -> Result<(ETag, Option<SystemTime>)> {
     let (mut etag, mut modified, mut failed) = (None, None, false);
-    let walked = walk(bytes, |element| {
+    let walked = walk_root(bytes, &[root, "Error"], "the result of the write", |element| {
         failed |= element.path[0] == "Error";
         match element.path.last().map(String::as_str) {
             Some("ETag") if element.path.len() == 2 => etag = Some(ETag::parse(element.text)),
@@ -100,12 +103,14 @@ pub(crate) fn parse_written(
         }
         Ok(())
     });
-    if failed || walked.is_err() {
+    if failed {
         // Status 500: the work was begun and its end is not known, unless the code says more.
         let failure = Failure::parse(500, &HeaderMap::new(), bytes, SystemTime::now());
-        return Err(Box::new(failure));
+        return Err(late_failure(failure));
     }
-    Ok((etag.filter(|etag| !etag.0.is_empty()), modified))
+    walked?;
+    let etag = etag.filter(|etag| !etag.0.is_empty()).ok_or_else(|| strange("an ETag"))?;
+    Ok((etag, modified))
 }
 
 /// What became of the keys of a batch delete, in the order asked. A key that the answer does not
@@ -116,10 +121,7 @@ pub(crate) fn parse_written(
 pub(crate) fn parse_deleted(bytes: &[u8], keys: &[String], root: &str) -> Result<Vec<Result<()>>> {
     let mut failures: HashMap<String, (String, String)> = HashMap::new();
     let (mut key, mut code, mut message) = (None, String::new(), String::new());
-    walk(bytes, |element| {
-        if element.path[0] != "DeleteResult" {
-            return Err(strange("the results of the batch"));
-        }
+    walk_root(bytes, &["DeleteResult"], "the results of the batch", |element| {
         if element.is_at(&["Error", "Key"]) {
             key = Some(element.text.to_string());
         } else if element.is_at(&["Error", "Code"]) {
@@ -150,20 +152,88 @@ pub(crate) fn parse_deleted(bytes: &[u8], keys: &[String], root: &str) -> Result
     Ok(keys.iter().map(result).collect())
 }
 
-fn text_of(bytes: &[u8], name: &str) -> Result<Option<String>> {
-    let mut found = None;
-    walk(bytes, |element| {
-        if element.path.last().is_some_and(|last| last == name) {
-            found = Some(element.text.trim().to_string());
+/// Walks an answer that must have one of these roots, so that a well-formed page of a proxy is
+/// never taken for a result.
+fn walk_root(
+    bytes: &[u8],
+    roots: &[&str],
+    what: &str,
+    mut visit: impl FnMut(Element<'_>) -> Result<()>,
+) -> Result<()> {
+    let walked = walk(bytes, |element| {
+        if !roots.contains(&element.path[0].as_str()) {
+            return Err(strange(what));
         }
-        Ok(())
-    })?;
-    Ok(found)
+        visit(element)
+    });
+    walked.map_err(|error| error.with_hint(NO_STORE_HINT))
 }
 
 /// A failure that a 200 carried: worth another try unless the code says otherwise.
-pub(crate) fn late_failure(failure: Failure) -> Error {
+fn late_failure(failure: Failure) -> Error {
     let unknown = failure.code.is_empty();
     let error = failure.into_error(None);
     if unknown { error.with_retry(Retry::BackOff) } else { error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const COMPLETED: &str = "CompleteMultipartUploadResult";
+
+    #[test]
+    fn only_the_expected_root_with_a_tag_is_a_write() {
+        let good = format!("  <{COMPLETED} xmlns=\"u\"><ETag>&quot;e-1&quot;</ETag></{COMPLETED}>");
+        assert_eq!(parse_written(good.as_bytes(), COMPLETED).unwrap().0.0, "e-1");
+        for answer in [
+            "",
+            "<html><body><h1>Please sign in</h1></body></html>",
+            "<!DOCTYPE html><html><body>x<br></body></html>",
+            "<html><ETag>e</ETag></html>",
+            "<CopyObjectResult><ETag>e</ETag></CopyObjectResult>",
+            "<CompleteMultipartUploadResult/>",
+            "<CompleteMultipartUploadResult><ETag>&quot;&quot;</ETag>\
+             </CompleteMultipartUploadResult>",
+            "<CompleteMultipartUploadResult><ETag>e</ETag>",
+            "<CompleteMultipartUploadResult><Part><ETag>e</ETag></Part>\
+             </CompleteMultipartUploadResult>",
+        ] {
+            let error = parse_written(answer.as_bytes(), COMPLETED).unwrap_err();
+            let found = (error.kind(), error.retry());
+            assert_eq!(found, (Kind::Corrupt, Retry::BackOff), "{answer}");
+            assert!(error.hint().unwrap().contains("proxy"), "{answer}");
+        }
+    }
+
+    #[test]
+    fn foreign_answers_are_no_results() {
+        for answer in [
+            "<html><UploadId>u</UploadId></html>",
+            "<ListBucketResults/>",
+            "<r><ListBucketResult/></r>",
+            "<!DOCTYPE html><html><p>x</html>",
+        ] {
+            let errors = [
+                parse_listing(answer.as_bytes()).unwrap_err(),
+                parse_upload_id(answer.as_bytes()).unwrap_err(),
+                parse_deleted(answer.as_bytes(), &["k".into()], "s3://b/").unwrap_err(),
+            ];
+            for error in errors {
+                let found = (error.kind(), error.retry());
+                assert_eq!(found, (Kind::Corrupt, Retry::BackOff), "{answer}");
+                assert!(error.hint().unwrap().contains("proxy"), "{answer}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_other_root_is_a_write(root in "[A-Za-z]{1,40}", tag in "[a-f0-9]{1,32}") {
+            prop_assume!(root != COMPLETED);
+            let answer = format!("<{root}><ETag>{tag}</ETag></{root}>");
+            prop_assert!(parse_written(answer.as_bytes(), COMPLETED).is_err());
+        }
+    }
 }

@@ -291,9 +291,15 @@ fn request_url(bucket_url: &str, call: &Call<'_>) -> String {
     url
 }
 
+/// The usual reason for an answer that no store would give.
+pub(crate) const NO_STORE_HINT: &str =
+    "Is a proxy answering in the store's place, or is ENDPOINT no S3 service?";
+
 /// The error for an answer of success that lacks what it must have.
 pub(crate) fn strange(what: &str) -> Error {
-    Error::new(Kind::Corrupt, format!("the store's answer lacks {what}")).with_retry(Retry::BackOff)
+    Error::new(Kind::Corrupt, format!("the store's answer lacks {what}"))
+        .with_retry(Retry::BackOff)
+        .with_hint(NO_STORE_HINT)
 }
 
 #[cfg(test)]

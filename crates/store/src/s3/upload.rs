@@ -1,7 +1,7 @@
 //! Multipart uploads of S3.
 
 use crate::answer;
-use crate::s3::replies::{late_failure, parse_upload_id, parse_written};
+use crate::s3::replies::{parse_upload_id, parse_written};
 use crate::s3::request::{Call, Outcome, strange};
 use crate::s3::{ANSWER_BYTES_MAX, S3Store};
 use crate::{ETag, Part, Payload, PutOptions, PutResult, Store, UploadId};
@@ -36,10 +36,12 @@ impl S3Store {
         let call = self.seal.part(call)?;
         let mut response = self.sender.done(&call).await?;
         let etag = answer::text_header(&response.headers, ETAG.as_str())
+            .map(|text| ETag::parse(&text).0)
+            .filter(|etag| !etag.is_empty())
             .ok_or_else(|| self.named(&call, strange("the part's ETag")))?;
         let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
         read.map_err(|error| self.named(&call, error))?;
-        Ok(Part { number, etag: ETag::parse(&etag).0, size_bytes })
+        Ok(Part { number, etag, size_bytes })
     }
 
     pub(super) async fn finish_upload(
@@ -58,12 +60,9 @@ impl S3Store {
             Outcome::Done(mut response) => {
                 let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
                 let bytes = bytes.map_err(|error| self.named(&call, error))?;
-                match parse_written(&bytes) {
-                    Ok((etag, modified)) => return Ok(PutResult { etag, modified }),
-                    Err(failure) => {
-                        return Err(self.named(&call, late_failure(*failure)));
-                    }
-                }
+                let (etag, modified) = parse_written(&bytes, "CompleteMultipartUploadResult")
+                    .map_err(|error| self.named(&call, error))?;
+                return Ok(PutResult { etag: Some(etag), modified });
             }
             Outcome::Refused { failure, .. } => failure,
         };
