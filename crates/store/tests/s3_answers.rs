@@ -9,7 +9,7 @@ use common::{Script, client, read_request};
 use penstock_base::{ByteRange, Kind, Retry};
 use penstock_store::{
     GetRange, GetRequest, ListRequest, Part, Payload, PutOptions, Store, StoreOptions, UploadId,
-    open,
+    WriteCondition, open,
 };
 use std::sync::{Arc, Mutex};
 use tokio::io::AsyncWriteExt;
@@ -18,6 +18,14 @@ type Requests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 /// A server that answers by a function of head and turn, and a store that asks it.
 async fn bucket(
+    options: &[(&str, &str)],
+    answer: impl Fn(usize, &str) -> String + Send + Sync + 'static,
+) -> (Arc<dyn Store>, Requests) {
+    bucket_at("s3://bucket/", options, answer).await
+}
+
+async fn bucket_at(
+    url: &str,
     options: &[(&str, &str)],
     answer: impl Fn(usize, &str) -> String + Send + Sync + 'static,
 ) -> (Arc<dyn Store>, Requests) {
@@ -41,7 +49,7 @@ async fn bucket(
     let mut pairs = vec![("endpoint", endpoint.as_str()), ("use_ssl", "false")];
     pairs.extend(options);
     let options = StoreOptions::new(pairs).unwrap();
-    (open("s3://bucket/", &options, &client().0).unwrap().0, requests)
+    (open(url, &options, &client().0).unwrap().0, requests)
 }
 
 const KEY: &[(&str, &str)] = &[("key_id", "AKIA"), ("secret", "hunter2")];
@@ -350,4 +358,36 @@ async fn names_that_xml_cannot_carry_are_removed_one_by_one() {
     assert!(results.iter().all(Result::is_ok));
     let requests = requests.lock().unwrap();
     assert!(requests[1].0.starts_with("DELETE /bucket/bell%07 "), "{}", requests[1].0);
+}
+
+#[tokio::test]
+async fn bucket_without_a_key_is_refused_before_any_request() {
+    for url in ["s3://bucket/", "s3://bucket", "gs://bucket/", "r2://bucket/"] {
+        let (store, requests) = bucket_at(url, KEY, |_, _| EMPTY.to_string()).await;
+        let (options, upload) = (PutOptions::default(), UploadId("u".into()));
+        let absent = PutOptions { condition: WriteCondition::IfAbsent, ..PutOptions::default() };
+        let payload = || Payload::from(Bytes::from_static(b"x"));
+        let nothing = GetRange::Bounded(ByteRange { start: 0, end: 0 });
+        let read = |range| store.get("", GetRequest { range, if_match: None });
+        let errors = [
+            read(GetRange::All).await.map(drop).unwrap_err(),
+            read(nothing).await.map(drop).unwrap_err(),
+            store.stat("").await.unwrap_err(),
+            store.put("", payload(), &options).await.unwrap_err(),
+            store.create_upload("", &options).await.unwrap_err(),
+            store.upload_part("", &upload, 1, payload()).await.unwrap_err(),
+            store.complete_upload("", &upload, &[], &options).await.unwrap_err(),
+            store.abort_upload("", &upload).await.unwrap_err(),
+            store.delete("", None).await.unwrap_err(),
+            store.delete_batch(&[String::new()]).await.unwrap().remove(0).unwrap_err(),
+            store.copy("", "b", &options).await.unwrap_err(),
+            store.copy("a", "", &absent).await.unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!((error.kind(), error.retry()), (Kind::Invalid, Retry::Never), "{error}");
+            assert!(error.message().contains("names a bucket, not an object in it"), "{error}");
+            assert!(error.hint().unwrap().contains("://bucket/*.parquet"), "{error}");
+        }
+        assert_eq!(requests.lock().unwrap().len(), 0, "{url}");
+    }
 }

@@ -26,8 +26,10 @@ impl S3Store {
     ) -> Result<PutResult> {
         let prefix = self.sender.header_prefix();
         let replaces = options.content_type.is_some() || !options.metadata.is_empty();
-        let mut call = Call::new(Method::PUT, "copy", Some(to))
-            .header(&format!("{prefix}copy-source"), &self.source(from))?;
+        let mut call = Call::new(Method::PUT, "copy", Some(to));
+        self.sender.require_key(&call, from)?;
+        self.sender.require_key(&call, to)?;
+        call = call.header(&format!("{prefix}copy-source"), &self.source(from))?;
         if replaces {
             call = call.header(&format!("{prefix}metadata-directive"), "REPLACE")?;
         }

@@ -345,8 +345,10 @@ impl Store for S3Store {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        // Some characters have no place in XML, so such names go one by one.
-        let unspeakable = |key: &String| key.chars().any(|c| c < ' ' && !"\t\n\r".contains(c));
+        // Some characters have no place in XML, so such names go one by one; an empty one is
+        // refused then, and alone.
+        let unspeakable =
+            |key: &String| key.is_empty() || key.chars().any(|c| c < ' ' && !"\t\n\r".contains(c));
         if self.is_gcs() || keys.iter().any(unspeakable) {
             return self.delete_each(keys).await;
         }

@@ -109,8 +109,12 @@ impl Sender {
     /// Sends a request, twice if the first answer names the bucket's region.
     ///
     /// # Errors
-    /// When no answer came, or the request could not be signed. A refusal is an [`Outcome`].
+    /// When no answer came, the request could not be signed, or the object has no name. A refusal
+    /// is an [`Outcome`].
     pub(crate) async fn send(&self, call: &Call<'_>) -> Result<Outcome> {
+        if let Some(key) = call.key {
+            self.require_key(call, key)?;
+        }
         let target = self.target();
         let outcome = self.send_to(&target, call).await?;
         let Outcome::Refused { failure, .. } = &outcome else { return Ok(outcome) };
@@ -177,6 +181,21 @@ impl Sender {
         });
         *self.target.write().unwrap_or_else(PoisonError::into_inner) = moved.clone();
         Some(moved)
+    }
+
+    /// Without a key, a request for an object would be one for its bucket: a PUT would create it and
+    /// a DELETE remove it.
+    ///
+    /// # Errors
+    /// `Invalid` for an empty key.
+    pub(crate) fn require_key(&self, call: &Call<'_>, key: &str) -> Result<()> {
+        if !key.is_empty() {
+            return Ok(());
+        }
+        let root = &self.config.root;
+        let error = Error::new(Kind::Invalid, "the URL names a bucket, not an object in it")
+            .with_hint(format!("Add a key, or use a glob such as `{root}*.parquet`"));
+        Err(self.named(call, error))
     }
 
     /// The error of a refused request, with advice that fits the bucket.
