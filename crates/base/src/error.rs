@@ -65,6 +65,9 @@ pub enum Retry {
     Never,
     /// It may succeed after a back-off chosen by the engine.
     BackOff,
+    /// It may succeed within seconds, as when a server restarts; after that it is more likely a
+    /// mistake that stays, such as a misspelt host name. The engine tries a few times.
+    Briefly,
     /// The server named the wait (Retry-After).
     After(Duration),
 }

@@ -1,7 +1,8 @@
 //! Sends again: the one place that acts on what `retry` decided.
 
+use crate::location::Location;
 use crate::query::QueryCore;
-use crate::retry::{Decision, Policy, decide};
+use crate::retry::{Decision, Past, Policy, decide};
 use penstock_base::{Error, Kind, Metric, Result, Retry};
 use std::future::Future;
 use std::time::Duration;
@@ -11,8 +12,12 @@ use tokio::time::{Instant, sleep, timeout_at};
 #[derive(Debug)]
 pub(crate) struct Attempts {
     policy: Policy,
+    verb: &'static str,
+    at: Location,
     started: Instant,
     failed: u32,
+    /// When the present run of failures that are retried only briefly began, and its length.
+    brief: Option<(Instant, u32)>,
     /// Bytes arrived since the last failure: the clock starts with the next one, since the caller
     /// may take its time between two reads.
     progressed: bool,
@@ -24,11 +29,15 @@ pub(crate) struct Attempts {
 const NO_ANSWER: &str = "no answer before request_deadline_ms";
 
 impl Attempts {
-    pub fn new(query: &QueryCore) -> Self {
+    /// `verb` and `at` name the request in errors that do not name it themselves.
+    pub fn new(query: &QueryCore, verb: &'static str, at: &Location) -> Self {
         Attempts {
             policy: Policy::new(&query.settings),
+            verb,
+            at: at.clone(),
             started: Instant::now(),
             failed: 0,
+            brief: None,
             progressed: false,
             last: None,
         }
@@ -54,12 +63,12 @@ impl Attempts {
         if std::mem::take(&mut self.progressed) {
             self.started = Instant::now();
             self.failed = 0;
+            self.brief = None;
             self.last = None;
         }
-        self.failed += 1;
-        let elapsed = self.started.elapsed();
+        let past = self.past(&error);
         let chance = query.engine.random.unit();
-        match decide(&self.policy, &error, self.failed, elapsed, chance) {
+        match decide(&self.policy, &error, &past, chance) {
             Decision::Wait(wait) => {
                 query.scope.count(Metric::Retries, 1);
                 self.last = Some(error);
@@ -71,12 +80,26 @@ impl Attempts {
                 // What the store said earlier tells more than that it fell silent at the end.
                 let cut_short = error.message() == NO_ANSWER;
                 let error = self.last.take().filter(|_| cut_short).unwrap_or(error);
-                Err(self.told(error, elapsed))
+                Err(self.told(error, past.elapsed))
             }
         }
     }
 
+    /// Counts this failure.
+    fn past(&mut self, error: &Error) -> Past {
+        self.failed += 1;
+        self.brief = match (error.retry(), self.brief) {
+            (Retry::Briefly, None) => Some((Instant::now(), 1)),
+            (Retry::Briefly, Some((since, count))) => Some((since, count + 1)),
+            _ => None,
+        };
+        let (brief_elapsed, brief) =
+            self.brief.map_or_else(Default::default, |(since, count)| (since.elapsed(), count));
+        Past { failed: self.failed, elapsed: self.started.elapsed(), brief, brief_elapsed }
+    }
+
     fn told(&self, error: Error, elapsed: Duration) -> Error {
+        let error = error.with_operation(self.verb).with_object(self.at.url());
         if self.failed == 1 && elapsed < self.policy.deadline {
             return error;
         }
@@ -97,13 +120,19 @@ pub(crate) enum Weight {
     Body,
 }
 
-/// Sends a request until it succeeds, cannot, or runs out of time.
-pub(crate) async fn retry<T, F, A>(query: &QueryCore, weight: Weight, mut attempt: F) -> Result<T>
+/// Sends a request until it succeeds, cannot, or runs out of time. Its error names operation and
+/// object: the store's names if it gave any, else `verb` and `at`.
+pub(crate) async fn retry<T, F, A>(
+    query: &QueryCore,
+    (verb, at): (&'static str, &Location),
+    weight: Weight,
+    mut attempt: F,
+) -> Result<T>
 where
     F: FnMut() -> A,
     A: Future<Output = Result<T>>,
 {
-    let mut attempts = Attempts::new(query);
+    let mut attempts = Attempts::new(query, verb, at);
     loop {
         let result = match weight {
             Weight::Small => attempts.bounded(attempt()).await,

@@ -161,7 +161,7 @@ impl AzureStore {
     /// A success that a proxy or login page made up.
     fn foreign(&self, operation: &'static str, key: &str) -> Error {
         let error = Error::new(Kind::Corrupt, "the answer is not from a Blob service")
-            .with_retry(Retry::BackOff)
+            .with_retry(Retry::Briefly)
             .with_hint("Is there a proxy or login page in between? Check the endpoint");
         self.wire.named(error, operation, key)
     }

@@ -131,7 +131,7 @@ pub(crate) fn escape(text: &str) -> String {
 /// The error for an answer that is not the XML it must be.
 pub(crate) fn corrupt(message: &str) -> Error {
     Error::new(Kind::Corrupt, message)
-        .with_retry(Retry::BackOff)
+        .with_retry(Retry::Briefly)
         .with_hint("Is the endpoint really this kind of store, and is there a proxy between?")
 }
 

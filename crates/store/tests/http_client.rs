@@ -269,7 +269,7 @@ async fn refused_connection_says_where() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let error = get(&client, &format!("http://{address}/k?sig=secret")).await.unwrap_err();
-    assert_eq!((error.kind(), error.retry()), (Kind::Unavailable, Retry::BackOff));
+    assert_eq!((error.kind(), error.retry()), (Kind::Unavailable, Retry::Briefly));
     assert!(error.to_string().contains(&address.to_string()), "{error}");
     let event = &heard.events()[0];
     assert_eq!((event.status, event.url.contains("secret")), (0, false), "{event:?}");

@@ -221,7 +221,7 @@ async fn web_page_in_place_of_a_completion_is_no_success() {
     let payload = Payload::from(Bytes::from_static(b"x"));
     let parts = [store.upload_part("n", &upload, 1, payload).await.unwrap()];
     let error = store.complete_upload("n", &upload, &parts, &options).await.unwrap_err();
-    assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::BackOff), "{error}");
+    assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::Briefly), "{error}");
     assert!(error.hint().unwrap().contains("proxy"), "{error}");
     assert_eq!(get(&*store, "n").await.unwrap_err().kind(), Kind::NotFound);
     store.complete_upload("n", &upload, &parts, &options).await.unwrap();
@@ -237,7 +237,7 @@ async fn web_page_in_place_of_a_completion_is_no_success() {
         store.delete_batch(&["n".to_string()]).await.unwrap_err(),
     ];
     for error in errors {
-        assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::BackOff), "{error}");
+        assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::Briefly), "{error}");
         assert!(error.hint().unwrap().contains("proxy answering"), "{error}");
     }
 }

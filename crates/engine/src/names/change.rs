@@ -97,7 +97,9 @@ async fn copy_inside(
     options: &PutOptions,
 ) -> Result<PutResult> {
     let store = &from.mount.store;
-    let result = retry(query, Weight::Body, || store.copy(&from.key, &to.key, options)).await?;
+    let result =
+        retry(query, ("copy", to), Weight::Body, || store.copy(&from.key, &to.key, options))
+            .await?;
     // The copy's size is not in the answer, so nothing is remembered of it.
     query.forget(to);
     Ok(result)
@@ -105,7 +107,8 @@ async fn copy_inside(
 
 async fn delete(query: &QueryCore, at: &Location, if_match: Option<&ETag>) -> Result<()> {
     let store = &at.mount.store;
-    let result = retry(query, Weight::Small, || store.delete(&at.key, if_match)).await;
+    let result =
+        retry(query, ("DELETE", at), Weight::Small, || store.delete(&at.key, if_match)).await;
     query.forget(at);
     result
 }
@@ -151,7 +154,8 @@ async fn remove_batch(query: &QueryCore, batch: Vec<Location>) -> Vec<Error> {
         return remove_each(query, &batch).await;
     }
     let keys: Vec<String> = batch.iter().map(|object| object.key.clone()).collect();
-    match retry(query, Weight::Small, || store.delete_batch(&keys)).await {
+    let begins = ("delete", &batch[0]);
+    match retry(query, begins, Weight::Small, || store.delete_batch(&keys)).await {
         // Those that failed inside the batch are asked for again one by one, with retries.
         Ok(results) => {
             let failed: Vec<Location> = batch
@@ -162,7 +166,11 @@ async fn remove_batch(query: &QueryCore, batch: Vec<Location>) -> Vec<Error> {
                 .collect();
             remove_each(query, &failed).await
         }
-        Err(error) => vec![error],
+        Err(error) => vec![error.with_note(format_args!(
+            "one request for {} objects, the first is {}",
+            batch.len(),
+            batch[0].url()
+        ))],
     }
 }
 

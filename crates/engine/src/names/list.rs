@@ -135,7 +135,8 @@ pub(crate) async fn page(
     }
     let asked = request.max_keys.or(u32::try_from(query.settings.list_page_size).ok());
     let request = ListRequest { max_keys: asked, ..request.clone() };
-    let answer = retry(query, Weight::Small, || at.mount.store.list(request.clone())).await?;
+    let answer =
+        retry(query, ("list", at), Weight::Small, || at.mount.store.list(request.clone())).await?;
     if at.mount.capabilities.list_etag {
         for object in &answer.objects {
             if object.meta.etag.is_some() && object.meta.size_bytes.is_some() {

@@ -245,7 +245,7 @@ pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta>
 
 /// One HEAD.
 async fn ask(query: &QueryCore, at: &Location) -> Result<ObjectMeta> {
-    let answer = retry(query, Weight::Small, || at.mount.store.stat(&at.key)).await;
+    let answer = retry(query, ("HEAD", at), Weight::Small, || at.mount.store.stat(&at.key)).await;
     match &answer {
         Ok(meta) => query.engine.metadata.confirm(at, meta, false),
         Err(error) if error.kind() == Kind::NotFound => query.forget(at),

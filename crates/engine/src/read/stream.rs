@@ -42,7 +42,7 @@ impl Stream {
         range: GetRange,
         if_match: Option<ETag>,
     ) -> Result<Stream> {
-        let mut attempts = Attempts::new(query);
+        let mut attempts = Attempts::new(query, "GET", at);
         let request = GetRequest { range, if_match };
         let response = get(query, at, &request, &mut attempts).await?;
         Ok(Stream {
@@ -135,7 +135,7 @@ impl Stream {
                 Err(error) => error,
             };
             drop(body);
-            self.attempts.failed(&self.query, resumable(error).with_object(self.at.url())).await?;
+            self.attempts.failed(&self.query, resumable(error)).await?;
         }
     }
 
@@ -164,6 +164,7 @@ impl Stream {
                 Kind::Unavailable,
                 "the answer broke off, and the server tells no size to go on from",
             )
+            .with_operation("GET")
             .with_object(self.at.url()));
         }
         let rest = ByteRange { start: self.next, end: self.range.end };
@@ -180,6 +181,7 @@ impl Stream {
                 Kind::Unsupported,
                 "the answer broke off, and the server does not serve the range that is missing",
             )
+            .with_operation("GET")
             .with_object(self.at.url()));
         }
         Ok(response.body)
@@ -226,7 +228,7 @@ async fn get(
         let answer = attempts.bounded(at.mount.store.get(&at.key, request.clone())).await;
         match answer.and_then(|response| from_the_store(response, request, at)) {
             Ok(response) => return Ok(response),
-            Err(error) => attempts.failed(query, error.with_object(at.url())).await?,
+            Err(error) => attempts.failed(query, error).await?,
         }
     }
 }
@@ -249,6 +251,6 @@ fn from_the_store(
     )
     .with_operation("GET")
     .with_object(at.url())
-    .with_retry(Retry::BackOff)
+    .with_retry(Retry::Briefly)
     .with_hint("Does a proxy answer in place of the store? Check the endpoint"))
 }

@@ -160,7 +160,7 @@ impl Upload {
         let _slot = self.slot().await?;
         let upload = self.id_at_store().await?;
         let (store, key) = (&self.at.mount.store, &self.at.key);
-        retry(&self.query, Weight::Body, || {
+        retry(&self.query, ("upload part", &self.at), Weight::Body, || {
             store.upload_part(key, &upload, number, payload.clone())
         })
         .await
@@ -182,8 +182,9 @@ impl Upload {
         let query = Arc::clone(&self.query);
         query.engine.cleanups.spawn(&query, async move {
             let (store, key) = (&upload.at.mount.store, &upload.at.key);
-            let begun =
-                retry(&upload.query, Weight::Small, || store.create_upload(key, &upload.options));
+            let begun = retry(&upload.query, ("create upload", &upload.at), Weight::Small, || {
+                store.create_upload(key, &upload.options)
+            });
             match begun.await {
                 Ok(id) => {
                     upload.store_id.send_replace(Some(id));
@@ -243,7 +244,10 @@ impl Upload {
         let (store, key) = (&self.at.mount.store, &self.at.key);
         // The store's own expiry of unfinished uploads is the last resort; the caller has the
         // error that made the upload fail, and the request log has this one.
-        let _ = retry(&self.query, Weight::Small, || store.abort_upload(key, &upload)).await;
+        let _ = retry(&self.query, ("abort upload", &self.at), Weight::Small, || {
+            store.abort_upload(key, &upload)
+        })
+        .await;
     }
 
     pub(super) fn filling(&self) -> MutexGuard<'_, Filling> {

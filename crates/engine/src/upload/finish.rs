@@ -93,7 +93,8 @@ impl Upload {
         let made = made.filter(|_| self.at.mount.capabilities.conditional_delete);
         let (store, key) = (&self.at.mount.store, &self.at.key);
         // Whoever gave the upload up removes the object too, and hears of a failure.
-        let removal = retry(&self.query, Weight::Small, || store.delete(key, made));
+        let removal =
+            retry(&self.query, ("DELETE", &self.at), Weight::Small, || store.delete(key, made));
         let _ = timeout(TAKE_BACK_MAX, removal).await;
         self.query.forget(&self.at);
     }
@@ -135,7 +136,7 @@ impl Upload {
         let upload = self.id_at_store().await?;
         let (store, key) = (&self.at.mount.store, &self.at.key);
         self.begin_commit().await;
-        retry(&self.query, Weight::Small, || {
+        retry(&self.query, ("complete upload", &self.at), Weight::Small, || {
             store.complete_upload(key, &upload, &sent, &self.options)
         })
         .await
@@ -170,7 +171,7 @@ async fn send_whole(
     options: &PutOptions,
 ) -> Result<PutResult> {
     let (store, key) = (&at.mount.store, &at.key);
-    retry(query, Weight::Body, || store.put(key, payload.clone(), options)).await
+    retry(query, ("PUT", at), Weight::Body, || store.put(key, payload.clone(), options)).await
 }
 
 /// An object is there: what was remembered of its name is replaced.

@@ -137,7 +137,7 @@ fn name(element: &xml::Element<'_>) -> Result<String> {
 
 fn corrupt(why: &str) -> Error {
     Error::new(Kind::Corrupt, format!("the service's listing is malformed: {why}"))
-        .with_retry(Retry::BackOff)
+        .with_retry(Retry::Briefly)
         .with_hint("Is the endpoint really an Azure Blob service, and is there a proxy between?")
 }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use penstock_base::{Error, Kind, Result, Retry};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,25 +73,49 @@ async fn connect_tcp(
         .await
         .map_err(|_| too_slow(&format!("the lookup of `{host}`"), limit))?;
     let addresses = lookup.map_err(|error| {
+        let retry = if is_unknown_name(&error) { Retry::Briefly } else { Retry::BackOff };
         unavailable(format!("the host name `{host}` cannot be resolved"))
+            .with_retry(retry)
             .with_source(error)
             .with_hint("Check the endpoint, region or account in the URL and the secret")
     })?;
     let addresses = rotated(addresses.collect(), NEXT_ADDRESS.fetch_add(1, Ordering::Relaxed));
     let mut last = unavailable(format!("the host name `{host}` has no address"));
+    let mut all_refused = true;
     for (index, address) in addresses.iter().enumerate() {
         let left = deadline.saturating_duration_since(Instant::now());
         let others = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         let share = (left / others).max(ADDRESS_TIMEOUT_MIN);
         last = match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => unavailable(format!("no connection to {host} ({address})"))
-                .with_source(error)
-                .with_hint("Check the endpoint and port; is the server running?"),
-            Err(_) => too_slow(&format!("the connection to {host} ({address})"), limit),
+            Ok(Err(error)) => {
+                all_refused &= error.kind() == ErrorKind::ConnectionRefused;
+                unavailable(format!("no connection to {host} ({address})"))
+                    .with_source(error)
+                    .with_hint("Check the endpoint and port; is the server running?")
+            }
+            Err(_) => {
+                all_refused = false;
+                too_slow(&format!("the connection to {host} ({address})"), limit)
+            }
         };
     }
-    Err(last)
+    Err(if all_refused { last.with_retry(Retry::Briefly) } else { last })
+}
+
+/// What `gai_strerror` says of EAI_NONAME and EAI_NODATA in glibc, musl and macOS: `std` gives no
+/// code. Anything else, such as EAI_AGAIN, may be the resolver's own trouble.
+const UNKNOWN_NAME: &[&str] = &[
+    "Name or service not known",
+    "No address associated with hostname",
+    "Name does not resolve",
+    "Name has no usable address",
+    "nodename nor servname provided",
+];
+
+fn is_unknown_name(error: &std::io::Error) -> bool {
+    let text = error.to_string();
+    UNKNOWN_NAME.iter().any(|told| text.contains(told))
 }
 
 /// Keeps the system's order of address families, and rotates inside the first one.
@@ -157,6 +182,18 @@ fn too_slow(what: &str, limit: Duration) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unknown_name_is_told_from_a_resolver_in_trouble() {
+        let told = |text: &str| {
+            is_unknown_name(&std::io::Error::other(format!(
+                "failed to lookup address information: {text}"
+            )))
+        };
+        assert!(told("Name or service not known"));
+        assert!(told("nodename nor servname provided, or not known"));
+        assert!(!told("Temporary failure in name resolution"));
+    }
 
     #[test]
     fn rotation_keeps_every_address_and_the_order_of_families() {

@@ -202,7 +202,7 @@ mod tests {
         ] {
             let error = parse_written(answer.as_bytes(), COMPLETED).unwrap_err();
             let found = (error.kind(), error.retry());
-            assert_eq!(found, (Kind::Corrupt, Retry::BackOff), "{answer}");
+            assert_eq!(found, (Kind::Corrupt, Retry::Briefly), "{answer}");
             assert!(error.hint().unwrap().contains("proxy"), "{answer}");
         }
     }
@@ -222,7 +222,7 @@ mod tests {
             ];
             for error in errors {
                 let found = (error.kind(), error.retry());
-                assert_eq!(found, (Kind::Corrupt, Retry::BackOff), "{answer}");
+                assert_eq!(found, (Kind::Corrupt, Retry::Briefly), "{answer}");
                 assert!(error.hint().unwrap().contains("proxy"), "{answer}");
             }
         }

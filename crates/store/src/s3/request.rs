@@ -317,7 +317,7 @@ pub(crate) const NO_STORE_HINT: &str =
 /// The error for an answer of success that lacks what it must have.
 pub(crate) fn strange(what: &str) -> Error {
     Error::new(Kind::Corrupt, format!("the store's answer lacks {what}"))
-        .with_retry(Retry::BackOff)
+        .with_retry(Retry::Briefly)
         .with_hint(NO_STORE_HINT)
 }
 
