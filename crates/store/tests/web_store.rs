@@ -169,3 +169,20 @@ async fn refusals_name_the_cure_and_no_secret() {
     let error = store.delete("x", None).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unsupported);
 }
+
+#[tokio::test]
+async fn wrong_port_is_named_and_never_replaced() {
+    for place in ["127.0.0.1:99999", "host.example:abc"] {
+        let none = StoreOptions::new([("", ""); 0]).unwrap();
+        let error = open(&format!("http://{place}/k"), &none, &client().0).unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+        assert!(error.message().contains(place), "{error}");
+        // A redirect to such a place leads nowhere either.
+        let answer = format!(
+            "HTTP/1.1 302 Found\r\nLocation: http://{place}/k\r\nContent-Length: 0\r\n\r\n"
+        );
+        let (script, _) = server(move |_| answer.clone()).await;
+        let (store, key) = store_at(&script.url("/k"), &[]);
+        assert!(store.get(&key, ask(GetRange::All)).await.is_err(), "{place}");
+    }
+}

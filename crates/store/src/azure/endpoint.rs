@@ -52,6 +52,7 @@ impl Endpoint {
         if authority.is_empty() || authority.contains(odd) || path.contains(odd) {
             return Err(wrong());
         }
+        crate::http::explicit_port(&authority.parse().map_err(|_| wrong())?)?;
         let authority = match authority.split_once(".dfs.") {
             Some((account, rest)) => format!("{account}.blob.{rest}"),
             None => authority.to_string(),
@@ -116,6 +117,11 @@ mod tests {
             ["", "acc.blob.core.windows.net", "ftp://x", "https://", "https://u:p@h", "http://h?x"]
         {
             assert_eq!(Endpoint::parse(url).unwrap_err().kind(), Kind::Invalid, "{url}");
+        }
+        for place in ["127.0.0.1:99999", "acc.blob.core.windows.net:abc"] {
+            let error = Endpoint::parse(&format!("http://{place}/dev")).unwrap_err();
+            assert_eq!(error.kind(), Kind::Invalid, "{place}");
+            assert!(error.message().contains(place), "{error}");
         }
     }
 

@@ -5,7 +5,7 @@ use crate::http::connect::connect;
 use crate::http::connection::Connection;
 use crate::http::head::{Framing, Head, framing, keeps_alive};
 use crate::http::pool::{Origin, Pool, Slot, Trust};
-use crate::http::proxy::{ProxyChoice, ProxyEnvironment, bare_host, proxy_for};
+use crate::http::proxy::{ProxyChoice, ProxyEnvironment, bare_host, explicit_port, proxy_for};
 use crate::http::tls::client_config;
 use crate::http::trace::{Trace, method_name};
 use crate::{Body, Observer, Payload};
@@ -280,8 +280,9 @@ impl HttpClient {
         if host.is_empty() {
             return Err(invalid("the URL has no host"));
         }
+        let port = uri.authority().map(explicit_port).transpose()?.flatten();
         Ok(Origin {
-            port: uri.port_u16().unwrap_or(if is_https { 443 } else { 80 }),
+            port: port.unwrap_or(if is_https { 443 } else { 80 }),
             proxy: proxy_for(&self.proxy, &self.shared.environment, uri).cloned(),
             trust: is_https.then(|| self.trust.clone()),
             host,

@@ -22,6 +22,6 @@ pub use body::HttpBody;
 pub use client::{HttpClient, HttpOptions, HttpResponse};
 pub use credentials::{credential_context, credential_error};
 pub(crate) use head::content_length;
-pub(crate) use proxy::bare_host;
 pub use proxy::{Proxy, ProxyChoice};
+pub(crate) use proxy::{bare_host, explicit_port};
 pub use redact::{redacted_text, redacted_url};

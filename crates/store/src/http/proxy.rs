@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Uri;
+use http::uri::Authority;
 use penstock_base::{Error, Kind, Result, Secret};
 use std::net::IpAddr;
 
@@ -54,13 +55,13 @@ impl Proxy {
             Some((user_info, host)) => (Some(user_info), host),
             None => (None, rest),
         };
-        let authority: http::uri::Authority = host.parse().map_err(|_| wrong())?;
+        let authority: Authority = host.parse().map_err(|_| wrong())?;
         if authority.host().is_empty() {
             return Err(wrong());
         }
         let proxy = Proxy {
             host: bare_host(authority.host()).to_string(),
-            port: authority.port_u16().unwrap_or(80),
+            port: explicit_port(&authority)?.unwrap_or(80),
             authorization: None,
         };
         Ok(match user_info {
@@ -150,6 +151,26 @@ pub(crate) fn bare_host(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
+/// The port that stands behind a host, `None` where none does.
+///
+/// # Errors
+/// `Invalid` for a port that is no number from 1 to 65535: no other port is guessed for it.
+pub(crate) fn explicit_port(authority: &Authority) -> Result<Option<u16>> {
+    let text = authority.as_str();
+    let place = text.rsplit_once('@').map_or(text, |(_, place)| place);
+    let port = match place.strip_prefix(authority.host()) {
+        Some("" | ":") => return Ok(None),
+        Some(rest) => rest.strip_prefix(':'),
+        None => None,
+    };
+    let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = port.filter(is_number).and_then(|text| text.parse().ok());
+    number.filter(|port| *port != 0).map(Some).ok_or_else(|| {
+        Error::new(Kind::Invalid, format!("`{place}` has a wrong port"))
+            .with_hint("Write host:port, with a number from 1 to 65535")
+    })
+}
+
 fn is_link_local(host: &str) -> bool {
     match host.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) => address.is_link_local(),
@@ -224,6 +245,31 @@ mod tests {
         assert_eq!(Proxy::parse("px").unwrap().port, 80);
         assert_eq!(Proxy::parse("socks5://px").unwrap_err().kind(), Kind::Unsupported);
         assert_eq!(Proxy::parse("http://").unwrap_err().kind(), Kind::Invalid);
+    }
+
+    #[test]
+    fn wrong_ports_are_told_and_never_guessed() {
+        let port = |text: &str| explicit_port(&text.parse::<Authority>().unwrap());
+        for (text, expected) in [
+            ("h", None),
+            ("h:", None),
+            ("h:80", Some(80)),
+            ("u:p@h:65535", Some(65535)),
+            ("[::1]", None),
+            ("[::1]:9000", Some(9000)),
+        ] {
+            assert_eq!(port(text).unwrap(), expected, "{text}");
+        }
+        for text in ["127.0.0.1:99999", "host:abc", "h:0", "u:hunter2@h:-1", "[::1]:x", "h:8O"] {
+            let error = port(text).unwrap_err();
+            let shown = text.rsplit('@').next().unwrap();
+            assert_eq!(error.kind(), Kind::Invalid, "{text}");
+            assert!(error.message().contains(shown), "{error}");
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+        let error = Proxy::parse("http://u:hunter2@px:99999").unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid);
+        assert!(!error.to_string().contains("hunter2"), "{error}");
     }
 
     #[test]

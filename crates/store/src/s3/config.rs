@@ -201,6 +201,7 @@ fn endpoint(
     if authority.host().is_empty() || host.contains('@') {
         return Err(bad_endpoint(&text));
     }
+    crate::http::explicit_port(&authority)?;
     let path = path.trim_matches('/');
     let base_path = if path.is_empty() { String::new() } else { format!("/{path}") };
     Ok(Endpoint { https, host: Some(host.to_ascii_lowercase()), base_path })

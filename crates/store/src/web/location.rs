@@ -1,6 +1,7 @@
 //! URLs of web objects: encoding, origins, and where redirects lead. Pure but for the memory of
 //! redirects.
 
+use crate::http::explicit_port;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -30,11 +31,12 @@ pub(crate) fn request_url(root: &str, key: &str) -> String {
     format!("{root}{}", utf8_percent_encode(key, ILLEGAL))
 }
 
-/// Scheme, host and port, in one spelling.
+/// Scheme, host and port, in one spelling; `None` for what has no such origin.
 pub(crate) fn origin_of(url: &str) -> Option<(String, String, u16)> {
     let uri: http::Uri = url.parse().ok()?;
     let scheme = uri.scheme_str()?.to_ascii_lowercase();
-    let port = uri.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
+    let port =
+        explicit_port(uri.authority()?).ok()?.unwrap_or(if scheme == "https" { 443 } else { 80 });
     Some((scheme, uri.host()?.to_ascii_lowercase(), port))
 }
 
@@ -132,6 +134,7 @@ mod tests {
         }
         assert_eq!(resolve(base, "ftp://o.example/z"), None);
         assert_eq!(resolve(base, "http://"), None);
+        assert_eq!(resolve(base, "http://o.example:99999/z"), None);
     }
 
     #[test]

@@ -60,10 +60,12 @@ impl HttpStore {
                     "CREATE SECRET (TYPE http, EXTRA_HTTP_HEADERS MAP {'Authorization': 'Basic ...'})",
                 ));
         }
-        let parsed: std::result::Result<::http::uri::Authority, _> = authority.parse();
-        if parsed.is_err() || authority.is_empty() {
-            return Err(Error::new(Kind::Invalid, format!("`{authority}` is no host name")));
+        let wrong = || Error::new(Kind::Invalid, format!("`{authority}` is no host name"));
+        let parsed: ::http::uri::Authority = authority.parse().map_err(|_| wrong())?;
+        if parsed.host().is_empty() {
+            return Err(wrong());
         }
+        crate::http::explicit_port(&parsed)?;
         let mut headers = crate::open::extra_headers(options)?;
         if let Some(token) = options.get("bearer_token") {
             let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {

@@ -49,6 +49,12 @@ fn endpoints_take_all_spellings() {
         assert_eq!(error.kind(), Kind::Invalid, "{endpoint}");
         assert!(!error.to_string().contains("hunter2"));
     }
+    for endpoint in ["127.0.0.1:99999", "host:abc", "http://host:0/base"] {
+        let error = read_with("s3", &[("endpoint", endpoint)], &[]).unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{endpoint}");
+        let place = endpoint.trim_start_matches("http://").trim_end_matches("/base");
+        assert!(error.message().contains(place), "{error}");
+    }
 }
 
 #[test]
