@@ -70,10 +70,11 @@ async fn broken(faults: &[&str]) -> (Arc<dyn Store>, FakeHandle) {
 async fn wrong_key_and_wrong_secret_are_denied() {
     let server = start(options());
     for wrong in [("key_id", "nobody"), ("secret", "hunter2")] {
-        let store = store_with(&server, &[wrong]);
+        let store = store_with(&server, &[wrong, ("secret_name", "mine")]);
         let error = get(&*store, "k").await.unwrap_err();
         assert_eq!((error.kind(), error.retry()), (Kind::Denied, Retry::Never), "{error}");
         assert!(!error.to_string().contains("hunter2"), "{error}");
+        assert!(error.hint().unwrap().contains("secret 'mine'"), "{error}");
         assert_eq!(error.object(), Some("s3://bucket/k"));
     }
 }
@@ -108,7 +109,10 @@ async fn clock_that_is_off_is_named() {
 async fn missing_bucket_and_object_are_told_apart() {
     let server = start(options());
     let store = store_with(&server, &[]);
-    assert_eq!(get(&*store, "no").await.unwrap_err().kind(), Kind::NotFound);
+    for error in [get(&*store, "no").await.unwrap_err(), store.stat("no").await.unwrap_err()] {
+        assert_eq!(error.kind(), Kind::NotFound);
+        assert!(error.hint().unwrap().contains("`s3://bucket/no/*.parquet`"), "{error}");
+    }
     let endpoint = server.endpoint();
     let pairs = [("endpoint", endpoint.as_str()), ("key_id", "test"), ("secret", SECRET)];
     let options = StoreOptions::new(pairs).unwrap();

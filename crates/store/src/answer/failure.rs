@@ -34,6 +34,8 @@ pub(crate) struct Failure {
     /// How far the server's clock is ahead of ours, in seconds.
     pub clock_ahead_s: Option<i64>,
     pub retry_after: Option<Duration>,
+    /// Name of the secret that the request was signed with, for the words of the advice.
+    pub secret_name: Option<String>,
 }
 
 impl Failure {
@@ -156,6 +158,19 @@ impl Failure {
         }
     }
 
+    /// What to do about a missing object of this URL, which may be meant as a directory; `None` for
+    /// other failures, and for other things that are missing.
+    pub(crate) fn missing_object_hint(&self, url: &str) -> Option<String> {
+        let is_object = self.verdict().0 == Kind::NotFound && missing_thing(&self.code) == OBJECT;
+        let directory = url.trim_end_matches('/');
+        is_object.then(|| {
+            format!(
+                "List the parent to see what is there; to read a directory use \
+                 `{directory}/*.parquet`"
+            )
+        })
+    }
+
     /// Advice that follows from the answer alone, and is surer than any store's general one.
     fn own_hint(&self, kind: Kind) -> Option<String> {
         let is_signature_error =
@@ -169,20 +184,30 @@ impl Failure {
                     .to_string(),
             );
         }
+        let secret = match &self.secret_name {
+            Some(name) => format!("secret '{name}'"),
+            None => "the secret".to_string(),
+        };
         let advice = match self.code.as_str() {
             "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => {
-                "The temporary credentials have expired: renew the secret, or create it with \
-                 PROVIDER credential_chain so that they renew themselves"
+                return Some(format!(
+                    "The temporary credentials have expired: renew {secret}, or create it with \
+                     PROVIDER credential_chain so that they renew themselves"
+                ));
             }
-            "InvalidAccessKeyId" => "The store does not know KEY_ID: check the secret's KEY_ID",
+            "InvalidAccessKeyId" => {
+                return Some(format!("The store does not know KEY_ID: check KEY_ID of {secret}"));
+            }
             "SignatureDoesNotMatch" => {
-                "Check the secret's SECRET, REGION and ENDPOINT for slips and lost characters"
+                return Some(format!(
+                    "Check SECRET, REGION and ENDPOINT of {secret} for slips and lost characters"
+                ));
             }
             "RequestTimeTooSkewed" | "RequestExpired" => {
                 "This machine's clock and the server's differ too much: set the clock, since \
                  signatures carry the time"
             }
-            "InvalidToken" => "Check the secret's SESSION_TOKEN",
+            "InvalidToken" => return Some(format!("Check SESSION_TOKEN of {secret}")),
             "InvalidObjectState" | "BlobArchived" => {
                 "The object is in an archive tier: restore it before reading"
             }
@@ -290,12 +315,15 @@ fn code_verdict(code: &str) -> Option<(Kind, bool)> {
     })
 }
 
+/// What is missing where no code tells otherwise.
+const OBJECT: &str = "the object does not exist";
+
 fn missing_thing(code: &str) -> &'static str {
     match code {
         "NoSuchBucket" => "the bucket does not exist",
         "ContainerNotFound" | "FilesystemNotFound" => "the container does not exist",
         "NoSuchUpload" => "the upload does not exist (any more)",
-        _ => "the object does not exist",
+        _ => OBJECT,
     }
 }
 

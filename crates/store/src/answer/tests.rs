@@ -81,6 +81,33 @@ fn skewed_clock_is_told_with_its_distance() {
 }
 
 #[test]
+fn missing_object_may_be_a_directory() {
+    let hint = |code: &str| {
+        let body = format!("<Error><Code>{code}</Code></Error>");
+        failure(404, &[], &body).missing_object_hint("s3://b/dir/")
+    };
+    let expected = "List the parent to see what is there; to read a directory use \
+                    `s3://b/dir/*.parquet`";
+    for code in ["", "NoSuchKey", "BlobNotFound"] {
+        assert_eq!(hint(code).as_deref(), Some(expected), "{code}");
+    }
+    for code in ["NoSuchBucket", "NoSuchUpload", "ContainerNotFound", "AccessDenied"] {
+        assert_eq!(hint(code), None, "{code}");
+    }
+}
+
+#[test]
+fn advice_on_credentials_names_the_secret() {
+    for code in ["SignatureDoesNotMatch", "InvalidAccessKeyId", "InvalidToken", "ExpiredToken"] {
+        let body = format!("<Error><Code>{code}</Code></Error>");
+        let mut found = failure(403, &[], &body);
+        assert!(found.clone().into_error(None).hint().unwrap().contains("the secret"), "{code}");
+        found.secret_name = Some("mine".to_string());
+        assert!(found.into_error(None).hint().unwrap().contains("secret 'mine'"), "{code}");
+    }
+}
+
+#[test]
 fn web_page_is_named_as_such() {
     let html = "<!DOCTYPE html><html><body>Sign in</body></html>";
     let error = failure(403, &[("content-type", "text/html")], html).into_error(None);

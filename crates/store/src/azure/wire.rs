@@ -169,6 +169,9 @@ impl Wire {
     pub fn failed(&self, failure: Failure, operation: &'static str, key: &str) -> Error {
         let hint = match (failure.verdict().0, failure.code.as_str()) {
             (Kind::Denied, _) => Some(self.denied_hint.clone()),
+            (Kind::NotFound, _) if !key.is_empty() => {
+                failure.missing_object_hint(&format!("{}{key}", self.address.root))
+            }
             (_, "InvalidBlobOrBlock") => Some(
                 "Another program left unfinished blocks of another id length on this blob; they \
                  expire in a week, or at once when a small blob is written there"
