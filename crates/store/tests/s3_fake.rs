@@ -239,6 +239,8 @@ async fn web_page_in_place_of_a_completion_is_no_success() {
         store.copy("n", "m", &options).await.unwrap_err(),
         store.list(Default::default()).await.unwrap_err(),
         store.delete_batch(&["n".to_string()]).await.unwrap_err(),
+        store.delete("n", None).await.unwrap_err(),
+        store.abort_upload("m", &upload).await.unwrap_err(),
     ];
     for error in errors {
         assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::Briefly), "{error}");

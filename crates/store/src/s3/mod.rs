@@ -314,7 +314,7 @@ impl Store for S3Store {
         let call =
             Call::new(Method::DELETE, "abort upload", Some(key)).query("uploadId", &upload.0);
         match self.sender.send(&call).await? {
-            Outcome::Done(_) => Ok(()),
+            Outcome::Done(response) => self.sender.removed(&call, response).await,
             Outcome::Refused { failure, .. } if failure.status == 404 => Ok(()),
             Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
         }
@@ -331,7 +331,7 @@ impl Store for S3Store {
             call = call.header(IF_MATCH.as_str(), &etag.header_value())?;
         }
         match self.sender.send(&call).await? {
-            Outcome::Done(_) => Ok(()),
+            Outcome::Done(response) => self.sender.removed(&call, response).await,
             Outcome::Refused { failure, .. }
                 if failure.status == 404 && failure.code != "NoSuchBucket" =>
             {

@@ -1,6 +1,7 @@
 //! Builds, signs and sends the requests of one bucket, and follows it to its region.
 
 use crate::answer::Failure;
+use crate::s3::ANSWER_BYTES_MAX;
 use crate::s3::auth::Auth;
 use crate::s3::config::{Access, S3Config, Service};
 use crate::{HttpClient, HttpResponse, Payload};
@@ -8,6 +9,7 @@ use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use penstock_base::{Error, Kind, Result, Retry};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
 /// Signed for until the service names another.
 const REGION_DEFAULT: &str = "us-east-1";
@@ -132,6 +134,20 @@ impl Sender {
         match self.send(call).await? {
             Outcome::Done(response) => Ok(response),
             Outcome::Refused { failure, .. } => Err(self.refusal(call, failure)),
+        }
+    }
+
+    /// Ends a removal, whose answer says nothing but its status: a web page there is a proxy's.
+    ///
+    /// # Errors
+    /// `Corrupt` for such a page, and when the answer breaks off.
+    pub(crate) async fn removed(&self, call: &Call<'_>, mut response: HttpResponse) -> Result<()> {
+        let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
+        let bytes = read.map_err(|error| self.named(call, error))?;
+        // The media type is not asked: some servers call every answer a web page.
+        match Failure::parse(200, &HeaderMap::new(), &bytes, SystemTime::now()).is_html {
+            true => Err(self.named(call, strange("all signs of a store: it is a web page"))),
+            false => Ok(()),
         }
     }
 
