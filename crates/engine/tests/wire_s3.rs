@@ -254,6 +254,48 @@ fn throttled_for_good_tells_attempts_and_leaves_nothing() {
 }
 
 #[test]
+fn an_upload_whose_end_is_never_answered_names_operation_and_object() {
+    let wire = Wire::new(&[("request_deadline_ms", "300")]);
+    wire.fake.fault("reset-upload=1000,op=CompleteMultipartUpload,times=1");
+    let error = wire.write("a.bin", &pattern(17 * MIB)).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    assert!(error.to_string().starts_with("complete upload s3://lake/a.bin: "), "{error}");
+}
+
+#[test]
+fn a_web_page_in_place_of_the_store_is_asked_for_four_times() {
+    for operation in ["GetObject", "PutObject", "ListObjectsV2", "DeleteObjects"] {
+        let wire = Wire::new(&[]);
+        wire.fake.fault(&format!("html,op={operation}"));
+        let query = wire.query();
+        let error = match operation {
+            "GetObject" => wire.open(&query, "a.bin").map(drop),
+            "PutObject" => wire.write("a.bin", b"x"),
+            "ListObjectsV2" => query.block_on(query.list(&wire.at(""))).map(drop),
+            _ => query.block_on(query.remove(&[wire.at("a"), wire.at("b")])),
+        }
+        .unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt, "{operation}: {error}");
+        assert!(error.to_string().contains("s3://lake/"), "{error}");
+        assert!(error.to_string().contains("proxy"), "{error}");
+        assert!(error.to_string().contains("gave up after 4 attempts"), "{error}");
+        wire.assert_operations(&[operation; 4]);
+    }
+}
+
+#[test]
+fn a_refused_connection_is_tried_four_times() {
+    let wire = Wire::new(&[]);
+    let at = wire.at("a.bin");
+    let query = wire.query();
+    drop(wire.fake);
+    let error = query.block_on(query.stat(&at)).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    assert!(error.to_string().starts_with("HEAD s3://lake/a.bin: "), "{error}");
+    assert!(error.to_string().contains("gave up after 4 attempts"), "{error}");
+}
+
+#[test]
 fn wrong_key_is_told_at_once() {
     let wire = Wire::new(&[]);
     wire.write("a.bin", b"x").unwrap();

@@ -29,6 +29,8 @@ pub enum Fault {
     Deny,
     /// The connection breaks before the store acts.
     Cut,
+    /// Nobody listens at the address.
+    Refuse,
     /// The store acts, but its answer is lost.
     LoseAnswer,
     /// The body ends after so many bytes.
@@ -121,6 +123,9 @@ impl Scripted {
             Some(Fault::Deny) => failed(Kind::Denied, "403"),
             Some(Fault::Cut) => {
                 failed(Kind::Unavailable, "reset").map_err(|e: Error| e.with_retry(Retry::BackOff))
+            }
+            Some(Fault::Refuse) => {
+                Err(Error::new(Kind::Unavailable, "refused").with_retry(Retry::Briefly))
             }
             Some(Fault::Hang) => std::future::pending().await,
             other => Ok(other),
