@@ -101,9 +101,13 @@ unique_ptr<FileHandle> PenstockFileSystem::OpenWrite(const OpenFileInfo &file, F
 	if (flags.ReturnNullIfExists() && FileExists(file.path, opener)) {
 		return nullptr;
 	}
-	auto query = Scope(engine, opener).Current();
+	Scope scope(engine, opener);
+	auto query = scope.Current();
 	auto writer = make_shared_ptr<WriterState>(query, file.path, StoreOptions(opener, file.path), only_if_absent);
-	query->Track(file.path, writer);
+	if (scope.client) {
+		// Outside a statement nobody asks for it again.
+		query->Track(file.path, writer);
+	}
 	return make_uniq<WriteHandle>(*this, file.path, flags, std::move(writer));
 }
 

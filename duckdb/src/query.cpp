@@ -4,8 +4,6 @@
 #include "options.hpp"
 #include "writer.hpp"
 
-#include <algorithm>
-
 namespace penstock {
 
 namespace {
@@ -110,31 +108,18 @@ void Query::Abandon() {
 		return;
 	}
 	BeginCleanup();
-	decltype(writers) abandoned;
+	Writers abandoned;
 	{
 		lock_guard<mutex> guard(lock);
 		abandoned = std::move(writers);
 		writers.clear();
 	}
-	// One request removes many, so files with the same credentials go together.
-	vector<vector<shared_ptr<WriterState>>> batches;
-	for (auto &entry : abandoned) {
-		auto &writer = entry.second;
-		if (!writer->Retract()) {
-			continue;
-		}
-		auto batch = std::find_if(batches.begin(), batches.end(), [&](const vector<shared_ptr<WriterState>> &known) {
-			return known[0]->options == writer->options && RootOf(known[0]->path) == RootOf(writer->path);
-		});
-		if (batch == batches.end()) {
-			batches.emplace_back();
-			batch = batches.end() - 1;
-		}
-		batch->push_back(writer);
-	}
-	for (auto &batch : batches) {
-		Remove(batch);
-	}
+	Retract(abandoned);
+}
+
+void Query::Forget() {
+	lock_guard<mutex> guard(lock);
+	writers.clear();
 }
 
 void Query::BeginCleanup() {
@@ -154,19 +139,22 @@ void Query::BeginCleanup() {
 
 void Query::Abandon(const shared_ptr<WriterState> &writer) {
 	BeginCleanup();
-	if (writer->Retract()) {
-		Remove({writer});
-	}
+	Retract({{writer->path, writer}});
 }
 
-void Query::Remove(const vector<shared_ptr<WriterState>> &batch) {
-	vector<ps_str> urls;
-	for (auto &writer : batch) {
-		urls.push_back(Borrow(writer->path));
+void Query::Retract(const Writers &batch) {
+	vector<const ps_writer *> handles;
+	for (auto &entry : batch) {
+		auto handle = entry.second->Retract();
+		if (handle) {
+			handles.push_back(handle);
+		}
 	}
-	auto &options = batch[0]->options;
+	if (handles.empty()) {
+		return;
+	}
 	ps_error *error = nullptr;
-	Check(ps_remove(cleanup->handle, urls.data(), urls.size(), options.Data(), options.Count(), &error), error);
+	Check(ps_query_retract(cleanup->handle, handles.data(), handles.size(), new_names_are_unique, &error), error);
 }
 
 void Query::Track(const string &path, shared_ptr<WriterState> writer) {
@@ -240,6 +228,7 @@ void ClientIo::QueryEnd(ClientContext &, optional_ptr<ErrorData> error) {
 		if (error && error->HasError()) {
 			ended->Abandon();
 		}
+		ended->Forget();
 		LogRequests(*ended);
 	} catch (...) { // NOLINT: the statement has its error already
 	}

@@ -23,7 +23,11 @@ void OnSet(ClientContext &, SetScope, Value &value) {
 	}
 	auto text = value.ToString();
 	ps_error *error = nullptr;
-	Check(ps_setting_check(info.name, Borrow(text), &error), error);
+	if (!ps_setting_check(info.name, Borrow(text), &error)) {
+		auto message = Text(ps_error_message(error));
+		ps_error_free(error);
+		throw InvalidInputException("Setting \"penstock_%s\": %s", Text(info.name), message);
+	}
 }
 
 template <size_t... INDEX>

@@ -24,13 +24,14 @@ shared_ptr<Engine> EngineOf(TableFunctionBindInput &input) {
 	return input.info->Cast<EngineInfo>().engine;
 }
 
-//! A point in time, in microseconds since the epoch; shown as a timestamp.
+//! A point in time, in microseconds since the epoch; shown as a timestamp in UTC. One with a time zone would need
+//! Python's pytz to be fetched.
 constexpr const char *STARTED = "started_us";
 
 //! Units are the last word of a name in every table of the engine.
 LogicalType TypeOfColumn(const string &name) {
 	if (name == STARTED) {
-		return LogicalType::TIMESTAMP_TZ;
+		return LogicalType::TIMESTAMP;
 	}
 	if (name == "value" || name == "number" || StringUtil::EndsWith(name, "_us") ||
 	    StringUtil::EndsWith(name, "_bytes")) {
@@ -49,8 +50,8 @@ Value CellValue(const string &text, const LogicalType &type) {
 	if (text.empty()) {
 		return Value(type);
 	}
-	if (type.id() == LogicalTypeId::TIMESTAMP_TZ) {
-		return Value::TIMESTAMPTZ(timestamp_tz_t(Value(text).DefaultCastAs(LogicalType::BIGINT).GetValue<int64_t>()));
+	if (type.id() == LogicalTypeId::TIMESTAMP) {
+		return Value::TIMESTAMP(timestamp_t(Value(text).DefaultCastAs(LogicalType::BIGINT).GetValue<int64_t>()));
 	}
 	return Value(text).DefaultCastAs(type);
 }

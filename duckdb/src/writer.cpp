@@ -43,10 +43,8 @@ void WriterState::Finish() {
 		throw IOException("Cannot close \"%s\": an earlier write to it failed, so it was given up", path);
 	}
 	bool finished = finish(handle.get(), &error);
-	// Interrupted, the store may still carry the last request out.
-	bool may_be_visible = finished || ErrorKind(ps_error_kind(error)) == ErrorKind::CANCELLED;
-	phase = may_be_visible ? Phase::PUBLISHED : Phase::ABORTED;
-	handle.reset(); // of an interrupted request, the engine now takes back what it still makes
+	// Whether something became visible is the engine's to know, also after a failure.
+	phase = Phase::FINISHED;
 	Check(finished, error);
 }
 
@@ -58,12 +56,10 @@ void WriterState::Abort() {
 	}
 }
 
-bool WriterState::Retract() {
+const ps_writer *WriterState::Retract() {
 	lock_guard<mutex> guard(lock);
-	bool may_be_visible = phase == Phase::PUBLISHED;
 	phase = Phase::ABORTED;
-	handle.reset();
-	return may_be_visible;
+	return handle.get();
 }
 
 bool WriterState::IsOpen() {

@@ -381,3 +381,63 @@ async fn a_writer_waits_for_memory_on_its_way_and_goes_on_when_it_is_back() {
     assert!(bench.store.content("a").await.unwrap() == data);
     assert_clean(&bench).await;
 }
+
+/// A failed statement over objects that existed: nothing is removed that it did not make.
+#[tokio::test(start_paused = true)]
+async fn retracting_removes_what_was_made_and_nothing_else() {
+    let bench = Bench::new(Scripted::new());
+    let query = bench.query();
+    for key in ["refused", "taken"] {
+        bench.store.place(key, "old").await;
+    }
+    let mut writers = Vec::new();
+    for key in ["made", "taken", "refused", "open"] {
+        let mut writer = create(&bench, &query, key);
+        writer.write(key.as_bytes()).await.unwrap();
+        if key == "refused" {
+            bench.store.fail("put", Fault::Deny);
+        }
+        if key != "open" {
+            writer.finish_detached().unwrap();
+            let _ = query.barrier().await;
+        }
+        writers.push(writer);
+    }
+    // Somebody else's, after ours was there.
+    bench.store.place("taken", "theirs").await;
+    bench.store.take_calls();
+    let writers: Vec<&Writer> = writers.iter().collect();
+    bench.query().retract(&writers, false).await.unwrap();
+    let mut calls = bench.store.take_calls();
+    calls.sort();
+    assert_eq!(calls.len(), 2, "{calls:?}");
+    assert!(calls.iter().all(|call| call.starts_with("delete ")), "{calls:?}");
+    assert_eq!(bench.store.content("made").await, None);
+    assert_eq!(bench.store.content("taken").await.unwrap(), "theirs");
+    assert_eq!(bench.store.content("refused").await.unwrap(), "old");
+    // A second time nothing is left to ask.
+    bench.query().retract(&writers, false).await.unwrap();
+    assert_eq!(bench.store.take_calls(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_cannot_compare_keeps_all_but_new_names() {
+    for (condition, names_are_new, kept) in [
+        (WriteCondition::None, false, true),
+        (WriteCondition::None, true, false),
+        (WriteCondition::IfAbsent, false, false),
+    ] {
+        let bench = {
+            let mut store = Scripted::new();
+            store.capabilities.conditional_delete = false;
+            Bench::new(store)
+        };
+        let query = bench.query();
+        let options = PutOptions { condition, ..PutOptions::default() };
+        let mut writer = query.create(&bench.at("a"), options).unwrap();
+        writer.write(b"x").await.unwrap();
+        writer.finish().await.unwrap();
+        query.retract(&[&writer], names_are_new).await.unwrap();
+        assert_eq!(bench.store.content("a").await.is_some(), kept);
+    }
+}

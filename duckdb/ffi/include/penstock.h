@@ -86,8 +86,12 @@ bool ps_open_write(ps_query *query, ps_str url, const ps_pair *options, size_t o
                    ps_writer **out, ps_error **error);
 bool ps_write(ps_writer *writer, const void *data, uint64_t len, ps_error **error); /* may block on the memory limit */
 uint64_t ps_writer_position(const ps_writer *writer);
-bool ps_writer_finish(ps_writer *writer, ps_error **error);          /* durable on return; interrupted: taken back once freed */
+bool ps_writer_finish(ps_writer *writer, ps_error **error);          /* durable on return; else given up */
 bool ps_writer_finish_detached(ps_writer *writer, ps_error **error); /* durable after ps_query_barrier of its query */
+/* After a failed statement: gives up what has not ended, and removes what the finished ones made, by their tags, so that
+ * nothing that stood there before or was written since is touched. A store that cannot compare tags keeps them, unless
+ * they were opened only_if_absent or `names_are_new` (nobody else has such names). `query` removes; it may be another. */
+bool ps_query_retract(ps_query *query, const ps_writer *const *writers, size_t count, bool names_are_new, ps_error **error);
 void ps_writer_free(ps_writer *writer);                               /* unfinished: aborted, nothing becomes visible */
 
 /* ---- names ---- */

@@ -100,7 +100,12 @@ pub unsafe extern "C" fn ps_writer_finish(writer: *mut PsWriter, error: *mut *mu
     unsafe {
         guarded(error, || {
             let PsWriter { writer, query } = exclusive(writer)?;
-            query.block_on(writer.finish()).map(|_| ())
+            let finished = query.block_on(writer.finish());
+            if finished.is_err() {
+                // Interrupted, it is still open; the treaty has it given up.
+                writer.abort();
+            }
+            finished.map(|_| ())
         })
     }
     .is_some()
@@ -127,4 +132,31 @@ pub unsafe extern "C" fn ps_writer_finish_detached(
 pub unsafe extern "C" fn ps_writer_free(writer: *mut PsWriter) {
     // SAFETY: the caller vouches for it.
     unsafe { free(writer) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `query` and the writers came from this library, no other call uses the writers, `writers` has
+/// `count` readable handles, `error` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_retract(
+    query: *const PsQuery,
+    writers: *const *const PsWriter,
+    count: usize,
+    names_are_new: bool,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let query = &handle(query, "query")?.query;
+            let writers = array(writers, count, "the writers")?
+                .iter()
+                .map(|writer| Ok(&handle(*writer, "writer")?.writer))
+                .collect::<Result<Vec<&Writer>>>()?;
+            query.block_on(query.retract(&writers, names_are_new))
+        })
+    }
+    .is_some()
 }

@@ -53,10 +53,12 @@ public:
 	//! Keeps the failure of a place that cannot throw (a destructor) until the statement can.
 	void RememberFailure(ErrorData failure);
 	void ThrowRemembered();
-	//! After a failed statement: gives up what is under way and, if armed, removes what was published.
+	//! After a failed statement: gives up what is under way and, if armed, takes back what was published.
 	void Abandon();
-	//! Gives up one file of a failed statement, and removes what was published of it.
+	//! Gives up one file of a failed statement, and takes back what was published of it.
 	void Abandon(const shared_ptr<WriterState> &writer);
+	//! The statement ended: its writers hold it, and must not do so for ever.
+	void Forget();
 
 	void Track(const string &path, shared_ptr<WriterState> writer);
 	//! The last writer opened for this path in this statement, if any.
@@ -71,7 +73,9 @@ public:
 
 private:
 	void BeginCleanup();
-	void Remove(const vector<shared_ptr<WriterState>> &batch);
+	using Writers = vector<std::pair<string, shared_ptr<WriterState>>>;
+	//! Takes back what these made, and nothing that stood there before or that others wrote since.
+	void Retract(const Writers &batch);
 
 	weak_ptr<ClientContext> context;
 	bool watches_context;
@@ -81,7 +85,7 @@ private:
 	//! From a failure on: cleaning up after an interrupted statement must not be interrupted itself.
 	atomic<bool> cleaning_up {false};
 	mutex lock;
-	vector<std::pair<string, shared_ptr<WriterState>>> writers;
+	Writers writers;
 	//! For removing; gives up sooner than the statement would.
 	shared_ptr<Query> cleanup;
 	ErrorData remembered;

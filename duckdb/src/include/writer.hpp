@@ -14,10 +14,10 @@ public:
 	idx_t Position();
 	//! Publishes the object: durable on return, or after the barrier of an armed statement.
 	void Finish();
-	//! Gives the object up. What was published already stays.
+	//! Gives the object up unless it was finished.
 	void Abort();
-	//! Gives the object up; true if it may be visible, so that the caller has to remove it.
-	bool Retract();
+	//! Nothing more is written; the handle by which to take back what was made, null if there is nothing.
+	const ps_writer *Retract();
 	bool IsOpen();
 	//! True once a write has failed: such an object must never be published.
 	bool HasFailed();
@@ -27,9 +27,10 @@ public:
 	const Pairs options;
 
 private:
-	enum class Phase : uint8_t { OPEN, PUBLISHED, ABORTED };
+	enum class Phase : uint8_t { OPEN, FINISHED, ABORTED };
 
 	mutex lock;
+	//! Kept when finished: the engine knows by it what became of the upload.
 	WriterHandle handle;
 	Phase phase = Phase::OPEN;
 	bool failed = false;

@@ -7,6 +7,7 @@ use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::upload::buffer::PartBuffer;
 use crate::upload::commits::Commit;
+use crate::upload::retract::Outcome;
 use crate::upload::schedule::Schedule;
 use penstock_base::{Error, Kind, Metric, Result};
 use penstock_store::{Part, Payload, PutOptions, UploadId};
@@ -30,6 +31,7 @@ pub(crate) struct Upload {
     given_up: AtomicBool,
     /// Held from the request that makes the object visible until its end is known.
     pub(super) commit: Mutex<Option<Commit>>,
+    pub(super) outcome: watch::Sender<Outcome>,
     pub(super) itself: Weak<Upload>,
 }
 
@@ -65,6 +67,7 @@ impl Upload {
             cancel: Cancellation::default(),
             given_up: AtomicBool::new(false),
             commit: Mutex::default(),
+            outcome: watch::Sender::default(),
             itself: Weak::clone(itself),
         });
         let pressable: Weak<dyn Pressable> = upload.itself.clone();

@@ -7,6 +7,7 @@ use crate::query::QueryCore;
 use crate::upload::buffer::PartBuffer;
 use crate::upload::commits::Commit;
 use crate::upload::core::Upload;
+use crate::upload::retract::Outcome;
 use penstock_base::{Error, Kind, Metric, Result};
 use penstock_store::{ETag, ObjectMeta, Payload, PutOptions, PutResult, WriteCondition};
 use std::pin::pin;
@@ -42,6 +43,7 @@ impl Upload {
 
     fn spawn_finish(&self, tell: impl FnOnce(Result<PutResult>) + Send + 'static) {
         let Some(upload) = self.itself.upgrade() else { return };
+        self.outcome.send_replace(Outcome::Ending);
         self.query.engine.cleanups.spawn(&self.query, async move {
             let result = upload.finish_or_take_back().await;
             let result = result.map_err(|error| upload.first_failure(error));
@@ -57,6 +59,14 @@ impl Upload {
     /// for, and what it made is removed.
     async fn finish_or_take_back(&self) -> Result<PutResult> {
         let result = self.finish_or_remove().await;
+        // A late object that could not be removed yet is known as made already.
+        self.outcome.send_if_modified(|outcome| {
+            let ending = *outcome == Outcome::Ending;
+            if ending {
+                *outcome = Outcome::of(&result);
+            }
+            ending
+        });
         drop(self.commit().take());
         result
     }
@@ -82,21 +92,19 @@ impl Upload {
         if self.commit().is_some()
             && let Ok(Ok(made)) = timeout(TAKE_BACK_MAX, finishing).await
         {
-            self.take_back(made.etag.as_ref()).await;
+            self.take_back(made.etag).await;
         }
         Err(cancelled())
     }
 
-    /// Removes what this upload made, and nothing that somebody wrote since, where the store can
-    /// tell them apart.
-    async fn take_back(&self, made: Option<&ETag>) {
-        let made = made.filter(|_| self.at.mount.capabilities.conditional_delete);
-        let (store, key) = (&self.at.mount.store, &self.at.key);
-        // Whoever gave the upload up removes the object too, and hears of a failure.
-        let removal =
-            retry(&self.query, ("DELETE", &self.at), Weight::Small, || store.delete(key, made));
-        let _ = timeout(TAKE_BACK_MAX, removal).await;
-        self.query.forget(&self.at);
+    /// Removes what this upload made, and nothing that somebody wrote since.
+    async fn take_back(&self, made: Option<ETag>) {
+        // Whoever gave the upload up may remove the object too, and hears of a failure.
+        let removal = self.remove_made(&self.query, made.as_ref(), false);
+        let removed = timeout(TAKE_BACK_MAX, removal).await;
+        if !(matches!(removed, Ok(Ok(()))) && *self.outcome.borrow() == Outcome::Nothing) {
+            self.outcome.send_replace(Outcome::Made(made));
+        }
     }
 
     /// Makes the object visible: one PUT if no part was sent, else the last part and the end.

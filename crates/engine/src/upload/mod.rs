@@ -11,6 +11,7 @@ mod commits;
 mod core;
 mod detached;
 mod finish;
+mod retract;
 mod schedule;
 mod writer;
 

@@ -111,6 +111,10 @@ impl Writer {
         }
     }
 
+    pub(super) fn upload(&self) -> &Upload {
+        &self.upload
+    }
+
     fn check_open(&self) -> Result<()> {
         if self.open {
             return Ok(());
