@@ -27,3 +27,11 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_IO_THREADS", "none")
     with pytest.raises(duckdb.InvalidInputException, match=r"PENSTOCK_IO_THREADS.*whole number"):
         connect()
+
+
+def test_a_wrong_value_names_the_setting() -> None:
+    con = connect()
+    with pytest.raises(
+        duckdb.InvalidInputException, match=r"penstock_part_size_bytes.*`abc` is not a byte size"
+    ):
+        con.execute("SET penstock_part_size_bytes = 'abc'")
