@@ -110,6 +110,13 @@ impl Temp {
         if len < RESERVE_MIN_BYTES {
             return Ok(());
         }
+        // Asked first: a reservation that does not fit takes all space there is before it fails,
+        // and every other writer of the disk fails meanwhile.
+        if let Ok(space) = rustix::fs::fstatvfs(&self.file)
+            && len > space.f_bavail.saturating_mul(space.f_frsize)
+        {
+            return Err(explain(Errno::NOSPC, "reserve space for", shown));
+        }
         match rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, len) {
             Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
                 Err(explain(errno, "reserve space for", shown))
