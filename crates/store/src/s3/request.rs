@@ -144,8 +144,10 @@ impl Sender {
     pub(crate) async fn removed(&self, call: &Call<'_>, mut response: HttpResponse) -> Result<()> {
         let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
         let bytes = read.map_err(|error| self.named(call, error))?;
-        // The media type is not asked: some servers call every answer a web page.
-        match Failure::parse(200, &HeaderMap::new(), &bytes, SystemTime::now()).is_html {
+        // The media type is not asked: some servers call every answer a web page. Without headers
+        // there is no time to compare with either.
+        let no_time = SystemTime::UNIX_EPOCH;
+        match Failure::parse(200, &HeaderMap::new(), &bytes, no_time).is_html {
             true => Err(self.named(call, strange("all signs of a store: it is a web page"))),
             false => Ok(()),
         }
@@ -199,8 +201,8 @@ impl Sender {
         Some(moved)
     }
 
-    /// Without a key, a request for an object would be one for its bucket: a PUT would create it and
-    /// a DELETE remove it.
+    /// Without a key, a request for an object would be one for its bucket: a PUT would create it
+    /// and a DELETE remove it.
     ///
     /// # Errors
     /// `Invalid` for an empty key.
