@@ -41,11 +41,11 @@ impl PsListing {
     }
 }
 
-/// What every verb here begins with.
+/// What every verb that names an object begins with.
 ///
 /// # Safety
 /// The handle came from this library, text and pairs are readable.
-unsafe fn locate<'a>(
+pub(crate) unsafe fn locate<'a>(
     query: *const PsQuery,
     url: PsStr,
     options: *const PsPair,

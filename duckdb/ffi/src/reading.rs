@@ -1,7 +1,8 @@
 //! Open objects.
 
-use crate::abi::{PsPair, PsStr, free, give, handle, pairs};
+use crate::abi::{PsPair, PsStr, free, give, handle};
 use crate::error::{PsError, guarded};
+use crate::names::locate;
 use crate::query::PsQuery;
 use crate::rows::epoch_us;
 use penstock_base::{Error, Kind, Result};
@@ -75,9 +76,7 @@ pub unsafe extern "C" fn ps_open_read(
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         guarded(error, || {
-            let query = &handle(query, "query")?.query;
-            let options = pairs(options, option_count, "a store option")?;
-            let at = query.engine().locate(url.text("the URL")?, &options)?;
+            let (query, at) = locate(query, url, options, option_count)?;
             let known = match known.as_ref() {
                 Some(known) => known.to_known()?,
                 None => Known::default(),

@@ -1,7 +1,8 @@
 //! Objects being written.
 
-use crate::abi::{PsPair, PsStr, array, free, give, handle, pairs};
+use crate::abi::{PsPair, PsStr, array, free, give, handle};
 use crate::error::{PsError, guarded};
+use crate::names::locate;
 use crate::query::PsQuery;
 use penstock_base::{Error, Kind, Result};
 use penstock_engine::{PutOptions, Query, WriteCondition, Writer};
@@ -33,9 +34,7 @@ pub unsafe extern "C" fn ps_open_write(
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         guarded(error, || {
-            let query = &handle(query, "query")?.query;
-            let options = pairs(options, option_count, "a store option")?;
-            let at = query.engine().locate(url.text("the URL")?, &options)?;
+            let (query, at) = locate(query, url, options, option_count)?;
             let condition =
                 if only_if_absent { WriteCondition::IfAbsent } else { WriteCondition::None };
             let writer = query.create(&at, PutOptions { condition, ..PutOptions::default() })?;
