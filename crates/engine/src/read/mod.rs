@@ -145,8 +145,8 @@ async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
     if window == 0 {
         return asked(query, at).await;
     }
-    let tail_first = reads_tail_first(at) || known.footer_size_bytes.is_some();
-    let range = if tail_first && at.mount.capabilities.suffix_range {
+    let from_tail = tail_first(&at.key) || known.footer_size_bytes.is_some();
+    let range = if from_tail && at.mount.capabilities.suffix_range {
         GetRange::Suffix(window)
     } else {
         GetRange::Bounded(ByteRange { start: 0, end: window })
@@ -255,8 +255,8 @@ async fn ask(query: &QueryCore, at: &Location) -> Result<ObjectMeta> {
 }
 
 /// Parquet readers begin at the end.
-pub(crate) fn reads_tail_first(at: &Location) -> bool {
-    let key = at.key.as_bytes();
+pub(crate) fn tail_first(key: &str) -> bool {
+    let key = key.as_bytes();
     key.len() >= 8 && key[key.len() - 8..].eq_ignore_ascii_case(b".parquet")
 }
 

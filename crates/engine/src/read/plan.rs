@@ -85,15 +85,20 @@ fn requests(range: ByteRange, split: &Split) -> Vec<Span> {
 }
 
 /// The window worth fetching and keeping in place of `range`, if there is one: the whole of a small
-/// object, the tail of a Parquet file whose end is read, the head of any other.
+/// object, the tail of a Parquet file whose end is read, the head of any other. A small object of
+/// which some is held already was not worth fetching whole.
 pub(crate) fn widen(
     range: ByteRange,
     size: u64,
     window_bytes: u64,
     tail_first: bool,
+    held: &[ByteRange],
 ) -> Option<ByteRange> {
     let window = opening_window(size, window_bytes, tail_first)?;
-    (!range.is_empty() && window.contains(&range)).then_some(window)
+    let wanted = !range.is_empty() && window.contains(&range);
+    let is_whole = window.len() == size;
+    let known = held.iter().any(|piece| piece.contains(&range)) || (is_whole && !held.is_empty());
+    (wanted && !known).then_some(window)
 }
 
 /// The bytes of an object of known size that are read first: the whole of a small one, the footer
@@ -104,10 +109,15 @@ pub(crate) fn opening_window(size: u64, window_bytes: u64, tail_first: bool) -> 
     } else if size <= window_bytes {
         Some(ByteRange { start: 0, end: size })
     } else if tail_first {
-        Some(ByteRange { start: size - footer_guess_bytes(size).min(size), end: size })
+        Some(footer_window(size))
     } else {
         Some(ByteRange { start: 0, end: window_bytes })
     }
+}
+
+/// The end of a Parquet file, with its footer most likely inside.
+pub(crate) fn footer_window(size: u64) -> ByteRange {
+    ByteRange { start: size - footer_guess_bytes(size).min(size), end: size }
 }
 
 /// How much of a Parquet file its readers ask for first: a footer takes about a thousandth of the
@@ -142,6 +152,7 @@ mod tests {
 
     #[test]
     fn small_object_is_wanted_whole_and_large_parquet_by_its_tail() {
+        let widen = |range, size, bytes, tail| widen(range, size, bytes, tail, &[]);
         assert_eq!(widen(range(40, 50), 60, 100, true), Some(range(0, 60)));
         let size = 80 << 20;
         let tail = range(size - (128 << 10), size);
@@ -150,6 +161,13 @@ mod tests {
         assert_eq!(widen(range(size - 8, size), size, 0, true), None);
         assert_eq!(widen(range(0, 10), 1000, 100, false), Some(range(0, 100)));
         assert_eq!(widen(range(500, 510), 1000, 100, false), None);
+    }
+
+    #[test]
+    fn what_is_held_needs_no_window_and_a_small_object_held_in_part_is_not_completed() {
+        assert_eq!(widen(range(50, 60), 60, 100, true, &[range(40, 60)]), None);
+        assert_eq!(widen(range(0, 10), 60, 100, true, &[range(40, 60)]), None);
+        assert_eq!(widen(range(0, 10), 1000, 100, false, &[range(900, 1000)]), Some(range(0, 100)));
     }
 
     proptest! {
@@ -182,7 +200,7 @@ mod tests {
             window in 0u64..500, tail_first: bool,
         ) {
             let wanted = range(start, start + len);
-            if let Some(window) = widen(wanted, size, window, tail_first) {
+            if let Some(window) = widen(wanted, size, window, tail_first, &[]) {
                 prop_assert!(window.contains(&wanted));
                 prop_assert!(window.end <= size);
             }

@@ -4,10 +4,10 @@ use crate::location::Location;
 use crate::query::{Query, QueryCore};
 use crate::read::ahead::{Ahead, Source};
 use crate::read::held::{Held, Piece};
-use crate::read::plan::{Source as SpanSource, Span, Split, opening_window, plan, widen};
+use crate::read::plan::{Source as SpanSource, Span, Split, plan, widen};
 use crate::read::stream::{Stream, told_as_change};
 use crate::read::version::Version;
-use crate::read::{Opened, reads_tail_first};
+use crate::read::{Opened, tail_first};
 use futures_util::future::try_join_all;
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
 use penstock_store::{GetRange, ObjectMeta};
@@ -42,7 +42,7 @@ impl Reader {
             held,
             ahead: Ahead::new(),
             split: Split::for_profile(&at.mount.profile),
-            tail_first: reads_tail_first(at),
+            tail_first: tail_first(&at.key),
         }
     }
 
@@ -90,12 +90,12 @@ impl Reader {
         range: ByteRange,
     ) -> Result<()> {
         let window = query.settings.open_fetch_bytes;
-        if let Some(window) = widen(range, self.size_bytes, window, self.tail_first)
-            && !self.held.covers(&range)
-        {
-            self.fill(query, range, window).await?;
-        }
         let mut held = self.held.pieces();
+        let ranges: Vec<ByteRange> = held.iter().map(|piece| piece.range).collect();
+        if let Some(window) = widen(range, self.size_bytes, window, self.tail_first, &ranges) {
+            self.fill(query, range, window).await?;
+            held = self.held.pieces();
+        }
         let source =
             Source { query, at: &self.at, version: &self.version, size_bytes: self.size_bytes };
         let ahead = self.ahead.pieces(&source, range, &held).await;
@@ -145,12 +145,15 @@ impl Reader {
     }
 
     /// Fetches and keeps the bytes that whoever opens the object reads first.
-    pub(crate) async fn fetch_opening(&self, query: &Arc<QueryCore>) -> Result<()> {
-        let window_bytes = query.settings.open_fetch_bytes;
-        match opening_window(self.size_bytes, window_bytes, self.tail_first) {
-            Some(window) if !self.held.covers(&window) => self.fill(query, window, window).await,
-            _ => Ok(()),
+    pub(crate) async fn fetch_opening(
+        &self,
+        query: &Arc<QueryCore>,
+        window: ByteRange,
+    ) -> Result<()> {
+        if window.is_empty() || self.held.covers(&window) {
+            return Ok(());
         }
+        self.fill(query, window, window).await
     }
 
     /// Fetches what is missing of a window and keeps it, once for all readers that want it.
