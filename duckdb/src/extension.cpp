@@ -16,6 +16,9 @@ public:
 	void OnConnectionOpened(ClientContext &context) override {
 		ClientIo::Get(context, engine);
 	}
+	void OnExtensionLoaded(DatabaseInstance &, const string &) override {
+		engine->settings.Resolve();
+	}
 
 private:
 	shared_ptr<Engine> engine;
@@ -27,6 +30,7 @@ void Load(ExtensionLoader &loader) {
 	auto &config = DBConfig::GetConfig(db);
 	auto engine = make_shared_ptr<Engine>(db);
 	RegisterSettings(config);
+	engine->settings.Resolve();
 	RegisterFunctions(loader, engine);
 	RegisterSecrets(db);
 	RegisterBarrier(config, engine);

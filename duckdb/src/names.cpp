@@ -58,7 +58,7 @@ vector<OpenFileInfo> PenstockFileSystem::Glob(const string &path, FileOpener *op
 		return {OpenFileInfo(path)};
 	}
 	Scope scope(engine, opener);
-	auto options = StoreOptions(opener, path);
+	auto options = StoreOptions(*engine, opener, path);
 	ps_listing *listing = nullptr;
 	ps_error *error = nullptr;
 	Check(ps_glob(scope.Current()->handle, Borrow(path), options.Data(), options.Count(), &listing, &error), error);
@@ -76,7 +76,7 @@ bool PenstockFileSystem::ListFilesExtended(const string &directory,
                                            optional_ptr<FileOpener> opener) {
 	Scope scope(engine, opener);
 	auto query = scope.Current();
-	auto options = StoreOptions(opener, directory);
+	auto options = StoreOptions(*engine, opener, directory);
 	auto prefix = WithSlash(directory);
 	ps_listing *listing = nullptr;
 	ps_error *error = nullptr;
@@ -105,7 +105,7 @@ bool PenstockFileSystem::FileExists(const string &path, optional_ptr<FileOpener>
 		// COPY ... APPEND asks whether its fresh UUID is taken, once per file.
 		return false;
 	}
-	auto options = StoreOptions(opener, path);
+	auto options = StoreOptions(*engine, opener, path);
 	bool exists = false;
 	ps_error *error = nullptr;
 	Check(ps_exists(query->handle, Borrow(path), options.Data(), options.Count(), &exists, &error), error);
@@ -119,7 +119,7 @@ bool PenstockFileSystem::DirectoryExists(const string &path, optional_ptr<FileOp
 		// COPY asks for each partition's directory before it writes there; it needs no creation.
 		return true;
 	}
-	auto options = StoreOptions(opener, path);
+	auto options = StoreOptions(*engine, opener, path);
 	bool exists = false;
 	ps_error *error = nullptr;
 	Check(ps_directory_exists(query->handle, Borrow(path), options.Data(), options.Count(), &exists, &error), error);
@@ -135,7 +135,7 @@ void PenstockFileSystem::CreateDirectoriesRecursive(const string &, optional_ptr
 
 void PenstockFileSystem::RemoveDirectory(const string &path, optional_ptr<FileOpener> opener) {
 	Scope scope(engine, opener);
-	auto options = StoreOptions(opener, path);
+	auto options = StoreOptions(*engine, opener, path);
 	ps_error *error = nullptr;
 	Check(ps_remove_directory(scope.Current()->handle, Borrow(path), options.Data(), options.Count(), &error), error);
 }
@@ -165,7 +165,7 @@ void PenstockFileSystem::RemoveFiles(const vector<string> &paths, optional_ptr<F
 	}
 	Scope scope(engine, opener);
 	for (auto &root : roots) {
-		auto options = StoreOptions(opener, Text(root.second[0]));
+		auto options = StoreOptions(*engine, opener, Text(root.second[0]));
 		ps_error *error = nullptr;
 		Check(ps_remove(scope.Current()->handle, root.second.data(), root.second.size(), options.Data(),
 		                options.Count(), &error),
@@ -179,7 +179,7 @@ void PenstockFileSystem::MoveFile(const string &source, const string &target, op
 	if (query->IsArmed()) {
 		query->Barrier(); // the source may have been closed a moment ago
 	}
-	auto options = StoreOptions(opener, source);
+	auto options = StoreOptions(*engine, opener, source);
 	ps_error *error = nullptr;
 	Check(ps_move(query->handle, Borrow(source), Borrow(target), options.Data(), options.Count(), &error), error);
 }

@@ -77,7 +77,7 @@ unique_ptr<FileHandle> PenstockFileSystem::OpenFileExtended(const OpenFileInfo &
 unique_ptr<FileHandle> PenstockFileSystem::OpenRead(const OpenFileInfo &file, FileOpenFlags flags,
                                                     optional_ptr<FileOpener> opener) {
 	Scope scope(engine, opener);
-	auto options = StoreOptions(opener, file.path);
+	auto options = StoreOptions(*engine, opener, file.path);
 	Known known(file);
 	ps_reader *reader = nullptr;
 	ps_error *error = nullptr;
@@ -103,7 +103,8 @@ unique_ptr<FileHandle> PenstockFileSystem::OpenWrite(const OpenFileInfo &file, F
 	}
 	Scope scope(engine, opener);
 	auto query = scope.Current();
-	auto writer = make_shared_ptr<WriterState>(query, file.path, StoreOptions(opener, file.path), only_if_absent);
+	auto options = StoreOptions(*engine, opener, file.path);
+	auto writer = make_shared_ptr<WriterState>(query, file.path, std::move(options), only_if_absent);
 	if (scope.client) {
 		// Outside a statement nobody asks for it again.
 		query->Track(file.path, writer);

@@ -10,15 +10,17 @@ struct Family {
 	vector<const char *> schemes;
 	//! Secret types that may apply; on equal scope the earlier one wins.
 	vector<const char *> secret_types;
+	//! How the names of its settings begin; empty where it has none.
+	const char *settings_prefix;
 };
 
 const vector<Family> &Families() {
 	static const vector<Family> families = {
-	    {{"s3://", "s3a://", "s3n://"}, {"s3", "r2", "gcs", "aws"}},
-	    {{"gs://", "gcs://"}, {"gcs", "s3", "r2", "aws"}},
-	    {{"r2://"}, {"r2", "s3", "gcs", "aws"}},
-	    {{"az://", "azure://", "abfss://", "abfs://"}, {"azure"}},
-	    {{"http://", "https://"}, {"http"}},
+	    {{"s3://", "s3a://", "s3n://"}, {"s3", "r2", "gcs", "aws"}, "s3_"},
+	    {{"gs://", "gcs://"}, {"gcs", "s3", "r2", "aws"}, "s3_"},
+	    {{"r2://"}, {"r2", "s3", "gcs", "aws"}, "s3_"},
+	    {{"az://", "azure://", "abfss://", "abfs://"}, {"azure"}, "azure_"},
+	    {{"http://", "https://"}, {"http"}, ""},
 	};
 	return families;
 }
@@ -89,7 +91,7 @@ void AddValue(Pairs &pairs, const string &key, const Value &value) {
 		}
 		return;
 	default:
-		pairs.Add(key, value.ToString());
+		pairs.Add(key, TextOf(value));
 	}
 }
 
@@ -103,7 +105,8 @@ void AddSecret(Pairs &pairs, optional_ptr<FileOpener> opener, const string &path
 	for (auto type : family.secret_types) {
 		auto match = secrets->LookupSecret(*transaction, path, type);
 		if (match.HasMatch() && (!best.HasMatch() || match.score > best.score)) {
-			best = match;
+			best.secret_entry = std::move(match.secret_entry);
+			best.score = match.score;
 		}
 	}
 	if (!best.HasMatch()) {
@@ -119,16 +122,6 @@ void AddSecret(Pairs &pairs, optional_ptr<FileOpener> opener, const string &path
 	}
 	for (auto &entry : key_values->secret_map) {
 		AddValue(pairs, StringUtil::Lower(NameText(entry.first)), entry.second);
-	}
-}
-
-void AddSetting(Pairs &pairs, FileOpener &opener, const char *name) {
-	Value value;
-	if (LookupSetting(opener, name, value) && !value.IsNull()) {
-		auto text = value.ToString();
-		if (!text.empty()) {
-			pairs.Add(name, text);
-		}
 	}
 }
 
@@ -160,20 +153,23 @@ string RootOf(const string &path) {
 	return path.substr(0, end);
 }
 
-Pairs StoreOptions(optional_ptr<FileOpener> opener, const string &path) {
+Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const string &path) {
 	Pairs pairs;
 	auto &family = FamilyOf(path);
 	AddSecret(pairs, opener, path, family);
-	if (!opener) {
-		return pairs;
-	}
-	for (auto &setting : StoreSettings()) {
-		AddSetting(pairs, *opener, setting.name);
-	}
-	for (auto name : HTTP_SETTINGS) {
-		AddSetting(pairs, *opener, name);
+	if (opener) {
+		engine.settings.AddStoreSettings(pairs, *opener, family.settings_prefix);
 	}
 	return pairs;
+}
+
+vector<string> StoreSettingNames() {
+	vector<string> names;
+	for (auto &setting : StoreSettings()) {
+		names.emplace_back(setting.name);
+	}
+	names.insert(names.end(), std::begin(HTTP_SETTINGS), std::end(HTTP_SETTINGS));
+	return names;
 }
 
 void RegisterStoreSettings(DBConfig &config) {

@@ -13,31 +13,19 @@ constexpr const char *CLEANUP_DEADLINE_MS = "10000";
 
 thread_local idx_t task_token = 0;
 
-template <class SOURCE>
-Pairs ReadSettings(SOURCE &source) {
-	Pairs pairs;
-	for (size_t index = 0; index < ps_setting_count(); index++) {
-		ps_setting_info info;
-		ps_setting_describe(index, &info);
-		Value value;
-		auto name = Text(info.name);
-		if (LookupSetting(source, "penstock_" + name, value) && !value.IsNull()) {
-			pairs.Add(name, value.ToString());
-		}
-	}
-	return pairs;
-}
-
 bool QueryInterrupted(void *query) {
 	return static_cast<Query *>(query)->IsInterrupted();
 }
 
 } // namespace
 
-Engine::Engine(DatabaseInstance &db) : db(db) {
-	auto settings = InitialSettings();
+Engine::Engine(DatabaseInstance &db) : db(db), settings(db) {
+	Pairs initial;
+	for (auto &setting : InitialValues()) {
+		initial.Add(setting.first, setting.second.ToString());
+	}
 	ps_error *error = nullptr;
-	Check(ps_engine_new(settings.Data(), settings.Count(), &handle, &error), error);
+	Check(ps_engine_new(initial.Data(), initial.Count(), &handle, &error), error);
 }
 
 Engine::~Engine() {
@@ -46,7 +34,7 @@ Engine::~Engine() {
 
 Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
     : engine(std::move(engine_p)), watches_context(bool(client)) {
-	auto settings = client ? ReadSettings(*client) : ReadSettings(engine->db);
+	auto settings = engine->settings.Changed(client);
 	if (client) {
 		context = client->shared_from_this();
 		logger = client->logger;
@@ -58,7 +46,7 @@ Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
 
 Query::Query(shared_ptr<Engine> engine_p, const char *request_deadline_ms)
     : engine(std::move(engine_p)), watches_context(false) {
-	auto settings = ReadSettings(engine->db);
+	auto settings = engine->settings.Changed(nullptr);
 	settings.Add("request_deadline_ms", request_deadline_ms);
 	ps_error *error = nullptr;
 	Check(ps_query_new(engine->handle, settings.Data(), settings.Count(), nullptr, nullptr, &handle, &error), error);

@@ -69,14 +69,14 @@ string InitialValue(const ps_setting_info &info) {
 
 } // namespace
 
-Pairs InitialSettings() {
-	Pairs settings;
+vector<std::pair<string, Value>> InitialValues() {
+	vector<std::pair<string, Value>> values;
 	for (size_t index = 0; index < ps_setting_count(); index++) {
 		ps_setting_info info;
 		ps_setting_describe(index, &info);
-		settings.Add(Text(info.name), InitialValue(info));
+		values.emplace_back(Text(info.name), Value(InitialValue(info)).DefaultCastAs(TypeOf(info.type)));
 	}
-	return settings;
+	return values;
 }
 
 void RegisterSettings(DBConfig &config) {

@@ -1,7 +1,7 @@
 // From a path to the options of its store: the matching secret and DuckDB's own settings, as pairs.
 #pragma once
 
-#include "bridge.hpp"
+#include "query.hpp"
 
 namespace penstock {
 
@@ -14,8 +14,12 @@ bool IsPlainHttp(const string &path);
 string RootOf(const string &path);
 
 //! All pairs of the secret with the longest matching scope, and of the settings of the path's family.
-Pairs StoreOptions(optional_ptr<FileOpener> opener, const string &path);
+Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const string &path);
 
+//! The names of the settings that concern stores: ours, DuckDB's, and those of httpfs and azure.
+vector<string> StoreSettingNames();
+//! The penstock_* settings with the values that the environment (PENSTOCK_<NAME>) or the table gives them.
+vector<std::pair<string, Value>> InitialValues();
 //! The families' settings that httpfs and azure define too; registered so that SET works without them.
 void RegisterStoreSettings(DBConfig &config);
 

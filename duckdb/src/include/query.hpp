@@ -5,13 +5,11 @@
 #pragma once
 
 #include "bridge.hpp"
+#include "setting_values.hpp"
 
 namespace penstock {
 
 class WriterState;
-
-//! Every setting with the value that the environment (PENSTOCK_<NAME>) or the table gives it.
-Pairs InitialSettings();
 
 //! The engine of one database instance.
 class Engine {
@@ -23,6 +21,7 @@ public:
 
 	ps_engine *handle = nullptr;
 	DatabaseInstance &db;
+	SettingValues settings;
 };
 
 //! One statement, or one piece of work outside any statement.

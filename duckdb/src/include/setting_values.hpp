@@ -1,0 +1,58 @@
+// Reads DuckDB's settings by their index: each look-up by name copies the setting's description.
+#pragma once
+
+#include "bridge.hpp"
+
+#include <deque>
+
+namespace penstock {
+
+//! A value as text; the common types without DuckDB's casts, which build vectors for it.
+string TextOf(const Value &value);
+
+//! One setting of DuckDB, of another extension or of ours. Found once, read often, from any thread.
+class SettingSlot {
+public:
+	explicit SettingSlot(string name) : name(std::move(name)) {
+	}
+	//! Looks for the setting, if it was not found yet.
+	void Resolve(const DBConfig &config);
+	//! The value in force; false where the setting does not exist or was never given a value.
+	bool Get(DatabaseInstance &db, optional_ptr<ClientContext> client, Value &out) const;
+
+	const string name;
+
+private:
+	static constexpr idx_t UNKNOWN = idx_t(-1);
+	atomic<idx_t> index {UNKNOWN};
+	//! Set for those of DuckDB's own that are kept outside of the table of settings.
+	atomic<const ConfigurationOption *> built_in {nullptr};
+};
+
+//! The penstock_* settings of one database, and those that httpfs, azure and DuckDB define for stores.
+class SettingValues {
+public:
+	explicit SettingValues(DatabaseInstance &db);
+
+	//! Looks for settings that an extension has registered since.
+	void Resolve();
+	//! The penstock_* settings whose value is not the one that the engine was made with.
+	Pairs Changed(optional_ptr<ClientContext> client) const;
+	//! Adds the values of store settings: of one family (`s3_`, `azure_`, or empty for none), and those
+	//! for every HTTP request.
+	void AddStoreSettings(Pairs &pairs, FileOpener &opener, const string &prefix) const;
+
+private:
+	struct Own {
+		Own(string name, Value initial) : slot("penstock_" + name), key(std::move(name)), initial(std::move(initial)) {
+		}
+		SettingSlot slot;
+		string key;
+		Value initial;
+	};
+	DatabaseInstance &db;
+	std::deque<Own> own;
+	std::deque<SettingSlot> stores;
+};
+
+} // namespace penstock

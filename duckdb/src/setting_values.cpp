@@ -1,0 +1,115 @@
+// Decides where a setting's value is found; what values mean is the engine's and the stores'.
+#include "setting_values.hpp"
+
+#include "options.hpp"
+
+namespace penstock {
+
+namespace {
+
+bool Same(const Value &a, const Value &b) {
+	if (a.IsNull() || b.IsNull() || a.type().id() != b.type().id()) {
+		return false;
+	}
+	switch (a.type().id()) {
+	case LogicalTypeId::BOOLEAN:
+		return BooleanValue::Get(a) == BooleanValue::Get(b);
+	case LogicalTypeId::UBIGINT:
+		return UBigIntValue::Get(a) == UBigIntValue::Get(b);
+	case LogicalTypeId::VARCHAR:
+		return StringValue::Get(a) == StringValue::Get(b);
+	default:
+		return false;
+	}
+}
+
+} // namespace
+
+string TextOf(const Value &value) {
+	switch (value.IsNull() ? LogicalTypeId::SQLNULL : value.type().id()) {
+	case LogicalTypeId::VARCHAR:
+		return StringValue::Get(value);
+	case LogicalTypeId::BOOLEAN:
+		return BooleanValue::Get(value) ? "true" : "false";
+	default:
+		return value.ToString();
+	}
+}
+
+void SettingSlot::Resolve(const DBConfig &config) {
+	if (index != UNKNOWN || built_in.load()) {
+		return;
+	}
+	optional_ptr<const ConfigurationOption> option;
+	auto found = config.TryGetSettingIndex(Name(name), option);
+	if (option && option->get_setting) {
+		built_in = option.get();
+	} else if (found.IsValid()) {
+		index = found.GetIndex();
+	}
+}
+
+bool SettingSlot::Get(DatabaseInstance &db, optional_ptr<ClientContext> client, Value &out) const {
+	auto at = index.load();
+	if (at != UNKNOWN) {
+		return client ? bool(client->TryGetCurrentUserSetting(at, out))
+		              : bool(DBConfig::GetConfig(db).TryGetCurrentUserSetting(at, out));
+	}
+	auto option = built_in.load();
+	if (option && client) {
+		out = option->get_setting(*client);
+		return true;
+	}
+	return option && DBConfig::TryGetDefaultValue(option, out);
+}
+
+SettingValues::SettingValues(DatabaseInstance &db) : db(db) {
+	for (auto &setting : InitialValues()) {
+		own.emplace_back(setting.first, setting.second);
+	}
+	for (auto name : StoreSettingNames()) {
+		stores.emplace_back(name);
+	}
+	Resolve();
+}
+
+void SettingValues::Resolve() {
+	auto &config = DBConfig::GetConfig(db);
+	for (auto &setting : own) {
+		setting.slot.Resolve(config);
+	}
+	for (auto &slot : stores) {
+		slot.Resolve(config);
+	}
+}
+
+Pairs SettingValues::Changed(optional_ptr<ClientContext> client) const {
+	Pairs pairs;
+	Value value;
+	for (auto &setting : own) {
+		if (setting.slot.Get(db, client, value) && !value.IsNull() && !Same(value, setting.initial)) {
+			pairs.Add(setting.key, TextOf(value));
+		}
+	}
+	return pairs;
+}
+
+void SettingValues::AddStoreSettings(Pairs &pairs, FileOpener &opener, const string &prefix) const {
+	auto client = FileOpener::TryGetClientContext(&opener);
+	Value value;
+	for (auto &slot : stores) {
+		bool of_a_family = StringUtil::StartsWith(slot.name, "s3_") || StringUtil::StartsWith(slot.name, "azure_");
+		if (of_a_family && (prefix.empty() || !StringUtil::StartsWith(slot.name, prefix))) {
+			continue;
+		}
+		if (!slot.Get(db, client, value) || value.IsNull()) {
+			continue;
+		}
+		auto text = TextOf(value);
+		if (!text.empty()) {
+			pairs.Add(slot.name, std::move(text));
+		}
+	}
+}
+
+} // namespace penstock
