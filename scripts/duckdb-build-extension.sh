@@ -39,8 +39,10 @@ wait "$rust"
 "$CXX" -shared -o "$objects/penstock.so" "$objects/shim.o" \
   "${CARGO_TARGET_DIR:-target}/$profile/libpenstock_ffi.a" -L"$library" -lduckdb \
   -Wl,-rpath,'$ORIGIN' -Wl,--gc-sections -Wl,--version-script=duckdb/src/exports.map -Wl,--exclude-libs,ALL -Wl,-z,defs -lpthread -ldl -lm
+# The footer must stand last, so symbols go before it comes; penstock.so keeps them for perf and gdb.
+strip --strip-unneeded -o "$objects/stripped.so" "$objects/penstock.so"
 # Under new names first, so that a process which has the old ones loaded keeps them.
-python3 scripts/duckdb-footer.py "$objects/penstock.so" "$out/.extension.new" "v$version"
+python3 scripts/duckdb-footer.py "$objects/stripped.so" "$out/.extension.new" "v$version"
 mv -f "$out/.extension.new" "$out/penstock.duckdb_extension"
 if ! cmp -s "$library/libduckdb.so" "$out/libduckdb.so"; then
   cp "$library/libduckdb.so" "$out/.libduckdb.new"
