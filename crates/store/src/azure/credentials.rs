@@ -6,7 +6,7 @@
 use super::config::{Auth, Source};
 use super::identity::MachineIdentity;
 use crate::HttpClient;
-use crate::http::{credential_context, credential_error};
+use crate::http::{Chain, OnFailure, credential_context, credential_error};
 use http::request::Parts;
 use penstock_base::{Error, Result, Secret};
 use reqsign_azure_storage::{
@@ -15,8 +15,7 @@ use reqsign_azure_storage::{
     WorkloadIdentityCredentialProvider,
 };
 use reqsign_core::time::Timestamp;
-use reqsign_core::{Context, ProvideCredential, ProvideCredentialDyn, Signer};
-use std::fmt;
+use reqsign_core::{Context, ProvideCredential, Signer};
 use std::time::Duration;
 
 /// A token is renewed this long before it ends, so that no request of a long query carries one that
@@ -38,7 +37,10 @@ pub(super) struct Credentials {
 
 impl Credentials {
     pub fn new(auth: &Auth, client: &HttpClient) -> Self {
-        let context = credential_context(client);
+        Credentials::in_context(auth, credential_context(client))
+    }
+
+    fn in_context(auth: &Auth, context: Context) -> Self {
         let fixed = |credential: Credential| {
             Some(Signer::new(context.clone(), Fixed(credential), RequestSigner::new()))
         };
@@ -66,8 +68,8 @@ impl Credentials {
                 what: "Azure access token",
             },
             Auth::Sources(sources) => {
-                let sources = sources.iter().map(Link::new).collect();
-                let signer = Signer::new(context.clone(), Chain(sources), RequestSigner::new());
+                let signer =
+                    Signer::new(context.clone(), Tokens::new(sources), RequestSigner::new());
                 Credentials { signer: Some(signer), link_signer: None, what: "Azure credentials" }
             }
         }
@@ -120,88 +122,61 @@ impl ProvideCredential for Fixed {
     }
 }
 
-/// One source and its name.
-struct Link {
-    name: &'static str,
-    provider: Box<dyn ProvideCredentialDyn<Credential = Credential>>,
-}
-
-impl fmt::Debug for Link {
-    /// The signing crate's sources show the secrets they hold.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl Link {
-    fn new(source: &Source) -> Self {
-        let provider: Box<dyn ProvideCredentialDyn<Credential = Credential>> = match source {
-            Source::ClientSecret { tenant_id, client_id, secret } => {
-                let mut provider = ClientSecretCredentialProvider::new();
-                if let Some(id) = tenant_id {
-                    provider = provider.with_tenant_id(id);
-                }
-                if let Some(id) = client_id {
-                    provider = provider.with_client_id(id);
-                }
-                if let Some(secret) = secret {
-                    provider = provider.with_client_secret(secret.reveal());
-                }
-                Box::new(provider)
-            }
-            Source::ClientCertificate { tenant_id, client_id, path } => {
-                let mut provider = ClientCertificateCredentialProvider::new();
-                if let Some(id) = tenant_id {
-                    provider = provider.with_tenant_id(id);
-                }
-                if let Some(id) = client_id {
-                    provider = provider.with_client_id(id);
-                }
-                if let Some(path) = path {
-                    provider = provider.with_certificate_path(path);
-                }
-                Box::new(provider)
-            }
-            Source::Workload => Box::new(WorkloadIdentityCredentialProvider::new()),
-            Source::ManagedIdentity(identity) => Box::new(MachineIdentity(identity.clone())),
-            Source::Cli => Box::new(AzureCliCredentialProvider::new()),
-        };
-        Link { name: source.name(), provider }
-    }
-}
-
+/// The sources of a chain, whose tokens are renewed early.
 #[derive(Debug)]
-struct Chain(Vec<Link>);
+struct Tokens(Chain<Credential>);
 
-impl ProvideCredential for Chain {
+impl Tokens {
+    fn new(sources: &[Source]) -> Self {
+        Tokens(sources.iter().fold(Chain::new(OnFailure::GoOn), then_source))
+    }
+}
+
+impl ProvideCredential for Tokens {
     type Credential = Credential;
 
     async fn provide_credential(
         &self,
         context: &Context,
     ) -> reqsign_core::Result<Option<Credential>> {
-        let mut reasons: Vec<String> = Vec::new();
-        let mut retryable = false;
-        for Link { name, provider } in &self.0 {
-            let reason = match provider.provide_credential_dyn(context).await {
-                Ok(Some(credential)) => return Ok(Some(renewed_early(credential))),
-                Ok(None) => format!("{name}: not configured"),
-                Err(error) => {
-                    // Off Azure nobody answers for the machine, however often one asks.
-                    let is_guess = *name == "managed_identity" && self.0.len() > 1;
-                    retryable |= error.is_retryable() && !is_guess;
-                    let context = error.context().join(", ");
-                    let context =
-                        if context.is_empty() { context } else { format!(" ({context})") };
-                    format!("{name}: {error}{context}")
-                }
-            };
-            if !reasons.contains(&reason) {
-                reasons.push(reason);
+        Ok(self.0.provide_credential(context).await?.map(renewed_early))
+    }
+}
+
+fn then_source(chain: Chain<Credential>, source: &Source) -> Chain<Credential> {
+    let name = source.name();
+    match source {
+        Source::ClientSecret { tenant_id, client_id, secret } => {
+            let mut provider = ClientSecretCredentialProvider::new();
+            if let Some(id) = tenant_id {
+                provider = provider.with_tenant_id(id);
             }
+            if let Some(id) = client_id {
+                provider = provider.with_client_id(id);
+            }
+            if let Some(secret) = secret {
+                provider = provider.with_client_secret(secret.reveal());
+            }
+            chain.then(name, provider)
         }
-        let error = reqsign_core::Error::credential_invalid(reasons.join("; "));
-        Err(error.set_retryable(retryable))
+        Source::ClientCertificate { tenant_id, client_id, path } => {
+            let mut provider = ClientCertificateCredentialProvider::new();
+            if let Some(id) = tenant_id {
+                provider = provider.with_tenant_id(id);
+            }
+            if let Some(id) = client_id {
+                provider = provider.with_client_id(id);
+            }
+            if let Some(path) = path {
+                provider = provider.with_certificate_path(path);
+            }
+            chain.then(name, provider)
+        }
+        Source::Workload => chain.then(name, WorkloadIdentityCredentialProvider::new()),
+        Source::ManagedIdentity(identity) => {
+            chain.then_guess(name, MachineIdentity(identity.clone()))
+        }
+        Source::Cli => chain.then(name, AzureCliCredentialProvider::new()),
     }
 }
 
@@ -218,104 +193,4 @@ fn renewed_early(credential: Credential) -> Credential {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{HttpOptions, Observer, RequestEvent};
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
-
-    #[derive(Debug)]
-    struct Deaf;
-
-    impl Observer for Deaf {
-        fn request_finished(&self, _event: RequestEvent) {}
-    }
-
-    #[test]
-    fn tokens_are_renewed_before_they_end() {
-        let now = Timestamp::now();
-        for (life, early) in [(3600, 300), (100, 40), (30, 0)] {
-            let end = now + Duration::from_secs(life);
-            let made = renewed_early(Credential::with_bearer_token("t", Some(end)));
-            let Credential::BearerToken { expires_in: Some(told), .. } = made else {
-                panic!("a token stays a token");
-            };
-            let ahead = end.as_second() - told.as_second();
-            assert!((early - 2..=early + 2).contains(&ahead), "{ahead}");
-        }
-    }
-
-    /// A token service that hands out tokens of the given life and counts them.
-    async fn token_service(life_s: u64) -> (String, Arc<AtomicUsize>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let handed_out = Arc::new(AtomicUsize::new(0));
-        let count = handed_out.clone();
-        tokio::spawn(async move {
-            while let Ok((mut socket, _)) = listener.accept().await {
-                let mut request = [0; 4096];
-                let mut length = 0;
-                while !String::from_utf8_lossy(&request[..length]).contains("grant_type") {
-                    length += socket.read(&mut request[length..]).await.unwrap();
-                }
-                let number = count.fetch_add(1, Ordering::Relaxed);
-                let body = format!("{{\"access_token\":\"t{number}\",\"expires_in\":{life_s}}}");
-                let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length:";
-                let answer = format!("{head} {}\r\n\r\n{body}", body.len());
-                socket.write_all(answer.as_bytes()).await.unwrap();
-            }
-        });
-        (url, handed_out)
-    }
-
-    /// Credentials of a service principal whose tokens come from `authority`.
-    fn principal(authority: &str) -> Credentials {
-        let client = HttpClient::new(HttpOptions::default(), Arc::new(Deaf)).unwrap();
-        let provider = ClientSecretCredentialProvider::new()
-            .with_tenant_id("t")
-            .with_client_id("c")
-            .with_client_secret("hunter2")
-            .with_authority_host(authority);
-        let context = credential_context(&client);
-        let link = Link { name: "env", provider: Box::new(provider) };
-        let signer = Signer::new(context, Chain(vec![link]), RequestSigner::new());
-        Credentials { signer: Some(signer), link_signer: None, what: "Azure credentials" }
-    }
-
-    async fn signed(credentials: &Credentials) -> Result<String> {
-        let request = http::Request::get("https://a.blob.core.windows.net/c/k").body(()).unwrap();
-        let mut parts = request.into_parts().0;
-        credentials.sign(&mut parts).await?;
-        Ok(parts.headers["authorization"].to_str().unwrap().to_string())
-    }
-
-    #[tokio::test]
-    async fn a_token_is_fetched_once_and_again_before_it_ends() {
-        let (authority, handed_out) = token_service(3600).await;
-        let credentials = principal(&authority);
-        for _ in 0..3 {
-            assert_eq!(signed(&credentials).await.unwrap(), "Bearer t0");
-        }
-        assert_eq!(handed_out.load(Ordering::Relaxed), 1);
-        // Tokens that end within the minute are good for one request only.
-        let (authority, _) = token_service(22).await;
-        let credentials = principal(&authority);
-        assert_eq!(signed(&credentials).await.unwrap(), "Bearer t0");
-        let (authority, handed_out) = token_service(5).await;
-        let error = signed(&principal(&authority)).await.unwrap_err();
-        assert_eq!(error.kind(), penstock_base::Kind::Denied, "{error}");
-        assert_eq!(handed_out.load(Ordering::Relaxed), 1);
-    }
-
-    #[tokio::test]
-    async fn errors_name_every_source_and_no_secret() {
-        let error = signed(&principal("http://127.0.0.1:1")).await.unwrap_err();
-        let text = format!("{error} {error:?}");
-        assert!(text.contains("env: "), "{text}");
-        assert!(!text.contains("hunter2"), "{text}");
-        let shown = format!("{:?}", principal("http://127.0.0.1:1"));
-        assert!(!shown.contains("hunter2"), "{shown}");
-    }
-}
+mod tests;

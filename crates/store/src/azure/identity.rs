@@ -84,10 +84,14 @@ impl ProvideCredential for MachineIdentity {
         let answer = context.http_send(self.request(context)?).await?;
         let status = answer.status();
         if !status.is_success() {
-            let error = Error::credential_invalid("the machine's identity service refused a token")
-                .with_context(format!("http_status: {status}"));
-            let busy = status.as_u16() == 429 || status.is_server_error();
-            return Err(error.set_retryable(busy));
+            // 410 too: the service is being updated (its documentation, "Retry guidance").
+            let is_busy = matches!(status.as_u16(), 410 | 429) || status.is_server_error();
+            let error = if is_busy {
+                Error::rate_limited("the machine's identity service is busy")
+            } else {
+                Error::credential_invalid("the machine's identity service refused a token")
+            };
+            return Err(error.with_context(format!("http_status: {status}")));
         }
         let answer: Answer = serde_json::from_slice(answer.body())
             .map_err(|_| Error::unexpected("the identity service's answer is no token"))?;

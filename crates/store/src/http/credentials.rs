@@ -1,5 +1,6 @@
 //! Lets the signing crates use our client, files, environment and processes.
 
+use crate::http::told;
 use crate::{HttpClient, Payload};
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Retry};
@@ -31,22 +32,15 @@ pub fn credential_context(client: &HttpClient) -> Context {
 
 /// Turns an error of the signing crates into ours; it says which credentials were looked for.
 pub fn credential_error(what: &str, error: &reqsign_core::Error) -> Error {
-    let mut cause = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        let text = inner.to_string();
-        if !cause.contains(&text) {
-            cause = format!("{cause}: {text}");
-        }
-        source = inner.source();
-    }
+    let cause = told(error);
     let message = format!("no usable {what}: {cause}");
     match error.kind() {
         reqsign_core::ErrorKind::RateLimited => {
             Error::new(Kind::Throttled, message).with_retry(Retry::BackOff)
         }
+        // A token service that is not there or talks nonsense is rather named wrongly than busy.
         _ if error.is_retryable() => {
-            Error::new(Kind::Unavailable, message).with_retry(Retry::BackOff)
+            Error::new(Kind::Unavailable, message).with_retry(Retry::Briefly)
         }
         _ => Error::new(Kind::Denied, message),
     }

@@ -5,6 +5,7 @@
 //! else: what a status means is decided in [`crate::answer`], and retries are the engine's.
 
 mod body;
+mod chain;
 mod chunked;
 mod client;
 mod connect;
@@ -16,9 +17,12 @@ mod proxy;
 mod redact;
 mod stall;
 mod tls;
+#[cfg(test)]
+pub(crate) mod token_service;
 mod trace;
 
 pub use body::HttpBody;
+pub(crate) use chain::{Chain, OnFailure, told};
 pub use client::{HttpClient, HttpOptions, HttpResponse};
 pub use credentials::{credential_context, credential_error};
 pub(crate) use head::content_length;

@@ -5,18 +5,14 @@
 
 use crate::HttpClient;
 use crate::http::{credential_context, credential_error};
-use crate::s3::config::{Access, ChainSource, ChainSpec};
+use crate::s3::config::Access;
+use crate::s3::sources::aws_chain;
 use ::http::HeaderValue;
 use ::http::header::AUTHORIZATION;
 use ::http::request::Parts;
 use penstock_base::{Error, Kind, Result, Secret};
-use reqsign_aws_v4::{
-    AssumeRoleCredentialProvider, AssumeRoleWithWebIdentityCredentialProvider, Credential,
-    DefaultCredentialProvider, ECSCredentialProvider, EnvCredentialProvider,
-    IMDSv2CredentialProvider, ProcessCredentialProvider, ProfileCredentialProvider, RequestSigner,
-    SSOCredentialProvider, StaticCredentialProvider,
-};
-use reqsign_core::{Context, ProvideCredentialChain, Signer};
+use reqsign_aws_v4::{Credential, RequestSigner, StaticCredentialProvider};
+use reqsign_core::{Context, Signer};
 use std::fmt;
 
 /// What Google tokens are asked for.
@@ -55,7 +51,8 @@ impl Auth {
             Access::Bearer(token) => Auth::Bearer(token.clone()),
             Access::Key { .. } => Auth::Aws(Signer::new(context, fixed_key(access), signer)),
             Access::AwsChain { chain, fallback } => {
-                let provider = aws_chain(chain, fallback.as_deref(), region, &context);
+                let key = fallback.as_deref().map(fixed_key);
+                let provider = aws_chain(chain, key, region);
                 Auth::Aws(Signer::new(context, provider, signer))
             }
             Access::Google { json, path } => {
@@ -100,9 +97,8 @@ impl Auth {
             }
             Auth::Aws(signer) => signer.sign(request, None).await.map_err(|error| {
                 credential_error("AWS credentials", &error).with_hint(
-                    "Looked at environment, profile files, SSO cache, web identity, container and \
-                     instance metadata. Give a key instead: CREATE SECRET (TYPE s3, KEY_ID '...', \
-                     SECRET '...', REGION '...')",
+                    "Mend the source that is meant, or give a key instead: CREATE SECRET (TYPE s3, \
+                     KEY_ID '...', SECRET '...', REGION '...')",
                 )
             }),
             Auth::Google(signer) => signer.sign(request, None).await.map_err(|error| {
@@ -128,90 +124,6 @@ fn fixed_key(access: &Access) -> StaticCredentialProvider {
         // An empty key loads as no credential.
         _ => StaticCredentialProvider::new("", ""),
     }
-}
-
-fn aws_chain(
-    spec: &ChainSpec,
-    fallback: Option<&Access>,
-    region: &str,
-    context: &Context,
-) -> ProvideCredentialChain<Credential> {
-    let mut found = ProvideCredentialChain::new();
-    // A role is assumed with the given key; otherwise that key is older than what the chain finds.
-    let key_first = spec.assume_role_arn.is_some();
-    if let Some(key) = fallback.filter(|_| key_first) {
-        found = found.push(fixed_key(key));
-    }
-    if spec.sources.is_empty() {
-        found = found.push(default_sources(spec));
-    }
-    for source in &spec.sources {
-        found = push_source(found, *source, spec);
-    }
-    if let Some(key) = fallback.filter(|_| !key_first) {
-        found = found.push(fixed_key(key));
-    }
-    let Some(role) = &spec.assume_role_arn else { return found };
-    let sts = Signer::new(context.clone(), found, RequestSigner::new("sts", region));
-    let mut provider = AssumeRoleCredentialProvider::new(role.clone(), sts)
-        .with_region(region.to_string())
-        .with_regional_sts_endpoint();
-    if let Some(id) = &spec.external_id {
-        provider = provider.with_external_id(id.clone());
-    }
-    if let Some(name) = &spec.role_session_name {
-        provider = provider.with_role_session_name(name.clone());
-    }
-    ProvideCredentialChain::new().push(provider)
-}
-
-/// All sources. A named profile stands for itself: the environment does not override it.
-fn default_sources(spec: &ChainSpec) -> DefaultCredentialProvider {
-    match &spec.profile {
-        Some(profile) => DefaultCredentialProvider::builder()
-            .no_env()
-            .no_web_identity()
-            .no_ecs()
-            .no_imds()
-            .with_profile(profile)
-            .build(),
-        None => DefaultCredentialProvider::builder().web_identity(web_identity(spec)).build(),
-    }
-}
-
-fn push_source(
-    chain: ProvideCredentialChain<Credential>,
-    source: ChainSource,
-    spec: &ChainSpec,
-) -> ProvideCredentialChain<Credential> {
-    let profile = spec.profile.as_deref();
-    match source {
-        ChainSource::Environment => chain.push(EnvCredentialProvider::new()),
-        ChainSource::Profile => chain.push(match profile {
-            Some(name) => ProfileCredentialProvider::new().with_profile(name),
-            None => ProfileCredentialProvider::new(),
-        }),
-        ChainSource::Sso => chain.push(match profile {
-            Some(name) => SSOCredentialProvider::new().with_profile(name),
-            None => SSOCredentialProvider::new(),
-        }),
-        ChainSource::Process => chain.push(match profile {
-            Some(name) => ProcessCredentialProvider::new().with_profile(name),
-            None => ProcessCredentialProvider::new(),
-        }),
-        ChainSource::WebIdentity => chain.push(web_identity(spec)),
-        ChainSource::Metadata => {
-            chain.push(ECSCredentialProvider::new()).push(IMDSv2CredentialProvider::new())
-        }
-    }
-}
-
-fn web_identity(spec: &ChainSpec) -> AssumeRoleWithWebIdentityCredentialProvider {
-    let mut provider = AssumeRoleWithWebIdentityCredentialProvider::new();
-    if let Some(file) = &spec.web_identity_token_file {
-        provider = provider.with_web_identity_token_file(file);
-    }
-    provider
 }
 
 fn google(

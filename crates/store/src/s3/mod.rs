@@ -7,8 +7,10 @@ mod auth;
 mod checksum;
 mod config;
 mod copy;
+mod profile;
 mod replies;
 mod request;
+mod sources;
 mod upload;
 
 use crate::answer::{self, Extent};

@@ -1,4 +1,5 @@
 use super::*;
+use crate::s3::config::{ChainSource, ChainSpec};
 use crate::{HttpOptions, Observer, RequestEvent};
 use ::http::Request;
 use reqsign_core::StaticEnv;
