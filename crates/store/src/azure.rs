@@ -129,7 +129,7 @@ impl AzureStore {
         let range = request.range.resolve(meta.size_bytes.unwrap_or(0));
         if !range.is_empty() {
             let why = "the service refused a range that lies inside the blob";
-            let error = Error::new(Kind::Corrupt, why).with_retry(Retry::BackOff);
+            let error = Error::new(Kind::Corrupt, why).with_retry(Retry::Briefly);
             return Err(self.wire.named(error, "GET", key));
         }
         Ok(GetResponse { meta, range, body: Body::Memory(Bytes::new()), ranges_ignored: false })
@@ -406,7 +406,7 @@ fn whole_range(
     }
     let why = "the answer has all bytes, or tells no size, though a range was asked for";
     Err(Error::new(Kind::Corrupt, why)
-        .with_retry(Retry::BackOff)
+        .with_retry(Retry::Briefly)
         .with_hint("Does a proxy or cache between here and the store alter ranges?"))
 }
 

@@ -115,9 +115,38 @@ async fn garbage_is_corrupt_with_a_hint() {
         let server = Script::answering(answer).await;
         let (client, _) = client();
         let error = get(&client, &server.url("/")).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Corrupt, "{answer}");
+        assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::Briefly), "{answer}");
         assert!(error.hint().unwrap().contains("Is this a proxy"), "{error}");
     }
+}
+
+/// PostgreSQL, for one, hangs up on what it does not understand. A store that has answered before
+/// is given the whole deadline.
+#[tokio::test]
+async fn a_server_that_only_hangs_up_is_no_store_and_one_that_answered_is() {
+    let server = Script::start(|turn, mut stream| async move {
+        read_request(&mut stream).await;
+        if turn == 1 {
+            let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+        }
+    })
+    .await;
+    let (client, _) = client();
+    let error = get(&client, &server.url("/")).await.unwrap_err();
+    assert_eq!((error.kind(), error.retry()), (Kind::Unavailable, Retry::Briefly), "{error}");
+    assert!(error.hint().unwrap().contains("is it the store's port"), "{error}");
+    get(&client, &server.url("/")).await.unwrap();
+    let error = get(&client, &server.url("/")).await.unwrap_err();
+    assert_eq!((error.kind(), error.retry()), (Kind::Unavailable, Retry::BackOff), "{error}");
+}
+
+#[tokio::test]
+async fn a_name_that_cannot_be_resolved_is_tried_briefly() {
+    let (client, _) = client();
+    let error = get(&client, "http://no-such-host.invalid/").await.unwrap_err();
+    assert_eq!((error.kind(), error.retry()), (Kind::Unavailable, Retry::Briefly), "{error}");
+    assert!(error.to_string().contains("`no-such-host.invalid` cannot be resolved"), "{error}");
 }
 
 #[tokio::test]

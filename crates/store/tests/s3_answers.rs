@@ -119,7 +119,7 @@ async fn wrong_range_is_corrupt() {
     .await;
     let range = GetRange::Bounded(ByteRange { start: 5, end: 8 });
     let error = get(&*store, range).await.unwrap_err();
-    assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::BackOff));
+    assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::Briefly));
     assert_eq!(error.object(), Some("s3://bucket/k"));
 }
 

@@ -166,7 +166,7 @@ async fn faults_of_a_range_are_told_truly_and_never_as_bytes() {
             Err(error) => Err(error),
         };
         let error = found.unwrap_err();
-        assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::BackOff), "{fault}");
+        assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::Briefly), "{fault}");
     }
 }
 

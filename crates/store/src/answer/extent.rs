@@ -32,7 +32,7 @@ pub(crate) fn extent(asked: GetRange, status: u16, headers: &HeaderMap) -> Resul
     }
     let wrong = |why: String| {
         Error::new(Kind::Corrupt, format!("the server sent another range than asked: {why}"))
-            .with_retry(Retry::BackOff)
+            .with_retry(Retry::Briefly)
             .with_http_status(status)
             .with_hint("Does a proxy or cache between here and the store alter ranges?")
     };

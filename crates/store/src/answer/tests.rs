@@ -152,7 +152,7 @@ fn matching_ranges_pass_and_others_are_corrupt() {
         (GetRange::From(4), "bytes 4-6/10", "3"),
     ] {
         let error = check(asked, range, length).unwrap_err();
-        assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::BackOff), "{range}");
+        assert_eq!((error.kind(), error.retry()), (Kind::Corrupt, Retry::Briefly), "{range}");
     }
     assert_eq!(extent(bounded(2, 5), 206, &headers(&[])).unwrap_err().kind(), Kind::Corrupt);
 }

@@ -115,7 +115,8 @@ fn one(part: &[u8]) -> Result<(usize, Option<Failure>)> {
 
 fn corrupt(why: &str) -> Error {
     Error::new(Kind::Corrupt, format!("the answer to a batch is malformed: {why}"))
-        .with_retry(Retry::BackOff)
+        .with_retry(Retry::Briefly)
+        .with_hint("Does a proxy between here and the store alter the bytes?")
 }
 
 #[cfg(test)]

@@ -216,7 +216,13 @@ impl HttpClient {
         trace.connected(true);
         let mut connection = self.connect(&mut slot).await?;
         match connection.exchange(&head_bytes, &payload.0).await {
-            Ok(answer) => self.leased(request, answer, connection, slot),
+            Ok(answer) => {
+                self.shared.pool.note_answer(&slot);
+                self.leased(request, answer, connection, slot)
+            }
+            Err(failed) if failed.hung_up && !self.shared.pool.has_answered(&slot) => {
+                Err(never_http(failed.error, &slot.origin))
+            }
             Err(failed) => Err(failed.error),
         }
     }
@@ -255,7 +261,9 @@ impl HttpClient {
     async fn connect(&self, slot: &mut Slot) -> Result<Connection> {
         let options = &self.shared.options;
         let tls = slot.origin.trust.as_ref().map(|trust| self.tls(trust)).transpose()?;
-        connect(&slot.origin, tls, options.connect_timeout, options.stall_timeout).await
+        let has_answered = self.shared.pool.has_answered(slot);
+        connect(&slot.origin, tls, options.connect_timeout, options.stall_timeout, has_answered)
+            .await
     }
 
     fn tls(&self, trust: &Trust) -> Result<Arc<ClientConfig>> {
@@ -356,6 +364,15 @@ fn stale(cause: Error) -> Error {
     Error::new(Kind::Unavailable, "a kept connection was closed before any byte of the answer")
         .with_retry(Retry::BackOff)
         .with_source(cause)
+}
+
+/// A server that hangs up on the first request it ever got from here may be none of HTTP: databases
+/// do so.
+fn never_http(cause: Error, origin: &Origin) -> Error {
+    let place = format!("{}:{}", origin.host_for_header(), origin.port);
+    cause.with_retry(Retry::Briefly).with_hint(format!(
+        "{place} has not answered a request yet: is it the store's port, or another service's?"
+    ))
 }
 
 fn invalid(message: &str) -> Error {

@@ -22,7 +22,8 @@ const ADDRESS_TIMEOUT_MIN: Duration = Duration::from_millis(250);
 /// Rotates through the addresses of a host: large stores publish many, and each has its own limit.
 static NEXT_ADDRESS: AtomicUsize = AtomicUsize::new(0);
 
-/// A new connection to `origin`, ready for a request. `tls` is set for https.
+/// A new connection to `origin`, ready for a request. `tls` is set for https; `has_answered` tells
+/// whether the origin is known to be what it should.
 ///
 /// # Errors
 /// `Unavailable`: worth retrying, except for a certificate that is not trusted.
@@ -31,6 +32,7 @@ pub(crate) async fn connect(
     tls: Option<Arc<ClientConfig>>,
     limit: Duration,
     stall_limit: Duration,
+    has_answered: bool,
 ) -> Result<Connection> {
     let deadline = Instant::now() + limit;
     let (host, port) = match &origin.proxy {
@@ -59,7 +61,7 @@ pub(crate) async fn connect(
     let stream = timeout_at(deadline, handshake)
         .await
         .map_err(|_| too_slow("the TLS handshake", limit))?
-        .map_err(|error| tls_error(&origin.host, error))?;
+        .map_err(|error| tls_error(&origin.host, error, has_answered))?;
     Ok(Connection::new(Stream::Tls(Box::new(stream)), stall_limit))
 }
 
@@ -71,13 +73,16 @@ async fn connect_tcp(
 ) -> Result<TcpStream> {
     let lookup = timeout_at(deadline, tokio::net::lookup_host((host, port)))
         .await
-        .map_err(|_| too_slow(&format!("the lookup of `{host}`"), limit))?;
+        .map_err(|_| too_slow(&format!("the lookup of `{host}`"), limit))
+        .map_err(|error| error.with_retry(Retry::Briefly))?;
+    // A resolver without a network says "temporary failure" for ever, as it does of many a slip.
     let addresses = lookup.map_err(|error| {
-        let retry = if is_unknown_name(&error) { Retry::Briefly } else { Retry::BackOff };
         unavailable(format!("the host name `{host}` cannot be resolved"))
-            .with_retry(retry)
+            .with_retry(Retry::Briefly)
             .with_source(error)
-            .with_hint("Check the endpoint, region or account in the URL and the secret")
+            .with_hint(
+                "Check the endpoint, region or account in the URL and the secret, and the network",
+            )
     })?;
     let addresses = rotated(addresses.collect(), NEXT_ADDRESS.fetch_add(1, Ordering::Relaxed));
     let mut last = unavailable(format!("the host name `{host}` has no address"));
@@ -103,21 +108,6 @@ async fn connect_tcp(
     Err(if all_refused { last.with_retry(Retry::Briefly) } else { last })
 }
 
-/// What `gai_strerror` says of EAI_NONAME and EAI_NODATA in glibc, musl and macOS: `std` gives no
-/// code. Anything else, such as EAI_AGAIN, may be the resolver's own trouble.
-const UNKNOWN_NAME: &[&str] = &[
-    "Name or service not known",
-    "No address associated with hostname",
-    "Name does not resolve",
-    "Name has no usable address",
-    "nodename nor servname provided",
-];
-
-fn is_unknown_name(error: &std::io::Error) -> bool {
-    let text = error.to_string();
-    UNKNOWN_NAME.iter().any(|told| text.contains(told))
-}
-
 /// Keeps the system's order of address families, and rotates inside the first one.
 fn rotated(mut addresses: Vec<SocketAddr>, turn: usize) -> Vec<SocketAddr> {
     let Some(first) = addresses.first().copied() else { return addresses };
@@ -139,22 +129,24 @@ async fn tunnel(tcp: TcpStream, origin: &Origin, stall_limit: Duration) -> Resul
     head.push_str("\r\n");
     let mut connection = Connection::new(Stream::Plain(tcp), stall_limit);
     let none: &[Bytes] = &[];
-    let (answer, _) = connection
-        .exchange(head.as_bytes(), none)
-        .await
-        .map_err(|failed| unavailable("the proxy gave no tunnel").with_source(failed.error))?;
+    let (answer, _) = connection.exchange(head.as_bytes(), none).await.map_err(|failed| {
+        let retry = failed.error.retry();
+        unavailable("the proxy gave no tunnel").with_retry(retry).with_source(failed.error)
+    })?;
     match answer.status {
         200..=299 => connection.into_tunnel(),
         407 => Err(Error::new(Kind::Denied, "the proxy asks for a user name and password (407)")
             .with_http_status(407)
             .with_hint("Put them into the proxy URL, or into the http secret")),
         status => Err(unavailable(format!("the proxy refused a tunnel to {target} ({status})"))
+            // Rules stay, an overload passes.
+            .with_retry(if matches!(status, 429 | 503) { Retry::BackOff } else { Retry::Briefly })
             .with_http_status(status)
             .with_hint("Check the proxy's rules, or exclude the host with NO_PROXY")),
     }
 }
 
-fn tls_error(host: &str, error: std::io::Error) -> Error {
+fn tls_error(host: &str, error: std::io::Error, has_answered: bool) -> Error {
     let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match cause {
         Some(rustls::Error::InvalidCertificate(_)) => {
@@ -165,7 +157,14 @@ fn tls_error(host: &str, error: std::io::Error) -> Error {
             Error::new(Kind::Unavailable, format!("{host} does not speak TLS on this port"))
                 .with_hint("For a plain HTTP endpoint set USE_SSL false in the secret")
         }
-        _ => unavailable(format!("the TLS handshake with {host} failed")),
+        // What the peers cannot agree on stays so; a connection that broke may not.
+        Some(_) => unavailable(format!("the TLS handshake with {host} failed"))
+            .with_retry(Retry::Briefly)
+            .with_hint("Does the server allow TLS 1.2 or 1.3, and is the endpoint's name right?"),
+        None if has_answered => unavailable(format!("the TLS handshake with {host} broke")),
+        None => unavailable(format!("the TLS handshake with {host} broke"))
+            .with_retry(Retry::Briefly)
+            .with_hint("It has not answered yet: is it the store's port, or another service's?"),
     }
     .with_source(error)
 }
@@ -182,18 +181,6 @@ fn too_slow(what: &str, limit: Duration) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_unknown_name_is_told_from_a_resolver_in_trouble() {
-        let told = |text: &str| {
-            is_unknown_name(&std::io::Error::other(format!(
-                "failed to lookup address information: {text}"
-            )))
-        };
-        assert!(told("Name or service not known"));
-        assert!(told("nodename nor servname provided, or not known"));
-        assert!(!told("Temporary failure in name resolution"));
-    }
 
     #[test]
     fn rotation_keeps_every_address_and_the_order_of_families() {

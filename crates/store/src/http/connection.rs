@@ -40,6 +40,8 @@ pub(crate) const TLS_BUFFER_BYTES: usize = 128 << 10;
 #[derive(Debug)]
 pub(crate) struct ExchangeError {
     pub answered: bool,
+    /// The peer closed or reset the connection without a byte of an answer.
+    pub hung_up: bool,
     pub error: Error,
 }
 
@@ -50,6 +52,7 @@ pub(crate) struct Connection {
     start: usize,
     end: usize,
     stall: Stall,
+    has_stalled: bool,
 }
 
 impl Connection {
@@ -60,6 +63,7 @@ impl Connection {
             start: 0,
             end: 0,
             stall: Stall::new(stall_limit),
+            has_stalled: false,
         }
     }
 
@@ -115,7 +119,8 @@ impl Connection {
                         Some(cause) if !answered => broken("while the request was sent", cause),
                         _ => error,
                     };
-                    Poll::Ready(Err(ExchangeError { answered, error }))
+                    let hung_up = !answered && !self.has_stalled;
+                    Poll::Ready(Err(ExchangeError { answered, hung_up, error }))
                 }
                 Poll::Pending => Poll::Pending,
             }
@@ -238,6 +243,7 @@ impl Connection {
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(broken("while the answer was read", error))),
             Poll::Pending => self.stall.poll_stalled(context).map(|()| {
+                self.has_stalled = true;
                 let seconds = self.stall.limit().as_secs_f64();
                 Err(Error::new(Kind::Unavailable, format!("nothing moved for {seconds} s"))
                     .with_retry(Retry::BackOff)

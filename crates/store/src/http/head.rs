@@ -151,8 +151,9 @@ fn has_end(text: &[u8]) -> bool {
     false
 }
 
+/// A server that speaks no HTTP now seldom does a minute later: it is the wrong port, or a proxy.
 fn corrupt(message: impl Into<String>) -> Error {
-    Error::new(Kind::Corrupt, message).with_retry(Retry::BackOff)
+    Error::new(Kind::Corrupt, message).with_retry(Retry::Briefly)
 }
 
 fn garbage(text: &[u8]) -> Error {

@@ -51,6 +51,8 @@ struct Idle {
 struct Host {
     slots: Arc<Semaphore>,
     idle: Vec<Idle>,
+    /// It has answered in HTTP before.
+    has_answered: bool,
 }
 
 /// Connections that wait for a request, last in first out: the warmest window is used first, and
@@ -92,7 +94,7 @@ impl Pool {
                     }
                     let origin = Arc::new(origin);
                     let slots = Arc::new(Semaphore::new(self.connections_per_host));
-                    let host = Host { slots: slots.clone(), idle: Vec::new() };
+                    let host = Host { slots: slots.clone(), idle: Vec::new(), has_answered: false };
                     hosts.insert(origin.clone(), host);
                     (origin, slots)
                 }
@@ -110,6 +112,18 @@ impl Pool {
                 return Some(idle.connection);
             }
         }
+    }
+
+    /// Takes note that the origin answered in HTTP.
+    pub(crate) fn note_answer(&self, slot: &Slot) {
+        if let Some(host) = self.lock().get_mut(&slot.origin) {
+            host.has_answered = true;
+        }
+    }
+
+    /// Whether the origin has ever answered in HTTP, as far as is remembered.
+    pub(crate) fn has_answered(&self, slot: &Slot) -> bool {
+        self.lock().get(&slot.origin).is_some_and(|host| host.has_answered)
     }
 
     /// Gives a connection back; `idle_limit` is how long the server is sure to keep it.
