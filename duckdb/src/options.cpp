@@ -1,6 +1,8 @@
 // Decides which secret and which DuckDB settings belong to a path; their meaning is the store's.
 #include "options.hpp"
 
+#include <algorithm>
+
 namespace penstock {
 
 namespace {
@@ -24,6 +26,11 @@ const vector<Family> &Families() {
 	};
 	return families;
 }
+
+//! Length of "azure://".
+constexpr idx_t LONGEST_SCHEME = 8;
+//! Most secrets that an error text lists.
+constexpr idx_t LISTED_SECRETS_MAX = 5;
 
 struct StoreSetting {
 	const char *name;
@@ -60,15 +67,30 @@ const vector<StoreSetting> &StoreSettings() {
 constexpr const char *HTTP_SETTINGS[] = {"http_proxy",    "http_proxy_username",             "http_proxy_password",
                                          "ca_cert_file",  "enable_server_cert_verification", "enable_curl_server_cert_verification"};
 
-const Family &FamilyOf(const string &path) {
+//! The path with its scheme in lower case: schemes are the same in any case (RFC 3986 section 3.1).
+string WithLowerScheme(const string &path) {
+	auto end = path.find("://");
+	return end == string::npos ? path : StringUtil::Lower(path.substr(0, end)) + path.substr(end);
+}
+
+optional_ptr<const Family> FindFamily(const string &path) {
+	auto known = WithLowerScheme(path.substr(0, LONGEST_SCHEME));
 	for (auto &family : Families()) {
 		for (auto scheme : family.schemes) {
-			if (StringUtil::StartsWith(path, scheme)) {
-				return family;
+			if (StringUtil::StartsWith(known, scheme)) {
+				return &family;
 			}
 		}
 	}
-	throw InvalidInputException("Penstock does not serve the scheme of \"%s\"", path);
+	return nullptr;
+}
+
+const Family &FamilyOf(const string &path) {
+	auto family = FindFamily(path);
+	if (!family) {
+		throw InvalidInputException("Penstock does not serve the scheme of \"%s\"", path);
+	}
+	return *family;
 }
 
 void AddValue(Pairs &pairs, const string &key, const Value &value) {
@@ -95,6 +117,36 @@ void AddValue(Pairs &pairs, const string &key, const Value &value) {
 	}
 }
 
+//! For the error text of a request without credentials: the secrets of this family, none of whose scopes
+//! the path begins with. Names and scopes only.
+void AddUnmatchedSecrets(Pairs &pairs, SecretManager &secrets, CatalogTransaction transaction, const Family &family) {
+	string text;
+	idx_t count = 0;
+	for (auto &entry : secrets.AllSecrets(transaction)) {
+		auto &secret = *entry.secret;
+		auto type = StringUtil::Lower(NameText(secret.GetType()));
+		auto &scopes = secret.GetScope();
+		bool is_ours = type == family.secret_types[0] ||
+		               std::any_of(scopes.begin(), scopes.end(), [&](const string &scope) {
+			               return FindFamily(scope).get() == &family;
+		               });
+		if (!is_ours) {
+			continue;
+		}
+		count++;
+		if (count <= LISTED_SECRETS_MAX) {
+			text += (text.empty() ? "" : ", ") + ("'" + NameText(secret.GetName()) + "' for ") +
+			        StringUtil::Join(scopes, " ");
+		}
+	}
+	if (count > LISTED_SECRETS_MAX) {
+		text += " and " + to_string(count - LISTED_SECRETS_MAX) + " more";
+	}
+	if (count != 0) {
+		pairs.Add("unmatched_secrets", text);
+	}
+}
+
 void AddSecret(Pairs &pairs, optional_ptr<FileOpener> opener, const string &path, const Family &family) {
 	auto secrets = FileOpener::TryGetSecretManager(opener);
 	auto transaction = FileOpener::TryGetCatalogTransaction(opener);
@@ -102,14 +154,22 @@ void AddSecret(Pairs &pairs, optional_ptr<FileOpener> opener, const string &path
 		return;
 	}
 	SecretMatch best;
-	for (auto type : family.secret_types) {
-		auto match = secrets->LookupSecret(*transaction, path, type);
-		if (match.HasMatch() && (!best.HasMatch() || match.score > best.score)) {
-			best.secret_entry = std::move(match.secret_entry);
-			best.score = match.score;
+	auto consider = [&](const string &spelling) {
+		for (auto type : family.secret_types) {
+			auto match = secrets->LookupSecret(*transaction, spelling, type);
+			if (match.HasMatch() && (!best.HasMatch() || match.score > best.score)) {
+				best.secret_entry = std::move(match.secret_entry);
+				best.score = match.score;
+			}
 		}
+	};
+	auto lower = WithLowerScheme(path);
+	consider(lower);
+	if (lower != path) {
+		consider(path); // a scope may be written in capitals as well
 	}
 	if (!best.HasMatch()) {
+		AddUnmatchedSecrets(pairs, *secrets, *transaction, family);
 		return;
 	}
 	auto &secret = best.GetSecret();
@@ -128,24 +188,17 @@ void AddSecret(Pairs &pairs, optional_ptr<FileOpener> opener, const string &path
 } // namespace
 
 bool IsOurs(const string &path) {
-	for (auto &family : Families()) {
-		for (auto scheme : family.schemes) {
-			if (StringUtil::StartsWith(path, scheme)) {
-				return true;
-			}
-		}
-	}
-	return false;
+	return FindFamily(path) != nullptr;
 }
 
 bool IsPlainHttp(const string &path) {
-	return StringUtil::StartsWith(path, "http://") || StringUtil::StartsWith(path, "https://");
+	return FindFamily(path).get() == &Families().back();
 }
 
 string RootOf(const string &path) {
 	auto authority = path.find("://") + 3;
 	auto end = path.find('/', authority);
-	bool azure = StringUtil::StartsWith(path, "a");
+	bool azure = string(FamilyOf(path).secret_types[0]) == "azure";
 	bool qualified = azure && path.substr(authority, end - authority).find('.') != string::npos;
 	if (qualified && end != string::npos) {
 		end = path.find('/', end + 1);

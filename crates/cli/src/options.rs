@@ -60,7 +60,8 @@ impl StoreFlags {
             };
             options.push((name.to_string(), value.to_string()));
         }
-        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
+        let scheme = scheme.as_str();
         let azure = matches!(scheme, "az" | "azure" | "abfs" | "abfss");
         if azure && !self.anonymous {
             for (variable, name) in AZURE_VARIABLES {

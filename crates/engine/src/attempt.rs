@@ -99,7 +99,7 @@ impl Attempts {
     }
 
     fn told(&self, error: Error, elapsed: Duration) -> Error {
-        let error = error.with_operation(self.verb).with_object(self.at.url());
+        let error = self.at.mount.told(error).with_operation(self.verb).with_object(self.at.url());
         if self.failed == 1 && elapsed < self.policy.deadline {
             return error;
         }

@@ -1,7 +1,7 @@
 //! Where an object is: a store that the engine opened once, and a key in it.
 
 use crate::generations::Generations;
-use penstock_base::Result;
+use penstock_base::{Error, Kind, Result};
 use penstock_store::{Capabilities, Profile, Store};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,6 +34,8 @@ pub struct Mount {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) profile: Profile,
     pub(crate) capabilities: Capabilities,
+    /// Names and scopes of the secrets that the caller has for other paths.
+    unmatched_secrets: Option<String>,
 }
 
 impl Mount {
@@ -50,6 +52,12 @@ impl Mount {
     /// How the store likes to be asked.
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// An error of this store; if credentials or an endpoint may be missing, with the secrets that
+    /// could have given them, had their scopes covered the path.
+    pub(crate) fn told(&self, error: Error) -> Error {
+        with_unmatched(error, self.unmatched_secrets.as_deref())
     }
 
     /// The object of a key.
@@ -159,7 +167,11 @@ impl Mounts {
         let mount = match found {
             Some(mount) => mount,
             None => {
-                let opened = Arc::new(self.mount(opener.open(url, options)?.0));
+                let unmatched = option(options, "unmatched_secrets");
+                let (store, _) =
+                    opener.open(url, options).map_err(|error| with_unmatched(error, unmatched))?;
+                let unmatched_secrets = unmatched.map(str::to_string);
+                let opened = Arc::new(Mount { unmatched_secrets, ..self.mount(store) });
                 self.lock().insert(identity, Arc::clone(&opened), 1);
                 opened
             }
@@ -178,7 +190,29 @@ impl Mounts {
             profile: store.profile(),
             capabilities: store.capabilities(),
             store,
+            unmatched_secrets: None,
         }
+    }
+}
+
+fn option<'a>(options: &'a [StoreOption], name: &str) -> Option<&'a str> {
+    options.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+}
+
+/// What a store without credentials or with the default endpoint says when a secret was meant to be
+/// used: refused, not found, no such host, or wrong input.
+fn with_unmatched(error: Error, unmatched: Option<&str>) -> Error {
+    let is_suspect = match error.kind() {
+        Kind::Denied | Kind::NotFound | Kind::Invalid => true,
+        Kind::Unavailable => error.http_status().is_none(),
+        _ => false,
+    };
+    match unmatched.filter(|_| is_suspect) {
+        Some(secrets) => error.with_note(format_args!(
+            "no secret's scope covers this path; there is {secrets}: make one with a SCOPE that the \
+             path begins with"
+        )),
+        None => error,
     }
 }
 
@@ -194,6 +228,19 @@ fn around<'a>(url: &'a str, key: &str) -> Option<(&'a str, &'a str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_for_other_paths_are_told_where_one_was_missed() {
+        let told = |error: Error| with_unmatched(error, Some("'a' for s3://x")).to_string();
+        for kind in [Kind::Denied, Kind::NotFound, Kind::Invalid, Kind::Unavailable] {
+            let text = told(Error::new(kind, "refused"));
+            assert!(text.contains("no secret's scope covers this path; there is 'a' for s3://x"));
+        }
+        assert_eq!(told(Error::new(Kind::Conflict, "changed")), "changed");
+        let busy = Error::new(Kind::Unavailable, "busy").with_http_status(500);
+        assert_eq!(told(busy), "busy");
+        assert_eq!(with_unmatched(Error::new(Kind::Denied, "no"), None).to_string(), "no");
+    }
 
     #[test]
     fn key_is_found_in_its_url() {

@@ -94,11 +94,15 @@ pub fn root_of(url: &str) -> Result<(String, String)> {
     }
 }
 
-/// Scheme and what follows its `://`.
-fn split_scheme(url: &str) -> Result<(&str, &str)> {
+/// Scheme, in lower case whatever the URL has (RFC 3986 section 3.1), and what follows its `://`.
+fn split_scheme(url: &str) -> Result<(&'static str, &str)> {
     match url.split_once("://") {
-        Some((scheme, rest)) if SCHEMES.contains(&scheme) => Ok((scheme, rest)),
-        Some((scheme, _)) => Err(unknown_scheme(scheme)),
+        Some((scheme, rest)) => {
+            match SCHEMES.iter().find(|known| known.eq_ignore_ascii_case(scheme)) {
+                Some(known) => Ok((known, rest)),
+                None => Err(unknown_scheme(scheme)),
+            }
+        }
         // A path of this machine.
         None if url.starts_with('/') => Ok(("file", url)),
         None => Err(invalid("this is no URL").with_hint("Write scheme://name/key")),
@@ -107,7 +111,7 @@ fn split_scheme(url: &str) -> Result<(&str, &str)> {
 
 fn unknown_scheme(scheme: &str) -> Error {
     let error = Error::new(Kind::Unsupported, format!("no store serves the scheme `{scheme}`"));
-    match nearest(scheme, SCHEMES.iter().copied()) {
+    match nearest(&scheme.to_ascii_lowercase(), SCHEMES.iter().copied()) {
         Some(near) => error.with_hint(format!("Did you mean `{near}://`?")),
         None => error.with_hint(format!("Known are {}", SCHEMES.join(", "))),
     }
@@ -261,6 +265,24 @@ mod tests {
             assert_eq!((store.root(), found.as_str()), (root, key));
             assert_eq!(root_of(url).unwrap(), (root.to_string(), key.to_string()));
         }
+    }
+
+    #[test]
+    fn schemes_are_taken_in_any_case() {
+        for (url, root, key) in [
+            ("S3://b/K", "s3://b/", "K"),
+            ("Gs://b/x", "gs://b/", "x"),
+            ("AZ://acc.blob.core.windows.net/c/K", "az://acc.blob.core.windows.net/c/", "K"),
+            ("ABFSS://c@a.dfs.core.windows.net/", "abfss://c@a.dfs.core.windows.net/", ""),
+            ("HTTP://h/x", "http://h/", "x"),
+            ("MEM://m/x", "mem://m/", "x"),
+        ] {
+            let (store, found) = open_with(url, &[]).unwrap();
+            assert_eq!((store.root(), found.as_str()), (root, key));
+            assert_eq!(root_of(url).unwrap(), (root.to_string(), key.to_string()));
+        }
+        let error = open_with("S4://b/k", &[]).unwrap_err();
+        assert_eq!(error.hint(), Some("Did you mean `s3://`?"));
     }
 
     #[test]

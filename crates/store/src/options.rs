@@ -51,6 +51,7 @@ table! {
     ALL => {
         "secret_type" "Type of the secret that the other keys come from: s3, gcs, r2, aws, azure or http.";
         "secret_name" "Name of that secret, for error texts.";
+        "unmatched_secrets" "Names and scopes of secrets that do not cover the path, for error texts.";
         "provider" "How the secret was made: config, credential_chain, ...";
         "scope" "Paths that the secret is for; looked at by the caller.";
         "http_proxy" "URL of the HTTP proxy for this store.";

@@ -23,7 +23,7 @@ const FORMS: &str = "Write az://container/key, az://account.blob.core.windows.ne
 /// What an Azure URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The URL up to the key, as it was written, ending with `/`.
+    /// The URL up to the key, as it was written but with its scheme in lower case, ending with `/`.
     pub root: String,
     /// Account and endpoint, where the URL names them.
     pub account: Option<AccountHost>,
@@ -86,7 +86,8 @@ impl Address {
         if container.contains(|c: char| c.is_control() || c == '?' || c == '#') {
             return Err(wrong("names a container that cannot be"));
         }
-        let mut root = url[..url.len() - key.len()].to_string();
+        let mut root = scheme.to_ascii_lowercase();
+        root.push_str(&url[scheme.len()..url.len() - key.len()]);
         if !root.ends_with('/') {
             root.push('/');
         }
@@ -114,7 +115,7 @@ mod tests {
             ("azure://c/a", "azure://c/", None, "c", "a"),
             ("abfss://fs/p/q", "abfss://fs/", None, "fs", "p/q"),
             ("az://c", "az://c/", None, "c", ""),
-            ("AZ://c//x", "AZ://c/", None, "c", "/x"),
+            ("AZ://c//x", "az://c/", None, "c", "/x"),
             ("az://c/a.b/c@d?e#f%20", "az://c/", None, "c", "a.b/c@d?e#f%20"),
             (
                 "az://acc.blob.core.windows.net/c/k/x",
