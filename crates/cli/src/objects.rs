@@ -185,15 +185,23 @@ pub fn get(session: &Session, get: &Get) -> Result<()> {
 }
 
 fn file_error(path: &Path, doing: &str, cause: std::io::Error) -> Error {
-    let kind = match cause.kind() {
-        ErrorKind::NotFound => Kind::NotFound,
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Kind::Denied,
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Kind::Exhausted,
-        _ => Kind::Invalid,
+    let (kind, hint) = match cause.kind() {
+        ErrorKind::NotFound => (Kind::NotFound, "Check the path; its directory must exist"),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            (Kind::Denied, "Check owner and mode of the path and its directory")
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            (Kind::Exhausted, "Free space on its disk and run again")
+        }
+        ErrorKind::FileTooLarge => {
+            (Kind::Exhausted, "Raise the limit of file sizes (`ulimit -f`), or take another disk")
+        }
+        _ => (Kind::Invalid, "Check the path"),
     };
     Error::new(kind, format!("cannot {doing} the file"))
         .with_object(path.display().to_string())
         .with_source(cause)
+        .with_hint(hint)
 }
 
 /// Uploads a file, or stdin. The object appears whole or not at all.
