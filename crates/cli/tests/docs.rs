@@ -25,16 +25,19 @@ fn every_test_that_the_promises_name_exists() {
     // An item is a line that begins with `- ` and the indented lines after it.
     for item in semantics.split("\n- ").skip(1) {
         let item = item.split("\n\n").next().unwrap_or_default();
-        let mut file: Option<(&str, String)> = None;
+        let mut file: Option<(PathBuf, String)> = None;
         for name in quoted(item) {
             if name.contains('/') {
                 let path = root().join(name);
                 assert!(path.exists(), "docs/semantics.md names {name}");
                 let source = if path.is_file() { page(name) } else { String::new() };
-                file = Some((name, source));
+                file = Some((path, source));
             } else {
                 let (path, source) = file.as_ref().unwrap_or_else(|| panic!("{name} has no file"));
-                assert!(source.contains(&format!("fn {name}(")), "{path} has no test {name}");
+                let keyword =
+                    if path.extension().is_some_and(|e| e == "py") { "def" } else { "fn" };
+                let text = format!("{keyword} {name}(");
+                assert!(source.contains(&text), "{} has no test {name}", path.display());
             }
             checked += 1;
         }

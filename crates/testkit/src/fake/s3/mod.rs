@@ -10,7 +10,8 @@ pub mod object;
 pub mod payload;
 pub mod upload;
 
-use super::codec::percent_decode;
+use super::clock;
+use super::codec::{http_date, percent_decode};
 use super::exchange::Target;
 use super::http::{BodyReader, Request, Response};
 use super::refusal::{Refusal, Served, Trouble};
@@ -143,7 +144,11 @@ pub async fn serve(
         Err(Trouble::Broken(error)) => return Err(error),
     };
     server.vault.flush().await?;
-    Ok(answer.with("x-amz-request-id", "0000000000000000").with("Server", "penstock-fake"))
+    let now = clock::now_ahead(server.options.clock_offset_s);
+    Ok(answer
+        .with("Date", http_date(now))
+        .with("x-amz-request-id", "0000000000000000")
+        .with("Server", "penstock-fake"))
 }
 
 async fn dispatch(call: &Call<'_>, body: &mut BodyReader<'_>, empty_page: bool) -> Served {

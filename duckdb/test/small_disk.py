@@ -1,0 +1,166 @@
+"""A disk that is really full: what `test_full_disk.py` runs on a file system of a few megabytes.
+
+usage: small_disk.py SCENARIO DIRECTORY
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+from harness import BUILD, connect, start_fake
+
+DISK_MIB = 24
+# Stands in where no file system can be mounted: no file may grow past this.
+FILE_LIMIT_MIB = 12
+# 40 MB that do not compress.
+LARGE = "SELECT hash(i) AS h FROM range(5000000) t(i)"
+FITTING = "SELECT hash(i) AS h FROM range(1000000) t(i)"
+
+
+def command(directory: Path) -> tuple[list[str], bool]:
+    """What makes `directory` a small disk for the command behind it; whether it is one."""
+    mount = f'mount -t tmpfs -o size={DISK_MIB}m none "$0"'
+    for flags in (["-m"], ["-U", "-r", "-m"]):
+        unshare = ["unshare", *flags, "sh", "-c"]
+        tried = subprocess.run([*unshare, mount, str(directory)], capture_output=True, check=False)
+        if tried.returncode == 0:
+            return [*unshare, f'{mount} && exec "$@"', str(directory)], True
+    return [], False
+
+
+def limit_files() -> None:
+    """For the child: the limit of a file's size, told as an error and not by a signal."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limit = FILE_LIMIT_MIB << 20
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+
+def used_bytes(directory: Path) -> int:
+    """What the files below it take, hidden ones too."""
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return sum(path.stat().st_blocks * 512 for path in files)
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Tidying up may go on behind the answer."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.02)
+
+
+@contextmanager
+def gateway(directory: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """`penstock serve` on the small disk, and a connection with a secret for it."""
+    (directory / "lake").mkdir()
+    env = {**os.environ, "PENSTOCK_ACCESS_KEY": "lake", "PENSTOCK_SECRET_KEY": "hunter2"}
+    serve = [BUILD / "penstock", "serve", "--dir", directory, "--listen", "127.0.0.1:0"]
+    # Python ignores SIGXFSZ; so must the server, or it dies of it where files are limited.
+    process = subprocess.Popen(serve, stdout=subprocess.PIPE, env=env, restore_signals=False)
+    assert process.stdout
+    endpoint = process.stdout.readline().decode().split("http://")[1].strip()
+    con = connect()
+    con.execute(
+        f"CREATE SECRET s (TYPE s3, KEY_ID 'lake', SECRET 'hunter2', ENDPOINT '{endpoint}', "
+        "URL_STYLE 'path', USE_SSL false, REGION 'us-east-1')"
+    )
+    try:
+        yield con
+    finally:
+        con.close()
+        process.terminate()
+        process.wait(30)
+
+
+def assert_full(error: duckdb.Error, name: str) -> None:
+    """The error names the object, the cause and the cure, and no key."""
+    text = str(error)
+    assert f"s3://lake/{name}" in text, text
+    assert "507" in text, text
+    assert "full" in text or "files so large" in text, text
+    assert "ree space" in text or "files so large" in text, text
+    assert "hunter2" not in text, text
+
+
+def refuse(con: duckdb.DuckDBPyConnection, directory: Path, name: str) -> None:
+    """A COPY of more than there is fails, and leaves everything as it was."""
+    before = used_bytes(directory)
+    names = con.execute("FROM glob('s3://lake/**')").fetchall()
+    try:
+        con.execute(f"COPY ({LARGE}) TO 's3://lake/{name}' (FORMAT parquet)")
+    except duckdb.Error as error:
+        assert_full(error, name)
+    else:
+        raise AssertionError("it cannot have fitted")
+    wait_until(lambda: used_bytes(directory) == before, "giving space back")
+    con.execute("CALL penstock_clear_cache()")
+    assert con.execute("FROM glob('s3://lake/**')").fetchall() == names
+    assert con.execute("SELECT count(*), sum(i) FROM 's3://lake/first.parquet'").fetchone() == (
+        1000,
+        499500,
+    )
+
+
+def copies(directory: Path, *settings: str) -> None:
+    """Several large COPYs into a bucket fail one after the other; what fits still goes in."""
+    with gateway(directory) as con:
+        con.execute("COPY (SELECT i FROM range(1000) t(i)) TO 's3://lake/first.parquet'")
+        for setting in settings:
+            con.execute(setting)
+        for _ in range(2):
+            refuse(con, directory, "large.parquet")
+        # An overwrite that does not fit keeps the old object.
+        refuse(con, directory, "first.parquet")
+        con.execute(f"COPY ({FITTING}) TO 's3://lake/fitting.parquet'")
+        row = con.execute("SELECT count(*) FROM 's3://lake/fitting.parquet'").fetchone()
+        assert row == (1_000_000,)
+
+
+def multipart(directory: Path) -> None:
+    """In parts: the disk is full after some of them."""
+    copies(directory)
+
+
+def single(directory: Path) -> None:
+    """In one PUT whose length is told before its body."""
+    copies(directory, "SET penstock_part_size_bytes = '64MiB'")
+
+
+def download(directory: Path) -> None:
+    """`penstock get` into a file on the small disk."""
+    fake = start_fake("s3")
+    try:
+        con = connect()
+        con.execute(f"CREATE SECRET s ({fake.secret})")
+        con.execute(f"COPY ({LARGE}) TO 's3://lake/large.parquet'")
+        kept = directory / "kept.bin"
+        kept.write_bytes(b"kept")
+        options = [f"-oendpoint={fake.address}", "-ourl_style=path", "-ouse_ssl=false"]
+        options += ["-okey_id=test", "-osecret=test", "-oregion=us-east-1"]
+        for target in (directory / "new.bin", kept):
+            get = [BUILD / "penstock", "get", "s3://lake/large.parquet", target, *options]
+            done = subprocess.run(get, capture_output=True, restore_signals=False, check=False)
+            told = done.stderr.decode()
+            assert done.returncode != 0
+            assert str(target) in told, told
+            assert "No space left" in told or "File too large" in told, told
+            assert "hint: Free space" in told or "hint: Raise the limit" in told, told
+            assert [path.name for path in directory.iterdir()] == ["kept.bin"]
+        assert kept.read_bytes() == b"kept"
+    finally:
+        fake.stop()
+
+
+SCENARIOS = {"multipart": multipart, "single": single, "download": download}
+
+if __name__ == "__main__":
+    SCENARIOS[sys.argv[1]](Path(sys.argv[2]))

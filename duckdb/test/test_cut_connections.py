@@ -1,0 +1,103 @@
+"""A connection cut in the middle of each kind of request: tried again, or a clear error."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+from harness import AZURE_KEY, Fake
+
+LARGE = "SELECT hash(i) AS v FROM range(2000000) t(i)"
+RIGHT = (60_000, sum(range(60_000)))
+
+# What makes each request of a store happen.
+REQUESTS = {
+    "s3": {
+        "GetObject": "read",
+        "ListObjectsV2": "glob",
+        "PutObject": "write",
+        "CreateMultipartUpload": "write large",
+        "UploadPart": "write large",
+        "CompleteMultipartUpload": "write large",
+        "DeleteObjects": "overwrite",
+    },
+    "azure": {
+        "GetBlob": "read",
+        "ListBlobs": "glob",
+        "PutBlob": "write",
+        "PutBlock": "write large",
+        "PutBlockList": "write large",
+        "SubmitBatch": "overwrite",
+    },
+}
+CASES = [
+    pytest.param(store, operation, id=f"{store}-{operation}")
+    for store, operations in REQUESTS.items()
+    for operation in operations
+]
+
+
+def run(con: duckdb.DuckDBPyConnection, what: str, root: str) -> None:
+    """Does it, and checks the answer."""
+    if what == "read":
+        query = f"SELECT count(*), sum(i) FROM '{root}/old/p=*/*.parquet'"
+        assert con.execute(query).fetchone() == RIGHT
+    elif what == "glob":
+        assert len(con.execute(f"FROM glob('{root}/old/**')").fetchall()) == 3
+    elif what.startswith("write"):
+        query = LARGE if what.endswith("large") else "SELECT 8 AS v"
+        con.execute(f"COPY ({query}) TO '{root}/new.parquet'")
+        count = con.execute(f"SELECT count(*) FROM '{root}/new.parquet'").fetchone()
+        assert count == ((2_000_000,) if what.endswith("large") else (1,))
+    else:
+        con.execute(copy_of_three(root, "OVERWRITE"))
+
+
+def copy_of_three(root: str, option: str = "OVERWRITE_OR_IGNORE") -> str:
+    query = "SELECT i, i % 3 AS p FROM range(60000) t(i)"
+    return f"COPY ({query}) TO '{root}/old' (FORMAT parquet, PARTITION_BY (p), {option})"
+
+
+def prepare(con: duckdb.DuckDBPyConnection, store: Fake, operation: str) -> str:
+    store.reset()
+    con.execute("SET penstock_retry_base_ms = 1; SET penstock_retry_max_ms = 20")
+    root = store.url(f"severed/{operation.lower()}")
+    con.execute(copy_of_three(root))
+    con.execute("CALL penstock_clear_cache()")
+    return root
+
+
+@pytest.mark.parametrize("fault", ["reset", "reset-upload=10", "lost-answer"])
+@pytest.mark.parametrize(("kind", "operation"), CASES)
+def test_cut_twice_it_is_tried_again(
+    kind: str,
+    operation: str,
+    fault: str,
+    con: duckdb.DuckDBPyConnection,
+    fakes: dict[str, Fake],
+) -> None:
+    root = prepare(con, fakes[kind], f"{operation}-{fault.split('=')[0]}")
+    fakes[kind].arm(f"{fault},op={operation},times=2")
+    run(con, REQUESTS[kind][operation], root)
+    fakes[kind].reset()
+
+
+@pytest.mark.parametrize(("kind", "operation"), CASES)
+def test_cut_for_good_it_is_told_and_leaves_nothing(
+    kind: str, operation: str, con: duckdb.DuckDBPyConnection, fakes: dict[str, Fake]
+) -> None:
+    store, what = fakes[kind], REQUESTS[kind][operation]
+    root = prepare(con, store, operation)
+    con.execute("SET penstock_request_deadline_ms = 400")
+    store.arm(f"reset,op={operation}")
+    with pytest.raises(duckdb.Error) as caught:
+        run(con, what, root)
+    text = str(caught.value)
+    assert root in text, text
+    assert "connection" in text, text
+    assert "gave up after" in text, text
+    assert AZURE_KEY not in text
+    store.reset()
+    con.execute("CALL penstock_clear_cache()")
+    assert not con.execute(f"FROM glob('{root}/new*')").fetchall()
+    if what != "overwrite":
+        run(con, "read", root)
