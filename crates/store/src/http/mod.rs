@@ -18,6 +18,7 @@ mod redact;
 mod stall;
 mod tls;
 #[cfg(test)]
+#[path = "tests/token_service.rs"]
 pub(crate) mod token_service;
 mod trace;
 
