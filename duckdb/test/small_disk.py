@@ -135,32 +135,47 @@ def single(directory: Path) -> None:
     copies(directory, "SET penstock_part_size_bytes = '64MiB'")
 
 
-def download(directory: Path) -> None:
-    """`penstock get` into a file on the small disk."""
+def refuse_file(directory: Path, arguments: list[str], told: str) -> None:
+    """A command of the binary that fills the disk fails, and leaves everything as it was."""
+    command = [str(BUILD / "penstock"), *arguments]
+    zeros = subprocess.Popen(["head", "-c", "40000000", "/dev/zero"], stdout=subprocess.PIPE)
+    done = subprocess.run(
+        command, stdin=zeros.stdout, capture_output=True, restore_signals=False, check=False
+    )
+    zeros.kill()
+    zeros.communicate()
+    error = done.stderr.decode()
+    assert done.returncode != 0
+    assert told in error, error
+    assert any(
+        cause in error
+        for cause in ("No space left", "File too large", "disk or quota is full", "files so large")
+    ), error
+    assert "hint: " in error, error
+    assert "named local resource" not in error, error
+    assert [path.name for path in directory.iterdir()] == ["kept.bin"]
+    assert (directory / "kept.bin").read_bytes() == b"kept"
+
+
+def command_line(directory: Path) -> None:
+    """`penstock get` into a file, and `penstock put` to a file URL, on the small disk."""
     fake = start_fake("s3")
     try:
         con = connect()
         con.execute(f"CREATE SECRET s ({fake.secret})")
         con.execute(f"COPY ({LARGE}) TO 's3://lake/large.parquet'")
-        kept = directory / "kept.bin"
-        kept.write_bytes(b"kept")
+        (directory / "kept.bin").write_bytes(b"kept")
         options = [f"-oendpoint={fake.address}", "-ourl_style=path", "-ouse_ssl=false"]
         options += ["-okey_id=test", "-osecret=test", "-oregion=us-east-1"]
-        for target in (directory / "new.bin", kept):
-            get = [BUILD / "penstock", "get", "s3://lake/large.parquet", target, *options]
-            done = subprocess.run(get, capture_output=True, restore_signals=False, check=False)
-            told = done.stderr.decode()
-            assert done.returncode != 0
-            assert str(target) in told, told
-            assert "No space left" in told or "File too large" in told, told
-            assert "hint: Free space" in told or "hint: Raise the limit" in told, told
-            assert [path.name for path in directory.iterdir()] == ["kept.bin"]
-        assert kept.read_bytes() == b"kept"
+        for name in ("new.bin", "kept.bin"):
+            target = str(directory / name)
+            refuse_file(directory, ["get", "s3://lake/large.parquet", target, *options], target)
+            refuse_file(directory, ["put", "-", f"file://{target}"], target)
     finally:
         fake.stop()
 
 
-SCENARIOS = {"multipart": multipart, "single": single, "download": download}
+SCENARIOS = {"multipart": multipart, "single": single, "command_line": command_line}
 
 if __name__ == "__main__":
     SCENARIOS[sys.argv[1]](Path(sys.argv[2]))

@@ -133,7 +133,9 @@ def test_a_killed_upload_is_invisible(
     assert con.execute(f"FROM glob('{url}*')").fetchall() == []
 
 
-def test_sigint_ends_the_command_line_in_an_upload(store: Fake) -> None:
+def test_sigint_ends_the_command_line_in_an_upload(
+    con: duckdb.DuckDBPyConnection, store: Fake
+) -> None:
     store.arm("stall=60000,method=PUT")
     cli = Path(sys.executable).parent / "duckdb"
     process = subprocess.Popen([cli, "-unsigned"], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -147,6 +149,8 @@ def test_sigint_ends_the_command_line_in_an_upload(store: Fake) -> None:
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert time.monotonic() - before < 20
+    store.reset()
+    assert con.execute(f"FROM glob('{store.url('cut/sigint*')}')").fetchall() == []
 
 
 def test_two_processes_write_one_key(con: duckdb.DuckDBPyConnection, store: Fake) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import duckdb
 import pytest
-from harness import AZURE_KEY, Fake, connect, start_fake
+from harness import AZURE_ACCOUNT, AZURE_KEY, Fake, connect, start_fake
 
 RETRIES = "SET penstock_retry_base_ms = 1; SET penstock_retry_max_ms = 20"
 
@@ -155,14 +155,19 @@ def test_a_403_is_told_at_once_and_shows_no_secret(
     assert AZURE_KEY not in str(caught.value)
 
 
-def test_a_wrong_key_shows_neither_key(fakes: dict[str, Fake]) -> None:
+@pytest.mark.parametrize("kind", ["s3", "azure"])
+def test_a_wrong_key_shows_neither_key(kind: str, fakes: dict[str, Fake]) -> None:
     con = connect()
     wrong = "hunter2hunter2"
-    con.execute("CREATE SECRET s (" + fakes["s3"].secret.replace("'test'", f"'{wrong}'") + ")")
-    with pytest.raises(duckdb.PermissionException, match=r"s3://trouble/x.csv") as caught:
-        con.execute("COPY (SELECT 1) TO 's3://trouble/x.csv'")
-    assert "secret 's'" in str(caught.value)
-    assert wrong not in str(caught.value)
+    url = fakes[kind].url("trouble/x.csv")
+    secret = fakes[kind].secret.replace("'test'", f"'{wrong}'").replace(AZURE_KEY, wrong + "aa")
+    con.execute(f"CREATE SECRET s ({secret})")
+    for statement in (f"COPY (SELECT 1) TO '{url}'", f"FROM '{url}'"):
+        with pytest.raises(duckdb.PermissionException) as caught:
+            con.execute(statement)
+        for part in (url, "secret 's'"):
+            assert part in str(caught.value)
+        assert wrong not in str(caught.value)
     shown = con.execute("SELECT url, error FROM penstock_requests()").fetchall()
     assert wrong not in str(shown)
 
@@ -239,7 +244,23 @@ def test_a_clock_off_by_an_hour(kind: str, offset_s: int) -> None:
         fake.stop()
 
 
-def test_an_expired_token(fakes: dict[str, Fake]) -> None:
+def test_an_expired_signature_is_named_and_not_shown(fakes: dict[str, Fake]) -> None:
+    con = connect()
+    sas = "sv=2021-08-06&ss=b&srt=sco&sp=rwlc&se=2020-01-01T00:00:00Z&sig=aHVudGVyMg%3D%3D"
+    string = f"BlobEndpoint=http://{fakes['azure'].address}/{AZURE_ACCOUNT};"
+    con.execute(
+        f"CREATE SECRET s (TYPE azure, CONNECTION_STRING '{string}SharedAccessSignature={sas}')"
+    )
+    with pytest.raises(duckdb.PermissionException) as caught:
+        con.execute("FROM 'az://trouble/x.csv'")
+    for part in ("az://trouble/x.csv", "secret 's'", "its expiry (se=)"):
+        assert part in str(caught.value)
+    assert "aHVudGVyMg" not in str(caught.value)
+    shown = con.execute("SELECT url, error FROM penstock_requests()").fetchall()
+    assert "aHVudGVyMg" not in str(shown)
+
+
+def test_an_expired_token() -> None:
     fake = start_fake("s3", "--session-token", "fresh")
     try:
         con = connect()

@@ -29,7 +29,11 @@ pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
         Errno::NOSPC | Errno::DQUOT => {
             (Kind::Exhausted, "the disk or quota is full", Some("Free space and run again"))
         }
-        Errno::FBIG => (Kind::Exhausted, "the file system does not allow files so large", None),
+        Errno::FBIG => (
+            Kind::Exhausted,
+            "the file system does not allow files so large",
+            Some("Raise the limit of file sizes (`ulimit -f`), or use another file system"),
+        ),
         Errno::MFILE | Errno::NFILE => {
             (Kind::Exhausted, "too many open files", Some("Raise `ulimit -n`"))
         }

@@ -51,11 +51,11 @@ pub(super) fn aws_chain(
 }
 
 fn sources(chain: Chain<Credential>, spec: &ChainSpec, region: &str) -> Chain<Credential> {
-    use ChainSource::{Environment, Metadata, Process, Profile, WebIdentity};
+    use ChainSource::{Environment, Metadata, Profile, WebIdentity};
     let default: &[ChainSource] = match &spec.profile {
         // A named profile stands for itself: the environment does not override it.
-        Some(_) => &[Profile, Process],
-        None => &[Environment, Profile, WebIdentity, Process, Metadata],
+        Some(_) => &[Profile],
+        None => &[Environment, Profile, WebIdentity, Metadata],
     };
     let named = if spec.sources.is_empty() { default } else { &spec.sources };
     named.iter().fold(chain, |chain, source| then_source(chain, *source, spec, region))
@@ -131,11 +131,7 @@ type Provider = Box<dyn ProvideCredentialDyn<Credential = Credential>>;
 
 fn provider(plan: &Plan, region: &str) -> Provider {
     match plan {
-        Plan::Own(name) => Box::new(
-            Chain::new(OnFailure::End)
-                .then("keys", ProfileCredentialProvider::new().with_profile(name))
-                .then("process", ProcessCredentialProvider::new().with_profile(name)),
-        ),
+        Plan::Own(name) => Box::new(OwnProfile(name.clone())),
         Plan::Sso { cache_name, region, account_id, role_name } => Box::new(
             SSOCredentialProvider::new()
                 .with_account_id(account_id)
@@ -165,6 +161,22 @@ fn provider(plan: &Plan, region: &str) -> Provider {
         Plan::Environment => Box::new(EnvCredentialProvider::new()),
         Plan::Container => Box::new(ECSCredentialProvider::new()),
         Plan::Instance => Box::new(IMDSv2CredentialProvider::new()),
+    }
+}
+
+/// Keys or the credential process of a profile. It may have neither: often it just names a region.
+#[derive(Debug)]
+struct OwnProfile(String);
+
+impl ProvideCredential for OwnProfile {
+    type Credential = Credential;
+
+    async fn provide_credential(&self, context: &Context) -> Result<Option<Credential>> {
+        let keys = ProfileCredentialProvider::new().with_profile(&self.0);
+        if let Some(found) = keys.provide_credential(context).await? {
+            return Ok(Some(found));
+        }
+        ProcessCredentialProvider::new().with_profile(&self.0).provide_credential(context).await
     }
 }
 

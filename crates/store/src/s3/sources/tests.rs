@@ -55,11 +55,16 @@ async fn instance_metadata_is_asked_with_a_session_token() {
         }
     })
     .await;
-    let context = context(Some(&service), None, &[]);
-    for sources in [&[][..], &[ChainSource::Metadata]] {
-        let found = ask(&named(sources, None), &context).await.unwrap();
-        assert_eq!(found.access_key_id, "INSTANCE");
-        assert!(found.expires_in.is_some());
+    // Often a file names a region and no credentials.
+    let home = Home::new();
+    home.write(".aws/config", "[default]\nregion = eu-west-1\n");
+    for home in [None, Some(home.0.as_path())] {
+        let context = context(Some(&service), home, &[]);
+        for sources in [&[][..], &[ChainSource::Metadata]] {
+            let found = ask(&named(sources, None), &context).await.unwrap();
+            assert_eq!(found.access_key_id, "INSTANCE");
+            assert!(found.expires_in.is_some());
+        }
     }
     assert!(service.seen().iter().all(|request| request.contains("169.254.169.254")));
 }
@@ -297,6 +302,17 @@ async fn services_in_trouble_are_worth_another_try() {
     let variables = [("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/")];
     let error = ask(&spec, &context(None, None, &variables)).await.unwrap_err();
     assert!(error.is_retryable() && error.to_string().contains("container: "), "{error}");
+}
+
+#[tokio::test]
+async fn a_failing_process_is_named_and_nothing_else_is_tried() {
+    let service = TokenService::start(|_| (200, String::new())).await;
+    let home = Home::new();
+    home.write(".aws/config", "[default]\ncredential_process = /nowhere/helper\n");
+    let context = context(Some(&service), Some(&home.0), &[]);
+    let error = ask(&named(&[], None), &context).await.unwrap_err();
+    assert!(error.to_string().starts_with("environment: not configured; profile: "), "{error}");
+    assert!(service.seen().is_empty());
 }
 
 #[tokio::test]
