@@ -85,6 +85,7 @@ struct Inner {
     object: Option<String>,
     hint: Option<String>,
     http_status: Option<u16>,
+    service_code: Option<String>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -99,6 +100,7 @@ impl Error {
             object: None,
             hint: None,
             http_status: None,
+            service_code: None,
             source: None,
         }))
     }
@@ -146,6 +148,13 @@ impl Error {
         self
     }
 
+    /// Keeps the service's own code of the failure (`NoSuchBucket`), unless it is empty.
+    #[must_use]
+    pub fn with_service_code(mut self, code: impl Into<String>) -> Self {
+        self.0.service_code = Some(code.into()).filter(|code| !code.is_empty());
+        self
+    }
+
     /// Keeps the cause.
     #[must_use]
     pub fn with_source(
@@ -179,6 +188,11 @@ impl Error {
     /// The HTTP status that the store answered, if one did.
     pub fn http_status(&self) -> Option<u16> {
         self.0.http_status
+    }
+
+    /// The code by which the store's service calls the failure, if it told one.
+    pub fn service_code(&self) -> Option<&str> {
+        self.0.service_code.as_deref()
     }
 
     /// What to do next, if something better than the kind's own advice is known.

@@ -21,7 +21,7 @@ pub struct Cli {
 /// The verbs that exist.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve a directory as S3: each subdirectory is a bucket
+    /// Serve Azure, S3, Google or a directory as S3
     Serve(Serve),
     /// List one level below a URL, or what a pattern such as s3://lake/**/*.parquet matches
     Ls(Target),
@@ -43,11 +43,14 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Directory whose subdirectories are the buckets
-    #[arg(long, value_name = "DIR")]
-    pub dir: PathBuf,
-    /// Address to listen on; port 0 takes a free one
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9000")]
-    pub listen: String,
+    #[arg(long, value_name = "DIR", required_unless_present = "config")]
+    pub dir: Option<PathBuf>,
+    /// TOML file with back ends, buckets, keys and settings; flags and variables win over it
+    #[arg(long, value_name = "FILE", conflicts_with = "dir")]
+    pub config: Option<PathBuf>,
+    /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:9000]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Option<String>,
     /// Access key that clients sign with
     #[arg(long, value_name = "KEY", env = "PENSTOCK_ACCESS_KEY")]
     pub access_key: Option<String>,
@@ -60,9 +63,9 @@ pub struct Serve {
     /// Answer unsigned requests too: anyone who reaches the port may read, write and delete
     #[arg(long)]
     pub anonymous: bool,
-    /// Seconds that requests in flight get to finish after SIGTERM or SIGINT
-    #[arg(long, value_name = "SECONDS", default_value_t = 25)]
-    pub drain_seconds: u64,
+    /// Seconds that requests in flight get to finish after SIGTERM or SIGINT [default: 25]
+    #[arg(long, value_name = "SECONDS")]
+    pub drain_seconds: Option<u64>,
 }
 
 /// One URL and how to reach it.

@@ -28,12 +28,15 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<()> {
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let settings = cli.settings.resolve(variables)?;
+    let config = serve::config(&cli.command)?;
+    let settings = cli.settings.resolve(&config.settings, variables)?;
     match cli.command {
         Command::Serve(serve) => {
             // A server is given the machine, unless the operator says how much of it.
-            let threads = cli.settings.has("io_threads").then_some(settings.io_threads);
-            block_on(threads, serve::run(serve))?
+            let told = cli.settings.has("io_threads")
+                || config.settings.iter().any(|(name, _)| name == "io_threads");
+            let threads = told.then_some(settings.io_threads);
+            block_on(threads, serve::run(serve, config, settings))?
         }
         Command::Ls(target) => objects::ls(&Session::start(settings)?, &target),
         Command::Stat(target) => objects::stat(&Session::start(settings)?, &target),

@@ -1,25 +1,47 @@
-//! `penstock serve`: reads the keys, runs the gateway until a signal, drains.
+//! `penstock serve`: reads config file and keys, runs the gateway until a signal, drains.
 
-use crate::args::Serve;
-use penstock_base::{Error, Kind, Result, Secret};
-use penstock_gateway::{Gateway, KeyPair, Options};
+use crate::args::{Command, Serve};
+use penstock_base::{Error, Kind, Result, Secret, Settings};
+use penstock_gateway::{BackendOptions, Config, Gateway, KeyPair, Options, Secrets, Surroundings};
 use std::io::Write as _;
-use std::path::Path;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+
+const LISTEN_DEFAULT: &str = "127.0.0.1:9000";
+const DRAIN_SECONDS_DEFAULT: u64 = 25;
+
+/// The config file of a command, empty where it has none.
+///
+/// # Errors
+/// As [`Config::read`].
+pub fn config(command: &Command) -> Result<Config> {
+    match command {
+        Command::Serve(Serve { config: Some(path), .. }) => Config::read(path),
+        _ => Ok(Config::default()),
+    }
+}
 
 /// Serves until SIGTERM or SIGINT; a second signal cuts the drain short.
 ///
 /// # Errors
 /// As [`Gateway::bind`]; `Invalid` for half a key pair.
-pub async fn run(serve: Serve) -> Result<()> {
-    let keys = key_pair(&serve)?;
+pub async fn run(serve: Serve, config: Config, settings: Settings) -> Result<()> {
+    let mut keys = config.keys;
+    keys.extend(key_pair(&serve)?);
+    let (mut backends, mut what) = (config.backends, "the config file's buckets".to_string());
+    if let Some(dir) = &serve.dir {
+        backends.push(BackendOptions::directory(dir));
+        what = dir.display().to_string();
+    }
+    let drain_seconds = serve.drain_seconds.or(config.drain_seconds);
     let options = Options {
-        dir: serve.dir.clone(),
-        listen: serve.listen,
+        backends,
+        buckets: config.buckets,
+        settings,
+        listen: serve.listen.or(config.listen).unwrap_or_else(|| LISTEN_DEFAULT.to_string()),
         keys,
-        anonymous: serve.anonymous,
-        drain: Duration::from_secs(serve.drain_seconds),
+        anonymous: serve.anonymous || config.anonymous.unwrap_or(false),
+        drain: Duration::from_secs(drain_seconds.unwrap_or(DRAIN_SECONDS_DEFAULT)),
     };
     let no_signals = |cause: std::io::Error| {
         Error::new(Kind::Internal, "signals cannot be received").with_source(cause)
@@ -27,8 +49,8 @@ pub async fn run(serve: Serve) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     let gateway = Gateway::bind(options).await?;
-    let (dir, address) = (serve.dir.display(), gateway.address());
-    writeln!(std::io::stdout(), "penstock: serving {dir} as S3 on http://{address}").map_err(
+    let address = gateway.address();
+    writeln!(std::io::stdout(), "penstock: serving {what} as S3 on http://{address}").map_err(
         |cause| Error::new(Kind::Unavailable, "cannot write to stdout").with_source(cause),
     )?;
     let mut signalled = async || {
@@ -57,7 +79,7 @@ pub async fn run(serve: Serve) -> Result<()> {
 fn key_pair(serve: &Serve) -> Result<Option<KeyPair>> {
     let secret = match (&serve.secret_key, &serve.secret_key_file) {
         (Some(secret), _) => Some(Secret::new(secret.clone())),
-        (None, Some(file)) => Some(first_line(file)?),
+        (None, Some(file)) => Some(Surroundings.file(file)?),
         (None, None) => None,
     };
     match (serve.access_key.clone(), secret) {
@@ -72,13 +94,4 @@ fn key_pair(serve: &Serve) -> Result<Option<KeyPair>> {
                 .with_hint("Set PENSTOCK_ACCESS_KEY, or give --access-key KEY"))
         }
     }
-}
-
-fn first_line(file: &Path) -> Result<Secret> {
-    let text = std::fs::read_to_string(file).map_err(|cause: std::io::Error| {
-        Error::new(Kind::NotFound, format!("cannot read the secret key from {}", file.display()))
-            .with_source(cause)
-            .with_hint("Check the path and the file's mode")
-    })?;
-    Ok(Secret::new(text.lines().next().unwrap_or_default().trim()))
 }

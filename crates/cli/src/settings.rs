@@ -16,12 +16,19 @@ pub const OTHER_VARIABLES: &[&str] = &["PENSTOCK_ACCESS_KEY", "PENSTOCK_SECRET_K
 pub struct SettingFlags(Vec<(&'static str, String)>);
 
 impl SettingFlags {
-    /// The defaults, then the environment, then the flags.
+    /// The defaults, then those of a config file, then the environment, then the flags.
     ///
     /// # Errors
     /// `Invalid` for an unknown variable or a value out of range, naming where it came from.
-    pub fn resolve(&self, environment: impl Iterator<Item = (String, String)>) -> Result<Settings> {
+    pub fn resolve(
+        &self,
+        file: &[(String, String)],
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Settings> {
         let mut settings = Settings::default();
+        for (name, value) in file {
+            settings.set(name, value).map_err(|error| error.with_operation_of("config file"))?;
+        }
         for (variable, value) in environment {
             if let Some(name) = setting_of_variable(&variable)? {
                 settings.set(name, &value).map_err(|error| error.with_operation_of(&variable))?;
@@ -138,27 +145,37 @@ mod tests {
     fn flags_win_over_the_environment() {
         let flags = SettingFlags(vec![("part_size_bytes", "32MiB".to_string())]);
         let variables = [("PENSTOCK_PART_SIZE_BYTES", "16MiB"), ("PENSTOCK_IO_THREADS", "4")];
-        let settings = flags.resolve(environment(&variables)).unwrap();
+        let settings = flags.resolve(&[], environment(&variables)).unwrap();
         assert_eq!((settings.part_size_bytes, settings.io_threads), (32 << 20, 4));
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file() {
+        let file = [("io_threads".to_string(), "4".to_string())];
+        let settings = SettingFlags::default().resolve(&file, environment(&[])).unwrap();
+        assert_eq!(settings.io_threads, 4);
+        let variables = [("PENSTOCK_IO_THREADS", "6")];
+        let settings = SettingFlags::default().resolve(&file, environment(&variables)).unwrap();
+        assert_eq!(settings.io_threads, 6);
     }
 
     #[test]
     fn unknown_variable_suggests_the_nearest() {
         let variables = [("PENSTOCK_PART_SIZE_BYTE", "16MiB")];
-        let error = SettingFlags::default().resolve(environment(&variables)).unwrap_err();
+        let error = SettingFlags::default().resolve(&[], environment(&variables)).unwrap_err();
         assert_eq!(error.hint(), Some("Did you mean PENSTOCK_PART_SIZE_BYTES?"));
     }
 
     #[test]
     fn keys_and_foreign_variables_are_left_alone() {
         let variables = [("PENSTOCK_SECRET_KEY", "s"), ("HOME", "/root")];
-        assert!(SettingFlags::default().resolve(environment(&variables)).is_ok());
+        assert!(SettingFlags::default().resolve(&[], environment(&variables)).is_ok());
     }
 
     #[test]
     fn a_bad_value_names_its_source() {
         let error = SettingFlags::default()
-            .resolve(environment(&[("PENSTOCK_IO_THREADS", "many")]))
+            .resolve(&[], environment(&[("PENSTOCK_IO_THREADS", "many")]))
             .unwrap_err();
         assert!(error.to_string().starts_with("PENSTOCK_IO_THREADS: "), "{error}");
     }

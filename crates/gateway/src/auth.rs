@@ -1,4 +1,4 @@
-//! Who may ask: one key pair, or anyone where the operator says so.
+//! Who may ask: holders of a key pair, or anyone where the operator says so.
 
 use crate::stats::Stats;
 use penstock_base::Secret;
@@ -16,22 +16,22 @@ pub struct KeyPair {
     pub secret_key: Secret,
 }
 
-/// Answers s3s with the secret of the one pair. A signed request is verified even where unsigned
+/// Answers s3s with the secret of a pair. A signed request is verified even where unsigned
 /// ones are let in: a wrong key is a mistake that its owner wants to hear of.
-pub(crate) struct Keys(pub Option<KeyPair>);
+pub(crate) struct Keys(pub Vec<KeyPair>);
 
 #[async_trait::async_trait]
 impl S3Auth for Keys {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        match &self.0 {
-            Some(pair) if pair.access_key == access_key => {
-                Ok(SecretKey::from(pair.secret_key.reveal()))
-            }
-            Some(_) => Err(s3_error!(
+        if let Some(pair) = self.0.iter().find(|pair| pair.access_key == access_key) {
+            return Ok(SecretKey::from(pair.secret_key.reveal()));
+        }
+        match self.0.is_empty() {
+            false => Err(s3_error!(
                 InvalidAccessKeyId,
                 "The access key Id you provided does not exist in our records."
             )),
-            None => Err(s3_error!(
+            true => Err(s3_error!(
                 InvalidAccessKeyId,
                 "This gateway has no keys (--anonymous): send the request unsigned."
             )),

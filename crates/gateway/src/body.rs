@@ -1,9 +1,10 @@
-//! Streams an object's body to a client in bounded pieces.
+//! Streams an object's body to a client, or into another store, in bounded pieces.
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use penstock_base::{Error, Kind, Result};
-use penstock_store::Body;
+use penstock_engine::Stream;
+use penstock_store::Inflow;
 use s3s::StdError;
 use std::future::Future;
 use std::pin::Pin;
@@ -38,10 +39,10 @@ impl Drop for Piece {
     }
 }
 
-type Reading = Pin<Box<dyn Future<Output = (Body, Result<Bytes>)> + Send>>;
+type Reading = Pin<Box<dyn Future<Output = (Box<Stream>, Result<Bytes>)> + Send>>;
 
 enum State {
-    Idle(Body),
+    Idle(Box<Stream>),
     Reading(Reading),
     Done,
 }
@@ -56,12 +57,12 @@ pub struct ObjectBody {
 
 impl ObjectBody {
     /// Sends `len` bytes of `body`.
-    pub fn new(body: Body, len: u64) -> Self {
-        ObjectBody { state: State::Idle(body), remaining: len, pool: Pool::default() }
+    pub fn new(body: Stream, len: u64) -> Self {
+        ObjectBody { state: State::Idle(Box::new(body)), remaining: len, pool: Pool::default() }
     }
 }
 
-async fn read_piece(mut body: Body, len: usize, pool: Pool) -> (Body, Result<Bytes>) {
+async fn read_piece(mut body: Box<Stream>, len: usize, pool: Pool) -> (Box<Stream>, Result<Bytes>) {
     let buffer = pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
     let mut buffer = buffer.unwrap_or_default();
     if buffer.len() < len {
@@ -75,6 +76,35 @@ async fn read_piece(mut body: Body, len: usize, pool: Pool) -> (Body, Result<Byt
     (body, piece)
 }
 
+impl ObjectBody {
+    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        if self.remaining == 0 {
+            self.state = State::Done;
+            return Poll::Ready(None);
+        }
+        if let State::Idle(..) = self.state
+            && let State::Idle(body) = std::mem::replace(&mut self.state, State::Done)
+        {
+            let len = self.remaining.min(PIECE_BYTES as u64) as usize;
+            self.state = State::Reading(Box::pin(read_piece(body, len, self.pool.clone())));
+        }
+        let State::Reading(reading) = &mut self.state else { return Poll::Ready(None) };
+        let (body, piece) = ready!(reading.as_mut().poll(context));
+        match piece {
+            Ok(bytes) => {
+                self.remaining -= bytes.len() as u64;
+                self.state = State::Idle(body);
+                Poll::Ready(Some(Ok(bytes)))
+            }
+            Err(error) => {
+                self.state = State::Done;
+                self.remaining = 0;
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    }
+}
+
 impl http_body::Body for ObjectBody {
     type Data = Bytes;
     type Error = StdError;
@@ -83,31 +113,11 @@ impl http_body::Body for ObjectBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
-        let this = &mut *self;
-        if this.remaining == 0 {
-            this.state = State::Done;
-            return Poll::Ready(None);
-        }
-        if let State::Idle(..) = this.state
-            && let State::Idle(body) = std::mem::replace(&mut this.state, State::Done)
-        {
-            let len = this.remaining.min(PIECE_BYTES as u64) as usize;
-            this.state = State::Reading(Box::pin(read_piece(body, len, this.pool.clone())));
-        }
-        let State::Reading(reading) = &mut this.state else { return Poll::Ready(None) };
-        let (body, piece) = ready!(reading.as_mut().poll(context));
-        match piece {
-            Ok(bytes) => {
-                this.remaining -= bytes.len() as u64;
-                this.state = State::Idle(body);
-                Poll::Ready(Some(Ok(Frame::data(bytes))))
-            }
-            Err(error) => {
-                this.state = State::Done;
-                this.remaining = 0;
-                Poll::Ready(Some(Err(Box::new(error))))
-            }
-        }
+        let piece = ready!(self.poll_bytes(context));
+        Poll::Ready(piece.map(|piece| match piece {
+            Ok(bytes) => Ok(Frame::data(bytes)),
+            Err(error) => Err(Box::new(error) as StdError),
+        }))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -116,5 +126,36 @@ impl http_body::Body for ObjectBody {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.remaining)
+    }
+}
+
+/// The bytes of one version of an object on their way into another: the source of a copy that no
+/// store makes by itself.
+pub struct CopyFlow {
+    body: ObjectBody,
+    size_bytes: u64,
+}
+
+impl CopyFlow {
+    /// Moves what is left of `source`.
+    pub fn new(source: Stream) -> Self {
+        let size_bytes = source.range().len();
+        CopyFlow { body: ObjectBody::new(source, size_bytes), size_bytes }
+    }
+}
+
+impl std::fmt::Debug for CopyFlow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CopyFlow").field("size_bytes", &self.size_bytes).finish_non_exhaustive()
+    }
+}
+
+impl Inflow for CopyFlow {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        self.body.poll_bytes(context)
     }
 }

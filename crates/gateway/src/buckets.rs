@@ -1,24 +1,29 @@
-//! Buckets: the directories right below the served one.
+//! Buckets as they are asked for: from the routing table to an open store.
+//!
+//! Nothing here is remembered that another replica could make wrong: what is kept open are
+//! connections and credentials, never what is in a bucket or whether it is there.
 
 use crate::error::{Subject, to_s3};
-use penstock_base::{Error, Kind, Result};
-use penstock_store::LocalStore;
-use s3s::validation::{AwsNameValidation, NameValidation as _};
+use crate::route::{Place, Routes, is_bucket_name};
+use crate::tag::TagForm;
+use penstock_engine::{Engine, Location, Mount, Query};
+use penstock_store::{Account, StreamingStore};
 use s3s::{S3Result, s3_error};
-use std::collections::HashMap;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// Names that the gateway answers itself.
-const OWN_NAMES: &[&str] = &["healthz"];
+/// Buckets kept open. Their names come from clients, so there may be any number.
+const OPEN_MAX: usize = 1024;
 
-/// The served directory and the buckets opened so far.
+/// The routing table and what it leads to.
 #[derive(Debug)]
 pub struct Buckets {
-    dir: PathBuf,
-    open: Mutex<HashMap<String, Arc<LocalStore>>>,
+    engine: Arc<Engine>,
+    routes: Routes,
+    /// In the order of the table's indices.
+    accounts: Vec<Arc<dyn Account>>,
+    open: Mutex<HashMap<String, Arc<Bucket>>>,
 }
 
 /// One bucket of a listing.
@@ -26,71 +31,128 @@ pub struct Buckets {
 pub struct BucketEntry {
     /// Its name.
     pub name: String,
-    /// When the directory was made, where the file system knows.
+    /// When it was made, where the back end knows.
     pub created: Option<SystemTime>,
 }
 
-impl Buckets {
-    /// Serves an existing, writable directory.
-    ///
-    /// # Errors
-    /// `NotFound`, `Invalid` (no directory) or `Denied`, with what to do.
-    pub fn open(dir: &Path) -> Result<Self> {
-        let shown = dir.display();
-        let about = std::fs::metadata(dir).map_err(|cause| match cause.kind() {
-            ErrorKind::NotFound => {
-                Error::new(Kind::NotFound, format!("the directory {shown} does not exist"))
-                    .with_hint(format!("Make it: mkdir -p '{shown}'"))
-            }
-            ErrorKind::PermissionDenied => {
-                Error::new(Kind::Denied, format!("{shown} may not be entered"))
-                    .with_hint("Check the owner and mode of the directories on the way")
-            }
-            _ => Error::new(Kind::Invalid, format!("{shown} cannot be used")).with_source(cause),
-        })?;
-        if !about.is_dir() {
-            return Err(Error::new(Kind::Invalid, format!("{shown} is not a directory"))
-                .with_hint("--dir takes the directory whose subdirectories are the buckets"));
-        }
-        let probe = dir.join(format!(".penstock-probe-{}", std::process::id()));
-        let written = std::fs::File::create_new(&probe).and_then(|_| std::fs::remove_file(&probe));
-        written.map_err(|cause| {
-            Error::new(Kind::Denied, format!("{shown} is not writable"))
-                .with_source(cause)
-                .with_hint("Give this user write permission on it, or serve another directory")
-        })?;
-        Ok(Buckets { dir: dir.to_path_buf(), open: Mutex::default() })
+/// A bucket, open.
+#[derive(Debug)]
+pub struct Bucket {
+    /// For verbs that carry no policy.
+    pub store: Arc<dyn StreamingStore>,
+    /// How its tags look to clients.
+    pub tags: TagForm,
+    mount: Arc<Mount>,
+    engine: Arc<Engine>,
+    place: Place,
+}
+
+impl Bucket {
+    /// The key in the store.
+    pub fn key(&self, key: &str) -> String {
+        format!("{}{key}", self.place.prefix)
     }
 
-    /// The store of a bucket. The name was validated by s3s, so it is one plain path component.
+    /// What stands before every key in the store.
+    pub fn prefix(&self) -> &str {
+        &self.place.prefix
+    }
+
+    /// The object of a key, for the engine.
+    pub fn at(&self, key: &str) -> Location {
+        self.mount.at(self.key(key))
+    }
+
+    /// One client request, for verbs that the engine's policy is over.
+    pub fn query(&self) -> Query {
+        self.engine.query(self.engine.settings().clone(), None)
+    }
+
+    /// Refuses writes where there are none.
     ///
     /// # Errors
-    /// `NoSuchBucket`.
-    pub async fn get(&self, bucket: &str) -> S3Result<Arc<LocalStore>> {
-        let path = self.path(bucket)?;
-        let open = self.lock().get(bucket).cloned();
-        match open {
-            Some(store) if store.is_at(&path) => return Ok(store),
-            Some(_) => drop(self.lock().remove(bucket)),
-            None => {}
+    /// `AccessDenied`.
+    pub fn check_writable(&self) -> S3Result<()> {
+        if self.place.is_read_only {
+            return Err(s3_error!(AccessDenied, "This bucket is read-only."));
         }
-        // Not through symbolic links: those lead out of the served directory.
-        if !tokio::fs::symlink_metadata(&path).await.is_ok_and(|about| about.is_dir()) {
-            return Err(s3_error!(NoSuchBucket, "The specified bucket does not exist"));
+        Ok(())
+    }
+}
+
+impl Buckets {
+    /// Buckets of a routing table; `accounts` are its back ends.
+    pub fn new(engine: Arc<Engine>, routes: Routes, accounts: Vec<Arc<dyn Account>>) -> Self {
+        Buckets { engine, routes, accounts, open: Mutex::default() }
+    }
+
+    fn place(&self, bucket: &str) -> S3Result<(Place, &Arc<dyn Account>)> {
+        if let Some(place) = self.routes.place(bucket)
+            && let Some(account) = self.accounts.get(place.backend)
+        {
+            return Ok((place, account));
         }
-        let store = LocalStore::open(&path).map_err(|error| to_s3(Subject::Bucket, error))?;
-        Ok(self.lock().entry(bucket.to_string()).or_insert(Arc::new(store)).clone())
+        match is_bucket_name(bucket) {
+            true => Err(s3_error!(NoSuchBucket, "The specified bucket does not exist")),
+            false => Err(s3_error!(InvalidBucketName, "The specified bucket is not valid.")),
+        }
+    }
+
+    /// An open bucket. Whether it is there is told by what is asked of it.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `InvalidBucketName`.
+    pub async fn get(&self, bucket: &str) -> S3Result<Arc<Bucket>> {
+        let (place, account) = self.place(bucket)?;
+        let store = account.open(&place.container).await.map_err(about_bucket)?;
+        let known = self.lock().get(bucket).cloned();
+        if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.store, &store)) {
+            return Ok(known);
+        }
+        let opened = Arc::new(Bucket {
+            tags: TagForm::of(store.root()),
+            mount: self.engine.mount(store.clone()),
+            engine: self.engine.clone(),
+            store,
+            place,
+        });
+        let mut open = self.lock();
+        if open.len() >= OPEN_MAX {
+            open.clear();
+        }
+        open.insert(bucket.to_string(), opened.clone());
+        Ok(opened)
+    }
+
+    /// A bucket to write to.
+    ///
+    /// # Errors
+    /// As [`Buckets::get`], and `AccessDenied` for a read-only one.
+    pub async fn writable(&self, bucket: &str) -> S3Result<Arc<Bucket>> {
+        let found = self.get(bucket).await?;
+        found.check_writable()?;
+        Ok(found)
+    }
+
+    /// Whether the bucket is there.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `AccessDenied`.
+    pub async fn check(&self, bucket: &str) -> S3Result<()> {
+        let (place, account) = self.place(bucket)?;
+        account.check(&place.container).await.map_err(about_bucket)
     }
 
     /// Makes a bucket; making one that is there succeeds, as in the region us-east-1.
     ///
     /// # Errors
-    /// `InvalidBucketName`; what the file system says.
+    /// `InvalidBucketName`; what the back end says.
     pub async fn create(&self, bucket: &str) -> S3Result<()> {
-        match tokio::fs::create_dir(self.path(bucket)?).await {
-            Err(cause) if cause.kind() != ErrorKind::AlreadyExists => Err(io_error(&cause)),
-            _ => Ok(()),
+        let (place, account) = self.place(bucket)?;
+        if place.is_read_only {
+            return Err(s3_error!(AccessDenied, "This gateway makes no buckets."));
         }
+        account.create(&place.container).await.map_err(about_bucket)
     }
 
     /// Removes an empty bucket with the unfinished uploads in it.
@@ -98,61 +160,40 @@ impl Buckets {
     /// # Errors
     /// `NoSuchBucket`, `BucketNotEmpty`.
     pub async fn delete(&self, bucket: &str) -> S3Result<()> {
-        let store = self.get(bucket).await?;
-        store.remove_bucket().await.map_err(|error| match error.kind() {
-            Kind::Conflict => {
-                s3_error!(BucketNotEmpty, "The bucket you tried to delete is not empty")
-            }
-            _ => to_s3(Subject::Bucket, error),
-        })?;
+        let (place, account) = self.place(bucket)?;
+        if place.is_read_only || place.is_fixed {
+            return Err(s3_error!(AccessDenied, "The gateway's configuration names this bucket."));
+        }
+        account.delete(&place.container).await.map_err(about_bucket)?;
         self.lock().remove(bucket);
         Ok(())
     }
 
-    /// All buckets, in byte order. Directories whose names no bucket can have are left out.
+    /// All buckets, in byte order. Containers whose names no bucket can have are left out.
     ///
     /// # Errors
-    /// What the file system says.
+    /// What the back end says.
     pub async fn list(&self) -> S3Result<Vec<BucketEntry>> {
-        let mut entries = tokio::fs::read_dir(&self.dir).await.map_err(|cause| io_error(&cause))?;
-        let mut buckets = Vec::new();
-        while let Some(entry) = entries.next_entry().await.map_err(|cause| io_error(&cause))? {
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            if !is_bucket_name(&name) {
-                continue;
-            }
-            // One that vanished meanwhile is no bucket any more.
-            let Ok(about) = entry.metadata().await else { continue };
-            if about.is_dir() {
-                let created = about.created().or_else(|_| about.modified()).ok();
-                buckets.push(BucketEntry { name, created });
+        let mut found: BTreeMap<String, Option<SystemTime>> = BTreeMap::new();
+        let dynamic = self.routes.dynamic_backend().and_then(|index| self.accounts.get(index));
+        if let Some(account) = dynamic {
+            for entry in account.list().await.map_err(about_bucket)? {
+                if is_bucket_name(&entry.name) {
+                    found.insert(entry.name, entry.created);
+                }
             }
         }
-        buckets.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(buckets)
-    }
-
-    fn path(&self, bucket: &str) -> S3Result<PathBuf> {
-        if !is_bucket_name(bucket) {
-            return Err(s3_error!(InvalidBucketName, "The specified bucket is not valid."));
+        for name in self.routes.fixed_names() {
+            found.entry(name.to_string()).or_default();
         }
-        Ok(self.dir.join(bucket))
+        Ok(found.into_iter().map(|(name, created)| BucketEntry { name, created }).collect())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<LocalStore>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Bucket>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn is_bucket_name(name: &str) -> bool {
-    AwsNameValidation::new().validate_bucket_name(name) && !OWN_NAMES.contains(&name)
-}
-
-fn io_error(cause: &std::io::Error) -> s3s::S3Error {
-    let kind = match cause.kind() {
-        ErrorKind::PermissionDenied => Kind::Denied,
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Kind::Exhausted,
-        _ => Kind::Unavailable,
-    };
-    to_s3(Subject::Bucket, Error::new(kind, cause.to_string()))
+fn about_bucket(error: penstock_base::Error) -> s3s::S3Error {
+    to_s3(Subject::Bucket, error)
 }

@@ -3,6 +3,10 @@
 //! Content-MD5 and the `x-amz-checksum-*` family (crc32, crc32c, crc64nvme, sha1, sha256), sent as
 //! headers or as trailers of an aws-chunked body. The signature's own SHA-256 is checked by s3s.
 
+mod joined;
+
+pub use joined::PartSums;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;

@@ -60,6 +60,14 @@ pub enum Verdict {
 }
 
 impl ReadConditions {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.if_match.is_none()
+            && self.if_none_match.is_none()
+            && self.if_modified_since.is_none()
+            && self.if_unmodified_since.is_none()
+    }
+
     /// Weighs the conditions against the object's tag and time, in the order of the RFC: a tag
     /// condition makes the time condition of its kind void.
     pub fn evaluate(&self, etag: Option<&ETag>, modified: Option<SystemTime>) -> Verdict {

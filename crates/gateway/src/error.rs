@@ -21,10 +21,16 @@ pub enum Subject {
 /// Translates an error about `subject`.
 pub fn to_s3(subject: Subject, error: Error) -> S3Error {
     let reason = without_path(error.message());
-    let message = match error.hint() {
+    // Advice about secrets and endpoints is for the operator of the gateway, not for its clients.
+    let is_for_clients =
+        matches!(error.kind(), Kind::Invalid | Kind::Exhausted | Kind::Unsupported);
+    let message = match error.hint().filter(|_| is_for_clients) {
         Some(hint) => format!("{reason}. {hint}"),
         None => reason.to_string(),
     };
+    if let Some(code) = error.service_code().and_then(own_code) {
+        return S3Error::with_message(code, message);
+    }
     let code = match error.kind() {
         Kind::NotFound => return missing(subject),
         Kind::Denied => S3ErrorCode::AccessDenied,
@@ -43,6 +49,26 @@ pub fn to_s3(subject: Subject, error: Error) -> S3Error {
         Kind::Corrupt | Kind::Cancelled | Kind::Internal => S3ErrorCode::InternalError,
     };
     S3Error::with_message(code, message)
+}
+
+/// The codes of back ends that mean the same to a client of the gateway.
+fn own_code(code: &str) -> Option<S3ErrorCode> {
+    Some(match code {
+        "NoSuchBucket" | "ContainerNotFound" | "FilesystemNotFound" => S3ErrorCode::NoSuchBucket,
+        "NoSuchUpload" => S3ErrorCode::NoSuchUpload,
+        "InvalidPart" | "InvalidBlockList" => S3ErrorCode::InvalidPart,
+        "InvalidPartOrder" => S3ErrorCode::InvalidPartOrder,
+        "EntityTooSmall" => S3ErrorCode::EntityTooSmall,
+        "EntityTooLarge" | "RequestBodyTooLarge" => S3ErrorCode::EntityTooLarge,
+        "BadDigest" | "Md5Mismatch" => S3ErrorCode::BadDigest,
+        "InvalidRange" => S3ErrorCode::InvalidRange,
+        "InvalidTag" | "InvalidTags" => S3ErrorCode::InvalidTag,
+        "BucketNotEmpty" => S3ErrorCode::BucketNotEmpty,
+        "BucketAlreadyExists" => S3ErrorCode::BucketAlreadyExists,
+        "InvalidBucketName" | "InvalidResourceName" => S3ErrorCode::InvalidBucketName,
+        "KeyTooLongError" => S3ErrorCode::KeyTooLongError,
+        _ => return None,
+    })
 }
 
 /// Says what is not there, in the words that S3 uses.

@@ -3,6 +3,7 @@
 //! User metadata keeps its names. The standard headers (`Cache-Control` and its kin) are kept as
 //! pairs whose names begin with `@`, which no `x-amz-meta-` header can carry.
 
+use http::HeaderMap;
 use penstock_store::{ObjectMeta, PutOptions, WriteCondition};
 use s3s::dto;
 use s3s::{S3Result, s3_error};
@@ -27,6 +28,8 @@ pub struct ObjectHeaders {
     pub expires: Option<dto::Timestamp>,
     /// `x-amz-meta-*`, without the prefix.
     pub metadata: Option<dto::Metadata>,
+    /// `x-amz-tagging`, as sent.
+    pub tagging: Option<String>,
 }
 
 /// Takes the like-named fields of an input of s3s.
@@ -40,6 +43,7 @@ macro_rules! object_headers {
             content_language: $input.content_language.take(),
             expires: $input.expires.take(),
             metadata: $input.metadata.take(),
+            tagging: None,
         }
     };
 }
@@ -86,6 +90,7 @@ impl ObjectHeaders {
             ("@content-encoding", encoding),
             ("@content-language", self.content_language),
             ("@expires", expires),
+            ("@tagging", self.tagging),
         ] {
             pairs.extend(value.map(|value| (name.to_string(), value)));
         }
@@ -114,6 +119,8 @@ impl ObjectHeaders {
                     let format = dto::TimestampFormat::HttpDate;
                     headers.expires = dto::Timestamp::parse(format, &value).ok();
                 }
+                // Notes that no client wrote.
+                name if name.starts_with('@') => {}
                 _ => {
                     user.insert(name.clone(), value);
                 }
@@ -121,6 +128,101 @@ impl ObjectHeaders {
         }
         headers.metadata = (!user.is_empty()).then_some(user);
         headers
+    }
+}
+
+/// Checksums, as an object's metadata tells them: `@checksum-crc32` and its kin.
+#[derive(Clone, Debug, Default)]
+pub struct Notes(dto::Checksum);
+
+const CHECKSUM: &str = "@checksum-";
+
+/// The fields of checksums and the names of their algorithms.
+macro_rules! each_checksum {
+    ($sums:expr, $each:expr) => {{
+        $each("crc32", &mut $sums.checksum_crc32);
+        $each("crc32c", &mut $sums.checksum_crc32c);
+        $each("crc64nvme", &mut $sums.checksum_crc64nvme);
+        $each("sha1", &mut $sums.checksum_sha1);
+        $each("sha256", &mut $sums.checksum_sha256);
+    }};
+}
+
+/// The pairs of metadata that tell of checksums.
+pub fn checksum_notes(sums: &dto::Checksum) -> Vec<(String, String)> {
+    let (mut sums, mut notes) = (sums.clone(), Vec::new());
+    let mut note = |name: &str, sum: &mut Option<String>| {
+        notes.extend(sum.take().map(|sum| (format!("{CHECKSUM}{name}"), sum)));
+    };
+    each_checksum!(sums, note);
+    notes
+}
+
+/// The checksums that a request's head tells; those of a trailer come too late for the metadata
+/// of a body that flows.
+pub fn known_checksums(headers: &HeaderMap) -> dto::Checksum {
+    let mut sums = dto::Checksum::default();
+    let told = |name: &str, sum: &mut Option<String>| {
+        let header = headers.get(format!("x-amz-checksum-{name}"));
+        *sum = header.and_then(|value| value.to_str().ok()).map(str::to_string);
+    };
+    each_checksum!(sums, told);
+    sums
+}
+
+/// An answer that carries checksums.
+pub trait HasChecksums {
+    /// Takes them.
+    fn set_checksums(&mut self, sums: dto::Checksum);
+}
+
+macro_rules! has_checksums {
+    ($($output:ty),*) => {
+        $(impl HasChecksums for $output {
+            fn set_checksums(&mut self, sums: dto::Checksum) {
+                self.checksum_crc32 = sums.checksum_crc32;
+                self.checksum_crc32c = sums.checksum_crc32c;
+                self.checksum_crc64nvme = sums.checksum_crc64nvme;
+                self.checksum_sha1 = sums.checksum_sha1;
+                self.checksum_sha256 = sums.checksum_sha256;
+                self.checksum_type = sums.checksum_type;
+            }
+        })*
+    };
+}
+has_checksums!(dto::GetObjectOutput, dto::HeadObjectOutput, dto::CompleteMultipartUploadOutput);
+
+impl Notes {
+    /// What an object's metadata tells.
+    pub fn of(meta: &ObjectMeta) -> Self {
+        let mut sums = dto::Checksum::default();
+        let found = |name: &str, sum: &mut Option<String>| {
+            let note = format!("{CHECKSUM}{name}");
+            let pair = meta.metadata.iter().find(|(name, _)| *name == note);
+            *sum = pair.map(|(_, value)| value.clone());
+        };
+        each_checksum!(sums, found);
+        let is_composite =
+            meta.metadata.iter().any(|(name, sum)| name.starts_with(CHECKSUM) && sum.contains('-'));
+        let kind = if is_composite {
+            dto::ChecksumType::COMPOSITE
+        } else {
+            dto::ChecksumType::FULL_OBJECT
+        };
+        if sums != dto::Checksum::default() {
+            sums.checksum_type = Some(dto::ChecksumType::from_static(kind));
+        }
+        Notes(sums)
+    }
+
+    /// Those that there are.
+    pub fn checksum(self) -> Option<dto::Checksum> {
+        (self.0 != dto::Checksum::default()).then_some(self.0)
+    }
+
+    /// Puts them into an answer.
+    pub fn put_checksums(self, output: &mut impl HasChecksums) {
+        output.set_checksums(self.0);
     }
 }
 
@@ -164,6 +266,7 @@ mod tests {
             content_language: Some("de".into()),
             expires: Some(dto::Timestamp::default()),
             metadata: Some([("Owner".to_string(), "me".to_string())].into_iter().collect()),
+            tagging: None,
         };
         let back =
             ObjectHeaders::from_meta(&meta_of(sent.into_options(WriteCondition::None).unwrap()));

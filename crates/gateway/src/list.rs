@@ -2,9 +2,14 @@
 //!
 //! What S3 asks beyond the store: a page is never empty and truncated, `max-keys=0` answers
 //! nothing, a folded prefix counts as a name, and version 1 goes on after the last name it gave.
+//! Tokens of version 2 wrap the store's own, whatever those look like; any replica reads them.
 
+use crate::buckets::Bucket;
 use crate::error::{Subject, to_s3};
-use penstock_store::{ListEntry, ListPage, ListRequest, Store};
+use crate::get::shown_tag;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use penstock_store::{ListEntry, ListPage, ListRequest};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto;
 use s3s::{S3Result, s3_error};
@@ -67,7 +72,7 @@ pub fn page_size(max_keys: Option<i32>) -> S3Result<i32> {
 
 /// ListObjectsV2.
 pub async fn list_v2(
-    store: &dyn Store,
+    bucket: &Bucket,
     input: dto::ListObjectsV2Input,
 ) -> S3Result<dto::ListObjectsV2Output> {
     let names = Names::new(input.encoding_type.as_ref())?;
@@ -77,10 +82,10 @@ pub async fn list_v2(
         delimiter: input.delimiter.clone().filter(|delimiter| !delimiter.is_empty()),
         // A token knows where it stopped; S3 ignores start-after beside it.
         start_after: input.start_after.clone().filter(|_| input.continuation_token.is_none()),
-        token: input.continuation_token.clone(),
+        token: input.continuation_token.as_deref().map(store_token).transpose()?,
         max_keys: u32::try_from(max_keys).ok(),
     };
-    let page = full_page(store, request, max_keys).await?;
+    let page = full_page(bucket, request, max_keys).await?;
     let owner = input.fetch_owner.unwrap_or(false).then(owner);
     Ok(dto::ListObjectsV2Output {
         name: Some(input.bucket),
@@ -92,16 +97,16 @@ pub async fn list_v2(
         key_count: i32::try_from(page.objects.len() + page.prefixes.len()).ok(),
         is_truncated: Some(page.next.is_some()),
         continuation_token: input.continuation_token,
-        next_continuation_token: page.next,
+        next_continuation_token: page.next.as_deref().map(client_token),
         common_prefixes: names.prefixes(&page.prefixes),
-        contents: Some(contents(&page.objects, names, owner.as_ref())),
+        contents: Some(contents(bucket, &page.objects, names, owner.as_ref())),
         ..Default::default()
     })
 }
 
 /// ListObjects (version 1).
 pub async fn list_v1(
-    store: &dyn Store,
+    bucket: &Bucket,
     input: dto::ListObjectsInput,
 ) -> S3Result<dto::ListObjectsOutput> {
     let names = Names::new(input.encoding_type.as_ref())?;
@@ -117,7 +122,7 @@ pub async fn list_v1(
         token: None,
         max_keys: u32::try_from(max_keys).ok(),
     };
-    let page = full_page(store, request, max_keys).await?;
+    let page = full_page(bucket, request, max_keys).await?;
     let last = last_name(&page);
     Ok(dto::ListObjectsOutput {
         name: Some(input.bucket),
@@ -129,29 +134,50 @@ pub async fn list_v1(
         is_truncated: Some(page.next.is_some()),
         next_marker: page.next.as_ref().and(last).map(|name| names.write(&name)),
         common_prefixes: names.prefixes(&page.prefixes),
-        contents: Some(contents(&page.objects, names, Some(&owner()))),
+        contents: Some(contents(bucket, &page.objects, names, Some(&owner()))),
         ..Default::default()
     })
 }
 
 /// Pages of the store until there is a name or the end.
-async fn full_page(
-    store: &dyn Store,
-    mut request: ListRequest,
-    max_keys: i32,
-) -> S3Result<ListPage> {
+async fn full_page(bucket: &Bucket, mut request: ListRequest, max_keys: i32) -> S3Result<ListPage> {
     if max_keys == 0 {
         return Ok(ListPage::default());
     }
+    request.prefix = bucket.key(&request.prefix);
+    request.start_after = request.start_after.map(|after| bucket.key(&after));
     loop {
-        let page =
-            store.list(request.clone()).await.map_err(|error| to_s3(Subject::Bucket, error))?;
+        let listed = bucket.store.list(request.clone()).await;
+        let mut page = listed.map_err(|error| to_s3(Subject::Bucket, error))?;
         if !page.objects.is_empty() || !page.prefixes.is_empty() || page.next.is_none() {
+            let before = bucket.prefix().len();
+            page.objects.iter_mut().for_each(|entry| drop(entry.key.drain(..before)));
+            page.prefixes.iter_mut().for_each(|prefix| drop(prefix.drain(..before)));
             return Ok(page);
         }
         request.token = page.next;
         request.start_after = None;
     }
+}
+
+/// Tells tokens of this form from others.
+const TOKEN_FORM: u8 = b'1';
+
+/// The form of a store's token that clients get: no text that could be taken for a key, nor one
+/// that XML or URLs would change.
+fn client_token(token: &str) -> String {
+    URL_SAFE_NO_PAD.encode([&[TOKEN_FORM], token.as_bytes()].concat())
+}
+
+/// The store's token in a client's.
+fn store_token(token: &str) -> S3Result<String> {
+    let wrong = || s3_error!(InvalidArgument, "The continuation token provided is incorrect");
+    let mut bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| wrong())?;
+    if bytes.first() != Some(&TOKEN_FORM) {
+        return Err(wrong());
+    }
+    bytes.remove(0);
+    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 /// Where version 1 goes on: a marker that is a folded prefix stands for all names below it.
@@ -176,10 +202,15 @@ fn last_name(page: &ListPage) -> Option<String> {
     object.max(prefix).map(str::to_string)
 }
 
-fn contents(entries: &[ListEntry], names: Names, owner: Option<&dto::Owner>) -> dto::ObjectList {
+fn contents(
+    bucket: &Bucket,
+    entries: &[ListEntry],
+    names: Names,
+    owner: Option<&dto::Owner>,
+) -> dto::ObjectList {
     let object = |entry: &ListEntry| dto::Object {
         key: Some(names.write(&entry.key)),
-        e_tag: entry.meta.etag.as_ref().map(|etag| dto::ETag::Strong(etag.0.clone())),
+        e_tag: shown_tag(bucket, entry.meta.etag.as_ref()),
         last_modified: entry.meta.modified.map(dto::Timestamp::from),
         size: entry.meta.size_bytes.and_then(|size| i64::try_from(size).ok()),
         storage_class: Some(dto::ObjectStorageClass::from_static(
@@ -218,6 +249,18 @@ mod tests {
             [("", "photos/a", Some("/")), ("", "photos/", None), ("photos/", "photos/", Some("/"))]
         {
             assert_eq!(after_marker(marker.into(), prefix, delimiter), marker);
+        }
+    }
+
+    #[test]
+    fn tokens_come_back_and_strangers_are_refused() {
+        for token in ["k", "s3:abc\u{1}\u{fc}<&>", "m2!92!MDAwMDI"] {
+            let shown = client_token(token);
+            assert!(shown.bytes().all(|it| it.is_ascii_alphanumeric() || b"-_".contains(&it)));
+            assert_eq!(store_token(&shown).unwrap(), token);
+        }
+        for token in ["", "k", "not base64!", "MQ==", "AAAA"] {
+            assert!(store_token(token).is_err(), "{token}");
         }
     }
 

@@ -1,66 +1,242 @@
-//! Takes a request body into the store: hashed as it passes, whole in memory never, placed only
-//! once every checksum agrees.
+//! Takes a request body on its way into a store: hashed as it passes, its last piece held back
+//! until every checksum agrees.
+//!
+//! A small body is taken whole, so that the engine may send it again; a larger one flows, and
+//! what is held of it is one piece.
 
 use crate::checksum::Verifier;
 use crate::error::{Subject, body_error, to_s3};
-use bytes::Bytes;
-use futures_util::StreamExt as _;
+use bytes::{Bytes, BytesMut};
+use futures_util::Stream as _;
 use http::HeaderMap;
-use penstock_store::local::Staged;
+use penstock_base::{Error, Kind, Result};
+use penstock_store::Inflow;
+use penstock_store::streaming::next_piece;
 use s3s::dto::{self, StreamingBlob};
-use s3s::{S3Result, StdError, TrailingHeaders, s3_error};
+use s3s::{S3Error, S3Result, TrailingHeaders, s3_error};
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::time::{Instant, Sleep};
 
 /// Largest body of one PUT or part, as in S3.
 const BODY_BYTES_MAX: i64 = 5 << 30;
-
+/// Largest body that is taken whole.
+const WHOLE_BYTES_MAX: u64 = 128 << 10;
 /// Longest wait for the next bytes of a body, after which its sender counts as gone.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
-/// Refuses a body that is too large before a byte of it is read.
+/// What a request brings besides its head.
+pub struct Sent<'a> {
+    /// The bytes.
+    pub body: Option<StreamingBlob>,
+    /// The head, for the checksums in it.
+    pub headers: &'a HeaderMap,
+    /// What follows an aws-chunked body.
+    pub trailers: Option<TrailingHeaders>,
+    /// Content-Length, without the framing of aws-chunked.
+    pub content_length: Option<i64>,
+}
+
+/// A body that was judged by its head.
+#[derive(Debug)]
+pub enum Incoming {
+    /// Whole and verified, with its checksums.
+    Whole(Bytes, dto::Checksum),
+    /// Still to come; the verdict is told at its end.
+    Flowing(Box<dyn Inflow>, Verdict),
+}
+
+/// What became of a body that flowed.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict(Arc<Mutex<Told>>);
+
+#[derive(Debug, Default)]
+struct Told {
+    refusal: Option<S3Error>,
+    sums: dto::Checksum,
+}
+
+impl Verdict {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the store made of the body, with its checksums. What the sender did wrong comes before
+    /// what the store said about it.
+    ///
+    /// # Errors
+    /// The sender's, else the store's.
+    pub fn settle<T>(self, subject: Subject, result: Result<T>) -> S3Result<(T, dto::Checksum)> {
+        let mut told = self.lock();
+        if let Some(refusal) = told.refusal.take() {
+            return Err(refusal);
+        }
+        let value = result.map_err(|error| to_s3(subject, error))?;
+        Ok((value, std::mem::take(&mut told.sums)))
+    }
+}
+
+/// Judges a body by its head, and takes it whole if it is small.
 ///
 /// # Errors
-/// `EntityTooLarge`.
-pub fn check_length(content_length: Option<i64>) -> S3Result<()> {
-    if content_length.is_some_and(|length| length > BODY_BYTES_MAX) {
+/// `EntityTooLarge`, `MissingContentLength`, `InvalidDigest`; for a small body also `BadDigest`,
+/// `IncompleteBody` and `SignatureDoesNotMatch`.
+pub async fn receive(sent: Sent<'_>) -> S3Result<Incoming> {
+    if sent.content_length.is_some_and(|length| length > BODY_BYTES_MAX) {
         return Err(s3_error!(
             EntityTooLarge,
             "Your proposed upload exceeds the maximum allowed size of 5 GiB; use a multipart upload."
         ));
     }
-    Ok(())
-}
-
-/// Writes the body to `staged` and checks it. On an error the caller drops `staged`, and nothing
-/// is left of it.
-///
-/// # Errors
-/// `BadDigest`, `IncompleteBody`, `SignatureDoesNotMatch`, or what the store says.
-pub async fn receive(
-    staged: &mut Staged,
-    body: Option<StreamingBlob>,
-    headers: &HeaderMap,
-    trailers: Option<TrailingHeaders>,
-) -> S3Result<dto::Checksum> {
-    let mut verifier = Verifier::from_headers(headers)?;
-    if let Some(mut body) = body {
-        while let Some(piece) = next_piece(&mut body).await? {
-            let piece = piece.map_err(|error| body_error(&error))?;
-            verifier.update(&piece);
-            staged.write(piece).await.map_err(|error| to_s3(Subject::Object, error))?;
+    let length = sent.content_length.and_then(|length| u64::try_from(length).ok());
+    let size_bytes = match (length, &sent.body) {
+        (Some(length), _) => length,
+        (None, None) => 0,
+        (None, Some(_)) => {
+            return Err(s3_error!(
+                MissingContentLength,
+                "You must provide the Content-Length HTTP header."
+            ));
+        }
+    };
+    let verdict = Verdict::default();
+    let mut receiving = Receiving {
+        body: sent.body,
+        verifier: Some(Verifier::from_headers(sent.headers)?),
+        trailers: sent.trailers,
+        size_bytes,
+        received_bytes: 0,
+        held: None,
+        patience: None,
+        verdict: verdict.clone(),
+    };
+    if size_bytes > WHOLE_BYTES_MAX {
+        return Ok(Incoming::Flowing(Box::new(receiving), verdict));
+    }
+    let mut whole = BytesMut::new();
+    while let Some(piece) = next_piece(&mut receiving).await {
+        match piece {
+            // The usual small body is one piece, and that is no copy.
+            Ok(piece) if piece.len() as u64 == size_bytes => {
+                return match next_piece(&mut receiving).await {
+                    None => Ok(Incoming::Whole(piece, verdict.settle(Subject::Object, Ok(()))?.1)),
+                    Some(_) => Err(s3_error!(IncompleteBody, "The body is too long.")),
+                };
+            }
+            Ok(piece) => whole.extend_from_slice(&piece),
+            Err(error) => {
+                verdict.settle(Subject::Object, Err::<(), _>(error))?;
+                return Err(s3_error!(InternalError, "a refused body has no refusal"));
+            }
         }
     }
-    let trailers = trailers.and_then(|trailers| trailers.take());
-    verifier.finish(trailers.as_ref())
+    let sums = verdict.settle(Subject::Object, Ok(()))?.1;
+    Ok(Incoming::Whole(whole.freeze(), sums))
 }
 
-async fn next_piece(body: &mut StreamingBlob) -> S3Result<Option<Result<Bytes, StdError>>> {
-    tokio::time::timeout(STALL_MAX, body.next()).await.map_err(|_| {
-        s3_error!(
+/// A body on its way.
+struct Receiving {
+    /// `None` at its end.
+    body: Option<StreamingBlob>,
+    /// `None` once it has spoken.
+    verifier: Option<Verifier>,
+    trailers: Option<TrailingHeaders>,
+    size_bytes: u64,
+    received_bytes: u64,
+    /// The piece that is passed on when the next one comes.
+    held: Option<Bytes>,
+    patience: Option<Pin<Box<Sleep>>>,
+    verdict: Verdict,
+}
+
+impl std::fmt::Debug for Receiving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receiving")
+            .field("size_bytes", &self.size_bytes)
+            .field("received_bytes", &self.received_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Receiving {
+    /// Ends the body with what its sender did wrong.
+    fn refuse(&mut self, refusal: S3Error) -> Poll<Option<Result<Bytes>>> {
+        self.body = None;
+        self.verifier = None;
+        self.held = None;
+        let why = refusal.message().unwrap_or("the body was refused").to_string();
+        self.verdict.lock().refusal = Some(refusal);
+        Poll::Ready(Some(Err(Error::new(Kind::Invalid, why))))
+    }
+
+    /// Judges the whole, and lets its last piece go.
+    fn end(&mut self) -> Poll<Option<Result<Bytes>>> {
+        self.body = None;
+        let Some(verifier) = self.verifier.take() else { return Poll::Ready(None) };
+        if self.received_bytes < self.size_bytes {
+            return self.refuse(s3_error!(
+                IncompleteBody,
+                "You did not provide the number of bytes specified by the Content-Length header."
+            ));
+        }
+        let trailers = self.trailers.take().and_then(|trailers| trailers.take());
+        match verifier.finish(trailers.as_ref()) {
+            Ok(sums) => {
+                self.verdict.lock().sums = sums;
+                Poll::Ready(self.held.take().map(Ok))
+            }
+            Err(refusal) => self.refuse(refusal),
+        }
+    }
+
+    /// Nothing came; past the limit the sender counts as gone.
+    fn wait(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        let patience = self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(STALL_MAX)));
+        if patience.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        self.refuse(s3_error!(
             RequestTimeout,
             "Your socket connection to the server was not written to within the timeout period."
-        )
-    })
+        ))
+    }
+}
+
+impl Inflow for Receiving {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        loop {
+            let Some(body) = &mut self.body else { return self.end() };
+            let piece = match Pin::new(body).poll_next(context) {
+                Poll::Ready(Some(Ok(piece))) => piece,
+                Poll::Ready(Some(Err(error))) => return self.refuse(body_error(&error)),
+                Poll::Ready(None) => return self.end(),
+                Poll::Pending => return self.wait(context),
+            };
+            if let Some(patience) = &mut self.patience {
+                patience.as_mut().reset(Instant::now() + STALL_MAX);
+            }
+            self.received_bytes += piece.len() as u64;
+            if self.received_bytes > self.size_bytes {
+                return self
+                    .refuse(s3_error!(IncompleteBody, "The body is longer than announced."));
+            }
+            if let Some(verifier) = &mut self.verifier {
+                verifier.update(&piece);
+            }
+            if !piece.is_empty()
+                && let Some(before) = self.held.replace(piece)
+            {
+                return Poll::Ready(Some(Ok(before)));
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -68,16 +244,62 @@ mod tests {
     use super::*;
     use s3s::S3ErrorCode;
 
+    type Piece = std::result::Result<Bytes, std::io::Error>;
+
+    fn sent<'a>(pieces: Vec<&'static [u8]>, headers: &'a HeaderMap, length: i64) -> Sent<'a> {
+        let pieces = pieces.into_iter().map(|piece| Piece::Ok(Bytes::from_static(piece)));
+        let body = StreamingBlob::wrap(futures_util::stream::iter(pieces));
+        Sent { body: Some(body), headers, trailers: None, content_length: Some(length) }
+    }
+
+    #[tokio::test]
+    async fn small_bodies_are_whole() {
+        let headers = HeaderMap::new();
+        for pieces in [vec![&b"hello"[..]], vec![b"he", b"", b"llo"]] {
+            match receive(sent(pieces, &headers, 5)).await.unwrap() {
+                Incoming::Whole(bytes, _) => assert_eq!(bytes, "hello"),
+                other => panic!("{other:?}"),
+            }
+        }
+        for (pieces, length) in [(vec![&b"hello"[..]], 6), (vec![b"hello"], 4)] {
+            let error = receive(sent(pieces, &headers, length)).await.unwrap_err();
+            assert_eq!(error.code(), &S3ErrorCode::IncompleteBody);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_piece_waits_for_the_verdict() {
+        static LARGE: [u8; 200 << 10] = [7; 200 << 10];
+        let mut headers = HeaderMap::new();
+        headers.insert("x-amz-checksum-crc32", "AAAAAA==".parse().unwrap());
+        let length = LARGE.len() as i64;
+        let pieces = vec![&LARGE[..1000], &LARGE[1000..]];
+        match receive(sent(pieces, &headers, length)).await.unwrap() {
+            Incoming::Flowing(mut flow, verdict) => {
+                assert_eq!(next_piece(&mut *flow).await.unwrap().unwrap().len(), 1000);
+                let error = next_piece(&mut *flow).await.unwrap().unwrap_err();
+                let refused = verdict.settle(Subject::Object, Err::<(), _>(error)).unwrap_err();
+                assert_eq!(refused.code(), &S3ErrorCode::BadDigest);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_sender_that_stalls_is_given_up() {
-        let silent = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
-        let error = next_piece(&mut StreamingBlob::wrap(silent)).await.unwrap_err();
+        let silent = StreamingBlob::wrap(futures_util::stream::pending::<Piece>());
+        let headers = HeaderMap::new();
+        let sent =
+            Sent { body: Some(silent), headers: &headers, trailers: None, content_length: Some(3) };
+        let error = receive(sent).await.unwrap_err();
         assert_eq!(error.code(), &S3ErrorCode::RequestTimeout);
     }
 
-    #[test]
-    fn five_gibibytes_are_the_most() {
-        assert!(check_length(Some(BODY_BYTES_MAX)).is_ok() && check_length(None).is_ok());
-        assert!(check_length(Some(BODY_BYTES_MAX + 1)).is_err());
+    #[tokio::test]
+    async fn five_gibibytes_are_the_most() {
+        let headers = HeaderMap::new();
+        assert!(receive(sent(vec![], &headers, BODY_BYTES_MAX)).await.is_ok());
+        let error = receive(sent(vec![], &headers, BODY_BYTES_MAX + 1)).await.unwrap_err();
+        assert_eq!(error.code(), &S3ErrorCode::EntityTooLarge);
     }
 }

@@ -2,11 +2,11 @@
 //! would rely on.
 
 use http::HeaderMap;
+use penstock_store::StreamingStore;
 use s3s::{S3Result, s3_error};
 
 /// Headers that ask for something to be kept or done with an object, which is not.
 const UNKEPT: &[(&str, &str)] = &[
-    ("x-amz-tagging", "object tags"),
     ("x-amz-server-side-encryption", "server-side encryption"),
     ("x-amz-server-side-encryption-aws-kms-key-id", "server-side encryption"),
     ("x-amz-server-side-encryption-customer-algorithm", "encryption with customer keys"),
@@ -51,17 +51,31 @@ pub fn acl(acl: Option<&str>) -> S3Result<()> {
     }
 }
 
-/// Refuses reads of one part of an object.
+/// Refuses reads of one part where the back end alone knows the parts.
 ///
 /// # Errors
 /// `NotImplemented`.
-pub fn part_number(number: Option<i32>) -> S3Result<()> {
-    match number {
-        None => Ok(()),
-        Some(_) => Err(s3_error!(
+pub fn part_number(store: &dyn StreamingStore) -> S3Result<()> {
+    match store.judges_parts() {
+        false => Ok(()),
+        true => Err(s3_error!(
             NotImplemented,
-            "partNumber: this gateway does not keep an object's parts; use a Range header"
+            "partNumber: this bucket's back end does not tell an object's parts; use a Range header"
         )),
+    }
+}
+
+/// Refuses tags where the back end has none.
+///
+/// # Errors
+/// `NotImplemented`.
+pub fn tagging(tags: Option<&str>, store: &dyn StreamingStore) -> S3Result<()> {
+    match tags {
+        Some(tags) if !tags.is_empty() && !store.has_tags() => Err(s3_error!(
+            NotImplemented,
+            "this bucket's back end keeps no object tags (header x-amz-tagging)"
+        )),
+        _ => Ok(()),
     }
 }
 

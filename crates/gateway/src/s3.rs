@@ -2,12 +2,12 @@
 //! `NotImplemented` with their name.
 
 use crate::buckets::Buckets;
-use crate::{list, objects, refuse, uploads};
+use crate::{copy, delete, get, list, put, refuse, tagging, uploads};
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 use std::sync::Arc;
 
-/// S3 over a directory.
+/// S3 over the back ends.
 pub(crate) struct Gateway {
     pub buckets: Arc<Buckets>,
 }
@@ -54,7 +54,7 @@ impl S3 for Gateway {
         &self,
         request: S3Request<HeadBucketInput>,
     ) -> S3Result<S3Response<HeadBucketOutput>> {
-        self.buckets.get(&request.input.bucket).await?;
+        self.buckets.check(&request.input.bucket).await?;
         answer(HeadBucketOutput::default())
     }
 
@@ -62,7 +62,7 @@ impl S3 for Gateway {
         &self,
         request: S3Request<GetBucketLocationInput>,
     ) -> S3Result<S3Response<GetBucketLocationOutput>> {
-        self.buckets.get(&request.input.bucket).await?;
+        self.buckets.check(&request.input.bucket).await?;
         // None is how S3 spells us-east-1, and every region is accepted in signatures.
         answer(GetBucketLocationOutput::default())
     }
@@ -79,58 +79,86 @@ impl S3 for Gateway {
         &self,
         request: S3Request<GetObjectInput>,
     ) -> S3Result<S3Response<GetObjectOutput>> {
-        objects::get(&self.buckets, request).await
+        get::get(&self.buckets, request).await
     }
 
     async fn head_object(
         &self,
         request: S3Request<HeadObjectInput>,
     ) -> S3Result<S3Response<HeadObjectOutput>> {
-        objects::head(&self.buckets, request).await
+        get::head(&self.buckets, request).await
     }
 
     async fn put_object(
         &self,
         request: S3Request<PutObjectInput>,
     ) -> S3Result<S3Response<PutObjectOutput>> {
-        answer(objects::put(&self.buckets, request).await?)
+        answer(put::put(&self.buckets, request).await?)
     }
 
     async fn copy_object(
         &self,
         request: S3Request<CopyObjectInput>,
     ) -> S3Result<S3Response<CopyObjectOutput>> {
-        answer(objects::copy(&self.buckets, request).await?)
+        answer(copy::copy(&self.buckets, request).await?)
     }
 
     async fn delete_object(
         &self,
         request: S3Request<DeleteObjectInput>,
     ) -> S3Result<S3Response<DeleteObjectOutput>> {
-        answer(objects::delete(&self.buckets, request.input).await?)
+        answer(delete::delete(&self.buckets, request.input).await?)
     }
 
     async fn delete_objects(
         &self,
         request: S3Request<DeleteObjectsInput>,
     ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-        answer(objects::delete_batch(&self.buckets, request.input).await?)
+        answer(delete::delete_batch(&self.buckets, request.input).await?)
+    }
+
+    async fn get_object_attributes(
+        &self,
+        request: S3Request<GetObjectAttributesInput>,
+    ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
+        answer(get::attributes(&self.buckets, request.input).await?)
+    }
+
+    async fn get_object_tagging(
+        &self,
+        request: S3Request<GetObjectTaggingInput>,
+    ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
+        answer(tagging::get(&self.buckets, request.input).await?)
+    }
+
+    async fn put_object_tagging(
+        &self,
+        request: S3Request<PutObjectTaggingInput>,
+    ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
+        answer(tagging::put(&self.buckets, request.input).await?)
+    }
+
+    async fn delete_object_tagging(
+        &self,
+        request: S3Request<DeleteObjectTaggingInput>,
+    ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
+        answer(tagging::delete(&self.buckets, request.input).await?)
     }
 
     async fn list_objects(
         &self,
         request: S3Request<ListObjectsInput>,
     ) -> S3Result<S3Response<ListObjectsOutput>> {
-        let store = self.buckets.get(&request.input.bucket).await?;
-        answer(list::list_v1(&*store, request.input).await?)
+        let bucket = self.buckets.get(&request.input.bucket).await?;
+        answer(list::list_v1(&bucket, request.input).await?)
     }
 
     async fn list_objects_v2(
         &self,
         request: S3Request<ListObjectsV2Input>,
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
-        let store = self.buckets.get(&request.input.bucket).await?;
-        answer(list::list_v2(&*store, request.input).await?)
+        let bucket = self.buckets.get(&request.input.bucket).await?;
+        answer(list::list_v2(&bucket, request.input).await?)
     }
 
     async fn create_multipart_upload(

@@ -1,37 +1,35 @@
 //! Multipart uploads: create, part, part copy, lists, complete, abort.
+//!
+//! Nothing of an upload is kept in this process: its id and what the back end has of its parts are
+//! all there is, so that any replica can serve any request of it.
 
-use crate::buckets::Buckets;
-use crate::checksum::{Verifier, whole_object_checksum};
+mod listing;
+
+pub(crate) use listing::list_uploads;
+
+use crate::buckets::{Bucket, Buckets};
+use crate::checksum::{PartSums, Verifier, whole_object_checksum};
 use crate::conditions::{ReadConditions, Tag, write_condition};
+use crate::copy::{PartCopyError, Source, copy_part};
 use crate::error::{Subject, to_s3};
-use crate::headers::object_headers;
-use crate::list::{Names, owner, page_size};
-use crate::objects::{Source, SourceRequest, options_with, result_tag};
-use crate::receive::{check_length, receive};
+use crate::get::shown_tag;
+use crate::headers::{HasChecksums as _, ObjectHeaders, checksum_notes, object_headers};
+use crate::list::{owner, page_size};
+use crate::parts::{PARTS_NOTE, PartSizes, part_number};
+use crate::put::in_store;
+use crate::receive::{Incoming, Sent, receive};
 use crate::refuse;
-use penstock_base::Error;
-use penstock_store::local::{PartEntry, UploadEntry};
-use penstock_store::{Part, Store as _, UploadId, WriteCondition};
+use penstock_base::{Error, Kind};
+use penstock_store::{Part, PartEntry, PutOptions, PutResult, UploadId, WriteCondition};
 use s3s::dto;
 use s3s::{S3Error, S3Request, S3Result, s3_error};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Highest part number, as in S3.
-const PART_NUMBER_MAX: i32 = 10_000;
 /// Smallest part that is not the last, as in S3.
 const PART_BYTES_MIN: u64 = 5 << 20;
 
 fn about_upload(error: Error) -> S3Error {
     to_s3(Subject::Upload, error)
-}
-
-fn part_number(number: i32) -> S3Result<u32> {
-    match u32::try_from(number) {
-        Ok(checked @ 1..) if number <= PART_NUMBER_MAX => Ok(checked),
-        _ => Err(s3_error!(
-            InvalidArgument,
-            "Part number must be an integer between 1 and 10000, inclusive"
-        )),
-    }
 }
 
 /// CreateMultipartUpload.
@@ -42,10 +40,14 @@ pub(crate) async fn create(
     let input = &mut request.input;
     refuse::acl(input.acl.as_ref().map(|acl| acl.as_str()))?;
     refuse::unkept_headers(&request.headers)?;
-    let options = object_headers!(input).into_options(WriteCondition::None)?;
-    let store = buckets.get(&input.bucket).await?;
-    let upload = store
-        .create_upload(&input.key, &options)
+    let bucket = buckets.writable(&input.bucket).await?;
+    let mut headers: ObjectHeaders = object_headers!(input);
+    headers.tagging = input.tagging.take();
+    refuse::tagging(headers.tagging.as_deref(), &*bucket.store)?;
+    let options = headers.into_options(WriteCondition::None)?;
+    let upload = bucket
+        .store
+        .create_upload(&bucket.key(&input.key), &options)
         .await
         .map_err(|error| to_s3(Subject::Object, error))?;
     Ok(dto::CreateMultipartUploadOutput {
@@ -58,7 +60,7 @@ pub(crate) async fn create(
     })
 }
 
-/// UploadPart.
+/// UploadPart: one request to the back end.
 pub(crate) async fn part(
     buckets: &Buckets,
     mut request: S3Request<dto::UploadPartInput>,
@@ -67,15 +69,24 @@ pub(crate) async fn part(
     let input = &mut request.input;
     refuse::unkept_headers(&request.headers)?;
     let number = part_number(input.part_number)?;
-    check_length(input.content_length)?;
-    let store = buckets.get(&input.bucket).await?;
-    let upload = UploadId(input.upload_id.clone());
-    let len = input.content_length.and_then(|len| u64::try_from(len).ok());
-    let mut staged =
-        store.stage_part(&input.key, &upload, number, len).await.map_err(about_upload)?;
-    let body = input.body.take();
-    let sums = receive(&mut staged, body, &request.headers, trailers).await?;
-    let part = staged.place_part().await.map_err(about_upload)?;
+    let bucket = buckets.writable(&input.bucket).await?;
+    let (key, upload) = (bucket.key(&input.key), UploadId(input.upload_id.clone()));
+    let sent = Sent {
+        body: input.body.take(),
+        headers: &request.headers,
+        trailers,
+        content_length: input.content_length,
+    };
+    let (part, sums) = match receive(sent).await? {
+        Incoming::Whole(bytes, sums) => {
+            let sent = bucket.store.upload_part(&key, &upload, number, bytes.into()).await;
+            (sent.map_err(about_upload)?, sums)
+        }
+        Incoming::Flowing(body, verdict) => {
+            let sent = bucket.store.part_flow(&key, &upload, number, body).await;
+            verdict.settle(Subject::Upload, sent)?
+        }
+    };
     Ok(dto::UploadPartOutput {
         e_tag: Some(dto::ETag::Strong(part.etag)),
         checksum_crc32: sums.checksum_crc32,
@@ -102,24 +113,20 @@ pub(crate) async fn part_copy(
             "The x-amz-copy-source-range value must be of the form bytes=first-last"
         )
     })?;
-    let source = SourceRequest {
-        source: input.copy_source.clone(),
-        range,
-        conditions: ReadConditions {
-            if_match: input.copy_source_if_match.take().map(Tag::from),
-            if_none_match: input.copy_source_if_none_match.take().map(Tag::from),
-            if_modified_since: input.copy_source_if_modified_since.take(),
-            if_unmodified_since: input.copy_source_if_unmodified_since.take(),
-        },
+    let conditions = ReadConditions {
+        if_match: input.copy_source_if_match.take().map(Tag::from),
+        if_none_match: input.copy_source_if_none_match.take().map(Tag::from),
+        if_modified_since: input.copy_source_if_modified_since.take(),
+        if_unmodified_since: input.copy_source_if_unmodified_since.take(),
     };
-    let mut source = Source::open(buckets, source).await?;
-    let store = buckets.get(&input.bucket).await?;
+    let bucket = buckets.writable(&input.bucket).await?;
+    let source = Source::new(buckets, &input.copy_source, range, conditions).await?;
     let upload = UploadId(input.upload_id.clone());
-    let len = Some(source.found.range.len());
-    let mut staged =
-        store.stage_part(&input.key, &upload, number, len).await.map_err(about_upload)?;
-    source.copy_to(&mut staged).await?;
-    let part = staged.place_part().await.map_err(about_upload)?;
+    let copied = copy_part(&source, &bucket, &input.key, &upload, number).await;
+    let part = copied.map_err(|error| match error {
+        PartCopyError::Source(error) => error,
+        PartCopyError::Store(error) => about_upload(error),
+    })?;
     Ok(dto::UploadPartCopyOutput {
         copy_part_result: Some(dto::CopyPartResult {
             e_tag: Some(dto::ETag::Strong(part.etag)),
@@ -137,9 +144,10 @@ pub(crate) async fn list_parts(
 ) -> S3Result<dto::ListPartsOutput> {
     let max_parts = page_size(input.max_parts)?;
     let marker = input.part_number_marker.unwrap_or(0);
-    let store = buckets.get(&input.bucket).await?;
+    let bucket = buckets.get(&input.bucket).await?;
     let upload = UploadId(input.upload_id.clone());
-    let parts = store.list_parts(&input.key, &upload).await.map_err(about_upload)?;
+    let parts = bucket.store.list_parts(&bucket.key(&input.key), &upload).await;
+    let parts = parts.map_err(about_upload)?;
     let after: Vec<&PartEntry> =
         parts.iter().filter(|part| i64::from(part.number) > i64::from(marker)).collect();
     let shown = &after[..after.len().min(usize::try_from(max_parts).unwrap_or(0))];
@@ -165,114 +173,7 @@ pub(crate) async fn list_parts(
     })
 }
 
-/// ListMultipartUploads.
-pub(crate) async fn list_uploads(
-    buckets: &Buckets,
-    input: dto::ListMultipartUploadsInput,
-) -> S3Result<dto::ListMultipartUploadsOutput> {
-    let names = Names::new(input.encoding_type.as_ref())?;
-    let max_uploads = page_size(input.max_uploads)?;
-    let store = buckets.get(&input.bucket).await?;
-    let mut uploads = store.list_uploads().await.map_err(|error| to_s3(Subject::Bucket, error))?;
-    uploads.sort_by(|a, b| (&a.key, a.begun, &a.id.0).cmp(&(&b.key, b.begun, &b.id.0)));
-    let page = uploads_page(
-        &uploads,
-        &UploadsQuery {
-            prefix: input.prefix.as_deref().unwrap_or_default(),
-            delimiter: input.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty()),
-            key_marker: input.key_marker.as_deref().unwrap_or_default(),
-            upload_marker: input.upload_id_marker.as_deref().unwrap_or_default(),
-            max: usize::try_from(max_uploads).unwrap_or(0),
-        },
-    );
-    let answer = |upload: &&UploadEntry| dto::MultipartUpload {
-        key: Some(names.write(&upload.key)),
-        upload_id: Some(upload.id.0.clone()),
-        initiated: upload.begun.map(dto::Timestamp::from),
-        owner: Some(owner()),
-        storage_class: Some(dto::StorageClass::from_static(dto::StorageClass::STANDARD)),
-        ..Default::default()
-    };
-    let next = page.next.filter(|_| max_uploads > 0);
-    Ok(dto::ListMultipartUploadsOutput {
-        bucket: Some(input.bucket),
-        prefix: Some(names.write(input.prefix.as_deref().unwrap_or_default())),
-        delimiter: input.delimiter.as_deref().map(|delimiter| names.write(delimiter)),
-        key_marker: Some(names.write(input.key_marker.as_deref().unwrap_or_default())),
-        upload_id_marker: input.upload_id_marker,
-        encoding_type: input.encoding_type,
-        max_uploads: Some(max_uploads),
-        is_truncated: Some(next.is_some()),
-        next_key_marker: next.as_ref().map(|(key, _)| names.write(key)),
-        next_upload_id_marker: next.map(|(_, upload)| upload),
-        common_prefixes: names.prefixes(&page.prefixes),
-        uploads: Some(page.uploads.iter().map(answer).collect()),
-        ..Default::default()
-    })
-}
-
-struct UploadsQuery<'a> {
-    prefix: &'a str,
-    delimiter: Option<&'a str>,
-    key_marker: &'a str,
-    upload_marker: &'a str,
-    max: usize,
-}
-
-#[derive(Default)]
-struct UploadsPage<'a> {
-    uploads: Vec<&'a UploadEntry>,
-    prefixes: Vec<String>,
-    /// Where the next page goes on, when there is one.
-    next: Option<(String, String)>,
-}
-
-/// One page of sorted uploads. A marker names the last upload of the page before; a key marker
-/// alone passes over every upload of that key, or of that folded prefix.
-fn uploads_page<'a>(uploads: &'a [UploadEntry], query: &UploadsQuery<'_>) -> UploadsPage<'a> {
-    let mut page = UploadsPage::default();
-    let mut last = None;
-    let mut past_marker = query.upload_marker.is_empty();
-    for upload in uploads {
-        let Some(rest) = upload.key.strip_prefix(query.prefix) else { continue };
-        if upload.key.as_str() < query.key_marker {
-            continue;
-        }
-        if upload.key == query.key_marker {
-            let passed = past_marker;
-            past_marker |= upload.id.0 == query.upload_marker;
-            if query.upload_marker.is_empty() || !passed {
-                continue;
-            }
-        }
-        let folded = query
-            .delimiter
-            .and_then(|delimiter| rest.find(delimiter).map(|at| at + delimiter.len()))
-            .map(|end| format!("{}{}", query.prefix, &rest[..end]));
-        if let Some(prefix) = &folded
-            && (page.prefixes.last() == Some(prefix) || prefix == query.key_marker)
-        {
-            continue;
-        }
-        if page.uploads.len() + page.prefixes.len() >= query.max {
-            page.next = last;
-            return page;
-        }
-        match folded {
-            Some(prefix) => {
-                last = Some((prefix.clone(), String::new()));
-                page.prefixes.push(prefix);
-            }
-            None => {
-                last = Some((upload.key.clone(), upload.id.0.clone()));
-                page.uploads.push(upload);
-            }
-        }
-    }
-    page
-}
-
-/// CompleteMultipartUpload.
+/// CompleteMultipartUpload: at most two requests to the back end, the list of parts and the commit.
 pub(crate) async fn complete(
     buckets: &Buckets,
     mut request: S3Request<dto::CompleteMultipartUploadInput>,
@@ -283,45 +184,158 @@ pub(crate) async fn complete(
     if named.is_empty() {
         return Err(s3_error!(MalformedXML, "You must specify at least one part"));
     }
-    let store = buckets.get(&input.bucket).await?;
+    let bucket = buckets.writable(&input.bucket).await?;
     let upload = UploadId(input.upload_id.clone());
-    let parts = match store.list_parts(&input.key, &upload).await {
-        Ok(present) => {
-            let parts = chosen_parts(&named, &present)?;
-            let size: u64 = parts.iter().map(|part| part.size_bytes).sum();
-            if input.mpu_object_size.is_some_and(|told| u64::try_from(told) != Ok(size)) {
-                return Err(s3_error!(
-                    InvalidRequest,
-                    "The object's size does not match x-amz-mp-object-size"
-                ));
+    let target = Target { bucket: &bucket, key: bucket.key(&input.key), upload: &upload };
+    let mut sums = dto::Checksum::default();
+    let result = match target.parts(&named).await? {
+        Found::Completed(result) => result,
+        Found::Parts(parts) => {
+            target.check_size(&parts, input.mpu_object_size)?;
+            let whole = whole_object_checksum(&request.headers)?;
+            let is_full = whole.is_some()
+                || request.headers.get("x-amz-checksum-type").is_some_and(|it| it == "FULL_OBJECT");
+            let told = PartSums::of(&named, &parts, is_full);
+            if let Some(whole) = whole {
+                target.verify(&parts, whole, told.as_ref()).await?;
             }
-            if let Some(expected) = whole_object_checksum(&request.headers)? {
-                let hashed = store
-                    .read_parts(&input.key, &upload, &parts, expected, Verifier::update)
-                    .await
-                    .map_err(about_upload)?;
-                hashed.finish(None)?;
-            }
-            parts
+            // Where the back end alone knows the sizes, CRCs were not joined.
+            let told = told.filter(|told| !told.is_full() || !bucket.store.judges_parts());
+            sums = told.map(PartSums::joined).unwrap_or_default();
+            target.commit(&parts, condition, &sums).await?
         }
-        // The answer to an earlier Complete may have been lost: the store knows its own work.
-        Err(error) if error.kind() == penstock_base::Kind::NotFound => named
-            .iter()
-            .map(|part| named_part(part).map(|(number, etag)| Part { number, etag, size_bytes: 0 }))
-            .collect::<S3Result<Vec<_>>>()?,
-        Err(error) => return Err(about_upload(error)),
     };
-    let result = store
-        .complete_upload(&input.key, &upload, &parts, &options_with(condition))
-        .await
-        .map_err(about_upload)?;
-    Ok(dto::CompleteMultipartUploadOutput {
+    let mut output = dto::CompleteMultipartUploadOutput {
         location: Some(format!("/{}/{}", input.bucket, input.key)),
         bucket: Some(input.bucket.clone()),
         key: Some(input.key.clone()),
-        e_tag: result_tag(&result),
+        e_tag: shown_tag(&bucket, result.etag.as_ref()),
         ..Default::default()
-    })
+    };
+    output.set_checksums(sums);
+    Ok(output)
+}
+
+/// What a completion finds.
+enum Found {
+    Parts(Vec<Part>),
+    /// The answer to an earlier completion was lost.
+    Completed(PutResult),
+}
+
+/// The upload that is being completed.
+struct Target<'a> {
+    bucket: &'a Bucket,
+    key: String,
+    upload: &'a UploadId,
+}
+
+impl Target<'_> {
+    /// The parts that the request names, as they are present. A back end that judges them by itself
+    /// is not asked.
+    async fn parts(&self, named: &[dto::CompletedPart]) -> S3Result<Found> {
+        let store = &self.bucket.store;
+        if store.judges_parts() {
+            let part =
+                |part| named_part(part).map(|(number, etag)| Part { number, etag, size_bytes: 0 });
+            return Ok(Found::Parts(named.iter().map(part).collect::<S3Result<_>>()?));
+        }
+        let refusal = match store.list_parts(&self.key, self.upload).await {
+            Ok(present) => match self.chosen_parts(named, &present) {
+                Ok(parts) => return Ok(Found::Parts(parts)),
+                Err(refusal) if present.is_empty() => refusal,
+                Err(refusal) => return Err(refusal),
+            },
+            Err(error) if error.kind() == Kind::NotFound => about_upload(error),
+            Err(error) => return Err(about_upload(error)),
+        };
+        match store.completed(&self.key, self.upload).await.map_err(about_upload)? {
+            Some(result) => Ok(Found::Completed(result)),
+            None => Err(refusal),
+        }
+    }
+
+    fn chosen_parts(
+        &self,
+        named: &[dto::CompletedPart],
+        present: &[PartEntry],
+    ) -> S3Result<Vec<Part>> {
+        let is_empty_part = |number, etag: &str| {
+            let tag = self.bucket.store.empty_part_tag(&self.key, self.upload, number);
+            tag.is_some_and(|tag| tag == etag)
+        };
+        chosen_parts(named, present, is_empty_part)
+    }
+
+    fn check_size(&self, parts: &[Part], told: Option<i64>) -> S3Result<()> {
+        let size: u64 = parts.iter().map(|part| part.size_bytes).sum();
+        let is_known = !self.bucket.store.judges_parts();
+        if is_known && told.is_some_and(|told| u64::try_from(told) != Ok(size)) {
+            return Err(s3_error!(
+                InvalidRequest,
+                "The object's size does not match x-amz-mp-object-size"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Compares the whole object with what the sender hashed: by its bytes where the back end can
+    /// read parts, else by joining the checksums of the parts.
+    async fn verify(
+        &self,
+        parts: &[Part],
+        whole: Verifier,
+        told: Option<&PartSums>,
+    ) -> S3Result<()> {
+        let store = &self.bucket.store;
+        let hashing = Arc::new(Mutex::new(Some(whole)));
+        let lock = |hashing: &Mutex<Option<Verifier>>| -> Option<Verifier> {
+            hashing.lock().unwrap_or_else(PoisonError::into_inner).take()
+        };
+        let sink = {
+            let hashing = hashing.clone();
+            move |bytes: &[u8]| {
+                let mut hashing = hashing.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(verifier) = hashing.as_mut() {
+                    verifier.update(bytes);
+                }
+            }
+        };
+        let read = store.read_parts(&self.key, self.upload, parts, Box::new(sink)).await;
+        let is_read = read.map_err(about_upload)?;
+        let Some(verifier) = lock(&hashing) else {
+            return Err(s3_error!(InternalError, "the checksum of the parts was lost"));
+        };
+        if is_read {
+            return verifier.finish(None).map(drop);
+        }
+        let sized = match told {
+            Some(told) if store.judges_parts() => {
+                let listed = store.list_parts(&self.key, self.upload).await;
+                Some(told.sized(&listed.map_err(about_upload)?)?)
+            }
+            told => told.cloned(),
+        };
+        verifier.finish_joined(sized.as_ref())
+    }
+
+    async fn commit(
+        &self,
+        parts: &[Part],
+        condition: WriteCondition,
+        sums: &dto::Checksum,
+    ) -> S3Result<PutResult> {
+        let mut metadata = checksum_notes(sums);
+        if !self.bucket.store.judges_parts() {
+            let note = PartSizes::new(parts.iter().map(|part| part.size_bytes)).note();
+            metadata.extend(note.map(|note| (PARTS_NOTE.to_string(), note)));
+        }
+        let condition = in_store(self.bucket, condition);
+        let options = PutOptions { condition, metadata, ..PutOptions::default() };
+        let store = &self.bucket.store;
+        let done = store.complete_upload(&self.key, self.upload, parts, &options).await;
+        done.map_err(about_upload)
+    }
 }
 
 fn named_part(part: &dto::CompletedPart) -> S3Result<(u32, String)> {
@@ -331,8 +345,13 @@ fn named_part(part: &dto::CompletedPart) -> S3Result<(u32, String)> {
     Ok((part_number(number)?, etag.value().to_string()))
 }
 
-/// The parts that the request names, as they are present.
-fn chosen_parts(named: &[dto::CompletedPart], present: &[PartEntry]) -> S3Result<Vec<Part>> {
+/// The parts that the request names, as they are present. `is_empty_part` knows the tags of parts
+/// without bytes, which a back end may not keep.
+fn chosen_parts(
+    named: &[dto::CompletedPart],
+    present: &[PartEntry],
+    is_empty_part: impl Fn(u32, &str) -> bool,
+) -> S3Result<Vec<Part>> {
     let mut chosen: Vec<Part> = Vec::with_capacity(named.len());
     for part in named {
         let (number, etag) = named_part(part)?;
@@ -342,14 +361,19 @@ fn chosen_parts(named: &[dto::CompletedPart], present: &[PartEntry]) -> S3Result
                 "The list of parts was not in ascending order. Parts must be ordered by part number."
             ));
         }
-        let found = present.iter().find(|entry| entry.number == number && entry.etag == etag);
-        let Some(found) = found else {
-            return Err(s3_error!(
-                InvalidPart,
-                "Part {number} could not be found. It may not have been uploaded, or its ETag differs."
-            ));
+        let found = present.binary_search_by_key(&number, |entry| entry.number);
+        let found = found.ok().map(|at| &present[at]).filter(|entry| entry.etag == etag);
+        let size_bytes = match found {
+            Some(found) => found.size_bytes,
+            None if is_empty_part(number, &etag) => 0,
+            None => {
+                return Err(s3_error!(
+                    InvalidPart,
+                    "Part {number} could not be found. It may not have been uploaded, or its ETag differs."
+                ));
+            }
         };
-        chosen.push(Part { number, etag, size_bytes: found.size_bytes });
+        chosen.push(Part { number, etag, size_bytes });
     }
     let all_but_last = &chosen[..chosen.len().saturating_sub(1)];
     if let Some(small) = all_but_last.iter().find(|part| part.size_bytes < PART_BYTES_MIN) {
@@ -368,62 +392,16 @@ pub(crate) async fn abort(
     buckets: &Buckets,
     input: dto::AbortMultipartUploadInput,
 ) -> S3Result<dto::AbortMultipartUploadOutput> {
-    let store = buckets.get(&input.bucket).await?;
+    let bucket = buckets.writable(&input.bucket).await?;
     let upload = UploadId(input.upload_id);
-    // S3 tells when there was nothing to abort; the store does not.
-    store.list_parts(&input.key, &upload).await.map_err(about_upload)?;
-    store.abort_upload(&input.key, &upload).await.map_err(about_upload)?;
+    let done = bucket.store.discard_upload(&bucket.key(&input.key), &upload).await;
+    done.map_err(about_upload)?;
     Ok(dto::AbortMultipartUploadOutput::default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn upload(key: &str, id: &str) -> UploadEntry {
-        UploadEntry { key: key.into(), id: UploadId(id.into()), begun: None }
-    }
-
-    fn walk(uploads: &[UploadEntry], delimiter: Option<&str>, max: usize) -> Vec<String> {
-        let (mut seen, mut marker) = (Vec::new(), (String::new(), String::new()));
-        loop {
-            let page = uploads_page(
-                uploads,
-                &UploadsQuery {
-                    prefix: "",
-                    delimiter,
-                    key_marker: &marker.0,
-                    upload_marker: &marker.1,
-                    max,
-                },
-            );
-            seen.extend(
-                page.uploads.iter().map(|upload| format!("{} {}", upload.key, upload.id.0)),
-            );
-            seen.extend(page.prefixes.iter().cloned());
-            match page.next {
-                Some(next) => marker = next,
-                None => return seen,
-            }
-        }
-    }
-
-    #[test]
-    fn pages_of_any_size_give_every_upload_once() {
-        let uploads = [
-            upload("a", "1"),
-            upload("b", "2"),
-            upload("b", "3"),
-            upload("d/x", "4"),
-            upload("d/y", "5"),
-        ];
-        for max in 1..6 {
-            assert_eq!(walk(&uploads, None, max), ["a 1", "b 2", "b 3", "d/x 4", "d/y 5"], "{max}");
-            let mut folded = walk(&uploads, Some("/"), max);
-            folded.sort();
-            assert_eq!(folded, ["a 1", "b 2", "b 3", "d/"], "{max}");
-        }
-    }
 
     fn completed(number: i32, etag: &str) -> dto::CompletedPart {
         dto::CompletedPart {
@@ -441,7 +419,7 @@ mod tests {
     fn parts_are_checked_before_anything_is_put_together() {
         let there = [present(1, PART_BYTES_MIN), present(2, 7), present(5, 9)];
         let code = |named: &[dto::CompletedPart]| {
-            chosen_parts(named, &there)
+            chosen_parts(named, &there, |_, etag| etag == "empty")
                 .map(|parts| parts.len())
                 .map_err(|error| error.code().clone())
         };
@@ -455,6 +433,7 @@ mod tests {
             code(&[completed(2, "e2"), completed(5, "e5")]),
             Err(s3s::S3ErrorCode::EntityTooSmall)
         );
+        assert_eq!(code(&[completed(1, "e1"), completed(3, "empty")]), Ok(2));
         assert_eq!(code(&[completed(0, "e0")]), Err(s3s::S3ErrorCode::InvalidArgument));
     }
 }

@@ -4,9 +4,14 @@
 
 mod common;
 
-use common::{Dir, Server, options};
+use common::{Dir, Server, options, options_over};
 use penstock_base::{Error, Kind, Secret};
-use penstock_gateway::{Gateway, KeyPair, Options};
+use penstock_gateway::{BackendOptions, Gateway, KeyPair, Options};
+use std::path::PathBuf;
+
+fn at(dir: PathBuf) -> Options {
+    options_over(BackendOptions::directory(&dir))
+}
 
 async fn refused(options: Options) -> Error {
     Gateway::bind(options).await.map(|_| ()).unwrap_err()
@@ -25,14 +30,14 @@ async fn a_port_in_use_is_named() {
 #[tokio::test]
 async fn a_directory_that_cannot_be_served_is_named() {
     let dir = Dir::new();
-    let missing = refused(Options { dir: dir.0.join("nowhere"), ..options(&dir) }).await;
+    let missing = refused(at(dir.0.join("nowhere"))).await;
     assert_eq!(missing.kind(), Kind::NotFound);
     assert!(missing.to_string().contains("mkdir -p"), "{missing}");
     std::fs::write(dir.0.join("file"), "").unwrap();
-    let file = refused(Options { dir: dir.0.join("file"), ..options(&dir) }).await;
+    let file = refused(at(dir.0.join("file"))).await;
     assert_eq!(file.kind(), Kind::Invalid);
     // Nobody can make files there, root included.
-    let locked = refused(Options { dir: "/proc".into(), ..options(&dir) }).await;
+    let locked = refused(at("/proc".into())).await;
     assert_eq!(locked.kind(), Kind::Denied);
     assert!(locked.to_string().contains("not writable"), "{locked}");
 }
@@ -40,13 +45,13 @@ async fn a_directory_that_cannot_be_served_is_named() {
 #[tokio::test]
 async fn missing_keys_are_told_with_the_ways_to_give_them() {
     let dir = Dir::new();
-    let none = refused(Options { keys: None, ..options(&dir) }).await;
+    let none = refused(Options { keys: Vec::new(), ..options(&dir) }).await;
     assert_eq!(none.kind(), Kind::Invalid);
     for way in ["PENSTOCK_SECRET_KEY", "--secret-key-file", "--anonymous"] {
         assert!(none.to_string().contains(way), "{none}");
     }
     let empty = KeyPair { access_key: "a".into(), secret_key: Secret::new("") };
-    let error = refused(Options { keys: Some(empty), ..options(&dir) }).await;
+    let error = refused(Options { keys: vec![empty], ..options(&dir) }).await;
     assert_eq!(error.kind(), Kind::Invalid);
 }
 

@@ -14,16 +14,29 @@ use ::http::header::{CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED};
 use jiff::Timestamp;
 use std::time::SystemTime;
 
-/// ETag, time, media type and user metadata (headers that start with `metadata_prefix`).
+/// The standard headers that an object keeps, and the names of their metadata pairs (see
+/// [`crate::PutOptions::metadata`]).
+pub(crate) const STANDARD_HEADERS: &[(&str, &str)] = &[
+    ("@cache-control", "cache-control"),
+    ("@content-disposition", "content-disposition"),
+    ("@content-encoding", "content-encoding"),
+    ("@content-language", "content-language"),
+    ("@expires", "expires"),
+];
+
+/// ETag, time, media type, standard headers and user metadata (headers that start with `metadata_prefix`).
 pub(crate) fn object_meta(
     headers: &HeaderMap,
     size_bytes: Option<u64>,
     metadata_prefix: &str,
 ) -> ObjectMeta {
+    let told = |name: &str| match STANDARD_HEADERS.iter().find(|(_, header)| *header == name) {
+        Some((pair, _)) => Some((*pair).to_string()),
+        None => name.strip_prefix(metadata_prefix).map(str::to_string),
+    };
     let metadata = headers.iter().filter_map(|(name, value)| {
-        let name =
-            name.as_str().strip_prefix(metadata_prefix).filter(|_| !metadata_prefix.is_empty())?;
-        Some((name.to_string(), value.to_str().ok()?.to_string()))
+        let name = told(name.as_str()).filter(|_| !metadata_prefix.is_empty())?;
+        Some((name, value.to_str().ok()?.to_string()))
     });
     ObjectMeta {
         size_bytes,

@@ -18,6 +18,7 @@
 //! - `.` and `..` between slashes are resolved by servers on the way, and the service turns a
 //!   backslash into a slash; such keys are refused, since they would be other blobs.
 
+mod account;
 pub mod address;
 mod batch;
 mod block;
@@ -30,9 +31,11 @@ mod endpoint;
 mod identity;
 mod list;
 mod metadata;
+mod streaming;
 mod upload;
 mod wire;
 
+pub use account::AzureAccount;
 pub use address::Address;
 
 use crate::answer::{Failure, extent, range_header, unsatisfiable_extent};
@@ -50,6 +53,7 @@ use bytes::Bytes;
 use list::Token;
 use penstock_base::{ByteRange, Error, Kind, Result, Retry};
 use std::sync::atomic::{AtomicBool, Ordering};
+use upload::BlockBody;
 use wire::{Ask, Wire, blob_meta, is_directory, put_result};
 
 const MIB: u64 = 1 << 20;
@@ -83,12 +87,35 @@ impl AzureStore {
         let key = address.key.clone();
         let wire =
             Wire::new(client.clone(), address, options).map_err(|error| error.with_object(url))?;
-        let store = AzureStore {
+        Ok((AzureStore::over(wire), key))
+    }
+
+    fn over(wire: Wire) -> Self {
+        AzureStore {
             wire,
             start_from_refused: AtomicBool::new(false),
             batch_refused: AtomicBool::new(false),
-        };
-        Ok((store, key))
+        }
+    }
+
+    /// Put Blob.
+    async fn put_blob(
+        &self,
+        key: &str,
+        options: &PutOptions,
+        body: BlockBody,
+    ) -> Result<PutResult> {
+        self.check_key("PUT", key)?;
+        let headers = vec![("x-ms-blob-type", "BlockBlob".to_string())];
+        let (payload, flow) = body.split();
+        let ask = Ask { headers, options: Some(options), payload, flow, ..Ask::default() };
+        let response = self.wire.send("PUT", key, Method::PUT, ask).await?;
+        if response.status != 201 {
+            return Err(self.wire.refused(response, "PUT", key).await);
+        }
+        let result = put_result(&response.headers);
+        drain(response).await.map_err(|error| self.wire.named(error, "PUT", key))?;
+        Ok(result)
     }
 
     /// Makes the container if it is not there; for tests and set-up.
@@ -96,8 +123,12 @@ impl AzureStore {
     /// # Errors
     /// As any write.
     pub async fn create_container(&self) -> Result<()> {
+        self.make_container("create container").await
+    }
+
+    async fn make_container(&self, operation: &'static str) -> Result<()> {
         let ask = Ask { query: &[("restype", "container")], ..Ask::default() };
-        let response = self.wire.send("create container", "", Method::PUT, ask).await?;
+        let response = self.wire.send(operation, "", Method::PUT, ask).await?;
         match response.status {
             201 => drain(response).await,
             _ => {
@@ -105,7 +136,7 @@ impl AzureStore {
                 if failure.code == "ContainerAlreadyExists" {
                     return Ok(());
                 }
-                Err(self.wire.failed(failure, "create container", ""))
+                Err(self.wire.failed(failure, operation, ""))
             }
         }
     }
@@ -327,21 +358,12 @@ impl Store for AzureStore {
     }
 
     async fn put(&self, key: &str, payload: Payload, options: &PutOptions) -> Result<PutResult> {
-        self.check_key("PUT", key)?;
-        let headers = vec![("x-ms-blob-type", "BlockBlob".to_string())];
-        let ask = Ask { headers, options: Some(options), payload, ..Ask::default() };
-        let response = self.wire.send("PUT", key, Method::PUT, ask).await?;
-        if response.status != 201 {
-            return Err(self.wire.refused(response, "PUT", key).await);
-        }
-        let result = put_result(&response.headers);
-        drain(response).await.map_err(|error| self.wire.named(error, "PUT", key))?;
-        Ok(result)
+        self.put_blob(key, options, BlockBody::Held(payload)).await
     }
 
     async fn create_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId> {
         self.check_key("create upload", key)?;
-        Ok(Upload::begin(options).id())
+        Ok(Upload::begin(&self.place(key), options).id())
     }
 
     async fn upload_part(
@@ -352,7 +374,7 @@ impl Store for AzureStore {
         payload: Payload,
     ) -> Result<Part> {
         self.check_key("upload part", key)?;
-        self.send_part(key, upload, number, payload).await
+        self.send_part(key, upload, number, BlockBody::Held(payload)).await
     }
 
     async fn complete_upload(
@@ -370,7 +392,7 @@ impl Store for AzureStore {
         let named = |error: Error| self.wire.named(error, "abort upload", key);
         // Nothing can discard the blocks of one upload; whatever request were sent here could only
         // publish something or destroy somebody else's work. They expire in a week.
-        Upload::parse(upload).map(|_| ()).map_err(named)
+        self.upload(key, upload).map(|_| ()).map_err(named)
     }
 
     async fn delete(&self, key: &str, if_match: Option<&ETag>) -> Result<()> {
@@ -385,7 +407,7 @@ impl Store for AzureStore {
     async fn copy(&self, from: &str, to: &str, options: &PutOptions) -> Result<PutResult> {
         self.check_key("copy", from)?;
         self.check_key("copy", to)?;
-        self.copy_blob(from, to, options).await
+        self.copy_blob(from, None, to, options).await
     }
 }
 

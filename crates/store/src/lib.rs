@@ -18,20 +18,24 @@ pub mod profile;
 mod random;
 pub mod s3;
 pub mod store;
+pub mod streaming;
 pub mod types;
 pub mod web;
 pub(crate) mod xml;
 
-pub use azure::AzureStore;
+pub use azure::{AzureAccount, AzureStore};
 pub use body::Body;
 pub use http::{HttpClient, HttpOptions, HttpResponse};
 pub use local::LocalStore;
-pub use memory::MemoryStore;
+pub use memory::{MemoryAccount, MemoryStore};
 pub use observe::{Observer, RequestEvent};
 pub use open::{open, root_of};
 pub use options::StoreOptions;
 pub use profile::{Capabilities, Profile};
-pub use s3::S3Store;
+pub use s3::{S3Account, S3Store};
 pub use store::{Store, UploadId};
+pub use streaming::{
+    Account, ContainerEntry, CopySource, Inflow, PartEntry, StreamingStore, UploadEntry,
+};
 pub use types::*;
 pub use web::HttpStore;

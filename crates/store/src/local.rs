@@ -16,6 +16,7 @@ mod errno;
 mod names;
 mod root;
 mod staged;
+mod streaming;
 mod sweep;
 mod upload;
 mod walk;
@@ -25,7 +26,7 @@ mod write;
 mod tests;
 
 pub use body::FileBody;
-pub use staged::{PartEntry, Staged, UploadEntry};
+pub use staged::Staged;
 
 use crate::listing::{Cursor, read_page};
 use crate::{

@@ -4,6 +4,10 @@
 //! Stores live in one registry by name for as long as the process does. Nothing is bounded here:
 //! who writes into memory owns its size.
 
+mod streaming;
+
+pub use streaming::MemoryAccount;
+
 use crate::listing::{Cursor, Names, read_page};
 use crate::{
     Body, Capabilities, ETag, GetRequest, GetResponse, ListEntry, ListPage, ListRequest,
@@ -21,6 +25,8 @@ use std::time::SystemTime;
 const LIST_PAGE_MAX: u32 = 5000;
 const DELETE_BATCH_MAX: usize = 1000;
 const PART_COUNT_MAX: u32 = 10_000;
+/// The pair that is no metadata.
+const TAGGING: &str = "@tagging";
 
 static REGISTRY: LazyLock<Mutex<HashMap<String, Arc<MemoryStore>>>> = LazyLock::new(Mutex::default);
 static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
@@ -43,6 +49,7 @@ struct Object {
     bytes: Bytes,
     meta: ObjectMeta,
     made_by_upload: Option<String>,
+    tags: Vec<(String, String)>,
 }
 
 #[derive(Debug)]
@@ -109,10 +116,18 @@ impl State {
             etag: Some(ETag(format!("{:016x}", NEXT_TAG.fetch_add(1, Ordering::Relaxed)))),
             modified: Some(SystemTime::now()),
             content_type: options.content_type.clone(),
-            metadata: options.metadata.clone(),
+            metadata: options
+                .metadata
+                .iter()
+                .filter(|(name, _)| name != TAGGING)
+                .cloned()
+                .collect(),
         };
+        let tagging = options.metadata.iter().find(|(name, _)| name == TAGGING);
+        let tags = tagging.map(|(_, pairs)| crate::streaming::parse_tags(pairs));
+        let tags = tags.unwrap_or_default();
         let result = PutResult { etag: meta.etag.clone(), modified: meta.modified };
-        self.objects.insert(key.to_string(), Object { bytes, meta, made_by_upload });
+        self.objects.insert(key.to_string(), Object { bytes, meta, made_by_upload, tags });
         result
     }
 }
@@ -348,8 +363,13 @@ impl Store for MemoryStore {
             metadata: source.meta.metadata,
             ..Default::default()
         };
+        let keeps_tags = !options.metadata.iter().any(|(name, _)| name == TAGGING);
         let options = options.or_from(&kept);
-        Ok(state.place(to, source.bytes, &options, None))
+        let result = state.place(to, source.bytes, &options, None);
+        if let Some(made) = state.objects.get_mut(to).filter(|_| keeps_tags) {
+            made.tags = source.tags;
+        }
+        Ok(result)
     }
 }
 

@@ -152,19 +152,27 @@ pub struct PutOptions {
     pub condition: WriteCondition,
     /// Media type.
     pub content_type: Option<String>,
-    /// User metadata, names in lower case.
+    /// User metadata, names in lower case. Names that begin with `@`, which no header can have, are
+    /// the object's own: `@cache-control`, `@content-disposition`, `@content-encoding`,
+    /// `@content-language` and `@expires` are the headers of these names (kept as such where the
+    /// store has them), `@tagging` the object's tags (RFC 3986 query pairs), and any other a note
+    /// of whoever wrote it.
     pub metadata: Vec<(String, String)>,
 }
 
 impl PutOptions {
     /// These options, with media type and metadata taken from `other` where both are absent here:
-    /// a completed upload keeps what it began with, and a copy keeps its source's.
+    /// a completed upload keeps what it began with, and a copy keeps its source's. Pairs whose
+    /// names begin with `@` are added to the others.
     #[must_use]
     pub fn or_from(&self, other: &PutOptions) -> PutOptions {
         let mut options = self.clone();
-        if options.content_type.is_none() && options.metadata.is_empty() {
+        let is_note = |(name, _): &(String, String)| name.starts_with('@');
+        if options.content_type.is_none() && options.metadata.iter().all(is_note) {
             options.content_type = other.content_type.clone();
-            options.metadata = other.metadata.clone();
+            let own = &self.metadata;
+            let is_new = |pair: &&(String, String)| own.iter().all(|(name, _)| *name != pair.0);
+            options.metadata.extend(other.metadata.iter().filter(is_new).cloned());
         }
         options
     }
@@ -243,6 +251,22 @@ mod tests {
         ] {
             assert_eq!(range.resolve(10), ByteRange { start, end }, "{range:?}");
         }
+    }
+
+    #[test]
+    fn notes_join_what_an_upload_began_with() {
+        let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
+        let begun = PutOptions {
+            content_type: Some("text/csv".into()),
+            metadata: vec![pair("owner", "me"), pair("@parts", "old")],
+            ..Default::default()
+        };
+        let notes = PutOptions { metadata: vec![pair("@parts", "5")], ..Default::default() };
+        let joined = notes.or_from(&begun);
+        assert_eq!(joined.content_type.as_deref(), Some("text/csv"));
+        assert_eq!(joined.metadata, [pair("@parts", "5"), pair("owner", "me")]);
+        let other = PutOptions { metadata: vec![pair("a", "b")], ..Default::default() };
+        assert_eq!(other.or_from(&begun).metadata, other.metadata);
     }
 
     #[test]

@@ -4,8 +4,9 @@
 
 pub mod sign;
 
-use penstock_base::Secret;
-use penstock_gateway::{Gateway, KeyPair, Options};
+use penstock_base::{Secret, Settings};
+use penstock_gateway::{BackendOptions, Gateway, KeyPair, Options};
+use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions, FakeS3};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -67,19 +68,84 @@ pub struct Server {
     pub dir: Dir,
     pub stop: Option<oneshot::Sender<()>>,
     pub served: JoinHandle<()>,
+    /// What lies behind, if it is a server.
+    pub fake: Option<FakeHandle>,
 }
 
 pub fn options(dir: &Dir) -> Options {
+    options_over(BackendOptions::directory(&dir.served()))
+}
+
+pub fn options_over(backend: BackendOptions) -> Options {
     Options {
-        dir: dir.served(),
+        backends: vec![backend],
+        buckets: Vec::new(),
+        settings: Settings::default(),
         listen: "127.0.0.1:0".to_string(),
-        keys: Some(KeyPair {
+        keys: vec![KeyPair {
             access_key: ACCESS_KEY.to_string(),
             secret_key: Secret::new(SECRET_KEY),
-        }),
+        }],
         anonymous: false,
         drain: Duration::from_secs(20),
     }
+}
+
+/// What lies behind the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    Local,
+    Memory,
+    Azure,
+    S3,
+}
+
+/// The back end of the Azure fake.
+pub fn azure(fake: &FakeHandle) -> BackendOptions {
+    let options = vec![("connection_string".to_string(), Secret::new(fake.connection_string()))];
+    BackendOptions { options, ..remote("az://") }
+}
+
+/// The back end of the S3 fake.
+pub fn s3(fake: &FakeHandle) -> BackendOptions {
+    let pairs = [
+        ("endpoint", fake.endpoint()),
+        ("key_id", "test".to_string()),
+        ("secret", "test".to_string()),
+        ("region", "us-east-1".to_string()),
+        ("url_style", "path".to_string()),
+    ];
+    let options = pairs.map(|(name, value)| (name.to_string(), Secret::new(value))).to_vec();
+    BackendOptions { options, ..remote("s3://") }
+}
+
+fn remote(url: &str) -> BackendOptions {
+    let name = "back".to_string();
+    BackendOptions { name, url: url.to_string(), is_dynamic: true, ..Default::default() }
+}
+
+/// Makes one test of each of these for every back end: they are functions of a [`Lane`].
+#[macro_export]
+macro_rules! on_every_lane {
+    ($($name:ident),* $(,)?) => {
+        $crate::on_lane!(local, Local: $($name),*);
+        $crate::on_lane!(memory, Memory: $($name),*);
+        $crate::on_lane!(azure, Azure: $($name),*);
+        $crate::on_lane!(s3, S3: $($name),*);
+    };
+}
+
+/// The same for one back end.
+#[macro_export]
+macro_rules! on_lane {
+    ($module:ident, $lane:ident: $($name:ident),*) => {
+        mod $module {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name($crate::common::Lane::$lane).await;
+            })*
+        }
+    };
 }
 
 impl Server {
@@ -98,7 +164,35 @@ impl Server {
         let served = tokio::spawn(gateway.serve(async move {
             stopped.await.ok();
         }));
-        Server { address, dir, stop: Some(stop), served }
+        Server { address, dir, stop: Some(stop), served, fake: None }
+    }
+
+    /// On a back end, with a bucket `lake`.
+    pub async fn on(lane: Lane) -> Self {
+        let fake = match lane {
+            Lane::Local => return Self::start().await,
+            Lane::Memory => None,
+            Lane::Azure => Some(FakeAzure::start(FakeOptions::azure()).unwrap()),
+            Lane::S3 => {
+                let options = FakeOptions { digests: true, ..FakeOptions::s3() };
+                Some(FakeS3::start(options).unwrap())
+            }
+        };
+        let backend = match (&fake, lane) {
+            (Some(fake), Lane::Azure) => azure(fake),
+            (Some(fake), _) => s3(fake),
+            (None, _) => remote("mem://"),
+        };
+        let server = Server { fake, ..Self::start_with(Dir::new(), options_over(backend)).await };
+        let made =
+            server.send(Request { method: "PUT", path: "/lake", ..Default::default() }).await;
+        assert_eq!(made.status, 200, "{}", made.text());
+        server
+    }
+
+    /// Requests that the back end has served.
+    pub fn backend_requests(&self) -> u64 {
+        self.fake.as_ref().unwrap().stats().requests
     }
 
     /// Signs and sends; the path is written to the wire as it is.

@@ -151,7 +151,10 @@ impl Failure {
             text.push_str(": ");
             text.push_str(&self.message);
         }
-        let error = Error::new(kind, text).with_retry(retry).with_http_status(self.status);
+        let error = Error::new(kind, text)
+            .with_retry(retry)
+            .with_http_status(self.status)
+            .with_service_code(self.code.clone());
         match self.own_hint(kind).or(hint) {
             Some(hint) => error.with_hint(hint),
             None => error,

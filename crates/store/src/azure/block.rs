@@ -2,18 +2,25 @@
 //!
 //! Azure has no upload ids: blocks belong to the blob, and whoever commits a list of block ids
 //! decides. So each upload carries a random nonce in every block id, and two writers' blocks can
-//! never mix. All ids have one length, as Azure demands.
+//! never mix. All ids have one length, as Azure demands. An upload's id is all that there is of
+//! it besides its blocks: nonce, what it began with, and a sum that ties it to its blob, so that
+//! any process can go on with it and an id of something else is noticed.
 
 use crate::{PutOptions, UploadId, xml};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use penstock_base::{Error, Kind, Result};
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 const NONCE_BYTES: usize = 16;
 /// Nonce, one byte for the layout's version, the part's number: 28 characters without padding.
 const ID_BYTES: usize = NONCE_BYTES + 1 + 4;
 const LAYOUT: u8 = 1;
+/// Bytes of the sum at the end of an upload's id.
+const SUM_BYTES: usize = 8;
+/// The number in the id of the block that marks an upload as given up.
+const GIVEN_UP: u32 = u32::MAX;
 
 /// One upload: its nonce, and the options it began with, since Azure keeps nothing before the
 /// commit.
@@ -21,6 +28,8 @@ const LAYOUT: u8 = 1;
 pub struct Upload {
     nonce: [u8; NONCE_BYTES],
     begun: Begun,
+    /// Container and key.
+    place: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,44 +40,57 @@ struct Begun {
     metadata: Vec<(String, String)>,
 }
 
+/// The blocks of one upload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Blocks {
+    /// Number and size of each part.
+    pub parts: Vec<(u32, u64)>,
+    /// The upload was given up.
+    pub is_given_up: bool,
+}
+
 impl Upload {
-    /// A new upload.
-    pub fn begin(options: &PutOptions) -> Self {
+    /// A new upload to a place, which is container and key.
+    pub fn begin(place: &str, options: &PutOptions) -> Self {
         let begun = Begun {
             content_type: options.content_type.clone(),
             metadata: options.metadata.clone(),
         };
-        Upload { nonce: crate::random::bytes(), begun }
+        Upload { nonce: crate::random::bytes(), begun, place: place.to_string() }
     }
 
-    /// The text that names it: the nonce, and the options where there are any.
+    /// The text that names it: layout, nonce, the options where there are any, and the sum.
     pub fn id(&self) -> UploadId {
-        let nonce = self.nonce_text();
-        if self.begun == Begun::default() {
-            return UploadId(nonce);
+        let mut bytes = vec![LAYOUT];
+        bytes.extend(self.nonce);
+        if self.begun != Begun::default() {
+            let begun = serde_json::to_vec(&self.begun);
+            bytes.extend(begun.expect("text and lists of text always serialise"));
         }
-        let begun =
-            serde_json::to_vec(&self.begun).expect("text and lists of text always serialise");
-        UploadId(format!("{nonce}.{}", URL_SAFE_NO_PAD.encode(begun)))
+        bytes.extend(sum(&self.place, &bytes));
+        UploadId(URL_SAFE_NO_PAD.encode(bytes))
     }
 
     /// Reads the text again.
     ///
     /// # Errors
-    /// `NotFound` for what this store never gave out.
-    pub fn parse(id: &UploadId) -> Result<Self> {
-        let gone = || Error::new(Kind::NotFound, "no such upload");
-        let (nonce, begun) = id.0.split_once('.').unwrap_or((&id.0, ""));
-        let decoded = URL_SAFE_NO_PAD.decode(nonce).map_err(|_| gone())?;
-        let nonce = decoded.try_into().map_err(|_| gone())?;
+    /// `NotFound` for what this store never gave out for this place.
+    pub fn parse(id: &UploadId, place: &str) -> Result<Self> {
+        let gone =
+            || Error::new(Kind::NotFound, "no such upload").with_service_code("NoSuchUpload");
+        let bytes = URL_SAFE_NO_PAD.decode(&id.0).map_err(|_| gone())?;
+        let told_at = bytes.len().checked_sub(SUM_BYTES).ok_or_else(gone)?;
+        let (told, told_sum) = bytes.split_at(told_at);
+        if told.len() <= NONCE_BYTES || told[0] != LAYOUT || sum(place, told) != *told_sum {
+            return Err(gone());
+        }
+        let (nonce, begun) = told[1..].split_at(NONCE_BYTES);
         let begun = match begun {
-            "" => Begun::default(),
-            text => {
-                let json = URL_SAFE_NO_PAD.decode(text).map_err(|_| gone())?;
-                serde_json::from_slice(&json).map_err(|_| gone())?
-            }
+            [] => Begun::default(),
+            json => serde_json::from_slice(json).map_err(|_| gone())?,
         };
-        Ok(Upload { nonce, begun })
+        let nonce = nonce.try_into().map_err(|_| gone())?;
+        Ok(Upload { nonce, begun, place: place.to_string() })
     }
 
     /// The nonce as text, for the blob's metadata.
@@ -102,22 +124,49 @@ impl Upload {
         ours.then(|| number.try_into().map(u32::from_be_bytes).ok())?
     }
 
-    /// The parts of this upload that the answer of Get Block List tells of.
+    /// The id of the block that marks this upload as given up.
+    pub fn given_up_id(&self) -> String {
+        self.block_id(GIVEN_UP)
+    }
+
+    /// The tag of a part: known from number and size alone, so that the block list tells it again.
+    /// It has a dash, so that no client takes it for an MD5.
+    pub fn part_tag(&self, part_number: u32, size_bytes: u64) -> String {
+        let mut text = self.nonce.to_vec();
+        text.extend(part_number.to_be_bytes());
+        text.extend(size_bytes.to_be_bytes());
+        let hash = digest(&SHA256, &text);
+        let hex: String = hash.as_ref()[..12].iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{hex}-{part_number}")
+    }
+
+    /// The parts of this upload that the answer of Get Block List tells of, by number.
     ///
     /// # Errors
     /// `Corrupt` for what is no such answer.
-    pub fn parts_in(&self, answer: &[u8]) -> Result<Vec<u32>> {
-        let mut numbers = Vec::new();
+    pub fn blocks_in(&self, answer: &[u8]) -> Result<Blocks> {
+        let mut blocks = Blocks::default();
+        let (mut number, mut size) = (None, 0);
         xml::walk(answer, |element| {
             if element.path[0] != "BlockList" {
                 return Err(xml::corrupt("the answer is no list of blocks"));
             }
             if element.is_at(&["UncommittedBlocks", "Block", "Name"]) {
-                numbers.extend(self.part_number(element.text));
+                number = self.part_number(element.text);
+            } else if element.is_at(&["UncommittedBlocks", "Block", "Size"]) {
+                let told = element.text.trim().parse();
+                size = told.map_err(|_| xml::corrupt("the size of a block is no number"))?;
+            } else if element.is_at(&["UncommittedBlocks", "Block"]) {
+                match number.take() {
+                    Some(GIVEN_UP) => blocks.is_given_up = true,
+                    Some(number) => blocks.parts.push((number, size)),
+                    None => {}
+                }
             }
             Ok(())
         })?;
-        Ok(numbers)
+        blocks.parts.sort_unstable();
+        Ok(blocks)
     }
 
     /// The body of Put Block List. Only unfinished blocks are named, so that a commit whose answer
@@ -134,6 +183,16 @@ impl Upload {
     }
 }
 
+/// Ties what an id tells to its place. No secret is in it: whoever may write to a place could as
+/// well begin an upload there.
+fn sum(place: &str, told: &[u8]) -> [u8; SUM_BYTES] {
+    let text = [place.as_bytes(), &[0], told].concat();
+    let hash = digest(&SHA256, &text);
+    let mut sum = [0; SUM_BYTES];
+    sum.copy_from_slice(&hash.as_ref()[..SUM_BYTES]);
+    sum
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,8 +200,8 @@ mod tests {
 
     #[test]
     fn block_list_tells_of_our_parts_only() {
-        let upload = Upload::begin(&PutOptions::default());
-        let other = Upload::begin(&PutOptions::default());
+        let upload = Upload::begin("c/k", &PutOptions::default());
+        let other = Upload::begin("c/k", &PutOptions::default());
         let block = |id: String| format!("<Block><Name>{id}</Name><Size>1</Size></Block>");
         let answer = format!(
             "<BlockList><CommittedBlocks>{}</CommittedBlocks><UncommittedBlocks>{}{}{}\
@@ -152,16 +211,22 @@ mod tests {
             block(upload.block_id(2)),
             block("bm90IG91cnM=".into()),
         );
-        assert_eq!(upload.parts_in(answer.as_bytes()).unwrap(), [2]);
+        let blocks = upload.blocks_in(answer.as_bytes()).unwrap();
+        assert_eq!(blocks, Blocks { parts: vec![(2, 1)], is_given_up: false });
+        let marked = format!(
+            "<BlockList><UncommittedBlocks>{}</UncommittedBlocks></BlockList>",
+            block(upload.given_up_id()),
+        );
+        assert!(upload.blocks_in(marked.as_bytes()).unwrap().is_given_up);
         for page in ["<html>", "<html><body/></html>", "<Error><Code>x</Code></Error>"] {
-            assert_eq!(upload.parts_in(page.as_bytes()).unwrap_err().kind(), Kind::Corrupt);
+            assert_eq!(upload.blocks_in(page.as_bytes()).unwrap_err().kind(), Kind::Corrupt);
         }
     }
 
     proptest! {
         #[test]
         fn ids_have_one_length_and_never_meet(a in 1u32..50_001, b in 1u32..50_001) {
-            let begin = || Upload::begin(&PutOptions::default());
+            let begin = || Upload::begin("c/k", &PutOptions::default());
             let (one, two) = (begin(), begin());
             let id = one.block_id(a);
             prop_assert_eq!(id.len(), 28);
@@ -178,13 +243,15 @@ mod tests {
             metadata in prop::collection::vec((".{0,5}", ".{0,5}"), 0..3),
         ) {
             let options = PutOptions { content_type, metadata, ..Default::default() };
-            let upload = Upload::begin(&options);
-            prop_assert_eq!(Upload::parse(&upload.id()).unwrap(), upload);
+            let upload = Upload::begin("c/k", &options);
+            let elsewhere = Upload::parse(&upload.id(), "c/other");
+            prop_assert_eq!(elsewhere.unwrap_err().kind(), Kind::NotFound);
+            prop_assert_eq!(Upload::parse(&upload.id(), "c/k").unwrap(), upload);
         }
 
         #[test]
         fn foreign_ids_are_not_found(id: String) {
-            if let Err(error) = Upload::parse(&UploadId(id)) {
+            if let Err(error) = Upload::parse(&UploadId(id), "c/k") {
                 prop_assert_eq!(error.kind(), Kind::NotFound);
             }
         }

@@ -9,7 +9,7 @@
 use super::wire::{Ask, put_result};
 use super::{AzureStore, drain};
 use crate::answer::{Failure, text_header};
-use crate::{HttpResponse, PutOptions, PutResult, WriteCondition};
+use crate::{ETag, HttpResponse, PutOptions, PutResult, WriteCondition};
 use http::{HeaderMap, Method};
 use penstock_base::{Error, Kind, Result, Retry};
 use std::time::Duration;
@@ -23,6 +23,7 @@ impl AzureStore {
     pub(super) async fn copy_blob(
         &self,
         from: &str,
+        if_match: Option<&ETag>,
         to: &str,
         options: &PutOptions,
     ) -> Result<PutResult> {
@@ -30,7 +31,7 @@ impl AzureStore {
         // As everywhere, a caller that gives either replaces both.
         let replaces = options.content_type.is_some() || !options.metadata.is_empty();
         if !replaces {
-            return self.copy_keeping(from, to, options).await;
+            return self.copy_keeping(from, if_match, to, options).await;
         }
         let (source, token) = self.wire.link(from).await.map_err(named)?;
         let mut headers = vec![
@@ -40,6 +41,7 @@ impl AzureStore {
         ];
         let token = token.map(|token| token.reveal().to_string());
         headers.extend(token.map(|token| ("x-ms-copy-source-authorization", token)));
+        headers.extend(source_condition(if_match));
         let ask = Ask { headers, options: Some(options), ..Ask::default() };
         let response = self.wire.send(OPERATION, to, Method::PUT, ask).await?;
         if response.status == 201 {
@@ -51,17 +53,24 @@ impl AzureStore {
         if !lacks_put_from_url(&failure) {
             return Err(self.copy_failed(failure, from, to));
         }
-        let copied = self.copy_keeping(from, to, options).await?;
+        let copied = self.copy_keeping(from, if_match, to, options).await?;
         self.set_properties(to, options, copied).await
     }
 
     /// Copy Blob: the source's properties, and its metadata unless others are given.
-    async fn copy_keeping(&self, from: &str, to: &str, options: &PutOptions) -> Result<PutResult> {
+    async fn copy_keeping(
+        &self,
+        from: &str,
+        if_match: Option<&ETag>,
+        to: &str,
+        options: &PutOptions,
+    ) -> Result<PutResult> {
         let source = self.wire.config.endpoint.url(&self.wire.path(Some(from)), &[]);
         let source = self.wire.source_url(source);
         // The operation knows no header for the media type.
         let options = PutOptions { content_type: None, ..options.clone() };
-        let headers = vec![("x-ms-copy-source", source)];
+        let mut headers = vec![("x-ms-copy-source", source)];
+        headers.extend(source_condition(if_match));
         let ask = Ask { headers, options: Some(&options), ..Ask::default() };
         let response = self.wire.send(OPERATION, to, Method::PUT, ask).await?;
         if response.status != 202 {
@@ -139,6 +148,11 @@ impl AzureStore {
         let is_source = failure.status == 404 || failure.code == "CannotVerifyCopySource";
         self.wire.failed(failure, OPERATION, if is_source { from } else { to })
     }
+}
+
+/// The version that the source must still be.
+pub(super) fn source_condition(if_match: Option<&ETag>) -> Option<(&'static str, String)> {
+    if_match.map(|etag| ("x-ms-source-if-match", etag.header_value()))
 }
 
 /// Whether Put Blob From URL is missing, or takes no blob of this size.

@@ -6,7 +6,7 @@
 
 use super::wire::marks_directory;
 use crate::answer::parse_http_date;
-use crate::{ETag, ListEntry, ListPage, ObjectMeta, xml};
+use crate::{ContainerEntry, ETag, ListEntry, ListPage, ObjectMeta, xml};
 use penstock_base::{Error, Kind, Result, Retry};
 use percent_encoding::percent_decode_str;
 
@@ -105,6 +105,37 @@ pub(super) fn parse_page(body: &[u8], start_after: Option<&str>) -> Result<ListP
         page.next = Some(Token { marker, start_after }.text());
     }
     Ok(page)
+}
+
+/// Reads one page of List Containers, and the marker of the next.
+///
+/// # Errors
+/// `Corrupt` (retry) for what is no such answer.
+pub(super) fn parse_containers(body: &[u8]) -> Result<(Vec<ContainerEntry>, Option<String>)> {
+    let (mut containers, mut next, mut is_listing) = (Vec::new(), None, false);
+    let (mut name, mut created) = (None, None);
+    xml::walk(body, |element| {
+        let path: Vec<&str> = element.path.iter().map(String::as_str).collect();
+        match path[..] {
+            ["EnumerationResults"] => is_listing = true,
+            ["EnumerationResults", "NextMarker"] => {
+                next = Some(element.text.to_string()).filter(|marker| !marker.is_empty());
+            }
+            ["EnumerationResults", "Containers", "Container", "Name"] => {
+                name = Some(element.text.to_string());
+            }
+            ["EnumerationResults", "Containers", "Container", "Properties", "Last-Modified"] => {
+                created = parse_http_date(element.text);
+            }
+            ["EnumerationResults", "Containers", "Container"] => {
+                let name = name.take().ok_or_else(|| corrupt("a container has no name"))?;
+                containers.push(ContainerEntry { name, created: created.take() });
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    if is_listing { Ok((containers, next)) } else { Err(corrupt("it is no listing")) }
 }
 
 fn property(blob: &mut Blob, field: &str, text: &str) -> Result<()> {

@@ -1,10 +1,10 @@
 //! Uploads in parts: blocks that are invisible until a list of them is committed.
 
-use super::block::Upload;
+use super::block::{Blocks, Upload};
 use super::wire::{Ask, META_PREFIX, UPLOAD_NONCE, put_result};
 use super::{AzureStore, BLOCK_COUNT_MAX, drain};
 use crate::answer::Failure;
-use crate::{HttpResponse, Part, Payload, PutOptions, PutResult, UploadId};
+use crate::{HttpResponse, Inflow, Part, Payload, PutOptions, PutResult, UploadId};
 use bytes::Bytes;
 use http::Method;
 use penstock_base::{Error, Kind, Result};
@@ -19,7 +19,7 @@ impl AzureStore {
         key: &str,
         upload: &UploadId,
         number: u32,
-        payload: Payload,
+        body: BlockBody,
     ) -> Result<Part> {
         const OPERATION: &str = "upload part";
         let named = |error: Error| self.wire.named(error, OPERATION, key);
@@ -27,14 +27,19 @@ impl AzureStore {
             let why = format!("part number {number} is outside 1 to {BLOCK_COUNT_MAX}");
             return Err(named(Error::new(Kind::Invalid, why)));
         }
-        let upload = Upload::parse(upload).map_err(named)?;
-        let part = Part { number, etag: String::new(), size_bytes: payload.len() };
-        if payload.is_empty() {
+        let upload = self.upload(key, upload).map_err(named)?;
+        let size_bytes = match &body {
+            BlockBody::Held(payload) => payload.len(),
+            BlockBody::Flowing(flow) => flow.size_bytes(),
+        };
+        let part = Part { number, etag: upload.part_tag(number, size_bytes), size_bytes };
+        if size_bytes == 0 {
             return Ok(part);
         }
         let id = upload.block_id(number);
         let query = [("comp", "block"), ("blockid", id.as_str())];
-        let ask = Ask { query: &query, payload, ..Ask::default() };
+        let (payload, flow) = body.split();
+        let ask = Ask { query: &query, payload, flow, ..Ask::default() };
         let response = self.wire.send(OPERATION, key, Method::PUT, ask).await?;
         if response.status != 201 {
             return Err(self.wire.refused(response, OPERATION, key).await);
@@ -53,7 +58,7 @@ impl AzureStore {
     ) -> Result<PutResult> {
         const OPERATION: &str = "complete upload";
         let named = |error: Error| self.wire.named(error, OPERATION, key);
-        let upload = Upload::parse(upload).map_err(named)?;
+        let upload = self.upload(key, upload).map_err(named)?;
         if parts.windows(2).any(|pair| pair[0].number >= pair[1].number) {
             return Err(named(Error::new(Kind::Invalid, "the parts are out of order")));
         }
@@ -94,22 +99,10 @@ impl AzureStore {
         parts: &[Part],
         there: &Committed,
     ) -> Result<Error> {
-        const OPERATION: &str = "complete upload";
-        let query = [("comp", "blocklist"), ("blocklisttype", "uncommitted")];
-        let ask = Ask { query: &query, ..Ask::default() };
-        let mut response = self.wire.send(OPERATION, key, Method::GET, ask).await?;
-        let staged = match response.status {
-            200 => {
-                let body = response.body.read_to_bytes(BLOCK_LIST_BYTES_MAX).await;
-                let staged = body.and_then(|body| upload.parts_in(&body));
-                staged.map_err(|error| self.wire.named(error, OPERATION, key))?
-            }
-            // A blob without any block, finished or not.
-            404 => Vec::new(),
-            _ => return Err(self.wire.refused(response, OPERATION, key).await),
-        };
+        let staged = self.staged("complete upload", key, upload).await?.parts;
+        let is_staged = |wanted: u32| staged.iter().any(|(number, _)| *number == wanted);
         let sent = parts.iter().filter(|part| part.size_bytes > 0);
-        let missing = sent.map(|part| part.number).find(|number| !staged.contains(number));
+        let missing = sent.map(|part| part.number).find(|number| !is_staged(*number));
         Ok(match (missing, there) {
             (Some(number), _) if !staged.is_empty() => {
                 let why = format!("part {number} was never uploaded");
@@ -124,9 +117,45 @@ impl AzureStore {
         })
     }
 
+    /// The blocks of an upload that wait for their commit (Get Block List).
+    pub(super) async fn staged(
+        &self,
+        operation: &'static str,
+        key: &str,
+        upload: &Upload,
+    ) -> Result<Blocks> {
+        let query = [("comp", "blocklist"), ("blocklisttype", "uncommitted")];
+        let ask = Ask { query: &query, ..Ask::default() };
+        let mut response = self.wire.send(operation, key, Method::GET, ask).await?;
+        if response.status == 200 {
+            let body = response.body.read_to_bytes(BLOCK_LIST_BYTES_MAX).await;
+            let blocks = body.and_then(|body| upload.blocks_in(&body));
+            return blocks.map_err(|error| self.wire.named(error, operation, key));
+        }
+        let failure = Failure::read(response).await;
+        // A blob without any block, finished or not.
+        if failure.status == 404 && failure.code != "ContainerNotFound" {
+            return Ok(Blocks::default());
+        }
+        Err(self.wire.failed(failure, operation, key))
+    }
+
+    /// Reads an upload's id.
+    ///
+    /// # Errors
+    /// `NotFound` when it is none of this key's.
+    pub(super) fn upload(&self, key: &str, upload: &UploadId) -> Result<Upload> {
+        Upload::parse(upload, &self.place(key))
+    }
+
+    /// Container and key, as upload ids are tied to them.
+    pub(super) fn place(&self, key: &str) -> String {
+        format!("{}/{key}", self.wire.address.container)
+    }
+
     /// After a refused commit: whether the blob is the one that this upload made, so that only the
     /// answer had been lost.
-    async fn committed_before(&self, key: &str, upload: &Upload) -> Result<Committed> {
+    pub(super) async fn committed_before(&self, key: &str, upload: &Upload) -> Result<Committed> {
         let response = self.wire.send("complete upload", key, Method::HEAD, Ask::default()).await?;
         match response.status {
             200 => {
@@ -165,14 +194,31 @@ impl AzureStore {
             headers,
             options: Some(options),
             payload: Payload::from(Bytes::from(list)),
-            version: None,
+            ..Ask::default()
         };
         self.wire.send("complete upload", key, Method::PUT, ask).await
     }
 }
 
+/// The body of a block.
+#[derive(Debug)]
+pub(super) enum BlockBody {
+    Held(Payload),
+    Flowing(Box<dyn Inflow>),
+}
+
+impl BlockBody {
+    /// What of it is held, and what is still to come.
+    pub fn split(self) -> (Payload, Option<Box<dyn Inflow>>) {
+        match self {
+            BlockBody::Held(payload) => (payload, None),
+            BlockBody::Flowing(flow) => (Payload::default(), Some(flow)),
+        }
+    }
+}
+
 /// What has the upload's key.
-enum Committed {
+pub(super) enum Committed {
     Ours(PutResult),
     Others,
     Nothing,

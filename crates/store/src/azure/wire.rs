@@ -7,11 +7,14 @@ use super::endpoint::Endpoint;
 use super::metadata;
 use crate::answer::{Failure, object_meta};
 use crate::options::StoreOptions;
-use crate::{HttpClient, HttpResponse, ObjectMeta, Payload, PutOptions, PutResult, WriteCondition};
+use crate::{
+    HttpClient, HttpResponse, Inflow, ObjectMeta, Payload, PutOptions, PutResult, WriteCondition,
+};
 use http::header::{CONTENT_LENGTH, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request};
 use penstock_base::{Error, Kind, Result};
+use std::sync::Arc;
 
 /// The newest version that the emulator Azurite 3.35 (the last for Node 20) speaks, and that every
 /// Azure region has had since 2025. The store needs nothing newer but `startFrom` in listings,
@@ -33,7 +36,7 @@ const IS_FOLDER: &str = "hdi_isfolder";
 pub(super) struct Wire {
     pub address: Address,
     pub config: Config,
-    credentials: Credentials,
+    credentials: Arc<Credentials>,
     client: HttpClient,
     extra_headers: Vec<(HeaderName, HeaderValue)>,
     denied_hint: String,
@@ -46,6 +49,8 @@ pub(super) struct Ask<'a> {
     pub headers: Vec<(&'static str, String)>,
     pub options: Option<&'a PutOptions>,
     pub payload: Payload,
+    /// A body that is still coming in, instead of the payload.
+    pub flow: Option<Box<dyn Inflow>>,
     /// Another version than [`API_VERSION`].
     pub version: Option<&'static str>,
 }
@@ -53,10 +58,23 @@ pub(super) struct Ask<'a> {
 impl Wire {
     pub fn new(client: HttpClient, address: Address, options: &StoreOptions) -> Result<Self> {
         let config = Config::decide(&address, options)?;
-        let credentials = Credentials::new(&config.auth, &client);
+        let credentials = Arc::new(Credentials::new(&config.auth, &client));
         let denied_hint = config.denied_hint(&address, options);
         let extra_headers = crate::open::extra_headers(options)?;
         Ok(Wire { address, config, credentials, client, extra_headers, denied_hint })
+    }
+
+    /// The same account's wire to another container, whose URL is `root`; tokens are shared.
+    pub fn for_container(&self, container: &str, root: String) -> Self {
+        let (container, key) = (container.to_string(), String::new());
+        Wire {
+            address: Address { container, root, key, account: self.address.account.clone() },
+            config: self.config.clone(),
+            credentials: self.credentials.clone(),
+            client: self.client.clone(),
+            extra_headers: self.extra_headers.clone(),
+            denied_hint: self.denied_hint.clone(),
+        }
     }
 
     /// Path of a blob, or of the container.
@@ -93,7 +111,8 @@ impl Wire {
             }
         }
         if parts.method == Method::PUT || parts.method == Method::POST {
-            set(CONTENT_LENGTH.as_str(), &ask.payload.len().to_string())?;
+            let size = ask.flow.as_ref().map_or(ask.payload.len(), |flow| flow.size_bytes());
+            set(CONTENT_LENGTH.as_str(), &size.to_string())?;
         }
         Ok(parts)
     }
@@ -122,7 +141,10 @@ impl Wire {
         let sent = async {
             let mut parts = self.request(method, path, &ask)?;
             self.credentials.sign(&mut parts).await?;
-            self.client.send(parts, ask.payload).await
+            match ask.flow {
+                Some(flow) => self.client.send_flow(parts, flow).await,
+                None => self.client.send(parts, ask.payload).await,
+            }
         };
         sent.await.map_err(|error| self.named(error, operation, key))
     }
@@ -202,8 +224,19 @@ fn write_headers(options: &PutOptions) -> Vec<(String, String)> {
         headers.push(("x-ms-blob-content-type".to_string(), content_type.clone()));
     }
     for (name, value) in &options.metadata {
-        let name = format!("{META_PREFIX}{}", metadata::encode_name(name));
-        headers.push((name, metadata::encode_value(value)));
+        match name.as_str() {
+            "@cache-control"
+            | "@content-disposition"
+            | "@content-encoding"
+            | "@content-language" => {
+                headers.push((format!("x-ms-blob-{}", &name[1..]), value.clone()));
+            }
+            "@tagging" => headers.push(("x-ms-tags".to_string(), value.clone())),
+            _ => {
+                let name = format!("{META_PREFIX}{}", metadata::encode_name(name));
+                headers.push((name, metadata::encode_value(value)));
+            }
+        }
     }
     headers.extend(condition_header(&options.condition));
     headers

@@ -8,7 +8,7 @@ use crate::http::pool::{Origin, Pool, Slot, Trust};
 use crate::http::proxy::{ProxyChoice, ProxyEnvironment, bare_host, explicit_port, proxy_for};
 use crate::http::tls::client_config;
 use crate::http::trace::{Trace, method_name};
-use crate::{Body, Observer, Payload};
+use crate::{Body, Inflow, Observer, Payload};
 use http::header::{CONTENT_LENGTH, HOST, IF_MATCH, IF_NONE_MATCH, TRANSFER_ENCODING, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Method};
@@ -177,7 +177,50 @@ impl HttpClient {
     /// request that cannot be sent. Operation and object are left for the caller to name.
     pub async fn send(&self, request: Parts, payload: Payload) -> Result<HttpResponse> {
         let mut trace = Trace::start(self.observer.clone(), &request, payload.len());
-        match self.send_traced(&request, &payload, &mut trace).await {
+        let answer = self.send_traced(&request, &payload, &mut trace).await;
+        self.respond(answer, &request, trace)
+    }
+
+    /// As [`HttpClient::send`], with a body that is sent on while it comes in. It is sent once,
+    /// whatever happens; a connection that broke off in it is closed, so that no server can take
+    /// what it got for the whole.
+    ///
+    /// # Errors
+    /// As [`HttpClient::send`], and the body's own.
+    pub async fn send_flow(
+        &self,
+        request: Parts,
+        mut body: Box<dyn Inflow>,
+    ) -> Result<HttpResponse> {
+        let mut trace = Trace::start(self.observer.clone(), &request, body.size_bytes());
+        let sent = async {
+            let origin = self.origin(&request)?;
+            let head_bytes = self.encode_head(&request, body.size_bytes(), &origin)?;
+            let mut slot = self.slot(origin).await?;
+            let mut connection = match self.shared.pool.take(&slot) {
+                Some(connection) => {
+                    trace.connected(false);
+                    connection
+                }
+                None => {
+                    trace.connected(true);
+                    self.connect(&mut slot).await?
+                }
+            };
+            let answer = connection.exchange_flow(&head_bytes, &mut *body).await?;
+            self.leased(&request, answer, connection, slot)
+        };
+        let answer = sent.await;
+        self.respond(answer, &request, trace)
+    }
+
+    fn respond(
+        &self,
+        answer: Result<(Head, Framing, Lease)>,
+        request: &Parts,
+        mut trace: Trace,
+    ) -> Result<HttpResponse> {
+        match answer {
             Ok((head, framing, lease)) => {
                 trace.answered(head.status);
                 let operation = method_name(&request.method);
@@ -192,6 +235,12 @@ impl HttpClient {
         }
     }
 
+    async fn slot(&self, origin: Origin) -> Result<Slot> {
+        let limit = self.shared.options.stall_timeout * SLOT_WAIT_STALLS;
+        let waiting = self.shared.pool.slot(origin);
+        tokio::time::timeout(limit, waiting).await.map_err(|_| self.no_slot())
+    }
+
     async fn send_traced(
         &self,
         request: &Parts,
@@ -199,10 +248,8 @@ impl HttpClient {
         trace: &mut Trace,
     ) -> Result<(Head, Framing, Lease)> {
         let origin = self.origin(request)?;
-        let head_bytes = self.encode_head(request, payload, &origin)?;
-        let limit = self.shared.options.stall_timeout * SLOT_WAIT_STALLS;
-        let waiting = self.shared.pool.slot(origin);
-        let mut slot = tokio::time::timeout(limit, waiting).await.map_err(|_| self.no_slot())?;
+        let head_bytes = self.encode_head(request, payload.len(), &origin)?;
+        let mut slot = self.slot(origin).await?;
         if let Some(mut connection) = self.shared.pool.take(&slot) {
             trace.connected(false);
             match connection.exchange(&head_bytes, &payload.0).await {
@@ -298,7 +345,7 @@ impl HttpClient {
     }
 
     /// Request line and headers as bytes.
-    fn encode_head(&self, request: &Parts, payload: &Payload, origin: &Origin) -> Result<Vec<u8>> {
+    fn encode_head(&self, request: &Parts, size_bytes: u64, origin: &Origin) -> Result<Vec<u8>> {
         let headers = &request.headers;
         let mut head = Vec::with_capacity(1024);
         let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -327,8 +374,8 @@ impl HttpClient {
         if !headers.contains_key(USER_AGENT) {
             put(&mut head, "User-Agent", self.shared.options.user_agent.as_bytes());
         }
-        let has_body = !payload.is_empty()
-            || matches!(request.method, Method::PUT | Method::POST | Method::PATCH);
+        let has_body =
+            size_bytes > 0 || matches!(request.method, Method::PUT | Method::POST | Method::PATCH);
         for (name, value) in headers {
             if name == TRANSFER_ENCODING {
                 return Err(invalid("requests are sent with a Content-Length only"));
@@ -338,7 +385,7 @@ impl HttpClient {
             }
         }
         if has_body {
-            put(&mut head, "Content-Length", payload.len().to_string().as_bytes());
+            put(&mut head, "Content-Length", size_bytes.to_string().as_bytes());
         }
         head.extend_from_slice(b"\r\n");
         if head.contains(&0) {

@@ -3,6 +3,8 @@
 //! It knows nothing of pools or of what an answer means. Every wait ends by progress, by the peer,
 //! or by the stall limit.
 
+use crate::Inflow;
+use crate::http::flowing::{Broken, Flowing};
 use crate::http::head::{HEAD_BYTES_MAX, Head, parse_head};
 use crate::http::stall::Stall;
 use bytes::Bytes;
@@ -21,7 +23,7 @@ use tokio_rustls::client::TlsStream;
 /// the head are copied once more, so it is small against a usual body.
 const BUFFER_BYTES: usize = 16 << 10;
 /// Most pieces handed to one vectored write.
-const SLICES_MAX: usize = 32;
+pub(crate) const SLICES_MAX: usize = 32;
 
 #[derive(Debug)]
 pub(crate) enum Stream {
@@ -126,6 +128,70 @@ impl Connection {
             }
         })
         .await
+    }
+
+    /// The same with a body that is sent on as it comes in. Waiting for its sender is no stall;
+    /// the sender's patience is its own affair.
+    pub(crate) async fn exchange_flow(
+        &mut self,
+        head: &[u8],
+        body: &mut dyn Inflow,
+    ) -> Result<(Head, bool)> {
+        let mut outgoing = Flowing::new(head, body.size_bytes());
+        let mut write_error: Option<io::Error> = None;
+        poll_fn(|context| {
+            if !outgoing.is_flushed && write_error.is_none() {
+                match self.poll_flow(context, &mut outgoing, body) {
+                    Poll::Ready(Err(Broken::Body(error))) => return Poll::Ready(Err(error)),
+                    Poll::Ready(Err(Broken::Connection(error))) => write_error = Some(error),
+                    Poll::Ready(Ok(())) | Poll::Pending => {}
+                }
+            }
+            let answered = self.start != self.end;
+            match self.poll_head(context) {
+                Poll::Ready(Ok(head)) => Poll::Ready(Ok((head, outgoing.is_flushed))),
+                Poll::Ready(Err(error)) => Poll::Ready(Err(match write_error.take() {
+                    Some(cause) if !answered => broken("while the request was sent", cause),
+                    _ => error,
+                })),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    fn poll_flow(
+        &mut self,
+        context: &mut Context<'_>,
+        outgoing: &mut Flowing,
+        body: &mut dyn Inflow,
+    ) -> Poll<std::result::Result<(), Broken>> {
+        loop {
+            let is_waiting = outgoing.refill(context, body).map_err(Broken::Body)?;
+            if outgoing.pieces.is_empty() {
+                if is_waiting {
+                    self.stall.progress();
+                    // What was written must leave: the peer may wait for it, we for the sender.
+                    let flushed = self.stream.poll_flush(context).map_err(Broken::Connection)?;
+                    let _ = flushed.is_ready();
+                    return Poll::Pending;
+                }
+                let flushed = self.stream.poll_flush(context).map_err(Broken::Connection);
+                outgoing.is_flushed = matches!(flushed, Poll::Ready(Ok(())));
+                return flushed;
+            }
+            match outgoing.poll_write(&mut self.stream, context) {
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(Broken::Connection(io::ErrorKind::WriteZero.into())));
+                }
+                Poll::Ready(Ok(written)) => {
+                    self.stall.progress();
+                    outgoing.advance(written);
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Connection(error))),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
     }
 
     fn poll_send(
@@ -263,7 +329,7 @@ impl Stream {
         result.map_ok(|()| space.filled().len())
     }
 
-    fn poll_write(
+    pub(crate) fn poll_write(
         &mut self,
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],

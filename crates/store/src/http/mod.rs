@@ -11,6 +11,7 @@ mod client;
 mod connect;
 mod connection;
 mod credentials;
+mod flowing;
 mod head;
 mod pool;
 mod proxy;

@@ -10,6 +10,7 @@ use super::root::Root;
 use super::upload;
 use super::write::{self, Temp};
 use super::{LocalStore, Shared, attributes::Attributes};
+use crate::streaming::{PartEntry, UploadEntry};
 use crate::{Part, PutOptions, PutResult, UploadId, WriteCondition};
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result};
@@ -17,37 +18,13 @@ use rustix::fs::{AtFlags, Dir, FileType};
 use rustix::io::Errno;
 use std::io::Read as _;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 
 /// Bytes that are collected before they are written. As much again may be on its way to the file.
 const WRITE_BYTES: usize = 1 << 20;
 /// Bytes per read when parts are read back.
 const READ_BYTES: usize = 256 << 10;
-
-/// A part of an upload that is not completed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartEntry {
-    /// Its number.
-    pub number: u32,
-    /// Its tag, as the completing request must name it.
-    pub etag: String,
-    /// Its size.
-    pub size_bytes: u64,
-    /// When it was uploaded.
-    pub modified: Option<SystemTime>,
-}
-
-/// An upload that is not completed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UploadEntry {
-    /// The key of its target.
-    pub key: String,
-    /// Its id.
-    pub id: UploadId,
-    /// When it began.
-    pub begun: Option<SystemTime>,
-}
 
 /// A body on its way into the bucket. Dropped without being placed, it leaves nothing.
 #[derive(Debug)]
@@ -239,6 +216,18 @@ impl LocalStore {
                 }
             }
             Ok(state)
+        })
+        .await
+    }
+
+    /// The object that this upload made.
+    ///
+    /// # Errors
+    /// `NotFound` when the key holds no such object.
+    pub async fn completed(&self, key: &str, upload: &UploadId) -> Result<PutResult> {
+        let id = upload.clone();
+        self.run_at("complete upload", key, move |shared, location| {
+            upload::completed_before(&shared.root, location, &id)
         })
         .await
     }

@@ -251,7 +251,11 @@ pub(super) fn read_begun(dir: &OwnedFd) -> Result<Begun, Errno> {
 }
 
 /// The answer to a completion that was lost: the object says which upload made it.
-fn completed_before(root: &Root, location: &Location, id: &UploadId) -> Result<PutResult> {
+pub(super) fn completed_before(
+    root: &Root,
+    location: &Location,
+    id: &UploadId,
+) -> Result<PutResult> {
     let gone = || Error::new(Kind::NotFound, "no such upload; it ended or never was");
     let shown = root.shown(&location.path());
     let file = root.open_file(&location.path()).map_err(|errno| match errno {

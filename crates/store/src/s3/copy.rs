@@ -5,7 +5,7 @@ use crate::s3::config::Service;
 use crate::s3::replies::parse_written;
 use crate::s3::request::{Call, Outcome, encode_path};
 use crate::s3::{ANSWER_BYTES_MAX, GIB, S3Store};
-use crate::{Part, PutOptions, PutResult, Store, UploadId, WriteCondition};
+use crate::{ETag, Part, PutOptions, PutResult, Store, UploadId, WriteCondition};
 use ::http::Method;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use penstock_base::{ByteRange, Error, Kind, Result};
@@ -21,6 +21,7 @@ impl S3Store {
     pub(super) async fn copy_object(
         &self,
         from: &str,
+        if_match: Option<&ETag>,
         to: &str,
         options: &PutOptions,
     ) -> Result<PutResult> {
@@ -30,6 +31,9 @@ impl S3Store {
         self.sender.require_key(&call, from)?;
         self.sender.require_key(&call, to)?;
         call = call.header(&format!("{prefix}copy-source"), &self.source(from))?;
+        if let Some(etag) = if_match {
+            call = call.header(&format!("{prefix}copy-source-if-match"), &etag.header_value())?;
+        }
         if replaces {
             call = call.header(&format!("{prefix}metadata-directive"), "REPLACE")?;
         }
@@ -121,7 +125,7 @@ impl S3Store {
         finished
     }
 
-    async fn copy_part(
+    pub(super) async fn copy_part(
         &self,
         from: &str,
         to: &str,

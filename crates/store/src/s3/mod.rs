@@ -3,6 +3,7 @@
 //! One bucket is one store. The file decides how each verb of [`Store`] is asked in S3's words;
 //! signing is `auth`'s, sending and finding the region `request`'s, reading answers `replies`'.
 
+mod account;
 mod auth;
 mod checksum;
 mod config;
@@ -11,7 +12,10 @@ mod profile;
 mod replies;
 mod request;
 mod sources;
+mod streaming;
 mod upload;
+
+pub use account::S3Account;
 
 use crate::answer::{self, Extent};
 use crate::options::StoreOptions;
@@ -83,7 +87,17 @@ impl S3Store {
             call = call.header(CONTENT_TYPE.as_str(), media_type)?;
         }
         for (name, value) in &options.metadata {
-            call = call.header(&format!("{prefix}meta-{name}"), value)?;
+            let standard = answer::STANDARD_HEADERS.iter().find(|(pair, _)| pair == name);
+            call = match (standard, name.strip_prefix('@')) {
+                (Some((_, header)), _) => call.header(header, value)?,
+                (None, None) => call.header(&format!("{prefix}meta-{name}"), value)?,
+                (None, Some("tagging")) => call.header(&format!("{prefix}tagging"), value)?,
+                (None, Some(note)) if note.starts_with("checksum-") && !self.is_gcs() => {
+                    call.header(&format!("x-amz-{note}"), value)?
+                }
+                // The service keeps its own accounts of what else there is to note.
+                (None, Some(_)) => call,
+            };
         }
         if let Some(key) = &self.sender.config.kms_key_id {
             call = match self.is_gcs() {
@@ -377,6 +391,6 @@ impl Store for S3Store {
     }
 
     async fn copy(&self, from: &str, to: &str, options: &PutOptions) -> Result<PutResult> {
-        self.copy_object(from, to, options).await
+        self.copy_object(from, None, to, options).await
     }
 }

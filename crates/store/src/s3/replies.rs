@@ -1,6 +1,10 @@
 //! Reads the XML answers of S3: listings, upload ids, results of batches, copies and completions.
 //! Pure.
 
+mod gateway;
+
+pub(crate) use gateway::{parse_buckets, parse_parts, parse_tagging, parse_uploads};
+
 use crate::answer::{Failure, parse_iso_date};
 use crate::s3::request::{NO_STORE_HINT, strange};
 use crate::xml::{Element, walk};

@@ -4,7 +4,8 @@ use crate::answer::Failure;
 use crate::s3::ANSWER_BYTES_MAX;
 use crate::s3::auth::Auth;
 use crate::s3::config::{Access, S3Config, Service};
-use crate::{HttpClient, HttpResponse, Payload};
+use crate::{HttpClient, HttpResponse, Inflow, Payload};
+use ::http::request::Parts;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use penstock_base::{Error, Kind, Result, Retry};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -69,6 +70,15 @@ pub(crate) enum Outcome {
     Done(HttpResponse),
     /// An answer that says no.
     Refused { failure: Failure, headers: HeaderMap },
+}
+
+async fn outcome(response: HttpResponse) -> Outcome {
+    if (200..300).contains(&response.status) {
+        return Outcome::Done(response);
+    }
+    let headers = response.headers.clone();
+    let failure = Failure::read(response).await;
+    Outcome::Refused { failure, headers }
 }
 
 /// Where the bucket is, as far as known.
@@ -153,7 +163,39 @@ impl Sender {
         }
     }
 
+    /// Sends a call whose body is still coming in, once: it cannot follow the bucket to another
+    /// region, but the next one goes there.
+    ///
+    /// # Errors
+    /// As [`Sender::send`], and the body's own.
+    pub(crate) async fn send_flow(
+        &self,
+        call: &Call<'_>,
+        body: Box<dyn Inflow>,
+    ) -> Result<Outcome> {
+        if let Some(key) = call.key {
+            self.require_key(call, key)?;
+        }
+        let target = self.target();
+        let parts = self.signed(&target, call).await?;
+        let response = self.http.send_flow(parts, body).await;
+        let outcome = outcome(response.map_err(|error| self.named(call, error))?).await;
+        if let Outcome::Refused { failure, .. } = &outcome
+            && self.moved(&target, failure).is_some()
+        {
+            let error = Error::new(Kind::Unavailable, "the bucket is in another region");
+            return Err(self.named(call, error.with_retry(Retry::BackOff)));
+        }
+        Ok(outcome)
+    }
+
     async fn send_to(&self, target: &Target, call: &Call<'_>) -> Result<Outcome> {
+        let parts = self.signed(target, call).await?;
+        let response = self.http.send(parts, call.payload.clone()).await;
+        Ok(outcome(response.map_err(|error| self.named(call, error))?).await)
+    }
+
+    async fn signed(&self, target: &Target, call: &Call<'_>) -> Result<Parts> {
         let named = |error: Error| self.named(call, error);
         let url = request_url(&target.bucket_url, call);
         let request = Request::builder().method(call.method.clone()).uri(url.as_str()).body(());
@@ -176,13 +218,7 @@ impl Sender {
             parts.headers.insert(::http::header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         }
         target.auth.sign(&mut parts).await.map_err(named)?;
-        let response = self.http.send(parts, call.payload.clone()).await.map_err(named)?;
-        if (200..300).contains(&response.status) {
-            return Ok(Outcome::Done(response));
-        }
-        let headers = response.headers.clone();
-        let failure = Failure::read(response).await;
-        Ok(Outcome::Refused { failure, headers })
+        Ok(parts)
     }
 
     /// The target in the region that the answer names, if it is another one. It is remembered.
@@ -290,7 +326,9 @@ fn bucket_url(config: &S3Config, region: Option<&str>) -> String {
         (None, None) => "s3.amazonaws.com".to_string(),
     };
     let (bucket, base) = (&config.bucket, &config.base_path);
-    if config.path_style {
+    if bucket.is_empty() {
+        format!("{scheme}://{host}{base}")
+    } else if config.path_style {
         format!("{scheme}://{host}{base}/{bucket}")
     } else {
         format!("{scheme}://{bucket}.{host}{base}")

@@ -1,0 +1,53 @@
+//! Opens the account that a back end's options name. Sends nothing.
+
+mod directory;
+
+use crate::route::BackendOptions;
+use directory::Directory;
+use penstock_base::nearest::nearest;
+use penstock_base::{Error, Kind, Result};
+use penstock_store::{Account, AzureAccount, HttpClient, MemoryAccount, S3Account, StoreOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Schemes of back ends.
+const SCHEMES: &[&str] =
+    &["az", "azure", "abfss", "abfs", "s3", "s3a", "gs", "gcs", "r2", "file", "mem"];
+
+/// The account of a back end.
+///
+/// # Errors
+/// `Invalid` for options that cannot be, `Unsupported` for an unknown scheme; for a directory
+/// `NotFound` and `Denied`.
+pub fn open(backend: &BackendOptions, http: &HttpClient) -> Result<Arc<dyn Account>> {
+    open_account(backend, http).map_err(|error| error.with_object(backend.url.as_str()))
+}
+
+fn open_account(backend: &BackendOptions, http: &HttpClient) -> Result<Arc<dyn Account>> {
+    let pairs = backend.options.iter().map(|(name, value)| (name.as_str(), value.reveal()));
+    let options = StoreOptions::new(pairs)?;
+    let (scheme, rest) = backend.url.split_once("://").unwrap_or((backend.url.as_str(), ""));
+    match scheme {
+        "az" | "azure" | "abfss" | "abfs" => {
+            Ok(Arc::new(AzureAccount::new(http, &backend.url, &options)?))
+        }
+        "s3" | "s3a" | "gs" | "gcs" | "r2" => {
+            if !rest.is_empty() {
+                return Err(Error::new(Kind::Invalid, "the URL of a back end names no bucket")
+                    .with_hint(format!("Write {scheme}:// and name the `container` of a bucket")));
+            }
+            Ok(Arc::new(S3Account::new(http, scheme, &options)?))
+        }
+        "file" => Ok(Arc::new(Directory::open(Path::new(rest))?)),
+        "mem" => Ok(Arc::new(MemoryAccount::default())),
+        other => Err(unknown_scheme(other)),
+    }
+}
+
+fn unknown_scheme(scheme: &str) -> Error {
+    let error = Error::new(Kind::Unsupported, format!("no back end has the scheme `{scheme}`"));
+    match nearest(scheme, SCHEMES.iter().copied()) {
+        Some(near) => error.with_hint(format!("Did you mean `{near}://`?")),
+        None => error.with_hint(format!("Known are {}", SCHEMES.join(", "))),
+    }
+}

@@ -1,0 +1,241 @@
+//! Checksums of whole uploads from those of their parts. Pure.
+//!
+//! S3 has two kinds: *composite* is the checksum of the parts' checksums, with their count behind
+//! it; *full object* is that of all bytes, which CRCs of parts can be joined to when their sizes
+//! are known. The parts' own were compared with their bytes when they came in.
+
+use super::{Algorithm, Verifier};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use crc_fast::CrcAlgorithm;
+use penstock_store::{Part, PartEntry};
+use s3s::checksum::ChecksumHasher;
+use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
+use s3s::{S3Result, dto, s3_error};
+
+/// The checksums of an upload's parts, as the completing request tells them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartSums {
+    algorithm: Algorithm,
+    is_full: bool,
+    /// Number, checksum and size.
+    parts: Vec<(u32, Vec<u8>, u64)>,
+}
+
+fn sum_of(algorithm: Algorithm, part: &dto::CompletedPart) -> Option<&String> {
+    match algorithm {
+        Algorithm::Crc32 => part.checksum_crc32.as_ref(),
+        Algorithm::Crc32c => part.checksum_crc32c.as_ref(),
+        Algorithm::Crc64Nvme => part.checksum_crc64nvme.as_ref(),
+        Algorithm::Sha1 => part.checksum_sha1.as_ref(),
+        Algorithm::Sha256 => part.checksum_sha256.as_ref(),
+    }
+}
+
+fn crc_of(algorithm: Algorithm) -> Option<(CrcAlgorithm, usize)> {
+    match algorithm {
+        Algorithm::Crc32 => Some((CrcAlgorithm::Crc32IsoHdlc, 4)),
+        Algorithm::Crc32c => Some((CrcAlgorithm::Crc32Iscsi, 4)),
+        Algorithm::Crc64Nvme => Some((CrcAlgorithm::Crc64Nvme, 8)),
+        Algorithm::Sha1 | Algorithm::Sha256 => None,
+    }
+}
+
+impl PartSums {
+    /// The algorithm that every named part has a checksum of, if there is one.
+    pub fn of(named: &[dto::CompletedPart], parts: &[Part], is_full: bool) -> Option<Self> {
+        Algorithm::ALL.into_iter().find_map(|(algorithm, _)| {
+            let sum = |(part, named): (&Part, &dto::CompletedPart)| {
+                let sum = STANDARD.decode(sum_of(algorithm, named)?).ok()?;
+                Some((part.number, sum, part.size_bytes))
+            };
+            let parts = parts.iter().zip(named).map(sum).collect::<Option<Vec<_>>>()?;
+            // CRC-64 has no composite form.
+            let is_full = is_full || algorithm == Algorithm::Crc64Nvme;
+            Some(PartSums { algorithm, is_full, parts })
+        })
+    }
+
+    /// The same with the sizes that the back end tells.
+    ///
+    /// # Errors
+    /// `InvalidPart` for a part that it does not tell of.
+    pub fn sized(&self, listed: &[PartEntry]) -> S3Result<Self> {
+        let mut sized = self.clone();
+        for (number, _, size_bytes) in &mut sized.parts {
+            let found = listed.iter().find(|entry| entry.number == *number);
+            *size_bytes = found
+                .ok_or_else(|| s3_error!(InvalidPart, "Part {number} could not be found."))?
+                .size_bytes;
+        }
+        Ok(sized)
+    }
+
+    /// Whether the checksum of the whole is wanted, not that of checksums.
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// The checksum of the whole.
+    pub fn joined(self) -> dto::Checksum {
+        let text = match self.is_full {
+            true => self.full(),
+            false => Some(self.composite()),
+        };
+        let mut sums = dto::Checksum::default();
+        let kind = match self.is_full {
+            true => dto::ChecksumType::FULL_OBJECT,
+            false => dto::ChecksumType::COMPOSITE,
+        };
+        sums.checksum_type = text.is_some().then(|| dto::ChecksumType::from_static(kind));
+        match self.algorithm {
+            Algorithm::Crc32 => sums.checksum_crc32 = text,
+            Algorithm::Crc32c => sums.checksum_crc32c = text,
+            Algorithm::Crc64Nvme => sums.checksum_crc64nvme = text,
+            Algorithm::Sha1 => sums.checksum_sha1 = text,
+            Algorithm::Sha256 => sums.checksum_sha256 = text,
+        }
+        sums
+    }
+
+    /// The CRC of all bytes. `None` for a hash, which cannot be joined, and for sums that are none.
+    fn full(&self) -> Option<String> {
+        let (crc, width) = crc_of(self.algorithm)?;
+        let number = |sum: &[u8]| {
+            let sum = (sum.len() == width).then_some(sum)?;
+            Some(sum.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte)))
+        };
+        let mut parts = self.parts.iter();
+        let mut whole = number(&parts.next()?.1)?;
+        for (_, sum, size_bytes) in parts {
+            whole = crc_fast::checksum_combine(crc, whole, number(sum)?, *size_bytes);
+        }
+        Some(STANDARD.encode(&whole.to_be_bytes()[8 - width..]))
+    }
+
+    fn composite(&self) -> String {
+        let mut hasher = ChecksumHasher::default();
+        match self.algorithm {
+            Algorithm::Crc32 => hasher.crc32 = Some(Crc32::new()),
+            Algorithm::Crc32c => hasher.crc32c = Some(Crc32c::new()),
+            Algorithm::Crc64Nvme => hasher.crc64nvme = Some(Crc64Nvme::new()),
+            Algorithm::Sha1 => hasher.sha1 = Some(Sha1::new()),
+            Algorithm::Sha256 => hasher.sha256 = Some(Sha256::new()),
+        }
+        for (_, sum, _) in &self.parts {
+            hasher.update(sum);
+        }
+        let sums = hasher.finalize();
+        let sum = [
+            sums.checksum_crc32,
+            sums.checksum_crc32c,
+            sums.checksum_crc64nvme,
+            sums.checksum_sha1,
+            sums.checksum_sha256,
+        ];
+        let sum = sum.into_iter().flatten().next().unwrap_or_default();
+        format!("{sum}-{}", self.parts.len())
+    }
+}
+
+impl Verifier {
+    /// Compares what is expected of the whole with the joined checksums of its parts.
+    ///
+    /// # Errors
+    /// `BadDigest` when one differs; `NotImplemented` when the parts do not tell it.
+    pub fn finish_joined(self, parts: Option<&PartSums>) -> S3Result<()> {
+        for (algorithm, expected) in self.expected {
+            let joined = parts.filter(|parts| parts.algorithm == algorithm);
+            let Some(actual) = joined.and_then(PartSums::full) else {
+                return Err(s3_error!(
+                    NotImplemented,
+                    "{} of a whole upload without that of each part: this bucket's back end cannot \
+                     read parts before they are completed",
+                    algorithm.header()
+                ));
+            };
+            if expected.is_some_and(|expected| expected != actual) {
+                return Err(s3_error!(
+                    BadDigest,
+                    "The {} you specified did not match the calculated checksum.",
+                    algorithm.header()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sums(bytes: &[u8]) -> dto::Checksum {
+        let mut hasher = ChecksumHasher {
+            crc32: Some(Crc32::new()),
+            crc32c: Some(Crc32c::new()),
+            crc64nvme: Some(Crc64Nvme::new()),
+            ..Default::default()
+        };
+        hasher.update(bytes);
+        hasher.finalize()
+    }
+
+    fn parts_of(pieces: &[Vec<u8>]) -> Vec<Part> {
+        (1..)
+            .zip(pieces)
+            .map(|(number, piece)| Part {
+                number,
+                etag: String::new(),
+                size_bytes: piece.len() as u64,
+            })
+            .collect()
+    }
+
+    fn named(
+        pieces: &[Vec<u8>],
+        tell: fn(dto::Checksum) -> dto::CompletedPart,
+    ) -> Vec<dto::CompletedPart> {
+        pieces.iter().map(|piece| tell(sums(piece))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn joined_crcs_are_those_of_the_whole(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..6),
+        ) {
+            let (whole, parts) = (sums(&pieces.concat()), parts_of(&pieces));
+            let crc32 = named(&pieces, |sums| dto::CompletedPart {
+                checksum_crc32: sums.checksum_crc32, ..Default::default()
+            });
+            let crc32 = PartSums::of(&crc32, &parts, true).unwrap().joined();
+            prop_assert_eq!(crc32.checksum_crc32, whole.checksum_crc32);
+            let crc32c = named(&pieces, |sums| dto::CompletedPart {
+                checksum_crc32c: sums.checksum_crc32c, ..Default::default()
+            });
+            let crc32c = PartSums::of(&crc32c, &parts, true).unwrap().joined();
+            prop_assert_eq!(crc32c.checksum_crc32c, whole.checksum_crc32c);
+            let crc64 = named(&pieces, |sums| dto::CompletedPart {
+                checksum_crc64nvme: sums.checksum_crc64nvme, ..Default::default()
+            });
+            let crc64 = PartSums::of(&crc64, &parts, false).unwrap().joined();
+            prop_assert_eq!(crc64.checksum_crc64nvme, whole.checksum_crc64nvme);
+        }
+    }
+
+    #[test]
+    fn composite_counts_the_parts() {
+        let pieces = [b"hello ".to_vec(), b"world".to_vec()];
+        let told = named(&pieces, |sums| dto::CompletedPart {
+            checksum_crc32: sums.checksum_crc32,
+            ..Default::default()
+        });
+        let sums = PartSums::of(&told, &parts_of(&pieces), false).unwrap().joined();
+        // CRC-32 of the two parts' CRC-32s, from Python's zlib.
+        assert_eq!(sums.checksum_crc32.as_deref(), Some("1Fu2mQ==-2"));
+        let mut bare = told.clone();
+        bare[1] = dto::CompletedPart::default();
+        assert_eq!(PartSums::of(&bare, &parts_of(&pieces), false), None);
+    }
+}

@@ -1,0 +1,273 @@
+//! The config file: TOML with settings at the top and a section for each back end, bucket and key.
+//!
+//! Decides what the text means; opens nothing. An unknown key is an error that names the nearest
+//! known one and the line. A secret may stand in the file, in a file of its own (`..._file`) or in
+//! a variable (`..._env`).
+
+use crate::auth::KeyPair;
+use crate::route::{BackendOptions, BucketOptions};
+use penstock_base::nearest::nearest;
+use penstock_base::settings::TABLE;
+use penstock_base::{Error, Kind, Result, Secret};
+use penstock_store::StoreOptions;
+use penstock_store::options::TABLE as OPTIONS;
+use std::path::Path;
+use toml_edit::{Document, Item, Table, Value};
+
+/// Keys at the top besides the settings.
+const SERVE_KEYS: &[&str] = &["listen", "drain_seconds", "anonymous"];
+const SECTIONS: &[&str] = &["backend", "bucket", "key"];
+const BACKEND_KEYS: &[&str] = &["name", "url", "dynamic", "read_only"];
+const BUCKET_KEYS: &[&str] = &["name", "backend", "container", "prefix", "read_only", "aliases"];
+const KEY_KEYS: &[&str] = &["access_key", "secret_key", "secret_key_file", "secret_key_env"];
+
+/// What a config file says. What it does not say is `None` or empty.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Names and values of settings.
+    pub settings: Vec<(String, String)>,
+    /// `HOST:PORT`.
+    pub listen: Option<String>,
+    /// Longest wait for requests in flight at the end.
+    pub drain_seconds: Option<u64>,
+    /// Lets unsigned requests in.
+    pub anonymous: Option<bool>,
+    /// The pairs that sign requests.
+    pub keys: Vec<KeyPair>,
+    /// The back ends.
+    pub backends: Vec<BackendOptions>,
+    /// The buckets that are named.
+    pub buckets: Vec<BucketOptions>,
+}
+
+/// Where a secret comes from that does not stand in the file itself.
+pub trait Secrets {
+    /// The first line of a file.
+    ///
+    /// # Errors
+    /// `NotFound`, `Denied`.
+    fn file(&self, path: &Path) -> Result<Secret>;
+
+    /// A variable of the environment.
+    ///
+    /// # Errors
+    /// `NotFound` when it is not set.
+    fn variable(&self, name: &str) -> Result<Secret>;
+}
+
+/// This process's files and environment.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings;
+
+impl Secrets for Surroundings {
+    fn file(&self, path: &Path) -> Result<Secret> {
+        let text = std::fs::read_to_string(path).map_err(|cause| {
+            Error::new(Kind::NotFound, format!("cannot read a secret from {}", path.display()))
+                .with_source(cause)
+                .with_hint("Check the path and the file's mode")
+        })?;
+        Ok(Secret::new(text.lines().next().unwrap_or_default().trim()))
+    }
+
+    fn variable(&self, name: &str) -> Result<Secret> {
+        std::env::var(name).map(Secret::new).map_err(|_| {
+            Error::new(Kind::NotFound, format!("the variable {name} is not set"))
+                .with_hint("Set it, or put the secret elsewhere")
+        })
+    }
+}
+
+impl Config {
+    /// Reads a config file.
+    ///
+    /// # Errors
+    /// `NotFound`, and those of [`Config::parse`].
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|cause| {
+            Error::new(Kind::NotFound, "the config file cannot be read")
+                .with_object(path.display().to_string())
+                .with_source(cause)
+        })?;
+        Config::parse(&text, &Surroundings)
+            .map_err(|error| error.with_object(path.display().to_string()))
+    }
+
+    /// Reads the text of a config file.
+    ///
+    /// # Errors
+    /// `Invalid` for what is no TOML, an unknown key, or a value of the wrong type, with its line.
+    pub fn parse(text: &str, secrets: &dyn Secrets) -> Result<Self> {
+        let document = Document::parse(text).map_err(|cause| {
+            Error::new(Kind::Invalid, "the config file is no TOML").with_source(cause)
+        })?;
+        let reader = Reader { text, secrets };
+        let mut config = Config::default();
+        for (name, item) in document.as_table() {
+            let line = reader.line(document.as_table(), name);
+            match name {
+                "backend" => config.backends = reader.sections(item, name, Reader::backend)?,
+                "bucket" => config.buckets = reader.sections(item, name, Reader::bucket)?,
+                "key" => config.keys = reader.sections(item, name, Reader::key)?,
+                "listen" => config.listen = Some(string(item, name, line)?),
+                "drain_seconds" => config.drain_seconds = Some(number(item, name, line)?),
+                "anonymous" => config.anonymous = Some(flag(item, name, line)?),
+                name if TABLE.iter().any(|row| row.name == name) => {
+                    config.settings.push((name.to_string(), scalar(item, name, line)?));
+                }
+                name => {
+                    let known = TABLE.iter().map(|row| row.name);
+                    let known = known.chain(SERVE_KEYS.iter().chain(SECTIONS).copied());
+                    return Err(unknown(name, line, known));
+                }
+            }
+        }
+        Ok(config)
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    secrets: &'a dyn Secrets,
+}
+
+impl Reader<'_> {
+    fn line(&self, table: &Table, name: &str) -> usize {
+        let at = table.key(name).and_then(|key| key.span()).map_or(0, |span| span.start);
+        self.text.get(..at).unwrap_or_default().matches('\n').count() + 1
+    }
+
+    fn sections<T>(
+        &self,
+        item: &Item,
+        name: &str,
+        read: fn(&Self, &Table) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let sections = item.as_array_of_tables().ok_or_else(|| {
+            Error::new(Kind::Invalid, format!("`{name}` is a list of sections"))
+                .with_hint(format!("Begin each with [[{name}]]"))
+        })?;
+        sections.iter().map(|section| read(self, section)).collect()
+    }
+
+    fn backend(&self, section: &Table) -> Result<BackendOptions> {
+        let mut backend = BackendOptions::default();
+        for (name, item) in section {
+            let line = self.line(section, name);
+            match name {
+                "name" => backend.name = string(item, name, line)?,
+                "url" => backend.url = string(item, name, line)?,
+                "dynamic" => backend.is_dynamic = flag(item, name, line)?,
+                "read_only" => backend.is_read_only = flag(item, name, line)?,
+                name => backend.options.push(self.store_option(name, item, line)?),
+            }
+        }
+        require(!backend.name.is_empty(), "a [[backend]] has no `name`")?;
+        require(!backend.url.is_empty(), &format!("back end `{}` has no `url`", backend.name))?;
+        Ok(backend)
+    }
+
+    /// An option of a store, or the name of one with `_file` or `_env` behind it.
+    fn store_option(&self, name: &str, item: &Item, line: usize) -> Result<(String, Secret)> {
+        let value = scalar(item, name, line)?;
+        if StoreOptions::new([(name, "x")]).is_ok() {
+            return Ok((name.to_string(), Secret::new(value)));
+        }
+        let known = |option: &str| StoreOptions::new([(option, "x")]).is_ok();
+        if let Some(option) = name.strip_suffix("_file").filter(|option| known(option)) {
+            return Ok((option.to_string(), self.secrets.file(Path::new(&value))?));
+        }
+        if let Some(option) = name.strip_suffix("_env").filter(|option| known(option)) {
+            return Ok((option.to_string(), self.secrets.variable(&value)?));
+        }
+        let known = OPTIONS.iter().map(|row| row.name).chain(BACKEND_KEYS.iter().copied());
+        Err(unknown(name, line, known))
+    }
+
+    fn bucket(&self, section: &Table) -> Result<BucketOptions> {
+        let mut bucket = BucketOptions::default();
+        for (name, item) in section {
+            let line = self.line(section, name);
+            match name {
+                "name" => bucket.name = string(item, name, line)?,
+                "backend" => bucket.backend = string(item, name, line)?,
+                "container" => bucket.container = Some(string(item, name, line)?),
+                "prefix" => bucket.prefix = string(item, name, line)?,
+                "read_only" => bucket.is_read_only = flag(item, name, line)?,
+                "aliases" => bucket.aliases = strings(item, name, line)?,
+                name => return Err(unknown(name, line, BUCKET_KEYS.iter().copied())),
+            }
+        }
+        require(!bucket.name.is_empty(), "a [[bucket]] has no `name`")?;
+        require(!bucket.backend.is_empty(), &format!("bucket `{}` has no `backend`", bucket.name))?;
+        Ok(bucket)
+    }
+
+    fn key(&self, section: &Table) -> Result<KeyPair> {
+        let (mut access_key, mut secret_key) = (String::new(), Secret::default());
+        for (name, item) in section {
+            let line = self.line(section, name);
+            let text = string(item, name, line);
+            match name {
+                "access_key" => access_key = text?,
+                "secret_key" => secret_key = Secret::new(text?),
+                "secret_key_file" => secret_key = self.secrets.file(Path::new(&text?))?,
+                "secret_key_env" => secret_key = self.secrets.variable(&text?)?,
+                name => return Err(unknown(name, line, KEY_KEYS.iter().copied())),
+            }
+        }
+        require(!access_key.is_empty(), "a [[key]] has no `access_key`")?;
+        let what = format!("key `{access_key}` has no secret");
+        require(!secret_key.is_empty(), &what)?;
+        Ok(KeyPair { access_key, secret_key })
+    }
+}
+
+fn require(holds: bool, why: &str) -> Result<()> {
+    if holds { Ok(()) } else { Err(Error::new(Kind::Invalid, why)) }
+}
+
+fn unknown<'a>(name: &str, line: usize, known: impl Iterator<Item = &'a str>) -> Error {
+    let error = Error::new(Kind::Invalid, format!("unknown key `{name}` in line {line}"));
+    match nearest(name, known) {
+        Some(near) => error.with_hint(format!("Did you mean `{near}`?")),
+        None => error.with_hint("`penstock reference` lists settings and store options"),
+    }
+}
+
+fn wrong(name: &str, line: usize, wanted: &str) -> Error {
+    Error::new(Kind::Invalid, format!("`{name}` in line {line} takes {wanted}"))
+}
+
+fn string(item: &Item, name: &str, line: usize) -> Result<String> {
+    let text = item.as_str().map(str::to_string);
+    text.ok_or_else(|| wrong(name, line, "a text in quotes"))
+}
+
+fn flag(item: &Item, name: &str, line: usize) -> Result<bool> {
+    item.as_bool().ok_or_else(|| wrong(name, line, "true or false"))
+}
+
+fn number(item: &Item, name: &str, line: usize) -> Result<u64> {
+    let number = item.as_integer().and_then(|number| u64::try_from(number).ok());
+    number.ok_or_else(|| wrong(name, line, "a whole number"))
+}
+
+fn strings(item: &Item, name: &str, line: usize) -> Result<Vec<String>> {
+    let texts = item.as_array().and_then(|array| {
+        array.iter().map(|value| value.as_str().map(str::to_string)).collect::<Option<Vec<_>>>()
+    });
+    texts.ok_or_else(|| wrong(name, line, "a list of texts"))
+}
+
+/// A value of any simple type, as its text.
+fn scalar(item: &Item, name: &str, line: usize) -> Result<String> {
+    match item.as_value() {
+        Some(Value::String(text)) => Ok(text.value().clone()),
+        Some(Value::Integer(number)) => Ok(number.value().to_string()),
+        Some(Value::Boolean(flag)) => Ok(flag.value().to_string()),
+        _ => Err(wrong(name, line, "a text, a whole number, true or false")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! Copies: inside the back end where it can, else through this process, always of one version.
+
+use crate::body::CopyFlow;
+use crate::buckets::{Bucket, Buckets};
+use crate::conditions::{ReadConditions, Tag, write_condition};
+use crate::get::{about_object, judge, shown_tag, size_of, start, store_range};
+use crate::headers::{ObjectHeaders, object_headers};
+use crate::put::{in_store, judged_anew, place};
+use crate::refuse;
+use http::HeaderMap;
+use penstock_base::ByteRange;
+use penstock_engine::Stream;
+use penstock_store::{CopySource, ObjectMeta, PutOptions, PutResult, WriteCondition};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, dto, s3_error};
+use std::sync::Arc;
+
+/// What a copy asks of its source.
+pub(crate) struct Source {
+    pub bucket: Arc<Bucket>,
+    pub key: String,
+    pub range: Option<dto::Range>,
+    pub conditions: ReadConditions,
+}
+
+impl Source {
+    /// Finds the bucket of a source.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; `NotImplemented` for access points.
+    pub async fn new(
+        buckets: &Buckets,
+        source: &dto::CopySource,
+        range: Option<dto::Range>,
+        conditions: ReadConditions,
+    ) -> S3Result<Self> {
+        let (bucket, key) = source_name(source)?;
+        Ok(Source { bucket: buckets.get(bucket).await?, key: key.to_string(), range, conditions })
+    }
+
+    /// Whether the back end might copy from here to there by itself.
+    pub fn is_beside(&self, target: &Bucket) -> bool {
+        Arc::ptr_eq(&self.bucket.store, &target.store) && target.store.capabilities().copy
+    }
+
+    /// What the source is now, and the bytes that are meant; the conditions hold.
+    pub async fn look(&self) -> S3Result<(ObjectMeta, ByteRange)> {
+        let at = self.bucket.at(&self.key);
+        let meta = self.bucket.query().head(&at).await.map_err(about_object)?;
+        self.judge(&meta)?;
+        let range = store_range(self.range.as_ref()).resolve(size_of(&meta)?);
+        self.check_range(range, size_of(&meta)?)?;
+        Ok((meta, range))
+    }
+
+    /// Begins to read the source; the conditions hold.
+    pub async fn open(&self) -> S3Result<Stream> {
+        let range = store_range(self.range.as_ref());
+        let stream = start(&self.bucket, &self.key, range).await?;
+        self.judge(stream.meta())?;
+        self.check_range(stream.range(), size_of(stream.meta())?)?;
+        Ok(stream)
+    }
+
+    /// One version for the back end to copy.
+    pub fn version(&self, meta: &ObjectMeta, range: Option<ByteRange>) -> CopySource {
+        CopySource { key: self.bucket.key(&self.key), if_match: meta.etag.clone(), range }
+    }
+
+    /// A copy knows no 304: every condition that does not hold is a failed one.
+    fn judge(&self, meta: &ObjectMeta) -> S3Result<()> {
+        judge(&self.bucket, &self.conditions, meta).map_err(|error| match error.code() {
+            S3ErrorCode::NotModified => s3_error!(
+                PreconditionFailed,
+                "At least one of the pre-conditions you specified did not hold"
+            ),
+            _ => error,
+        })
+    }
+
+    fn check_range(&self, found: ByteRange, size: u64) -> S3Result<()> {
+        let Some(range) = &self.range else { return Ok(()) };
+        if range.check(size).is_err() || found.is_empty() {
+            return Err(s3_error!(InvalidRange, "The range of the copy source is not satisfiable"));
+        }
+        Ok(())
+    }
+}
+
+fn source_name(source: &dto::CopySource) -> S3Result<(&str, &str)> {
+    match source {
+        dto::CopySource::Bucket { bucket, key, version_id } => {
+            refuse::version(version_id.as_deref())?;
+            Ok((bucket, key))
+        }
+        _ => Err(s3_error!(NotImplemented, "copies from access points or outposts")),
+    }
+}
+
+/// CopyObject.
+pub(crate) async fn copy(
+    buckets: &Buckets,
+    mut request: S3Request<dto::CopyObjectInput>,
+) -> S3Result<dto::CopyObjectOutput> {
+    let input = &mut request.input;
+    refuse::acl(input.acl.as_ref().map(|acl| acl.as_str()))?;
+    refuse::unkept_headers(&request.headers)?;
+    let replaces = replaces(input.metadata_directive.as_ref().map(|it| it.as_str()))?;
+    let replaces_tags = replaces_tags(input.tagging_directive.as_ref().map(|it| it.as_str()))?;
+    let condition = destination_condition(&request.headers)?;
+    let conditions = ReadConditions {
+        if_match: input.copy_source_if_match.take().map(Tag::from),
+        if_none_match: input.copy_source_if_none_match.take().map(Tag::from),
+        if_modified_since: input.copy_source_if_modified_since.take(),
+        if_unmodified_since: input.copy_source_if_unmodified_since.take(),
+    };
+    let bucket = buckets.writable(&input.bucket).await?;
+    let source = Source::new(buckets, &input.copy_source, None, conditions).await?;
+    let is_itself =
+        source.is_beside(&bucket) && source.bucket.key(&source.key) == bucket.key(&input.key);
+    if !replaces && is_itself {
+        return Err(s3_error!(
+            InvalidRequest,
+            "This copy request is illegal because it is trying to copy an object to itself without \
+             changing the object's metadata."
+        ));
+    }
+    let condition = in_store(&bucket, condition);
+    let tagging = input.tagging.take().filter(|_| replaces_tags);
+    refuse::tagging(tagging.as_deref(), &*bucket.store)?;
+    let mut options = PutOptions { condition, ..PutOptions::default() };
+    if replaces {
+        let headers: ObjectHeaders = object_headers!(input);
+        options = headers.into_options(options.condition)?;
+    }
+    options.metadata.extend(tagging.map(|tags| ("@tagging".to_string(), tags)));
+    let copied = match copy_beside(&source, &bucket, &input.key, &options).await {
+        Ok(None) => copy_through(&source, &bucket, &input.key, options.clone(), replaces).await,
+        Ok(Some(result)) => Ok(result),
+        Err(error) => Err(error),
+    };
+    let result = match copied {
+        Err(error) => return Err(judged_anew(&bucket, &input.key, &options, error).await),
+        Ok(result) => result,
+    };
+    Ok(dto::CopyObjectOutput {
+        copy_object_result: Some(dto::CopyObjectResult {
+            e_tag: shown_tag(&bucket, result.etag.as_ref()),
+            last_modified: result.modified.map(dto::Timestamp::from),
+            ..Default::default()
+        }),
+        ..Default::default()
+    })
+}
+
+fn replaces(directive: Option<&str>) -> S3Result<bool> {
+    match directive {
+        None | Some(dto::MetadataDirective::COPY) => Ok(false),
+        Some(dto::MetadataDirective::REPLACE) => Ok(true),
+        Some(_) => Err(s3_error!(InvalidArgument, "Unknown metadata directive.")),
+    }
+}
+
+fn replaces_tags(directive: Option<&str>) -> S3Result<bool> {
+    match directive {
+        None | Some(dto::TaggingDirective::COPY) => Ok(false),
+        Some(dto::TaggingDirective::REPLACE) => Ok(true),
+        Some(_) => Err(s3_error!(InvalidArgument, "Unknown tagging directive.")),
+    }
+}
+
+/// Lets the back end copy. Without conditions on the source that is one request; with them the
+/// source is looked at before and the copy is tied to what was seen.
+async fn copy_beside(
+    source: &Source,
+    bucket: &Bucket,
+    key: &str,
+    options: &PutOptions,
+) -> S3Result<Option<PutResult>> {
+    if !source.is_beside(bucket) {
+        return Ok(None);
+    }
+    let version = match source.conditions.is_empty() {
+        true => source.version(&ObjectMeta::default(), None),
+        false => source.version(&source.look().await?.0, None),
+    };
+    let copied = bucket.store.copy_version(&version, &bucket.key(key), options).await;
+    copied.map_err(about_object)
+}
+
+async fn copy_through(
+    source: &Source,
+    bucket: &Bucket,
+    key: &str,
+    mut options: PutOptions,
+    replaces: bool,
+) -> S3Result<PutResult> {
+    let stream = source.open().await?;
+    if !replaces {
+        let kept = ObjectHeaders::from_meta(stream.meta());
+        let notes = kept.into_options(WriteCondition::None)?;
+        options.content_type = notes.content_type;
+        options.metadata.extend(notes.metadata);
+    }
+    place(bucket, key, Box::new(CopyFlow::new(stream)), &options).await
+}
+
+/// If-Match and If-None-Match on the target of a copy, which s3s leaves in the headers.
+fn destination_condition(headers: &HeaderMap) -> S3Result<WriteCondition> {
+    let read = |name: http::HeaderName| -> Result<_, S3Error> {
+        let Some(value) = headers.get(&name) else { return Ok(None) };
+        dto::ETagCondition::parse_http_header(value.as_bytes())
+            .map(Some)
+            .map_err(|_| s3_error!(InvalidArgument, "the header {name} holds no ETag"))
+    };
+    write_condition(read(http::header::IF_MATCH)?, read(http::header::IF_NONE_MATCH)?)
+}
+
+/// A part that is a range of another object.
+pub(crate) async fn copy_part(
+    source: &Source,
+    bucket: &Bucket,
+    key: &str,
+    upload: &penstock_store::UploadId,
+    number: u32,
+) -> Result<penstock_store::Part, PartCopyError> {
+    if source.is_beside(bucket) {
+        let (meta, range) = source.look().await?;
+        let version = source.version(&meta, Some(range));
+        let copied = bucket.store.copy_part(&version, &bucket.key(key), upload, number).await;
+        if let Some(part) = copied.map_err(PartCopyError::Store)? {
+            return Ok(part);
+        }
+    }
+    let stream = source.open().await?;
+    let body = Box::new(CopyFlow::new(stream));
+    let sent = bucket.store.part_flow(&bucket.key(key), upload, number, body).await;
+    sent.map_err(PartCopyError::Store)
+}
+
+/// Why a part was not copied: what is wrong with the source is said in its words already.
+pub(crate) enum PartCopyError {
+    /// About the source.
+    Source(S3Error),
+    /// About the part.
+    Store(penstock_base::Error),
+}
+
+impl From<S3Error> for PartCopyError {
+    fn from(error: S3Error) -> Self {
+        PartCopyError::Source(error)
+    }
+}

@@ -1,0 +1,309 @@
+//! Get, head and attributes of objects: one request to the back end, two where it has no ranges
+//! from the end or a part has to be found.
+
+use crate::body::ObjectBody;
+use crate::buckets::{Bucket, Buckets};
+use crate::conditions::{ReadConditions, Tag, Verdict};
+use crate::error::{Subject, to_s3};
+use crate::headers::{Notes, set_object_headers};
+use crate::parts::PartSizes;
+use crate::refuse;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use penstock_base::{ByteRange, Error};
+use penstock_engine::Stream;
+use penstock_store::{ETag, GetRange, GetRequest, ObjectMeta};
+use s3s::dto::{self, StreamingBlob};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
+
+pub(crate) fn about_object(error: Error) -> S3Error {
+    to_s3(Subject::Object, error)
+}
+
+/// A store's tag as the answer carries it.
+pub(crate) fn shown_tag(bucket: &Bucket, etag: Option<&ETag>) -> Option<dto::ETag> {
+    etag.map(|etag| dto::ETag::Strong(bucket.tags.shown(etag).0))
+}
+
+/// Weighs conditions against what a store said of an object. 304 and 412 carry the tag, so that
+/// the client knows which version there is.
+///
+/// # Errors
+/// `NotModified`, `PreconditionFailed`.
+pub(crate) fn judge(
+    bucket: &Bucket,
+    conditions: &ReadConditions,
+    meta: &ObjectMeta,
+) -> S3Result<()> {
+    let etag = meta.etag.as_ref().map(|etag| bucket.tags.shown(etag));
+    let verdict = conditions.evaluate(etag.as_ref(), meta.modified);
+    let mut error = match verdict {
+        Verdict::Proceed => return Ok(()),
+        Verdict::NotModified => s3_error!(NotModified, "Not Modified"),
+        Verdict::Failed => s3_error!(
+            PreconditionFailed,
+            "At least one of the pre-conditions you specified did not hold"
+        ),
+    };
+    let value = etag.map(|etag| HeaderValue::from_str(&etag.header_value()));
+    if let Some(Ok(value)) = value {
+        error.set_headers(HeaderMap::from_iter([(http::header::ETAG, value)]));
+    }
+    Err(error)
+}
+
+/// The store's form of a range.
+pub(crate) fn store_range(range: Option<&dto::Range>) -> GetRange {
+    match range {
+        None => GetRange::All,
+        Some(dto::Range::Int { first, last: None }) => GetRange::From(*first),
+        Some(dto::Range::Int { first, last: Some(last) }) => {
+            GetRange::Bounded(ByteRange { start: *first, end: last.saturating_add(1) })
+        }
+        Some(dto::Range::Suffix { length }) => GetRange::Suffix(*length),
+    }
+}
+
+/// Content-Range of an answer, `None` for a whole object.
+///
+/// # Errors
+/// `InvalidRange` when not a byte of the object is in the range.
+fn content_range(is_ranged: bool, found: ByteRange, size: u64) -> S3Result<Option<String>> {
+    if !is_ranged {
+        return Ok(None);
+    }
+    if found.is_empty() {
+        let mut error = s3_error!(InvalidRange, "The requested range is not satisfiable");
+        if let Ok(value) = HeaderValue::from_str(&format!("bytes */{size}")) {
+            error.set_headers(HeaderMap::from_iter([(http::header::CONTENT_RANGE, value)]));
+        }
+        return Err(error);
+    }
+    Ok(Some(format!("bytes {}-{}/{size}", found.start, found.end - 1)))
+}
+
+/// Size of an object.
+///
+/// # Errors
+/// `InternalError` from a back end that does not tell.
+pub(crate) fn size_of(meta: &ObjectMeta) -> S3Result<u64> {
+    meta.size_bytes.ok_or_else(|| s3_error!(InternalError, "the store told no size"))
+}
+
+fn signed(bytes: u64) -> S3Result<i64> {
+    i64::try_from(bytes).map_err(|_| s3_error!(InternalError, "the size does not fit"))
+}
+
+/// Begins a read with the engine's retries. A range from the end, where the store has none, is
+/// found with a request before, and tied to the version that it told.
+pub(crate) async fn start(bucket: &Bucket, key: &str, range: GetRange) -> S3Result<Stream> {
+    let (query, at) = (bucket.query(), bucket.at(key));
+    let asked = match range {
+        GetRange::Suffix(_) if !bucket.store.capabilities().suffix_range => {
+            let meta = query.head(&at).await.map_err(about_object)?;
+            let found = range.resolve(size_of(&meta)?);
+            GetRequest { range: GetRange::Bounded(found), if_match: meta.etag }
+        }
+        range => GetRequest { range, if_match: None },
+    };
+    query.get(&at, asked).await.map_err(about_object)
+}
+
+/// What a read asks for.
+struct Wanted {
+    range: GetRange,
+    /// Number of the part that is meant.
+    part: Option<u32>,
+    is_ranged: bool,
+}
+
+impl Wanted {
+    fn new(range: Option<&dto::Range>, part_number: Option<i32>) -> S3Result<Self> {
+        let part = part_number.map(crate::parts::part_number).transpose()?;
+        if part.is_some() && range.is_some() {
+            return Err(s3_error!(
+                InvalidRequest,
+                "Cannot specify both Range header and partNumber query parameter"
+            ));
+        }
+        let is_ranged = range.is_some();
+        Ok(Wanted { range: store_range(range), part, is_ranged })
+    }
+}
+
+/// The bytes of a part, by what the object's notes say of its parts; an object that was put whole
+/// is its own first part.
+fn part_range(number: u32, meta: &ObjectMeta) -> S3Result<(ByteRange, Option<i32>)> {
+    let size = size_of(meta)?;
+    let parts = PartSizes::of(meta);
+    let found = match &parts {
+        Some(parts) => parts.range(number),
+        None => (number == 1).then_some(ByteRange { start: 0, end: size }),
+    };
+    let range = found.filter(|range| range.end <= size).ok_or_else(|| {
+        let mut error = S3Error::with_message(
+            S3ErrorCode::Custom("InvalidPartNumber".into()),
+            "The requested partnumber is not satisfiable",
+        );
+        error.set_status_code(StatusCode::RANGE_NOT_SATISFIABLE);
+        error
+    })?;
+    Ok((range, parts.and_then(|parts| i32::try_from(parts.count()).ok())))
+}
+
+/// Begins a read of a part: the first is at the start, any other is looked up.
+async fn start_part(bucket: &Bucket, key: &str, number: u32) -> S3Result<(Stream, u64)> {
+    if number == 1 {
+        let stream = start(bucket, key, GetRange::All).await?;
+        let len = part_range(1, stream.meta())?.0.len();
+        return Ok((stream, len));
+    }
+    let (query, at) = (bucket.query(), bucket.at(key));
+    let meta = query.head(&at).await.map_err(about_object)?;
+    let range = part_range(number, &meta)?.0;
+    let asked = GetRequest { range: GetRange::Bounded(range), if_match: meta.etag };
+    let stream = query.get(&at, asked).await.map_err(about_object)?;
+    Ok((stream, range.len()))
+}
+
+/// GetObject.
+pub(crate) async fn get(
+    buckets: &Buckets,
+    request: S3Request<dto::GetObjectInput>,
+) -> S3Result<S3Response<dto::GetObjectOutput>> {
+    let input = request.input;
+    refuse::version(input.version_id.as_deref())?;
+    refuse::customer_key(input.sse_customer_algorithm.as_deref())?;
+    let wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
+    let bucket = buckets.get(&input.bucket).await?;
+    let (stream, len) = match wanted.part {
+        Some(number) => {
+            refuse::part_number(&*bucket.store)?;
+            start_part(&bucket, &input.key, number).await?
+        }
+        None => {
+            let stream = start(&bucket, &input.key, wanted.range).await?;
+            let len = stream.range().len();
+            (stream, len)
+        }
+    };
+    let meta = stream.meta().clone();
+    let conditions = ReadConditions {
+        if_match: input.if_match.map(Tag::from),
+        if_none_match: input.if_none_match.map(Tag::from),
+        if_modified_since: input.if_modified_since,
+        if_unmodified_since: input.if_unmodified_since,
+    };
+    judge(&bucket, &conditions, &meta)?;
+    let (size, start) = (size_of(&meta)?, stream.range().start);
+    let parts_count = wanted.part.map(|number| part_range(number, &meta)).transpose()?;
+    let found = ByteRange { start, end: start + len };
+    let is_ranged = wanted.is_ranged || (wanted.part.is_some() && size > 0);
+    let content_range = content_range(is_ranged, found, size)?;
+    let status = content_range.is_some().then_some(StatusCode::PARTIAL_CONTENT);
+    let mut output = dto::GetObjectOutput {
+        accept_ranges: Some("bytes".to_string()),
+        content_length: Some(signed(len)?),
+        e_tag: shown_tag(&bucket, meta.etag.as_ref()),
+        last_modified: meta.modified.map(dto::Timestamp::from),
+        parts_count: parts_count.and_then(|(_, count)| count),
+        ..Default::default()
+    };
+    set_object_headers!(output, &meta);
+    if wants_checksums(input.checksum_mode.as_ref()) && content_range.is_none() {
+        Notes::of(&meta).put_checksums(&mut output);
+    }
+    output.content_range = content_range;
+    let body = s3s::Body::http_body_unsync(ObjectBody::new(stream, len));
+    output.body = Some(StreamingBlob::from(body));
+    let mut response = S3Response::new(output);
+    response.status = status;
+    Ok(response)
+}
+
+fn wants_checksums(mode: Option<&dto::ChecksumMode>) -> bool {
+    mode.is_some_and(|mode| mode.as_str() == dto::ChecksumMode::ENABLED)
+}
+
+/// HeadObject.
+pub(crate) async fn head(
+    buckets: &Buckets,
+    request: S3Request<dto::HeadObjectInput>,
+) -> S3Result<S3Response<dto::HeadObjectOutput>> {
+    let input = request.input;
+    refuse::version(input.version_id.as_deref())?;
+    refuse::customer_key(input.sse_customer_algorithm.as_deref())?;
+    let wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
+    let bucket = buckets.get(&input.bucket).await?;
+    if wanted.part.is_some() {
+        refuse::part_number(&*bucket.store)?;
+    }
+    let meta = bucket.query().head(&bucket.at(&input.key)).await.map_err(about_object)?;
+    let conditions = ReadConditions {
+        if_match: input.if_match.map(Tag::from),
+        if_none_match: input.if_none_match.map(Tag::from),
+        if_modified_since: input.if_modified_since,
+        if_unmodified_since: input.if_unmodified_since,
+    };
+    judge(&bucket, &conditions, &meta)?;
+    let size = size_of(&meta)?;
+    let (found, parts_count) = match wanted.part {
+        Some(number) => part_range(number, &meta)?,
+        None => (wanted.range.resolve(size), None),
+    };
+    let is_ranged = wanted.is_ranged || (wanted.part.is_some() && size > 0);
+    let content_range = content_range(is_ranged, found, size)?;
+    let status = content_range.is_some().then_some(StatusCode::PARTIAL_CONTENT);
+    let mut output = dto::HeadObjectOutput {
+        accept_ranges: Some("bytes".to_string()),
+        content_length: Some(signed(found.len())?),
+        e_tag: shown_tag(&bucket, meta.etag.as_ref()),
+        last_modified: meta.modified.map(dto::Timestamp::from),
+        parts_count,
+        ..Default::default()
+    };
+    set_object_headers!(output, &meta);
+    if wants_checksums(input.checksum_mode.as_ref()) && content_range.is_none() {
+        Notes::of(&meta).put_checksums(&mut output);
+    }
+    output.content_range = content_range;
+    let mut response = S3Response::new(output);
+    response.status = status;
+    Ok(response)
+}
+
+/// GetObjectAttributes.
+pub(crate) async fn attributes(
+    buckets: &Buckets,
+    input: dto::GetObjectAttributesInput,
+) -> S3Result<dto::GetObjectAttributesOutput> {
+    refuse::version(input.version_id.as_deref())?;
+    refuse::customer_key(input.sse_customer_algorithm.as_deref())?;
+    let bucket = buckets.get(&input.bucket).await?;
+    let meta = bucket.query().head(&bucket.at(&input.key)).await.map_err(about_object)?;
+    let wants = |name: &str| input.object_attributes.iter().any(|wanted| wanted.as_str() == name);
+    let mut output = dto::GetObjectAttributesOutput {
+        last_modified: meta.modified.map(dto::Timestamp::from),
+        ..Default::default()
+    };
+    if wants(dto::ObjectAttributes::ETAG) {
+        output.e_tag = shown_tag(&bucket, meta.etag.as_ref());
+    }
+    if wants(dto::ObjectAttributes::OBJECT_SIZE) {
+        output.object_size = Some(signed(size_of(&meta)?)?);
+    }
+    if wants(dto::ObjectAttributes::STORAGE_CLASS) {
+        output.storage_class = Some(dto::StorageClass::from_static(dto::StorageClass::STANDARD));
+    }
+    if wants(dto::ObjectAttributes::CHECKSUM) {
+        output.checksum = Notes::of(&meta).checksum();
+    }
+    if wants(dto::ObjectAttributes::OBJECT_PARTS)
+        && let Some(parts) = PartSizes::of(&meta)
+    {
+        output.object_parts = Some(dto::GetObjectAttributesParts {
+            total_parts_count: i32::try_from(parts.count()).ok(),
+            ..Default::default()
+        });
+    }
+    Ok(output)
+}

@@ -1,0 +1,105 @@
+//! Putting objects.
+
+use crate::buckets::{Bucket, Buckets};
+use crate::conditions::write_condition;
+use crate::error::{Subject, to_s3};
+use crate::get::{about_object, shown_tag};
+use crate::headers::{ObjectHeaders, checksum_notes, known_checksums, object_headers};
+use crate::receive::{Incoming, Sent, receive};
+use crate::refuse;
+use penstock_base::Kind;
+use penstock_store::{Inflow, PutOptions, PutResult, WriteCondition};
+use s3s::{S3Request, S3Result, dto, s3_error};
+
+/// PutObject: one request to the back end.
+pub(crate) async fn put(
+    buckets: &Buckets,
+    mut request: S3Request<dto::PutObjectInput>,
+) -> S3Result<dto::PutObjectOutput> {
+    let trailers = request.trailing_headers.take();
+    let input = &mut request.input;
+    refuse::acl(input.acl.as_ref().map(|acl| acl.as_str()))?;
+    refuse::unkept_headers(&request.headers)?;
+    if input.write_offset_bytes.is_some() {
+        return Err(s3_error!(NotImplemented, "PutObject with x-amz-write-offset-bytes"));
+    }
+    let condition = write_condition(input.if_match.take(), input.if_none_match.take())?;
+    let bucket = buckets.writable(&input.bucket).await?;
+    let mut headers: ObjectHeaders = object_headers!(input);
+    headers.tagging = input.tagging.take();
+    refuse::tagging(headers.tagging.as_deref(), &*bucket.store)?;
+    let mut options = headers.into_options(in_store(&bucket, condition))?;
+    let sent = Sent {
+        body: input.body.take(),
+        headers: &request.headers,
+        trailers,
+        content_length: input.content_length,
+    };
+    let (result, sums) = match receive(sent).await? {
+        Incoming::Whole(bytes, sums) => {
+            options.metadata.extend(checksum_notes(&sums));
+            let at = bucket.at(&input.key);
+            let placed = bucket.query().put(&at, bytes.into(), &options).await;
+            (placed.map_err(about_object), sums)
+        }
+        Incoming::Flowing(body, verdict) => {
+            options.metadata.extend(checksum_notes(&known_checksums(&request.headers)));
+            let key = bucket.key(&input.key);
+            let placed = bucket.store.put_flow(&key, body, &options).await;
+            match verdict.settle(Subject::Object, placed) {
+                Ok((result, sums)) => (Ok(result), sums),
+                Err(error) => (Err(error), dto::Checksum::default()),
+            }
+        }
+    };
+    let result = match result {
+        Err(error) => return Err(judged_anew(&bucket, &input.key, &options, error).await),
+        Ok(result) => result,
+    };
+    Ok(dto::PutObjectOutput {
+        e_tag: shown_tag(&bucket, result.etag.as_ref()),
+        checksum_crc32: sums.checksum_crc32,
+        checksum_crc32c: sums.checksum_crc32c,
+        checksum_crc64nvme: sums.checksum_crc64nvme,
+        checksum_sha1: sums.checksum_sha1,
+        checksum_sha256: sums.checksum_sha256,
+        ..Default::default()
+    })
+}
+
+/// The store's form of a condition.
+pub(crate) fn in_store(bucket: &Bucket, condition: WriteCondition) -> WriteCondition {
+    match condition {
+        WriteCondition::IfMatch(etag) => WriteCondition::IfMatch(bucket.tags.kept(&etag)),
+        other => other,
+    }
+}
+
+/// S3 tells a writer whose `If-Match` names an object that is gone that there is none; back ends
+/// tell it as a condition that does not hold. Asked only when a write was refused so.
+pub(crate) async fn judged_anew(
+    bucket: &Bucket,
+    key: &str,
+    options: &PutOptions,
+    error: s3s::S3Error,
+) -> s3s::S3Error {
+    let failed = *error.code() == s3s::S3ErrorCode::PreconditionFailed;
+    if !failed || !matches!(options.condition, WriteCondition::IfMatch(_)) {
+        return error;
+    }
+    match bucket.query().head(&bucket.at(key)).await {
+        Err(missing) if missing.kind() == Kind::NotFound => about_object(missing),
+        _ => error,
+    }
+}
+
+/// Places a body that comes from elsewhere than a client.
+pub(crate) async fn place(
+    bucket: &Bucket,
+    key: &str,
+    body: Box<dyn Inflow>,
+    options: &PutOptions,
+) -> S3Result<PutResult> {
+    let placed = bucket.store.put_flow(&bucket.key(key), body, options).await;
+    placed.map_err(|error| to_s3(Subject::Object, error))
+}

@@ -1,0 +1,222 @@
+//! Which bucket is where: back end, container, prefix. Pure.
+//!
+//! A bucket that the configuration names is where it says. Any other name is a container of the
+//! one back end that was made *dynamic*, if there is one. Whether that container is there is asked
+//! of the back end, never remembered: another replica may have made or removed it.
+
+use penstock_base::nearest::nearest;
+use penstock_base::{Error, Kind, Result, Secret};
+use s3s::validation::{AwsNameValidation, NameValidation as _};
+use std::collections::BTreeMap;
+
+/// Names that the gateway answers itself.
+const OWN_NAMES: &[&str] = &["healthz", "readyz", "metrics"];
+
+/// One account, service or directory behind the gateway.
+#[derive(Clone, Debug, Default)]
+pub struct BackendOptions {
+    /// What buckets call it.
+    pub name: String,
+    /// `az://`, `az://account.blob.core.windows.net/`, `s3://`, `gs://`, `r2://`, `mem://` or
+    /// `file:///directory`.
+    pub url: String,
+    /// Buckets that are not named elsewhere are containers of this back end.
+    pub is_dynamic: bool,
+    /// Nothing is written there through this gateway.
+    pub is_read_only: bool,
+    /// Options of the store, as in a secret of DuckDB.
+    pub options: Vec<(String, Secret)>,
+}
+
+/// One bucket that the configuration names.
+#[derive(Clone, Debug, Default)]
+pub struct BucketOptions {
+    /// What clients call it.
+    pub name: String,
+    /// Other names of it.
+    pub aliases: Vec<String>,
+    /// The back end's name.
+    pub backend: String,
+    /// The container there; the bucket's name where `None`.
+    pub container: Option<String>,
+    /// What stands before every key in the container.
+    pub prefix: String,
+    /// Nothing is written there through this gateway.
+    pub is_read_only: bool,
+}
+
+/// Where a bucket is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the back end.
+    pub backend: usize,
+    /// The container there.
+    pub container: String,
+    /// What stands before every key.
+    pub prefix: String,
+    /// Nothing may be written.
+    pub is_read_only: bool,
+    /// The configuration names it, so clients cannot remove it.
+    pub is_fixed: bool,
+}
+
+/// The table.
+#[derive(Clone, Debug, Default)]
+pub struct Routes {
+    fixed: BTreeMap<String, Place>,
+    /// Index of the dynamic back end, and whether it is read-only.
+    dynamic: Option<(usize, bool)>,
+}
+
+fn invalid(why: String) -> Error {
+    Error::new(Kind::Invalid, why)
+}
+
+impl Routes {
+    /// Checks names and makes the table.
+    ///
+    /// # Errors
+    /// `Invalid` for a name that stands twice, cannot be a bucket's, or names no back end.
+    pub fn new(backends: &[BackendOptions], buckets: &[BucketOptions]) -> Result<Self> {
+        let mut routes = Routes::default();
+        for (index, backend) in backends.iter().enumerate() {
+            if backends[..index].iter().any(|other| other.name == backend.name) {
+                return Err(invalid(format!("two back ends have the name `{}`", backend.name)));
+            }
+            if backend.is_dynamic {
+                if routes.dynamic.is_some() {
+                    return Err(invalid("two back ends are dynamic".to_string())
+                        .with_hint("A bucket that is not named can lie in one back end only"));
+                }
+                routes.dynamic = Some((index, backend.is_read_only));
+            }
+        }
+        for bucket in buckets {
+            let Some(index) = backends.iter().position(|found| found.name == bucket.backend) else {
+                return Err(unknown_backend(bucket, backends));
+            };
+            let place = Place {
+                backend: index,
+                container: bucket.container.clone().unwrap_or_else(|| bucket.name.clone()),
+                prefix: bucket.prefix.clone(),
+                is_read_only: bucket.is_read_only || backends[index].is_read_only,
+                is_fixed: true,
+            };
+            for name in std::iter::once(&bucket.name).chain(&bucket.aliases) {
+                if !is_bucket_name(name) {
+                    return Err(invalid(format!("`{name}` cannot be the name of a bucket"))
+                        .with_hint("3 to 63 lower-case letters, digits, dots and hyphens"));
+                }
+                if routes.fixed.insert(name.clone(), place.clone()).is_some() {
+                    return Err(invalid(format!("two buckets have the name `{name}`")));
+                }
+            }
+        }
+        if routes.fixed.is_empty() && routes.dynamic.is_none() {
+            return Err(invalid("no bucket leads anywhere".to_string())
+                .with_hint("Add a [[bucket]], or `dynamic = true` to a [[backend]]"));
+        }
+        Ok(routes)
+    }
+
+    /// Where a bucket of this name is. `None` for names that no bucket has.
+    pub fn place(&self, bucket: &str) -> Option<Place> {
+        if let Some(place) = self.fixed.get(bucket) {
+            return Some(place.clone());
+        }
+        let (backend, is_read_only) = self.dynamic.filter(|_| is_bucket_name(bucket))?;
+        Some(Place {
+            backend,
+            container: bucket.to_string(),
+            prefix: String::new(),
+            is_read_only,
+            is_fixed: false,
+        })
+    }
+
+    /// The names that the configuration gives, in byte order.
+    pub fn fixed_names(&self) -> impl Iterator<Item = &str> {
+        self.fixed.keys().map(String::as_str)
+    }
+
+    /// The back end whose containers are buckets.
+    pub fn dynamic_backend(&self) -> Option<usize> {
+        self.dynamic.map(|(index, _)| index)
+    }
+}
+
+/// Whether a bucket may have this name here.
+pub fn is_bucket_name(name: &str) -> bool {
+    AwsNameValidation::new().validate_bucket_name(name) && !OWN_NAMES.contains(&name)
+}
+
+fn unknown_backend(bucket: &BucketOptions, backends: &[BackendOptions]) -> Error {
+    let names = || backends.iter().map(|backend| backend.name.as_str());
+    let error =
+        invalid(format!("bucket `{}` lies in unknown back end `{}`", bucket.name, bucket.backend));
+    match nearest(&bucket.backend, names()) {
+        Some(near) => error.with_hint(format!("Did you mean `{near}`?")),
+        None => error.with_hint(format!("Known are: {}", names().collect::<Vec<_>>().join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn backend(name: &str, is_dynamic: bool) -> BackendOptions {
+        BackendOptions { name: name.into(), is_dynamic, ..Default::default() }
+    }
+
+    fn bucket(name: &str, backend: &str) -> BucketOptions {
+        BucketOptions { name: name.into(), backend: backend.into(), ..Default::default() }
+    }
+
+    #[test]
+    fn fixed_names_come_before_containers() {
+        let lake = BucketOptions {
+            aliases: vec!["old".into()],
+            container: Some("raw".into()),
+            prefix: "team/".into(),
+            ..bucket("lake", "blob")
+        };
+        let routes =
+            Routes::new(&[backend("disk", true), backend("blob", false)], &[lake]).unwrap();
+        let place = routes.place("lake").unwrap();
+        assert_eq!((place.backend, place.container.as_str()), (1, "raw"));
+        assert_eq!(routes.place("old"), Some(place));
+        let other = routes.place("other").unwrap();
+        assert_eq!((other.backend, other.container.as_str(), other.is_fixed), (0, "other", false));
+        assert_eq!(routes.place("healthz"), None);
+        assert_eq!(routes.place("UPPER"), None);
+    }
+
+    #[test]
+    fn slips_are_named() {
+        let blob = || [backend("blob", false)];
+        for (backends, buckets, word) in [
+            (vec![], vec![bucket("lake", "blob")], "unknown back end"),
+            (blob().to_vec(), vec![bucket("lake", "blo")], "Did you mean `blob`?"),
+            (blob().to_vec(), vec![bucket("LAKE", "blob")], "cannot be the name"),
+            (blob().to_vec(), vec![bucket("lake", "blob"), bucket("lake", "blob")], "two buckets"),
+            (blob().to_vec(), vec![], "leads anywhere"),
+            (vec![backend("a1", true), backend("a2", true)], vec![], "dynamic"),
+            (vec![backend("a1", true), backend("a1", false)], vec![], "two back ends"),
+        ] {
+            let error = Routes::new(&backends, &buckets).unwrap_err();
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_dynamic_bucket_is_a_container_of_its_own_name(name in "[a-z.-]{1,12}") {
+            let routes = Routes::new(&[backend("b", true)], &[]).unwrap();
+            match routes.place(&name) {
+                Some(place) => prop_assert_eq!(place.container, name),
+                None => prop_assert!(!is_bucket_name(&name)),
+            }
+        }
+    }
+}

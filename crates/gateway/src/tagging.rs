@@ -1,0 +1,113 @@
+//! Tags of objects, where the back end has them.
+
+use crate::buckets::{Bucket, Buckets};
+use crate::get::about_object;
+use crate::refuse;
+use s3s::{S3Error, S3ErrorCode, S3Result, dto, s3_error};
+
+/// Most tags of an object, as in S3 and Azure.
+const TAGS_MAX: usize = 10;
+/// Longest name and value, in characters, as in S3.
+const NAME_CHARS_MAX: usize = 128;
+const VALUE_CHARS_MAX: usize = 256;
+
+/// Checks the tags of a request.
+///
+/// # Errors
+/// `InvalidTag` for a name that is empty, too long or stands twice; `BadRequest` for too many.
+fn checked(tags: Vec<dto::Tag>) -> S3Result<Vec<(String, String)>> {
+    if tags.len() > TAGS_MAX {
+        let code = S3ErrorCode::Custom("BadRequest".into());
+        let mut error = S3Error::with_message(code, "Object tags cannot be greater than 10");
+        error.set_status_code(http::StatusCode::BAD_REQUEST);
+        return Err(error);
+    }
+    let mut pairs: Vec<(String, String)> = Vec::with_capacity(tags.len());
+    for tag in tags {
+        let (name, value) = (tag.key.unwrap_or_default(), tag.value.unwrap_or_default());
+        if name.is_empty() || name.chars().count() > NAME_CHARS_MAX {
+            return Err(s3_error!(InvalidTag, "The TagKey you have provided is invalid"));
+        }
+        if value.chars().count() > VALUE_CHARS_MAX {
+            return Err(s3_error!(InvalidTag, "The TagValue you have provided is invalid"));
+        }
+        if pairs.iter().any(|(known, _)| *known == name) {
+            return Err(s3_error!(InvalidTag, "Cannot provide multiple Tags with the same key"));
+        }
+        pairs.push((name, value));
+    }
+    Ok(pairs)
+}
+
+/// Refuses by name where the back end has no tags.
+fn check(bucket: &Bucket, operation: &str) -> S3Result<()> {
+    match bucket.store.has_tags() {
+        true => Ok(()),
+        false => Err(s3_error!(
+            NotImplemented,
+            "{operation}: this bucket's back end keeps no object tags"
+        )),
+    }
+}
+
+/// GetObjectTagging.
+pub(crate) async fn get(
+    buckets: &Buckets,
+    input: dto::GetObjectTaggingInput,
+) -> S3Result<dto::GetObjectTaggingOutput> {
+    refuse::version(input.version_id.as_deref())?;
+    let bucket = buckets.get(&input.bucket).await?;
+    check(&bucket, "GetObjectTagging")?;
+    let mut tags = bucket.store.tags(&bucket.key(&input.key)).await.map_err(about_object)?;
+    tags.sort();
+    let tag = |(key, value)| dto::Tag { key: Some(key), value: Some(value) };
+    Ok(dto::GetObjectTaggingOutput {
+        tag_set: tags.into_iter().map(tag).collect(),
+        ..Default::default()
+    })
+}
+
+/// PutObjectTagging.
+pub(crate) async fn put(
+    buckets: &Buckets,
+    input: dto::PutObjectTaggingInput,
+) -> S3Result<dto::PutObjectTaggingOutput> {
+    refuse::version(input.version_id.as_deref())?;
+    let tags = checked(input.tagging.tag_set)?;
+    let bucket = buckets.writable(&input.bucket).await?;
+    check(&bucket, "PutObjectTagging")?;
+    bucket.store.set_tags(&bucket.key(&input.key), &tags).await.map_err(about_object)?;
+    Ok(dto::PutObjectTaggingOutput::default())
+}
+
+/// DeleteObjectTagging.
+pub(crate) async fn delete(
+    buckets: &Buckets,
+    input: dto::DeleteObjectTaggingInput,
+) -> S3Result<dto::DeleteObjectTaggingOutput> {
+    refuse::version(input.version_id.as_deref())?;
+    let bucket = buckets.writable(&input.bucket).await?;
+    check(&bucket, "DeleteObjectTagging")?;
+    bucket.store.set_tags(&bucket.key(&input.key), &[]).await.map_err(about_object)?;
+    Ok(dto::DeleteObjectTaggingOutput::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tag(name: &str, value: &str) -> dto::Tag {
+        dto::Tag { key: Some(name.into()), value: Some(value.into()) }
+    }
+
+    #[test]
+    fn tags_have_limits() {
+        assert_eq!(checked(vec![tag("a", "1")]).unwrap(), [("a".to_string(), "1".to_string())]);
+        let many = (0..11).map(|number| tag(&number.to_string(), "")).collect();
+        let long = "x".repeat(257);
+        for tags in [many, vec![tag("", "x")], vec![tag("a", &long)], vec![tag(&long, "")]] {
+            assert!(checked(tags).is_err());
+        }
+        assert!(checked(vec![tag("a", "1"), tag("a", "2")]).is_err());
+    }
+}

@@ -1,0 +1,232 @@
+//! What a gateway asks of a container: blocks and blobs whose bodies are still coming in, uploads
+//! without any state but their blocks, copies by URL, index tags.
+
+use super::copy::source_condition;
+use super::upload::{BlockBody, Committed};
+use super::wire::Ask;
+use super::{AzureStore, drain};
+use crate::answer::Failure;
+use crate::streaming::{
+    CopySource, Inflow, PartEntry, PartSink, StreamingStore, UploadEntry, unsupported,
+};
+use crate::{Part, Payload, PutOptions, PutResult, UploadId, xml};
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::Method;
+use penstock_base::{Error, Kind, Result};
+
+/// Ten tags, each character escaped.
+const TAGS_BYTES_MAX: usize = 64 << 10;
+
+#[async_trait]
+impl StreamingStore for AzureStore {
+    async fn put_flow(
+        &self,
+        key: &str,
+        body: Box<dyn Inflow>,
+        options: &PutOptions,
+    ) -> Result<PutResult> {
+        self.put_blob(key, options, BlockBody::Flowing(body)).await
+    }
+
+    async fn part_flow(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        number: u32,
+        body: Box<dyn Inflow>,
+    ) -> Result<Part> {
+        self.check_key("upload part", key)?;
+        self.send_part(key, upload, number, BlockBody::Flowing(body)).await
+    }
+
+    fn judges_parts(&self) -> bool {
+        false
+    }
+
+    fn empty_part_tag(&self, key: &str, upload: &UploadId, number: u32) -> Option<String> {
+        self.upload(key, upload).ok().map(|upload| upload.part_tag(number, 0))
+    }
+
+    async fn list_parts(&self, key: &str, upload: &UploadId) -> Result<Vec<PartEntry>> {
+        const OPERATION: &str = "list parts";
+        self.check_key(OPERATION, key)?;
+        let named = |error: Error| self.wire.named(error, OPERATION, key);
+        let upload = self.upload(key, upload).map_err(named)?;
+        let blocks = self.staged(OPERATION, key, &upload).await?;
+        if blocks.is_given_up {
+            let gone = Error::new(Kind::NotFound, "the upload was given up");
+            return Err(named(gone.with_service_code("NoSuchUpload")));
+        }
+        let entry = |&(number, size_bytes): &(u32, u64)| PartEntry {
+            number,
+            etag: upload.part_tag(number, size_bytes),
+            size_bytes,
+            modified: None,
+        };
+        Ok(blocks.parts.iter().map(entry).collect())
+    }
+
+    async fn completed(&self, key: &str, upload: &UploadId) -> Result<Option<PutResult>> {
+        let named = |error: Error| self.wire.named(error, "complete upload", key);
+        let upload = self.upload(key, upload).map_err(named)?;
+        match self.committed_before(key, &upload).await? {
+            Committed::Ours(result) => Ok(Some(result)),
+            Committed::Others | Committed::Nothing => Ok(None),
+        }
+    }
+
+    async fn read_parts(
+        &self,
+        _key: &str,
+        _upload: &UploadId,
+        _parts: &[Part],
+        _sink: PartSink,
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
+    async fn list_uploads(&self, _prefix: &str) -> Result<Vec<UploadEntry>> {
+        Err(unsupported(self, "list uploads", "list of its uploads"))
+    }
+
+    /// Blocks of one upload cannot be discarded; they are invisible and expire in a week. A block
+    /// of one byte marks the upload, so that nobody completes it.
+    async fn discard_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
+        const OPERATION: &str = "abort upload";
+        self.check_key(OPERATION, key)?;
+        let named = |error: Error| self.wire.named(error, OPERATION, key);
+        let id = self.upload(key, upload).map_err(named)?.given_up_id();
+        let query = [("comp", "block"), ("blockid", id.as_str())];
+        let payload = Payload::from(Bytes::from_static(b"-"));
+        let ask = Ask { query: &query, payload, ..Ask::default() };
+        let response = self.wire.send(OPERATION, key, Method::PUT, ask).await?;
+        match response.status {
+            201 => drain(response).await.map_err(named),
+            _ => Err(self.wire.refused(response, OPERATION, key).await),
+        }
+    }
+
+    async fn copy_version(
+        &self,
+        source: &CopySource,
+        to: &str,
+        options: &PutOptions,
+    ) -> Result<Option<PutResult>> {
+        self.check_key("copy", &source.key)?;
+        self.check_key("copy", to)?;
+        let copied = self.copy_blob(&source.key, source.if_match.as_ref(), to, options).await;
+        copied.map(Some)
+    }
+
+    /// Put Block From URL, which the emulator does not have.
+    async fn copy_part(
+        &self,
+        source: &CopySource,
+        key: &str,
+        upload: &UploadId,
+        number: u32,
+    ) -> Result<Option<Part>> {
+        const OPERATION: &str = "copy part";
+        self.check_key(OPERATION, &source.key)?;
+        self.check_key(OPERATION, key)?;
+        let named = |error: Error| self.wire.named(error, OPERATION, key);
+        let upload = self.upload(key, upload).map_err(named)?;
+        let Some(range) = source.range.filter(|range| !range.is_empty()) else { return Ok(None) };
+        let (url, token) = self.wire.link(&source.key).await.map_err(named)?;
+        let mut headers = vec![
+            ("x-ms-copy-source", url),
+            ("x-ms-source-range", format!("bytes={}-{}", range.start, range.end - 1)),
+        ];
+        let token = token.map(|token| token.reveal().to_string());
+        headers.extend(token.map(|token| ("x-ms-copy-source-authorization", token)));
+        headers.extend(source_condition(source.if_match.as_ref()));
+        let id = upload.block_id(number);
+        let query = [("comp", "block"), ("blockid", id.as_str())];
+        let ask = Ask { query: &query, headers, ..Ask::default() };
+        let response = self.wire.send(OPERATION, key, Method::PUT, ask).await?;
+        if response.status == 201 {
+            drain(response).await.map_err(named)?;
+            let size_bytes = range.len();
+            return Ok(Some(Part {
+                number,
+                etag: upload.part_tag(number, size_bytes),
+                size_bytes,
+            }));
+        }
+        let failure = Failure::read(response).await;
+        // A service that cannot fetch by itself, or may not read its own URL, gets the bytes.
+        let must_stream = failure.verdict().0 == Kind::Unsupported
+            || failure.code == "CannotVerifyCopySource" && failure.status != 404
+            || failure.code == "InvalidHeaderValue";
+        if must_stream { Ok(None) } else { Err(self.wire.failed(failure, OPERATION, key)) }
+    }
+
+    fn has_tags(&self) -> bool {
+        true
+    }
+
+    async fn tags(&self, key: &str) -> Result<Vec<(String, String)>> {
+        const OPERATION: &str = "get tags";
+        self.check_key(OPERATION, key)?;
+        let ask = Ask { query: &[("comp", "tags")], ..Ask::default() };
+        let mut response = self.wire.send(OPERATION, key, Method::GET, ask).await?;
+        if response.status != 200 {
+            return Err(self.wire.refused(response, OPERATION, key).await);
+        }
+        let body = response.body.read_to_bytes(TAGS_BYTES_MAX).await;
+        let tags = body.and_then(|body| parse_tags(&body));
+        tags.map_err(|error| self.wire.named(error, OPERATION, key))
+    }
+
+    async fn set_tags(&self, key: &str, tags: &[(String, String)]) -> Result<()> {
+        const OPERATION: &str = "set tags";
+        self.check_key(OPERATION, key)?;
+        let headers = vec![("content-type", "application/xml; charset=UTF-8".to_string())];
+        let payload = Payload::from(Bytes::from(tags_body(tags)));
+        let ask = Ask { query: &[("comp", "tags")], headers, payload, ..Ask::default() };
+        let response = self.wire.send(OPERATION, key, Method::PUT, ask).await?;
+        match response.status {
+            200 | 201 | 204 => drain(response).await,
+            _ => Err(self.wire.refused(response, OPERATION, key).await),
+        }
+    }
+}
+
+fn tags_body(tags: &[(String, String)]) -> String {
+    let mut body = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?><Tags><TagSet>");
+    for (name, value) in tags {
+        let (name, value) = (xml::escape(name), xml::escape(value));
+        body.push_str(&format!("<Tag><Key>{name}</Key><Value>{value}</Value></Tag>"));
+    }
+    body.push_str("</TagSet></Tags>");
+    body
+}
+
+fn parse_tags(answer: &[u8]) -> Result<Vec<(String, String)>> {
+    let (mut tags, mut name) = (Vec::new(), String::new());
+    xml::walk(answer, |element| {
+        if element.path[0] != "Tags" {
+            return Err(xml::corrupt("the answer is no list of tags"));
+        }
+        if element.is_at(&["TagSet", "Tag", "Key"]) {
+            name = element.text.to_string();
+        } else if element.is_at(&["TagSet", "Tag", "Value"]) {
+            tags.push((std::mem::take(&mut name), element.text.to_string()));
+        }
+        Ok(())
+    })?;
+    Ok(tags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_come_back() {
+        let tags = vec![("a&b".to_string(), "<1>".to_string()), ("c".to_string(), String::new())];
+        assert_eq!(parse_tags(tags_body(&tags).as_bytes()).unwrap(), tags);
+        assert!(parse_tags(b"<html/>").is_err());
+    }
+}

@@ -1,0 +1,161 @@
+//! A request on its way out whose body is still coming in.
+
+use crate::Inflow;
+use crate::http::connection::{SLICES_MAX, Stream};
+use bytes::{Buf as _, Bytes};
+use penstock_base::{Error, Kind, Result};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll};
+
+/// Bytes that are taken from the sender before the socket has taken those before.
+const AHEAD_BYTES_MAX: usize = 512 << 10;
+
+/// What ended a request before its answer.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The body's sender.
+    Body(Error),
+    /// The connection.
+    Connection(io::Error),
+}
+
+/// Head and pieces that are still to be written.
+#[derive(Debug)]
+pub(crate) struct Flowing {
+    pub pieces: VecDeque<Bytes>,
+    /// Everything is out.
+    pub is_flushed: bool,
+    held_bytes: usize,
+    /// Bytes of the body that have not come in yet.
+    missing_bytes: u64,
+    has_ended: bool,
+}
+
+impl Flowing {
+    pub fn new(head: &[u8], size_bytes: u64) -> Self {
+        Flowing {
+            pieces: VecDeque::from([Bytes::copy_from_slice(head)]),
+            is_flushed: false,
+            held_bytes: head.len(),
+            missing_bytes: size_bytes,
+            has_ended: false,
+        }
+    }
+
+    /// Takes what has come in; `true` while more is to come.
+    ///
+    /// # Errors
+    /// The sender's, and `Invalid` for more or fewer bytes than it announced.
+    pub fn refill(&mut self, context: &mut Context<'_>, body: &mut dyn Inflow) -> Result<bool> {
+        while !self.has_ended && self.held_bytes < AHEAD_BYTES_MAX && self.pieces.len() < SLICES_MAX
+        {
+            match body.poll_piece(context) {
+                Poll::Ready(Some(piece)) => self.take(piece?)?,
+                Poll::Ready(None) if self.missing_bytes > 0 => {
+                    return Err(wrong_size("ends before"));
+                }
+                Poll::Ready(None) => self.has_ended = true,
+                Poll::Pending => break,
+            }
+        }
+        Ok(!self.has_ended)
+    }
+
+    fn take(&mut self, piece: Bytes) -> Result<()> {
+        let left = self.missing_bytes.checked_sub(piece.len() as u64);
+        self.missing_bytes = left.ok_or_else(|| wrong_size("goes on past"))?;
+        self.held_bytes += piece.len();
+        if !piece.is_empty() {
+            self.pieces.push_back(piece);
+        }
+        Ok(())
+    }
+
+    pub fn poll_write(
+        &self,
+        stream: &mut Stream,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let mut count = 0;
+        for (slot, piece) in slices.iter_mut().zip(&self.pieces) {
+            *slot = IoSlice::new(piece);
+            count += 1;
+        }
+        stream.poll_write(context, &slices[..count])
+    }
+
+    pub fn advance(&mut self, written: usize) {
+        self.held_bytes -= written;
+        let mut left = written;
+        while let Some(piece) = self.pieces.front_mut() {
+            if left < piece.len() {
+                piece.advance(left);
+                return;
+            }
+            left -= piece.len();
+            self.pieces.pop_front();
+        }
+    }
+}
+
+fn wrong_size(how: &str) -> Error {
+    Error::new(Kind::Invalid, format!("the body {how} the size that was announced"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::task::Waker;
+
+    #[derive(Debug)]
+    struct Pieces(VecDeque<Bytes>, u64);
+
+    impl Inflow for Pieces {
+        fn size_bytes(&self) -> u64 {
+            self.1
+        }
+
+        fn poll_piece(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+            Poll::Ready(self.0.pop_front().map(Ok))
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_byte_goes_out_once_and_in_order(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..60),
+            steps in prop::collection::vec(1usize..12, 1..20),
+        ) {
+            let expected = [b"head".to_vec(), pieces.concat()].concat();
+            let size = pieces.concat().len() as u64;
+            let mut body = Pieces(pieces.into_iter().map(Bytes::from).collect(), size);
+            let mut flowing = Flowing::new(b"head", size);
+            let (mut out, mut context) = (Vec::new(), Context::from_waker(Waker::noop()));
+            let mut steps = steps.iter().cycle();
+            loop {
+                let more = flowing.refill(&mut context, &mut body).unwrap();
+                if flowing.pieces.is_empty() {
+                    prop_assert!(!more);
+                    break;
+                }
+                let held: Vec<u8> = flowing.pieces.iter().flatten().copied().collect();
+                let step = (*steps.next().unwrap()).min(held.len());
+                out.extend_from_slice(&held[..step]);
+                flowing.advance(step);
+            }
+            prop_assert_eq!(out, expected);
+        }
+
+        #[test]
+        fn a_body_of_another_size_is_an_error(have in 0usize..5, told in 0u64..5) {
+            prop_assume!(have as u64 != told);
+            let mut body = Pieces(VecDeque::from(vec![Bytes::from_static(b"x"); have]), told);
+            let mut flowing = Flowing::new(b"", told);
+            let mut context = Context::from_waker(Waker::noop());
+            prop_assert!(flowing.refill(&mut context, &mut body).is_err());
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Answers of S3 that only a gateway asks for: parts, uploads, tags, buckets. Pure.
+
+use super::{decode_url, walk_root};
+use crate::answer::parse_iso_date;
+use crate::s3::request::strange;
+use crate::streaming::{ContainerEntry, PartEntry, UploadEntry};
+use crate::{ETag, UploadId};
+use penstock_base::Result;
+
+/// One page of ListParts, and the marker of the next.
+///
+/// # Errors
+/// `Corrupt` for an answer that is none.
+pub(crate) fn parse_parts(bytes: &[u8]) -> Result<(Vec<PartEntry>, Option<String>)> {
+    let (mut parts, mut next, mut truncated) = (Vec::new(), None, false);
+    let empty = || PartEntry { number: 0, etag: String::new(), size_bytes: 0, modified: None };
+    let mut part = empty();
+    walk_root(bytes, &["ListPartsResult"], "a list of parts", |element| {
+        let text = element.text.trim();
+        match element.path[1..].iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["Part", "PartNumber"] => part.number = text.parse().unwrap_or_default(),
+            ["Part", "ETag"] => part.etag = ETag::parse(text).0,
+            ["Part", "Size"] => {
+                part.size_bytes = text.parse().map_err(|_| strange("the size of a part"))?;
+            }
+            ["Part", "LastModified"] => part.modified = parse_iso_date(text),
+            ["Part"] if part.number == 0 => return Err(strange("the number of a part")),
+            ["Part"] => parts.push(std::mem::replace(&mut part, empty())),
+            ["IsTruncated"] => truncated = text == "true",
+            ["NextPartNumberMarker"] => next = Some(text.to_string()),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok((parts, next.filter(|_| truncated)))
+}
+
+/// Key and upload id where a listing of uploads goes on.
+pub(crate) type UploadsMarker = (String, String);
+
+/// One page of ListMultipartUploads, and the markers of the next.
+///
+/// # Errors
+/// `Corrupt` for an answer that is none.
+pub(crate) fn parse_uploads(bytes: &[u8]) -> Result<(Vec<UploadEntry>, Option<UploadsMarker>)> {
+    let empty = || UploadEntry { key: String::new(), id: UploadId(String::new()), begun: None };
+    let (mut uploads, mut upload) = (Vec::new(), empty());
+    let (mut truncated, mut encoded, mut marker) = (false, false, UploadsMarker::default());
+    walk_root(bytes, &["ListMultipartUploadsResult"], "a list of uploads", |element| {
+        let text = element.text;
+        match element.path[1..].iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["Upload", "Key"] => upload.key = text.to_string(),
+            ["Upload", "UploadId"] => upload.id = UploadId(text.trim().to_string()),
+            ["Upload", "Initiated"] => upload.begun = parse_iso_date(text),
+            ["Upload"] if upload.id.0.is_empty() => return Err(strange("the id of an upload")),
+            ["Upload"] => uploads.push(std::mem::replace(&mut upload, empty())),
+            ["IsTruncated"] => truncated = text.trim() == "true",
+            ["EncodingType"] => encoded = text.trim() == "url",
+            ["NextKeyMarker"] => marker.0 = text.to_string(),
+            ["NextUploadIdMarker"] => marker.1 = text.to_string(),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    if encoded {
+        marker.0 = decode_url(&marker.0)?;
+        for upload in &mut uploads {
+            upload.key = decode_url(&upload.key)?;
+        }
+    }
+    Ok((uploads, truncated.then_some(marker)))
+}
+
+/// The tags of an object.
+///
+/// # Errors
+/// `Corrupt` for an answer that is none.
+pub(crate) fn parse_tagging(bytes: &[u8]) -> Result<Vec<(String, String)>> {
+    let (mut tags, mut name) = (Vec::new(), String::new());
+    walk_root(bytes, &["Tagging"], "a list of tags", |element| {
+        if element.is_at(&["TagSet", "Tag", "Key"]) {
+            name = element.text.to_string();
+        } else if element.is_at(&["TagSet", "Tag", "Value"]) {
+            tags.push((std::mem::take(&mut name), element.text.to_string()));
+        }
+        Ok(())
+    })?;
+    Ok(tags)
+}
+
+/// The buckets of an account.
+///
+/// # Errors
+/// `Corrupt` for an answer that is none.
+pub(crate) fn parse_buckets(bytes: &[u8]) -> Result<Vec<ContainerEntry>> {
+    let (mut buckets, mut name, mut created) = (Vec::new(), None, None);
+    walk_root(bytes, &["ListAllMyBucketsResult"], "a list of buckets", |element| {
+        if element.is_at(&["Buckets", "Bucket", "Name"]) {
+            name = Some(element.text.to_string());
+        } else if element.is_at(&["Buckets", "Bucket", "CreationDate"]) {
+            created = parse_iso_date(element.text);
+        } else if element.is_at(&["Buckets", "Bucket"]) {
+            let name = name.take().ok_or_else(|| strange("the name of a bucket"))?;
+            buckets.push(ContainerEntry { name, created: created.take() });
+        }
+        Ok(())
+    })?;
+    Ok(buckets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_tell_where_they_go_on() {
+        let part =
+            "<Part><PartNumber>2</PartNumber><ETag>&quot;e&quot;</ETag><Size>5</Size></Part>";
+        let page = |truncated: bool| {
+            format!(
+                "<ListPartsResult><IsTruncated>{truncated}</IsTruncated>\
+                 <NextPartNumberMarker>2</NextPartNumberMarker>{part}</ListPartsResult>"
+            )
+        };
+        let (parts, next) = parse_parts(page(true).as_bytes()).unwrap();
+        assert_eq!((parts[0].number, parts[0].etag.as_str(), parts[0].size_bytes), (2, "e", 5));
+        assert_eq!(next.as_deref(), Some("2"));
+        assert_eq!(parse_parts(page(false).as_bytes()).unwrap().1, None);
+        let uploads = "<ListMultipartUploadsResult><EncodingType>url</EncodingType>\
+            <IsTruncated>true</IsTruncated><NextKeyMarker>a%2Bb</NextKeyMarker>\
+            <NextUploadIdMarker>u1</NextUploadIdMarker>\
+            <Upload><Key>a%2Bb</Key><UploadId>u1</UploadId></Upload></ListMultipartUploadsResult>";
+        let (found, next) = parse_uploads(uploads.as_bytes()).unwrap();
+        assert_eq!((found[0].key.as_str(), found[0].id.0.as_str()), ("a+b", "u1"));
+        assert_eq!(next, Some(("a+b".to_string(), "u1".to_string())));
+    }
+
+    #[test]
+    fn other_roots_are_no_answers() {
+        for page in ["<html><body/></html>", "", "<Error><Code>x</Code></Error>"] {
+            assert!(parse_parts(page.as_bytes()).is_err(), "{page}");
+            assert!(parse_uploads(page.as_bytes()).is_err(), "{page}");
+            assert!(parse_tagging(page.as_bytes()).is_err(), "{page}");
+            assert!(parse_buckets(page.as_bytes()).is_err(), "{page}");
+        }
+    }
+}

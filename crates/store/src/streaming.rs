@@ -1,0 +1,264 @@
+//! What an S3 gateway asks of a store besides [`Store`]: bodies that pass through without being
+//! held, the tales of uploads, and the containers of an account.
+//!
+//! Nothing here retries, and a body that flows cannot be sent twice: its sender is told and sends
+//! again. What a store cannot do answers `Unsupported`.
+
+use crate::{ETag, Part, PutOptions, PutResult, Store, UploadId};
+use async_trait::async_trait;
+use bytes::Bytes;
+use penstock_base::{ByteRange, Error, Kind, Result};
+use percent_encoding::percent_decode_str;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+/// A body of known size on its way into a store.
+///
+/// Its last piece comes only when the body is known to be good: whoever sends the pieces on and
+/// stops at an error has sent fewer bytes than it announced, and no store keeps such an object.
+pub trait Inflow: Send + Debug {
+    /// How many bytes come in all.
+    fn size_bytes(&self) -> u64;
+
+    /// The next piece, `None` behind the last. After an error nothing more is asked.
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>>;
+}
+
+/// The next piece of a body.
+///
+/// # Errors
+/// What the body's sender did wrong; nothing of the body may be kept then.
+pub async fn next_piece(body: &mut dyn Inflow) -> Option<Result<Bytes>> {
+    std::future::poll_fn(|context| body.poll_piece(context)).await
+}
+
+/// The whole body, for stores that hold their objects in memory.
+///
+/// # Errors
+/// As [`next_piece`].
+pub(crate) async fn collect(mut body: Box<dyn Inflow>) -> Result<Bytes> {
+    let mut pieces = Vec::new();
+    while let Some(piece) = next_piece(&mut *body).await {
+        pieces.push(piece?);
+    }
+    Ok(pieces.concat().into())
+}
+
+/// A part of an upload that is not completed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartEntry {
+    /// Its number.
+    pub number: u32,
+    /// Its tag, as the completing request must name it.
+    pub etag: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// When it was uploaded, where the store knows.
+    pub modified: Option<SystemTime>,
+}
+
+/// An upload that is not completed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadEntry {
+    /// The key of its target.
+    pub key: String,
+    /// Its id.
+    pub id: UploadId,
+    /// When it began.
+    pub begun: Option<SystemTime>,
+}
+
+/// The source of a copy that the store makes by itself.
+#[derive(Clone, Debug)]
+pub struct CopySource {
+    /// Its key in the same store.
+    pub key: String,
+    /// The version that it must still be.
+    pub if_match: Option<ETag>,
+    /// The bytes that are copied; `None` for all.
+    pub range: Option<ByteRange>,
+}
+
+/// Takes the bytes of parts, one piece after the other.
+pub type PartSink = Box<dyn FnMut(&[u8]) + Send>;
+
+/// A [`Store`] through which bodies flow.
+#[async_trait]
+pub trait StreamingStore: Store {
+    /// Places a whole object while its body comes in.
+    ///
+    /// # Errors
+    /// As [`Store::put`], and the body's own error; nothing is kept then.
+    async fn put_flow(
+        &self,
+        key: &str,
+        body: Box<dyn Inflow>,
+        options: &PutOptions,
+    ) -> Result<PutResult>;
+
+    /// Sends one part while its body comes in; the same number again replaces it.
+    ///
+    /// # Errors
+    /// As [`Store::upload_part`], and the body's own error.
+    async fn part_flow(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        number: u32,
+        body: Box<dyn Inflow>,
+    ) -> Result<Part>;
+
+    /// Whether completing judges the parts by itself, as S3 does: that they are there, their tags
+    /// and their least size. Else whoever completes compares with [`StreamingStore::list_parts`].
+    fn judges_parts(&self) -> bool;
+
+    /// The tag of a part without bytes, where such a part is not stored (Azure); `None` where it
+    /// is a part like any other.
+    fn empty_part_tag(&self, _key: &str, _upload: &UploadId, _number: u32) -> Option<String> {
+        None
+    }
+
+    /// The parts of an upload, by number.
+    ///
+    /// # Errors
+    /// `NotFound` for an upload that is not there, was given up or is another key's.
+    async fn list_parts(&self, key: &str, upload: &UploadId) -> Result<Vec<PartEntry>>;
+
+    /// The object that this upload made, if the key still holds it: the answer to a completion may
+    /// have been lost.
+    ///
+    /// # Errors
+    /// Any but `NotFound`.
+    async fn completed(&self, key: &str, upload: &UploadId) -> Result<Option<PutResult>>;
+
+    /// Hands the bytes of parts to `sink`, in order, for a checksum of the whole. `false` where the
+    /// store cannot read parts of an upload that is not completed.
+    ///
+    /// # Errors
+    /// `NotFound` for the upload, `Invalid` for a part that is not there.
+    async fn read_parts(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        parts: &[Part],
+        sink: PartSink,
+    ) -> Result<bool>;
+
+    /// Uploads to keys with this prefix that are not completed, in no particular order.
+    ///
+    /// # Errors
+    /// `Unsupported` where the store cannot tell.
+    async fn list_uploads(&self, prefix: &str) -> Result<Vec<UploadEntry>>;
+
+    /// Gives an upload up: it cannot be completed any more.
+    ///
+    /// # Errors
+    /// `NotFound` for an upload that is not there.
+    async fn discard_upload(&self, key: &str, upload: &UploadId) -> Result<()>;
+
+    /// Copies one version of another object of this store. `None` where bytes would have to pass
+    /// through the caller anyway.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` when the source has changed or the target's condition does not hold.
+    async fn copy_version(
+        &self,
+        source: &CopySource,
+        to: &str,
+        options: &PutOptions,
+    ) -> Result<Option<PutResult>>;
+
+    /// Makes a range of another object of this store a part. `None` as for
+    /// [`StreamingStore::copy_version`].
+    ///
+    /// # Errors
+    /// As [`StreamingStore::copy_version`].
+    async fn copy_part(
+        &self,
+        source: &CopySource,
+        key: &str,
+        upload: &UploadId,
+        number: u32,
+    ) -> Result<Option<Part>>;
+
+    /// Whether objects have tags.
+    fn has_tags(&self) -> bool;
+
+    /// The tags of an object, in no particular order.
+    ///
+    /// # Errors
+    /// `NotFound`; `Unsupported` where objects have no tags.
+    async fn tags(&self, key: &str) -> Result<Vec<(String, String)>>;
+
+    /// Replaces the tags of an object; none removes them all.
+    ///
+    /// # Errors
+    /// As [`StreamingStore::tags`].
+    async fn set_tags(&self, key: &str, tags: &[(String, String)]) -> Result<()>;
+}
+
+/// The answer of a store that has no such thing.
+pub(crate) fn unsupported(store: &dyn Store, operation: &'static str, what: &str) -> Error {
+    Error::new(Kind::Unsupported, format!("this store has no {what}"))
+        .with_operation(operation)
+        .with_object(store.root())
+}
+
+/// The pairs of `@tagging` (see [`PutOptions::metadata`]).
+pub(crate) fn parse_tags(text: &str) -> Vec<(String, String)> {
+    let decode = |text: &str| {
+        let spaced = text.replace('+', " ");
+        percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+    };
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .map(|(name, value)| (decode(name), decode(value)))
+        .collect()
+}
+
+/// One container of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerEntry {
+    /// Its name.
+    pub name: String,
+    /// When it was made, where the account knows.
+    pub created: Option<SystemTime>,
+}
+
+/// An account whose containers (S3 and Google: buckets; a directory: its subdirectories) are
+/// stores.
+#[async_trait]
+pub trait Account: Send + Sync + Debug {
+    /// The store of a container. The same store again as long as the container is the same.
+    ///
+    /// # Errors
+    /// `Invalid` for a name that no container can have; `NotFound` only where asking costs nothing.
+    async fn open(&self, container: &str) -> Result<Arc<dyn StreamingStore>>;
+
+    /// Whether the container is there.
+    ///
+    /// # Errors
+    /// `NotFound`, `Denied`.
+    async fn check(&self, container: &str) -> Result<()>;
+
+    /// All containers, in byte order of their names.
+    ///
+    /// # Errors
+    /// `Denied`, `Unsupported`.
+    async fn list(&self) -> Result<Vec<ContainerEntry>>;
+
+    /// Makes a container; making one that is there succeeds.
+    ///
+    /// # Errors
+    /// `Invalid` for its name, `Conflict` when it is somebody else's.
+    async fn create(&self, container: &str) -> Result<()>;
+
+    /// Removes a container without objects.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` while there are objects in it.
+    async fn delete(&self, container: &str) -> Result<()>;
+}
