@@ -24,7 +24,8 @@ pub(crate) const STANDARD_HEADERS: &[(&str, &str)] = &[
     ("@expires", "expires"),
 ];
 
-/// ETag, time, media type, standard headers and user metadata (headers that start with `metadata_prefix`).
+/// ETag, time, media type, standard headers and user metadata (headers that start with
+/// `metadata_prefix`).
 pub(crate) fn object_meta(
     headers: &HeaderMap,
     size_bytes: Option<u64>,

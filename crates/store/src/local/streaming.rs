@@ -1,4 +1,4 @@
-//! Bodies that flow into a local bucket: staged as a hidden file, published or forgotten as a whole.
+//! Bodies that flow into a local bucket: staged as a hidden file, published or forgotten whole.
 
 use super::{LocalStore, Staged};
 use crate::streaming::{
