@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +122,32 @@ def test_a_chain_that_finds_nothing_says_where_it_looked(
     text = str(caught.value)
     for part in ("s3://lake/x.csv", "environment: not configured", "profile:", "CREATE SECRET"):
         assert part in text, text
+
+
+@pytest.mark.parametrize("kind", ["s3", "azure"])
+def test_a_token_service_that_is_not_there_is_told_within_seconds(
+    kind: str, fakes: dict[str, Fake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    con = connect()
+    if kind == "s3":
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/creds")
+        secret = fakes["s3"].secret.replace("KEY_ID 'test', SECRET 'test', ", "")
+        con.execute(f"CREATE SECRET s ({secret}, PROVIDER credential_chain, CHAIN 'instance')")
+    else:
+        monkeypatch.setenv("AZURE_AUTHORITY_HOST", "http://127.0.0.1:1")
+        con.execute(
+            "CREATE SECRET s (TYPE azure, PROVIDER service_principal, ACCOUNT_NAME 'acc', "
+            "TENANT_ID 't', CLIENT_ID 'c', CLIENT_SECRET 'hunter2')"
+        )
+    url = fakes[kind].url("lake/x.csv")
+    began = time.monotonic()
+    with pytest.raises(duckdb.IOException) as caught:
+        con.execute(f"FROM '{url}'")
+    assert time.monotonic() - began < 15, "the default deadline is two minutes"
+    text = str(caught.value)
+    for part in (url, "credentials: ", "127.0.0.1", "gave up after 4 attempts"):
+        assert part in text, text
+    assert "hunter2" not in text
 
 
 @pytest.mark.parametrize("kind", ["s3", "azure"])

@@ -1,4 +1,4 @@
-"""A connection cut in the middle of each kind of request: tried again, or a clear error."""
+"""Each kind of request cut in its middle, or answered by a proxy's page: tried again, or told."""
 
 from __future__ import annotations
 
@@ -81,19 +81,25 @@ def test_cut_twice_it_is_tried_again(
     fakes[kind].reset()
 
 
+@pytest.mark.parametrize(("fault", "cause"), [("reset", "connection"), ("html", "proxy")])
 @pytest.mark.parametrize(("kind", "operation"), CASES)
 def test_cut_for_good_it_is_told_and_leaves_nothing(
-    kind: str, operation: str, con: duckdb.DuckDBPyConnection, fakes: dict[str, Fake]
+    kind: str,
+    operation: str,
+    fault: str,
+    cause: str,
+    con: duckdb.DuckDBPyConnection,
+    fakes: dict[str, Fake],
 ) -> None:
     store, what = fakes[kind], REQUESTS[kind][operation]
-    root = prepare(con, store, operation)
+    root = prepare(con, store, f"{operation}-{fault}-for-good")
     con.execute("SET penstock_request_deadline_ms = 400")
-    store.arm(f"reset,op={operation}")
+    store.arm(f"{fault},op={operation}")
     with pytest.raises(duckdb.Error) as caught:
         run(con, what, root)
     text = str(caught.value)
     assert root in text, text
-    assert "connection" in text, text
+    assert cause in text, text
     assert "gave up after" in text, text
     assert AZURE_KEY not in text
     store.reset()

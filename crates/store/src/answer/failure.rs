@@ -125,7 +125,8 @@ impl Failure {
             507 => (Kind::Unavailable, Retry::Never),
             408 | 425 | 500..=599 => (Kind::Unavailable, wait),
             300..=499 => (Kind::Invalid, Retry::Never),
-            _ => (Kind::Corrupt, Retry::Never),
+            // A success that is none: no store wrote it.
+            _ => (Kind::Corrupt, Retry::Briefly),
         }
     }
 

@@ -5,6 +5,9 @@
 use reqsign_core::{Context, Error, ErrorKind, ProvideCredential, ProvideCredentialDyn, Result};
 use std::fmt;
 
+/// Longest text of one source: a service's answer may be a page.
+const REASON_CHARS_MAX: usize = 500;
+
 /// Sources in order, each with the name that errors call it.
 pub(crate) struct Chain<C> {
     links: Vec<Link<C>>,
@@ -84,7 +87,7 @@ impl<C: Send + Sync + Unpin + 'static> ProvideCredential for Chain<C> {
                     let is_guess = *is_guess && self.links.len() > 1;
                     is_retryable |= error.is_retryable() && !is_guess;
                     is_busy |= error.kind() == ErrorKind::RateLimited && !is_guess;
-                    let reason = format!("{name}: {}", told(&error));
+                    let reason = format!("{name}: {}", shortened(told(&error)));
                     if self.on_failure == OnFailure::End && !is_guess {
                         reasons.push(reason);
                         break;
@@ -119,4 +122,12 @@ pub(crate) fn told(error: &Error) -> String {
         text = format!("{text} ({})", error.context().join(", "));
     }
     text
+}
+
+/// The beginning of a long text.
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(REASON_CHARS_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
 }

@@ -290,6 +290,16 @@ async fn a_refused_role_is_named_and_nothing_else_is_tried() {
 }
 
 #[tokio::test]
+async fn a_page_in_place_of_an_answer_is_not_told_whole() {
+    let page = format!("<html>{}</html>", "login ".repeat(2000));
+    let service = TokenService::start(move |_| (403, page.clone())).await;
+    let home = role_profiles();
+    let context = context(Some(&service), Some(&home.0), &[("AWS_PROFILE", "one")]);
+    let text = ask(&named(&[], None), &context).await.unwrap_err().to_string();
+    assert!(text.contains("role/one") && text.contains("403") && text.len() < 700, "{text}");
+}
+
+#[tokio::test]
 async fn services_in_trouble_are_worth_another_try() {
     let spec = named(&[ChainSource::Metadata], None);
     for (status, kind) in [(500, ErrorKind::CredentialInvalid), (503, ErrorKind::CredentialInvalid)]
