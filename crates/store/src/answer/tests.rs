@@ -51,7 +51,7 @@ fn statuses_and_codes_have_one_meaning() {
         (501, "NotImplemented", Unsupported, false),
         (301, "PermanentRedirect", Invalid, false),
         (400, "BadDigest", Corrupt, true),
-        (600, "", Corrupt, false),
+        (600, "", Corrupt, true),
     ] {
         let (got, retry) = failure(status, &[], &xml(code)).verdict();
         assert_eq!((got, retry != Retry::Never), (kind, retryable), "{status} {code}");
