@@ -91,7 +91,7 @@ async fn exchange(server: &Server, mut wire: Wire, request: &Request, first: boo
         connection: request.connection,
     };
     let End::Answer(mut answer) = end else {
-        server.stats.finished(record);
+        server.stats.finished(begun, record);
         wire.reset();
         return None;
     };
@@ -104,7 +104,7 @@ async fn exchange(server: &Server, mut wire: Wire, request: &Request, first: boo
     let told = send(&mut wire, &answer, keep, &faults, cut).await;
     record.bytes_out = told.as_ref().copied().unwrap_or(0);
     record.total_us = begun.elapsed().as_micros() as u64;
-    server.stats.finished(record);
+    server.stats.finished(begun, record);
     match (told, cut, keep) {
         (Ok(_), None, true) => Some(wire),
         (Ok(_), None, false) => {

@@ -124,9 +124,13 @@ impl Stats {
         at.saturating_duration_since(self.log().begin).as_micros() as u64
     }
 
-    /// A request ended.
-    pub fn finished(&self, record: RequestRecord) {
+    /// A request ended. One that began before the last reset is forgotten with the others of its
+    /// time: one that was stalled may end a minute later.
+    pub fn finished(&self, begun: Instant, record: RequestRecord) {
         let mut log = self.log();
+        if begun < log.begin {
+            return;
+        }
         let snapshot = &mut log.snapshot;
         snapshot.requests += 1;
         *snapshot.methods.entry(record.method.clone()).or_default() += 1;
@@ -258,6 +262,29 @@ fn kib_line(status: &str, name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_began_before_a_reset_is_not_counted_after_it() {
+        let stats = Stats::new(10);
+        let record = RequestRecord {
+            method: "GET".into(),
+            operation: "GetObject",
+            path: "/b/k".into(),
+            range: String::new(),
+            status: 200,
+            bytes_in: 0,
+            bytes_out: 0,
+            start_us: 0,
+            total_us: 0,
+            connection: 1,
+        };
+        stats.finished(Instant::now(), record.clone());
+        assert_eq!(stats.snapshot().requests, 1);
+        let begun = Instant::now();
+        stats.reset();
+        stats.finished(begun, record);
+        assert!(stats.requests().is_empty());
+    }
 
     #[test]
     fn proc_lines_are_read() {
