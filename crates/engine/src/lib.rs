@@ -21,6 +21,7 @@ mod budget;
 mod cancel;
 mod engine;
 mod generations;
+mod latency;
 mod location;
 mod metadata;
 mod names;

@@ -1,6 +1,7 @@
 //! Where an object is: a store that the engine opened once, and a key in it.
 
 use crate::generations::Generations;
+use crate::latency::Latency;
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{Capabilities, Profile, Store};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +37,7 @@ pub struct Mount {
     pub(crate) capabilities: Capabilities,
     /// Names and scopes of the secrets that the caller has for other paths.
     unmatched_secrets: Option<String>,
+    pub(crate) latency: Latency,
 }
 
 impl Mount {
@@ -187,6 +189,7 @@ impl Mounts {
     pub fn mount(&self, store: Arc<dyn Store>) -> Mount {
         Mount {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
+            latency: Latency::new(store.profile().first_byte_ms),
             profile: store.profile(),
             capabilities: store.capabilities(),
             store,

@@ -36,7 +36,7 @@ pub(crate) struct QueryCore {
     pub opened: Mutex<HashMap<ObjectId, Arc<OnceCell<Opened>>>>,
     pub uploads: DetachedUploads,
     /// The files of its globs, to fetch ahead of a scan.
-    pub neighbours: Neighbours,
+    pub neighbours: Arc<Neighbours>,
 }
 
 impl QueryCore {
@@ -64,7 +64,7 @@ impl Query {
             scope,
             opened: Mutex::default(),
             uploads: DetachedUploads::default(),
-            neighbours: Neighbours::default(),
+            neighbours: Arc::default(),
         });
         Query { core, interrupted }
     }

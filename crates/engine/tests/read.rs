@@ -4,9 +4,10 @@
 
 mod support;
 
-use penstock_base::{Kind, Metric};
+use penstock_base::{ByteRange, Kind, Metric};
 use penstock_engine::{Known, Query, Reader};
 use penstock_store::{GetRange, GetRequest, ObjectMeta, PutOptions};
+use penstock_testkit::parquet::footer;
 use std::time::Duration;
 use support::{Bench, Fault, Scripted, pattern};
 
@@ -151,6 +152,70 @@ async fn settle() {
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
+}
+
+/// Files of two row groups of three columns, each chunk of `chunk_bytes`.
+async fn place_columns(bench: &Bench, count: usize, chunk_bytes: usize) -> Vec<u8> {
+    let chunk = |index: usize| ByteRange {
+        start: (4 + index * chunk_bytes) as u64,
+        end: (4 + (index + 1) * chunk_bytes) as u64,
+    };
+    let mut data = pattern(4 + 6 * chunk_bytes);
+    data.extend(footer(&[(0..3).map(chunk).collect(), (3..6).map(chunk).collect()]));
+    for index in 0..count {
+        bench.store.place(&format!("d/{index:02}.parquet"), data.clone()).await;
+    }
+    data
+}
+
+#[tokio::test(start_paused = true)]
+async fn columns_read_in_one_file_of_a_glob_are_fetched_ahead_in_the_next_ones() {
+    const CHUNK: usize = 100 * KIB;
+    for (delay_ms, expected) in [(10, "together"), (0, "on demand")] {
+        let bench = Bench::new(Scripted::remote(Duration::from_millis(delay_ms)));
+        let data = place_columns(&bench, 6, CHUNK).await;
+        let query = bench.query();
+        let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
+        for (index, entry) in found.iter().enumerate() {
+            let known = Known { meta: entry.meta.clone(), ..Known::default() };
+            let reader = query.open(&bench.at(&entry.key), &known).await.unwrap();
+            read(&reader, &query, data.len() - 8, 8).await;
+            settle().await;
+            bench.store.take_calls();
+            for start in [4 + CHUNK, 4 + 4 * CHUNK] {
+                let column = read(&reader, &query, start, CHUNK).await;
+                assert_eq!(column, &data[start..start + CHUNK]);
+            }
+            let calls = bench.store.take_calls();
+            match (expected, index) {
+                // The second column of both row groups of all six files, the read itself among them.
+                ("together", 0) => assert_eq!(calls.len(), 12, "{calls:?}"),
+                ("together", _) => assert!(calls.is_empty(), "{calls:?}"),
+                _ => assert_eq!(calls.len(), 2, "{calls:?}"),
+            }
+        }
+        assert!(bench.engine.budget().held_bytes() < MIB as u64, "what was read is given back");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn columns_fetched_ahead_are_bounded_and_given_back() {
+    const CHUNK: usize = 900 * KIB;
+    let bench = Bench::new(Scripted::remote(Duration::from_millis(10)));
+    let data = place_columns(&bench, 20, CHUNK).await;
+    let query = bench.query();
+    let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
+    let reader = query.open(&bench.at(&found[0].key), &Known::NOTHING).await.unwrap();
+    read(&reader, &query, data.len() - 8, 8).await;
+    settle().await;
+    let before = bench.engine.budget().held_bytes();
+    read(&reader, &query, 4, CHUNK).await;
+    settle().await;
+    let ahead = bench.engine.budget().held_bytes() - before;
+    assert!(ahead > 7 * MIB as u64 && ahead <= 8 * MIB as u64, "{ahead}");
+    drop(query);
+    settle().await;
+    assert_eq!(bench.engine.budget().held_bytes(), before);
 }
 
 #[tokio::test(start_paused = true)]

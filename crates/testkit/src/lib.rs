@@ -6,4 +6,5 @@
 pub mod conform;
 pub mod fake;
 pub mod model;
+pub mod parquet;
 pub mod ramp;

@@ -7,6 +7,7 @@ use crate::query::{Query, QueryCore};
 use crate::read;
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{ListEntry, ListPage, ListRequest, ObjectMeta};
+use tokio::time::Instant;
 
 impl Query {
     /// One level below a directory, in byte order. A directory that does not exist is empty.
@@ -135,8 +136,13 @@ pub(crate) async fn page(
     }
     let asked = request.max_keys.or(u32::try_from(query.settings.list_page_size).ok());
     let request = ListRequest { max_keys: asked, ..request.clone() };
-    let answer =
-        retry(query, ("list", at), Weight::Small, || at.mount.store.list(request.clone())).await?;
+    let answer = retry(query, ("list", at), Weight::Small, async || {
+        let asked = Instant::now();
+        let answer = at.mount.store.list(request.clone()).await?;
+        at.mount.latency.note(asked.elapsed());
+        Ok(answer)
+    })
+    .await?;
     if at.mount.capabilities.list_etag {
         for object in &answer.objects {
             if object.meta.etag.is_some() && object.meta.size_bytes.is_some() {

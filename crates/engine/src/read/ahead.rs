@@ -70,8 +70,8 @@ struct State {
 
 /// A block on its way or ready. Dropping it stops its request.
 #[derive(Debug)]
-struct Block {
-    range: ByteRange,
+pub(super) struct Block {
+    pub range: ByteRange,
     arrival: watch::Receiver<Arrival>,
     task: AbortHandle,
 }
@@ -89,6 +89,20 @@ enum Arrival {
 impl Drop for Block {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+impl Block {
+    /// Its bytes; `None` when its request failed.
+    pub async fn arrived(&mut self) -> Option<Piece> {
+        arrived(&mut self.arrival).await
+    }
+}
+
+async fn arrived(arrival: &mut watch::Receiver<Arrival>) -> Option<Piece> {
+    match arrival.wait_for(|arrival| !matches!(arrival, Arrival::Pending)).await.as_deref() {
+        Ok(Arrival::Ready(piece)) => Some(piece.clone()),
+        _ => None,
     }
 }
 
@@ -117,10 +131,7 @@ impl Ahead {
         drop(dropped);
         let mut pieces = Vec::with_capacity(arrivals.len());
         for arrival in &mut arrivals {
-            let arrived = arrival.wait_for(|arrival| !matches!(arrival, Arrival::Pending)).await;
-            if let Ok(Arrival::Ready(piece)) = arrived.as_deref() {
-                pieces.push(piece.clone());
-            }
+            pieces.extend(arrived(arrival).await);
         }
         pieces
     }
@@ -196,7 +207,7 @@ fn contiguous_end(from: u64, mut ready: Vec<ByteRange>) -> u64 {
 }
 
 /// Begins the request of a block.
-fn fetch(source: &Source<'_>, range: ByteRange, lease: Lease) -> Block {
+pub(super) fn fetch(source: &Source<'_>, range: ByteRange, lease: Lease) -> Block {
     let (query, at) = (Arc::clone(source.query), source.at.clone());
     let version = source.version.clone();
     let (told, arrival) = watch::channel(Arrival::Pending);

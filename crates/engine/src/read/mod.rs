@@ -6,8 +6,10 @@
 //! the ETag.
 
 mod ahead;
+mod columns;
 mod held;
 mod neighbours;
+mod parquet;
 mod plan;
 mod reader;
 mod stream;
@@ -99,9 +101,9 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
     if cell.initialized() {
         query.scope.count(Metric::MetadataHits, 1);
     }
-    query.neighbours.opened(query, at);
+    let place = query.neighbours.opened(query, at);
     let opened = cell.get_or_try_init(|| find_out(query, at, known)).await?;
-    Ok(Reader::new(query, at, opened))
+    Ok(Reader::new(query, at, opened, place))
 }
 
 async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {

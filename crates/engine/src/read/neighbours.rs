@@ -13,18 +13,24 @@
 //!   at once would cost more time on the wire than the round trip that they save, and Parquet files
 //!   give their footers only.
 //!
-//! The decisions are pure ([`Order`], [`windows`]).
+//! The decisions are pure ([`Order`], [`windows`]). Columns are fetched ahead too, see `columns`.
 
+use crate::budget::Pressable;
 use crate::location::{Location, ObjectId};
 use crate::names::Entry;
 use crate::query::QueryCore;
+use crate::read::ahead::{Block, Source, fetch};
+use crate::read::columns::{Columns, LATENCY_MIN};
+use crate::read::held::Piece;
+use crate::read::parquet::Layout;
 use crate::read::plan::{footer_window, opening_window};
+use crate::read::version::Version;
 use crate::read::{Opened, Reader, tail_first};
 use penstock_base::ByteRange;
 use penstock_store::ObjectMeta;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::task::AbortHandle;
 
 /// Most files whose first bytes are on their way or unused.
@@ -121,10 +127,19 @@ const NOTHING: ByteRange = ByteRange { start: 0, end: 0 };
 /// The files of one glob.
 #[derive(Debug)]
 struct Files {
+    id: u64,
     at: Location,
     files: Vec<(String, ObjectMeta)>,
     index: HashMap<ObjectId, usize>,
     order: Order,
+    columns: Columns,
+}
+
+/// A file in a glob of its statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    glob: u64,
+    index: usize,
 }
 
 /// The globs of a statement, and what is fetched ahead for them. Dropping it stops the requests.
@@ -134,7 +149,9 @@ pub(crate) struct Neighbours(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     globs: Vec<Files>,
+    globs_seen: u64,
     tasks: Vec<AbortHandle>,
+    registered: bool,
 }
 
 impl Neighbours {
@@ -154,24 +171,27 @@ impl Neighbours {
             .map(|(index, entry)| (at.sibling(entry.key.as_str()).id(), index))
             .collect();
         let mut state = self.lock();
-        if state.globs.len() == GLOBS_MAX {
-            state.globs.remove(0);
-        }
-        state.globs.push(Files { at: at.clone(), files, index, order: Order::default() });
+        state.globs_seen += 1;
+        let id = state.globs_seen;
+        let (order, columns) = Default::default();
+        state.globs.push(Files { id, at: at.clone(), files, index, order, columns });
+        let forgotten = (state.globs.len() > GLOBS_MAX).then(|| state.globs.remove(0));
+        drop(state);
+        drop(forgotten);
     }
 
     /// Takes note of an opened file and begins to fetch the first bytes of those that follow.
-    pub fn opened(&self, query: &Arc<QueryCore>, at: &Location) {
+    pub fn opened(&self, query: &Arc<QueryCore>, at: &Location) -> Option<Place> {
         let mut state = self.lock();
-        let State { globs, tasks } = &mut *state;
+        let State { globs, tasks, .. } = &mut *state;
+        if globs.is_empty() {
+            return None;
+        }
         let id = at.id();
-        let Some((glob, index)) = globs
+        let (glob, index) = globs
             .iter_mut()
             .rev()
-            .find_map(|glob| glob.index.get(&id).copied().map(|index| (glob, index)))
-        else {
-            return;
-        };
+            .find_map(|glob| glob.index.get(&id).copied().map(|index| (glob, index)))?;
         tasks.retain(|task| !task.is_finished());
         let batch = glob.order.opened(index, glob.files.len());
         let files = &glob.files[batch.files.clone()];
@@ -184,7 +204,7 @@ impl Neighbours {
         for ((key, meta), window) in files.iter().zip(windows) {
             let at = glob.at.sibling(key.as_str());
             let opened = Opened { meta: meta.clone(), whole: None };
-            let reader = Reader::new(query, &at, &opened);
+            let reader = Reader::new(query, &at, &opened, None);
             let query = Arc::clone(query);
             let task = query.engine.handle.clone().spawn(async move {
                 // The open that needs these bytes asks again and tells its own error.
@@ -192,17 +212,116 @@ impl Neighbours {
             });
             tasks.push(task.abort_handle());
         }
+        let passed = glob.columns.pass(index.saturating_sub(STEP_MAX));
+        glob.pull(query, index);
+        let place = Place { glob: glob.id, index };
+        drop(state);
+        drop(passed);
+        Some(place)
+    }
+
+    /// Takes note of a read of a file, begins to fetch the same columns of those that follow, and
+    /// gives what was fetched ahead of this read, waiting for what is on its way.
+    pub async fn columns(
+        &self,
+        query: &Arc<QueryCore>,
+        place: Place,
+        range: ByteRange,
+    ) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        for mut block in self.read(query, place, range) {
+            pieces.extend(block.arrived().await);
+            if !range.contains(&block.range) {
+                let mut state = self.lock();
+                if let Some(glob) = state.globs.iter_mut().find(|glob| glob.id == place.glob) {
+                    glob.columns.put_back(place.index, block);
+                }
+            }
+        }
+        pieces
+    }
+
+    fn read(&self, query: &Arc<QueryCore>, place: Place, range: ByteRange) -> Vec<Block> {
+        let mut state = self.lock();
+        let State { globs, registered, .. } = &mut *state;
+        let Some(glob) = globs.iter_mut().find(|glob| glob.id == place.glob) else {
+            return Vec::new();
+        };
+        if glob.at.mount.latency.get() >= LATENCY_MIN {
+            if !std::mem::replace(registered, true) {
+                let pressable: Weak<dyn Pressable> = Arc::downgrade(&query.neighbours) as Weak<_>;
+                query.engine.budget.register(pressable);
+            }
+            glob.note(query, place.index, range);
+            glob.pull(query, place.index);
+        }
+        glob.columns.take(place.index, range)
     }
 
     /// Stops what is on its way.
     pub fn stop(&self) {
-        for task in std::mem::take(&mut self.lock().tasks) {
+        let mut state = self.lock();
+        let tasks = std::mem::take(&mut state.tasks);
+        let cleared: Vec<_> = state.globs.iter_mut().map(|glob| glob.columns.clear()).collect();
+        drop(state);
+        drop(cleared);
+        for task in tasks {
             task.abort();
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Files {
+    /// Where the columns of a file lie, if its footer is here.
+    fn layout(&self, query: &Arc<QueryCore>, index: usize) -> Option<Layout> {
+        let (key, meta) = &self.files[index];
+        let id = ObjectId { mount: self.at.mount.id, key: key.clone() };
+        let held = query.engine.held.get(&id, &Version::of(meta))?;
+        let size = meta.size_bytes?;
+        let pieces = held.pieces();
+        Layout::parse(&pieces.iter().find(|piece| piece.range.end == size)?.bytes)
+    }
+
+    fn note(&mut self, query: &Arc<QueryCore>, index: usize, range: ByteRange) {
+        let mut columns = std::mem::take(&mut self.columns);
+        if tail_first(&self.files[index].0) {
+            columns.note(index, range, || self.layout(query, index));
+        }
+        self.columns = columns;
+    }
+
+    fn pull(&mut self, query: &Arc<QueryCore>, index: usize) {
+        let mut columns = std::mem::take(&mut self.columns);
+        let parse = |index| self.layout(query, index);
+        let begin = |index: usize, span: ByteRange| {
+            let (key, meta) = &self.files[index];
+            let (at, version) = (self.at.sibling(key.as_str()), Version::of(meta));
+            let size_bytes = meta.size_bytes?;
+            let lease = query.engine.budget.try_lease(span.len())?;
+            Some(fetch(&Source { query, at: &at, version: &version, size_bytes }, span, lease))
+        };
+        columns.pull(index, self.files.len(), parse, begin);
+        self.columns = columns;
+    }
+}
+
+impl Pressable for Neighbours {
+    fn returnable_bytes(&self) -> u64 {
+        let Ok(state) = self.0.try_lock() else { return 0 };
+        state.globs.iter().map(|glob| glob.columns.ahead_bytes()).sum()
+    }
+
+    fn press(&self) -> bool {
+        let Ok(mut state) = self.0.try_lock() else { return false };
+        let held = state.globs.iter().any(|glob| glob.columns.ahead_bytes() > 0);
+        let cleared: Vec<_> = state.globs.iter_mut().map(|glob| glob.columns.clear()).collect();
+        drop(state);
+        drop(cleared);
+        held
     }
 }
 

@@ -4,6 +4,7 @@ use crate::location::Location;
 use crate::query::{Query, QueryCore};
 use crate::read::ahead::{Ahead, Source};
 use crate::read::held::{Held, Piece};
+use crate::read::neighbours::Place;
 use crate::read::plan::{Source as SpanSource, Span, Split, plan, widen};
 use crate::read::stream::{Stream, told_as_change};
 use crate::read::version::Version;
@@ -24,10 +25,17 @@ pub struct Reader {
     ahead: Arc<Ahead>,
     split: Split,
     tail_first: bool,
+    /// In the glob that it was opened from.
+    place: Option<Place>,
 }
 
 impl Reader {
-    pub(crate) fn new(query: &Arc<QueryCore>, at: &Location, opened: &Opened) -> Self {
+    pub(crate) fn new(
+        query: &Arc<QueryCore>,
+        at: &Location,
+        opened: &Opened,
+        place: Option<Place>,
+    ) -> Self {
         let version = Version::of(&opened.meta);
         let held = match &opened.whole {
             Some(whole) => Arc::clone(whole),
@@ -43,6 +51,7 @@ impl Reader {
             ahead: Ahead::new(),
             split: Split::for_profile(&at.mount.profile),
             tail_first: tail_first(&at.key),
+            place,
         }
     }
 
@@ -96,12 +105,16 @@ impl Reader {
             self.fill(query, range, window).await?;
             held = self.held.pieces();
         }
+        let before = held.len();
+        if let Some(place) = self.place {
+            held.extend(query.neighbours.columns(query, place, range).await);
+        }
         let source =
             Source { query, at: &self.at, version: &self.version, size_bytes: self.size_bytes };
         let ahead = self.ahead.pieces(&source, range, &held).await;
-        let from_ahead = !ahead.is_empty();
-        query.scope.count(Metric::ReadAheadHits, u64::from(from_ahead));
         held.extend(ahead);
+        let from_ahead = held.len() > before;
+        query.scope.count(Metric::ReadAheadHits, u64::from(from_ahead));
         let ranges: Vec<ByteRange> = held.iter().map(|piece| piece.range).collect();
         let spans = plan(range, &ranges, &self.split);
         if !from_ahead && spans.iter().all(|span| span.source != SpanSource::Store) {

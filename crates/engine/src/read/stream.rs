@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use penstock_base::{ByteRange, Error, Kind, Result, Retry};
 use penstock_store::{Body, ETag, GetRange, GetRequest, GetResponse, ObjectMeta};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// A GET that is being read. All its bytes are of one version, however often it was resumed.
 #[derive(Debug)]
@@ -225,7 +226,11 @@ async fn get(
     attempts: &mut Attempts,
 ) -> Result<GetResponse> {
     loop {
+        let asked = Instant::now();
         let answer = attempts.bounded(at.mount.store.get(&at.key, request.clone())).await;
+        if answer.is_ok() {
+            at.mount.latency.note(asked.elapsed());
+        }
         match answer.and_then(|response| from_the_store(response, request, at)) {
             Ok(response) => return Ok(response),
             Err(error) => attempts.failed(query, error).await?,

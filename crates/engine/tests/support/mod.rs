@@ -50,6 +50,8 @@ pub struct Scripted {
     pub profile: Profile,
     pub capabilities: Capabilities,
     pub ranges_ignored: bool,
+    /// Before each answer, on the test's clock.
+    pub delay: Duration,
     observer: Mutex<Option<Arc<dyn Observer>>>,
 }
 
@@ -64,8 +66,16 @@ impl Scripted {
             faults: Mutex::default(),
             gate: Mutex::default(),
             ranges_ignored: false,
+            delay: Duration::ZERO,
             observer: Mutex::default(),
         }
+    }
+
+    /// Some way off: each answer takes this long.
+    pub fn remote(delay: Duration) -> Self {
+        let mut store = Scripted { delay, ..Self::new() };
+        store.profile.first_byte_ms = 30.0;
+        store
     }
 
     /// Without suffix ranges, and with blocks of any size.
@@ -108,6 +118,9 @@ impl Scripted {
         let gate = self.gate.lock().unwrap().clone();
         if let Some((_, gate)) = gate.filter(|(held, _)| *held == verb) {
             gate.acquire().await.unwrap().forget();
+        }
+        if !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
         }
         let fault = {
             let mut faults = self.faults.lock().unwrap();

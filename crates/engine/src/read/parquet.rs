@@ -1,0 +1,227 @@
+//! Where the columns of a Parquet file lie: the one thing that fetching ahead wants from its footer
+//! (Apache Parquet format, `parquet.thrift`; Thrift compact protocol). Pure.
+//!
+//! What it does not understand gives `None`: then nothing is fetched ahead, and whoever reads the
+//! file tells what is wrong with it.
+
+use penstock_base::ByteRange;
+use std::ops::RangeInclusive;
+
+/// A longer footer is not looked at: its file has thousands of columns or row groups.
+const FOOTER_BYTES_MAX: usize = 256 << 10;
+/// Structures inside structures; the format needs five.
+const DEPTH_MAX: u32 = 16;
+
+/// The column chunks of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// By row group, then by column.
+    row_groups: Vec<Vec<ByteRange>>,
+}
+
+impl Layout {
+    /// Reads the footer at the end of `tail`, which is the end of a file.
+    pub fn parse(tail: &[u8]) -> Option<Layout> {
+        let (rest, magic) = tail.split_at_checked(tail.len().checked_sub(4)?)?;
+        let (rest, length) = rest.split_at_checked(rest.len().checked_sub(4)?)?;
+        let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
+        if magic != b"PAR1" || length > FOOTER_BYTES_MAX {
+            return None;
+        }
+        let mut row_groups = Vec::new();
+        let mut footer = Thrift { rest: &rest[rest.len().checked_sub(length)?..], depth: 0 };
+        footer.structure(|footer, field, kind| match (field, kind) {
+            (4, LIST) => footer.list(STRUCT, |footer| {
+                row_groups.push(row_group(footer)?);
+                Some(())
+            }),
+            _ => footer.skip(kind),
+        })?;
+        Some(Layout { row_groups })
+    }
+
+    /// The columns whose chunks of one row group a read touches.
+    pub fn touched(&self, range: ByteRange) -> Option<RangeInclusive<usize>> {
+        self.row_groups.iter().find_map(|chunks| {
+            let touches = |chunk: &ByteRange| chunk.start < range.end && range.start < chunk.end;
+            let first = chunks.iter().position(touches)?;
+            let last = chunks.iter().rposition(touches)?;
+            Some(first..=last)
+        })
+    }
+
+    /// The spans of these columns, one for each row group; none where the file has fewer columns.
+    pub fn spans(&self, columns: &RangeInclusive<usize>) -> impl Iterator<Item = ByteRange> {
+        self.row_groups.iter().filter_map(|chunks| {
+            let chunks = chunks.get(columns.clone())?;
+            let start = chunks.iter().map(|chunk| chunk.start).min()?;
+            let end = chunks.iter().map(|chunk| chunk.end).max()?;
+            (start < end).then_some(ByteRange { start, end })
+        })
+    }
+}
+
+fn row_group(thrift: &mut Thrift<'_>) -> Option<Vec<ByteRange>> {
+    let mut chunks = Vec::new();
+    thrift.structure(|thrift, field, kind| match (field, kind) {
+        (1, LIST) => thrift.list(STRUCT, |thrift| {
+            chunks.push(column_chunk(thrift)?);
+            Some(())
+        }),
+        _ => thrift.skip(kind),
+    })?;
+    Some(chunks)
+}
+
+/// A chunk begins with its dictionary, where it has one.
+fn column_chunk(thrift: &mut Thrift<'_>) -> Option<ByteRange> {
+    let (mut length, mut pages, mut dictionary) = (0, 0, 0);
+    thrift.structure(|thrift, field, kind| match (field, kind) {
+        (3, STRUCT) => thrift.structure(|thrift, field, kind| {
+            match (field, kind) {
+                (7, I64) => length = thrift.integer()?,
+                (9, I64) => pages = thrift.integer()?,
+                (11, I64) => dictionary = thrift.integer()?,
+                _ => thrift.skip(kind)?,
+            }
+            Some(())
+        }),
+        _ => thrift.skip(kind),
+    })?;
+    let start = if dictionary > 0 { dictionary.min(pages) } else { pages };
+    ByteRange::of_len(u64::try_from(start).ok()?, u64::try_from(length).ok()?)
+}
+
+const BOOL_TRUE: u8 = 1;
+const BOOL_FALSE: u8 = 2;
+const BYTE: u8 = 3;
+const I16: u8 = 4;
+const I32: u8 = 5;
+const I64: u8 = 6;
+const DOUBLE: u8 = 7;
+const BINARY: u8 = 8;
+const LIST: u8 = 9;
+const SET: u8 = 10;
+const MAP: u8 = 11;
+const STRUCT: u8 = 12;
+
+/// What is left of a message in Thrift's compact protocol.
+struct Thrift<'a> {
+    rest: &'a [u8],
+    depth: u32,
+}
+
+impl Thrift<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*first)
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// A zigzag-encoded number.
+    fn integer(&mut self) -> Option<i64> {
+        let value = self.varint()?;
+        Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
+    }
+
+    fn pass(&mut self, count: u64) -> Option<()> {
+        self.rest = self.rest.get(usize::try_from(count).ok()?..)?;
+        Some(())
+    }
+
+    /// Goes through the fields of a structure; `field` takes the value of each.
+    fn structure(&mut self, mut field: impl FnMut(&mut Self, i64, u8) -> Option<()>) -> Option<()> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return None;
+        }
+        let mut id = 0i64;
+        loop {
+            let head = self.byte()?;
+            if head == 0 {
+                self.depth -= 1;
+                return Some(());
+            }
+            id = match head >> 4 {
+                0 => self.integer()?,
+                delta => id.checked_add(i64::from(delta))?,
+            };
+            field(self, id, head & 0x0f)?;
+        }
+    }
+
+    /// Goes through a list whose elements are of this kind.
+    fn list(&mut self, kind: u8, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        let head = self.byte()?;
+        let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
+        // Each element takes a byte at least, so the count needs no limit of its own.
+        if head & 0x0f != kind || count > self.rest.len() as u64 {
+            return None;
+        }
+        (0..count).try_for_each(|_| element(self))
+    }
+
+    fn skip(&mut self, kind: u8) -> Option<()> {
+        match kind {
+            BOOL_TRUE | BOOL_FALSE => Some(()),
+            BYTE => self.pass(1),
+            I16 | I32 | I64 => self.varint().map(|_| ()),
+            DOUBLE => self.pass(8),
+            BINARY => {
+                let length = self.varint()?;
+                self.pass(length)
+            }
+            LIST | SET => {
+                let kind = self.rest.first()? & 0x0f;
+                self.list(kind, |thrift| thrift.skip_element(kind))
+            }
+            MAP => {
+                let count = self.varint()?;
+                if count == 0 {
+                    return Some(());
+                }
+                let kinds = self.byte()?;
+                if count > self.rest.len() as u64 {
+                    return None;
+                }
+                (0..count).try_for_each(|_| {
+                    self.skip_element(kinds >> 4)?;
+                    self.skip_element(kinds & 0x0f)
+                })
+            }
+            STRUCT => self.structure(|thrift, _, kind| thrift.skip(kind)),
+            _ => None,
+        }
+    }
+
+    /// As a field a boolean is its own kind; as an element it takes a byte.
+    fn skip_element(&mut self, kind: u8) -> Option<()> {
+        match kind {
+            BOOL_TRUE | BOOL_FALSE => self.pass(1),
+            kind => {
+                self.depth += 1;
+                if self.depth > DEPTH_MAX {
+                    return None;
+                }
+                let skipped = self.skip(kind);
+                self.depth -= 1;
+                skipped
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
