@@ -127,13 +127,14 @@ async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Resul
         Remembered::Stale(meta) if held(&meta) => {
             // The bytes are here already, so a request without a body confirms them.
             query.scope.count(Metric::MetadataMisses, 1);
-            return asked(query, at).await;
+            return Box::pin(asked(query, at)).await;
         }
         Remembered::Fresh(_) | Remembered::Stale(_) | Remembered::Nothing => {
             query.scope.count(Metric::MetadataMisses, 1);
         }
     }
-    let opened = open_fetch(query, at, known).await?;
+    // Boxed, so that what memory answers moves no large future about.
+    let opened = Box::pin(open_fetch(query, at, known)).await?;
     if known.immutable {
         engine.metadata.confirm(at, &opened.meta, true);
     }

@@ -40,8 +40,13 @@ impl Layout {
         Some(Layout { row_groups })
     }
 
-    /// The columns whose chunks of one row group a read touches.
+    /// The columns whose chunks of one row group a read touches; none for a read of the footer,
+    /// which takes in what happens to lie before it.
     pub fn touched(&self, range: ByteRange) -> Option<RangeInclusive<usize>> {
+        let columns_end = self.row_groups.iter().flatten().map(|chunk| chunk.end).max()?;
+        if range.end > columns_end {
+            return None;
+        }
         self.row_groups.iter().find_map(|chunks| {
             let touches = |chunk: &ByteRange| chunk.start < range.end && range.start < chunk.end;
             let first = chunks.iter().position(touches)?;

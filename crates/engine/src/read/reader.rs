@@ -102,7 +102,8 @@ impl Reader {
         let mut held = self.held.pieces();
         let ranges: Vec<ByteRange> = held.iter().map(|piece| piece.range).collect();
         if let Some(window) = widen(range, self.size_bytes, window, self.tail_first, &ranges) {
-            self.fill(query, range, window).await?;
+            // Boxed, so that what memory answers moves no large future about.
+            Box::pin(self.fill(query, range, window)).await?;
             held = self.held.pieces();
         }
         let before = held.len();

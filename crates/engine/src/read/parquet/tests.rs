@@ -29,7 +29,7 @@ fn a_read_names_columns_and_these_name_spans() {
     };
     assert_eq!(layout.touched(range(10, 40)), Some(1..=2));
     assert_eq!(layout.touched(range(55, 56)), Some(1..=1));
-    assert_eq!(layout.touched(range(90, 120)), None, "the footer is no column");
+    assert_eq!(layout.touched(range(70, 91)), None, "a read of the footer is none of a column");
     assert_eq!(layout.spans(&(1..=2)).collect::<Vec<_>>(), [range(10, 40), range(50, 90)]);
     assert_eq!(layout.spans(&(2..=3)).count(), 0);
 }
