@@ -189,7 +189,7 @@ async fn columns_read_in_one_file_of_a_glob_are_fetched_ahead_in_the_next_ones()
             }
             let calls = bench.store.take_calls();
             match (expected, index) {
-                // The second column of both row groups of all six files, the read itself among them.
+                // The second column of both row groups of all six files, this read among them.
                 ("together", 0) => assert_eq!(calls.len(), 12, "{calls:?}"),
                 ("together", _) => assert!(calls.is_empty(), "{calls:?}"),
                 _ => assert_eq!(calls.len(), 2, "{calls:?}"),

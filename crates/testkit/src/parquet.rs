@@ -1,4 +1,5 @@
-//! The end of a Parquet file, as small as its readers accept it: for tests of what is fetched ahead.
+//! The end of a Parquet file, no more than what says where its columns lie: for tests of what is
+//! fetched ahead.
 
 use penstock_base::ByteRange;
 
@@ -33,7 +34,8 @@ pub fn footer(row_groups: &[Vec<ByteRange>]) -> Vec<u8> {
         out.push(0x10 | LIST);
         structures(&mut out, chunks.len());
         for chunk in chunks {
-            // file_offset, meta_data { type, path_in_schema, total_compressed_size, data_page_offset }
+            // file_offset; meta_data with type, path_in_schema, total_compressed_size and
+            // data_page_offset
             out.extend([0x20 | I64, 0, 0x10 | STRUCT, 0x10 | I32, 4]);
             out.extend([0x20 | LIST, 0x10 | BINARY, 1, b'x', 0x40 | I64]);
             varint(&mut out, chunk.len() << 1);
