@@ -79,7 +79,8 @@ impl Source {
 
     fn check_range(&self, found: ByteRange, size: u64) -> S3Result<()> {
         let Some(range) = &self.range else { return Ok(()) };
-        if range.check(size).is_err() || found.is_empty() {
+        let is_past = matches!(range, dto::Range::Int { last: Some(last), .. } if *last >= size);
+        if is_past || found.is_empty() {
             return Err(s3_error!(InvalidRange, "The range of the copy source is not satisfiable"));
         }
         Ok(())

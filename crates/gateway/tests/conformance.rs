@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{ACCESS_KEY, SECRET_KEY, Server};
+use common::{ACCESS_KEY, Lane, SECRET_KEY, Server};
 use penstock_store::{
     HttpClient, HttpOptions, Observer, RequestEvent, S3Store, Store, StoreOptions,
 };
@@ -21,8 +21,23 @@ impl Observer for Deaf {
 }
 
 /// Each case has a gateway of its own.
-async fn gateway() -> Subject {
-    let server = Server::start().await;
+async fn local() -> Subject {
+    subject(Server::start().await).refusing(is_no_file_name)
+}
+
+async fn memory() -> Subject {
+    subject(Server::on(Lane::Memory).await)
+}
+
+async fn azure() -> Subject {
+    subject(Server::on(Lane::Azure).await).refusing(is_no_blob_name)
+}
+
+async fn s3() -> Subject {
+    subject(Server::on(Lane::S3).await)
+}
+
+fn subject(server: Server) -> Subject {
     let endpoint = server.address.to_string();
     let options = StoreOptions::new([
         ("key_id", ACCESS_KEY),
@@ -35,7 +50,7 @@ async fn gateway() -> Subject {
     .unwrap();
     let client = HttpClient::new(HttpOptions::default(), Arc::new(Deaf)).unwrap();
     let store: Arc<dyn Store> = Arc::new(S3Store::open("s3", "lake", &options, &client).unwrap());
-    Subject::new(store).with_secret(SECRET_KEY).refusing(is_no_file_name).keeping(server)
+    Subject::new(store).with_secret(SECRET_KEY).keeping(server)
 }
 
 /// What no file can be called: a component of more than 255 bytes, or one with a NUL.
@@ -43,4 +58,12 @@ fn is_no_file_name(key: &str) -> bool {
     key.contains('\0') || key.split('/').any(|component| component.len() > 255)
 }
 
-store_conformance!(conformance, gateway);
+/// What a service on the way to a blob would change.
+fn is_no_blob_name(key: &str) -> bool {
+    key.contains('\\') || key.split('/').any(|part| part == "." || part == "..")
+}
+
+store_conformance!(on_local, local);
+store_conformance!(on_memory, memory);
+store_conformance!(on_azure, azure);
+store_conformance!(on_s3, s3);

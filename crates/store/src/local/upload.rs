@@ -73,7 +73,12 @@ pub(super) fn begin_part(
         return Err(Error::new(Kind::Invalid, why));
     }
     let shown = root.shown(&location.path());
-    Temp::create_in(open_upload(root, location, id)?, &shown)
+    let dir = open_upload(root, location, id)?;
+    let begun = read_begun(&dir).map_err(|e| explain(e, "upload a part of", &shown))?;
+    if begun.name != location.name {
+        return Err(Error::new(Kind::NotFound, "no such upload of this key"));
+    }
+    Temp::create_in(dir, &shown)
 }
 
 /// Makes the file the upload's part of this number.

@@ -229,8 +229,10 @@ impl Store for S3Store {
                 match answer::unsatisfiable_extent(request.range, &headers, &failure) {
                     Some(extent) => {
                         let meta = match extent.size_bytes {
-                            Some(size) => answer::object_meta(&headers, Some(size), ""),
-                            None => self.stat(key).await?,
+                            Some(size) if headers.contains_key(ETAG) => {
+                                answer::object_meta(&headers, Some(size), "")
+                            }
+                            _ => self.stat(key).await?,
                         };
                         // Headers of the refusal describe the refusal's body.
                         let meta = ObjectMeta { content_type: None, ..meta };

@@ -1,0 +1,139 @@
+//! What only shows on Azure: how many requests each operation costs, and names that Azure refuses.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod common;
+
+use common::{Lane, Request, Server};
+use std::time::Duration;
+
+const MIB: usize = 1 << 20;
+
+/// One row of the table: an operation, and the requests that it may cost.
+async fn costs(server: &Server, what: &str, request: Request<'_>, expected: &[&str]) -> String {
+    let fake = server.fake.as_ref().unwrap();
+    fake.reset_stats();
+    let answer = server.send(request).await;
+    assert!(answer.status < 300, "{what}: {} {}", answer.status, answer.text());
+    // A request is counted when its answer is out, which the client may see first.
+    let counted = tokio::time::timeout(Duration::from_secs(10), async {
+        while fake.requests().len() < expected.len() {
+            tokio::task::yield_now().await;
+        }
+    });
+    counted.await.ok();
+    let mut sent: Vec<&str> = fake.requests().into_iter().map(|it| it.operation).collect();
+    sent.sort();
+    assert_eq!(sent, expected, "{what}");
+    if answer.header("etag").is_empty() { answer.text() } else { answer.header("etag").to_string() }
+}
+
+#[tokio::test]
+async fn each_operation_costs_what_the_table_says() {
+    let server = Server::on(Lane::Azure).await;
+    let large = vec![7; 20 * MIB];
+    let put = |path, body| Request { method: "PUT", path, body, ..Default::default() };
+    let get = |path, headers| Request { path, headers, ..Default::default() };
+    let mark = ("x-amz-meta-my-key", "v");
+    costs(&server, "PutObject, small", put("/lake/k", b"0123456789"), &["PutBlob"]).await;
+    costs(&server, "PutObject, 20 MiB", put("/lake/large", &large), &["PutBlob"]).await;
+    let absent = Request { headers: &[("if-none-match", "*"), mark], ..put("/lake/new", b"x") };
+    let etag = costs(&server, "PutObject, If-None-Match", absent, &["PutBlob"]).await;
+    let matching = [("if-match", etag.as_str())];
+    let over = Request { headers: &matching, ..put("/lake/new", b"y") };
+    let etag = costs(&server, "PutObject, If-Match", over, &["PutBlob"]).await;
+    costs(&server, "GetObject, 20 MiB", get("/lake/large", &[]), &["GetBlob"]).await;
+    let range = [("range", "bytes=65536-131071")];
+    costs(&server, "GetObject, range", get("/lake/large", &range), &["GetBlob"]).await;
+    let suffix = [("range", "bytes=-100")];
+    let two = &["GetBlob", "GetBlobProperties"];
+    costs(&server, "GetObject, suffix", get("/lake/large", &suffix), two).await;
+    costs(&server, "GetObject, partNumber=1", get("/lake/k?partNumber=1", &[]), &["GetBlob"]).await;
+    let head = Request { method: "HEAD", path: "/lake/k", ..Default::default() };
+    costs(&server, "HeadObject", head, &["GetBlobProperties"]).await;
+    let list = get("/lake?list-type=2&delimiter=%2F", &[]);
+    costs(&server, "ListObjectsV2", list, &["ListBlobs"]).await;
+    let after = get("/lake?list-type=2&start-after=k", &[]);
+    costs(&server, "ListObjectsV2, start-after", after, &["ListBlobs"]).await;
+    let from = ("x-amz-copy-source", "/lake/large");
+    let copy =
+        |headers| Request { method: "PUT", path: "/lake/copy", headers, ..Default::default() };
+    let plain = [from];
+    costs(&server, "CopyObject", copy(&plain), &["CopyBlob"]).await;
+    let replace = [from, ("x-amz-metadata-directive", "REPLACE"), mark];
+    costs(&server, "CopyObject, REPLACE", copy(&replace), &["PutBlobFromURL"]).await;
+    let delete = |path, headers| Request { method: "DELETE", path, headers, ..Default::default() };
+    let matching = [("if-match", etag.as_str())];
+    costs(&server, "DeleteObject, If-Match", delete("/lake/new", &matching), &["DeleteBlob"]).await;
+    costs(&server, "DeleteObject", delete("/lake/k", &[]), &["DeleteBlob"]).await;
+    let keys: String = (0..1000).map(|key| format!("<Object><Key>{key}</Key></Object>")).collect();
+    let body = format!("<Delete><Quiet>true</Quiet>{keys}</Delete>");
+    let batch = Request {
+        method: "POST",
+        path: "/lake?delete",
+        body: body.as_bytes(),
+        ..Default::default()
+    };
+    costs(&server, "DeleteObjects, 1000 keys", batch, &["SubmitBatch"; 4]).await;
+    uploads_cost(&server).await;
+}
+
+async fn uploads_cost(server: &Server) {
+    let post = |path, body| Request { method: "POST", path, body, ..Default::default() };
+    let put = |path, body| Request { method: "PUT", path, body, ..Default::default() };
+    let begun = costs(server, "CreateMultipartUpload", post("/lake/up?uploads", b""), &[]).await;
+    let id = begun.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_string();
+    let path = format!("/lake/up?partNumber=1&uploadId={id}");
+    let large = vec![3; 16 * MIB];
+    let tag = costs(server, "UploadPart, 16 MiB", put(&path, &large), &["PutBlock"]).await;
+    let path = format!("/lake/up?partNumber=2&uploadId={id}");
+    let headers =
+        [("x-amz-copy-source", "/lake/large"), ("x-amz-copy-source-range", "bytes=0-1048575")];
+    let copy = Request { headers: &headers, ..put(&path, b"") };
+    let two = &["GetBlobProperties", "PutBlockFromURL"];
+    let copied = costs(server, "UploadPartCopy", copy, two).await;
+    let copied = copied.split("<ETag>").nth(1).unwrap().split('<').next().unwrap();
+    let path = format!("/lake/up?uploadId={id}");
+    let list = Request { path: &path, ..Default::default() };
+    costs(server, "ListParts", list, &["GetBlockList"]).await;
+    let body = format!(
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{tag}</ETag></Part>\
+         <Part><PartNumber>2</PartNumber><ETag>{copied}</ETag></Part></CompleteMultipartUpload>"
+    );
+    let two = &["GetBlockList", "PutBlockList"];
+    costs(server, "CompleteMultipartUpload", post(&path, body.as_bytes()), two).await;
+    let again = &["GetBlobProperties", "GetBlockList"];
+    costs(server, "CompleteMultipartUpload again", post(&path, body.as_bytes()), again).await;
+    let begun = server.send(post("/lake/gone?uploads", b"")).await.text();
+    let id = begun.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap();
+    let path = format!("/lake/gone?uploadId={id}");
+    let abort = Request { method: "DELETE", path: &path, ..Default::default() };
+    costs(server, "AbortMultipartUpload", abort, &["PutBlock"]).await;
+    assert_eq!(server.get("/lake/gone").await.status, 404, "an abort makes nothing visible");
+}
+
+#[tokio::test]
+async fn metadata_that_azure_refuses_comes_back() {
+    let server = Server::on(Lane::Azure).await;
+    let headers = [
+        ("x-amz-meta-my-key", "a"),
+        ("x-amz-meta-1st.name", "b"),
+        ("x-amz-meta-mtime", "1.5"),
+        ("cache-control", "no-store"),
+        ("expires", "Wed, 21 Oct 2026 07:28:00 GMT"),
+    ];
+    let request = Request {
+        method: "PUT",
+        path: "/lake/k",
+        headers: &headers,
+        body: b"x",
+        ..Default::default()
+    };
+    let put = server.send(request).await;
+    assert_eq!(put.status, 200, "{}", put.text());
+    let got = server.get("/lake/k").await;
+    for (name, value) in headers {
+        assert_eq!(got.header(name), value, "{name}");
+    }
+    assert!(got.header("etag").trim_matches('"').ends_with("-1"), "{}", got.header("etag"));
+}

@@ -1,0 +1,192 @@
+//! Many back ends behind one endpoint, as a config file has them.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod common;
+
+use common::{ACCESS_KEY, Answer, Dir, Request, SECRET_KEY, Server, sign};
+use penstock_base::Settings;
+use penstock_gateway::{Config, Options, Surroundings};
+use penstock_testkit::fake::{FakeAzure, FakeOptions, FakeS3};
+use std::time::Duration;
+
+struct World {
+    server: Server,
+    _fakes: [penstock_testkit::fake::FakeHandle; 2],
+}
+
+/// A directory, an Azure account and an S3 service; the directory takes the buckets that nobody
+/// named.
+async fn world() -> World {
+    let azure = FakeAzure::start(FakeOptions::azure()).unwrap();
+    let s3 = FakeS3::start(FakeOptions::s3()).unwrap();
+    let dir = Dir::new();
+    let text = format!(
+        r#"
+listen = "127.0.0.1:0"
+request_deadline_ms = 20000
+
+[[backend]]
+name = "disk"
+url = "file://{}"
+dynamic = true
+
+[[backend]]
+name = "blob"
+url = "az://"
+connection_string = "{}"
+
+[[backend]]
+name = "amazon"
+url = "s3://"
+endpoint = "{}"
+key_id = "test"
+secret = "test"
+region = "us-east-1"
+url_style = "path"
+
+[[bucket]]
+name = "raw"
+backend = "blob"
+container = "lake"
+aliases = ["old-raw"]
+
+[[bucket]]
+name = "team"
+backend = "blob"
+container = "lake"
+prefix = "team/a/"
+
+[[bucket]]
+name = "archive"
+backend = "amazon"
+container = "cold"
+
+[[bucket]]
+name = "public"
+backend = "amazon"
+container = "cold"
+read_only = true
+
+[[key]]
+access_key = "{ACCESS_KEY}"
+secret_key = "{SECRET_KEY}"
+
+[[key]]
+access_key = "SECOND"
+secret_key = "other-secret"
+"#,
+        dir.served().display(),
+        azure.connection_string(),
+        s3.endpoint(),
+    );
+    let config = Config::parse(&text, &Surroundings).unwrap();
+    let mut settings = Settings::default();
+    for (name, value) in &config.settings {
+        settings.set(name, value).unwrap();
+    }
+    let options = Options {
+        backends: config.backends,
+        buckets: config.buckets,
+        settings,
+        listen: config.listen.unwrap(),
+        keys: config.keys,
+        anonymous: false,
+        drain: Duration::from_secs(5),
+    };
+    World { server: Server::start_with(dir, options).await, _fakes: [azure, s3] }
+}
+
+fn keys_of(listing: &Answer) -> Vec<String> {
+    let text = listing.text();
+    let cut = |part: &str| part.split("</Key>").next().unwrap_or_default().to_string();
+    text.split("<Key>").skip(1).map(cut).collect()
+}
+
+#[tokio::test]
+async fn buckets_lead_to_their_places() {
+    let world = world().await;
+    let server = &world.server;
+    for path in ["/lake/on-disk", "/raw/k", "/team/x/1", "/team/x/2", "/team/y", "/archive/k"] {
+        assert_eq!(server.put(path, path.as_bytes()).await.status, 200, "{path}");
+    }
+    let everything = server.get("/raw?list-type=2").await;
+    assert_eq!(keys_of(&everything), ["k", "team/a/x/1", "team/a/x/2", "team/a/y"]);
+    assert_eq!(server.get("/old-raw/team/a/y").await.text(), "/team/y");
+    assert_eq!(keys_of(&server.get("/team?list-type=2").await), ["x/1", "x/2", "y"]);
+    let folded = server.get("/team?list-type=2&delimiter=%2F&max-keys=1").await;
+    assert!(folded.text().contains("<CommonPrefixes><Prefix>x/</Prefix>"), "{}", folded.text());
+    let text = folded.text();
+    let (_, rest) = text.split_once("<NextContinuationToken>").unwrap();
+    let token = rest.split('<').next().unwrap();
+    let next =
+        server.get(&format!("/team?continuation-token={token}&delimiter=%2F&list-type=2")).await;
+    assert_eq!(keys_of(&next), ["y"], "{}", next.text());
+    let after = server.get("/team?list-type=2&start-after=x%2F1").await;
+    assert_eq!(keys_of(&after), ["x/2", "y"]);
+    assert_eq!(server.get("/public/k").await.text(), "/archive/k");
+    let refused = server.put("/public/k", b"no").await;
+    assert_eq!((refused.status, refused.code().as_str()), (403, "AccessDenied"));
+    let buckets = server.get("/").await.text();
+    for name in ["archive", "lake", "old-raw", "public", "raw", "team"] {
+        assert!(buckets.contains(&format!("<Name>{name}</Name>")), "{name}: {buckets}");
+    }
+}
+
+#[tokio::test]
+async fn copies_cross_back_ends() {
+    let world = world().await;
+    let server = &world.server;
+    let body = vec![b'c'; 2 << 20];
+    let headers = [("content-type", "text/csv"), ("x-amz-meta-my-key", "kept")];
+    let put = Request {
+        method: "PUT",
+        path: "/lake/source",
+        headers: &headers,
+        body: &body,
+        ..Default::default()
+    };
+    assert_eq!(server.send(put).await.status, 200);
+    for (from, to) in [
+        ("/lake/source", "/raw/one"),
+        ("/raw/one", "/archive/two"),
+        ("/archive/two", "/team/three"),
+    ] {
+        let headers = [("x-amz-copy-source", from)];
+        let copy = Request { method: "PUT", path: to, headers: &headers, ..Default::default() };
+        let copied = server.send(copy).await;
+        assert_eq!(copied.status, 200, "{to}: {}", copied.text());
+        let got = server.get(to).await;
+        assert!(got.body == body, "{to}: the bytes differ");
+        assert_eq!(got.header("content-type"), "text/csv", "{to}");
+        assert_eq!(got.header("x-amz-meta-my-key"), "kept", "{to}");
+    }
+}
+
+#[tokio::test]
+async fn buckets_are_made_and_removed_where_nobody_named_them() {
+    let world = world().await;
+    let server = &world.server;
+    let ask = async |method: &str, path: &str| {
+        server.send(Request { method, path, ..Default::default() }).await
+    };
+    assert_eq!(ask("PUT", "/fresh").await.status, 200);
+    assert!(server.dir.served().join("fresh").is_dir());
+    assert_eq!(ask("HEAD", "/fresh").await.status, 200);
+    assert_eq!(ask("DELETE", "/fresh").await.status, 204);
+    assert_eq!(ask("HEAD", "/fresh").await.status, 404);
+    let fixed = ask("DELETE", "/raw").await;
+    assert_eq!((fixed.status, fixed.code().as_str()), (403, "AccessDenied"));
+}
+
+#[tokio::test]
+async fn every_key_of_the_file_signs() {
+    let world = world().await;
+    let server = &world.server;
+    let request = Request { path: "/lake?list-type=2", ..Default::default() };
+    let host = server.address.to_string();
+    let second = sign::signed(&request, &host, "other-secret", "SECOND");
+    assert_eq!(server.send_raw(&second).await.status, 200);
+    let mixed = sign::signed(&request, &host, SECRET_KEY, "SECOND");
+    assert_eq!(server.send_raw(&mixed).await.code(), "SignatureDoesNotMatch");
+}
