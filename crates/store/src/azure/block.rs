@@ -12,11 +12,15 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use penstock_base::{Error, Kind, Result};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 const NONCE_BYTES: usize = 16;
 /// Nonce, one byte for the layout's version, the part's number: 28 characters without padding.
 const ID_BYTES: usize = NONCE_BYTES + 1 + 4;
 const LAYOUT: u8 = 1;
+/// The same in the id of an upload that was found by its blocks, which do not tell what it began
+/// with.
+const FOUND: u8 = 2;
 /// Bytes of the sum at the end of an upload's id.
 const SUM_BYTES: usize = 8;
 /// The number in the id of the block that marks an upload as given up.
@@ -27,7 +31,8 @@ const GIVEN_UP: u32 = u32::MAX;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upload {
     nonce: [u8; NONCE_BYTES],
-    begun: Begun,
+    /// `None` for an upload that was found by its blocks.
+    begun: Option<Begun>,
     /// Container and key.
     place: String,
 }
@@ -56,15 +61,15 @@ impl Upload {
             content_type: options.content_type.clone(),
             metadata: options.metadata.clone(),
         };
-        Upload { nonce: crate::random::bytes(), begun, place: place.to_string() }
+        Upload { nonce: crate::random::bytes(), begun: Some(begun), place: place.to_string() }
     }
 
     /// The text that names it: layout, nonce, the options where there are any, and the sum.
     pub fn id(&self) -> UploadId {
-        let mut bytes = vec![LAYOUT];
+        let mut bytes = vec![if self.begun.is_some() { LAYOUT } else { FOUND }];
         bytes.extend(self.nonce);
-        if self.begun != Begun::default() {
-            let begun = serde_json::to_vec(&self.begun);
+        if let Some(begun) = self.begun.as_ref().filter(|begun| **begun != Begun::default()) {
+            let begun = serde_json::to_vec(begun);
             bytes.extend(begun.expect("text and lists of text always serialise"));
         }
         bytes.extend(sum(&self.place, &bytes));
@@ -81,13 +86,17 @@ impl Upload {
         let bytes = URL_SAFE_NO_PAD.decode(&id.0).map_err(|_| gone())?;
         let told_at = bytes.len().checked_sub(SUM_BYTES).ok_or_else(gone)?;
         let (told, told_sum) = bytes.split_at(told_at);
-        if told.len() <= NONCE_BYTES || told[0] != LAYOUT || sum(place, told) != *told_sum {
+        if told.len() <= NONCE_BYTES
+            || ![LAYOUT, FOUND].contains(&told[0])
+            || sum(place, told) != *told_sum
+        {
             return Err(gone());
         }
         let (nonce, begun) = told[1..].split_at(NONCE_BYTES);
         let begun = match begun {
-            [] => Begun::default(),
-            json => serde_json::from_slice(json).map_err(|_| gone())?,
+            _ if told[0] == FOUND => None,
+            [] => Some(Begun::default()),
+            json => Some(serde_json::from_slice(json).map_err(|_| gone())?),
         };
         let nonce = nonce.try_into().map_err(|_| gone())?;
         Ok(Upload { nonce, begun, place: place.to_string() })
@@ -99,12 +108,50 @@ impl Upload {
     }
 
     /// The options that it began with.
-    pub fn options(&self) -> PutOptions {
-        PutOptions {
-            content_type: self.begun.content_type.clone(),
-            metadata: self.begun.metadata.clone(),
+    ///
+    /// # Errors
+    /// `Unsupported` for an upload that was found by its blocks: completed, it would lose them.
+    pub fn options(&self) -> Result<PutOptions> {
+        let begun = self.begun.as_ref().ok_or_else(|| {
+            let why = "a list of uploads does not tell what an upload began with";
+            Error::new(Kind::Unsupported, why)
+                .with_hint("Complete it with the id that it was created with, or abort it")
+        })?;
+        Ok(PutOptions {
+            content_type: begun.content_type.clone(),
+            metadata: begun.metadata.clone(),
             ..Default::default()
-        }
+        })
+    }
+
+    /// The uploads of a place whose blocks the answer of Get Block List tells of. Those that were
+    /// given up are left out.
+    ///
+    /// # Errors
+    /// `Corrupt` for what is no such answer.
+    pub fn found_in(place: &str, answer: &[u8]) -> Result<Vec<Upload>> {
+        let (mut found, mut given_up) = (BTreeSet::new(), BTreeSet::new());
+        xml::walk(answer, |element| {
+            if element.path[0] != "BlockList" {
+                return Err(xml::corrupt("the answer is no list of blocks"));
+            }
+            if element.is_at(&["UncommittedBlocks", "Block", "Name"])
+                && let Some((nonce, number)) = split_id(element.text)
+            {
+                if number == GIVEN_UP {
+                    given_up.insert(nonce)
+                } else {
+                    found.insert(nonce)
+                };
+            }
+            Ok(())
+        })?;
+        let upload = |nonce: &[u8; NONCE_BYTES]| Upload {
+            nonce: *nonce,
+            begun: None,
+            place: place.to_string(),
+        };
+        Ok(found.difference(&given_up).map(upload).collect())
     }
 
     /// The block id of a part, in base64.
@@ -118,10 +165,8 @@ impl Upload {
 
     /// The number of a part from its block id; `None` for blocks of other uploads.
     pub fn part_number(&self, block_id: &str) -> Option<u32> {
-        let bytes: [u8; ID_BYTES] = STANDARD.decode(block_id.trim()).ok()?.try_into().ok()?;
-        let (start, number) = bytes.split_at(NONCE_BYTES + 1);
-        let ours = start[..NONCE_BYTES] == self.nonce && start[NONCE_BYTES] == LAYOUT;
-        ours.then(|| number.try_into().map(u32::from_be_bytes).ok())?
+        let (nonce, number) = split_id(block_id)?;
+        (nonce == self.nonce).then_some(number)
     }
 
     /// The id of the block that marks this upload as given up.
@@ -183,6 +228,15 @@ impl Upload {
     }
 }
 
+/// Nonce and part number of a block id; `None` for ids that are not of this layout.
+fn split_id(block_id: &str) -> Option<([u8; NONCE_BYTES], u32)> {
+    let bytes: [u8; ID_BYTES] = STANDARD.decode(block_id.trim()).ok()?.try_into().ok()?;
+    let (nonce, rest) = bytes.split_at(NONCE_BYTES);
+    let (layout, number) = rest.split_at(1);
+    let number = number.try_into().map(u32::from_be_bytes).ok()?;
+    (layout == [LAYOUT]).then_some((nonce.try_into().ok()?, number))
+}
+
 /// Ties what an id tells to its place. No secret is in it: whoever may write to a place could as
 /// well begin an upload there.
 fn sum(place: &str, told: &[u8]) -> [u8; SUM_BYTES] {
@@ -213,6 +267,11 @@ mod tests {
         );
         let blocks = upload.blocks_in(answer.as_bytes()).unwrap();
         assert_eq!(blocks, Blocks { parts: vec![(2, 1)], is_given_up: false });
+        let found = Upload::found_in("c/k", answer.as_bytes()).unwrap();
+        assert_eq!(found.len(), 2, "both uploads, and no foreign block");
+        let again = Upload::parse(&found[0].id(), "c/k").unwrap();
+        assert_eq!(again, found[0]);
+        assert_eq!(again.options().unwrap_err().kind(), Kind::Unsupported);
         let marked = format!(
             "<BlockList><UncommittedBlocks>{}</UncommittedBlocks></BlockList>",
             block(upload.given_up_id()),

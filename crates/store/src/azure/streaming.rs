@@ -1,22 +1,25 @@
 //! What a gateway asks of a container: blocks and blobs whose bodies are still coming in, uploads
 //! without any state but their blocks, copies by URL, index tags.
 
+use super::block::Upload;
 use super::copy::source_condition;
-use super::upload::{BlockBody, Committed};
+use super::list::{self, Token};
+use super::upload::{BLOCK_LIST_BYTES_MAX, BlockBody, Committed};
 use super::wire::Ask;
-use super::{AzureStore, drain};
+use super::{AzureStore, LIST_BYTES_MAX, drain};
 use crate::answer::Failure;
-use crate::streaming::{
-    CopySource, Inflow, PartEntry, PartSink, StreamingStore, UploadEntry, unsupported,
-};
-use crate::{Part, Payload, PutOptions, PutResult, UploadId, xml};
+use crate::streaming::{CopySource, Inflow, PartEntry, PartSink, StreamingStore, UploadEntry};
+use crate::{ListEntry, Part, Payload, PutOptions, PutResult, UploadId, xml};
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use http::Method;
 use penstock_base::{Error, Kind, Result};
 
 /// Ten tags, each character escaped.
 const TAGS_BYTES_MAX: usize = 64 << 10;
+/// Requests at once that look for the blocks of listed blobs.
+const BLOCK_LISTS_AT_ONCE: usize = 16;
 
 #[async_trait]
 impl StreamingStore for AzureStore {
@@ -86,8 +89,23 @@ impl StreamingStore for AzureStore {
         Ok(false)
     }
 
-    async fn list_uploads(&self, _prefix: &str) -> Result<Vec<UploadEntry>> {
-        Err(unsupported(self, "list uploads", "list of its uploads"))
+    /// Uploads to keys that hold no blob yet, by their blocks: a listing, and a request for each
+    /// blob without bytes. An upload over a blob that exists does not show, nor does one without
+    /// parts.
+    async fn list_uploads(&self, prefix: &str) -> Result<Vec<UploadEntry>> {
+        let mut uploads = Vec::new();
+        let mut marker = String::new();
+        loop {
+            let (page, next) = self.uncommitted_page(prefix, &marker).await?;
+            let empty = page.into_iter().filter(|entry| entry.meta.size_bytes == Some(0));
+            let found = stream::iter(empty.map(|entry| self.uploads_of(entry.key)));
+            let found: Vec<_> = found.buffered(BLOCK_LISTS_AT_ONCE).try_collect().await?;
+            uploads.extend(found.into_iter().flatten());
+            match next {
+                Some(next) => marker = next,
+                None => return Ok(uploads),
+            }
+        }
     }
 
     /// Blocks of one upload cannot be discarded; they are invisible and expire in a week. A block
@@ -190,6 +208,52 @@ impl StreamingStore for AzureStore {
             200 | 201 | 204 => drain(response).await,
             _ => Err(self.wire.refused(response, OPERATION, key).await),
         }
+    }
+}
+
+impl AzureStore {
+    /// List Blobs with those that have blocks only.
+    async fn uncommitted_page(
+        &self,
+        prefix: &str,
+        marker: &str,
+    ) -> Result<(Vec<ListEntry>, Option<String>)> {
+        const OPERATION: &str = "list uploads";
+        let mut query = vec![
+            ("restype", "container"),
+            ("comp", "list"),
+            ("include", "metadata,uncommittedblobs"),
+        ];
+        let optional = [("prefix", prefix), ("marker", marker)];
+        query.extend(optional.into_iter().filter(|(_, value)| !value.is_empty()));
+        let ask = Ask { query: &query, ..Ask::default() };
+        let mut response = self.wire.send(OPERATION, "", Method::GET, ask).await?;
+        if response.status != 200 {
+            return Err(self.wire.refused(response, OPERATION, prefix).await);
+        }
+        let named = |error: Error| self.wire.named(error, OPERATION, prefix);
+        let body = response.body.read_to_bytes(LIST_BYTES_MAX).await.map_err(named)?;
+        let page = list::parse_page(&body, None).map_err(named)?;
+        let next = page.next.map(|token| Token::parse(&token)).transpose().map_err(named)?;
+        Ok((page.objects, next.map(|token| token.marker)))
+    }
+
+    async fn uploads_of(&self, key: String) -> Result<Vec<UploadEntry>> {
+        const OPERATION: &str = "list uploads";
+        let query = [("comp", "blocklist"), ("blocklisttype", "uncommitted")];
+        let ask = Ask { query: &query, ..Ask::default() };
+        let mut response = self.wire.send(OPERATION, &key, Method::GET, ask).await?;
+        match response.status {
+            200 => {}
+            // Completed or expired this moment.
+            404 => return Ok(Vec::new()),
+            _ => return Err(self.wire.refused(response, OPERATION, &key).await),
+        }
+        let body = response.body.read_to_bytes(BLOCK_LIST_BYTES_MAX).await;
+        let found = body.and_then(|body| Upload::found_in(&self.place(&key), &body));
+        let found = found.map_err(|error| self.wire.named(error, OPERATION, &key))?;
+        let entry = |upload: Upload| UploadEntry { key: key.clone(), id: upload.id(), begun: None };
+        Ok(found.into_iter().map(entry).collect())
     }
 }
 

@@ -10,7 +10,7 @@ use http::Method;
 use penstock_base::{Error, Kind, Result};
 
 /// Two lists of up to 100,000 blocks, with ids of up to 88 characters.
-const BLOCK_LIST_BYTES_MAX: usize = 32 << 20;
+pub(super) const BLOCK_LIST_BYTES_MAX: usize = 32 << 20;
 
 impl AzureStore {
     /// Put Block. An empty part is not sent, since the service refuses empty blocks.
@@ -62,7 +62,7 @@ impl AzureStore {
         if parts.windows(2).any(|pair| pair[0].number >= pair[1].number) {
             return Err(named(Error::new(Kind::Invalid, "the parts are out of order")));
         }
-        let options = options.or_from(&upload.options());
+        let options = options.or_from(&upload.options().map_err(named)?);
         // Without blocks nothing in the commit tells that it was made before.
         if parts.iter().all(|part| part.size_bytes == 0)
             && let Committed::Ours(result) = self.committed_before(key, &upload).await?

@@ -63,6 +63,7 @@ mod tests {
             headers: Vec::new(),
             metadata: Vec::new(),
             checksums: Vec::new(),
+            tags: Vec::new(),
             blocks: Vec::new(),
         };
         let (before, after) = ("Mon, 12 Jan 1970 00:00:00 GMT", "Tue, 13 Jan 1970 00:00:00 GMT");

@@ -157,6 +157,7 @@ mod tests {
             headers: Vec::new(),
             metadata: Vec::new(),
             checksums: Vec::new(),
+            tags: Vec::new(),
             blocks: Vec::new(),
         });
         keys.iter().map(|key| (key.clone(), object.clone())).collect()

@@ -35,6 +35,8 @@ pub struct Object {
     pub metadata: Lines,
     /// S3 checksums by name (`crc32`), as the client sent them.
     pub checksums: Lines,
+    /// Azure: index tags.
+    pub tags: Lines,
     /// Azure: ids and sizes of its blocks, in order.
     pub blocks: Vec<(String, u64)>,
 }
@@ -283,6 +285,7 @@ impl Disk {
             headers: lines("headers")?,
             metadata: lines("metadata")?,
             checksums: lines("checksums")?,
+            tags: lines("tags").unwrap_or_default(),
             blocks: serde_json::from_value(record["blocks"].clone()).ok()?,
         };
         Some((text("bucket")?, text("key")?, object))
@@ -308,6 +311,7 @@ fn to_record(bucket: &str, key: &str, object: &Object) -> Value {
         "headers": object.headers,
         "metadata": object.metadata,
         "checksums": object.checksums,
+        "tags": object.tags,
         "blocks": object.blocks,
     })
 }
@@ -336,6 +340,7 @@ mod tests {
             headers: vec![("content-type".to_string(), "text/plain".to_string())],
             metadata: Lines::new(),
             checksums: Lines::new(),
+            tags: Lines::new(),
             blocks: vec![("id".to_string(), 3)],
         }
     }

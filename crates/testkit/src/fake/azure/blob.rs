@@ -9,7 +9,7 @@ use super::super::http::{Request, Response};
 use super::super::range::{Resolved, resolve};
 use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Lines, Object, State, fresh_etag};
-use super::{Call, blob_not_found, invalid_header};
+use super::{Call, blob_not_found, invalid_header, tags};
 use bytes::Bytes;
 
 /// Headers that Azure keeps with a blob, set by `x-ms-blob-` and the name.
@@ -284,6 +284,7 @@ pub async fn put(call: &Call<'_>, pieces: Vec<Bytes>) -> Served {
         headers,
         metadata,
         checksums: Lines::new(),
+        tags: tags::of_header(call)?,
         blocks: Vec::new(),
     };
     let mut answer = place(call, object)?;

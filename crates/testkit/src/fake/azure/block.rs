@@ -8,7 +8,7 @@ use super::super::http::Response;
 use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Lines, Object, Staged, State, fresh_etag};
 use super::super::xml::{Node, Writer, parse};
-use super::{Call, blob, blob_not_found, invalid_header};
+use super::{Call, blob, blob_not_found, invalid_header, tags};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -144,6 +144,7 @@ pub async fn commit(call: &Call<'_>, pieces: &[Bytes]) -> Served {
         headers,
         metadata,
         checksums: Lines::new(),
+        tags: tags::of_header(call)?,
         blocks,
     };
     let answer = blob::place(call, object)?;

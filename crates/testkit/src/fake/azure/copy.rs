@@ -8,7 +8,7 @@ use super::super::http::{Query, Response};
 use super::super::range::{Resolved, resolve};
 use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Object, fresh_etag};
-use super::{Call, auth, blob, block, invalid_header, sas};
+use super::{Call, auth, blob, block, invalid_header, sas, tags};
 use std::sync::Arc;
 
 /// Largest source of a synchronous `Copy Blob From URL`.
@@ -84,6 +84,7 @@ pub fn blob(call: &Call<'_>) -> Served {
             copy.headers.push((name, value));
         }
         copy.metadata = metadata;
+        copy.tags = tags::of_header(call)?;
         copy.blocks = Vec::new();
     } else if !metadata.is_empty() {
         copy.metadata = metadata;

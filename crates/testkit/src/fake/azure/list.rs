@@ -107,6 +107,7 @@ fn with_uncommitted(bucket: &Bucket) -> BTreeMap<String, Arc<Object>> {
                 headers: Vec::new(),
                 metadata: Vec::new(),
                 checksums: Vec::new(),
+                tags: Vec::new(),
                 blocks: Vec::new(),
             })
         });

@@ -8,6 +8,7 @@ pub mod container;
 pub mod copy;
 pub mod list;
 pub mod sas;
+pub mod tags;
 
 use super::codec::{http_date, percent_decode};
 use super::data::Data;
@@ -90,6 +91,8 @@ fn operation(request: &Request, container: bool, blob: bool) -> &'static str {
         ("PUT", "block", true, true) => "PutBlock",
         ("PUT", "blocklist", true, true) => "PutBlockList",
         ("GET", "blocklist", true, true) => "GetBlockList",
+        ("PUT", "tags", true, true) => "SetBlobTags",
+        ("GET", "tags", true, true) => "GetBlobTags",
         ("PUT", "metadata", true, true) => "SetBlobMetadata",
         ("GET" | "HEAD", "metadata", true, true) => "GetBlobMetadata",
         ("PUT", "properties", true, true) => "SetBlobProperties",
@@ -163,6 +166,10 @@ async fn dispatch(call: &Call<'_>, body: &mut BodyReader<'_>, empty_page: bool) 
             let pieces = receive(call, body).await?;
             block::commit(call, &pieces).await
         }
+        "SetBlobTags" => {
+            let pieces = receive(call, body).await?;
+            tags::set(call, &pieces)
+        }
         "SubmitBatch" => {
             let pieces = receive(call, body).await?;
             batch::submit(call, &pieces)
@@ -197,6 +204,7 @@ pub fn at_once(call: &Call<'_>) -> Served {
     match call.target.operation {
         "DeleteBlob" => blob::delete(call),
         "SetBlobMetadata" | "SetBlobProperties" => blob::describe_anew(call),
+        "GetBlobTags" => tags::get(call),
         "GetBlockList" => block::list(call),
         "PutBlockFromURL" => copy::block(call),
         "PutBlobFromURL" | "CopyBlob" => copy::blob(call),

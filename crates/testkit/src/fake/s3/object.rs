@@ -156,6 +156,7 @@ pub async fn put(call: &Call<'_>, payload: Payload) -> Served {
         headers: kept_headers(call.request),
         metadata: metadata(call.request)?,
         checksums: payload.checksums,
+        tags: Vec::new(),
         blocks: Vec::new(),
     };
     let mut answer = Response::new(200).with("ETag", format!("\"{}\"", object.etag));

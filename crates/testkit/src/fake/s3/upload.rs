@@ -122,6 +122,7 @@ pub async fn complete(call: &Call<'_>, payload: &Payload) -> Served {
             headers: upload.headers,
             metadata: upload.metadata,
             checksums: payload.checksums.clone(),
+            tags: Vec::new(),
             blocks: Vec::new(),
         };
         state.place(&call.target.bucket, &call.target.key, object);
