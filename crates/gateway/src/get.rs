@@ -280,7 +280,10 @@ pub(crate) async fn attributes(
     refuse::customer_key(input.sse_customer_algorithm.as_deref())?;
     let bucket = buckets.get(&input.bucket).await?;
     let meta = bucket.query().head(&bucket.at(&input.key)).await.map_err(about_object)?;
-    let wants = |name: &str| input.object_attributes.iter().any(|wanted| wanted.as_str() == name);
+    // Clients send one header with a list, which s3s takes for one name.
+    let lines = input.object_attributes.iter();
+    let asked: Vec<&str> = lines.flat_map(|line| line.as_str().split(',')).map(str::trim).collect();
+    let wants = |name: &str| asked.contains(&name);
     let mut output = dto::GetObjectAttributesOutput {
         last_modified: meta.modified.map(dto::Timestamp::from),
         ..Default::default()
