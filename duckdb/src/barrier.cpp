@@ -128,10 +128,11 @@ void AddBarrier(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &pla
 	       !(*root)->children.empty()) {
 		root = &(*root)->children[0];
 	}
+	auto &info = static_cast<BarrierInfo &>(*input.info);
 	bool names_are_unique = false;
 	if ((*root)->type == LogicalOperatorType::LOGICAL_COPY_TO_FILE) {
 		auto &copy = (*root)->Cast<LogicalCopyToFile>();
-		if (!IsOurs(copy.file_path)) {
+		if (!info.engine->Serves(copy.file_path)) {
 			return;
 		}
 		// Objects appear whole, so there is nothing to hide behind a temporary name.
@@ -139,13 +140,12 @@ void AddBarrier(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &pla
 		names_are_unique =
 		    copy.overwrite_mode == CopyOverwriteMode::COPY_APPEND && copy.filename_pattern.HasUUID();
 	} else if ((*root)->type == LogicalOperatorType::LOGICAL_EXPORT) {
-		if (!IsOurs((*root)->Cast<LogicalExport>().copy_info->file_path)) {
+		if (!info.engine->Serves((*root)->Cast<LogicalExport>().copy_info->file_path)) {
 			return;
 		}
 	} else {
 		return;
 	}
-	auto &info = static_cast<BarrierInfo &>(*input.info);
 	auto cardinality = (*root)->estimated_cardinality;
 	auto barrier = make_uniq<LogicalBarrier>(std::move(*root), info.engine, names_are_unique);
 	barrier->SetEstimatedCardinality(cardinality);

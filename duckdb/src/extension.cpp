@@ -32,6 +32,7 @@ void Load(ExtensionLoader &loader) {
 	RegisterSettings(config);
 	engine->settings.Resolve();
 	RegisterFunctions(loader, engine);
+	RegisterWrapFunctions(loader, engine);
 	RegisterSecrets(db);
 	RegisterBarrier(config, engine);
 	RegisterAttach(config);

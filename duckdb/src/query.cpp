@@ -32,6 +32,10 @@ Engine::~Engine() {
 	ps_engine_free(handle);
 }
 
+bool Engine::Serves(const string &path) {
+	return IsOurs(path) && !wraps.Claims(path);
+}
+
 Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
     : engine(std::move(engine_p)), watches_context(bool(client)) {
 	auto settings = engine->settings.Changed(client);

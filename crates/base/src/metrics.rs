@@ -41,6 +41,10 @@ metrics! {
     MetadataMisses "metadata_misses" "count" "Opens that had to ask the store.";
     OpenFetchHits "open_fetch_hits" "count" "Reads answered from the bytes fetched at open.";
     ReadAheadHits "read_ahead_hits" "count" "Reads answered from bytes that were fetched ahead.";
+    WrappedReads "wrapped_reads" "count" "Reads of wrapped file systems, split or not.";
+    WrappedReadsSplit "wrapped_reads_split" "count"
+        "Reads of wrapped file systems that became several sub-reads at once.";
+    WrappedSubReads "wrapped_sub_reads" "count" "Sub-reads of the reads that were split.";
     Uploads "uploads" "count" "Objects made durable.";
     UploadsAborted "uploads_aborted" "count" "Uploads given up; nothing became visible.";
     MemoryHeldNow "memory_held_bytes_now" "bytes" "Bytes of the memory limit in use.";

@@ -4,6 +4,7 @@
 use crate::budget::Budget;
 use crate::location::{Location, Mount, Mounts, Opener, StoreOption};
 use crate::metadata::MetadataCache;
+use crate::parallel::Pool;
 use crate::query::Query;
 use crate::random::{Random, SeededRandom};
 use crate::read::HeldCache;
@@ -37,6 +38,8 @@ pub struct Engine {
     pub(crate) commits: Arc<Commits>,
     pub(crate) observer: Arc<EngineObserver>,
     pub(crate) random: Arc<dyn Random>,
+    /// For file systems that are not ours.
+    pub(crate) pool: Pool,
 }
 
 impl Engine {
@@ -91,6 +94,7 @@ impl Engine {
             commits: Arc::default(),
             observer,
             random,
+            pool: Pool::default(),
             settings,
         }))
     }

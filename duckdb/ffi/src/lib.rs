@@ -13,6 +13,7 @@ mod query;
 mod reading;
 mod rows;
 mod tables;
+mod wrap;
 mod writing;
 
 pub use abi::{PsPair, PsStr};
@@ -23,4 +24,5 @@ pub use query::*;
 pub use reading::*;
 pub use rows::*;
 pub use tables::*;
+pub use wrap::*;
 pub use writing::*;

@@ -98,6 +98,7 @@ fn structs_have_the_same_fields_in_the_same_order() {
         ("ps_known", "PsKnown"),
         ("ps_meta", "PsMeta"),
         ("ps_entry", "PsEntry"),
+        ("ps_wrap_system", "PsWrapSystem"),
         ("ps_setting_info", "PsSettingInfo"),
     ] {
         let mut fields = source_fields(source);

@@ -16,7 +16,7 @@ public:
 		return "PenstockFileSystem";
 	}
 	bool CanHandleFile(const string &path) override {
-		return IsOurs(path);
+		return engine->Serves(path);
 	}
 	//! Wins over httpfs and azure whether they are loaded earlier or later.
 	bool IsManuallySet() override {

@@ -6,6 +6,7 @@
 
 #include "bridge.hpp"
 #include "setting_values.hpp"
+#include "wrap.hpp"
 
 namespace penstock {
 
@@ -19,9 +20,13 @@ public:
 	Engine(const Engine &) = delete;
 	Engine &operator=(const Engine &) = delete;
 
+	//! True for paths that this file system serves: those of our schemes, unless their own is wrapped.
+	bool Serves(const string &path);
+
 	ps_engine *handle = nullptr;
 	DatabaseInstance &db;
 	SettingValues settings;
+	Wraps wraps;
 };
 
 //! One statement, or one piece of work outside any statement.

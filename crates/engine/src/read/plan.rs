@@ -1,6 +1,7 @@
 //! Decides which bytes of a read come from memory, which from the store, and in how many requests.
 //! Pure.
 
+use crate::parallel::Policy;
 use penstock_base::ByteRange;
 use penstock_store::Profile;
 
@@ -32,11 +33,13 @@ pub(crate) struct Split {
 impl Split {
     /// A second connection pays when the time to the first byte is small beside the time that the
     /// bytes take: a span lasts at least eight times the former, and is worth the CPU of another
-    /// request (16 MiB).
-    pub fn for_profile(profile: &Profile) -> Self {
+    /// request, which is the chunk size of the settings.
+    pub fn for_profile(profile: &Profile, policy: &Policy) -> Self {
         let wait_bytes = profile.first_byte_ms / 1000.0 * profile.connection_bytes_per_s;
         // A float to integer cast saturates, and a negative profile counts as 0.
-        Split { span_bytes_min: ((wait_bytes * 8.0) as u64).max(16 << 20), fanout_max: 4 }
+        let span_bytes_min = ((wait_bytes * 8.0) as u64).max(policy.chunk_bytes);
+        let fanout_max = if policy.enabled { policy.fanout_max } else { 1 };
+        Split { span_bytes_min: span_bytes_min.max(policy.min_bytes / 2), fanout_max }
     }
 }
 

@@ -1,6 +1,7 @@
 //! An open object: positional reads into the caller's buffer, from any thread.
 
 use crate::location::Location;
+use crate::parallel::Policy;
 use crate::query::{Query, QueryCore};
 use crate::read::ahead::{Ahead, Source};
 use crate::read::held::{Held, Piece};
@@ -49,7 +50,7 @@ impl Reader {
             version,
             held,
             ahead: Ahead::new(),
-            split: Split::for_profile(&at.mount.profile),
+            split: Split::for_profile(&at.mount.profile, &Policy::of(&query.settings)),
             tail_first: tail_first(&at.key),
             place,
         }

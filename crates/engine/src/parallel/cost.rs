@@ -1,0 +1,84 @@
+//! Decides the fan-out that the documented cost of object stores calls for: a request costs the time
+//! to its first byte, its bytes by the bandwidth of one connection, and a penalty for each request
+//! beyond the first. Pure; the numbers may be learned (`learn`).
+
+/// What reading from a store costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct CostModel {
+    /// Time to the first byte.
+    pub first_byte_ms: f64,
+    /// Bandwidth of one connection.
+    pub bytes_per_ms: f64,
+    /// Penalty for each extra request.
+    pub overhead_ms: f64,
+}
+
+/// A split has to promise at least this share of the time of one plain request: below it the model
+/// is not exact enough to tell a gain from a loss.
+const GAIN_MIN: f64 = 0.1;
+
+impl CostModel {
+    /// What is documented of S3: some 30 ms to the first byte, 90 MB/s for one connection.
+    pub const S3: CostModel =
+        CostModel { first_byte_ms: 30.0, bytes_per_ms: 90_000.0, overhead_ms: 0.0 };
+
+    /// Expected time of a read of `len` bytes in `fanout` requests at once.
+    pub fn read_ms(&self, len: u64, fanout: u64) -> f64 {
+        let each = len as f64 / fanout as f64;
+        self.first_byte_ms
+            + each / self.bytes_per_ms
+            + self.overhead_ms * fanout.saturating_sub(1) as f64
+    }
+
+    /// The cheapest fan-out up to `limit`; one plain request unless the gain is clear.
+    pub fn best_fanout(&self, len: u64, limit: u64) -> u64 {
+        let plain = self.read_ms(len, 1);
+        let (best, time) = (2..=limit)
+            .map(|fanout| (fanout, self.read_ms(len, fanout)))
+            .fold((1, plain), |best, next| if next.1 < best.1 { next } else { best });
+        if time <= plain * (1.0 - GAIN_MIN) { best } else { 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn model() -> impl Strategy<Value = CostModel> {
+        (0.0..500.0f64, 100.0..1e6f64, 0.0..2000.0f64).prop_map(
+            |(first_byte_ms, bytes_per_ms, overhead_ms)| CostModel {
+                first_byte_ms,
+                bytes_per_ms,
+                overhead_ms,
+            },
+        )
+    }
+
+    #[test]
+    fn the_seed_s_penalty_gives_its_own_advice() {
+        // "Keep max_fanout=2 for production": 128 MiB reads with 500 ms for each extra request.
+        let model = CostModel { overhead_ms: 500.0, ..CostModel::S3 };
+        assert_eq!(model.best_fanout(128 << 20, 8), 2);
+        assert_eq!(model.best_fanout(32 << 20, 8), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn best_is_never_worse_than_plain_and_within_its_limit(
+            model in model(), len in 0u64..1 << 34, limit in 1u64..64
+        ) {
+            let best = model.best_fanout(len, limit);
+            prop_assert!((1..=limit).contains(&best));
+            prop_assert!(model.read_ms(len, best) <= model.read_ms(len, 1));
+        }
+
+        #[test]
+        fn dearer_requests_never_ask_for_more_of_them(
+            model in model(), len in 0u64..1 << 34, limit in 1u64..64, more in 0.0..500.0f64
+        ) {
+            let dearer = CostModel { overhead_ms: model.overhead_ms + more, ..model };
+            prop_assert!(dearer.best_fanout(len, limit) <= model.best_fanout(len, limit));
+        }
+    }
+}

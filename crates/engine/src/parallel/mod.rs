@@ -1,0 +1,181 @@
+//! Wrap mode: one large read of another file system becomes several at once.
+//!
+//! The other file system blocks, so its sub-reads run on the caller's thread and on helpers of the
+//! pool. How many, and where they begin, is decided in `plan`, `cost` and `learn`, which are pure.
+
+mod cost;
+mod learn;
+mod plan;
+mod pool;
+mod systems;
+
+pub(crate) use plan::Policy;
+pub(crate) use pool::Pool;
+pub use systems::{WRAP_SYSTEMS, WrapSystem};
+
+use crate::Query;
+use learn::Learner;
+use penstock_base::{ByteRange, Metric};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One of the reads that a large read became.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubRead {
+    /// Which open file to read: 0 is the reader's own, others are opened when first asked for.
+    /// Only sub-reads that may share a file have the same number.
+    pub handle: u64,
+    /// What to read.
+    pub range: ByteRange,
+}
+
+/// Carries out a sub-read; false when it failed, for a reason that it keeps.
+pub type SubReader = Arc<dyn Fn(SubRead) -> bool + Send + Sync>;
+
+/// What a wrapped file system needs to be read in parallel: what was learned of it.
+#[derive(Debug)]
+pub struct ParallelReads {
+    shares_handle: bool,
+    learner: Mutex<Learner>,
+}
+
+/// Which open file the sub-read of a lane reads.
+#[derive(Clone, Copy, Debug)]
+struct Handles {
+    /// Each lane has its own.
+    dedicated: bool,
+    /// The reader's own file may be read by several threads at once.
+    own_is_shared: bool,
+}
+
+impl Handles {
+    fn of_lane(self, lane: u64) -> u64 {
+        match lane {
+            0 => 0,
+            lane if self.dedicated => lane,
+            _ => u64::from(!self.own_is_shared),
+        }
+    }
+}
+
+impl ParallelReads {
+    /// For the file system of this name.
+    pub fn new(file_system: &str) -> Self {
+        ParallelReads {
+            shares_handle: systems::shares_handle(file_system),
+            learner: Mutex::default(),
+        }
+    }
+
+    /// Whether a read of `len` bytes might be split at all.
+    pub fn may_split(&self, query: &Query, len: u64) -> bool {
+        Policy::of(query.settings()).fanout_limit(len) > 1
+    }
+
+    /// Opening a file took so long; with a request in it, it tells how far the store is.
+    pub fn observe_open(&self, took: Duration) {
+        self.learner().observe_open(millis(took));
+    }
+
+    /// Reads `range` in one or several calls of `read`, all of which have ended on return. One call
+    /// is on this thread; a read in one call costs nothing else. `own_is_shared` says that the
+    /// reader's own file was opened for parallel access. False when a call failed; the calls that
+    /// ran beside it were seen to their ends.
+    pub fn read(
+        &self,
+        query: &Query,
+        range: ByteRange,
+        own_is_shared: bool,
+        read: SubReader,
+    ) -> bool {
+        let settings = query.settings();
+        let policy = Policy::of(settings);
+        let limit = policy.fanout_limit(range.len());
+        let wanted = if limit > 1 { self.learner().choose(&policy, range.len(), limit) } else { 1 };
+        let pool = &query.engine().pool;
+        let helpers = pool.reserve(wanted - 1, settings.parallel_read_io_threads);
+        let parts = plan::parts(range, helpers.count() + 1);
+        let fanout = (parts.len() as u64).max(1);
+        let started = Instant::now();
+        let succeeded = if fanout == 1 {
+            drop(helpers);
+            read(SubRead { handle: 0, range })
+        } else {
+            let handles = Handles {
+                dedicated: settings.parallel_read_dedicated_handles || !self.shares_handle,
+                own_is_shared,
+            };
+            split(helpers, parts, handles, read)
+        };
+        if succeeded {
+            let took = millis(started.elapsed());
+            self.learner().observe(&policy, range.len(), fanout, took);
+        }
+        count(query, fanout);
+        succeeded
+    }
+
+    fn learner(&self) -> MutexGuard<'_, Learner> {
+        self.learner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The caller reads the last part: a file system that moves the file's position with positional
+/// reads leaves it where one plain read would have.
+fn split(
+    helpers: pool::Helpers<'_>,
+    parts: Vec<ByteRange>,
+    handles: Handles,
+    read: SubReader,
+) -> bool {
+    let lanes = parts.len();
+    let failed = Arc::new(AtomicBool::new(false));
+    let outcome = Arc::clone(&failed);
+    let work = move |lane: u64| {
+        let part = usize::try_from(lane).unwrap_or(usize::MAX).checked_sub(1);
+        let range = parts[part.unwrap_or(lanes - 1)];
+        // Set before, so that a panic counts as a failure.
+        let handle = handles.of_lane(lane);
+        let guard = FailUnlessDone { failed: &outcome, done: false };
+        guard.finish(read(SubRead { handle, range }));
+    };
+    helpers.run(lanes as u64, Arc::new(work));
+    !failed.load(Ordering::Acquire)
+}
+
+/// Marks a failure unless it is told of a success.
+struct FailUnlessDone<'a> {
+    failed: &'a AtomicBool,
+    done: bool,
+}
+
+impl FailUnlessDone<'_> {
+    fn finish(mut self, succeeded: bool) {
+        self.done = succeeded;
+    }
+}
+
+impl Drop for FailUnlessDone<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.failed.store(true, Ordering::Release);
+        }
+    }
+}
+
+fn count(query: &Query, fanout: u64) {
+    let scope = &query.core.scope;
+    scope.count(Metric::WrappedReads, 1);
+    if fanout > 1 {
+        scope.count(Metric::WrappedReadsSplit, 1);
+        scope.count(Metric::WrappedSubReads, fanout);
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+#[cfg(test)]
+mod tests;

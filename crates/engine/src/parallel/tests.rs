@@ -1,0 +1,111 @@
+//! Reads of a wrapped system, from the query's settings to the bytes.
+
+use super::*;
+use crate::Engine;
+use penstock_base::Settings;
+use std::collections::BTreeSet;
+use std::sync::Barrier;
+
+fn query(settings: &[(&str, &str)]) -> Query {
+    let mut chosen = Settings::default();
+    for (name, value) in settings {
+        chosen.set(name, value).unwrap();
+    }
+    Engine::new(Settings::default()).unwrap().query(chosen, None)
+}
+
+const FIXED: (&str, &str) = ("parallel_read_auto_fanout_enabled", "false");
+const LEN: u64 = 64 << 20;
+
+fn range() -> ByteRange {
+    ByteRange { start: 7, end: 7 + LEN }
+}
+
+/// The sub-reads of one read, by where they begin.
+fn sub_reads(reads: &ParallelReads, query: &Query, own_is_shared: bool) -> Vec<SubRead> {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&seen);
+    let record = Arc::new(move |sub: SubRead| {
+        told.lock().unwrap().push(sub);
+        true
+    });
+    assert!(reads.read(query, range(), own_is_shared, record));
+    let mut seen = seen.lock().unwrap().clone();
+    seen.sort_by_key(|sub| sub.range.start);
+    seen
+}
+
+#[test]
+fn the_parts_of_a_read_are_on_their_way_at_once() {
+    let query = query(&[FIXED]);
+    let reads = ParallelReads::new("S3FileSystem");
+    let meeting = Arc::new(Barrier::new(4));
+    let wait = Arc::new(move |_: SubRead| {
+        meeting.wait();
+        true
+    });
+    assert!(reads.read(&query, range(), false, wait));
+    assert_eq!(query.metrics().get(Metric::WrappedReadsSplit), 1);
+    assert_eq!(query.metrics().get(Metric::WrappedSubReads), 4);
+}
+
+#[test]
+fn handles_are_shared_where_the_system_allows_it() {
+    let handles = |system: &str, own_is_shared: bool, settings: &[(&str, &str)]| {
+        let query = query(settings);
+        let reads = ParallelReads::new(system);
+        let subs = sub_reads(&reads, &query, own_is_shared);
+        assert_eq!(subs.len(), 4);
+        assert_eq!(subs[3].handle, 0, "the caller reads the last part");
+        subs.iter().map(|sub| sub.handle).collect::<BTreeSet<_>>().len()
+    };
+    assert_eq!(handles("S3FileSystem", false, &[FIXED]), 2);
+    assert_eq!(handles("S3FileSystem", true, &[FIXED]), 1);
+    let dedicated = ("parallel_read_dedicated_handles", "true");
+    assert_eq!(handles("S3FileSystem", true, &[FIXED, dedicated]), 4);
+    assert_eq!(handles("somebody's file system", true, &[FIXED]), 4);
+}
+
+#[test]
+fn a_read_is_one_call_on_this_thread_where_nothing_may_be_split() {
+    let alone: [&[(&str, &str)]; 3] = [
+        &[FIXED, ("parallel_read_enabled", "false")],
+        &[FIXED, ("parallel_read_max_fanout", "1")],
+        &[FIXED, ("parallel_read_min_bytes", "1GiB")],
+    ];
+    for settings in alone {
+        let query = query(settings);
+        let reads = ParallelReads::new("S3FileSystem");
+        assert!(!reads.may_split(&query, LEN));
+        let subs = sub_reads(&reads, &query, false);
+        assert_eq!(subs, [SubRead { handle: 0, range: range() }]);
+    }
+}
+
+#[test]
+fn a_failed_or_panicking_part_fails_the_read_when_all_have_ended() {
+    let query = query(&[FIXED]);
+    let reads = ParallelReads::new("S3FileSystem");
+    for panics in [false, true] {
+        let ended = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&ended);
+        let fail_first = Arc::new(move |sub: SubRead| {
+            *count.lock().unwrap() += 1;
+            let is_first = sub.range.start == 7;
+            assert!(!(is_first && panics), "meant to panic");
+            !is_first
+        });
+        assert!(!reads.read(&query, range(), false, fail_first));
+        assert_eq!(*ended.lock().unwrap(), 4);
+    }
+}
+
+#[test]
+fn a_busy_pool_leaves_the_read_whole() {
+    let query = query(&[FIXED, ("parallel_read_io_threads", "2")]);
+    let reads = ParallelReads::new("S3FileSystem");
+    let taken = query.engine().pool.reserve(2, 2);
+    assert_eq!(sub_reads(&reads, &query, false).len(), 1);
+    drop(taken);
+    assert_eq!(sub_reads(&reads, &query, false).len(), 3);
+}
