@@ -1,7 +1,7 @@
 # The few verbs of this project; the work is in scripts/. `make help` lists them.
 SHELL := /bin/bash
 PY := build/venv/bin/python
-export WORKLOAD QUICK ROWS RUNS STORE PROFILE PEERS THREADS
+export WORKLOAD QUICK ROWS RUNS STORE PROFILE PEERS THREADS MODE
 
 .PHONY: help build demo test bench lint fmt wheel clean venv-test
 .DEFAULT_GOAL := help
@@ -18,7 +18,7 @@ venv-test:
 demo: build ## the main job on a fresh machine, set-up included (ROWS="5000 50000", STORE=azurite)
 	@PYTHONPATH=bench $(PY) -m penstock_bench demo
 
-bench: build ## benchmarks against the peers (WORKLOAD=name QUICK=1 PROFILE=loopback|wan RUNS=n)
+bench: build ## benchmarks against the peers (WORKLOAD=name QUICK=1 PROFILE=loopback|wan RUNS=n MODE=name)
 	@PYTHONPATH=bench $(PY) -m penstock_bench run
 
 test: venv-test ## all tests on a fresh machine, set-up included

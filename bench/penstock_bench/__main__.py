@@ -11,10 +11,11 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from penstock_bench import page, picture, report, timeline
+from penstock_bench import modes, page, picture, report, timeline
 from penstock_bench.campaign import Campaign, Plan
 from penstock_bench.config import OUT, ConfigError, load_peers, load_workload
 from penstock_bench.network import PROFILES, NetworkError, Profile, open_network
@@ -51,7 +52,12 @@ def plan(options: argparse.Namespace) -> Plan:
     """What to run, from the options."""
     workload = load_workload(options.workload)
     quick = options.quick not in ("", "0")
-    peers = load_peers()
+    mode = modes.find(options.mode) if workload.modes else None
+    if mode:
+        workload = replace(
+            workload, steps=tuple(step for step in workload.steps if step.name in mode.steps)
+        )
+    peers = {peer.name: peer for peer in mode.peers} if mode else load_peers()
     names = options.peers.replace(",", " ").split() or list(peers)
     unknown = [name for name in names if name not in peers]
     if unknown:
@@ -65,11 +71,11 @@ def plan(options: argparse.Namespace) -> Plan:
         workload=workload,
         profile=PROFILES[options.profile],
         stores=chosen_stores(options.store),
-        peers=tuple(peers[name] for name in dict.fromkeys([*names, "local"])),
+        peers=tuple(peers[name] for name in dict.fromkeys([*names, *([] if mode else ["local"])])),
         sizes=sizes,
         runs=dict.fromkeys(sizes, int(options.runs or default_runs)),
-        threads=numbers(options.threads) or (0,),
-        traced=True,
+        threads=numbers(options.threads) or (mode.threads if mode else (0,)),
+        traced=not mode,
     )
 
 
@@ -89,6 +95,10 @@ def show(records: list[dict[str, Any]], path: Path) -> None:
     """Prints the table and writes picture and page beside the records."""
     first = records[0]
     workload = load_workload(first["workload"])
+    if workload.modes:
+        print(f"{workload.title}, {first['profile']['name']}\n\n{modes.summary(records)}")
+        print(f"\n{modes.compare(records)}\nrecords {path}")
+        return
     profile = Profile(**first["profile"])
     ceiling = first["ceiling"]
     link = profile.link(ceiling["loopback_bytes_per_s"], ceiling["loopback_rtt_s"])
@@ -134,6 +144,14 @@ def again(options: argparse.Namespace) -> int:
     return 0
 
 
+def summary(options: argparse.Namespace) -> int:
+    """One line for each configuration of a mode, or with --compare the gain over plain httpfs."""
+    for name in options.files:
+        records = [json.loads(line) for line in Path(name).read_text().splitlines()]
+        print(modes.compare(records) if options.compare else modes.summary(records))
+    return 0
+
+
 def trace(options: argparse.Namespace) -> int:
     """Shows traces of the recording proxy as text."""
     for name in options.files:
@@ -162,6 +180,10 @@ def arguments() -> argparse.ArgumentParser:
         "peers": ("", "peers, all by default"),
         "store": ("", f"kinds of store: {', '.join(KINDS)}"),
         "profile": ("loopback", f"network: {', '.join(PROFILES)}"),
+        "mode": (
+            "low-threads",
+            f"configurations of a workload with modes: {', '.join(modes.MODES)}",
+        ),
     }
     for name, verb in (("run", run), ("demo", demo)):
         child = verbs.add_parser(name, help=verb.__doc__)
@@ -169,10 +191,12 @@ def arguments() -> argparse.ArgumentParser:
         for option, (default, text) in options.items():
             value = os.environ.get(option.upper()) or default
             child.add_argument(f"--{option}", default=value, help=text)
-    for name, reader in (("report", again), ("trace", trace)):
+    for name, reader in (("report", again), ("trace", trace), ("summary", summary)):
         child = verbs.add_parser(name, help=reader.__doc__)
         child.set_defaults(verb=reader)
         child.add_argument("files", nargs="+")
+        if name == "summary":
+            child.add_argument("--compare", action="store_true", help="beside each other")
     return parser
 
 

@@ -12,14 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from penstock_bench import machine
 from penstock_bench.config import ROOT, Peer, Step, Workload
 from penstock_bench.network import Network, Profile
-from penstock_bench.processes import Server, free_port
+from penstock_bench.processes import Server, StartError, free_port
 from penstock_bench.sql import Endpoint
 from penstock_bench.stores import Opened, Store, has_counters
 
@@ -118,9 +118,36 @@ class Campaign:
         groups = [[turn] for turn in all_turns] if self._plan.workload.fresh_store else [all_turns]
         for group in groups:
             with Store(kind, self._network, self._plan.profile, self._logs) as store:
+                self._share(protocol, rows, store)
                 for turn in group:
                     self._progress(self._describe(turn, kind))
                     self._record(turn, store)
+
+    def _share(self, protocol: str, rows: int, store: Opened) -> None:
+        """Writes what all runs on this store read."""
+        if not self._plan.workload.shared:
+            return
+        self._progress(f"{store.kind} · {rows:,} rows · writing what all runs read")
+        ours = Peer("penstock", "Penstock", "penstock", (protocol,), {})
+        job = self._job(Turn(protocol, rows, 0, 0, ours, "timed"), store, "shared")
+        failure = self._process(job | {"prepare": self._plan.workload.shared, "steps": []})
+        if failure.get("error"):
+            raise StartError(f"what all runs read could not be written: {failure['error']}")
+
+    def _job(self, turn: Turn, store: Opened, place: str) -> dict[str, Any]:
+        return {
+            "extension": turn.peer.extension,
+            "wrap": turn.peer.wrap,
+            "settings": turn.peer.settings,
+            "endpoint": asdict(store.endpoint),
+            "root": store.endpoint.root(place),
+            "shared": store.endpoint.root("shared"),
+            "rows": turn.rows,
+            "threads": turn.threads,
+            "setup": self._plan.workload.setup,
+            "stats_url": store.stats_url,
+            "server_pid": store.server_pid,
+        }
 
     def _describe(self, turn: Turn, kind: str) -> str:
         number = f"run {turn.run + 1} of {self._plan.runs[turn.rows]}"
@@ -154,17 +181,7 @@ class Campaign:
             recorder, endpoint = self._recorder(turn, store)
             mark_url = f"http://127.0.0.1:{endpoint.port}/_mark"
         try:
-            job = {
-                "extension": turn.peer.extension,
-                "settings": turn.peer.settings,
-                "endpoint": asdict(endpoint),
-                "root": endpoint.root(place),
-                "rows": turn.rows,
-                "threads": turn.threads,
-                "setup": self._plan.workload.setup,
-                "stats_url": store.stats_url,
-                "server_pid": store.server_pid,
-            }
+            job = self._job(turn, replace(store, endpoint=endpoint), place)
             if self._plan.workload.prepare:
                 prepared = {"prepare": self._plan.workload.prepare, "steps": []}
                 failure = self._process(job | prepared).get("error")

@@ -71,6 +71,10 @@ class Workload:
     prepare: tuple[str, ...]
     fresh_store: bool
     """A store of its own for every run, because runs leave much behind."""
+    shared: tuple[str, ...]
+    """Statements that write what all runs read, once for each store, through Penstock."""
+    modes: bool
+    """Its peers, threads and steps come from `modes.py`."""
     steps: tuple[Step, ...]
 
 
@@ -83,6 +87,8 @@ class Peer:
     extension: str
     protocols: tuple[str, ...]
     settings: dict[str, str | bool | int]
+    wrap: bool = False
+    """Wrapped by Penstock."""
 
 
 def _take(table: dict[str, Any], where: str, required: set[str], optional: set[str]) -> None:
@@ -118,7 +124,7 @@ def parse_workload(text: str, name: str) -> Workload:
     """A workload from the text of its file."""
     table = tomllib.loads(text)
     required = {"title", "sizes", "quick_sizes", "runs", "quick_runs", "protocols", "step"}
-    _take(table, name, required, {"setup", "prepare", "fresh_store"})
+    _take(table, name, required, {"setup", "prepare", "fresh_store", "shared", "modes"})
     steps = tuple(
         parse_step(step, f"{name}.step[{index}]") for index, step in enumerate(table.pop("step"))
     )
@@ -136,6 +142,8 @@ def parse_workload(text: str, name: str) -> Workload:
         setup=table.get("setup", ""),
         fresh_store=table.get("fresh_store", False),
         prepare=tuple(table.get("prepare", ())),
+        shared=tuple(table.get("shared", ())),
+        modes=table.get("modes", False),
         steps=steps,
     )
 
@@ -143,7 +151,7 @@ def parse_workload(text: str, name: str) -> Workload:
 def parse_peer(text: str, name: str) -> Peer:
     """A peer from the text of its file."""
     table = tomllib.loads(text)
-    _take(table, name, {"title", "extension", "protocols"}, {"settings"})
+    _take(table, name, {"title", "extension", "protocols"}, {"settings", "wrap"})
     if table["extension"] not in ("penstock", "azure", "httpfs", "none"):
         raise ConfigError(f"{name}: unknown extension {table['extension']}")
     return Peer(
@@ -152,6 +160,7 @@ def parse_peer(text: str, name: str) -> Peer:
         extension=table["extension"],
         protocols=_protocols(table["protocols"], name),
         settings=table.get("settings", {}),
+        wrap=table.get("wrap", False),
     )
 
 

@@ -3,6 +3,7 @@
 ``loopback`` adds nothing. ``wan-fake`` asks our fakes to be slow (latency and bandwidth of their
 own). ``wan`` puts everything into a network namespace: toxiproxy adds the latency, HTB shapes the
 proxy's port to the link's rates, shared by all connections; it needs root and works for any store.
+``rtt100-fake`` and ``rtt100`` do the same with a round trip of 100 ms and no limit of bandwidth.
 Neither emulation delays the opening of a TCP connection.
 """
 
@@ -31,6 +32,11 @@ class Profile:
     down_mbit: int = 0
     namespace: bool = False
 
+    @property
+    def is_fakes(self) -> bool:
+        """Whether our fakes are slow themselves."""
+        return self.name.endswith("-fake")
+
     def link(self, loopback_bytes_per_s: float, loopback_rtt_s: float) -> Link:
         """The link in seconds and bytes; unlimited parts get the measured loopback figures."""
         return Link(
@@ -45,6 +51,8 @@ PROFILES = {
     for profile in (
         Profile("loopback"),
         Profile("wan-fake", 30, 37, 150),
+        Profile("rtt100-fake", 100),
+        Profile("rtt100", 100, namespace=True),
         Profile("wan", 30, 37, 150, namespace=True),
     )
 }
@@ -98,7 +106,10 @@ class WanNamespace(Network):
         _sh("ip", "netns", "add", self._name)
         try:
             self._tc("qdisc", "add", "dev", "lo", "root", "handle", "1:", "htb", "default", "20")
-            up, down = f"{self._profile.up_mbit}mbit", f"{self._profile.down_mbit}mbit"
+            up, down = (
+                f"{rate}mbit" if rate else "40gbit"
+                for rate in (self._profile.up_mbit, self._profile.down_mbit)
+            )
             for number, rate, burst in (
                 ("10", up, "64k"),
                 ("11", down, "64k"),

@@ -66,6 +66,7 @@ def settings(values: dict[str, str | bool | int]) -> list[str]:
     return [f"SET GLOBAL {name} = {literal(value)}" for name, value in values.items()]
 
 
-def fill(text: str, rows: int, root: str) -> str:
-    """Puts the size and the place of a run into a statement (braces elsewhere stay)."""
-    return text.replace("{rows}", str(rows)).replace("{root}", root)
+def fill(text: str, rows: int, root: str, shared: str = "") -> str:
+    """Puts size, place of this run and place of all runs into a statement; other braces stay."""
+    filled = text.replace("{rows}", str(rows)).replace("{root}", root)
+    return filled.replace("{shared}", shared)

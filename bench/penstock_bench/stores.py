@@ -52,8 +52,8 @@ class Store:
     """A store process; a context manager that gives `Opened` and leaves nothing behind."""
 
     def __init__(self, kind: str, network: Network, profile: Profile, logs: Path) -> None:
-        if profile.name == "wan-fake" and not kind.startswith(("fake-", "file")):
-            raise ValueError(f"the profile wan-fake works on our fakes only, not on {kind}")
+        if profile.is_fakes and not kind.startswith(("fake-", "file")):
+            raise ValueError(f"the profile {profile.name} works on our fakes only, not on {kind}")
         self._kind, self._network, self._profile, self._logs = kind, network, profile, logs
         self._server: Server | None = None
         self._directory = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
@@ -92,10 +92,12 @@ class Store:
         if self._kind.startswith("fake-"):
             command: list[str | Path] = [BUILD / "penstock-fake", KINDS[self._kind]]
             command += ["--listen", listen, "--quiet"]
-            if self._profile.name == "wan-fake":
+            if self._profile.is_fakes:
                 command += ["--latency-ms", str(self._profile.rtt_ms)]
-                command += ["--bandwidth-mbit", str(self._profile.down_mbit)]
-                command += ["--bandwidth-up-mbit", str(self._profile.up_mbit)]
+                if self._profile.down_mbit:
+                    command += ["--bandwidth-mbit", str(self._profile.down_mbit)]
+                if self._profile.up_mbit:
+                    command += ["--bandwidth-up-mbit", str(self._profile.up_mbit)]
             return command, env
         if self._kind == "serve":
             (self._directory / sql.BUCKET).mkdir()

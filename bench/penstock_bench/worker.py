@@ -82,6 +82,9 @@ def connect(job: dict[str, Any]) -> duckdb.DuckDBPyConnection:
     con.execute("SET autoinstall_known_extensions = false; SET autoload_known_extensions = false")
     con.execute("SET enable_progress_bar = false")
     load_extension(con, job["extension"])
+    if job["wrap"]:
+        penstock.load(con)
+        con.execute(f"CALL penstock_wrap('{job['extension']}')")
     if job["threads"]:
         con.execute(f"SET threads = {int(job['threads'])}")
     secret = sql.create_secret(sql.Endpoint(**job["endpoint"]))
@@ -96,7 +99,7 @@ def timed_step(
     con: duckdb.DuckDBPyConnection, job: dict[str, Any], step: dict[str, Any]
 ) -> dict[str, Any]:
     """Runs one step and says what it cost."""
-    statement = sql.fill(step["sql"], job["rows"], job["root"])
+    statement = sql.fill(step["sql"], job["rows"], job["root"], job["shared"])
     mark(job.get("mark_url"), step["name"])
     counters = server_counters(job["stats_url"])
     server_cpu = server_cpu_s(job["server_pid"])
@@ -153,7 +156,7 @@ def work(job: dict[str, Any]) -> dict[str, Any]:
         con.execute(sql.fill(job["setup"], job["rows"], job["root"]))
     setup_s = time.perf_counter() - begin
     for statement in job["prepare"]:
-        con.execute(sql.fill(statement, job["rows"], job["root"]))
+        con.execute(sql.fill(statement, job["rows"], job["root"], job["shared"]))
     steps = [timed_step(con, job, step) for step in job["steps"]]
     mark(job.get("mark_url"), "end")
     return {
