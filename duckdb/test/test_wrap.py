@@ -104,7 +104,7 @@ def test_sequential_reads_are_split_too(store: Fake, con: duckdb.DuckDBPyConnect
     assert counter(other, "wrapped_reads_split") > 0
 
 
-def test_extra_files_cost_no_request_on_s3_and_one_on_azure(store: Fake, blob: str) -> None:
+def test_files_of_helpers_cost_no_request_on_s3_and_a_head_on_azure(store: Fake, blob: str) -> None:
     con = wrapped(store)
     md5(con, blob)
     heads = sum(it["method"] == "HEAD" for it in store.requests())
@@ -352,6 +352,18 @@ def test_plain_http(web: Fake, content: Path) -> None:
     digest = md5(con, f"http://{web.address}/plain/blob")
     assert digest == hashlib.md5(content.read_bytes()).hexdigest()
     assert len(gets(web)) == 4
+
+
+def test_a_server_without_ranges(web: Fake, content: Path) -> None:
+    con = wrapped(web)
+    blob = f"(SELECT content FROM read_blob('{content}'))"
+    con.execute(f"COPY {blob} TO 's3://plain/whole' (FORMAT blob)")
+    web.reset()
+    web.arm("ignore-range,method=GET")
+    for _ in range(3):
+        digest = md5(con, f"http://{web.address}/plain/whole")
+        assert digest == hashlib.md5(content.read_bytes()).hexdigest()
+    web.reset()
 
 
 def test_the_cost_model_leaves_reads_of_a_near_store_whole(store: Fake, blob: str) -> None:

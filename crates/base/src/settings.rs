@@ -174,7 +174,7 @@ settings! {
     parallel_read_recommended_preset_enabled: Bool = "false"
         "Takes a fan-out of 2, a chunk size of 16 MiB and a least size of 2 MiB, whatever the three settings say.";
     parallel_read_dedicated_handles: Bool = "false"
-        "Gives every request at once its own open file of a wrapped system; without it they share one where the system allows that.";
+        "Gives every request at once its own open file of a wrapped system; without it they share one where that is safe (azure).";
     parallel_read_auto_fanout_enabled: Bool = "true"
         "Chooses the fan-out of each read of a wrapped system from a cost model: first-byte latency, bytes by bandwidth, and a penalty for each extra request.";
     parallel_read_auto_fanout_overhead_ms: Millis = "50" [0, 600_000]

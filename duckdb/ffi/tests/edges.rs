@@ -249,3 +249,53 @@ fn an_interrupted_wait_ends_as_cancelled() {
         ps_query_free(query);
     }
 }
+
+/// Counts its calls; fails for every second.
+unsafe extern "C" fn fail_second(context: *mut c_void, _: u64, _: u64, len: u64) -> bool {
+    // SAFETY: the caller lends a counter, and sub-reads of one part do not run at once.
+    let count = unsafe { &mut *context.cast::<u64>() };
+    *count += 1;
+    len > 0 && *count != 2
+}
+
+#[test]
+fn wrapped_reads_survive_nulls_and_tell_failures() {
+    let opened = Opened::new();
+    let (mut parallel, mut error) = (null_mut(), null_mut());
+    let mut count = 0_u64;
+    let context = (&raw mut count).cast::<c_void>();
+    // SAFETY: handles from the library or null, a counter that lives, writable out-parameters.
+    unsafe {
+        assert!(!ps_parallel_new(lend("x"), null_mut(), &mut error));
+        assert!(told(error).1.contains("null"));
+        assert!(ps_parallel_new(lend("S3FileSystem"), &mut parallel, &mut error));
+        ps_parallel_opened(null(), 7);
+        assert!(!ps_parallel_may_split(null(), opened.query, 1 << 30));
+        assert!(ps_parallel_may_split(parallel, opened.query, 1 << 30));
+        let read = Some(fail_second as PsSubReadFn);
+        assert!(!ps_parallel_read(null(), opened.query, 0, 9, false, read, context, &mut error));
+        assert_eq!(told(error).0, Kind::Internal as i32);
+        assert!(!ps_parallel_read(parallel, opened.query, 0, 9, false, None, context, &mut error));
+        assert!(told(error).1.contains("null"));
+        let past = u64::MAX;
+        assert!(!ps_parallel_read(
+            parallel,
+            opened.query,
+            past,
+            9,
+            false,
+            read,
+            context,
+            &mut error
+        ));
+        assert_eq!(told(error).0, Kind::Invalid as i32);
+        assert!(ps_parallel_read(parallel, opened.query, 0, 9, false, read, context, &mut error));
+        assert!(!ps_parallel_read(parallel, opened.query, 0, 9, false, read, context, &mut error));
+        assert_eq!(told(error).0, Kind::Internal as i32);
+        ps_parallel_free(parallel);
+        ps_parallel_free(null_mut());
+        ps_wrap_system_get(usize::MAX, null_mut());
+        ps_wrap_system_get(0, null_mut());
+    }
+    assert_eq!(count, 2);
+}

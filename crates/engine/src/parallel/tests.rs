@@ -59,10 +59,11 @@ fn handles_are_shared_where_the_system_allows_it() {
         assert_eq!(subs[3].handle, 0, "the caller reads the last part");
         subs.iter().map(|sub| sub.handle).collect::<BTreeSet<_>>().len()
     };
-    assert_eq!(handles("S3FileSystem", false, &[FIXED]), 2);
-    assert_eq!(handles("S3FileSystem", true, &[FIXED]), 1);
+    assert_eq!(handles("AzureBlobStorageFileSystem", false, &[FIXED]), 2);
+    assert_eq!(handles("AzureBlobStorageFileSystem", true, &[FIXED]), 1);
     let dedicated = ("parallel_read_dedicated_handles", "true");
-    assert_eq!(handles("S3FileSystem", true, &[FIXED, dedicated]), 4);
+    assert_eq!(handles("AzureBlobStorageFileSystem", true, &[FIXED, dedicated]), 4);
+    assert_eq!(handles("S3FileSystem", true, &[FIXED]), 4);
     assert_eq!(handles("somebody's file system", true, &[FIXED]), 4);
 }
 

@@ -154,6 +154,34 @@ mod tests {
     }
 
     #[test]
+    fn the_settings_of_parallel_reads_bound_how_a_read_is_split() {
+        let profile = Profile {
+            first_byte_ms: 30.0,
+            connection_bytes_per_s: 90e6,
+            part_size_min_bytes: 0,
+            part_size_max_bytes: 0,
+            part_count_max: 0,
+            parts_uniform: false,
+            put_size_max_bytes: 0,
+            delete_batch_max: 0,
+        };
+        let requests = |settings: &[(&str, &str)]| {
+            let mut chosen = penstock_base::Settings::default();
+            for (name, value) in settings {
+                chosen.set(name, value).unwrap();
+            }
+            let split = Split::for_profile(&profile, &Policy::of(&chosen));
+            plan(range(0, 256 << 20), &[], &split).len()
+        };
+        assert_eq!(requests(&[]), 4);
+        assert_eq!(requests(&[("parallel_read_max_fanout", "8")]), 8);
+        assert_eq!(requests(&[("parallel_read_chunk_size_bytes", "128MiB")]), 2);
+        assert_eq!(requests(&[("parallel_read_recommended_preset_enabled", "true")]), 2);
+        assert_eq!(requests(&[("parallel_read_min_bytes", "257MiB")]), 1);
+        assert_eq!(requests(&[("parallel_read_enabled", "false")]), 1);
+    }
+
+    #[test]
     fn small_object_is_wanted_whole_and_large_parquet_by_its_tail() {
         let widen = |range, size, bytes, tail| widen(range, size, bytes, tail, &[]);
         assert_eq!(widen(range(40, 50), 60, 100, true), Some(range(0, 60)));
