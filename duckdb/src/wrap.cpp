@@ -66,8 +66,8 @@ public:
 VirtualFileSystem &AllSystems(DatabaseInstance &db) {
 	auto &all = static_cast<OpenerFileSystem &>(db.GetFileSystem()).GetFileSystem();
 	if (all.GetName() != "VirtualFileSystem") {
-		throw NotImplementedException("Another extension replaced DuckDB's registry of file systems by \"%s\", in which "
-		                              "Penstock cannot wrap any",
+		throw NotImplementedException("Another extension replaced DuckDB's registry of file systems by \"%s\", in "
+		                              "which Penstock cannot wrap any",
 		                              all.GetName());
 	}
 	return static_cast<VirtualFileSystem &>(all);
@@ -108,8 +108,8 @@ void RefuseUnknown(VirtualFileSystem &all, const string &name, const vector<stri
 	if (StringUtil::StartsWith(name, "Penstock") || StringUtil::CIEquals(name, "penstock")) {
 		throw InvalidInputException("Cannot wrap \"%s\": Penstock's own reads are parallel already", name);
 	}
-	throw InvalidInputException("Cannot wrap \"%s\": no extension and no file system of this name is loaded. Extensions "
-	                            "that can be wrapped: \"httpfs\", \"azure\"; file systems that are there: %s",
+	throw InvalidInputException("Cannot wrap \"%s\": no extension and no file system of this name is loaded. "
+	                            "Extensions that can be wrapped: \"httpfs\", \"azure\"; file systems that are there: %s",
 	                            name, Quoted(Candidates(all)));
 }
 

@@ -39,7 +39,7 @@ unsafe impl Sync for Reads {}
 
 impl Reads {
     fn carry_out(&self, sub: SubRead) -> bool {
-        // SAFETY: the context lives until `ps_parallel_read` returns, and no sub-read outlives that.
+        // SAFETY: the context lives until `ps_parallel_read` returns; no sub-read outlives that.
         unsafe { (self.read)(self.context, sub.handle, sub.range.start, sub.range.len()) }
     }
 }

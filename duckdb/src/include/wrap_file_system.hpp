@@ -123,8 +123,8 @@ public:
 	string CanonicalizePath(const string &path, optional_ptr<FileOpener> opener) override;
 
 #if PENSTOCK_DUCKDB_2
-	unique_ptr<MemoryMappedFile> MemoryMapFile(const OpenFileInfo &file, FileOpenFlags flags, const MMapOptions &options,
-	                                           optional_ptr<FileOpener> opener) override;
+	unique_ptr<MemoryMappedFile> MemoryMapFile(const OpenFileInfo &file, FileOpenFlags flags,
+	                                           const MMapOptions &options, optional_ptr<FileOpener> opener) override;
 	optional<timestamp_t> GetCacheValidUntil(FileHandle &handle) override;
 	optional<FileMetadata> GetStatsIfExists(const OpenFileInfo &file, optional_ptr<FileOpener> opener) override;
 	bool CreateDirectoryExtended(const string &path, const CreateDirectoryOptions &options,

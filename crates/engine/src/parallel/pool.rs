@@ -1,9 +1,9 @@
 //! The threads that help readers of wrapped file systems: those file systems block, so they need
 //! threads, apart from DuckDB's and from the I/O runtime's.
 //!
-//! A reader reserves helpers before it splits its read, and takes part itself. So nothing ever waits
-//! in a queue: where no thread is free the reader reads alone, as it would without a pool. Threads
-//! start when they are first needed and end when nobody needed them for a while.
+//! A reader reserves helpers before it splits its read, and takes part itself. So nothing ever
+//! waits in a queue: where no thread is free the reader reads alone, as it would without a pool.
+//! Threads start when they are first needed and end when nobody needed them for a while.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
