@@ -1,6 +1,6 @@
-//! Decides the fan-out that the documented cost of object stores calls for: a request costs the time
-//! to its first byte, its bytes by the bandwidth of one connection, and a penalty for each request
-//! beyond the first. Pure; the numbers may be learned (`learn`).
+//! Decides the fan-out that the documented cost of object stores calls for: a request costs the
+//! time to its first byte, its bytes by the bandwidth of one connection, and a penalty for each
+//! request beyond the first. Pure; the numbers may be learned (`learn`).
 
 /// What reading from a store costs.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -19,7 +19,7 @@ const LARGE_BYTES: u64 = 1 << 20;
 const FROM_MEMORY_MS: f64 = 0.1;
 /// With a latency below this the store is so near that a plain read is measured before any split.
 const NEAR_MS: f64 = 5.0;
-/// After so many split reads the first plain one measures the bandwidth, which was a guess until then.
+/// After so many split reads the first plain one measures the bandwidth, until then a guess.
 const PLAIN_FIRST: u32 = 2;
 /// After so many split reads one plain read measures the bandwidth again.
 const PLAIN_EVERY: u32 = 32;
@@ -79,8 +79,8 @@ impl Learner {
         }
     }
 
-    /// What was learned, or to begin with the setting; but an extra request should not cost much more
-    /// than the latency, so near stores are tried sooner.
+    /// What was learned, or to begin with the setting; but an extra request should not cost much
+    /// more than the latency, so near stores are tried sooner.
     fn overhead_ms(&self, policy: &Policy) -> f64 {
         let guess = policy.overhead_ms.min(self.first_byte_ms.value);
         self.overhead_ms.map_or(guess, |overhead| overhead.value)
@@ -120,7 +120,7 @@ impl Learner {
         } else if len <= SMALL_BYTES {
             self.observe_latency((took_ms - len as f64 / self.bytes_per_ms.value).max(0.0));
         } else if len >= LARGE_BYTES {
-            // The latency of this very read is not known; at least a tenth of its time was transfer.
+            // The latency of this very read is not known; a tenth of its time at least was transfer.
             let transfer_ms = (took_ms - self.first_byte_ms.value).max(took_ms * 0.1);
             self.bytes_per_ms.observe(len as f64 / transfer_ms);
             if len >= policy.min_bytes {
