@@ -120,7 +120,7 @@ impl Learner {
         } else if len <= SMALL_BYTES {
             self.observe_latency((took_ms - len as f64 / self.bytes_per_ms.value).max(0.0));
         } else if len >= LARGE_BYTES {
-            // The latency of this very read is not known; a tenth of its time at least was transfer.
+            // The latency of this very read is not known; a tenth of it at least was transfer.
             let transfer_ms = (took_ms - self.first_byte_ms.value).max(took_ms * 0.1);
             self.bytes_per_ms.observe(len as f64 / transfer_ms);
             if len >= policy.min_bytes {
