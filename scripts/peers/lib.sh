@@ -5,6 +5,9 @@
 # The script sets NAME and VERSION and defines install_peer, peer_command and serve DIR PORT (which
 # execs the server) before it calls peer_main "$@".
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+# The account that every emulator of Azure knows: published by Microsoft, no secret.
+AZURE_ACCOUNT=devstoreaccount1
+AZURE_KEY="Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 free_port() {
   python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
