@@ -3,6 +3,7 @@
 use crate::metered::Metered;
 use crate::stats::Stats;
 use http::{Method, Request, Response, StatusCode};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -129,7 +130,20 @@ async fn answer(
         let error = s3_error!(EntityTooLarge, "The XML of this request is longer than 4 MiB.");
         return error.to_http_response().map_err(|error| HttpError::new(Box::new(error)));
     }
-    front.s3.call(request.map(s3s::Body::from)).await
+    let closes = expects_and_sends_nothing(&request);
+    let mut answer = front.s3.call(request.map(s3s::Body::from)).await?;
+    if closes {
+        let close = http::HeaderValue::from_static("close");
+        answer.headers_mut().insert(http::header::CONNECTION, close);
+    }
+    Ok(answer)
+}
+
+/// Whether a request waits for `100 Continue` and has no body. No such word is sent then, and clients
+/// on botocore take the status line of the answer, which they read early, for that of the next one
+/// on the connection as well: it must have no next one.
+fn expects_and_sends_nothing(request: &Request<Incoming>) -> bool {
+    request.headers().contains_key(http::header::EXPECT) && request.body().is_end_stream()
 }
 
 /// Every POST carries XML, which s3s holds whole.

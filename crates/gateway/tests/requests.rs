@@ -9,6 +9,7 @@ use penstock_gateway::Options;
 
 on_every_lane!(
     an_object_comes_back_with_what_was_said_of_it,
+    an_answer_to_an_expectation_of_nothing_is_the_connections_last,
     ranges_of_every_form,
     conditions_on_reads_writes_and_deletes,
     of_many_conditional_creators_one_wins,
@@ -55,6 +56,18 @@ async fn an_object_comes_back_with_what_was_said_of_it(lane: Lane) {
     let head = server.send(head).await;
     assert_eq!((head.status, head.header("content-length")), (200, "10"));
     assert_eq!(head.header("etag"), put.header("etag"));
+}
+
+async fn an_answer_to_an_expectation_of_nothing_is_the_connections_last(lane: Lane) {
+    let server = Server::on(lane).await;
+    let empty = async |headers: &[(&str, &str)]| {
+        let put = Request { method: "PUT", path: "/lake/empty", headers, ..Default::default() };
+        let answer = server.send(put).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.header("connection").to_string()
+    };
+    assert_eq!(empty(&[("expect", "100-continue")]).await, "close");
+    assert_eq!(empty(&[]).await, "");
 }
 
 async fn ranges_of_every_form(lane: Lane) {
