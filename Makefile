@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := build/venv/bin/python
 export WORKLOAD QUICK ROWS RUNS STORE PROFILE PEERS THREADS MODE
 
-.PHONY: help build demo test bench lint fmt wheel clean venv-test
+.PHONY: help build demo test bench parity lint fmt wheel clean venv-test
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -24,13 +24,17 @@ bench: build ## benchmarks against the peers (WORKLOAD=name QUICK=1 PROFILE=loop
 test: venv-test ## all tests on a fresh machine, set-up included
 	@scripts/test.sh
 
+parity: build venv-test ## docs/clickhouse.md anew, from ClickHouse itself
+	@PYTHONPATH=bench:crates/gateway/pytests $(PY) -m gateway_tests.clickhouse > build/clickhouse.md
+	@mv build/clickhouse.md docs/clickhouse.md
+
 lint: venv-test ## rustfmt, clippy, ruff, mypy, shim against every DuckDB's headers
 	@scripts/lint.sh
 
 fmt: venv-test ## format Rust and Python
 	@cargo fmt --all
-	@build/venv/bin/ruff format -q python bench
-	@build/venv/bin/ruff check -q --fix python bench
+	@build/venv/bin/ruff format -q .
+	@build/venv/bin/ruff check -q --fix .
 
 wheel: build ## build/dist/penstock-*.whl with the extension and the binary inside
 	@scripts/wheel.sh

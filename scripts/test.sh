@@ -58,9 +58,14 @@ conformance() {
 build() { scripts/build.sh; }
 sql() { scripts/duckdb-test.sh; }
 python() { build/venv/bin/python -m pytest -q python/tests bench/tests; }
+# Clients that are not ours, on every lane; ClickHouse and the page that tells of it among them.
+gateway() {
+  PYTHONPATH=bench:crates/gateway/pytests \
+    build/venv/bin/python -m pytest -q -p no:cacheprovider crates/gateway/pytests
+}
 
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(lint rust conformance build sql python)
+[ ${#stages[@]} -gt 0 ] || stages=(lint rust conformance build sql python gateway)
 passed=()
 failed=()
 for stage in "${stages[@]}"; do

@@ -15,9 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from penstock_bench import modes, page, picture, report, timeline
+from penstock_bench import (
+    gateway_campaign,
+    gateway_report,
+    modes,
+    page,
+    picture,
+    report,
+    timeline,
+)
 from penstock_bench.campaign import Campaign, Plan
 from penstock_bench.config import OUT, ConfigError, load_peers, load_workload
+from penstock_bench.gateways import BACK_ENDS, GATEWAYS, GatewayError
 from penstock_bench.network import PROFILES, NetworkError, Profile, open_network
 from penstock_bench.processes import StartError
 from penstock_bench.progress import Progress
@@ -123,8 +132,36 @@ def show(records: list[dict[str, Any]], path: Path) -> None:
     print(f"records {path}\npicture {image}\npage    {path.with_suffix('.html')}")
 
 
+def run_gateways(options: argparse.Namespace) -> int:
+    """The workload that asks gateways and not DuckDB."""
+    stores = words_of(options.store, gateway_campaign.STORES, BACK_ENDS, "store")
+    peers = words_of(options.peers, gateway_campaign.PEERS, GATEWAYS, "peer")
+    quick = options.quick not in ("", "0")
+    runs = int(options.runs or (1 if quick else 3))
+    OUT.mkdir(parents=True, exist_ok=True)
+    progress = Progress()
+    campaign = gateway_campaign.Campaign(stores, peers, runs, quick, OUT, progress)
+    records = campaign.run()
+    progress.close()
+    print(f"{gateway_report.text(records)}\nrecords {campaign.path}")
+    return int(any("error" in record for record in records if record["peer"] == report.OURS))
+
+
+def words_of(
+    text: str, default: tuple[str, ...], known: tuple[str, ...], what: str
+) -> tuple[str, ...]:
+    """Names from a list such as ``directory,azurite``."""
+    words = tuple(text.replace(",", " ").split()) or default
+    unknown = [word for word in words if word not in known]
+    if unknown:
+        raise ConfigError(f"no {what} {', '.join(unknown)}; there are: {', '.join(known)}")
+    return words
+
+
 def run(options: argparse.Namespace) -> int:
     """Runs a workload; the exit code tells of failed runs of our own."""
+    if options.workload == gateway_campaign.NAME:
+        return run_gateways(options)
     chosen = plan(options)
     OUT.mkdir(parents=True, exist_ok=True)
     progress = Progress()
@@ -140,7 +177,11 @@ def again(options: argparse.Namespace) -> int:
     """Reports on records made earlier."""
     for name in options.files:
         path = Path(name)
-        show([json.loads(line) for line in path.read_text().splitlines()], path)
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        if records[0]["workload"] == gateway_campaign.NAME:
+            print(gateway_report.text(records))
+            continue
+        show(records, path)
     return 0
 
 
@@ -172,7 +213,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="penstock_bench", description=__doc__)
     verbs = parser.add_subparsers(required=True)
     options: dict[str, tuple[str, str]] = {
-        "workload": ("six_steps", "name of a file in bench/workloads"),
+        "workload": ("six_steps", "name of a file in bench/workloads, or gateway"),
         "quick": ("", "1 takes the workload's quick sizes and runs"),
         "rows": ("", "sizes, for example '5k 2M'"),
         "runs": ("", "runs of each cell"),
@@ -206,7 +247,7 @@ def main() -> int:
     verb: Callable[[argparse.Namespace], int] = options.verb
     try:
         return verb(options)
-    except (ConfigError, NetworkError, StartError) as error:
+    except (ConfigError, GatewayError, NetworkError, StartError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import socket
 import subprocess
 import time
@@ -10,6 +12,7 @@ from pathlib import Path
 
 START_TIMEOUT_S = 30.0
 _LISTEN = "0A"
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class StartError(Exception):
@@ -31,6 +34,23 @@ def listens(pid: int, port: int) -> bool:
         if fields[3] == _LISTEN and fields[1] in (wanted, f"00000000:{port:04X}"):
             return True
     return False
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time of a process so far, in ticks of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def reset_peak_rss(pid: int) -> None:
+    """Lets the peak begin anew."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def peak_rss_bytes(pid: int) -> int:
+    """The most memory that a process held since the reset."""
+    found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(found.group(1)) * 1024 if found else 0
 
 
 class Server:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import resource
 import sys
@@ -22,8 +21,7 @@ import penstock
 
 from penstock_bench import sql
 from penstock_bench.figures import same_answer
-
-_TICKS = os.sysconf("SC_CLK_TCK")
+from penstock_bench.processes import cpu_s
 
 
 def load_extension(con: duckdb.DuckDBPyConnection, name: str) -> None:
@@ -57,11 +55,8 @@ def server_counters(url: str | None) -> dict[str, int] | None:
 
 
 def server_cpu_s(pid: int | None) -> float:
-    """User and system time of the server so far."""
-    if not pid:
-        return 0.0
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    """User and system time of the server so far; none where it is not known."""
+    return cpu_s(pid) if pid else 0.0
 
 
 def mark(url: str | None, step: str) -> None:

@@ -1,0 +1,209 @@
+"""Judges that we did not write, run on a lane: ceph's s3-tests and `versitygw test full-flow`.
+
+Beside this package, `judges/JUDGE-LANE-passes.txt` names what passes, one test a line: what is
+named and fails is an error, what passes and is not named is told (`--update` adds it; the list only
+grows). `judges/JUDGE-cannot.tsv` gives patterns of what cannot pass, with the reason: a failure
+that neither list knows is an error too. A pattern that begins with `feature:` is not run at all.
+
+Decides what a run's outcome is worth; the scripts in scripts/judges install the judges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+from pathlib import Path
+
+from penstock_bench.gateways import Lane, Running
+
+from gateway_tests.lanes import LANES
+
+LISTS = Path(__file__).resolve().parents[1] / "judges"
+S3TESTS_FILES = ("test_s3.py", "test_headers.py")
+TEST_TIMEOUT_S = 60
+NOT_RUN = "feature:"
+USERS = ("s3 main", "s3 alt", "s3 tenant", "iam", "iam root", "iam alt root")
+"""Sections of ceph's configuration. The gateway's keys are one owner, so all of them are one."""
+
+
+def s3tests_config(lane: Running) -> str:
+    """Ceph's configuration for a lane."""
+    host, port = lane.host.split(":")
+    parts = [f"[DEFAULT]\nhost = {host}\nport = {port}\nis_secure = False\nssl_verify = False\n"]
+    parts.append("[fixtures]\nbucket prefix = judge-{random}-\n")
+    for user in USERS:
+        parts.append(
+            f"[{user}]\ndisplay_name = {lane.access_key}\nuser_id = {lane.access_key}\n"
+            f"email = nobody@example.com\napi_name = default\ntenant = none\n"
+            f"access_key = {lane.access_key}\nsecret_key = {lane.secret_key}\n"
+        )
+    return "\n".join(parts)
+
+
+def s3tests(lane: Running, checkout: Path, directory: Path, words: list[str]) -> dict[str, str]:
+    """Every test of ceph's and its outcome: empty when it passed, else what it said."""
+    config, report = directory / "s3tests.conf", directory / "report.xml"
+    config.write_text(s3tests_config(lane))
+    environment = {name: value for name, value in os.environ.items() if "AWS_" not in name}
+    environment |= {"S3TEST_CONF": str(config), "AWS_MAX_ATTEMPTS": "1"}
+    files = [f"s3tests/functional/{name}" for name in S3TESTS_FILES]
+    command = [os.environ["JUDGE_PYTHON"], "-m", "pytest", "-q", "--no-header"]
+    command += ["-p", "no:cacheprovider", "--tb=line", "-W", "ignore", f"--junit-xml={report}"]
+    command += [f"--timeout={TEST_TIMEOUT_S}", *deselected(), *words, *files]
+    with (directory / "s3tests.log").open("wb") as log:
+        subprocess.run(command, cwd=checkout, env=environment, stdout=log, stderr=log, check=False)
+    if not report.is_file():
+        raise SystemExit((directory / "s3tests.log").read_text()[-3000:])
+    return outcomes(report)
+
+
+def not_run(judge: str) -> list[str]:
+    """What is not run at all: features that are not there, some of whose tests wait for minutes."""
+    patterns = [pattern for pattern, _ in reasons(judge)]
+    return [pattern.removeprefix(NOT_RUN) for pattern in patterns if pattern.startswith(NOT_RUN)]
+
+
+def deselected() -> list[str]:
+    """The same as words for pytest; its markers are features."""
+    return ["-m", " and ".join(f"not {mark}" for mark in not_run("s3tests"))]
+
+
+def outcomes(report: Path) -> dict[str, str]:
+    """Test to what went wrong, from JUnit's XML; a test that fails twice says it once."""
+    found: dict[str, str] = {}
+    for case in ET.parse(report).iter("testcase"):
+        name = case.get("name", "")
+        said = [part.get("message", "") for part in case if part.tag in ("failure", "error")]
+        if any(part.tag == "skipped" for part in case):
+            said.append("skipped by the judge")
+        found[name] = found.get(name) or " ".join(" ".join(said).split())
+    return found
+
+
+def versitygw(lane: Running, directory: Path, words: list[str]) -> dict[str, str]:
+    """Every test of versitygw's own suite and its outcome.
+
+    One process for each test: `full-flow`, which is all of them in one, ends with a panic at the
+    first answer that lacks what it looks at.
+    """
+    program = os.environ["JUDGE_VERSITYGW"]
+    environment = {name: value for name, value in os.environ.items() if "AWS_" not in name}
+    skipped = not_run("versitygw")
+
+    def one(name: str) -> tuple[str, str]:
+        command = [program, "test", "-a", lane.access_key, "-s", lane.secret_key, "-e", lane.url]
+        try:
+            done = subprocess.run(
+                [*command, name],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env=environment,
+                cwd=directory,
+                timeout=TEST_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return name, f"no end within {TEST_TIMEOUT_S} s"
+        return name, versitygw_outcome(done.stdout)
+
+    told = subprocess.run(
+        [program, "test", "--help"], stdout=subprocess.PIPE, text=True, env=environment, check=True
+    )
+    names = re.findall(r"^ +([A-Za-z0-9_]+) +Runs \1 integration test", told.stdout, re.MULTILINE)
+    chosen = [
+        name for name in names if not matches(name, skipped) and (not words or matches(name, words))
+    ]
+    # One after the other: they all name their buckets alike.
+    return dict(one(name) for name in chosen)
+
+
+def versitygw_outcome(text: str) -> str:
+    """What went wrong in one test, from what versitygw prints; empty when nothing did."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    failed = re.search(r"^ *FAIL +\S+ *(.*)", plain, re.MULTILINE)
+    if failed:
+        return failed.group(1).strip(": ") or "failed"
+    panic = re.search(r"^panic: .*", plain, re.MULTILINE)
+    if panic:
+        return panic.group()
+    return "" if re.search(r"^ *PASS ", plain, re.MULTILINE) else "it did not say that it passed"
+
+
+def reasons(judge: str) -> list[tuple[str, str]]:
+    """Patterns of what cannot pass, and why."""
+    lines = (LISTS / f"{judge}-cannot.tsv").read_text().splitlines()
+    rows = [line.split("\t", 1) for line in lines if line and not line.startswith("#")]
+    return [(row[0], row[1]) for row in rows]
+
+
+def listed(path: Path) -> set[str]:
+    """Names in a list."""
+    return set(path.read_text().split()) if path.is_file() else set()
+
+
+def verdict(judge: str, lane: str, found: dict[str, str], update: bool) -> int:
+    """Compares with the lists, tells, and gives the exit code."""
+    path = LISTS / f"{judge}-{lane}-passes.txt"
+    known = listed(path)
+    passed = {name for name, said in found.items() if not said}
+    patterns = [pattern for pattern, _ in reasons(judge)]
+    lost = sorted(name for name in known if found.get(name))
+    unknown = sorted(
+        name
+        for name, said in found.items()
+        if said and name not in known and not matches(name, patterns)
+    )
+    for title, names in (("no longer passes", lost), ("fails and is in no list", unknown)):
+        for name in names:
+            print(f"{title}: {name}: {found[name][:200]}")
+    for name in sorted(passed - known):
+        print(f"passes and is not listed: {name}")
+    print(f"{judge} on {lane}: {len(passed)} pass, {len(found) - len(passed)} do not")
+    if update:
+        path.write_text("".join(f"{name}\n" for name in sorted(known | passed)))
+        return int(bool(lost))
+    return int(bool(lost or unknown or passed - known))
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether one of the patterns is for this test."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(prog="judge", description=__doc__)
+    parser.add_argument("judge", choices=("s3tests", "versitygw"))
+    parser.add_argument("--lane", default="directory", choices=[*LANES])
+    parser.add_argument("--checkout", type=Path, help="of ceph's s3-tests")
+    parser.add_argument("--log", type=Path, help="file for every outcome")
+    parser.add_argument("--update", action="store_true", help="add what passes to the list")
+    parser.add_argument("words", nargs="*", help="for the judge itself, after --")
+    options = parser.parse_args()
+    kind = LANES[options.lane]
+    memory = Path("/dev/shm")
+    parent = memory if memory.is_dir() else None
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-judge-", dir=parent) as directory,
+        Lane(kind.gateway, kind.back_end, Path(directory, "lane")) as lane,
+    ):
+        if options.judge == "s3tests":
+            found = s3tests(lane, options.checkout, Path(directory), options.words)
+        else:
+            found = versitygw(lane, Path(directory), options.words)
+    if options.log:
+        options.log.write_text("".join(f"{name}\t{said}\n" for name, said in sorted(found.items())))
+    return verdict(options.judge, options.lane, found, options.update)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

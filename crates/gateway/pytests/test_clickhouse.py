@@ -1,0 +1,45 @@
+"""ClickHouse on every lane, and the page that tells of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import chdb
+import pytest
+
+from gateway_tests.clickhouse import REFUSED, WORKS, every_cell
+from gateway_tests.lanes import LANES, chosen
+from gateway_tests.parity import GROUPS, PAGE, Cells, render, told
+
+RUN = chosen(tuple(LANES))
+EVERY = [
+    pytest.param(lane, group.name, feature, id=f"{lane}-{group.name}-{feature}")
+    for lane in RUN
+    for group in GROUPS
+    for feature in group.features
+]
+
+
+@pytest.fixture(scope="module")
+def cells(scratch: Path) -> Cells:
+    return every_cell(RUN, scratch / "clickhouse")
+
+
+@pytest.mark.parametrize(("lane_name", "group", "feature"), EVERY)
+def test_feature(cells: Cells, lane_name: str, group: str, feature: str) -> None:
+    cell = cells[group, lane_name][feature]
+    assert cell in (WORKS, REFUSED)
+    assert cell == told()[group, lane_name][feature]
+
+
+def test_the_page_is_as_it_is_printed() -> None:
+    said = told()
+    assert render(said, chdb.engine_version) == PAGE.read_text()
+    assert {lane for _, lane in said} == set(LANES)
+
+
+def test_what_clickhouse_refuses_it_refuses_without_a_gateway_too() -> None:
+    said = told()
+    for group in GROUPS:
+        for lane in LANES:
+            assert said[group.name, lane] == said[group.name, "s3"], (group.name, lane)

@@ -1,0 +1,64 @@
+#!/bin/bash
+# usage: clients.sh rclone|s3fs|spark
+# Installs a client that the gateway is tried with and does not share Python packages with the rest
+# (kept in the cache, keyed by version), and prints its command: a program, or the Python that has it.
+. "$(dirname "$0")/lib.sh"
+
+# in_venv NAME PACKAGE...: an environment of its own; prints its Python.
+in_venv() {
+  local dir="$CACHE/$1"
+  shift
+  if [ ! -x "$dir/bin/python" ]; then
+    say "installing $* (once; kept in $dir)"
+    rm -rf "$dir.part"
+    python3 -c 'import ensurepip, venv' 2>/dev/null || install_package python3-venv
+    python3 -m venv "$dir.part"
+    "$dir.part/bin/python" -m pip install -q "$@" >&2
+    mv -T "$dir.part" "$dir"
+  fi
+  echo "$dir/bin/python"
+}
+
+mkdir -p "$CACHE"
+exec 8>"$CACHE/.clients-${1:-}.lock"
+flock 8
+# Hadoop's S3A beside Spark, with the parts of AWS's SDK that it uses and not the bundle of all of
+# them, which is forty times as large. Prints Python and the folder of the jars.
+spark() {
+  local spark=4.3.0 hadoop=3.5.0 sdk=2.35.4 dir="$CACHE/s3a-3.5.0"
+  need java default-jre-headless
+  if [ ! -d "$dir" ]; then
+    need mvn maven
+    say "fetching hadoop-aws $hadoop (once; kept in $dir)"
+    rm -rf "$dir.part"
+    mkdir -p "$dir.part"
+    cat > "$dir.part/pom.xml" <<XML
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>local</groupId><artifactId>s3a</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.hadoop</groupId><artifactId>hadoop-aws</artifactId><version>$hadoop</version>
+      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
+    </dependency>
+    <dependency><groupId>software.amazon.awssdk</groupId><artifactId>s3</artifactId><version>$sdk</version></dependency>
+    <dependency><groupId>software.amazon.awssdk</groupId><artifactId>s3-transfer-manager</artifactId><version>$sdk</version></dependency>
+    <dependency><groupId>software.amazon.awssdk</groupId><artifactId>sts</artifactId><version>$sdk</version></dependency>
+    <dependency><groupId>software.amazon.s3.analyticsaccelerator</groupId><artifactId>analyticsaccelerator-s3</artifactId><version>1.3.1</version></dependency>
+  </dependencies>
+</project>
+XML
+    mvn -q -B -ntp -f "$dir.part/pom.xml" dependency:copy-dependencies \
+      -DoutputDirectory=jars -DincludeScope=runtime >&2
+    mv -T "$dir.part" "$dir"
+  fi
+  in_venv "spark-$spark" "pyspark==$spark"
+  echo "$dir/jars"
+}
+
+case "${1:-}" in
+  rclone) need rclone rclone; command -v rclone ;;
+  s3fs) in_venv s3fs-2026.9.0 s3fs==2026.9.0 ;;
+  spark) spark ;;
+  *) die "usage: $0 rclone|s3fs|spark" ;;
+esac
