@@ -21,6 +21,7 @@ from penstock_bench import (
     modes,
     page,
     picture,
+    replay,
     report,
     timeline,
 )
@@ -147,6 +148,20 @@ def run_gateways(options: argparse.Namespace) -> int:
     return int(any("error" in record for record in records if record["peer"] == report.OURS))
 
 
+def run_replay(options: argparse.Namespace) -> int:
+    """The workload that asks ClickHouse."""
+    quick = options.quick not in ("", "0")
+    runs = int(options.runs or (1 if quick else 3))
+    rows = (numbers(options.rows) or (replay.QUICK_ROWS if quick else replay.ROWS,))[0]
+    OUT.mkdir(parents=True, exist_ok=True)
+    progress = Progress()
+    campaign = replay.Campaign(replay.WAYS, runs, rows, OUT, progress)
+    records = campaign.run()
+    progress.close()
+    print(f"{replay.text(records)}\nrecords {campaign.path}")
+    return int(any("error" in record for record in records if record["peer"] == report.OURS))
+
+
 def words_of(
     text: str, default: tuple[str, ...], known: tuple[str, ...], what: str
 ) -> tuple[str, ...]:
@@ -162,6 +177,8 @@ def run(options: argparse.Namespace) -> int:
     """Runs a workload; the exit code tells of failed runs of our own."""
     if options.workload == gateway_campaign.NAME:
         return run_gateways(options)
+    if options.workload == replay.NAME:
+        return run_replay(options)
     chosen = plan(options)
     OUT.mkdir(parents=True, exist_ok=True)
     progress = Progress()
@@ -180,6 +197,9 @@ def again(options: argparse.Namespace) -> int:
         records = [json.loads(line) for line in path.read_text().splitlines()]
         if records[0]["workload"] == gateway_campaign.NAME:
             print(gateway_report.text(records))
+            continue
+        if records[0]["workload"] == replay.NAME:
+            print(replay.text(records))
             continue
         show(records, path)
     return 0
@@ -213,7 +233,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="penstock_bench", description=__doc__)
     verbs = parser.add_subparsers(required=True)
     options: dict[str, tuple[str, str]] = {
-        "workload": ("six_steps", "name of a file in bench/workloads, or gateway"),
+        "workload": ("six_steps", "name of a file in bench/workloads, gateway or replay"),
         "quick": ("", "1 takes the workload's quick sizes and runs"),
         "rows": ("", "sizes, for example '5k 2M'"),
         "runs": ("", "runs of each cell"),

@@ -31,6 +31,7 @@ mod stats;
 mod tag;
 mod tagging;
 mod uploads;
+mod versions;
 
 pub use auth::KeyPair;
 pub use config::{Config, Secrets, Surroundings};

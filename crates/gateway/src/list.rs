@@ -85,7 +85,7 @@ pub async fn list_v2(
         token: input.continuation_token.as_deref().map(store_token).transpose()?,
         max_keys: u32::try_from(max_keys).ok(),
     };
-    let page = full_page(bucket, request, max_keys).await?;
+    let page = full_page(bucket, request, max_keys, None).await?;
     let owner = input.fetch_owner.unwrap_or(false).then(owner);
     Ok(dto::ListObjectsV2Output {
         name: Some(input.bucket),
@@ -122,7 +122,7 @@ pub async fn list_v1(
         token: None,
         max_keys: u32::try_from(max_keys).ok(),
     };
-    let page = full_page(bucket, request, max_keys).await?;
+    let page = full_page(bucket, request, max_keys, input.marker.as_deref()).await?;
     let last = last_name(&page);
     Ok(dto::ListObjectsOutput {
         name: Some(input.bucket),
@@ -139,8 +139,14 @@ pub async fn list_v1(
     })
 }
 
-/// Pages of the store until there is a name or the end.
-async fn full_page(bucket: &Bucket, mut request: ListRequest, max_keys: i32) -> S3Result<ListPage> {
+/// Pages of the store until there is a name or the end. A store that goes on after a name by leaving
+/// names out folds what it left out; the folded prefix that was `told` before is not told again.
+async fn full_page(
+    bucket: &Bucket,
+    mut request: ListRequest,
+    max_keys: i32,
+    told: Option<&str>,
+) -> S3Result<ListPage> {
     if max_keys == 0 {
         return Ok(ListPage::default());
     }
@@ -149,8 +155,9 @@ async fn full_page(bucket: &Bucket, mut request: ListRequest, max_keys: i32) -> 
     loop {
         let listed = bucket.store.list(request.clone()).await;
         let mut page = listed.map_err(|error| to_s3(Subject::Bucket, error))?;
+        let before = bucket.prefix().len();
+        page.prefixes.retain(|prefix| Some(&prefix[before..]) != told);
         if !page.objects.is_empty() || !page.prefixes.is_empty() || page.next.is_none() {
-            let before = bucket.prefix().len();
             page.objects.iter_mut().for_each(|entry| drop(entry.key.drain(..before)));
             page.prefixes.iter_mut().for_each(|prefix| drop(prefix.drain(..before)));
             return Ok(page);

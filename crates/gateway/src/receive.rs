@@ -79,19 +79,26 @@ impl Verdict {
     }
 }
 
+/// What aws-chunked says of its body's length: the only word there is when the request itself is sent
+/// with a chunked transfer coding, as AWS's SDK for C++ does.
+fn decoded_length(headers: &HeaderMap) -> Option<i64> {
+    headers.get("x-amz-decoded-content-length")?.to_str().ok()?.parse().ok()
+}
+
 /// Judges a body by its head, and takes it whole if it is small.
 ///
 /// # Errors
 /// `EntityTooLarge`, `MissingContentLength`, `InvalidDigest`; for a small body also `BadDigest`,
 /// `IncompleteBody` and `SignatureDoesNotMatch`.
 pub async fn receive(sent: Sent<'_>) -> S3Result<Incoming> {
-    if sent.content_length.is_some_and(|length| length > BODY_BYTES_MAX) {
+    let content_length = sent.content_length.or_else(|| decoded_length(sent.headers));
+    if content_length.is_some_and(|length| length > BODY_BYTES_MAX) {
         return Err(s3_error!(
             EntityTooLarge,
             "Your proposed upload exceeds the maximum allowed size of 5 GiB; use a multipart upload."
         ));
     }
-    let length = sent.content_length.and_then(|length| u64::try_from(length).ok());
+    let length = content_length.and_then(|length| u64::try_from(length).ok());
     let size_bytes = match (length, &sent.body) {
         (Some(length), _) => length,
         (None, None) => 0,

@@ -2,7 +2,7 @@
 //! `NotImplemented` with their name.
 
 use crate::buckets::Buckets;
-use crate::{copy, delete, get, list, put, refuse, tagging, uploads};
+use crate::{copy, delete, get, list, put, refuse, tagging, uploads, versions};
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 use std::sync::Arc;
@@ -159,6 +159,23 @@ impl S3 for Gateway {
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
         let bucket = self.buckets.get(&request.input.bucket).await?;
         answer(list::list_v2(&bucket, request.input).await?)
+    }
+
+    async fn list_object_versions(
+        &self,
+        request: S3Request<ListObjectVersionsInput>,
+    ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
+        let bucket = self.buckets.get(&request.input.bucket).await?;
+        answer(versions::list(&bucket, request.input).await?)
+    }
+
+    async fn get_bucket_versioning(
+        &self,
+        request: S3Request<GetBucketVersioningInput>,
+    ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
+        self.buckets.get(&request.input.bucket).await?;
+        // No status is how S3 says that versions were never asked for.
+        answer(GetBucketVersioningOutput::default())
     }
 
     async fn create_multipart_upload(

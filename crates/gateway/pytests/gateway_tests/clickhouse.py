@@ -185,7 +185,10 @@ def main() -> None:
     import chdb
 
     with tempfile.TemporaryDirectory(prefix="penstock-parity-") as directory:
-        print(render(every_cell(list(lanes.LANES), Path(directory)), chdb.engine_version), end="")
+        print(
+            render(every_cell(list(lanes.PARITY_LANES), Path(directory)), chdb.engine_version),
+            end="",
+        )
 
 
 if __name__ == "__main__":

@@ -23,18 +23,23 @@ class LaneKind:
 LANES = {
     "s3": LaneKind("direct", "versitygw", "S3 (versitygw), no gateway"),
     "directory": LaneKind("penstock", "directory", "gateway, local directory"),
+    "azurite": LaneKind("penstock", "azurite", "gateway, Azurite"),
+    "azure-fake": LaneKind("penstock", "azure-fake", "gateway, Azure (our fake)"),
+    "s3-fake": LaneKind("penstock", "s3-fake", "gateway, S3 (our fake)"),
 }
+PARITY_LANES = ("s3", "directory")
+"""Where ClickHouse's features are told of; the first has no gateway."""
 CLIENT_LANES = ("directory",)
-"""Where the smokes of clients run: every lane with our gateway."""
+"""Where the smokes of clients run."""
 
 
 def chosen(among: tuple[str, ...]) -> list[str]:
-    """Those of these lanes that PENSTOCK_TEST_LANES names; without it, all."""
+    """The lanes that PENSTOCK_TEST_LANES names; without it, these."""
     words = os.environ.get("PENSTOCK_TEST_LANES", "").replace(",", " ").split()
     unknown = [word for word in words if word not in LANES]
     if unknown:
         raise ValueError(f"no lane {', '.join(unknown)}; there are: {', '.join(LANES)}")
-    return [lane for lane in among if lane in words] if words else list(among)
+    return words or list(among)
 
 
 def client(lane: Running, **config: object) -> BaseClient:

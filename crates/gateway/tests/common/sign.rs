@@ -95,7 +95,8 @@ pub fn signed(request: &Request<'_>, host: &str, secret: &str, access: &str) -> 
          SignedHeaders={names}, Signature={signature}\r\n",
         &time[..8]
     );
-    let has_length = headers.iter().any(|row| row.0 == "content-length");
+    let has_length =
+        headers.iter().any(|row| row.0 == "content-length" || row.0 == "transfer-encoding");
     if !has_length && (!request.body.is_empty() || matches!(request.method, "PUT" | "POST")) {
         head += &format!("content-length: {}\r\n", request.body.len());
     }
