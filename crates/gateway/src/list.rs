@@ -139,8 +139,8 @@ pub async fn list_v1(
     })
 }
 
-/// Pages of the store until there is a name or the end. A store that goes on after a name by leaving
-/// names out folds what it left out; the folded prefix that was `told` before is not told again.
+/// Pages of the store until there is a name or the end. A store that goes on after a name by
+/// leaving names out folds what it left out; the prefix that was `told` before is not told again.
 async fn full_page(
     bucket: &Bucket,
     mut request: ListRequest,

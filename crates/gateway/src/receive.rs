@@ -79,8 +79,8 @@ impl Verdict {
     }
 }
 
-/// What aws-chunked says of its body's length: the only word there is when the request itself is sent
-/// with a chunked transfer coding, as AWS's SDK for C++ does.
+/// What aws-chunked says of its body's length: the only word there is when the request itself is
+/// sent with a chunked transfer coding, as AWS's SDK for C++ does.
 fn decoded_length(headers: &HeaderMap) -> Option<i64> {
     headers.get("x-amz-decoded-content-length")?.to_str().ok()?.parse().ok()
 }

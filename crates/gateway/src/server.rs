@@ -139,9 +139,9 @@ async fn answer(
     Ok(answer)
 }
 
-/// Whether a request waits for `100 Continue` and has no body. No such word is sent then, and clients
-/// on botocore take the status line of the answer, which they read early, for that of the next one
-/// on the connection as well: it must have no next one.
+/// Whether a request waits for `100 Continue` and has no body. No such word is sent then, and
+/// clients on botocore take the status line of the answer, which they read early, for that of the
+/// next one on the connection as well: it must have no next one.
 fn expects_and_sends_nothing(request: &Request<Incoming>) -> bool {
     request.headers().contains_key(http::header::EXPECT) && request.body().is_end_stream()
 }
