@@ -98,12 +98,18 @@ class _Connection:
     """One connection: sends a request, receives its answer, tells when it is done."""
 
     def __init__(self, address: tuple[str, int], buffer: bytearray) -> None:
-        self.socket = socket.create_connection(address, timeout=IDLE_TIMEOUT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.setblocking(False)
-        self._buffer = buffer
+        self._address, self._buffer = address, buffer
+        self.open()
         self.request: Prepared | None = None
         self.events = 0
+
+    def open(self) -> None:
+        """Connects."""
+        self.socket = socket.create_connection(self._address, timeout=IDLE_TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+        self.is_last = False
+        """Whether the server said that it closes after this answer."""
 
     def begin(self, request: Prepared) -> None:
         """Takes a request up."""
@@ -154,6 +160,7 @@ class _Connection:
         wrong_length = self.request.length not in (-1, length)
         if status != self.request.status or wrong_length or b"transfer-encoding" in fields:
             raise LoadError(f"not the answer that was expected: {self._head[:600]!r}")
+        self.is_last = b"close" in fields.get(b"connection", b"")
         self._wanted, self._received = length, len(rest)
 
     @property
@@ -198,6 +205,8 @@ def run(server: Running, requests: Sequence[Prepared], count: int, connections: 
                 if begun < count:
                     _next(selector, connection, requests[begun % len(requests)])
                     begun += 1
+                else:
+                    selector.unregister(connection.socket)
     finally:
         selector.close()
         for connection in every:
@@ -210,6 +219,11 @@ def run(server: Running, requests: Sequence[Prepared], count: int, connections: 
 
 def _next(selector: selectors.BaseSelector, connection: _Connection, request: Prepared) -> None:
     """Takes the next request up on a connection; most go out at once."""
+    if connection.is_last:
+        selector.unregister(connection.socket)
+        connection.socket.close()
+        connection.open()
+        selector.register(connection.socket, selectors.EVENT_READ, connection)
     connection.begin(request)
     if not connection.send():
         both = selectors.EVENT_READ | selectors.EVENT_WRITE

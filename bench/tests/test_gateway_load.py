@@ -40,6 +40,9 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
+        if self.path.endswith("last"):
+            self.send_header("Connection", "close")
+            self.close_connection = True
         self.end_headers()
         self.wfile.write(body)
 
@@ -66,6 +69,11 @@ def test_puts_and_gets_go_round_over_their_connections(server: Running) -> None:
     headers = {"Range": "bytes=5-14"}
     part = load.prepared(server, "GET", "/b/k1", headers=headers, status=206, length=10)
     assert load.run(server, [part], 3, 1).bytes == 30
+
+
+def test_a_connection_that_the_server_closes_is_opened_again(server: Running) -> None:
+    put = load.prepared(server, "PUT", "/b/last", memoryview(b"12345"))
+    assert load.run(server, [put], 6, 2).bytes == 30
 
 
 @pytest.mark.parametrize(("path", "length"), [("/b/none", -1), ("/b/k", 99)])
