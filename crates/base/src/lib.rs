@@ -17,4 +17,4 @@ pub use error::{Error, Kind, Result, Retry};
 pub use metrics::{Metric, Metrics};
 pub use range::ByteRange;
 pub use secret::Secret;
-pub use settings::Settings;
+pub use settings::{ServeSettings, Settings};

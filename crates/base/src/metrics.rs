@@ -1,6 +1,7 @@
-//! The one table of counters, and their atomic values.
+//! The one table of counters, and their atomic values; and the table of the gateway's metrics.
 //!
-//! `penstock_stats()`, the box in EXPLAIN ANALYZE and `/metrics` print from [`Metric::ALL`].
+//! `penstock_stats()` and the box in EXPLAIN ANALYZE print from [`Metric::ALL`], `/metrics` of the
+//! gateway from [`GATEWAY`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -50,6 +51,99 @@ metrics! {
     MemoryHeldNow "memory_held_bytes_now" "bytes" "Bytes of the memory limit in use.";
 }
 
+/// What a metric of the gateway does over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Only grows; its name ends in `_total`.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// A distribution: `_bucket`, `_sum` and `_count`.
+    Histogram,
+}
+
+impl Shape {
+    /// The word that Prometheus has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Shape::Counter => "counter",
+            Shape::Gauge => "gauge",
+            Shape::Histogram => "histogram",
+        }
+    }
+}
+
+/// One metric of `/metrics`. No label names a bucket, an object or a client: their number has no
+/// bound, and their names are nobody's business.
+#[derive(Clone, Copy, Debug)]
+pub struct GatewayMetric {
+    /// Stable name, unit last but for `_total`.
+    pub name: &'static str,
+    /// What it does over time.
+    pub shape: Shape,
+    /// Names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it tells, in one sentence.
+    pub doc: &'static str,
+}
+
+macro_rules! gateway_metrics {
+    ($($constant:ident $name:literal $shape:ident [$($label:literal),*] $doc:literal;)*) => {
+        $(#[doc = $doc] pub const $constant: &GatewayMetric = &GatewayMetric {
+            name: $name,
+            shape: Shape::$shape,
+            labels: &[$($label),*],
+            doc: $doc,
+        };)*
+
+        /// What `/metrics` of the gateway prints, in its order.
+        pub const GATEWAY: &[&GatewayMetric] = &[$($constant),*];
+    };
+}
+
+gateway_metrics! {
+    REQUESTS "penstock_requests_total" Counter ["operation", "status"]
+        "Requests answered, by S3 operation (`none` where the request failed before one was known) and HTTP status.";
+    REQUEST_SECONDS "penstock_request_duration_seconds" Histogram ["operation"]
+        "Time from a request's head to the last byte of its answer.";
+    FIRST_BYTE_SECONDS "penstock_request_first_byte_seconds" Histogram ["operation"]
+        "Time from a request's head to the head of its answer.";
+    RECEIVED_BYTES "penstock_received_bytes_total" Counter []
+        "Body bytes that clients sent.";
+    SENT_BYTES "penstock_sent_bytes_total" Counter []
+        "Body bytes that clients were sent.";
+    IN_FLIGHT "penstock_requests_in_flight" Gauge []
+        "Requests at work now.";
+    REFUSED "penstock_requests_refused_total" Counter ["reason"]
+        "Requests told to slow down: `busy` (requests_max) or `rate` (their key's rate).";
+    CONNECTIONS "penstock_connections_total" Counter []
+        "Connections accepted.";
+    CONNECTIONS_OPEN "penstock_connections_open" Gauge []
+        "Connections open now.";
+    TLS_FAILURES "penstock_tls_failures_total" Counter []
+        "Connections that ended in their TLS handshake.";
+    TLS_RELOADS "penstock_tls_reloads_total" Counter ["result"]
+        "Reloads of the TLS files: `ok`, or `failed` where the old certificate stays.";
+    BACKEND_REQUESTS "penstock_backend_requests_total" Counter ["method", "status"]
+        "Requests to back ends over HTTP, by method and HTTP status (0 where none came).";
+    BACKEND_SECONDS "penstock_backend_duration_seconds" Histogram ["method"]
+        "Time from a back-end request to the last byte of its answer.";
+    BACKEND_READY "penstock_backend_ready" Gauge ["backend"]
+        "Whether a back end answered when /readyz last asked it (1) or not (0).";
+    LOG_LOST "penstock_access_log_lost_total" Counter []
+        "Lines of the access log that could not be written in time, or at all.";
+    CPU_SECONDS "process_cpu_seconds_total" Counter []
+        "Processor time of the process, user and system.";
+    RSS_BYTES "process_resident_memory_bytes" Gauge []
+        "Resident memory of the process.";
+    OPEN_FILES "process_open_fds" Gauge []
+        "Open file descriptors of the process.";
+    START_SECONDS "process_start_time_seconds" Gauge []
+        "When the process started, in seconds since 1970.";
+    BUILD "penstock_build_info" Gauge ["version"]
+        "Always 1; its label is the version.";
+}
+
 /// A set of counters; one lives in each engine and one in each query.
 #[derive(Debug)]
 pub struct Metrics([AtomicU64; Metric::ALL.len()]);
@@ -85,6 +179,16 @@ mod tests {
     fn table_order_matches_the_enum() {
         for (index, row) in Metric::ALL.iter().enumerate() {
             assert_eq!(row.0 as usize, index, "{}", row.1);
+        }
+    }
+
+    #[test]
+    fn names_of_the_gateways_metrics_say_what_they_are() {
+        for (index, metric) in GATEWAY.iter().enumerate() {
+            let is_counter = metric.shape == Shape::Counter;
+            assert_eq!(is_counter, metric.name.ends_with("_total"), "{}", metric.name);
+            assert!(metric.doc.ends_with('.'), "{} needs a sentence", metric.name);
+            assert!(GATEWAY[..index].iter().all(|other| other.name != metric.name));
         }
     }
 

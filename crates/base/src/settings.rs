@@ -2,6 +2,7 @@
 //!
 //! The DuckDB settings (`penstock_<name>`), the flags (`--<name>` with dashes), the environment
 //! (`PENSTOCK_<NAME>`), the config file and the printed reference are all made from [`TABLE`].
+//! Those that only `penstock serve` has are in [`SERVE_TABLE`], which no database sees.
 //! An unknown name is an error that suggests the nearest known one.
 
 use crate::nearest::nearest;
@@ -64,16 +65,20 @@ macro_rules! parse_field {
     };
 }
 
+/// Makes a struct of values and the table that it is read from.
 macro_rules! settings {
-    ($($name:ident: $kind:ident = $default:literal $([$min:expr, $max:expr])? $doc:literal;)*) => {
-        /// The values of all settings, checked.
+    (
+        $(#[$about:meta])* $values:ident $table:ident
+        $($name:ident: $kind:ident = $default:literal $([$min:expr, $max:expr])? $doc:literal;)*
+    ) => {
+        $(#[$about])*
         #[derive(Clone, Debug, PartialEq, Eq)]
-        pub struct Settings {
+        pub struct $values {
             $(#[doc = $doc] pub $name: field_type!($kind),)*
         }
 
-        /// Every setting, in the order of the reference page.
-        pub const TABLE: &[SettingSpec] = &[
+        $(#[$about])*
+        pub const $table: &[SettingSpec] = &[
             $(SettingSpec {
                 name: stringify!($name),
                 setting_type: SettingType::$kind,
@@ -83,13 +88,13 @@ macro_rules! settings {
             },)*
         ];
 
-        impl Settings {
+        impl $values {
             /// Sets one value from text.
             ///
             /// # Errors
             /// `Invalid` for an unknown name, a value of the wrong type, or one out of range.
             pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
-                let spec = spec(name)?;
+                let spec = spec_in($table, name)?;
                 match spec.name {
                     $(stringify!($name) => self.$name = parse_field!($kind, spec, value),)*
                     other => unreachable!("`{other}` is in the table, so it is in this match"),
@@ -102,16 +107,22 @@ macro_rules! settings {
             /// # Errors
             /// `Invalid` for an unknown name.
             pub fn value(&self, name: &str) -> Result<String> {
-                match spec(name)?.name {
+                match spec_in($table, name)?.name {
                     $(stringify!($name) => Ok(self.$name.to_string()),)*
                     other => unreachable!("`{other}` is in the table, so it is in this match"),
                 }
             }
 
             fn from_defaults() -> Result<Self> {
-                Ok(Settings {
-                    $($name: parse_field!($kind, spec(stringify!($name))?, $default),)*
+                Ok($values {
+                    $($name: parse_field!($kind, spec_in($table, stringify!($name))?, $default),)*
                 })
+            }
+        }
+
+        impl Default for $values {
+            fn default() -> Self {
+                $values::from_defaults().expect("a unit test parses every default")
             }
         }
     };
@@ -131,6 +142,8 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 settings! {
+    /// The settings of every door: the engine's and the stores'.
+    Settings TABLE
     io_threads: Number = "2" [1, 256]
         "Threads of the I/O runtime, apart from the engine's own; read when the first database loads Penstock.";
     memory_limit_bytes: Bytes = "1GiB" [64 * MIB, u64::MAX]
@@ -189,10 +202,45 @@ settings! {
         "URL of an HTTP proxy for all requests; empty takes HTTPS_PROXY, HTTP_PROXY and NO_PROXY from the environment.";
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Settings::from_defaults().expect("a unit test parses every default")
-    }
+settings! {
+    /// The settings of `penstock serve` only, which no database has.
+    ServeSettings SERVE_TABLE
+    listen: Text = "127.0.0.1:9000"
+        "HOST:PORT that S3 is served on; port 0 takes a free one.";
+    admin_listen: Text = ""
+        "HOST:PORT of /metrics, /healthz and /readyz, apart from the port of S3; empty for none.";
+    tls_cert_file: Text = ""
+        "PEM file of the certificate and its chain; empty serves without TLS; read again on SIGHUP and when it changes.";
+    tls_key_file: Text = ""
+        "PEM file of the certificate's private key.";
+    tls_check_ms: Millis = "10000" [100, 86_400_000]
+        "How often the TLS files are looked at for a change.";
+    access_log: Text = ""
+        "File that gets one line of JSON per request, `-` for stdout; empty for none; opened again on SIGHUP.";
+    signature_v2_enabled: Bool = "true"
+        "Accepts requests signed with version 2 too, as boto3 presigns URLs unless told otherwise.";
+    connections_max: Number = "4096" [1, 1_000_000]
+        "Most connections of clients at once; further ones wait.";
+    requests_max: Number = "1024" [1, 1_000_000]
+        "Most requests at work at once; further ones are told to slow down (503 with Retry-After).";
+    key_requests_per_second: Number = "0" [0, 1_000_000]
+        "Most requests of one key per second, where its section says nothing else; 0 for no limit.";
+    key_requests_burst: Number = "100" [1, 1_000_000]
+        "Requests that a key with a rate may send at once after a pause.";
+    head_size_max_bytes: Bytes = "64KiB" [8 << 10, MIB]
+        "Longest head of a request: its URL and headers together.";
+    body_size_max_bytes: Bytes = "5GiB" [MIB, u64::MAX]
+        "Largest body of one request.";
+    head_timeout_ms: Millis = "60000" [100, 3_600_000]
+        "Longest wait for a request's head, and for the next request on a connection that is kept.";
+    client_stall_timeout_ms: Millis = "60000" [100, 3_600_000]
+        "Longest time in which a client neither sends the next byte of a body nor takes one.";
+    ready_timeout_ms: Millis = "2000" [10, 60_000]
+        "Longest wait for a back end's answer before /readyz counts it as unreachable.";
+    drain_delay_ms: Millis = "0" [0, 600_000]
+        "After SIGTERM, how long /readyz says no before the port closes, so that load balancers notice.";
+    drain_seconds: Number = "25" [0, 86_400]
+        "Seconds that requests in flight get to finish once the port is closed.";
 }
 
 /// The row of a name; the prefix `penstock_` is allowed.
@@ -200,10 +248,14 @@ impl Default for Settings {
 /// # Errors
 /// `Invalid` for an unknown name, with the nearest known one.
 pub fn spec(name: &str) -> Result<&'static SettingSpec> {
+    spec_in(TABLE, name)
+}
+
+fn spec_in(table: &'static [SettingSpec], name: &str) -> Result<&'static SettingSpec> {
     let bare = name.strip_prefix("penstock_").unwrap_or(name);
-    TABLE.iter().find(|row| row.name == bare).ok_or_else(|| {
+    table.iter().find(|row| row.name == bare).ok_or_else(|| {
         let error = Error::new(Kind::Invalid, format!("unknown setting `{name}`"));
-        match nearest(bare, TABLE.iter().map(|row| row.name)) {
+        match nearest(bare, table.iter().map(|row| row.name)) {
             Some(near) => error.with_hint(format!("Did you mean `{near}`?")),
             None => error.with_hint("`FROM penstock_settings()` lists them"),
         }
@@ -255,6 +307,15 @@ mod tests {
             assert!(row.doc.ends_with('.'), "{} needs a sentence", row.name);
         }
         assert_eq!(settings, Settings::default());
+        let mut settings = ServeSettings::default();
+        for row in SERVE_TABLE {
+            settings.set(row.name, row.default).unwrap();
+            let printed = settings.value(row.name).unwrap();
+            settings.set(row.name, &printed).unwrap();
+            assert!(row.doc.ends_with('.'), "{} needs a sentence", row.name);
+            assert!(TABLE.iter().all(|other| other.name != row.name), "{} stands twice", row.name);
+        }
+        assert_eq!(settings, ServeSettings::default());
     }
 
     #[test]

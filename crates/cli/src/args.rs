@@ -2,7 +2,7 @@
 
 use crate::options::StoreFlags;
 use crate::range::RangeFlag;
-use crate::settings::SettingFlags;
+use crate::settings::{ServeFlags, SettingFlags};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -35,11 +35,13 @@ pub enum Command {
     Get(Get),
     /// Remove objects
     Rm(Targets),
+    /// Try what `serve` would be given against its back ends, and say what is wrong
+    Doctor(Serve),
     /// Print the reference page: settings, metrics, errors, exit codes
     Reference,
 }
 
-/// `penstock serve`.
+/// `penstock serve`, and `penstock doctor`, which is given the same.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Directory whose subdirectories are the buckets
@@ -48,9 +50,6 @@ pub struct Serve {
     /// TOML file with back ends, buckets, keys and settings; flags and variables win over it
     #[arg(long, value_name = "FILE", conflicts_with = "dir")]
     pub config: Option<PathBuf>,
-    /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:9000]
-    #[arg(long, value_name = "HOST:PORT")]
-    pub listen: Option<String>,
     /// Access key that clients sign with
     #[arg(long, value_name = "KEY", env = "PENSTOCK_ACCESS_KEY")]
     pub access_key: Option<String>,
@@ -63,9 +62,9 @@ pub struct Serve {
     /// Answer unsigned requests too: anyone who reaches the port may read, write and delete
     #[arg(long)]
     pub anonymous: bool,
-    /// Seconds that requests in flight get to finish after SIGTERM or SIGINT [default: 25]
-    #[arg(long, value_name = "SECONDS")]
-    pub drain_seconds: Option<u64>,
+    /// Settings of the server, as flags or PENSTOCK_* variables.
+    #[command(flatten)]
+    pub settings: ServeFlags,
 }
 
 /// One URL and how to reach it.

@@ -1,6 +1,7 @@
 //! The one binary `penstock`: reads the command line, runs a verb, reports how it ended.
 
 mod args;
+mod doctor;
 mod objects;
 mod options;
 mod progress;
@@ -20,17 +21,18 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match run(Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => report::failure(&error),
     }
 }
 
-fn run(cli: Cli) -> Result<()> {
-    let variables = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+fn run(cli: Cli) -> Result<ExitCode> {
     let config = serve::config(&cli.command)?;
-    let settings = cli.settings.resolve(&config.settings, variables)?;
-    match cli.command {
+    let settings = cli.settings.resolve(&config.settings, variables())?;
+    let done = match cli.command {
+        Command::Doctor(serve) => {
+            return block_on(None, doctor::run(serve, config, settings))?;
+        }
         Command::Serve(serve) => {
             // A server is given the machine, unless the operator says how much of it.
             let told = cli.settings.has("io_threads")
@@ -45,7 +47,14 @@ fn run(cli: Cli) -> Result<()> {
         Command::Get(get) => objects::get(&Session::start(settings)?, &get),
         Command::Rm(targets) => objects::rm(&Session::start(settings)?, &targets),
         Command::Reference => print(&reference::page()?),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+/// The environment, as far as it is text.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    let pairs = std::env::vars_os();
+    pairs.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 fn block_on<T>(threads: Option<u64>, future: impl Future<Output = T>) -> Result<T> {

@@ -2,8 +2,8 @@
 
 use crate::report::exit_code;
 use crate::settings::{flag, variable_of};
-use penstock_base::metrics::Metric;
-use penstock_base::settings::{SettingSpec, SettingType, TABLE};
+use penstock_base::metrics::{GATEWAY, Metric};
+use penstock_base::settings::{SERVE_TABLE, SettingSpec, SettingType, TABLE};
 use penstock_base::{ByteSize, Kind, Result, Settings};
 use penstock_engine::store_options::{self, Family};
 use penstock_engine::{Engine, SCHEMES};
@@ -34,7 +34,9 @@ pub fn page() -> Result<String> {
          with them.\n\n",
     );
     settings(&mut page);
+    serve_settings(&mut page);
     metrics(&mut page);
+    gateway_metrics(&mut page);
     errors(&mut page);
     options(&mut page);
     stores(&mut page)?;
@@ -121,13 +123,37 @@ fn settings(page: &mut String) {
          that suggests the nearest known one.\n\n\
          | name | type | default | range | meaning |\n| --- | --- | --- | --- | --- |\n",
     );
-    for row in TABLE {
-        let default = if row.default.is_empty() { "empty" } else { row.default };
-        line(page, &[&code(row.name), type_name(row), default, &range(row), row.doc]);
-    }
+    TABLE.iter().for_each(|row| setting(page, row));
     if let Some(row) = TABLE.iter().find(|row| row.name == "part_size_bytes") {
         let (flag, variable) = (flag(row.name), variable_of(row.name));
         let _ = writeln!(page, "\nFor example `{}` is `{flag}` and `{variable}`.", row.name);
+    }
+}
+
+fn serve_settings(page: &mut String) {
+    page.push_str(
+        "\n## Settings of the server\n\n\
+         Only `penstock serve` has these: flags of its own, `PENSTOCK_<NAME>` in the environment, \
+         and keys at the top of its config file, where those above may stand too.\n\n\
+         | name | type | default | range | meaning |\n| --- | --- | --- | --- | --- |\n",
+    );
+    SERVE_TABLE.iter().for_each(|row| setting(page, row));
+}
+
+fn setting(page: &mut String, row: &SettingSpec) {
+    let default = if row.default.is_empty() { "empty" } else { row.default };
+    line(page, &[&code(row.name), type_name(row), default, &range(row), row.doc]);
+}
+
+fn gateway_metrics(page: &mut String) {
+    page.push_str(
+        "\n## Metrics of the server\n\n\
+         `GET /metrics` on `admin_listen` prints them for Prometheus.\n\n\
+         | name | type | labels | meaning |\n| --- | --- | --- | --- |\n",
+    );
+    for metric in GATEWAY {
+        let labels = metric.labels.join(", ");
+        line(page, &[&code(metric.name), metric.shape.name(), &labels, metric.doc]);
     }
 }
 
@@ -204,8 +230,11 @@ mod tests {
     #[test]
     fn every_row_of_every_table_is_on_the_page() {
         let page = page().unwrap();
-        for row in TABLE {
+        for row in TABLE.iter().chain(SERVE_TABLE) {
             assert!(page.contains(&format!("| `{}` |", row.name)), "{}", row.name);
+        }
+        for name in GATEWAY.iter().map(|metric| metric.name) {
+            assert!(page.contains(&format!("| `{name}` |")), "{name}");
         }
         for (_, name, _, _) in Metric::ALL {
             assert!(page.contains(&format!("| `{name}` |")), "{name}");

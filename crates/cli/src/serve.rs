@@ -2,13 +2,11 @@
 
 use crate::args::{Command, Serve};
 use penstock_base::{Error, Kind, Result, Secret, Settings};
-use penstock_gateway::{BackendOptions, Config, Gateway, KeyPair, Options, Secrets, Surroundings};
+use penstock_gateway::{
+    BackendOptions, Config, Gateway, Grant, KeyPair, Options, Secrets, Surroundings,
+};
 use std::io::Write as _;
-use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-
-const LISTEN_DEFAULT: &str = "127.0.0.1:9000";
-const DRAIN_SECONDS_DEFAULT: u64 = 25;
 
 /// The config file of a command, empty where it has none.
 ///
@@ -16,7 +14,8 @@ const DRAIN_SECONDS_DEFAULT: u64 = 25;
 /// As [`Config::read`].
 pub fn config(command: &Command) -> Result<Config> {
     match command {
-        Command::Serve(Serve { config: Some(path), .. }) => Config::read(path),
+        Command::Serve(Serve { config: Some(path), .. })
+        | Command::Doctor(Serve { config: Some(path), .. }) => Config::read(path),
         _ => Ok(Config::default()),
     }
 }
@@ -26,33 +25,28 @@ pub fn config(command: &Command) -> Result<Config> {
 /// # Errors
 /// As [`Gateway::bind`]; `Invalid` for half a key pair.
 pub async fn run(serve: Serve, config: Config, settings: Settings) -> Result<()> {
-    let mut keys = config.keys;
-    keys.extend(key_pair(&serve)?);
-    let (mut backends, mut what) = (config.backends, "the config file's buckets".to_string());
-    if let Some(dir) = &serve.dir {
-        backends.push(BackendOptions::directory(dir));
-        what = dir.display().to_string();
-    }
-    let drain_seconds = serve.drain_seconds.or(config.drain_seconds);
-    let options = Options {
-        backends,
-        buckets: config.buckets,
-        settings,
-        listen: serve.listen.or(config.listen).unwrap_or_else(|| LISTEN_DEFAULT.to_string()),
-        keys,
-        anonymous: serve.anonymous || config.anonymous.unwrap_or(false),
-        drain: Duration::from_secs(drain_seconds.unwrap_or(DRAIN_SECONDS_DEFAULT)),
+    let options = options(&serve, config, settings)?;
+    let what = match &serve.dir {
+        Some(dir) => dir.display().to_string(),
+        None => "the config file's buckets".to_string(),
     };
     let no_signals = |cause: std::io::Error| {
         Error::new(Kind::Internal, "signals cannot be received").with_source(cause)
     };
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(no_signals)?;
     let gateway = Gateway::bind(options).await?;
-    let address = gateway.address();
-    writeln!(std::io::stdout(), "penstock: serving {what} as S3 on http://{address}").map_err(
-        |cause| Error::new(Kind::Unavailable, "cannot write to stdout").with_source(cause),
-    )?;
+    announce(&what, &gateway)?;
+    let reloader = gateway.reloader();
+    let reloading = async {
+        while hangup.recv().await.is_some() {
+            if let Err(error) = reloader.reload() {
+                eprintln!("penstock: {error}; the old certificate stays in use");
+            }
+        }
+        std::future::pending().await
+    };
     let mut signalled = async || {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -65,15 +59,45 @@ pub async fn run(serve: Serve, config: Config, settings: Settings) -> Result<()>
     });
     let mut served = std::pin::pin!(served);
     tokio::select! {
-        () = &mut served => return Ok(()),
+        ended = &mut served => return ended,
         () = signalled() => {}
+        () = reloading => {}
     }
     begin_drain.send(()).ok();
     tokio::select! {
-        () = &mut served => {}
-        () = signalled() => {}
+        ended = &mut served => ended,
+        () = signalled() => Ok(()),
     }
-    Ok(())
+}
+
+/// Says where it serves, on one line that scripts read.
+fn announce(what: &str, gateway: &Gateway) -> Result<()> {
+    let scheme = if gateway.is_tls() { "https" } else { "http" };
+    let mut lines = format!("penstock: serving {what} as S3 on {scheme}://{}\n", gateway.address());
+    if let Some(admin) = gateway.admin_address() {
+        lines += &format!("penstock: metrics on http://{admin}/metrics\n");
+    }
+    std::io::stdout()
+        .write_all(lines.as_bytes())
+        .map_err(|cause| Error::new(Kind::Unavailable, "cannot write to stdout").with_source(cause))
+}
+
+/// What flags, variables and config file come to.
+///
+/// # Errors
+/// `Invalid` for half a key pair or a value that cannot be.
+pub fn options(serve: &Serve, config: Config, settings: Settings) -> Result<Options> {
+    let serve_settings = serve.settings.resolve(&config.settings, crate::variables())?;
+    let mut keys = config.keys;
+    keys.extend(key_pair(serve)?);
+    let mut backends = config.backends;
+    backends.extend(serve.dir.as_deref().map(BackendOptions::directory));
+    let mut public = config.public;
+    if serve.anonymous || config.anonymous.unwrap_or(false) {
+        public.push(Grant::everything());
+    }
+    let buckets = config.buckets;
+    Ok(Options { backends, buckets, settings, serve: serve_settings, keys, public })
 }
 
 fn key_pair(serve: &Serve) -> Result<Option<KeyPair>> {
@@ -83,7 +107,7 @@ fn key_pair(serve: &Serve) -> Result<Option<KeyPair>> {
         (None, None) => None,
     };
     match (serve.access_key.clone(), secret) {
-        (Some(access_key), Some(secret_key)) => Ok(Some(KeyPair { access_key, secret_key })),
+        (Some(access_key), Some(secret_key)) => Ok(Some(KeyPair::new(access_key, secret_key))),
         (None, None) => Ok(None),
         (Some(_), None) => {
             Err(Error::new(Kind::Invalid, "--access-key is given without a secret key")

@@ -1,22 +1,66 @@
-//! Flags and environment variables of the settings table.
+//! Flags and environment variables of the settings tables.
 //!
-//! A flag wins over its variable, a variable over the default. A variable `PENSTOCK_*` that names
-//! nothing is an error, so that a slip of the pen does not go unheard.
+//! A flag wins over its variable, a variable over the config file, that over the default. A
+//! variable `PENSTOCK_*` that names nothing is an error, so that a slip of the pen does not go
+//! unheard.
 
 use clap::{Arg, ArgMatches, Command};
 use penstock_base::nearest::nearest;
-use penstock_base::settings::{SettingSpec, SettingType, TABLE};
-use penstock_base::{Error, Kind, Result, Settings};
+use penstock_base::settings::{SERVE_TABLE, SettingSpec, SettingType, TABLE};
+use penstock_base::{Error, Kind, Result, ServeSettings, Settings};
+use std::marker::PhantomData;
 
 /// Variables with this prefix that are not settings: other flags of this binary take them.
 pub const OTHER_VARIABLES: &[&str] = &["PENSTOCK_ACCESS_KEY", "PENSTOCK_SECRET_KEY"];
 
-/// The settings given as flags, in the order of the table.
-#[derive(Clone, Debug, Default)]
-pub struct SettingFlags(Vec<(&'static str, String)>);
+/// The values of one table.
+pub trait Values: Default + Clone {
+    /// Their rows.
+    const ROWS: &'static [SettingSpec];
+    /// What the help calls them.
+    const HEADING: &'static str;
+    /// Whether the verbs below take the flags too.
+    const GLOBAL: bool;
 
-impl SettingFlags {
-    /// The defaults, then those of a config file, then the environment, then the flags.
+    /// Sets one value from text.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    fn set(&mut self, name: &str, value: &str) -> Result<()>;
+}
+
+impl Values for Settings {
+    const ROWS: &'static [SettingSpec] = TABLE;
+    const HEADING: &'static str = "Settings";
+    const GLOBAL: bool = true;
+
+    fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        Settings::set(self, name, value)
+    }
+}
+
+impl Values for ServeSettings {
+    const ROWS: &'static [SettingSpec] = SERVE_TABLE;
+    const HEADING: &'static str = "Settings of the server";
+    const GLOBAL: bool = false;
+
+    fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        ServeSettings::set(self, name, value)
+    }
+}
+
+/// The settings of one table given as flags, in its order.
+#[derive(Clone, Debug, Default)]
+pub struct TableFlags<V>(Vec<(&'static str, String)>, PhantomData<V>);
+
+/// Those of every verb.
+pub type SettingFlags = TableFlags<Settings>;
+/// Those of `penstock serve`.
+pub type ServeFlags = TableFlags<ServeSettings>;
+
+impl<V: Values> TableFlags<V> {
+    /// The defaults, then those of a config file, then the environment, then the flags; names of
+    /// the other table are left to that.
     ///
     /// # Errors
     /// `Invalid` for an unknown variable or a value out of range, naming where it came from.
@@ -24,13 +68,16 @@ impl SettingFlags {
         &self,
         file: &[(String, String)],
         environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<Settings> {
-        let mut settings = Settings::default();
-        for (name, value) in file {
+    ) -> Result<V> {
+        let mut settings = V::default();
+        let is_own = |name: &str| V::ROWS.iter().any(|row| row.name == name);
+        for (name, value) in file.iter().filter(|row| is_own(&row.0)) {
             settings.set(name, value).map_err(|error| error.with_operation_of("config file"))?;
         }
         for (variable, value) in environment {
-            if let Some(name) = setting_of_variable(&variable)? {
+            if let Some(name) = setting_of_variable(&variable)?
+                && is_own(name)
+            {
                 settings.set(name, &value).map_err(|error| error.with_operation_of(&variable))?;
             }
         }
@@ -53,11 +100,12 @@ fn setting_of_variable(variable: &str) -> Result<Option<&'static str>> {
         return Ok(None);
     }
     let name = bare.to_ascii_lowercase();
-    if let Some(row) = TABLE.iter().find(|row| row.name == name) {
+    let rows = || TABLE.iter().chain(SERVE_TABLE);
+    if let Some(row) = rows().find(|row| row.name == name) {
         return Ok(Some(row.name));
     }
     let error = Error::new(Kind::Invalid, format!("unknown environment variable {variable}"));
-    Err(match nearest(&name, TABLE.iter().map(|row| row.name)) {
+    Err(match nearest(&name, rows().map(|row| row.name)) {
         Some(near) => error.with_hint(format!("Did you mean {}?", variable_of(near))),
         None => error.with_hint("`penstock reference` lists the settings; unset the variable"),
     })
@@ -93,9 +141,9 @@ fn value_name(row: &SettingSpec) -> &'static str {
     }
 }
 
-impl clap::Args for SettingFlags {
+impl<V: Values> clap::Args for TableFlags<V> {
     fn augment_args(command: Command) -> Command {
-        TABLE.iter().fold(command, |command, row| {
+        V::ROWS.iter().fold(command, |command, row| {
             let default = if row.default.is_empty() { "empty" } else { row.default };
             let help = format!("{} [default: {default}] [env: {}]", row.doc, variable_of(row.name));
             command.arg(
@@ -103,9 +151,9 @@ impl clap::Args for SettingFlags {
                     .long(row.name.replace('_', "-"))
                     .value_name(value_name(row))
                     .help(help)
-                    .help_heading("Settings")
-                    .hide_short_help(true)
-                    .global(true),
+                    .help_heading(V::HEADING)
+                    .hide_short_help(V::GLOBAL)
+                    .global(V::GLOBAL),
             )
         })
     }
@@ -115,12 +163,12 @@ impl clap::Args for SettingFlags {
     }
 }
 
-impl clap::FromArgMatches for SettingFlags {
+impl<V: Values> clap::FromArgMatches for TableFlags<V> {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
         let given = |row: &SettingSpec| {
             matches.get_one::<String>(row.name).map(|value| (row.name, value.clone()))
         };
-        Ok(SettingFlags(TABLE.iter().filter_map(given).collect()))
+        Ok(TableFlags(V::ROWS.iter().filter_map(given).collect(), PhantomData))
     }
 
     fn update_from_arg_matches(
@@ -136,6 +184,12 @@ impl clap::FromArgMatches for SettingFlags {
 mod tests {
     use super::*;
 
+    impl<V> TableFlags<V> {
+        fn from_rows(rows: Vec<(&'static str, String)>) -> Self {
+            TableFlags(rows, PhantomData)
+        }
+    }
+
     fn environment(rows: &[(&str, &str)]) -> std::vec::IntoIter<(String, String)> {
         let owned: Vec<_> = rows.iter().map(|row| (row.0.to_string(), row.1.to_string())).collect();
         owned.into_iter()
@@ -143,20 +197,21 @@ mod tests {
 
     #[test]
     fn flags_win_over_the_environment() {
-        let flags = SettingFlags(vec![("part_size_bytes", "32MiB".to_string())]);
+        let flags = SettingFlags::from_rows(vec![("part_size_bytes", "32MiB".to_string())]);
         let variables = [("PENSTOCK_PART_SIZE_BYTES", "16MiB"), ("PENSTOCK_IO_THREADS", "4")];
         let settings = flags.resolve(&[], environment(&variables)).unwrap();
         assert_eq!((settings.part_size_bytes, settings.io_threads), (32 << 20, 4));
     }
 
     #[test]
-    fn the_environment_wins_over_the_file() {
-        let file = [("io_threads".to_string(), "4".to_string())];
-        let settings = SettingFlags::default().resolve(&file, environment(&[])).unwrap();
-        assert_eq!(settings.io_threads, 4);
-        let variables = [("PENSTOCK_IO_THREADS", "6")];
-        let settings = SettingFlags::default().resolve(&file, environment(&variables)).unwrap();
-        assert_eq!(settings.io_threads, 6);
+    fn the_environment_wins_over_the_file_and_each_table_takes_its_own() {
+        let file = [("requests_max", "5"), ("drain_seconds", "6"), ("io_threads", "3")];
+        let file = file.map(|(name, value)| (name.to_string(), value.to_string()));
+        let variables = [("PENSTOCK_REQUESTS_MAX", "7"), ("PENSTOCK_IO_THREADS", "4")];
+        let settings = ServeFlags::default().resolve(&file, environment(&variables)).unwrap();
+        assert_eq!((settings.requests_max, settings.drain_seconds), (7, 6));
+        let everywhere = SettingFlags::default().resolve(&file, environment(&variables)).unwrap();
+        assert_eq!(everywhere.io_threads, 4);
     }
 
     #[test]

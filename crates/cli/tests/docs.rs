@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
+use penstock_base::metrics::GATEWAY;
 use penstock_base::settings::TABLE;
 use std::path::{Path, PathBuf};
 
@@ -47,7 +48,7 @@ fn every_test_that_the_promises_name_exists() {
 
 #[test]
 fn every_setting_that_a_page_names_exists() {
-    let guides = ["duckdb", "serve", "cli"].map(|name| format!("docs/guide/{name}.md"));
+    let guides = ["duckdb", "serve", "gateway", "cli"].map(|name| format!("docs/guide/{name}.md"));
     let functions =
         ["penstock_settings", "penstock_stats", "penstock_requests", "penstock_clear_cache"];
     for name in guides.iter().map(String::as_str).chain(["README.md"]) {
@@ -59,6 +60,7 @@ fn every_setting_that_a_page_names_exists() {
             // `SET penstock_...` names none.
             let known = setting.is_empty()
                 || TABLE.iter().any(|row| row.name == setting)
+                || GATEWAY.iter().any(|row| row.name == format!("penstock_{setting}"))
                 || functions.contains(&format!("penstock_{setting}").as_str());
             assert!(known, "{name} names penstock_{setting}");
         }

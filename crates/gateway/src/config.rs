@@ -4,10 +4,11 @@
 //! known one and the line. A secret may stand in the file, in a file of its own (`..._file`) or in
 //! a variable (`..._env`).
 
+use crate::access::{Grant, Pattern, Rights};
 use crate::auth::KeyPair;
 use crate::route::{BackendOptions, BucketOptions};
 use penstock_base::nearest::nearest;
-use penstock_base::settings::TABLE;
+use penstock_base::settings::{SERVE_TABLE, TABLE};
 use penstock_base::{Error, Kind, Result, Secret};
 use penstock_store::StoreOptions;
 use penstock_store::options::TABLE as OPTIONS;
@@ -15,25 +16,33 @@ use std::path::Path;
 use toml_edit::{Document, Item, Table, Value};
 
 /// Keys at the top besides the settings.
-const SERVE_KEYS: &[&str] = &["listen", "drain_seconds", "anonymous"];
-const SECTIONS: &[&str] = &["backend", "bucket", "key"];
+const SERVE_KEYS: &[&str] = &["anonymous"];
+const SECTIONS: &[&str] = &["backend", "bucket", "key", "public"];
 const BACKEND_KEYS: &[&str] = &["name", "url", "dynamic", "read_only"];
 const BUCKET_KEYS: &[&str] = &["name", "backend", "container", "prefix", "read_only", "aliases"];
-const KEY_KEYS: &[&str] = &["access_key", "secret_key", "secret_key_file", "secret_key_env"];
+const KEY_KEYS: &[&str] = &[
+    "access_key",
+    "secret_key",
+    "secret_key_file",
+    "secret_key_env",
+    "buckets",
+    "rights",
+    "grant",
+    "requests_per_second",
+];
+const GRANT_KEYS: &[&str] = &["buckets", "rights"];
 
 /// What a config file says. What it does not say is `None` or empty.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Names and values of settings.
     pub settings: Vec<(String, String)>,
-    /// `HOST:PORT`.
-    pub listen: Option<String>,
-    /// Longest wait for requests in flight at the end.
-    pub drain_seconds: Option<u64>,
     /// Lets unsigned requests in.
     pub anonymous: Option<bool>,
     /// The pairs that sign requests.
     pub keys: Vec<KeyPair>,
+    /// What unsigned requests may.
+    pub public: Vec<Grant>,
     /// The back ends.
     pub backends: Vec<BackendOptions>,
     /// The buckets that are named.
@@ -108,14 +117,13 @@ impl Config {
                 "backend" => config.backends = reader.sections(item, name, Reader::backend)?,
                 "bucket" => config.buckets = reader.sections(item, name, Reader::bucket)?,
                 "key" => config.keys = reader.sections(item, name, Reader::key)?,
-                "listen" => config.listen = Some(string(item, name, line)?),
-                "drain_seconds" => config.drain_seconds = Some(number(item, name, line)?),
+                "public" => config.public = reader.sections(item, name, Reader::public)?,
                 "anonymous" => config.anonymous = Some(flag(item, name, line)?),
-                name if TABLE.iter().any(|row| row.name == name) => {
+                name if TABLE.iter().chain(SERVE_TABLE).any(|row| row.name == name) => {
                     config.settings.push((name.to_string(), scalar(item, name, line)?));
                 }
                 name => {
-                    let known = TABLE.iter().map(|row| row.name);
+                    let known = TABLE.iter().chain(SERVE_TABLE).map(|row| row.name);
                     let known = known.chain(SERVE_KEYS.iter().chain(SECTIONS).copied());
                     return Err(unknown(name, line, known));
                 }
@@ -203,22 +211,78 @@ impl Reader<'_> {
     }
 
     fn key(&self, section: &Table) -> Result<KeyPair> {
-        let (mut access_key, mut secret_key) = (String::new(), Secret::default());
+        let mut pair = KeyPair::new("", Secret::default());
+        let (mut grants, mut own) = (Vec::new(), OwnGrant::default());
         for (name, item) in section {
             let line = self.line(section, name);
-            let text = string(item, name, line);
+            let text = || string(item, name, line);
             match name {
-                "access_key" => access_key = text?,
-                "secret_key" => secret_key = Secret::new(text?),
-                "secret_key_file" => secret_key = self.secrets.file(Path::new(&text?))?,
-                "secret_key_env" => secret_key = self.secrets.variable(&text?)?,
+                "access_key" => pair.access_key = text()?,
+                "secret_key" => pair.secret_key = Secret::new(text()?),
+                "secret_key_file" => pair.secret_key = self.secrets.file(Path::new(&text()?))?,
+                "secret_key_env" => pair.secret_key = self.secrets.variable(&text()?)?,
+                "buckets" => own.buckets = Some(strings(item, name, line)?),
+                "rights" => own.rights = Some(strings(item, name, line)?),
+                "grant" => grants = self.sections(item, "key.grant", Reader::grant)?,
+                "requests_per_second" => {
+                    pair.requests_per_second = Some(number(item, name, line)?);
+                }
                 name => return Err(unknown(name, line, KEY_KEYS.iter().copied())),
             }
         }
-        require(!access_key.is_empty(), "a [[key]] has no `access_key`")?;
-        let what = format!("key `{access_key}` has no secret");
-        require(!secret_key.is_empty(), &what)?;
-        Ok(KeyPair { access_key, secret_key })
+        require(!pair.access_key.is_empty(), "a [[key]] has no `access_key`")?;
+        let what = format!("key `{}` has no secret", pair.access_key);
+        require(!pair.secret_key.is_empty(), &what)?;
+        // Everything everywhere, where nothing is said.
+        if own.is_given() || grants.is_empty() {
+            grants.push(own.grant()?);
+        }
+        pair.grants = grants;
+        Ok(pair)
+    }
+
+    fn grant(&self, section: &Table) -> Result<Grant> {
+        let mut own = OwnGrant::default();
+        for (name, item) in section {
+            let line = self.line(section, name);
+            match name {
+                "buckets" => own.buckets = Some(strings(item, name, line)?),
+                "rights" => own.rights = Some(strings(item, name, line)?),
+                name => return Err(unknown(name, line, GRANT_KEYS.iter().copied())),
+            }
+        }
+        own.grant()
+    }
+
+    /// What everybody may: both keys must stand there, since nobody means everything.
+    fn public(&self, section: &Table) -> Result<Grant> {
+        for key in GRANT_KEYS {
+            require(section.contains_key(key), &format!("a [[public]] has no `{key}`"))?;
+        }
+        self.grant(section)
+    }
+}
+
+/// The keys `buckets` and `rights` of a section; one that is not given means all.
+#[derive(Default)]
+struct OwnGrant {
+    buckets: Option<Vec<String>>,
+    rights: Option<Vec<String>>,
+}
+
+impl OwnGrant {
+    fn is_given(&self) -> bool {
+        self.buckets.is_some() || self.rights.is_some()
+    }
+
+    fn grant(self) -> Result<Grant> {
+        let everything = Grant::everything();
+        let patterns = |names: Vec<String>| names.into_iter().map(Pattern::new).collect();
+        let rights = self.rights.map(|names| Rights::parse(names.iter().map(String::as_str)));
+        Ok(Grant {
+            buckets: self.buckets.map_or(everything.buckets, patterns),
+            rights: rights.transpose()?.unwrap_or(everything.rights),
+        })
     }
 }
 

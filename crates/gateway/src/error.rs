@@ -3,9 +3,12 @@
 //! The store's URL stays out of the answer: where the gateway keeps its objects is no business of
 //! its clients.
 
-use http::StatusCode;
+use crate::observed::STALLED;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use penstock_base::{Error, Kind};
 use s3s::{S3Error, S3ErrorCode, StdError, s3_error};
+use std::time::Duration;
 
 /// What was asked for, since S3 has a code of its own for each thing that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +74,16 @@ fn own_code(code: &str) -> Option<S3ErrorCode> {
     })
 }
 
+/// Tells a client to come again after a while.
+pub fn slow_down(why: &str, wait: Duration) -> S3Error {
+    let mut error = S3Error::with_message(S3ErrorCode::SlowDown, why.to_string());
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let mut headers = HeaderMap::new();
+    headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+    error.set_headers(headers);
+    error
+}
+
 /// Says what is not there, in the words that S3 uses.
 fn missing(subject: Subject) -> S3Error {
     match subject {
@@ -109,6 +122,11 @@ pub fn body_error(error: &StdError) -> S3Error {
     }
     if has("FormatError") || has("TooLarge") || has("TooMany") {
         return s3_error!(InvalidRequest, "The aws-chunked body is malformed.");
+    }
+    if has(STALLED) {
+        let why = "Your socket connection to the server was not read from or written to within \
+                   the timeout period.";
+        return s3_error!(RequestTimeout, "{why}");
     }
     s3_error!(
         IncompleteBody,

@@ -6,6 +6,8 @@
 //! Reads and small writes go through the engine and have its retries; a large body flows to the
 //! store once. No body is held whole, and nothing is remembered that another replica would miss.
 
+mod access;
+mod access_log;
 mod auth;
 mod backend;
 mod body;
@@ -15,13 +17,20 @@ mod conditions;
 mod config;
 mod copy;
 mod delete;
+mod doctor;
 mod error;
+mod exchange;
+mod front;
 mod get;
 mod headers;
 mod list;
 mod metered;
+mod observed;
 mod parts;
+mod probe;
 mod put;
+mod rate;
+mod ready;
 mod receive;
 mod refuse;
 mod route;
@@ -30,29 +39,42 @@ mod server;
 mod stats;
 mod tag;
 mod tagging;
+mod telemetry;
+mod tls;
 mod uploads;
 mod versions;
 
+pub use access::{Grant, Pattern, Right, Rights};
 pub use auth::KeyPair;
 pub use config::{Config, Secrets, Surroundings};
+pub use doctor::{Finding, Level, examine};
 pub use route::{BackendOptions, BucketOptions};
 
+use access_log::AccessLog;
 use buckets::Buckets;
+use exchange::Ledger;
+use front::{Front, Limits};
+use penstock_base::settings::ServeSettings;
 use penstock_base::{Error, Kind, Result, Settings};
 use penstock_engine::{Engine, SeededRandom};
-use penstock_store::{HttpClient, HttpOptions};
+use penstock_store::{Account, HttpClient, HttpOptions};
+use probe::BackEnds;
+use ready::Readiness;
 use route::Routes;
 use s3s::config::{S3Config, StaticConfigProvider};
-use s3s::service::S3ServiceBuilder;
-use server::Front;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use server::Server;
 use stats::Stats;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+use telemetry::{BackendObserver, Telemetry};
+use tls::Tls;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 /// Largest XML body: a batch delete of 1000 long keys is below 2 MiB.
 const XML_BYTES_MAX: usize = 4 << 20;
@@ -68,14 +90,31 @@ pub struct Options {
     pub buckets: Vec<BucketOptions>,
     /// The engine's settings: retries, connections, memory.
     pub settings: Settings,
-    /// `HOST:PORT`; port 0 takes a free one.
-    pub listen: String,
-    /// The pairs that sign requests.
+    /// The server's settings: addresses, TLS, limits, log, drain.
+    pub serve: ServeSettings,
+    /// The pairs that sign requests, and what each may.
     pub keys: Vec<KeyPair>,
-    /// Lets unsigned requests in.
-    pub anonymous: bool,
-    /// Longest wait for requests in flight at the end.
-    pub drain: Duration,
+    /// What unsigned requests may.
+    pub public: Vec<Grant>,
+}
+
+impl Options {
+    /// The TLS files, where there are any.
+    ///
+    /// # Errors
+    /// `Invalid` for one without the other.
+    fn tls_files(&self) -> Result<Option<tls::TlsFiles>> {
+        let (cert, key) = (&self.serve.tls_cert_file, &self.serve.tls_key_file);
+        match (cert.as_str(), key.as_str()) {
+            ("", "") => Ok(None),
+            ("", _) | (_, "") => {
+                let why = "TLS takes a certificate and its key, and only one of them is given";
+                let hint = "Give both --tls-cert-file and --tls-key-file";
+                Err(Error::new(Kind::Invalid, why).with_hint(hint))
+            }
+            (cert, key) => Ok(Some(tls::TlsFiles { cert: cert.into(), key: key.into() })),
+        }
+    }
 }
 
 impl BackendOptions {
@@ -95,26 +134,42 @@ impl BackendOptions {
 pub struct Gateway {
     listener: TcpListener,
     address: SocketAddr,
+    admin: Option<(TcpListener, SocketAddr)>,
     buckets: Arc<Buckets>,
+    readiness: Arc<Readiness>,
+    ledger: Ledger,
+    tls: Option<Arc<Tls>>,
     options: Options,
 }
 
 impl Gateway {
-    /// Checks the options, opens the back ends and binds the address. No back end is asked
-    /// anything yet.
+    /// Checks the options, opens back ends, log and certificate, and binds the addresses. No back
+    /// end is asked anything yet.
     ///
     /// # Errors
     /// `Invalid` for missing keys, options that cannot be or a bad address, `NotFound` and `Denied`
-    /// for a directory, `Conflict` for a port in use; each with what to do.
+    /// for a directory or a TLS file, `Conflict` for a port in use; each with what to do.
     pub async fn bind(options: Options) -> Result<Self> {
         check_keys(&options)?;
+        let tls = options.tls_files()?.map(Tls::open).transpose()?.map(Arc::new);
+        let telemetry = Arc::new(Telemetry::new(SystemTime::now()));
         let routes = Routes::new(&options.backends, &options.buckets)?;
-        let buckets = Arc::new(open(&options, routes)?);
-        let listener = server::bind(&options.listen).await?;
-        let address = listener.local_addr().map_err(|cause| {
-            Error::new(Kind::Internal, "the socket has no address").with_source(cause)
-        })?;
-        Ok(Gateway { listener, address, buckets, options })
+        let (engine, accounts) = open(&options, telemetry.clone())?;
+        let back_ends = Arc::new(BackEnds::new(&options.backends, &routes, &accounts));
+        let ready_timeout = Duration::from_millis(options.serve.ready_timeout_ms);
+        let readiness = Arc::new(Readiness::new(back_ends, ready_timeout, telemetry.clone()));
+        let buckets = Arc::new(Buckets::new(engine, routes, accounts));
+        let log = match options.serve.access_log.as_str() {
+            "" => None,
+            target => Some(AccessLog::open(target, telemetry.clone())?),
+        };
+        let (listener, address) = server::bind("--listen", &options.serve.listen).await?;
+        let admin = match options.serve.admin_listen.as_str() {
+            "" => None,
+            listen => Some(server::bind("--admin-listen", listen).await?),
+        };
+        let ledger = Ledger { telemetry, log };
+        Ok(Gateway { listener, address, admin, buckets, readiness, ledger, tls, options })
     }
 
     /// Where it listens, with the port that port 0 became.
@@ -122,31 +177,122 @@ impl Gateway {
         self.address
     }
 
-    /// Serves until `shutdown` resolves, then lets requests in flight end.
-    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+    /// Where `/metrics` is, with the port that port 0 became.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(|admin| admin.1)
+    }
+
+    /// Whether it speaks TLS.
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// What a signal asks to be read or opened again.
+    pub fn reloader(&self) -> Reloader {
+        let telemetry = self.ledger.telemetry.clone();
+        Reloader { tls: self.tls.clone(), log: self.ledger.log.clone(), telemetry }
+    }
+
+    /// Serves until `shutdown` resolves, then says on `/readyz` that it goes, closes the port and
+    /// lets requests in flight end.
+    ///
+    /// # Errors
+    /// `Internal` when TLS cannot be set up.
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<()> {
+        let reloader = self.reloader();
         let stats = Arc::new(Stats::default());
-        let mut builder = S3ServiceBuilder::new(s3::Gateway { buckets: self.buckets });
-        builder.set_auth(auth::Keys(self.options.keys));
-        builder
-            .set_access(auth::Access { anonymous: self.options.anonymous, stats: stats.clone() });
-        let mut config = S3Config::default();
-        config.xml_max_body_size = XML_BYTES_MAX;
-        config.post_object_max_file_size = FORM_BYTES_MAX;
-        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-        let front = Front { s3: builder.build(), stats };
-        server::run(self.listener, front, shutdown, self.options.drain).await;
+        let serve = self.options.serve.clone();
+        let places = usize::try_from(serve.requests_max).unwrap_or(Semaphore::MAX_PERMITS);
+        let front = Front {
+            s3: s3_service(self.buckets, self.options, stats.clone(), &self.ledger.telemetry),
+            stats,
+            ledger: self.ledger,
+            readiness: self.readiness,
+            limits: Arc::new(Limits::new(&serve)),
+            places: Arc::new(Semaphore::new(places)),
+        };
+        let check_every = Duration::from_millis(serve.tls_check_ms);
+        let admin = self.admin.map(|admin| admin.0);
+        let server = Server { s3: self.listener, admin, front, tls: self.tls, settings: serve };
+        tokio::select! {
+            ended = server.run(shutdown) => ended,
+            () = reloader.watch(check_every) => Ok(()),
+        }
     }
 }
 
+fn s3_service(
+    buckets: Arc<Buckets>,
+    options: Options,
+    stats: Arc<Stats>,
+    telemetry: &Arc<Telemetry>,
+) -> S3Service {
+    let serve = &options.serve;
+    let (rate, burst) = (serve.key_requests_per_second, serve.key_requests_burst);
+    let ring = Arc::new(auth::KeyRing::new(options.keys, options.public, rate, burst));
+    let mut builder = S3ServiceBuilder::new(s3::Gateway { buckets });
+    builder.set_auth(auth::Keys(ring.clone()));
+    builder.set_access(auth::Access { ring, stats, telemetry: telemetry.clone() });
+    let mut config = S3Config::default();
+    config.xml_max_body_size = XML_BYTES_MAX;
+    config.post_object_max_file_size = FORM_BYTES_MAX;
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+    builder.build()
+}
+
+/// Reads the TLS files and opens the access log again, without touching connections.
+#[derive(Clone, Debug)]
+pub struct Reloader {
+    tls: Option<Arc<Tls>>,
+    log: Option<AccessLog>,
+    telemetry: Arc<Telemetry>,
+}
+
+impl Reloader {
+    /// Does both.
+    ///
+    /// # Errors
+    /// What is wrong with the TLS files; the old certificate stays.
+    pub fn reload(&self) -> Result<()> {
+        if let Some(log) = &self.log {
+            log.reopen();
+        }
+        let Some(tls) = &self.tls else { return Ok(()) };
+        let reloaded = tls.reload();
+        match &reloaded {
+            Ok(()) => self.telemetry.tls_reloads.add(1),
+            Err(_) => self.telemetry.tls_reloads_failed.add(1),
+        }
+        reloaded
+    }
+
+    /// Looks at the TLS files again and again, and reads them when they have changed. Never ends.
+    async fn watch(&self, every: Duration) {
+        let Some(tls) = &self.tls else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(every).await;
+            if tls.has_changed()
+                && let Err(error) = self.reload()
+            {
+                eprintln!("penstock: {error}; the old certificate stays in use");
+            }
+        }
+    }
+}
+
+/// The back ends, opened, in the order of the options.
+type Accounts = Vec<Arc<dyn Account>>;
+
 /// Makes the engine and the accounts that the table leads to.
-fn open(options: &Options, routes: Routes) -> Result<Buckets> {
+fn open(options: &Options, telemetry: Arc<Telemetry>) -> Result<(Arc<Engine>, Accounts)> {
     let settings = options.settings.clone();
     let random = Arc::new(SeededRandom::from_entropy());
     let engine = Engine::on_runtime(settings, Handle::current(), random, |_| Arc::new(NoUrls));
     let http = HttpOptions::from_settings(&options.settings)?;
-    let http = HttpClient::new(http, engine.observer())?;
+    let observer = BackendObserver { telemetry, engine: engine.observer() };
+    let http = HttpClient::new(http, Arc::new(observer))?;
     let accounts = options.backends.iter().map(|backend| backend::open(backend, &http));
-    Ok(Buckets::new(engine, routes, accounts.collect::<Result<_>>()?))
+    Ok((engine, accounts.collect::<Result<_>>()?))
 }
 
 /// The gateway brings its stores itself, and clients name no URLs.
@@ -175,7 +321,7 @@ fn check_keys(options: &Options) -> Result<()> {
         let error = Error::new(Kind::Invalid, "the access key or the secret key is empty");
         return Err(error.with_hint(hint));
     }
-    if options.keys.is_empty() && !options.anonymous {
+    if options.keys.is_empty() && options.public.is_empty() {
         return Err(Error::new(Kind::Invalid, "no keys are given").with_hint(hint));
     }
     for (index, pair) in options.keys.iter().enumerate() {

@@ -1,10 +1,12 @@
-//! Counts the bytes of a connection as they pass.
+//! Counts the bytes of a connection as they pass, and cuts it where the client takes none for long.
 
+use crate::observed::StallTimer;
 use crate::stats::Stats;
-use std::io::IoSlice;
+use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -12,12 +14,34 @@ use tokio::net::TcpStream;
 pub struct Metered {
     stream: TcpStream,
     stats: Arc<Stats>,
+    stall: StallTimer,
 }
 
 impl Metered {
-    /// Counts `stream`'s bytes in `stats`.
-    pub fn new(stream: TcpStream, stats: Arc<Stats>) -> Self {
-        Metered { stream, stats }
+    /// Counts `stream`'s bytes in `stats`; a write on which nothing moves for `stall_timeout` is an
+    /// error. What is read may well be nothing for long: the next request.
+    pub fn new(stream: TcpStream, stats: Arc<Stats>, stall_timeout: Duration) -> Self {
+        Metered { stream, stats, stall: StallTimer::new(stall_timeout) }
+    }
+
+    fn written(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<Result<usize>>,
+    ) -> Poll<Result<usize>> {
+        match written {
+            Poll::Pending if self.stall.is_over(context) => {
+                Poll::Ready(Err(Error::from(ErrorKind::TimedOut)))
+            }
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(written) => {
+                self.stall.moved();
+                if let Ok(written) = written {
+                    self.stats.sent(written);
+                }
+                Poll::Ready(written)
+            }
+        }
     }
 }
 
@@ -26,7 +50,7 @@ impl AsyncRead for Metered {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
+    ) -> Poll<Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         self.stats.received(buffer.filled().len() - before);
@@ -39,37 +63,29 @@ impl AsyncWrite for Metered {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
-        self.stats.sent(written);
-        Poll::Ready(Ok(written))
+    ) -> Poll<Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.written(context, written)
     }
 
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
-        self.stats.sent(written);
-        Poll::Ready(Ok(written))
+    ) -> Poll<Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.written(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
 
-    fn poll_flush(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
-    fn poll_shutdown(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -139,6 +139,17 @@ impl Routes {
         self.fixed.keys().map(String::as_str)
     }
 
+    /// The buckets that the configuration names, in byte order of their names.
+    pub fn fixed(&self) -> impl Iterator<Item = (&str, &Place)> {
+        self.fixed.iter().map(|(name, place)| (name.as_str(), place))
+    }
+
+    /// A container of a back end that the configuration names.
+    pub fn a_container_of(&self, backend: usize) -> Option<String> {
+        let place = self.fixed.values().find(|place| place.backend == backend)?;
+        Some(place.container.clone())
+    }
+
     /// The back end whose containers are buckets.
     pub fn dynamic_backend(&self) -> Option<usize> {
         self.dynamic.map(|(index, _)| index)

@@ -1,6 +1,7 @@
 //! The S3 operations that exist, each handed to its room. Those that are missing here answer
 //! `NotImplemented` with their name.
 
+use crate::auth::Caller;
 use crate::buckets::Buckets;
 use crate::{copy, delete, get, list, put, refuse, tagging, uploads, versions};
 use s3s::dto::*;
@@ -23,8 +24,11 @@ impl S3 for Gateway {
         request: S3Request<ListBucketsInput>,
     ) -> S3Result<S3Response<ListBucketsOutput>> {
         let prefix = request.input.prefix.unwrap_or_default();
+        let caller = request.extensions.get::<Caller>();
+        let may_see = |name: &str| caller.is_some_and(|caller| caller.may_see(name));
         let entries = self.buckets.list().await?;
         let shown = entries.into_iter().filter(|entry| entry.name.starts_with(&prefix));
+        let shown = shown.filter(|entry| may_see(&entry.name));
         let bucket = |entry: crate::buckets::BucketEntry| Bucket {
             name: Some(entry.name),
             creation_date: entry.created.map(Timestamp::from),

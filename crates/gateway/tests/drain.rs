@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{Dir, Request, SECRET_KEY, Server, options, read_answer, sign};
+use common::{Dir, Request, SECRET_KEY, Server, options, read_answer, serve_settings, sign};
+use penstock_base::ServeSettings;
 use penstock_gateway::Options;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
@@ -53,10 +54,34 @@ async fn a_request_in_flight_ends_and_a_new_one_is_not_taken() {
 #[tokio::test]
 async fn a_request_that_does_not_end_is_cut_at_the_limit() {
     let dir = Dir::new();
-    let short = Options { drain: Duration::from_millis(50), ..options(&dir) };
+    let serve = ServeSettings { drain_seconds: 0, ..serve_settings() };
+    let short = Options { serve, ..options(&dir) };
     let mut server = Server::start_with(dir, short).await;
     let (_stream, _last) = begin_put(&server, b"never finished").await;
     server.stop.take().unwrap().send(()).unwrap();
     tokio::time::timeout(Duration::from_secs(10), server.served).await.expect("hangs").unwrap();
     assert!(!server.dir.served().join("lake/slow").exists());
+}
+
+#[tokio::test]
+async fn readyz_says_no_before_the_port_closes() {
+    let dir = Dir::new();
+    // Long enough that the test ends first.
+    let serve = ServeSettings { drain_delay_ms: 600_000, ..serve_settings() };
+    let told = Options { serve, ..options(&dir) };
+    let mut server = Server::start_with(dir, told).await;
+    let ready = server.admin_page("/readyz").await;
+    assert_eq!((ready.status, ready.text().as_str()), (200, "ready\ndir: ok\n"));
+    server.stop.take().unwrap().send(()).unwrap();
+    let said_no = tokio::time::timeout(Duration::from_secs(10), async {
+        while server.admin_page("/readyz").await.status != 503 {
+            tokio::task::yield_now().await;
+        }
+    });
+    said_no.await.expect("still ready");
+    // Whoever has not noticed yet is served, and sent elsewhere for the next request.
+    let answer = server.put("/lake/late", b"taken").await;
+    assert_eq!((answer.status, answer.header("connection")), (200, "close"));
+    assert_eq!(server.admin_page("/healthz").await.status, 200);
+    server.served.abort();
 }

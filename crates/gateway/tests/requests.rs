@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Answer, Dir, Lane, Request, Server, options, sign};
-use penstock_gateway::Options;
+use penstock_gateway::{Grant, Options};
 
 on_every_lane!(
     an_object_comes_back_with_what_was_said_of_it,
@@ -394,7 +394,7 @@ async fn own_endpoints_tell_health_and_counts() {
 #[tokio::test]
 async fn anonymous_lets_unsigned_requests_in_and_still_verifies_signed_ones() {
     let dir = Dir::new();
-    let open = Options { anonymous: true, ..options(&dir) };
+    let open = Options { public: vec![Grant::everything()], ..options(&dir) };
     let server = Server::start_with(dir, open).await;
     let put = b"PUT /lake/k HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\nhi";
     assert_eq!(server.send_raw(put).await.status, 200);

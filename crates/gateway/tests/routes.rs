@@ -4,11 +4,10 @@
 
 mod common;
 
-use common::{ACCESS_KEY, Answer, Dir, Request, SECRET_KEY, Server, sign};
+use common::{ACCESS_KEY, Answer, Dir, Request, SECRET_KEY, Server, serve_settings, sign};
 use penstock_base::Settings;
 use penstock_gateway::{Config, Options, Surroundings};
 use penstock_testkit::fake::{FakeAzure, FakeOptions, FakeS3};
-use std::time::Duration;
 
 struct World {
     server: Server,
@@ -81,18 +80,17 @@ secret_key = "other-secret"
         s3.endpoint(),
     );
     let config = Config::parse(&text, &Surroundings).unwrap();
-    let mut settings = Settings::default();
+    let (mut settings, mut serve) = (Settings::default(), serve_settings());
     for (name, value) in &config.settings {
-        settings.set(name, value).unwrap();
+        settings.set(name, value).or_else(|_| serve.set(name, value)).unwrap();
     }
     let options = Options {
         backends: config.backends,
         buckets: config.buckets,
         settings,
-        listen: config.listen.unwrap(),
+        serve,
         keys: config.keys,
-        anonymous: false,
-        drain: Duration::from_secs(5),
+        public: config.public,
     };
     World { server: Server::start_with(dir, options).await, _fakes: [azure, s3] }
 }

@@ -4,13 +4,17 @@
 
 mod common;
 
-use common::{Dir, Server, options, options_over};
-use penstock_base::{Error, Kind, Secret};
+use common::{Dir, Server, options, options_over, serve_settings};
+use penstock_base::{Error, Kind, Secret, ServeSettings};
 use penstock_gateway::{BackendOptions, Gateway, KeyPair, Options};
 use std::path::PathBuf;
 
 fn at(dir: PathBuf) -> Options {
     options_over(BackendOptions::directory(&dir))
+}
+
+fn listening(listen: &str) -> ServeSettings {
+    ServeSettings { listen: listen.to_string(), ..serve_settings() }
 }
 
 async fn refused(options: Options) -> Error {
@@ -22,7 +26,7 @@ async fn a_port_in_use_is_named() {
     let server = Server::start().await;
     let dir = Dir::new();
     let listen = server.address.to_string();
-    let error = refused(Options { listen: listen.clone(), ..options(&dir) }).await;
+    let error = refused(Options { serve: listening(&listen), ..options(&dir) }).await;
     assert_eq!(error.kind(), Kind::Conflict);
     assert!(error.to_string().contains(&listen), "{error}");
 }
@@ -50,7 +54,7 @@ async fn missing_keys_are_told_with_the_ways_to_give_them() {
     for way in ["PENSTOCK_SECRET_KEY", "--secret-key-file", "--anonymous"] {
         assert!(none.to_string().contains(way), "{none}");
     }
-    let empty = KeyPair { access_key: "a".into(), secret_key: Secret::new("") };
+    let empty = KeyPair::new("a", Secret::new(""));
     let error = refused(Options { keys: vec![empty], ..options(&dir) }).await;
     assert_eq!(error.kind(), Kind::Invalid);
 }
@@ -58,7 +62,7 @@ async fn missing_keys_are_told_with_the_ways_to_give_them() {
 #[tokio::test]
 async fn a_bad_address_is_told() {
     let dir = Dir::new();
-    let error = refused(Options { listen: "nonsense".into(), ..options(&dir) }).await;
+    let error = refused(Options { serve: listening("nonsense"), ..options(&dir) }).await;
     assert_eq!(error.kind(), Kind::Invalid);
     assert!(error.to_string().contains("HOST:PORT"), "{error}");
 }
@@ -69,4 +73,29 @@ async fn secrets_stay_out_of_debug_output() {
     assert!(!format!("{:?}", options(&dir)).contains(common::SECRET_KEY));
     let gateway = Gateway::bind(options(&dir)).await.unwrap();
     assert!(!format!("{gateway:?}").contains(common::SECRET_KEY));
+}
+
+#[tokio::test]
+async fn half_of_tls_and_files_that_cannot_serve_are_told() {
+    let dir = Dir::new();
+    let with = |cert: &str, key: &str| {
+        let (tls_cert_file, tls_key_file) = (cert.to_string(), key.to_string());
+        Options {
+            serve: ServeSettings { tls_cert_file, tls_key_file, ..serve_settings() },
+            ..options(&dir)
+        }
+    };
+    let half = refused(with("/nowhere/cert.pem", "")).await;
+    assert!(half.to_string().contains("--tls-key-file"), "{half}");
+    let missing = refused(with("/nowhere/cert.pem", "/nowhere/key.pem")).await;
+    assert_eq!(missing.kind(), Kind::NotFound);
+    assert!(missing.to_string().contains("/nowhere/cert.pem"), "{missing}");
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_written_is_told() {
+    let dir = Dir::new();
+    let serve = ServeSettings { access_log: "/nowhere/log".to_string(), ..serve_settings() };
+    let error = refused(Options { serve, ..options(&dir) }).await;
+    assert!(error.to_string().contains("access_log names a file"), "{error}");
 }

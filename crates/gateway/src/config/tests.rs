@@ -48,11 +48,16 @@ secret_key_file = "/run/secret"
 #[test]
 fn everything_is_read() {
     let config = Config::parse(WHOLE, &Told).unwrap();
-    assert_eq!(config.listen.as_deref(), Some("127.0.0.1:9000"));
-    assert_eq!((config.drain_seconds, config.anonymous), (Some(5), Some(false)));
+    assert_eq!(config.anonymous, Some(false));
     let settings: Vec<_> =
         config.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    assert_eq!(settings, [("stall_timeout_ms", "5000"), ("memory_limit_bytes", "256MiB")]);
+    let expected = [
+        ("listen", "127.0.0.1:9000"),
+        ("drain_seconds", "5"),
+        ("stall_timeout_ms", "5000"),
+        ("memory_limit_bytes", "256MiB"),
+    ];
+    assert_eq!(settings, expected);
     let blob = &config.backends[0];
     assert_eq!((blob.name.as_str(), blob.url.as_str()), ("blob", "az://"));
     assert_eq!(blob.options[1].0, "account_key");
@@ -75,7 +80,14 @@ fn slips_are_told_with_line_and_nearest_name() {
         ("[[key]]\naccess_key = \"a\"", vec!["key `a` has no secret"]),
         ("[[backend]]\nname = \"a\"", vec!["back end `a` has no `url`"]),
         ("[backend]\nname = \"a\"", vec!["[[backend]]"]),
-        ("drain_seconds = \"a\"", vec!["takes a whole number"]),
+        ("[[key]]\nrequests_per_second = \"a\"", vec!["takes a whole number"]),
+        (
+            "[[key]]\nrights = [\"delet\"]\naccess_key = \"a\"\nsecret_key = \"b\"",
+            vec!["`delet`", "`delete`"],
+        ),
+        ("[[key]]\n[[key.grant]]\nright = [\"read\"]", vec!["in line 3", "`rights`"]),
+        ("[[public]]\nbuckets = [\"a\"]", vec!["[[public]] has no `rights`"]),
+        ("requests_mx = 3", vec!["`requests_max`"]),
         ("anonymous = 1", vec!["takes true or false"]),
         ("listen = ", vec!["no TOML"]),
         ("backnd = 1", vec!["`backend`"]),
@@ -93,4 +105,44 @@ fn no_secret_is_shown() {
                 [[backend]]\nname = \"b\"\nurl = \"az://\"\naccount_key = \"hunter2\"";
     let config = Config::parse(text, &Told).unwrap();
     assert!(!format!("{config:?}").contains("hunter2"));
+}
+
+#[test]
+fn keys_have_grants() {
+    let text = r#"
+[[key]]
+access_key = "everything"
+secret_key = "s"
+
+[[key]]
+access_key = "reader"
+secret_key = "s"
+buckets = ["logs-*", "lake"]
+rights = ["read", "list"]
+requests_per_second = 50
+
+[[key]]
+access_key = "mixed"
+secret_key = "s"
+[[key.grant]]
+buckets = ["lake"]
+rights = ["read"]
+[[key.grant]]
+buckets = ["scratch"]
+
+[[public]]
+buckets = ["www"]
+rights = ["read"]
+"#;
+    let config = Config::parse(text, &Told).unwrap();
+    let grant = |buckets: &[&str], rights: &[&str]| Grant {
+        buckets: buckets.iter().map(|name| Pattern::new(*name)).collect(),
+        rights: Rights::parse(rights.iter().copied()).unwrap(),
+    };
+    assert_eq!(config.keys[0].grants, [Grant::everything()]);
+    assert_eq!(config.keys[1].grants, [grant(&["logs-*", "lake"], &["read", "list"])]);
+    assert_eq!(config.keys[1].requests_per_second, Some(50));
+    let mixed = [grant(&["lake"], &["read"]), grant(&["scratch"], &["all"])];
+    assert_eq!(config.keys[2].grants, mixed);
+    assert_eq!(config.public, [grant(&["www"], &["read"])]);
 }

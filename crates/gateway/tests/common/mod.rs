@@ -4,15 +4,14 @@
 
 pub mod sign;
 
-use penstock_base::{Secret, Settings};
-use penstock_gateway::{BackendOptions, Gateway, KeyPair, Options};
+use penstock_base::{Secret, ServeSettings, Settings};
+use penstock_gateway::{BackendOptions, Gateway, KeyPair, Options, Reloader};
 use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions, FakeS3};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -65,6 +64,9 @@ impl Drop for Dir {
 /// A running gateway.
 pub struct Server {
     pub address: SocketAddr,
+    /// The admin port.
+    pub admin: SocketAddr,
+    pub reloader: Reloader,
     pub dir: Dir,
     pub stop: Option<oneshot::Sender<()>>,
     pub served: JoinHandle<()>,
@@ -81,14 +83,16 @@ pub fn options_over(backend: BackendOptions) -> Options {
         backends: vec![backend],
         buckets: Vec::new(),
         settings: Settings::default(),
-        listen: "127.0.0.1:0".to_string(),
-        keys: vec![KeyPair {
-            access_key: ACCESS_KEY.to_string(),
-            secret_key: Secret::new(SECRET_KEY),
-        }],
-        anonymous: false,
-        drain: Duration::from_secs(20),
+        serve: ServeSettings { drain_seconds: 20, ..serve_settings() },
+        keys: vec![KeyPair::new(ACCESS_KEY, Secret::new(SECRET_KEY))],
+        public: Vec::new(),
     }
+}
+
+/// The defaults, on free ports of this machine.
+pub fn serve_settings() -> ServeSettings {
+    let any = "127.0.0.1:0".to_string();
+    ServeSettings { listen: any.clone(), admin_listen: any, ..ServeSettings::default() }
 }
 
 /// What lies behind the gateway.
@@ -159,12 +163,16 @@ impl Server {
     pub async fn start_with(dir: Dir, options: Options) -> Self {
         std::fs::create_dir_all(dir.served().join("lake")).unwrap();
         let gateway = Gateway::bind(options).await.unwrap();
-        let address = gateway.address();
+        let (address, admin) = (gateway.address(), gateway.admin_address().unwrap());
+        let reloader = gateway.reloader();
         let (stop, stopped) = oneshot::channel::<()>();
-        let served = tokio::spawn(gateway.serve(async move {
-            stopped.await.ok();
-        }));
-        Server { address, dir, stop: Some(stop), served, fake: None }
+        let served = tokio::spawn(async move {
+            let shutdown = async {
+                stopped.await.ok();
+            };
+            gateway.serve(shutdown).await.unwrap();
+        });
+        Server { address, admin, reloader, dir, stop: Some(stop), served, fake: None }
     }
 
     /// On a back end, with a bucket `lake`.
@@ -197,7 +205,12 @@ impl Server {
 
     /// Signs and sends; the path is written to the wire as it is.
     pub async fn send(&self, request: Request<'_>) -> Answer {
-        let bytes = sign::signed(&request, &self.address.to_string(), SECRET_KEY, ACCESS_KEY);
+        self.send_as(ACCESS_KEY, request).await
+    }
+
+    /// As another key with the same secret.
+    pub async fn send_as(&self, access_key: &str, request: Request<'_>) -> Answer {
+        let bytes = sign::signed(&request, &self.address.to_string(), SECRET_KEY, access_key);
         self.send_raw(&bytes).await
     }
 
@@ -208,6 +221,14 @@ impl Server {
         stream.write_all(bytes).await.ok();
         let head_only = bytes.starts_with(b"HEAD ");
         read_answer(&mut stream, head_only).await
+    }
+
+    /// A page of the admin port.
+    pub async fn admin_page(&self, path: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.admin).await.unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: admin\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        read_answer(&mut stream, false).await
     }
 
     pub async fn put(&self, path: &str, body: &[u8]) -> Answer {
@@ -271,7 +292,7 @@ impl Answer {
     }
 }
 
-pub async fn read_answer(stream: &mut TcpStream, head_only: bool) -> Answer {
+pub async fn read_answer(stream: &mut (impl AsyncRead + Unpin), head_only: bool) -> Answer {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {

@@ -88,6 +88,9 @@ const CALLS: &[(&str, &str, &[&str])] = &[
         "SystemTime::now",
         "time comes in as an argument; these files are its doors",
         &[
+            "crates/cli/src/doctor.rs",
+            "crates/gateway/src/exchange.rs",
+            "crates/gateway/src/lib.rs",
             "crates/gateway/src/uploads.rs",
             "crates/store/src/answer/failure.rs",
             "crates/store/src/azure/batch.rs",
@@ -262,11 +265,15 @@ pub fn reference(page: &str) -> Vec<Complaint> {
     let has_row = |name: &str, doc: &str| {
         page.lines().any(|line| line.starts_with(&format!("| `{name}` |")) && line.contains(doc))
     };
-    let settings = penstock_base::settings::TABLE.iter().map(|row| (row.name, row.doc));
+    let serve = penstock_base::settings::SERVE_TABLE;
+    let settings = penstock_base::settings::TABLE.iter().chain(serve);
+    let settings = settings.map(|row| (row.name, row.doc));
+    let gateway = penstock_base::metrics::GATEWAY.iter().map(|row| (row.name, row.doc));
     let metrics = penstock_base::Metric::ALL.iter().map(|row| (row.1, row.3));
     let kinds = penstock_base::Kind::ALL.iter().map(|row| (row.1, row.2));
     settings
         .chain(metrics)
+        .chain(gateway)
         .chain(kinds)
         .filter(|(name, doc)| !has_row(name, doc))
         .map(|(name, _)| format!("docs/reference.md: the row of `{name}` is missing or altered"))

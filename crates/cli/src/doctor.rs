@@ -1,0 +1,43 @@
+//! `penstock doctor`: prints what was found, one line for each look, the cure below.
+//!
+//! Exits with 0 where nothing hinders serving, else with the code of the first problem's kind.
+
+use crate::args::Serve;
+use crate::report::exit_code;
+use penstock_base::{Kind, Result, Settings};
+use penstock_gateway::{Config, Finding, Level, examine};
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+/// Looks at everything and prints it.
+///
+/// # Errors
+/// `Invalid` for flags and variables that cannot be; what is wrong beyond them is a finding.
+pub async fn run(serve: Serve, config: Config, settings: Settings) -> Result<ExitCode> {
+    let options = crate::serve::options(&serve, config, settings)?;
+    let findings = examine(&options, SystemTime::now).await;
+    crate::print(&page(&findings))?;
+    let problem = findings.iter().find(|finding| finding.level == Level::Problem);
+    let code = problem.map(|finding| exit_code(finding.kind.unwrap_or(Kind::Invalid)));
+    Ok(code.map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+fn page(findings: &[Finding]) -> String {
+    let mut page = String::new();
+    for finding in findings {
+        let level = match finding.level {
+            Level::Good => "ok",
+            Level::Warning => "warning",
+            Level::Problem => "problem",
+        };
+        let _ = writeln!(page, "{level:<8} {}: {}", finding.subject, finding.what);
+        if !finding.cure.is_empty() {
+            let _ = writeln!(page, "         -> {}", finding.cure);
+        }
+    }
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    let (problems, warnings) = (count(Level::Problem), count(Level::Warning));
+    let _ = writeln!(page, "{problems} problems, {warnings} warnings");
+    page
+}

@@ -1,0 +1,281 @@
+//! The access log: one line of JSON per request, written by a thread of its own.
+//!
+//! A log that cannot keep up, or a full disk, loses lines and counts them: requests never wait for
+//! it. It decides nothing about what may stand in a line; a [`Line`] holds nothing secret.
+
+use crate::telemetry::Telemetry;
+use penstock_base::{Error, Kind, Result};
+use serde::{Serialize, Serializer};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+/// Lines that wait to be written: some megabytes.
+const QUEUE_LINES: usize = 8192;
+/// Bytes gathered before one write.
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// What a line tells.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    /// When the head was read.
+    #[serde(serialize_with = "rfc3339")]
+    pub time: SystemTime,
+    /// The x-amz-request-id.
+    pub id: String,
+    /// The client's address.
+    pub peer: String,
+    /// The access key id whose signature held; none for unsigned and refused requests.
+    pub key_id: Option<String>,
+    /// The S3 operation, where one was recognised.
+    pub operation: Option<String>,
+    /// The HTTP method.
+    pub method: String,
+    /// The bucket.
+    pub bucket: Option<String>,
+    /// The object's key.
+    pub key: Option<String>,
+    /// HTTP status; 0 where the client went before there was one.
+    pub status: u16,
+    /// Whether the answer was sent whole.
+    #[serde(rename = "whole")]
+    pub is_whole: bool,
+    /// Body bytes received.
+    pub received_bytes: u64,
+    /// Body bytes sent.
+    pub sent_bytes: u64,
+    /// Until the answer's head.
+    pub first_byte_ms: f64,
+    /// Until the answer's last byte.
+    pub total_ms: f64,
+    /// Requests to back ends over HTTP.
+    pub backend_requests: u64,
+    /// Their time, added up.
+    pub backend_ms: f64,
+    /// What the client calls itself.
+    pub user_agent: String,
+    /// From a `traceparent` header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+}
+
+fn rfc3339<S: Serializer>(
+    time: &SystemTime,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    match jiff::Timestamp::try_from(*time) {
+        Ok(time) => serializer.serialize_str(&format!("{time:.3}")),
+        Err(error) => Err(serde::ser::Error::custom(error)),
+    }
+}
+
+/// Where lines go.
+#[derive(Clone, Debug)]
+enum Target {
+    Stdout,
+    File(PathBuf),
+}
+
+enum Message {
+    Line(Vec<u8>),
+    Reopen,
+}
+
+/// Takes lines. Clones write to the same log; the last one that goes waits until all is written.
+#[derive(Clone, Debug)]
+pub struct AccessLog(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    sender: Option<SyncSender<Message>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl AccessLog {
+    /// Opens the log: `-` is stdout, anything else a file that lines are added to.
+    ///
+    /// # Errors
+    /// `Invalid` for a file that cannot be opened.
+    pub fn open(target: &str, telemetry: Arc<Telemetry>) -> Result<Self> {
+        let target = match target {
+            "-" => Target::Stdout,
+            path => Target::File(PathBuf::from(path)),
+        };
+        let sink = open_sink(&target)?;
+        let (sender, receiver) = sync_channel(QUEUE_LINES);
+        let writer = std::thread::Builder::new()
+            .name("penstock-log".to_string())
+            .spawn(move || write_all(&receiver, &target, sink, &telemetry))
+            .map_err(|cause| {
+                Error::new(Kind::Exhausted, "the thread of the access log cannot be started")
+                    .with_source(cause)
+            })?;
+        let writer = Mutex::new(Some(writer));
+        Ok(AccessLog(Arc::new(Shared { sender: Some(sender), writer })))
+    }
+
+    /// Adds a line, or counts it as lost where the queue is full.
+    pub fn write(&self, line: Line, telemetry: &Telemetry) {
+        let json = serde_json::to_vec(&line).map(|mut json| {
+            json.push(b'\n');
+            json
+        });
+        let sender = self.0.sender.as_ref();
+        let is_sent = json.is_ok_and(|json| {
+            sender.is_some_and(|sender| sender.try_send(Message::Line(json)).is_ok())
+        });
+        if !is_sent {
+            telemetry.log_lost.add(1);
+        }
+    }
+
+    /// Opens the file again under its name, for whoever moved it away.
+    pub fn reopen(&self) {
+        if let Some(sender) = &self.0.sender {
+            // A full queue is a log in trouble; the next signal finds it better.
+            sender.try_send(Message::Reopen).ok();
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.sender = None;
+        let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            writer.join().ok();
+        }
+    }
+}
+
+fn open_sink(target: &Target) -> Result<Box<dyn Write + Send>> {
+    match target {
+        Target::Stdout => Ok(Box::new(std::io::stdout())),
+        Target::File(path) => Ok(Box::new(open_file(path)?)),
+    }
+}
+
+fn open_file(path: &Path) -> Result<File> {
+    OpenOptions::new().create(true).append(true).open(path).map_err(|cause| {
+        Error::new(Kind::Invalid, format!("the access log {} cannot be opened", path.display()))
+            .with_source(cause)
+            .with_hint("access_log names a file in a directory that this user may write to")
+    })
+}
+
+/// Until every sender is gone.
+fn write_all(
+    receiver: &Receiver<Message>,
+    target: &Target,
+    mut sink: Box<dyn Write + Send>,
+    telemetry: &Telemetry,
+) {
+    let mut batch = Vec::with_capacity(BATCH_BYTES);
+    while let Ok(first) = receiver.recv() {
+        let (mut lines, mut next) = (0, Some(first));
+        let mut must_reopen = false;
+        while let Some(message) = next {
+            match message {
+                Message::Line(line) => {
+                    batch.extend_from_slice(&line);
+                    lines += 1;
+                }
+                Message::Reopen => must_reopen = true,
+            }
+            let has_room = batch.len() < BATCH_BYTES && !must_reopen;
+            next = if has_room { receiver.try_recv().ok() } else { None };
+        }
+        if sink.write_all(&batch).and_then(|()| sink.flush()).is_err() {
+            telemetry.log_lost.add(lines);
+        }
+        batch.clear();
+        if must_reopen && let Ok(opened) = open_sink(target) {
+            // Where it cannot be opened the old file goes on, which is better than none.
+            sink = opened;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn line(key: &str) -> Line {
+        Line {
+            time: UNIX_EPOCH + Duration::from_millis(1500),
+            id: "AB".into(),
+            peer: "127.0.0.1".into(),
+            key_id: Some("K".into()),
+            operation: Some("GetObject".into()),
+            method: "GET".into(),
+            bucket: Some("lake".into()),
+            key: Some(key.into()),
+            status: 200,
+            is_whole: true,
+            received_bytes: 0,
+            sent_bytes: 5,
+            first_byte_ms: 0.25,
+            total_ms: 1.5,
+            backend_requests: 1,
+            backend_ms: 0.125,
+            user_agent: "test".into(),
+            trace_id: None,
+        }
+    }
+
+    fn telemetry() -> Arc<Telemetry> {
+        Arc::new(Telemetry::new(UNIX_EPOCH))
+    }
+
+    #[test]
+    fn a_line_is_one_json_object_whatever_the_key() {
+        let json = serde_json::to_string(&line("a\n\"b\u{1}")).unwrap();
+        assert!(!json.contains('\n'));
+        let back: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(back["time"], "1970-01-01T00:00:01.500Z");
+        assert_eq!(back["key"], "a\n\"b\u{1}");
+    }
+
+    #[test]
+    fn lines_are_written_and_the_file_is_opened_again_after_a_move() {
+        let dir = std::env::temp_dir().join(format!("penstock-log-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let (path, moved) = (dir.join("log"), dir.join("log.1"));
+        let telemetry = telemetry();
+        let log = AccessLog::open(path.to_str().unwrap(), telemetry.clone()).unwrap();
+        log.write(line("one"), &telemetry);
+        // The first line is in the first file before that is moved.
+        while std::fs::metadata(&path).unwrap().len() == 0 {
+            std::thread::yield_now();
+        }
+        std::fs::rename(&path, &moved).unwrap();
+        log.reopen();
+        log.write(line("two"), &telemetry);
+        drop(log);
+        let text = |path: &Path| std::fs::read_to_string(path).unwrap();
+        assert!(text(&moved).contains("\"one\"") && !text(&moved).contains("\"two\""));
+        assert!(text(&path).contains("\"two\""));
+        assert_eq!(telemetry.log_lost.get(), 0);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_full_disk_is_counted() {
+        let telemetry = telemetry();
+        let log = AccessLog::open("/dev/full", telemetry.clone()).unwrap();
+        log.write(line("lost"), &telemetry);
+        drop(log);
+        assert_eq!(telemetry.log_lost.get(), 1);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_told() {
+        let error = AccessLog::open("/nowhere/log", telemetry()).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/log"), "{error}");
+    }
+}

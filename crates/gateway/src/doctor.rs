@@ -1,0 +1,188 @@
+//! `penstock doctor`: tries a configuration against its back ends and says what is wrong.
+//!
+//! Looks at what serving needs: keys, TLS files, addresses, and for each back end and bucket that
+//! it is there, may be listed, written, read and removed from, and that the clocks agree. It writes
+//! one small object into each writable bucket that the configuration names, and removes it. It
+//! repairs nothing.
+
+mod judge;
+
+use crate::probe::BackEnds;
+use crate::ready::Probe as _;
+use crate::route::{Place, Routes};
+use crate::telemetry::Telemetry;
+use crate::{Options, check_keys, open, server, tls};
+use bytes::Bytes;
+pub use judge::{Finding, Level};
+use judge::{clock, failed, keys, transport};
+use penstock_base::{Error, Kind, Result};
+use penstock_store::{
+    Account, GetRange, GetRequest, ListRequest, Payload, PutOptions, StreamingStore, WriteCondition,
+};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// What the object of the trial holds.
+const TRIAL: &[u8] = b"penstock doctor writes this and removes it again\n";
+
+/// Looks at everything that `options` say, in the order of the request's way. `now` tells the time.
+pub async fn examine(options: &Options, now: impl Fn() -> SystemTime) -> Vec<Finding> {
+    let mut findings = keys(options);
+    if let Err(error) = check_keys(options) {
+        findings.push(failed("keys", &error));
+    }
+    findings.extend(tls_files(options));
+    findings.extend(transport(&options.serve));
+    findings.extend(addresses(options).await);
+    let routes = match Routes::new(&options.backends, &options.buckets) {
+        Ok(routes) => routes,
+        Err(error) => {
+            findings.push(failed("buckets", &error));
+            return findings;
+        }
+    };
+    let telemetry = Arc::new(Telemetry::new(now()));
+    for index in 0..options.backends.len() {
+        findings.extend(back_end(options, &routes, index, &telemetry, &now).await);
+    }
+    findings
+}
+
+fn tls_files(options: &Options) -> Option<Finding> {
+    let checked = options.tls_files().and_then(|files| files.map(|it| tls::check(&it)).transpose());
+    match checked {
+        Ok(None) => None,
+        Ok(Some(())) => Some(Finding::good("TLS", "certificate and key fit together")),
+        Err(error) => Some(failed("TLS", &error)),
+    }
+}
+
+/// Whether the addresses can be listened on.
+async fn addresses(options: &Options) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let (s3, admin) = (&options.serve.listen, &options.serve.admin_listen);
+    for (flag, listen) in [("--listen", s3), ("--admin-listen", admin)] {
+        if listen.is_empty() {
+            continue;
+        }
+        match server::bind(flag, listen).await {
+            Ok(_) => findings.push(Finding::good(flag, format!("{listen} is free"))),
+            Err(error) if error.kind() == Kind::Conflict => findings.push(Finding::warning(
+                flag,
+                format!("{listen} is in use"),
+                "Nothing, if that is the gateway itself; else choose another port",
+            )),
+            Err(error) => findings.push(failed(flag, &error)),
+        }
+    }
+    findings
+}
+
+async fn back_end(
+    options: &Options,
+    routes: &Routes,
+    index: usize,
+    telemetry: &Arc<Telemetry>,
+    now: &impl Fn() -> SystemTime,
+) -> Vec<Finding> {
+    let backend = &options.backends[index];
+    let subject = format!("back end `{}`", backend.name);
+    let alone = Options { backends: vec![backend.clone()], ..options.clone() };
+    let account = match open(&alone, telemetry.clone()) {
+        Ok((_, mut accounts)) => accounts.remove(0),
+        Err(error) => return vec![failed(&subject, &error)],
+    };
+    let accounts = [account.clone()];
+    // The routes count all back ends, and the probe only this one.
+    let own = Routes::default();
+    let probe = BackEnds::new(&alone.backends, &own, &accounts);
+    match probe.probe(0).await {
+        // No such container, or not for this key: it answered.
+        Err(error) if !matches!(error.kind(), Kind::NotFound | Kind::Denied) => {
+            return vec![failed(&subject, &error)];
+        }
+        _ => {}
+    }
+    let mut findings = vec![Finding::good(&subject, "answers")];
+    if backend.is_dynamic {
+        findings.push(match account.list().await {
+            Ok(found) => Finding::good(&subject, format!("{} containers", found.len())),
+            Err(error) => failed(&subject, &error),
+        });
+    }
+    for (name, place) in routes.fixed().filter(|row| row.1.backend == index) {
+        findings.extend(bucket(name, place, &account, now).await);
+    }
+    findings
+}
+
+/// One bucket: there, listed, written, read, removed.
+async fn bucket(
+    name: &str,
+    place: &Place,
+    account: &Arc<dyn Account>,
+    now: &impl Fn() -> SystemTime,
+) -> Vec<Finding> {
+    let subject = format!("bucket `{name}`");
+    if let Err(error) = account.check(&place.container).await {
+        return vec![failed(&subject, &error)];
+    }
+    let store = match account.open(&place.container).await {
+        Ok(store) => store,
+        Err(error) => return vec![failed(&subject, &error)],
+    };
+    let prefix = place.prefix.clone();
+    let request = ListRequest { prefix, max_keys: Some(1), ..ListRequest::default() };
+    let mut findings = vec![match store.list(request).await {
+        Ok(_) => Finding::good(&subject, "may be listed"),
+        Err(error) => failed(&subject, &error),
+    }];
+    if place.is_read_only {
+        return findings;
+    }
+    match trial(&store, &place.prefix, now).await {
+        Ok(stored) => {
+            findings.push(Finding::good(&subject, "may be written, read and removed from"));
+            findings.extend(stored.and_then(|stored| clock(&subject, stored.0, stored.1)));
+        }
+        Err(error) => findings.push(failed(&subject, &error)),
+    }
+    findings
+}
+
+/// Writes, reads and removes an object. Gives the back end's time of it, and ours.
+async fn trial(
+    store: &Arc<dyn StreamingStore>,
+    prefix: &str,
+    now: &impl Fn() -> SystemTime,
+) -> Result<Option<(SystemTime, SystemTime)>> {
+    let since = now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let key = format!("{prefix}penstock-doctor-{}-{}", std::process::id(), since.as_nanos());
+    let options = PutOptions { condition: WriteCondition::IfAbsent, ..PutOptions::default() };
+    store.put(&key, Payload::from(Bytes::from_static(TRIAL)), &options).await?;
+    let read = read_back(store, &key, now).await;
+    // Removed whatever became of the reading; that it could not be is told before anything else.
+    store.delete(&key, None).await?;
+    read
+}
+
+async fn read_back(
+    store: &Arc<dyn StreamingStore>,
+    key: &str,
+    now: &impl Fn() -> SystemTime,
+) -> Result<Option<(SystemTime, SystemTime)>> {
+    let request = GetRequest { range: GetRange::All, if_match: None };
+    let mut answer = store.get(key, request).await?;
+    let mut found = vec![0; TRIAL.len() + 1];
+    let mut filled = 0;
+    while filled < found.len() {
+        match answer.body.read(&mut found[filled..]).await? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    if &found[..filled] != TRIAL {
+        return Err(Error::new(Kind::Corrupt, "what was read is not what was written"));
+    }
+    Ok(answer.meta.modified.map(|modified| (modified, now())))
+}

@@ -1,0 +1,175 @@
+//! What the doctor finds, and how it is judged. Pure.
+
+use crate::Options;
+use crate::access::{Grant, Right};
+use crate::auth::KeyPair;
+use penstock_base::settings::ServeSettings;
+use penstock_base::{Error, Kind};
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+/// Difference of clocks at which signatures fail: 15 minutes on S3 and Azure.
+const SKEW_REFUSED: Duration = Duration::from_secs(15 * 60);
+/// Difference that is told, since it may be on its way there; times of objects are whole seconds.
+const SKEW_TOLD: Duration = Duration::from_secs(30);
+/// Secrets shorter than this can be guessed.
+const SECRET_LENGTH_MIN: usize = 16;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// As it should be.
+    Good,
+    /// Works, and is worth a look.
+    Warning,
+    /// Requests will fail.
+    Problem,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub level: Level,
+    /// What was looked at.
+    pub subject: String,
+    /// What was found, in a sentence without a period.
+    pub what: String,
+    /// What to do; empty where nothing is.
+    pub cure: String,
+    /// The kind of a problem, for the exit code.
+    pub kind: Option<Kind>,
+}
+
+impl Finding {
+    /// As it should be.
+    pub fn good(subject: &str, what: impl Into<String>) -> Self {
+        let (subject, what) = (subject.to_string(), what.into());
+        Finding { level: Level::Good, subject, what, cure: String::new(), kind: None }
+    }
+
+    /// Worth a look.
+    pub fn warning(subject: &str, what: impl Into<String>, cure: &str) -> Self {
+        let finding = Finding::good(subject, what);
+        Finding { level: Level::Warning, cure: cure.to_string(), ..finding }
+    }
+}
+
+/// What failed, in its own words, and the cure: its hint, or the advice of its kind.
+pub(super) fn failed(subject: &str, error: &Error) -> Finding {
+    let advice = Kind::ALL.iter().find(|row| row.0 == error.kind()).map_or("", |row| row.2);
+    let whole = error.to_string();
+    let cure = error.hint().unwrap_or(advice).to_string();
+    let what = whole.strip_suffix(&format!(". {cure}")).unwrap_or(&whole).to_string();
+    let kind = Some(error.kind());
+    Finding { level: Level::Problem, subject: subject.to_string(), what, cure, kind }
+}
+
+/// The keys, as far as they can be judged without trying them.
+pub(super) fn keys(options: &Options) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = options.keys.iter().map(key).collect();
+    let may = |grant: &Grant, right| grant.rights.has(right);
+    let writes = |grant: &Grant| {
+        [Right::Write, Right::Delete, Right::Admin].into_iter().any(|right| may(grant, right))
+    };
+    if options.public.iter().any(writes) {
+        findings.push(Finding::warning(
+            "public",
+            "everyone who reaches the port may change or remove objects",
+            "Take write, delete and admin from [[public]], or --anonymous away",
+        ));
+    }
+    findings
+}
+
+fn key(pair: &KeyPair) -> Finding {
+    let subject = format!("key `{}`", pair.access_key);
+    if pair.grants.iter().all(|grant| grant.rights.is_empty() || grant.buckets.is_empty()) {
+        let what = "may do nothing anywhere";
+        return Finding::warning(&subject, what, "Name its `buckets` and `rights`");
+    }
+    if pair.secret_key.reveal().len() < SECRET_LENGTH_MIN {
+        let what = "has a short secret, which can be guessed";
+        return Finding::warning(&subject, what, "Make one: openssl rand -base64 30");
+    }
+    Finding::good(&subject, "is well formed")
+}
+
+/// What travels in the clear.
+pub(super) fn transport(serve: &ServeSettings) -> Option<Finding> {
+    let is_local = |listen: &str| {
+        let address = listen.parse::<SocketAddr>();
+        address.map_or(listen.starts_with("localhost:"), |address| address.ip().is_loopback())
+    };
+    let is_plain = serve.tls_cert_file.is_empty() && !is_local(&serve.listen);
+    is_plain.then(|| {
+        Finding::warning(
+            "--listen",
+            format!("{} is open to other machines without TLS", serve.listen),
+            "Give --tls-cert-file and --tls-key-file, unless a proxy before it speaks TLS",
+        )
+    })
+}
+
+/// Compares the back end's time of an object with ours.
+pub(super) fn clock(subject: &str, theirs: SystemTime, ours: SystemTime) -> Option<Finding> {
+    let (skew, which) = match ours.duration_since(theirs) {
+        Ok(skew) => (skew, "ahead of"),
+        Err(error) => (error.duration(), "behind"),
+    };
+    if skew < SKEW_TOLD {
+        return None;
+    }
+    let what = format!("this machine's clock is {} s {which} the back end's", skew.as_secs());
+    let cure = "Set the clock: signatures fail at 15 minutes (chronyc makestep, or your NTP)";
+    let finding = Finding::warning(subject, what, cure);
+    let level = if skew < SKEW_REFUSED { Level::Warning } else { Level::Problem };
+    Some(Finding { level, kind: Some(Kind::Denied), ..finding })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_base::Secret;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn clocks_are_judged_in_both_directions() {
+        assert_eq!(clock("b", at(1000), at(1010)), None);
+        let ahead = clock("b", at(1000), at(1100)).unwrap();
+        assert_eq!((ahead.level, ahead.what.contains("100 s ahead of")), (Level::Warning, true));
+        let behind = clock("b", at(5000), at(1000)).unwrap();
+        assert_eq!((behind.level, behind.what.contains("4000 s behind")), (Level::Problem, true));
+    }
+
+    #[test]
+    fn a_problem_has_a_cure_and_its_words_stand_once() {
+        let error = Error::new(Kind::Denied, "the key is wrong").with_hint("Set account_key");
+        let finding = failed("back end `b`", &error);
+        assert_eq!(
+            (finding.what.as_str(), finding.cure.as_str()),
+            ("the key is wrong", "Set account_key")
+        );
+        let plain = failed("b", &Error::new(Kind::NotFound, "gone"));
+        assert!(!plain.cure.is_empty());
+    }
+
+    #[test]
+    fn keys_and_plain_text_are_judged_without_telling_secrets() {
+        let weak = key(&KeyPair::new("A", Secret::new("hunter2")));
+        assert_eq!(weak.level, Level::Warning);
+        assert!(!format!("{weak:?}").contains("hunter2"));
+        assert_eq!(key(&KeyPair::new("A", Secret::new("x".repeat(20)))).level, Level::Good);
+        let serve = |listen: &str, cert: &str| ServeSettings {
+            listen: listen.to_string(),
+            tls_cert_file: cert.to_string(),
+            ..ServeSettings::default()
+        };
+        assert!(transport(&serve("0.0.0.0:9000", "")).is_some());
+        assert!(transport(&serve("0.0.0.0:9000", "cert.pem")).is_none());
+        assert!(transport(&serve("127.0.0.1:9000", "")).is_none());
+    }
+}

@@ -1,0 +1,235 @@
+//! One S3 request from its head to the last byte of its answer: its id, what was found out about
+//! it, and the line that is written when it ends.
+
+use crate::access_log::{AccessLog, Line};
+use crate::telemetry::Telemetry;
+use s3s::access::S3AccessContext;
+use s3s::path::S3Path;
+use std::future::Future;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
+
+tokio::task_local! {
+    /// The request for which the running task works.
+    static CURRENT: Arc<Exchange>;
+}
+
+/// What an exchange is told to when it ends.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    pub telemetry: Arc<Telemetry>,
+    pub log: Option<AccessLog>,
+}
+
+/// What is known of a request. Nothing secret is in it: neither query, signature nor token.
+#[derive(Debug)]
+pub struct Exchange {
+    ledger: Ledger,
+    id: String,
+    peer: SocketAddr,
+    method: http::Method,
+    user_agent: String,
+    trace: String,
+    time: SystemTime,
+    started: Instant,
+    operation: OnceLock<String>,
+    key_id: OnceLock<String>,
+    bucket: OnceLock<String>,
+    object: OnceLock<String>,
+    received: AtomicU64,
+    backend_requests: AtomicU64,
+    backend_micros: AtomicU64,
+    is_finished: AtomicBool,
+}
+
+/// How an answer ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ending {
+    /// HTTP status.
+    pub status: u16,
+    /// Until the head of the answer.
+    pub first_byte: Duration,
+    /// Body bytes handed to the connection.
+    pub sent: u64,
+    /// Whether the whole body was.
+    pub is_whole: bool,
+}
+
+impl Exchange {
+    /// Begins with a request's head.
+    pub fn begin<B>(ledger: &Ledger, peer: SocketAddr, request: &http::Request<B>) -> Arc<Self> {
+        ledger.telemetry.in_flight.add(1);
+        let header = |name: &str, longest: usize| {
+            let value = request.headers().get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().chars().take(longest).collect::<String>()
+        };
+        Arc::new(Exchange {
+            ledger: ledger.clone(),
+            id: next_id(),
+            peer,
+            method: request.method().clone(),
+            user_agent: header("user-agent", 200),
+            trace: trace_id(&header("traceparent", 55)).to_string(),
+            time: SystemTime::now(),
+            started: Instant::now(),
+            operation: OnceLock::new(),
+            key_id: OnceLock::new(),
+            bucket: OnceLock::new(),
+            object: OnceLock::new(),
+            received: AtomicU64::new(0),
+            backend_requests: AtomicU64::new(0),
+            backend_micros: AtomicU64::new(0),
+            is_finished: AtomicBool::new(false),
+        })
+    }
+
+    /// The id that the answer bears.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Since the head was read.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The signature held (or there was none), and this is what is asked for.
+    pub fn recognised(&self, context: &S3AccessContext<'_>) {
+        self.operation.set(context.s3_op().name().to_string()).ok();
+        if let Some(credentials) = context.credentials() {
+            self.key_id.set(credentials.access_key.clone()).ok();
+        }
+        match context.s3_path() {
+            S3Path::Root => {}
+            S3Path::Bucket { bucket } => drop(self.bucket.set(bucket.to_string())),
+            S3Path::Object { bucket, key } => {
+                self.bucket.set(bucket.to_string()).ok();
+                self.object.set(key.to_string()).ok();
+            }
+        }
+    }
+
+    /// Body bytes came in.
+    pub fn received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.ledger.telemetry.received.add(bytes as u64);
+    }
+
+    /// Runs a future as part of this exchange.
+    pub fn scope<F: Future>(self: &Arc<Self>, future: F) -> impl Future<Output = F::Output> {
+        CURRENT.scope(self.clone(), future)
+    }
+
+    /// Runs a function as part of this exchange.
+    pub fn sync_scope<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
+        CURRENT.sync_scope(self.clone(), work)
+    }
+
+    /// Counts the answer and writes its line; the first call does, later ones do nothing.
+    pub fn finish(&self, ending: Ending) {
+        if self.is_finished.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let total = self.started.elapsed();
+        let telemetry = &self.ledger.telemetry;
+        telemetry.in_flight.sub(1);
+        telemetry.sent.add(ending.sent);
+        let operation = self.operation.get().map_or("none", String::as_str);
+        telemetry.request(operation, ending.status, ending.first_byte, total);
+        if let Some(log) = &self.ledger.log {
+            log.write(self.line(ending, total), telemetry);
+        }
+    }
+
+    fn line(&self, ending: Ending, total: Duration) -> Line {
+        let text = |cell: &OnceLock<String>| cell.get().cloned();
+        let millis = |time: Duration| time.as_micros() as f64 / 1000.0;
+        Line {
+            time: self.time,
+            id: self.id.clone(),
+            peer: self.peer.ip().to_canonical().to_string(),
+            key_id: text(&self.key_id),
+            operation: text(&self.operation),
+            method: self.method.to_string(),
+            bucket: text(&self.bucket),
+            key: text(&self.object),
+            status: ending.status,
+            is_whole: ending.is_whole,
+            received_bytes: self.received.load(Ordering::Relaxed),
+            sent_bytes: ending.sent,
+            first_byte_ms: millis(ending.first_byte),
+            total_ms: millis(total),
+            backend_requests: self.backend_requests.load(Ordering::Relaxed),
+            backend_ms: self.backend_micros.load(Ordering::Relaxed) as f64 / 1000.0,
+            user_agent: self.user_agent.clone(),
+            trace_id: Some(self.trace.clone()).filter(|trace| !trace.is_empty()),
+        }
+    }
+}
+
+impl Drop for Exchange {
+    /// A connection that broke before there was an answer.
+    fn drop(&mut self) {
+        let first_byte = self.started.elapsed();
+        self.finish(Ending { status: 0, first_byte, sent: 0, is_whole: false });
+    }
+}
+
+/// A request to a back end ended; the S3 request that the task works for takes it on its account.
+pub fn backend_request(total: Duration) {
+    // Work that belongs to no request (the look of /readyz) has no account.
+    let _ = CURRENT.try_with(|exchange| {
+        exchange.backend_requests.fetch_add(1, Ordering::Relaxed);
+        let micros = u64::try_from(total.as_micros()).unwrap_or(u64::MAX);
+        exchange.backend_micros.fetch_add(micros, Ordering::Relaxed);
+    });
+}
+
+/// Sixteen hexadecimal digits, unlike those of other requests and other replicas.
+fn next_id() -> String {
+    static SEED: OnceLock<u64> = OnceLock::new();
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    // The standard library seeds its hashers from the system's random source.
+    let seed =
+        SEED.get_or_init(|| std::collections::hash_map::RandomState::new().build_hasher().finish());
+    format!("{:016X}", mixed(seed.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed))))
+}
+
+/// A bijection of 64-bit numbers in which neighbours look unrelated (the finaliser of splitmix64).
+fn mixed(number: u64) -> u64 {
+    let mut z = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// The trace id of a W3C `traceparent`, or nothing where the header is malformed.
+fn trace_id(header: &str) -> &str {
+    let mut fields = header.split('-');
+    let (_version, id) = (fields.next(), fields.next().unwrap_or_default());
+    let is_hex = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_hex { id } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn ids_do_not_repeat() {
+        let ids: HashSet<String> = (0..1000).map(|_| next_id()).collect();
+        assert!(ids.len() == 1000 && ids.iter().all(|id| id.len() == 16));
+    }
+
+    #[test]
+    fn a_trace_id_is_taken_only_when_it_is_one() {
+        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+        assert_eq!(trace_id(&format!("00-{id}-00f067aa0ba902b7-01")), id);
+        assert_eq!(trace_id("00-short-1-1"), "");
+        assert_eq!(trace_id(""), "");
+    }
+}

@@ -1,0 +1,258 @@
+//! What every request passes first and every answer last: the gateway's own pages, the limits, the
+//! request id, the count.
+
+use crate::exchange::{Exchange, Ledger};
+use crate::observed::{Inbound, Outbound};
+use crate::ready::Readiness;
+use crate::stats::Stats;
+use crate::telemetry::Refused;
+use crate::{error, telemetry::Telemetry};
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::{Body as _, Incoming};
+use penstock_base::settings::ServeSettings;
+use s3s::service::S3Service;
+use s3s::{HttpError, S3Error, s3_error};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
+/// What clients told to slow down wait at least.
+const BUSY_WAIT: Duration = Duration::from_secs(1);
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What the front holds requests to.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub body_size_max_bytes: u64,
+    pub client_stall_timeout: Duration,
+    pub signature_v2: bool,
+}
+
+impl Limits {
+    pub fn new(settings: &ServeSettings) -> Self {
+        Limits {
+            body_size_max_bytes: settings.body_size_max_bytes,
+            client_stall_timeout: Duration::from_millis(settings.client_stall_timeout_ms),
+            signature_v2: settings.signature_v2_enabled,
+        }
+    }
+}
+
+/// Everything a connection needs.
+#[derive(Clone)]
+pub(crate) struct Front {
+    pub s3: S3Service,
+    pub stats: Arc<Stats>,
+    pub ledger: Ledger,
+    pub readiness: Arc<Readiness>,
+    pub limits: Arc<Limits>,
+    /// Places of requests at work.
+    pub places: Arc<Semaphore>,
+}
+
+impl Front {
+    pub fn telemetry(&self) -> &Arc<Telemetry> {
+        &self.ledger.telemetry
+    }
+
+    /// Answers a request on the S3 port.
+    pub async fn answer(
+        self,
+        peer: SocketAddr,
+        request: Request<Incoming>,
+    ) -> Result<Response<Outbound>, HttpError> {
+        if let Some(page) = self.own_page(peer, &request).await {
+            return Ok(page);
+        }
+        self.stats.request(request.method().as_str());
+        let exchange = Exchange::begin(&self.ledger, peer, &request);
+        let closes = expects_and_sends_nothing(&request) || self.readiness.is_draining();
+        let (response, place) = match self.places.clone().try_acquire_owned() {
+            Ok(place) => (self.s3_answer(&exchange, request).await?, Some(place)),
+            Err(_) => {
+                self.telemetry().refused(Refused::Busy);
+                let why = "The gateway is at its limit of requests at work.";
+                (refusal(error::slow_down(why, BUSY_WAIT))?, None)
+            }
+        };
+        let mut response = with_id(response, exchange.id());
+        if closes {
+            // In a drain the client's next request so finds another replica.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        let status = response.status().as_u16();
+        Ok(response.map(|body| Outbound::of(body, exchange, status, place)))
+    }
+
+    async fn s3_answer(
+        &self,
+        exchange: &Arc<Exchange>,
+        request: Request<Incoming>,
+    ) -> Result<Response<s3s::Body>, HttpError> {
+        if let Some(error) = self.refused(&request) {
+            return refusal(error);
+        }
+        let stall_timeout = self.limits.client_stall_timeout;
+        let mut request = request.map(|body| {
+            // A body that is not there needs no watching.
+            match body.is_end_stream() {
+                true => s3s::Body::from(body),
+                false => s3s::Body::http_body(Inbound::new(body, exchange.clone(), stall_timeout)),
+            }
+        });
+        request.extensions_mut().insert(exchange.clone());
+        exchange.scope(self.s3.call(request)).await
+    }
+
+    /// Why a request is not looked at further.
+    fn refused(&self, request: &Request<Incoming>) -> Option<S3Error> {
+        let length = request.headers().get(CONTENT_LENGTH);
+        let length = length.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        let length = length.unwrap_or(0);
+        // Every POST carries XML, which s3s holds whole.
+        if request.method() == Method::POST && length > crate::XML_BYTES_MAX as u64 {
+            let why = "The XML of this request is longer than 4 MiB.";
+            return Some(s3_error!(EntityTooLarge, "{why}"));
+        }
+        if length > self.limits.body_size_max_bytes {
+            let most = self.limits.body_size_max_bytes;
+            return Some(s3_error!(EntityTooLarge, "This gateway takes at most {most} bytes."));
+        }
+        if !self.limits.signature_v2 && is_signed_v2(request) {
+            let why = "The authorization mechanism you have provided is not supported. Please use \
+                       AWS4-HMAC-SHA256. (Version 2 is off: signature_v2_enabled.)";
+            return Some(s3_error!(InvalidRequest, "{why}"));
+        }
+        None
+    }
+
+    /// The pages that every port has: they tell load balancers no more than yes or no.
+    async fn own_page<B>(
+        &self,
+        peer: SocketAddr,
+        request: &Request<B>,
+    ) -> Option<Response<Outbound>> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return None;
+        }
+        match request.uri().path() {
+            "/healthz" => Some(text(StatusCode::OK, "text/plain", "ok\n".into())),
+            "/readyz" => {
+                let (is_ready, why) = self.readiness.ask().await;
+                let status =
+                    if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+                Some(text(status, "text/plain", why))
+            }
+            "/_penstock/stats" => Some(self.stats_page(peer)),
+            _ => None,
+        }
+    }
+
+    /// Answers a request on the admin port.
+    pub async fn admin_answer(
+        self,
+        peer: SocketAddr,
+        request: Request<Incoming>,
+    ) -> Result<Response<Outbound>, HttpError> {
+        if let Some(page) = self.own_page(peer, &request).await {
+            return Ok(page);
+        }
+        if *request.method() == Method::GET && request.uri().path() == "/metrics" {
+            let page = self.telemetry().page(&self.stats.snapshot());
+            return Ok(text(StatusCode::OK, PROMETHEUS, page));
+        }
+        let pages = "/metrics, /healthz, /readyz\n".to_string();
+        Ok(text(StatusCode::NOT_FOUND, "text/plain", pages))
+    }
+
+    /// The counters, to this machine only: they tell of the traffic of others.
+    fn stats_page(&self, peer: SocketAddr) -> Response<Outbound> {
+        if !peer.ip().to_canonical().is_loopback() {
+            let refusal = "statistics are told to this machine only\n".to_string();
+            return text(StatusCode::FORBIDDEN, "text/plain", refusal);
+        }
+        match serde_json::to_string(&self.stats.snapshot()) {
+            Ok(json) => text(StatusCode::OK, "application/json", json),
+            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", error.to_string()),
+        }
+    }
+}
+
+fn refusal(error: S3Error) -> Result<Response<s3s::Body>, HttpError> {
+    error.to_http_response().map_err(|error| HttpError::new(Box::new(error)))
+}
+
+/// Whether a request waits for `100 Continue` and has no body. No such word is sent then, and
+/// clients on botocore take the status line of the answer, which they read early, for that of the
+/// next one on the connection as well: it must have no next one.
+fn expects_and_sends_nothing(request: &Request<Incoming>) -> bool {
+    request.headers().contains_key(EXPECT) && request.body().is_end_stream()
+}
+
+/// Whether version 2 signs this request, in its header or its URL.
+fn is_signed_v2<B>(request: &Request<B>) -> bool {
+    let header = request.headers().get(AUTHORIZATION);
+    let in_header = header.is_some_and(|value| value.as_bytes().starts_with(b"AWS "));
+    let mut pairs = request.uri().query().unwrap_or_default().split('&');
+    in_header || pairs.any(|pair| pair.starts_with("AWSAccessKeyId="))
+}
+
+/// Names the request in the answer's head, and in its body where that is an error.
+fn with_id(mut response: Response<s3s::Body>, id: &str) -> Response<s3s::Body> {
+    const END: &[u8] = b"</Error>";
+    if let Ok(value) = HeaderValue::from_str(id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    if response.status().as_u16() < 400 {
+        return response;
+    }
+    if let Some(xml) = response.body().bytes()
+        && let Some(before) = xml.strip_suffix(END)
+    {
+        let told = [before, b"<RequestId>", id.as_bytes(), b"</RequestId>", END].concat();
+        response.headers_mut().remove(CONTENT_LENGTH);
+        *response.body_mut() = s3s::Body::from(Bytes::from(told));
+    }
+    response
+}
+
+fn text(status: StatusCode, media_type: &'static str, body: String) -> Response<Outbound> {
+    let mut response = Response::new(Outbound::plain(s3s::Body::from(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_its_request_twice() {
+        let error = s3_error!(NoSuchKey, "gone");
+        let named = with_id(error.to_http_response().unwrap(), "AB12");
+        assert_eq!(named.headers()["x-amz-request-id"], "AB12");
+        let body = named.body().bytes().unwrap();
+        let text = std::str::from_utf8(&body).unwrap();
+        assert!(text.ends_with("<RequestId>AB12</RequestId></Error>"), "{text}");
+    }
+
+    #[test]
+    fn version_2_is_recognised_wherever_it_signs() {
+        let request = |uri: &str, header: Option<&str>| {
+            let mut builder = Request::builder().uri(uri);
+            if let Some(header) = header {
+                builder = builder.header("authorization", header);
+            }
+            builder.body(()).unwrap()
+        };
+        assert!(is_signed_v2(&request("/b/k", Some("AWS K:sig"))));
+        assert!(is_signed_v2(&request("/b/k?Expires=1&AWSAccessKeyId=K&Signature=s", None)));
+        assert!(!is_signed_v2(&request("/b/k", Some("AWS4-HMAC-SHA256 Credential=K"))));
+        assert!(!is_signed_v2(&request("/b/AWSAccessKeyId=?prefix=AWSAccessKeyId", None)));
+    }
+}

@@ -1,0 +1,183 @@
+//! Request and answer bodies on their way past the front: counted, and bounded in time.
+
+use crate::exchange::{Ending, Exchange};
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use s3s::StdError;
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep};
+
+/// What the error of a body says whose client went silent; [`crate::error`] knows it by this.
+pub const STALLED: &str = "the client sent nothing more of the body in time";
+
+/// A timer that runs only while nothing happens.
+pub struct StallTimer {
+    limit: Duration,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl StallTimer {
+    /// Not running.
+    pub fn new(limit: Duration) -> Self {
+        StallTimer { limit, sleep: None }
+    }
+
+    /// Something happened.
+    pub fn moved(&mut self) {
+        self.sleep = None;
+    }
+
+    /// Nothing happened. `true` when that has gone on for too long.
+    pub fn is_over(&mut self, context: &mut Context<'_>) -> bool {
+        let limit = self.limit;
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + limit)));
+        sleep.as_mut().poll(context).is_ready()
+    }
+}
+
+/// A request's body.
+pub struct Inbound {
+    body: Incoming,
+    exchange: Arc<Exchange>,
+    stall: StallTimer,
+}
+
+impl Inbound {
+    /// Counts `body` for `exchange`, and gives up a client that is silent for `stall_timeout`.
+    pub fn new(body: Incoming, exchange: Arc<Exchange>, stall_timeout: Duration) -> Self {
+        Inbound { body, exchange, stall: StallTimer::new(stall_timeout) }
+    }
+}
+
+impl Body for Inbound {
+    type Data = Bytes;
+    type Error = StdError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
+        let this = &mut *self;
+        match Pin::new(&mut this.body).poll_frame(context) {
+            Poll::Ready(frame) => {
+                this.stall.moved();
+                if let Some(Ok(frame)) = &frame
+                    && let Some(data) = frame.data_ref()
+                {
+                    this.exchange.received(data.len());
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(StdError::from)))
+            }
+            Poll::Pending if this.stall.is_over(context) => Poll::Ready(Some(Err(STALLED.into()))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// An answer's body. Its exchange ends with it.
+pub struct Outbound {
+    body: s3s::Body,
+    exchange: Option<Arc<Exchange>>,
+    status: u16,
+    first_byte: Duration,
+    sent: u64,
+    is_whole: bool,
+    /// The request's place among those at work.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Outbound {
+    /// Of an answer to nobody's account.
+    pub fn plain(body: s3s::Body) -> Self {
+        Outbound {
+            body,
+            exchange: None,
+            status: 0,
+            first_byte: Duration::ZERO,
+            sent: 0,
+            is_whole: false,
+            _place: None,
+        }
+    }
+
+    /// The answer to `exchange`, which keeps its place until the last byte is on its way.
+    pub fn of(
+        body: s3s::Body,
+        exchange: Arc<Exchange>,
+        status: u16,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        let is_whole = body.is_end_stream();
+        let first_byte = exchange.elapsed();
+        let exchange = Some(exchange);
+        Outbound { body, exchange, status, first_byte, sent: 0, is_whole, _place: place }
+    }
+}
+
+impl Body for Outbound {
+    type Data = Bytes;
+    type Error = StdError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
+        let this = &mut *self;
+        let body = Pin::new(&mut this.body);
+        let frame = match &this.exchange {
+            // What the body asks of a back end while it is read is on the request's account.
+            Some(exchange) => exchange.sync_scope(|| body.poll_frame(context)),
+            None => body.poll_frame(context),
+        };
+        match &frame {
+            Poll::Ready(Some(Ok(frame))) => {
+                this.sent += frame.data_ref().map_or(0, Bytes::len) as u64;
+                this.is_whole = this.body.is_end_stream();
+            }
+            Poll::Ready(Some(Err(_))) => this.is_whole = false,
+            Poll::Ready(None) => this.is_whole = true,
+            Poll::Pending => {}
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Outbound {
+    fn drop(&mut self) {
+        let Some(exchange) = self.exchange.take() else { return };
+        let ending = Ending {
+            status: self.status,
+            first_byte: self.first_byte,
+            sent: self.sent,
+            is_whole: self.is_whole,
+        };
+        let body = std::mem::take(&mut self.body);
+        // The body goes first: what it did for the request is told before the request ends.
+        exchange.sync_scope(|| drop(body));
+        exchange.finish(ending);
+    }
+}

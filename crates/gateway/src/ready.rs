@@ -1,0 +1,182 @@
+//! Whether this gateway should be sent requests: `/readyz`.
+//!
+//! It should while at least one back end answers and no drain has begun. One back end of several
+//! that is down does not take the others away from their clients. "Answers" means that a request
+//! came back, not that it was granted: rights are `penstock doctor`'s business.
+
+use crate::telemetry::Telemetry;
+use async_trait::async_trait;
+use penstock_base::{Error, Kind, Result};
+use std::fmt::{Debug, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// How long a look at the back ends holds: load balancers of many replicas ask often.
+const LOOK_VALIDITY: Duration = Duration::from_secs(1);
+
+/// Back ends that can be asked whether they are there.
+#[async_trait]
+pub trait Probe: Send + Sync + Debug {
+    /// Their names.
+    fn names(&self) -> Vec<String>;
+
+    /// Sends one cheap request to the back end of this index.
+    ///
+    /// # Errors
+    /// Whatever it says.
+    async fn probe(&self, index: usize) -> Result<()>;
+}
+
+/// What was found of one back end.
+#[derive(Clone, Debug)]
+pub struct Look {
+    name: String,
+    /// Why it did not answer, without addresses.
+    trouble: Option<&'static str>,
+}
+
+/// The state behind `/readyz`.
+#[derive(Debug)]
+pub struct Readiness {
+    probe: Arc<dyn Probe>,
+    timeout: Duration,
+    telemetry: Arc<Telemetry>,
+    is_draining: AtomicBool,
+    last: Mutex<Option<(Instant, Vec<Look>)>>,
+}
+
+impl Readiness {
+    /// Asks `probe`, each back end for at most `timeout`.
+    pub fn new(probe: Arc<dyn Probe>, timeout: Duration, telemetry: Arc<Telemetry>) -> Self {
+        Readiness {
+            probe,
+            timeout,
+            telemetry,
+            is_draining: AtomicBool::new(false),
+            last: Mutex::default(),
+        }
+    }
+
+    /// From now on the answer is no.
+    pub fn drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a drain has begun.
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is ready, and the text that says why.
+    pub async fn ask(&self) -> (bool, String) {
+        if self.is_draining() {
+            return (false, "draining\n".to_string());
+        }
+        judged(&self.looks().await)
+    }
+
+    /// One look at a time; those who come meanwhile share it.
+    async fn looks(&self) -> Vec<Look> {
+        let mut last = self.last.lock().await;
+        if let Some((at, looks)) = &*last
+            && at.elapsed() < LOOK_VALIDITY
+        {
+            return looks.clone();
+        }
+        let names = self.probe.names();
+        let asked = names.into_iter().enumerate().map(|(index, name)| async move {
+            let answer = tokio::time::timeout(self.timeout, self.probe.probe(index)).await;
+            Look { name, trouble: answer.map_or(Some("no answer in time"), trouble) }
+        });
+        let looks = futures_util::future::join_all(asked).await;
+        for look in &looks {
+            self.telemetry.backend_ready(&look.name, look.trouble.is_none());
+        }
+        *last = Some((Instant::now(), looks.clone()));
+        looks
+    }
+}
+
+/// Why an answer means that the back end is not there; `None` where it is.
+fn trouble(answer: Result<()>) -> Option<&'static str> {
+    match answer.as_ref().map_err(Error::kind) {
+        Ok(()) | Err(Kind::NotFound | Kind::Denied | Kind::Unsupported | Kind::Conflict) => None,
+        Err(Kind::Throttled) => Some("throttled"),
+        Err(Kind::Exhausted) => Some("a local resource is exhausted"),
+        Err(_) => Some("not reachable"),
+    }
+}
+
+fn judged(looks: &[Look]) -> (bool, String) {
+    let is_ready = looks.iter().any(|look| look.trouble.is_none());
+    let mut text = String::from(if is_ready { "ready\n" } else { "no back end answers\n" });
+    for look in looks {
+        let _ = writeln!(text, "{}: {}", look.name, look.trouble.unwrap_or("ok"));
+    }
+    (is_ready, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+    use std::time::UNIX_EPOCH;
+
+    #[derive(Debug)]
+    struct Fixed(Vec<Option<Kind>>, AtomicU64);
+
+    #[async_trait]
+    impl Probe for Fixed {
+        fn names(&self) -> Vec<String> {
+            (0..self.0.len()).map(|index| format!("b{index}")).collect()
+        }
+
+        async fn probe(&self, index: usize) -> Result<()> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            match self.0[index] {
+                None => Ok(()),
+                Some(Kind::Cancelled) => std::future::pending().await,
+                Some(kind) => Err(Error::new(kind, "http://secret.example is down")),
+            }
+        }
+    }
+
+    fn readiness(answers: &[Option<Kind>]) -> (Readiness, Arc<Fixed>) {
+        let probe = Arc::new(Fixed(answers.to_vec(), AtomicU64::new(0)));
+        let telemetry = Arc::new(Telemetry::new(UNIX_EPOCH));
+        (Readiness::new(probe.clone(), Duration::from_secs(2), telemetry), probe)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_back_end_that_answers_is_enough() {
+        let down = Some(Kind::Unavailable);
+        for (answers, expected) in [
+            (vec![None, down], true),
+            (vec![Some(Kind::NotFound)], true),
+            (vec![Some(Kind::Denied)], true),
+            (vec![down, Some(Kind::Throttled)], false),
+            (vec![Some(Kind::Cancelled)], false),
+        ] {
+            let (is_ready, text) = readiness(&answers).0.ask().await;
+            assert_eq!(is_ready, expected, "{text}");
+            assert!(!text.contains("secret.example"), "{text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_is_shared_for_a_moment_and_a_drain_ends_it() {
+        let (readiness, probe) = readiness(&[None]);
+        for _ in 0..5 {
+            assert!(readiness.ask().await.0);
+        }
+        assert_eq!(probe.1.load(Ordering::Relaxed), 1);
+        tokio::time::advance(LOOK_VALIDITY).await;
+        assert!(readiness.ask().await.0);
+        assert_eq!(probe.1.load(Ordering::Relaxed), 2);
+        readiness.drain();
+        assert_eq!(readiness.ask().await, (false, "draining\n".to_string()));
+    }
+}

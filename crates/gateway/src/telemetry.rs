@@ -1,0 +1,251 @@
+//! What the gateway counts for `/metrics`, and how it is printed.
+//!
+//! Every figure belongs to a row of [`penstock_base::metrics::GATEWAY`]; no label can take
+//! unboundedly many values.
+
+mod histogram;
+mod prometheus;
+
+pub use histogram::Histogram;
+
+use crate::stats::Snapshot;
+use penstock_base::metrics as table;
+use penstock_store::{Observer, RequestEvent};
+use prometheus::{Family, Sample};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Why a request was told to slow down.
+#[derive(Clone, Copy, Debug)]
+pub enum Refused {
+    /// Too many requests at work.
+    Busy,
+    /// Its key's rate.
+    Rate,
+}
+
+/// A count that goes up and, for gauges, down.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Raises it.
+    pub fn add(&self, amount: u64) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// Lowers it.
+    pub fn sub(&self, amount: u64) {
+        self.0.fetch_sub(amount, Ordering::Relaxed);
+    }
+
+    /// The value now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Operation {
+    statuses: BTreeMap<u16, u64>,
+    total: Histogram,
+    first_byte: Histogram,
+}
+
+#[derive(Debug, Default)]
+struct Backend {
+    statuses: BTreeMap<u16, u64>,
+    total: Histogram,
+}
+
+/// The counters of one gateway.
+#[derive(Debug)]
+pub struct Telemetry {
+    operations: Mutex<BTreeMap<String, Operation>>,
+    backend: Mutex<BTreeMap<&'static str, Backend>>,
+    ready: Mutex<BTreeMap<String, bool>>,
+    /// Body bytes that clients sent.
+    pub received: Count,
+    /// Body bytes that clients were sent.
+    pub sent: Count,
+    /// Requests at work.
+    pub in_flight: Count,
+    /// Connections accepted.
+    pub connections: Count,
+    /// Connections open.
+    pub connections_open: Count,
+    /// Handshakes that failed.
+    pub tls_failures: Count,
+    /// Reloads that worked.
+    pub tls_reloads: Count,
+    /// Reloads after which the old certificate stayed.
+    pub tls_reloads_failed: Count,
+    /// Lines that the access log lost.
+    pub log_lost: Count,
+    busy: Count,
+    rate: Count,
+    started: SystemTime,
+}
+
+impl Telemetry {
+    /// Zeroes, of a process that started then.
+    pub fn new(started: SystemTime) -> Self {
+        Telemetry {
+            operations: Mutex::default(),
+            backend: Mutex::default(),
+            ready: Mutex::default(),
+            received: Count::default(),
+            sent: Count::default(),
+            in_flight: Count::default(),
+            connections: Count::default(),
+            connections_open: Count::default(),
+            tls_failures: Count::default(),
+            tls_reloads: Count::default(),
+            tls_reloads_failed: Count::default(),
+            log_lost: Count::default(),
+            busy: Count::default(),
+            rate: Count::default(),
+            started,
+        }
+    }
+
+    /// A request was answered.
+    pub fn request(&self, operation: &str, status: u16, first_byte: Duration, total: Duration) {
+        let mut operations = self.operations.lock().unwrap_or_else(PoisonError::into_inner);
+        if !operations.contains_key(operation) {
+            operations.insert(operation.to_string(), Operation::default());
+        }
+        if let Some(row) = operations.get_mut(operation) {
+            *row.statuses.entry(status).or_default() += 1;
+            row.first_byte.observe(first_byte);
+            row.total.observe(total);
+        }
+    }
+
+    /// A request was told to slow down.
+    pub fn refused(&self, reason: Refused) {
+        match reason {
+            Refused::Busy => self.busy.add(1),
+            Refused::Rate => self.rate.add(1),
+        }
+    }
+
+    /// A request to a back end ended.
+    pub fn backend_request(&self, event: &RequestEvent) {
+        let mut backend = self.backend.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = backend.entry(event.method).or_default();
+        *row.statuses.entry(event.status).or_default() += 1;
+        row.total.observe(event.total);
+    }
+
+    /// What `/readyz` found of a back end.
+    pub fn backend_ready(&self, name: &str, is_ready: bool) {
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        ready.insert(name.to_string(), is_ready);
+    }
+
+    /// The page for Prometheus, with the process's own figures.
+    pub fn page(&self, process: &Snapshot) -> String {
+        let mut families = self.request_families();
+        families.extend(self.traffic_families());
+        families.extend(self.backend_families());
+        families.extend(self.process_families(process));
+        families.sort_by_key(|family| {
+            table::GATEWAY.iter().position(|metric| metric.name == family.metric.name)
+        });
+        prometheus::render(&families)
+    }
+
+    fn request_families(&self) -> Vec<Family> {
+        let operations = self.operations.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = Family::new(table::REQUESTS);
+        let mut total = Family::new(table::REQUEST_SECONDS);
+        let mut first_byte = Family::new(table::FIRST_BYTE_SECONDS);
+        for (name, row) in operations.iter() {
+            for (status, count) in &row.statuses {
+                requests.push(Sample::of([name.as_str(), &status.to_string()], *count as f64));
+            }
+            total.push(Sample::histogram([name.as_str()], &row.total));
+            first_byte.push(Sample::histogram([name.as_str()], &row.first_byte));
+        }
+        vec![requests, total, first_byte]
+    }
+
+    fn traffic_families(&self) -> Vec<Family> {
+        let plain = |metric, count: &Count| Family::single(metric, count.get() as f64);
+        let mut refused = Family::new(table::REFUSED);
+        refused.push(Sample::of(["busy"], self.busy.get() as f64));
+        refused.push(Sample::of(["rate"], self.rate.get() as f64));
+        let mut reloads = Family::new(table::TLS_RELOADS);
+        reloads.push(Sample::of(["ok"], self.tls_reloads.get() as f64));
+        reloads.push(Sample::of(["failed"], self.tls_reloads_failed.get() as f64));
+        vec![
+            plain(table::RECEIVED_BYTES, &self.received),
+            plain(table::SENT_BYTES, &self.sent),
+            plain(table::IN_FLIGHT, &self.in_flight),
+            plain(table::CONNECTIONS, &self.connections),
+            plain(table::CONNECTIONS_OPEN, &self.connections_open),
+            plain(table::TLS_FAILURES, &self.tls_failures),
+            plain(table::LOG_LOST, &self.log_lost),
+            refused,
+            reloads,
+        ]
+    }
+
+    fn backend_families(&self) -> Vec<Family> {
+        let backend = self.backend.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = Family::new(table::BACKEND_REQUESTS);
+        let mut total = Family::new(table::BACKEND_SECONDS);
+        for (method, row) in backend.iter() {
+            for (status, count) in &row.statuses {
+                requests.push(Sample::of([*method, &status.to_string()], *count as f64));
+            }
+            total.push(Sample::histogram([*method], &row.total));
+        }
+        let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = Family::new(table::BACKEND_READY);
+        for (name, is_ready) in ready.iter() {
+            answers.push(Sample::of([name.as_str()], f64::from(u8::from(*is_ready))));
+        }
+        vec![requests, total, answers]
+    }
+
+    fn process_families(&self, process: &Snapshot) -> Vec<Family> {
+        let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut build = Family::new(table::BUILD);
+        build.push(Sample::of([env!("CARGO_PKG_VERSION")], 1.0));
+        vec![
+            Family::single(table::CPU_SECONDS, process.cpu_seconds),
+            Family::single(table::RSS_BYTES, process.rss_bytes as f64),
+            Family::single(table::OPEN_FILES, open_files() as f64),
+            Family::single(table::START_SECONDS, started.as_secs_f64()),
+            build,
+        ]
+    }
+}
+
+/// Descriptors of this process.
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+/// Hears of every request to a back end, and tells the S3 request for which it was made, and the
+/// engine, which keeps counters of its own.
+#[derive(Debug)]
+pub struct BackendObserver {
+    pub telemetry: Arc<Telemetry>,
+    pub engine: Arc<dyn Observer>,
+}
+
+impl Observer for BackendObserver {
+    fn request_finished(&self, event: RequestEvent) {
+        self.telemetry.backend_request(&event);
+        crate::exchange::backend_request(event.total);
+        self.engine.request_finished(event);
+    }
+}
+
+#[cfg(test)]
+mod tests;

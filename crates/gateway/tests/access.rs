@@ -1,0 +1,156 @@
+//! What keys with few rights, nobody, and those who ask too often may.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod common;
+
+use common::{ACCESS_KEY, Answer, Dir, Request, SECRET_KEY, Server, options, serve_settings};
+use penstock_base::{Secret, ServeSettings};
+use penstock_gateway::{Grant, KeyPair, Options, Pattern, Rights};
+
+fn grant(buckets: &[&str], rights: &[&str]) -> Grant {
+    Grant {
+        buckets: buckets.iter().map(|name| Pattern::new(*name)).collect(),
+        rights: Rights::parse(rights.iter().copied()).unwrap(),
+    }
+}
+
+fn key(name: &str, grants: Vec<Grant>) -> KeyPair {
+    KeyPair { grants, ..KeyPair::new(name, Secret::new(SECRET_KEY)) }
+}
+
+/// With the buckets `lake` and `open-data`, an object `k` in each.
+async fn server(keys: Vec<KeyPair>, public: Vec<Grant>) -> Server {
+    let dir = Dir::new();
+    let mut told = Options { public, ..options(&dir) };
+    told.keys.extend(keys);
+    let server = Server::start_with(dir, told).await;
+    let make = Request { method: "PUT", path: "/open-data", ..Default::default() };
+    assert_eq!(server.send(make).await.status, 200);
+    for path in ["/lake/k", "/open-data/k"] {
+        assert_eq!(server.put(path, b"the bytes").await.status, 200);
+    }
+    server
+}
+
+impl Server {
+    async fn ask(&self, key: &str, method: &str, path: &str) -> Answer {
+        self.send_as(key, Request { method, path, ..Default::default() }).await
+    }
+
+    async fn unsigned(&self, method: &str, path: &str) -> Answer {
+        self.send_raw(format!("{method} {path} HTTP/1.1\r\nhost: h\r\n\r\n").as_bytes()).await
+    }
+}
+
+#[tokio::test]
+async fn each_key_may_what_its_grants_say_and_no_more() {
+    let grants = vec![grant(&["open-*"], &["read", "list"]), grant(&["lake"], &["write"])];
+    let server = server(vec![key("FEW", grants)], Vec::new()).await;
+    for (method, path, status) in [
+        ("GET", "/open-data/k", 200),
+        ("HEAD", "/open-data", 200),
+        ("GET", "/open-data?list-type=2", 200),
+        ("PUT", "/open-data/k", 403),
+        ("DELETE", "/open-data/k", 403),
+        ("DELETE", "/open-data", 403),
+        ("PUT", "/lake/new", 200),
+        ("GET", "/lake/k", 403),
+        ("GET", "/lake?list-type=2", 403),
+        ("DELETE", "/lake/new", 403),
+        ("GET", "/open/k", 403),
+        ("PUT", "/brand-new", 403),
+    ] {
+        let answer = server.ask("FEW", method, path).await;
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
+    }
+    let denied = server.ask("FEW", "GET", "/lake/k").await;
+    assert_eq!(denied.code(), "AccessDenied");
+    assert!(denied.text().contains("`read`"), "{}", denied.text());
+    // Nothing was changed by what was refused.
+    assert_eq!(server.get("/open-data/k").await.body, b"the bytes");
+}
+
+#[tokio::test]
+async fn a_copy_takes_the_right_to_read_its_source() {
+    let grants = vec![grant(&["open-data"], &["read"]), grant(&["lake"], &["write"])];
+    let server = server(vec![key("FEW", grants)], Vec::new()).await;
+    let copy = async |source: &str, path: &str| {
+        let headers = [("x-amz-copy-source", source)];
+        let request = Request { method: "PUT", path, headers: &headers, ..Default::default() };
+        server.send_as("FEW", request).await
+    };
+    assert_eq!(copy("/open-data/k", "/lake/copied").await.status, 200);
+    for source in ["/lake/k", "lake/k", "/%6Cake/k", "lake%2Fk"] {
+        let refused = copy(source, "/lake/stolen").await;
+        assert_eq!(refused.status, 403, "{source}: {}", refused.text());
+    }
+    assert_eq!(server.get("/lake/stolen").await.status, 404);
+}
+
+#[tokio::test]
+async fn the_list_of_buckets_shows_what_one_may_use() {
+    let server = server(vec![key("FEW", vec![grant(&["open-*"], &["read"])])], Vec::new()).await;
+    let shown = server.ask("FEW", "GET", "/").await.text();
+    assert!(shown.contains("<Name>open-data</Name>") && !shown.contains("lake"), "{shown}");
+    assert!(server.get("/").await.text().contains("<Name>lake</Name>"));
+}
+
+#[tokio::test]
+async fn nobody_may_what_is_public_and_no_more() {
+    let server = server(Vec::new(), vec![grant(&["open-data"], &["read"])]).await;
+    assert_eq!(server.unsigned("GET", "/open-data/k").await.body, b"the bytes");
+    for (method, path) in
+        [("GET", "/lake/k"), ("GET", "/open-data"), ("DELETE", "/open-data/k"), ("PUT", "/newone")]
+    {
+        let answer = server.unsigned(method, path).await;
+        assert_eq!((answer.status, answer.code().as_str()), (403, "AccessDenied"), "{path}");
+    }
+    // Who signs with a key that is not there is told so, public or not.
+    assert_eq!(server.ask("NOKEY", "GET", "/open-data/k").await.code(), "InvalidAccessKeyId");
+}
+
+#[tokio::test]
+async fn a_key_that_asks_too_often_is_told_when_to_come_again() {
+    let dir = Dir::new();
+    let serve = ServeSettings { key_requests_burst: 3, ..serve_settings() };
+    let mut told = Options { serve, ..options(&dir) };
+    // One request in so long a time that this test is over before it.
+    let slow = KeyPair { requests_per_second: Some(1), ..key("SLOW", vec![Grant::everything()]) };
+    told.keys.push(slow);
+    let server = Server::start_with(dir, told).await;
+    let mut refused = 0;
+    for _ in 0..40 {
+        let answer = server.ask("SLOW", "HEAD", "/lake").await;
+        match answer.status {
+            200 => {}
+            503 => {
+                refused += 1;
+                assert_eq!(answer.header("retry-after"), "1");
+            }
+            other => panic!("{other}"),
+        }
+        // Others do not wait for it.
+        assert_eq!(server.ask(ACCESS_KEY, "HEAD", "/lake").await.status, 200);
+    }
+    assert!(refused > 20, "{refused} of 40");
+    let page = server.admin_page("/metrics").await.text();
+    assert!(
+        page.contains(&format!("penstock_requests_refused_total{{reason=\"rate\"}} {refused}"))
+    );
+}
+
+#[tokio::test]
+async fn signatures_of_version_2_can_be_switched_off() {
+    let head = "GET /lake/k HTTP/1.1\r\nhost: h\r\ndate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
+                authorization: AWS TESTACCESS:AAAA\r\n\r\n";
+    let on = server(Vec::new(), Vec::new()).await;
+    assert_eq!(on.send_raw(head.as_bytes()).await.code(), "SignatureDoesNotMatch");
+    let dir = Dir::new();
+    let serve = ServeSettings { signature_v2_enabled: false, ..serve_settings() };
+    let told = Options { serve, ..options(&dir) };
+    let off = Server::start_with(dir, told).await;
+    let answer = off.send_raw(head.as_bytes()).await;
+    assert_eq!((answer.status, answer.code().as_str()), (400, "InvalidRequest"));
+    assert!(answer.text().contains("AWS4-HMAC-SHA256"), "{}", answer.text());
+}

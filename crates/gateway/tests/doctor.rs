@@ -1,0 +1,100 @@
+//! What the doctor finds in configurations that are well and in those that are not.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod common;
+
+use common::{Dir, azure, options, options_over};
+use penstock_base::{Kind, Secret};
+use penstock_gateway::{BackendOptions, BucketOptions, Finding, Level, Options, examine};
+use penstock_testkit::fake::{FakeAzure, FakeOptions};
+use std::time::{Duration, SystemTime};
+
+fn named(name: &str, backend: &str) -> BucketOptions {
+    BucketOptions { name: name.into(), backend: backend.into(), ..Default::default() }
+}
+
+fn problems(findings: &[Finding]) -> Vec<&Finding> {
+    findings.iter().filter(|finding| finding.level == Level::Problem).collect()
+}
+
+fn has(findings: &[Finding], level: Level, words: &str) -> bool {
+    findings.iter().any(|finding| finding.level == level && finding.what.contains(words))
+}
+
+#[tokio::test]
+async fn what_is_well_is_tried_and_nothing_is_left_behind() {
+    let (dir, fake) = (Dir::new(), FakeAzure::start(FakeOptions::azure()).unwrap());
+    std::fs::create_dir_all(dir.served().join("lake")).unwrap();
+    let mut told = options(&dir);
+    told.backends.push(BackendOptions { is_dynamic: false, ..azure(&fake) });
+    told.buckets = vec![named("lake", "dir"), named("raw", "back")];
+    let findings = examine(&told, SystemTime::now).await;
+    assert!(problems(&findings).is_empty(), "{findings:#?}");
+    for subject in ["bucket `lake`", "bucket `raw`"] {
+        let tried = findings.iter().filter(|it| it.subject == subject);
+        assert!(tried.clone().any(|it| it.what.contains("written, read and removed")), "{subject}");
+    }
+    assert_eq!(dir.files(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_read_only_bucket_is_not_written_to() {
+    let dir = Dir::new();
+    std::fs::create_dir_all(dir.served().join("lake")).unwrap();
+    let bucket = BucketOptions { is_read_only: true, ..named("lake", "dir") };
+    let told = Options { buckets: vec![bucket], ..options(&dir) };
+    let findings = examine(&told, SystemTime::now).await;
+    assert!(has(&findings, Level::Good, "may be listed"), "{findings:#?}");
+    assert!(!has(&findings, Level::Good, "written"), "{findings:#?}");
+}
+
+#[tokio::test]
+async fn each_trouble_is_named_with_its_kind_and_a_cure_and_no_secret() {
+    let (dir, fake) = (Dir::new(), FakeAzure::start(FakeOptions::azure()).unwrap());
+    let wrong = fake.connection_string().replace("AccountKey=", "AccountKey=QUJD");
+    let wrong_key = vec![("connection_string".to_string(), Secret::new(wrong))];
+    let nobody = [
+        ("account_name", "acc"),
+        ("account_key", "c2VjcmV0LWtleQ=="),
+        ("endpoint", "http://127.0.0.1:1/acc"),
+    ];
+    let nobody = nobody.map(|(name, value)| (name.to_string(), Secret::new(value))).to_vec();
+    let missing = Options { buckets: vec![named("gone", "dir")], ..options(&dir) };
+    let denied = options_over(BackendOptions { options: wrong_key, ..azure(&fake) });
+    let unreachable = options_over(BackendOptions { options: nobody, ..azure(&fake) });
+    let scheme = options_over(BackendOptions { url: "azz://".into(), ..azure(&fake) });
+    let nowhere = Options { buckets: vec![named("lake", "nowhere")], ..options(&dir) };
+    let no_keys = Options { keys: Vec::new(), ..options(&dir) };
+    let mut tls = options(&dir);
+    tls.serve.tls_cert_file = "/nowhere/cert.pem".to_string();
+    tls.serve.tls_key_file = "/nowhere/key.pem".to_string();
+    for (told, kind, subject) in [
+        (missing, Kind::NotFound, "bucket `gone`"),
+        (denied, Kind::Denied, "back end `back`"),
+        (unreachable, Kind::Unavailable, "back end `back`"),
+        (scheme, Kind::Unsupported, "back end `back`"),
+        (nowhere, Kind::Invalid, "buckets"),
+        (no_keys, Kind::Invalid, "keys"),
+        (tls, Kind::NotFound, "TLS"),
+    ] {
+        let findings = examine(&told, SystemTime::now).await;
+        let found = problems(&findings);
+        assert_eq!(found.len(), 1, "{subject}: {findings:#?}");
+        assert_eq!((found[0].kind, found[0].subject.as_str()), (Some(kind), subject));
+        assert!(!found[0].cure.is_empty(), "{:?}", found[0]);
+        for secret in ["QUJD", "c2VjcmV0LWtleQ==", common::SECRET_KEY] {
+            assert!(!format!("{findings:?}").contains(secret), "{subject}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn clocks_that_disagree_are_told() {
+    let dir = Dir::new();
+    std::fs::create_dir_all(dir.served().join("lake")).unwrap();
+    let told = Options { buckets: vec![named("lake", "dir")], ..options(&dir) };
+    let fast = || SystemTime::now() + Duration::from_secs(3600);
+    let findings = examine(&told, fast).await;
+    assert!(has(&findings, Level::Problem, "ahead of the back end's"), "{findings:#?}");
+}
