@@ -29,7 +29,7 @@ LANES = {
 }
 PARITY_LANES = ("s3", "directory")
 """Where ClickHouse's features are told of; the first has no gateway."""
-CLIENT_LANES = ("directory",)
+CLIENT_LANES = ("directory", "azurite")
 """Where the smokes of clients run."""
 
 
