@@ -27,7 +27,7 @@ LANES = {
     "azure-fake": LaneKind("penstock", "azure-fake", "gateway, Azure (our fake)"),
     "s3-fake": LaneKind("penstock", "s3-fake", "gateway, S3 (our fake)"),
 }
-PARITY_LANES = ("s3", "directory")
+PARITY_LANES = ("s3", "directory", "azurite", "azure-fake", "s3-fake")
 """Where ClickHouse's features are told of; the first has no gateway."""
 CLIENT_LANES = ("directory", "azurite")
 """Where the smokes of clients run."""
