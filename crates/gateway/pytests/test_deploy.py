@@ -1,0 +1,216 @@
+"""The files in deploy/: they parse, name what exists, and the chart fits its values."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+DEPLOY = ROOT / "deploy"
+CHART = DEPLOY / "helm/penstock"
+TEMPLATES = sorted(CHART.glob("templates/*.yaml"))
+REFERENCE = (ROOT / "docs/reference.md").read_text()
+
+
+def documents(text: str) -> list[Any]:
+    return [found for found in yaml.safe_load_all(text) if found is not None]
+
+
+def metric_names() -> set[str]:
+    """From the printed table, which a test holds to the code."""
+    table = REFERENCE.split("## Metrics of the server")[1].split("\n## ")[0]
+    return set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+
+
+def setting_names() -> set[str]:
+    table = REFERENCE.split("## Settings")[1] + REFERENCE.split("## Settings of the server")[1]
+    return set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
+    dashboard = json.loads((DEPLOY / "grafana/penstock.json").read_text())
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    known = metric_names()
+    asked: set[str] = set()
+    for query in queries:
+        for name in re.findall(r"\b(?:penstock|process)_\w+", query):
+            base = re.sub(r"_(bucket|sum|count)$", "", name)
+            assert base in known, f"{name} in {query}"
+            asked.add(base)
+    assert len(queries) > 20
+    # What no panel shows nobody looks at, but for when the process began.
+    assert known - asked == {"penstock_connections_total", "process_start_time_seconds"}
+
+
+def test_labels_of_the_dashboard_are_those_of_the_metrics() -> None:
+    table = REFERENCE.split("## Metrics of the server")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| \w+ \| ([\w, ]*?) ?\|", table, re.MULTILINE)
+    labels = {label for _, cell in rows for label in cell.split(", ") if label}
+    dashboard = json.loads((DEPLOY / "grafana/penstock.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            for group in re.findall(r"by \(([^)]*)\)", target["expr"]):
+                assert set(group.split(", ")) <= labels | {"le"}, target["expr"]
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "kubernetes/penstock.yaml"])
+def test_manifests_parse_and_their_settings_exist(name: str) -> None:
+    text = (DEPLOY / name).read_text()
+    assert documents(text)
+    for variable in re.findall(r"\bPENSTOCK_([A-Z0-9_]+)", text):
+        assert variable.lower() in setting_names(), variable
+
+
+def test_images_have_no_registry() -> None:
+    files = [path for path in DEPLOY.rglob("*") if path.is_file()]
+    for path in files:
+        text = path.read_text()
+        for image in re.findall(r"^\s*(?:image:|FROM)\s+\"?([\w./:-]+)", text, re.MULTILINE):
+            host = image.split("/")[0]
+            assert "/" not in image or not re.search(r"[.:]", host), f"{path}: {image}"
+
+
+def test_configs_in_the_files_are_configs() -> None:
+    """Each is tried by the program itself, its secrets in files of their own."""
+    manifests = documents((DEPLOY / "kubernetes/penstock.yaml").read_text())
+    config_map = next(found for found in manifests if found["kind"] == "ConfigMap")
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    compose = (DEPLOY / "compose/penstock.toml").read_text()
+    for text in (config_map["data"]["penstock.toml"], values["config"], compose):
+        config = tomllib.loads(text)
+        assert config["backend"][0]["dynamic"] is True
+        sections = {"backend", "bucket", "key", "public"}
+        assert set(config) - sections <= setting_names()
+
+
+def test_kubernetes_names_fit_together() -> None:
+    found = {
+        row["kind"]: row for row in documents((DEPLOY / "kubernetes/penstock.yaml").read_text())
+    }
+    assert set(found) == {
+        "ServiceAccount", "Secret", "ConfigMap", "Deployment", "Service",
+        "HorizontalPodAutoscaler", "PodDisruptionBudget",
+    }  # fmt: skip
+    check_workload(found)
+
+
+def check_workload(found: dict[str, Any]) -> None:
+    """Ports, probes, volumes, selectors and rights of the pods."""
+    deployment = found["Deployment"]["spec"]
+    pod = deployment["template"]
+    labels = pod["metadata"]["labels"]
+    for chooser in (deployment["selector"]["matchLabels"], found["Service"]["spec"]["selector"]):
+        assert chooser.items() <= labels.items()
+    assert found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    target = found["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
+    assert target["name"] == found["Deployment"]["metadata"]["name"]
+    (container,) = pod["spec"]["containers"]
+    ports = {port["name"] for port in container["ports"]}
+    probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("readiness", "liveness")]
+    assert [probe["path"] for probe in probes] == ["/readyz", "/healthz"]
+    assert {probe["port"] for probe in probes} <= ports
+    assert {port["targetPort"] for port in found["Service"]["spec"]["ports"]} <= ports
+    volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert pod["spec"]["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
+    assert found["ConfigMap"]["data"]["penstock.toml"]
+
+
+def defined(values: object, path: str) -> bool:
+    for part in path.split("."):
+        if not isinstance(values, dict) or part not in values:
+            return False
+        values = values[part]
+    return True
+
+
+def leaves(values: object, path: str = "") -> list[str]:
+    if isinstance(values, dict) and values:
+        return [leaf for name, inner in values.items() for leaf in leaves(inner, f"{path}.{name}")]
+    return [path.lstrip(".")]
+
+
+def test_templates_use_every_value_and_no_other() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    used: set[str] = set()
+    for path in [*TEMPLATES, CHART / "templates/_helpers.tpl"]:
+        for name in re.findall(r"\.Values\.([\w.]+)", path.read_text()):
+            assert defined(values, name), f"{path.name}: {name}"
+            used.add(name)
+    for leaf in leaves(values):
+        assert any(leaf == name or leaf.startswith(f"{name}.") for name in used), leaf
+
+
+def test_templates_close_what_they_open_and_include_what_is_defined() -> None:
+    helpers = (CHART / "templates/_helpers.tpl").read_text()
+    names = set(re.findall(r'define "([\w.]+)"', helpers))
+    for path in [*TEMPLATES, CHART / "templates/_helpers.tpl"]:
+        text = path.read_text()
+        actions = re.findall(r"\{\{-?\s*(\w+)", text)
+        opened = sum(word in ("if", "range", "with", "define") for word in actions)
+        assert opened == actions.count("end"), path.name
+        assert text.count("{{") == text.count("}}"), path.name
+        assert set(re.findall(r'include "([\w.]+)"', text)) <= names, path.name
+
+
+def test_the_chart_renders() -> None:
+    """With a renderer of our own: Go's templates with the few functions that the chart uses."""
+    renderer = ROOT / "scripts/peers/helm-render.sh"
+    command = subprocess.run([renderer, "install"], check=True, stdout=subprocess.PIPE)
+    program = command.stdout.decode().strip()
+    assert shutil.which(program) is not None
+
+    def render(*changes: str) -> dict[str, Any]:
+        done = subprocess.run([program, CHART, *changes], check=True, stdout=subprocess.PIPE)
+        return {found["kind"]: found for found in documents(done.stdout.decode())}
+
+    plain = render()
+    check_workload(plain)
+    assert "Ingress" not in plain and "replicas" not in plain["Deployment"]["spec"]
+    assert plain["HorizontalPodAutoscaler"]["spec"]["minReplicas"] == 4
+    assert plain["Deployment"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 40
+    everything = render(
+        "ingress.enabled=true", "ingress.tlsSecretName=cert", "tls.secretName=cert",
+        "azureWorkloadIdentity.clientId=an-id", "metrics.podMonitor=true",
+        "image.repository=example/penstock", "keys.existing=mine",
+    )  # fmt: skip
+    check_workload(everything)
+    assert "Secret" not in everything and "PodMonitor" in everything
+    (container,) = everything["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "example/penstock:latest"
+    environment = {row["name"]: row["value"] for row in container["env"]}
+    assert environment["PENSTOCK_TLS_CERT_FILE"] == "/etc/penstock/tls/tls.crt"
+    assert environment["PENSTOCK_DRAIN_DELAY_MS"] == "5000"
+    for variable in environment:
+        assert variable.removeprefix("PENSTOCK_").lower() in setting_names(), variable
+    annotations = everything["ServiceAccount"]["metadata"]["annotations"]
+    assert annotations["azure.workload.identity/client-id"] == "an-id"
+    assert everything["Ingress"]["spec"]["tls"][0]["secretName"] == "cert"
+    fixed = render("autoscaling.enabled=false", "disruptionBudget.enabled=false")
+    assert fixed["Deployment"]["spec"]["replicas"] == 4
+    assert not {"HorizontalPodAutoscaler", "PodDisruptionBudget"} & set(fixed)
+
+
+def test_the_root_of_the_image_runs_alone(tmp_path: Path) -> None:
+    """The binary with the libraries that the recipe gathers, and nothing else."""
+    root = tmp_path / "root"
+    subprocess.run([DEPLOY / "rootfs.sh", ROOT / "build/penstock", root], check=True)
+    files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
+    assert Path("usr/bin/penstock") in files and len(files) < 12
+    loader = next(root / path for path in files if path.name.startswith("ld-linux"))
+    libraries = {str(path.parent) for path in root.rglob("*.so*")}
+    # The loader of that root, told to look nowhere else.
+    only = ["--inhibit-cache", "--library-path", ":".join(libraries)]
+    command = [str(loader), *only, str(root / "usr/bin/penstock"), "--version"]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    assert done.stdout.startswith(b"penstock ")

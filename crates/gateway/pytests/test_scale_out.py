@@ -1,0 +1,276 @@
+"""Four replicas behind HAProxy: any request to any replica, and one killed in the middle."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import boto3
+import pytest
+import urllib3
+from boto3.s3.transfer import TransferConfig
+from botocore.client import BaseClient
+from botocore.config import Config
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILD = ROOT / "build"
+REPLICAS = 4
+PART = 5 << 20
+BUCKET = "scaled-out"
+BACK_ENDS = ("directory", "azure", "s3")
+AZURITE_ACCOUNT = "devstoreaccount1"
+AZURITE_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+
+
+class Child:
+    """One of our binaries; its first line says where it listens."""
+
+    def __init__(self, *command: str | Path) -> None:
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")
+        }
+        self.process = subprocess.Popen(
+            [str(word) for word in command], stdout=subprocess.PIPE, env=environment
+        )
+        assert self.process.stdout is not None
+        found = re.search(r"http://[\d.]+:\d+", self.process.stdout.readline().decode())
+        assert found is not None, f"{command[0]} did not start"
+        self.url = found.group()
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        """Ends it as an operator would, and demands that it ends well."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            assert self.process.wait(40) == 0
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@dataclass
+class Cluster:
+    """The replicas and the balancer before them."""
+
+    directory: Path
+    url: str
+    replicas: list[Child] = field(default_factory=list)
+
+    def client(self, url: str | None = None) -> BaseClient:
+        """Path style, and as many tries as a production client has."""
+        return boto3.client(
+            "s3",
+            endpoint_url=url or self.url,
+            aws_access_key_id="lake",
+            aws_secret_access_key="secret",
+            region_name="us-east-1",
+            config=Config(
+                s3={"addressing_style": "path"},
+                retries={"mode": "standard", "max_attempts": 10},
+                max_pool_connections=32,
+            ),
+        )
+
+    def served(self, operation: str) -> list[set[str]]:
+        """Keys for which each replica has answered an operation, from its access log."""
+        found = []
+        for number in range(REPLICAS):
+            log = self.directory / f"access-{number}.log"
+            lines = [json.loads(line) for line in log.read_text().splitlines()]
+            found.append({line["key"] for line in lines if line["operation"] == operation})
+        return found
+
+
+def back_end(kind: str, directory: Path, stack: ExitStack) -> str:
+    """The section of the config file for a back end, which is started where it is a server."""
+    if kind == "directory":
+        data = directory / "data"
+        data.mkdir()
+        return f'url = "file://{data}"\n'
+    fake = Child(BUILD / "penstock-fake", kind, "--quiet")
+    stack.callback(fake.kill)
+    if kind == "azure":
+        return (
+            f'url = "az://"\nendpoint = "{fake.url}"\naccount_name = "{AZURITE_ACCOUNT}"\n'
+            f'account_key = "{AZURITE_KEY}"\n'
+        )
+    return (
+        f'url = "s3://"\nendpoint = "{fake.url}"\nregion = "us-east-1"\nurl_style = "path"\n'
+        'key_id = "test"\nsecret = "test"\nuse_ssl = "false"\n'
+    )
+
+
+@pytest.fixture(scope="module", params=BACK_ENDS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    memory = Path("/dev/shm")
+    with ExitStack() as stack:
+        parent = memory if memory.is_dir() else None
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=parent)))
+        config = directory / "penstock.toml"
+        config.write_text(
+            'listen = "127.0.0.1:0"\n'
+            '[[key]]\naccess_key = "lake"\nsecret_key = "secret"\n'
+            '[[backend]]\nname = "back"\ndynamic = true\n'
+            + back_end(request.param, directory, stack)
+        )
+        replicas = []
+        for number in range(REPLICAS):
+            log = directory / f"access-{number}.log"
+            replica = Child(BUILD / "penstock", "serve", "--config", config, "--access-log", log)
+            stack.callback(replica.stop)
+            replicas.append(replica)
+        balancer = ROOT / "scripts/peers/haproxy.sh"
+        servers = " ".join(replica.url.removeprefix("http://") for replica in replicas)
+        started = subprocess.run(
+            [balancer, "start", directory],
+            env={**os.environ, "HAPROXY_SERVERS": servers},
+            check=True,
+            stdout=subprocess.PIPE,
+        )
+        stack.callback(lambda: subprocess.run([balancer, "stop", directory], check=True))
+        url = f"http://127.0.0.1:{started.stdout.decode().strip()}"
+        running = Cluster(directory, url, replicas)
+        running.client().create_bucket(Bucket=BUCKET)
+        yield running
+
+
+def data(seed: int, size: int) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def test_the_requests_of_one_upload_meet_different_replicas(cluster: Cluster) -> None:
+    s3 = cluster.client()
+    key, body = "upload", data(1, 7 * PART + 12345)
+    upload = s3.create_multipart_upload(Bucket=BUCKET, Key=key, Metadata={"made": "in parts"})
+    name = {"Bucket": BUCKET, "Key": key, "UploadId": upload["UploadId"]}
+    parts = []
+    for number in range(1, 9):
+        piece = body[(number - 1) * PART : number * PART]
+        etag = s3.upload_part(**name, PartNumber=number, Body=piece)["ETag"]
+        parts.append({"PartNumber": number, "ETag": etag})
+    assert len(s3.list_parts(**name)["Parts"]) == 8
+    s3.complete_multipart_upload(**name, MultipartUpload={"Parts": parts})
+    assert all(key in keys for keys in cluster.served("UploadPart"))
+    for replica in cluster.replicas:
+        found = cluster.client(replica.url).get_object(Bucket=BUCKET, Key=key)
+        assert found["Metadata"] == {"made": "in parts"}
+        assert found["Body"].read() == body
+
+
+def test_a_listing_goes_on_at_another_replica(cluster: Cluster) -> None:
+    clients = [cluster.client(replica.url) for replica in cluster.replicas]
+    expected = [f"listed/{number:03}" for number in range(30)]
+    for number, key in enumerate(expected):
+        clients[number % REPLICAS].put_object(Bucket=BUCKET, Key=key, Body=b"x")
+    found: list[str] = []
+    token: dict[str, str] = {}
+    for turn in range(len(expected)):
+        page = clients[turn % REPLICAS].list_objects_v2(
+            Bucket=BUCKET, Prefix="listed/", MaxKeys=7, **token
+        )
+        found += [entry["Key"] for entry in page["Contents"]]
+        if not page["IsTruncated"]:
+            break
+        token = {"ContinuationToken": page["NextContinuationToken"]}
+    assert found == expected
+
+
+def test_a_presigned_url_is_good_at_every_replica(cluster: Cluster) -> None:
+    s3 = cluster.client()
+    s3.put_object(Bucket=BUCKET, Key="presigned", Body=b"for a while")
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": BUCKET, "Key": "presigned"})
+    for _ in range(2 * REPLICAS):
+        answer = urllib3.request("GET", url)
+        assert (answer.status, answer.data) == (200, b"for a while")
+    assert all("presigned" in keys for keys in cluster.served("GetObject"))
+
+
+def test_a_replica_killed_in_the_middle_costs_retries_and_nothing_else(cluster: Cluster) -> None:
+    s3 = cluster.client()
+    bodies = {f"killed/{number}": data(number, 3 * PART + number) for number in range(8)}
+    bodies |= {f"killed/small-{number}": data(number, 70_000) for number in range(32)}
+    half = sum(map(len, bodies.values())) // 2
+    sent, lock, killed = 0, threading.Lock(), threading.Event()
+
+    def progress(count: int) -> None:
+        nonlocal sent
+        with lock:
+            sent += count
+            must_kill = sent > half and not killed.is_set()
+            if must_kill:
+                killed.set()
+        if must_kill:
+            cluster.replicas[0].kill()
+
+    parted = TransferConfig(multipart_threshold=PART, multipart_chunksize=PART, max_concurrency=2)
+
+    def upload(key: str) -> None:
+        s3.upload_fileobj(io.BytesIO(bodies[key]), BUCKET, key, Callback=progress, Config=parted)
+
+    torn: list[str] = []
+    is_over = threading.Event()
+
+    def watch() -> None:
+        """What is seen at any moment is a whole object."""
+        reader = cluster.client()
+        while not is_over.is_set():
+            page = reader.list_objects_v2(Bucket=BUCKET, Prefix="killed/")
+            for entry in page.get("Contents", []):
+                if entry["Size"] != len(bodies[entry["Key"]]):
+                    torn.append(entry["Key"])
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(upload, bodies))
+    finally:
+        is_over.set()
+        watcher.join()
+    assert killed.is_set()
+    assert torn == []
+    listed = s3.list_objects_v2(Bucket=BUCKET, Prefix="killed/")["Contents"]
+    assert sorted(entry["Key"] for entry in listed) == sorted(bodies)
+    for key, body in bodies.items():
+        found = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        assert hashlib.sha256(found).digest() == hashlib.sha256(body).digest(), key
+
+
+def test_a_replica_told_to_end_ends_well_under_load(cluster: Cluster) -> None:
+    s3 = cluster.client()
+    leaving = cluster.replicas[1]
+    failures: list[Exception] = []
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(10):
+                s3.put_object(Bucket=BUCKET, Key=f"leaving/{number}-{turn}", Body=b"x" * 10_000)
+        except Exception as error:
+            failures.append(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(work, number) for number in range(8)]
+        leaving.stop()
+        for job in jobs:
+            job.result()
+    assert failures == []
+    assert leaving.process.returncode == 0
+    listed = s3.list_objects_v2(Bucket=BUCKET, Prefix="leaving/")["Contents"]
+    assert len(listed) == 80
