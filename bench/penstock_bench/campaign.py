@@ -114,6 +114,8 @@ class Campaign:
         counted = kind == "file" or has_counters(kind)
         traced = not counted or (self._plan.traced and kind != "file")
         all_turns = list(turns(self._plan, protocol, rows, traced=traced))
+        if not all_turns:
+            return
         # One store for all runs, or one for each.
         groups = [[turn] for turn in all_turns] if self._plan.workload.fresh_store else [all_turns]
         for group in groups:
