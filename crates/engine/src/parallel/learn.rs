@@ -53,6 +53,8 @@ pub(crate) struct Learner {
     bytes_per_ms: Average,
     /// `None` until a large read was decided on.
     overhead_ms: Option<Average>,
+    /// A split read (length, fan-out, time) from before the first plain one, to be judged by it.
+    unjudged: Option<(u64, u64, f64)>,
     plain_was_seen: bool,
     split_since_plain: u32,
 }
@@ -63,6 +65,7 @@ impl Default for Learner {
             first_byte_ms: Average::guess(CostModel::S3.first_byte_ms),
             bytes_per_ms: Average::guess(CostModel::S3.bytes_per_ms),
             overhead_ms: None,
+            unjudged: None,
             plain_was_seen: false,
             split_since_plain: 0,
         }
@@ -123,6 +126,9 @@ impl Learner {
             // The latency of this very read is not known; a tenth of it at least was transfer.
             let transfer_ms = (took_ms - self.first_byte_ms.value).max(took_ms * 0.1);
             self.bytes_per_ms.observe(len as f64 / transfer_ms);
+            if let Some((len, fanout, took_ms)) = self.unjudged.take() {
+                self.observe_overhead(policy, len, fanout, took_ms);
+            }
             if len >= policy.min_bytes {
                 self.plain_was_seen = true;
                 self.split_since_plain = 0;
@@ -140,7 +146,9 @@ impl Learner {
 
     fn observe_overhead(&mut self, policy: &Policy, len: u64, fanout: u64, took_ms: f64) {
         if self.bytes_per_ms.is_guess {
-            return; // what no plain read was compared with says nothing
+            // What no plain read was compared with says nothing yet.
+            self.unjudged = Some((len, fanout, took_ms));
+            return;
         }
         let free = CostModel { overhead_ms: 0.0, ..self.model(policy) };
         let extra_ms = (took_ms - free.read_ms(len, fanout)) / (fanout - 1) as f64;

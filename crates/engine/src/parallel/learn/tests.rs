@@ -73,6 +73,21 @@ fn a_store_without_anything_to_gain_is_read_plainly() {
 }
 
 #[test]
+fn a_split_before_the_first_plain_read_is_judged_by_it() {
+    // 32 MiB in 175 ms, or in 137 ms and a little with two requests: less than the setting's 50 ms.
+    let link = Link {
+        first_byte_ms: 100.0,
+        connection_bytes_per_ms: 450_000.0,
+        link_bytes_per_ms: 2e6,
+        overhead_ms: 5.0,
+    };
+    let mut learner = Learner::default();
+    learner.observe_open(100.0);
+    run(&mut learner, &link, 32 << 20, 3);
+    assert_eq!(learner.choose(&policy(), 32 << 20, 2), 2);
+}
+
+#[test]
 fn what_was_learned_fades_when_the_store_changes() {
     let mut learner = Learner::default();
     run(&mut learner, &near(1e5), 64 << 20, 100);
