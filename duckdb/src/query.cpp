@@ -4,6 +4,9 @@
 #include "options.hpp"
 #include "writer.hpp"
 
+#include <cstdlib>
+#include <mutex>
+
 namespace penstock {
 
 namespace {
@@ -26,6 +29,10 @@ Engine::Engine(DatabaseInstance &db) : db(db), settings(db) {
 	}
 	ps_error *error = nullptr;
 	Check(ps_engine_new(initial.Data(), initial.Count(), &handle, &error), error);
+	// A process may end while a statement runs: Python raises KeyboardInterrupt without stopping it, and nobody
+	// destroys a database that is in use.
+	static std::once_flag registered;
+	std::call_once(registered, [] { std::atexit(ps_process_ends); });
 }
 
 Engine::~Engine() {
@@ -48,9 +55,9 @@ Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
 	      error);
 }
 
-Query::Query(shared_ptr<Engine> engine_p, const char *request_deadline_ms)
+Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client, const char *request_deadline_ms)
     : engine(std::move(engine_p)), watches_context(false) {
-	auto settings = engine->settings.Changed(nullptr);
+	auto settings = engine->settings.Changed(client);
 	settings.Add("request_deadline_ms", request_deadline_ms);
 	ps_error *error = nullptr;
 	Check(ps_query_new(engine->handle, settings.Data(), settings.Count(), nullptr, nullptr, &handle, &error), error);
@@ -125,7 +132,8 @@ void Query::BeginCleanup() {
 		ps_error_free(error);
 	}
 	if (!cleanup) {
-		cleanup = make_shared_ptr<Query>(engine, CLEANUP_DEADLINE_MS);
+		auto client = context.lock();
+		cleanup = make_shared_ptr<Query>(engine, optional_ptr<ClientContext>(client.get()), CLEANUP_DEADLINE_MS);
 	}
 }
 

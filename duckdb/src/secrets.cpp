@@ -15,6 +15,8 @@ namespace penstock {
 namespace {
 
 constexpr const char *OURS = "penstock";
+//! A map that may hold an Authorization header.
+constexpr const char *EXTRA_HEADERS = "extra_http_headers";
 
 // Reaches members that have no accessor: an explicit instantiation may name a private member, which the
 // standard allows ([temp.spec]/6). The extension is built for exactly one DuckDB version, so a change
@@ -123,7 +125,7 @@ unique_ptr<BaseSecret> CreateSecret(ClientContext &, CreateSecretInput &input) {
 		}
 	}
 	for (auto key : {"secret", "session_token", "bearer_token", "connection_string", "client_secret", "access_token",
-	                 "http_proxy_password", "proxy_password"}) {
+	                 "http_proxy_password", "proxy_password", EXTRA_HEADERS}) {
 		secret->redact_keys.insert(Name(key));
 	}
 	return std::move(secret);
@@ -141,11 +143,36 @@ CreateSecretFunction FunctionOf(const Provider &provider) {
 		function.named_parameters[Name(flag)] = LogicalType::BOOLEAN;
 	}
 	if (string(provider.name) == "config" && string(provider.type) != "azure") {
-		function.named_parameters[Name("extra_http_headers")] =
+		function.named_parameters[Name(EXTRA_HEADERS)] =
 		    LogicalType::MAP(LogicalType::VARCHAR, LogicalType::VARCHAR);
 	}
 	return function;
 }
+
+//! DuckDB's own secret type http shows its extra headers; its functions are called through these.
+template <bool FROM_ENVIRONMENT>
+struct HttpSecret {
+	static atomic<create_secret_function_t> original;
+
+	static unique_ptr<BaseSecret> Create(ClientContext &context, CreateSecretInput &input) {
+		auto secret = original.load()(context, input);
+		auto key_values = dynamic_cast<KeyValueSecret *>(secret.get());
+		if (key_values) {
+			key_values->redact_keys.insert(Name(EXTRA_HEADERS));
+		}
+		return secret;
+	}
+
+	static void Hide(NameMap<CreateSecretFunction> &providers) {
+		auto found = providers.find(Name(FROM_ENVIRONMENT ? "env" : "config"));
+		if (found != providers.end() && found->second.function != Create) {
+			original = found->second.function;
+			found->second.function = Create;
+		}
+	}
+};
+template <bool FROM_ENVIRONMENT>
+atomic<create_secret_function_t> HttpSecret<FROM_ENVIRONMENT>::original {nullptr};
 
 //! Registers what is missing, and moves it out of the way of the extension that owns the name.
 class SecretTypes : public ExtensionCallback {
@@ -166,6 +193,19 @@ public:
 				manager.RegisterSecretType(type);
 			}
 			manager.RegisterSecretFunction(FunctionOf(provider), OnCreateConflict::IGNORE_ON_CONFLICT);
+		}
+	}
+
+	//! Lets duckdb_secrets() hide the headers of http secrets, as the guide says of all values.
+	void HideHttpHeaders(DatabaseInstance &db) {
+		auto &manager = SecretManager::Get(db);
+		lock_guard<mutex> guard(manager.*Member(ManagerLock()));
+		auto &functions = manager.*Member(ManagerFunctions());
+		auto http = functions.find(Name("http"));
+		if (http != functions.end()) {
+			auto &providers = http->second.*Member(SetFunctions());
+			HttpSecret<false>::Hide(providers);
+			HttpSecret<true>::Hide(providers);
 		}
 	}
 
@@ -218,6 +258,7 @@ private:
 void RegisterSecrets(DatabaseInstance &db) {
 	auto types = make_shared_ptr<SecretTypes>();
 	types->Fill(db);
+	types->HideHttpHeaders(db);
 	ExtensionCallback::Register(DBConfig::GetConfig(db), std::move(types));
 }
 

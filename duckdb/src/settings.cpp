@@ -13,8 +13,19 @@ namespace {
 //! DuckDB's callback is a plain function without the setting's name, so there is one per table row.
 constexpr size_t CALLBACK_COUNT = 96;
 
+//! For a setting that was read at the start: the same value again is no change.
+void RefuseChange(ClientContext &context, const string &name, const string &wanted) {
+	Value current;
+	if (LookupSetting(context, "penstock_" + name, current) && current.ToString() == wanted) {
+		return;
+	}
+	throw InvalidInputException("Setting \"penstock_%s\" is read once, when the first database of the process loads "
+	                            "Penstock; it is %s now. Set the environment variable PENSTOCK_%s before that",
+	                            name, current.ToString(), StringUtil::Upper(name));
+}
+
 template <size_t INDEX>
-void OnSet(ClientContext &, SetScope, Value &value) {
+void OnSet(ClientContext &context, SetScope, Value &value) {
 	ps_setting_info info;
 	ps_setting_describe(INDEX, &info);
 	if (value.IsNull()) {
@@ -27,6 +38,9 @@ void OnSet(ClientContext &, SetScope, Value &value) {
 		auto message = Text(ps_error_message(error));
 		ps_error_free(error);
 		throw InvalidInputException("Setting \"penstock_%s\": %s", Text(info.name), message);
+	}
+	if (info.read_once) {
+		RefuseChange(context, Text(info.name), text);
 	}
 }
 

@@ -24,6 +24,11 @@ shared_ptr<Engine> EngineOf(TableFunctionBindInput &input) {
 	return input.info->Cast<EngineInfo>().engine;
 }
 
+//! What this statement's settings say of the engine's limits is in force before they are looked at.
+void AdoptSettings(ClientContext &context, TableFunctionBindInput &input) {
+	ClientIo::Get(context, EngineOf(input))->Current();
+}
+
 //! A point in time, in microseconds since the epoch; shown as a timestamp in UTC. One with a time zone would need
 //! Python's pytz to be fetched.
 constexpr const char *STARTED = "started_us";
@@ -74,19 +79,21 @@ unique_ptr<FunctionData> ShowRows(ps_rows *handle, vector<LogicalType> &types, v
 	return std::move(snapshot);
 }
 
-unique_ptr<FunctionData> BindStats(ClientContext &, TableFunctionBindInput &input, vector<LogicalType> &types,
+unique_ptr<FunctionData> BindStats(ClientContext &context, TableFunctionBindInput &input, vector<LogicalType> &types,
                                    vector<Name> &names) {
+	AdoptSettings(context, input);
 	return ShowRows(ps_engine_stats(EngineOf(input)->handle), types, names);
 }
 
-unique_ptr<FunctionData> BindRequests(ClientContext &, TableFunctionBindInput &input, vector<LogicalType> &types,
-                                      vector<Name> &names) {
+unique_ptr<FunctionData> BindRequests(ClientContext &context, TableFunctionBindInput &input,
+                                      vector<LogicalType> &types, vector<Name> &names) {
+	AdoptSettings(context, input);
 	return ShowRows(ps_engine_requests(EngineOf(input)->handle), types, names);
 }
 
 unique_ptr<FunctionData> BindSettings(ClientContext &context, TableFunctionBindInput &, vector<LogicalType> &types,
                                       vector<Name> &names) {
-	static constexpr const char *TYPE_NAMES[] = {"bool", "number", "bytes", "milliseconds", "text"};
+	static constexpr const char *TYPE_NAMES[] = {"bool", "number", "bytes", "milliseconds", "text", "URL"};
 	for (auto name : {"name", "value", "default_value", "type", "min", "max", "description"}) {
 		names.emplace_back(name);
 		bool is_bound = StringUtil::StartsWith(name, "m");
@@ -99,7 +106,9 @@ unique_ptr<FunctionData> BindSettings(ClientContext &context, TableFunctionBindI
 		auto name = "penstock_" + Text(info.name);
 		Value value;
 		LookupSetting(context, name, value);
-		snapshot->rows.push_back({Value(name), value.DefaultCastAs(LogicalType::VARCHAR),
+		auto text = value.ToString();
+		Rows shown(ps_setting_shown(info.name, Borrow(text)));
+		snapshot->rows.push_back({Value(name), Value(shown.Cell(0, 0)),
 		                          Value(Text(info.default_value)), Value(TYPE_NAMES[info.type]),
 		                          info.has_range ? Value::UBIGINT(info.min) : Value(LogicalType::UBIGINT),
 		                          info.has_range ? Value::UBIGINT(info.max) : Value(LogicalType::UBIGINT),

@@ -10,9 +10,10 @@ import threading
 import time
 from pathlib import Path
 
+import boto3
 import duckdb
 import pytest
-from harness import EXTENSION, Fake
+from harness import EXTENSION, S3_KEY, Fake
 
 HERE = Path(__file__).resolve().parent
 
@@ -151,6 +152,42 @@ def test_sigint_ends_the_command_line_in_an_upload(
     assert time.monotonic() - before < 20
     store.reset()
     assert con.execute(f"FROM glob('{store.url('cut/sigint*')}')").fetchall() == []
+
+
+@pytest.mark.parametrize("partitions", ["", ", PARTITION_BY (p)"])
+def test_a_process_that_ends_in_a_copy_aborts_its_parts(
+    partitions: str, fakes: dict[str, Fake]
+) -> None:
+    """Python raises KeyboardInterrupt and ends while the statement still runs."""
+    store = fakes["s3"]
+    store.reset()
+    url = store.url(f"cut/ends{len(partitions)}")
+    process = child(
+        store,
+        "COPY (SELECT i, hash(i) AS h, i % 3 AS p FROM range(1000000000) t(i)) TO "
+        f"'{url}' (FORMAT csv{partitions})",
+    )
+    # Parts are under way, not only promised.
+    wait_for(lambda: len(uploads(store, "partNumber")) > 3, "an upload")
+    before = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert time.monotonic() - before < 15
+    assert b"KeyboardInterrupt" in told
+    s3 = boto3.client(
+        "s3",
+        endpoint_url=f"http://{store.address}",
+        aws_access_key_id=S3_KEY,
+        aws_secret_access_key=S3_KEY,
+        region_name="us-east-1",
+    )
+    left = s3.list_multipart_uploads(Bucket="cut").get("Uploads", [])
+    assert [row["Key"] for row in left if row["Key"].startswith("ends")] == []
+
+
+def uploads(store: Fake, text: str) -> list[str]:
+    """The requests so far whose path holds a text."""
+    return [row["path"] for row in store.requests() if text in row["path"]]
 
 
 def test_two_processes_write_one_key(con: duckdb.DuckDBPyConnection, store: Fake) -> None:

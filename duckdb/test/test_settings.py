@@ -1,10 +1,12 @@
-"""Settings from the environment: the start value of SET, and of the engine itself."""
+"""Settings: where their first value comes from, and that SET changes what is done from then on."""
 
 from __future__ import annotations
 
+import socket
+
 import duckdb
 import pytest
-from harness import connect
+from harness import Fake, connect
 
 
 def value(con: duckdb.DuckDBPyConnection, name: str) -> str:
@@ -35,3 +37,152 @@ def test_a_wrong_value_names_the_setting() -> None:
         duckdb.InvalidInputException, match=r"penstock_part_size_bytes.*`abc` is not a byte size"
     ):
         con.execute("SET penstock_part_size_bytes = 'abc'")
+
+
+def stat(con: duckdb.DuckDBPyConnection, name: str) -> int:
+    row = con.execute("SELECT value FROM penstock_stats() WHERE name = ?", [name]).fetchone()
+    assert row
+    return int(row[0])
+
+
+@pytest.fixture
+def files(con: duckdb.DuckDBPyConnection, store: Fake) -> str:
+    """A glob over a dozen files that nothing is remembered of."""
+    url = store.url("set")
+    con.execute(
+        "COPY (SELECT i, i % 12 AS p FROM range(1200) t(i)) TO "
+        f"'{url}' (FORMAT csv, PARTITION_BY (p), OVERWRITE_OR_IGNORE)"
+    )
+    con.execute("CALL penstock_clear_cache()")
+    store.reset()
+    return url + "/**/*.csv"
+
+
+def count(con: duckdb.DuckDBPyConnection, files: str) -> int:
+    row = con.execute(f"SELECT count(*) FROM read_csv('{files}')").fetchone()
+    assert row
+    return int(row[0])
+
+
+def test_request_log_entries_are_cut_at_once(con: duckdb.DuckDBPyConnection, files: str) -> None:
+    assert count(con, files) == 1200
+    rows = "SELECT count(*) FROM penstock_requests()"
+    assert con.execute(rows).fetchone() > (3,)
+    con.execute("SET penstock_request_log_entries = 3")
+    assert con.execute(rows).fetchone() == (3,)
+    con.execute("CALL penstock_clear_cache()")
+    assert count(con, files) == 1200
+    assert con.execute(rows).fetchone() == (3,)
+
+
+def test_connections_per_host_is_obeyed(con: duckdb.DuckDBPyConnection, files: str) -> None:
+    con.execute("SET penstock_connections_per_host = 1")
+    before = stat(con, "connections")
+    assert count(con, files) == 1200
+    assert stat(con, "connections") - before == 1
+    con.execute("RESET penstock_connections_per_host")
+    con.execute("CALL penstock_clear_cache()")
+    assert count(con, files) == 1200
+
+
+def test_stall_timeout_is_obeyed(
+    con: duckdb.DuckDBPyConnection, store: Fake, files: str
+) -> None:
+    con.execute("SET penstock_stall_timeout_ms = 200; SET penstock_retry_base_ms = 1")
+    con.execute("SET penstock_request_deadline_ms = 1500")
+    store.arm("stall=60000,method=GET")
+    with pytest.raises(duckdb.IOException, match=r"gave up after [2-9] attempts") as told:
+        count(con, files)
+    assert "stall_timeout_ms" in str(told.value)
+
+
+def test_a_proxy_is_used_from_the_next_statement_on(
+    con: duckdb.DuckDBPyConnection, files: str
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert count(con, files) == 1200
+    con.execute("CALL penstock_clear_cache()")
+    con.execute(f"SET penstock_http_proxy = 'http://user:hunter2@127.0.0.1:{port}'")
+    with pytest.raises(duckdb.IOException) as told:
+        count(con, files)
+    assert f"no connection to the proxy 127.0.0.1 (127.0.0.1:{port})" in str(told.value)
+    assert "Penstock's setting http_proxy" in str(told.value)
+    assert "hunter2" not in str(told.value)
+    assert value(con, "penstock_http_proxy") == f"http://***@127.0.0.1:{port}"
+    con.execute("RESET penstock_http_proxy")
+    assert count(con, files) == 1200
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("http_proxy", "garbage:::"),
+        ("http_proxy", "socks5://127.0.0.1:1"),
+        ("ca_file", "/nonexistent.pem"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_it_is_set(
+    name: str, wrong: str, con: duckdb.DuckDBPyConnection
+) -> None:
+    with pytest.raises(duckdb.InvalidInputException, match=f"penstock_{name}"):
+        con.execute(f"SET penstock_{name} = '{wrong}'")
+    assert value(con, f"penstock_{name}") == ""
+
+
+def test_io_threads_cannot_be_set_later() -> None:
+    con = connect()
+    now = value(con, "penstock_io_threads")
+    con.execute(f"SET penstock_io_threads = {now}")
+    con.execute("RESET penstock_io_threads")
+    for scope in ("", "GLOBAL "):
+        with pytest.raises(duckdb.InvalidInputException, match="PENSTOCK_IO_THREADS"):
+            con.execute(f"SET {scope}penstock_io_threads = {int(now) + 1}")
+    assert value(con, "penstock_io_threads") == now
+
+
+def test_a_smaller_memory_limit_forgets_kept_bytes(
+    con: duckdb.DuckDBPyConnection, store: Fake
+) -> None:
+    url = store.url("set/kept")
+    con.execute(
+        "COPY (SELECT i, hash(i) AS h, i % 40 AS p FROM range(1000000) t(i)) TO "
+        f"'{url}' (FORMAT parquet, PARTITION_BY (p), OVERWRITE_OR_IGNORE)"
+    )
+    con.execute("CALL penstock_clear_cache()")
+    read = f"SELECT sum(h) FROM '{url}/**/*.parquet'"
+    con.execute(read)
+    kept = stat(con, "memory_held_bytes_now")
+    assert 4 << 20 < kept <= 64 << 20
+    con.execute("SET penstock_memory_limit_bytes = '64MiB'")
+    assert stat(con, "memory_held_bytes_now") <= 4 << 20
+    con.execute(read)
+    assert stat(con, "memory_held_bytes_now") <= 4 << 20
+
+
+def test_nothing_is_remembered_without_entries(
+    con: duckdb.DuckDBPyConnection, store: Fake, files: str
+) -> None:
+    con.execute("SET penstock_metadata_cache_entries = 0")
+    assert count(con, files) == 1200
+    con.execute("RESET penstock_metadata_cache_entries")
+    store.reset()
+    # Remembered again: a second read opens without asking.
+    assert count(con, files) == 1200
+    store.reset()
+    assert count(con, files) == 1200
+    assert sum(row["method"] == "GET" for row in store.requests()) <= 2
+
+
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_headers_of_a_secret_are_hidden(kind: str) -> None:
+    con = connect()
+    keys = "KEY_ID 'a', SECRET 'b', " if kind == "s3" else ""
+    con.execute(
+        f"CREATE SECRET hidden (TYPE {kind}, {keys}"
+        "EXTRA_HTTP_HEADERS MAP {'Authorization': 'hunter2'})"
+    )
+    told = str(con.execute("FROM duckdb_secrets()").fetchall())
+    assert "extra_http_headers" in told
+    assert "hunter2" not in told

@@ -7,6 +7,7 @@
 
 use crate::nearest::nearest;
 use crate::{ByteSize, Error, Kind, Result};
+use std::fmt;
 
 /// The type of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub enum SettingType {
     Millis,
     /// Free text.
     Text,
+    /// A URL; its user name and password are never shown.
+    Url,
 }
 
 /// One row of the table.
@@ -34,6 +37,8 @@ pub struct SettingSpec {
     pub default: &'static str,
     /// Smallest and largest value, both inclusive; `None` for text and booleans.
     pub range: Option<(u64, u64)>,
+    /// Read at the start only: no later statement can change it.
+    pub read_once: bool,
     /// What it does, in one sentence.
     pub doc: &'static str,
 }
@@ -43,6 +48,9 @@ macro_rules! field_type {
         bool
     };
     (Text) => {
+        String
+    };
+    (Url) => {
         String
     };
     ($number:ident) => {
@@ -57,6 +65,9 @@ macro_rules! parse_field {
     (Text, $spec:expr, $value:expr) => {
         $value.to_string()
     };
+    (Url, $spec:expr, $value:expr) => {
+        $value.to_string()
+    };
     (Bytes, $spec:expr, $value:expr) => {
         in_range($spec, $value, $value.parse::<ByteSize>().map(|size| size.0))?
     };
@@ -69,10 +80,11 @@ macro_rules! parse_field {
 macro_rules! settings {
     (
         $(#[$about:meta])* $values:ident $table:ident
-        $($name:ident: $kind:ident = $default:literal $([$min:expr, $max:expr])? $doc:literal;)*
+        $($name:ident: $kind:ident = $default:literal $([$min:expr, $max:expr])? $($once:ident)?
+            $doc:literal;)*
     ) => {
         $(#[$about])*
-        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[derive(Clone, PartialEq, Eq)]
         pub struct $values {
             $(#[doc = $doc] pub $name: field_type!($kind),)*
         }
@@ -84,6 +96,7 @@ macro_rules! settings {
                 setting_type: SettingType::$kind,
                 default: $default,
                 range: range!($($min, $max)?),
+                read_once: read_once!($($once)?),
                 doc: $doc,
             },)*
         ];
@@ -125,6 +138,26 @@ macro_rules! settings {
                 $values::from_defaults().expect("a unit test parses every default")
             }
         }
+
+        impl fmt::Debug for $values {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($values))
+                    $(.field(
+                        stringify!($name),
+                        &SettingType::$kind.shown(&self.$name.to_string()),
+                    ))*
+                    .finish()
+            }
+        }
+    };
+}
+
+macro_rules! read_once {
+    () => {
+        false
+    };
+    (read_once) => {
+        true
     };
 }
 
@@ -144,7 +177,7 @@ const GIB: u64 = 1 << 30;
 settings! {
     /// The settings of every door: the engine's and the stores'.
     Settings TABLE
-    io_threads: Number = "2" [1, 256]
+    io_threads: Number = "2" [1, 256] read_once
         "Threads of the I/O runtime, apart from the engine's own; read when the first database loads Penstock.";
     memory_limit_bytes: Bytes = "1GiB" [64 * MIB, u64::MAX]
         "Most memory that uploads and read buffers hold together; reaching it slows, never fails.";
@@ -198,7 +231,7 @@ settings! {
         "Most recent requests kept for penstock_requests().";
     ca_file: Text = ""
         "PEM file of extra certificate authorities to trust; empty trusts the system's.";
-    http_proxy: Text = ""
+    http_proxy: Url = ""
         "URL of an HTTP proxy for all requests; empty takes HTTPS_PROXY, HTTP_PROXY and NO_PROXY from the environment.";
 }
 
@@ -241,6 +274,27 @@ settings! {
         "After SIGTERM, how long /readyz says no before the port closes, so that load balancers notice.";
     drain_seconds: Number = "25" [0, 86_400]
         "Seconds that requests in flight get to finish once the port is closed.";
+}
+
+impl SettingType {
+    /// A value as it may be shown: a URL without its user name and password.
+    pub fn shown(self, value: &str) -> String {
+        match self {
+            SettingType::Url => without_user_info(value),
+            _ => value.to_string(),
+        }
+    }
+}
+
+/// The text with `***` for all that stands before the last `@`, but for the scheme.
+fn without_user_info(url: &str) -> String {
+    let Some((before, place)) = url.rsplit_once('@') else { return url.to_string() };
+    let is_scheme =
+        |text: &&str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    match before.split_once("://").map(|(scheme, _)| scheme).filter(is_scheme) {
+        Some(scheme) => format!("{scheme}://***@{place}"),
+        None => format!("***@{place}"),
+    }
 }
 
 /// The row of a name; the prefix `penstock_` is allowed.
@@ -328,6 +382,24 @@ mod tests {
     fn out_of_range_names_the_range() {
         let error = Settings::default().set("io_threads", "0").unwrap_err();
         assert!(error.to_string().contains("outside 1 to 256"), "{error}");
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_never_shown() {
+        for (value, shown) in [
+            ("http://px:3128", "http://px:3128"),
+            ("http://u:hunter2@px:3128/", "http://***@px:3128/"),
+            ("u:hunter2@px", "***@px"),
+            ("u:hunter2://x@px", "***@px"),
+            ("http://u:hunt@er2@px", "http://***@px"),
+            ("", ""),
+        ] {
+            assert_eq!(SettingType::Url.shown(value), shown);
+            let mut settings = Settings::default();
+            settings.set("http_proxy", value).unwrap();
+            assert_eq!(settings.value("http_proxy").unwrap(), value);
+            assert!(!format!("{settings:?}").contains("hunt"));
+        }
     }
 
     #[test]

@@ -120,7 +120,9 @@ fn settings(page: &mut String) {
          One table for every door. In DuckDB a setting is `penstock_<name>` (`SET \
          penstock_part_size_bytes = '16MiB'`), on the command line `--<name>` with dashes, in the \
          environment `PENSTOCK_<NAME>`. A flag wins over a variable. An unknown name is an error \
-         that suggests the nearest known one.\n\n\
+         that suggests the nearest known one. In DuckDB `SET` holds from the next statement on, but \
+         for what is read once. Memory, caches, the log and uploads at once exist once for a \
+         database: there the statement that began last decides.\n\n\
          | name | type | default | range | meaning |\n| --- | --- | --- | --- | --- |\n",
     );
     TABLE.iter().for_each(|row| setting(page, row));
@@ -142,7 +144,11 @@ fn serve_settings(page: &mut String) {
 
 fn setting(page: &mut String, row: &SettingSpec) {
     let default = if row.default.is_empty() { "empty" } else { row.default };
-    line(page, &[&code(row.name), type_name(row), default, &range(row), row.doc]);
+    let meaning = match row.read_once {
+        true => format!("{} Read once: `SET` to another value is an error.", row.doc),
+        false => row.doc.to_string(),
+    };
+    line(page, &[&code(row.name), type_name(row), default, &range(row), &meaning]);
 }
 
 fn gateway_metrics(page: &mut String) {
@@ -188,6 +194,7 @@ fn type_name(row: &SettingSpec) -> &'static str {
         SettingType::Bytes => "bytes",
         SettingType::Millis => "milliseconds",
         SettingType::Text => "text",
+        SettingType::Url => "URL",
     }
 }
 

@@ -138,6 +138,7 @@ fn value_name(row: &SettingSpec) -> &'static str {
         SettingType::Bytes => "SIZE",
         SettingType::Millis => "MS",
         SettingType::Text => "TEXT",
+        SettingType::Url => "URL",
     }
 }
 

@@ -118,6 +118,14 @@ impl Budget {
         self.lock().limit
     }
 
+    /// Changes the limit. What is held above a lower one comes back as its holders give it; those
+    /// who wait are judged again by the rules, so none of them waits for memory that never returns.
+    pub(crate) fn set_limit(self: &Arc<Self>, limit_bytes: u64) {
+        let mut state = self.lock();
+        state.limit = limit_bytes;
+        self.settle(state);
+    }
+
     /// Registers a holder that can be pressed; it is forgotten once dropped.
     pub(crate) fn register(&self, pressable: Weak<dyn Pressable>) {
         let mut state = self.lock();
@@ -307,7 +315,66 @@ mod tests {
         assert_eq!(budget.held_bytes(), 0);
     }
 
+    #[derive(Clone, Debug)]
+    enum Step {
+        Ask(u64),
+        Return(prop::sample::Index),
+        Drop(prop::sample::Index),
+        Leave(prop::sample::Index),
+        Limit(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let index = any::<prop::sample::Index>;
+        prop_oneof![
+            3 => (1u64..60).prop_map(Step::Ask),
+            2 => index().prop_map(Step::Return),
+            2 => index().prop_map(Step::Drop),
+            1 => index().prop_map(Step::Leave),
+            1 => (0u64..200).prop_map(Step::Limit),
+        ]
+    }
+
     proptest! {
+        /// Whatever the limit becomes, a waiter waits only while memory is on its way, and gets its
+        /// own in the end.
+        #[test]
+        fn a_change_of_the_limit_strands_nobody(steps in prop::collection::vec(step(), 0..80)) {
+            let budget = budget(100);
+            let mut leases: Vec<Lease> = Vec::new();
+            let mut waiting: Vec<futures_util::future::BoxFuture<'_, Lease>> = Vec::new();
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            for step in steps {
+                match step {
+                    Step::Ask(bytes) => waiting.push(Box::pin(budget.lease(bytes))),
+                    Step::Return(at) if !leases.is_empty() => at.get(&leases).set_returning(),
+                    Step::Drop(at) if !leases.is_empty() => {
+                        drop(leases.swap_remove(at.index(leases.len())));
+                    }
+                    Step::Leave(at) if !waiting.is_empty() => {
+                        drop(waiting.remove(at.index(waiting.len())));
+                    }
+                    Step::Limit(bytes) => budget.set_limit(bytes),
+                    _ => {}
+                }
+                // Whoever asks may serve others, so twice.
+                for _ in 0..2 {
+                    waiting.retain_mut(|asked| match asked.as_mut().poll(&mut context) {
+                        std::task::Poll::Ready(lease) => {
+                            leases.push(lease);
+                            false
+                        }
+                        std::task::Poll::Pending => true,
+                    });
+                }
+                let returning =
+                    leases.iter().any(|lease| lease.returning.load(Ordering::Relaxed));
+                prop_assert!(waiting.is_empty() || returning);
+                let sum: u64 = leases.iter().map(|lease| lease.bytes).sum();
+                prop_assert_eq!(budget.held_bytes(), sum);
+            }
+        }
+
         /// Without waiting, the account never passes its limit and always adds up.
         #[test]
         fn what_is_given_without_waiting_stays_within_the_limit(

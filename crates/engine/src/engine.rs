@@ -2,6 +2,7 @@
 //! counters. Holds things together; decides nothing.
 
 use crate::budget::Budget;
+use crate::limits::Limits;
 use crate::location::{Location, Mount, Mounts, Opener, StoreOption};
 use crate::metadata::MetadataCache;
 use crate::parallel::Pool;
@@ -10,14 +11,13 @@ use crate::random::{Random, SeededRandom};
 use crate::read::HeldCache;
 use crate::request_log::{EngineObserver, RequestLog};
 use crate::runtime::IoRuntime;
-use crate::upload::{Cleanups, Commits, PiecePool};
+use crate::upload::{Cleanups, Commits, OpenUploads, PiecePool, Slots};
 use penstock_base::{Error, Kind, Metrics, Result, Settings};
 use penstock_store::{Observer, Store};
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
 /// The shared half of every verb.
 #[derive(Debug)]
@@ -33,7 +33,10 @@ pub struct Engine {
     pub(crate) held: HeldCache,
     pub(crate) budget: Arc<Budget>,
     pub(crate) pieces: Arc<PiecePool>,
-    pub(crate) upload_slots: Arc<Semaphore>,
+    pub(crate) upload_slots: Slots,
+    /// Those in force; the statement that began last decides.
+    limits: Mutex<Limits>,
+    pub(crate) open_uploads: OpenUploads,
     pub(crate) cleanups: Cleanups,
     pub(crate) commits: Arc<Commits>,
     pub(crate) observer: Arc<EngineObserver>,
@@ -76,20 +79,22 @@ impl Engine {
         opener: impl FnOnce(Arc<dyn Observer>, &Settings) -> Result<Arc<dyn Opener>>,
     ) -> Result<Arc<Self>> {
         let metrics = Arc::new(Metrics::default());
+        let limits = Limits::of(&settings);
         let observer =
-            Arc::new(EngineObserver::new(Arc::clone(&metrics), settings.request_log_entries));
+            Arc::new(EngineObserver::new(Arc::clone(&metrics), limits.request_log_entries));
         let opener = opener(Arc::clone(&observer) as Arc<dyn Observer>, &settings)?;
-        let slots = usize::try_from(settings.upload_concurrency).unwrap_or(Semaphore::MAX_PERMITS);
         Ok(Arc::new(Engine {
             runtime,
             handle,
             opener,
             mounts: Mounts::default(),
-            metadata: MetadataCache::new(settings.metadata_cache_entries),
-            held: HeldCache::new(settings.memory_limit_bytes / 16),
-            budget: Budget::new(settings.memory_limit_bytes, metrics),
+            metadata: MetadataCache::new(limits.metadata_cache_entries),
+            held: HeldCache::new(limits.held_bytes()),
+            budget: Budget::new(limits.memory_bytes, metrics),
             pieces: Arc::default(),
-            upload_slots: Arc::new(Semaphore::new(slots)),
+            upload_slots: Slots::new(limits.upload_slots),
+            limits: Mutex::new(limits),
+            open_uploads: OpenUploads::default(),
             cleanups: Cleanups::default(),
             commits: Arc::default(),
             observer,
@@ -100,18 +105,47 @@ impl Engine {
     }
 
     /// Begins a statement or a client request. `interrupted` is asked at most every
-    /// [`crate::POLL_INTERVAL`] by callers that block, on the blocked thread.
+    /// [`crate::POLL_INTERVAL`] by callers that block, on the blocked thread. What its settings say
+    /// of memory, caches, the log and uploads at once holds for the whole engine from now on: there
+    /// is one of each, and the statement that began last decides.
     pub fn query(self: &Arc<Self>, settings: Settings, interrupted: Option<Interrupted>) -> Query {
+        self.adopt(Limits::of(&settings));
         Query::new(Arc::clone(self), settings, interrupted)
     }
 
-    /// The object of a URL, seen with these store options. Costs no request. For a glob the URL is
-    /// the pattern, for a listing the directory.
+    fn adopt(&self, wanted: Limits) {
+        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        if *limits == wanted {
+            return;
+        }
+        // Under the lock, so that of two statements one decides everything.
+        self.metadata.set_entries_max(wanted.metadata_cache_entries);
+        self.held.set_capacity(wanted.held_bytes());
+        self.budget.set_limit(wanted.memory_bytes);
+        self.upload_slots.set_total(wanted.upload_slots);
+        self.observer.log.set_entries_max(wanted.request_log_entries);
+        *limits = wanted;
+    }
+
+    /// The object of a URL, seen with these store options and the engine's own settings; a query
+    /// has [`Query::locate`]. Costs no request. For a glob the URL is the pattern, for a listing
+    /// the directory.
     ///
     /// # Errors
     /// `Invalid` for a malformed URL or option, `Unsupported` for an unknown scheme.
     pub fn locate(&self, url: &str, options: &[StoreOption]) -> Result<Location> {
-        self.mounts.locate(&*self.opener, url, options)
+        self.locate_with(url, options, &self.settings)
+    }
+
+    /// [`Engine::locate`] with the HTTP settings of a query.
+    pub(crate) fn locate_with(
+        &self,
+        url: &str,
+        options: &[StoreOption],
+        settings: &Settings,
+    ) -> Result<Location> {
+        let http = crate::opener::http_options_of(settings, &self.settings)?;
+        self.mounts.locate(&*self.opener, url, options, http)
     }
 
     /// Takes a store that the caller opened; it should report to [`Engine::observer`].
@@ -153,6 +187,12 @@ impl Engine {
     pub fn clear_cache(&self) {
         self.metadata.clear();
         self.held.clear();
+    }
+
+    /// Gives up every upload that has not ended, and each that is begun later: for the end of a
+    /// process whose threads still write. [`Engine::shutdown`] waits for their parts.
+    pub fn stop_uploads(&self) {
+        self.open_uploads.stop_all();
     }
 
     /// Waits until what was given up is tidied away (parts aborted), but not longer than `limit`.

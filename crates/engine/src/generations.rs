@@ -62,11 +62,32 @@ impl<K: Hash + Eq, V> Generations<K, V> {
         self.old.remove(key).map(|(value, _)| value)
     }
 
+    /// Changes the capacity. Where it shrinks, what no longer fits is forgotten at once, and the old
+    /// generation with it.
+    pub fn set_capacity(&mut self, capacity: u64) {
+        if capacity < self.capacity {
+            self.old.clear();
+            let (mut kept, half) = (0, capacity / 2);
+            self.young.retain(|_, (_, weight)| {
+                let fits = kept + *weight <= half;
+                kept += if fits { *weight } else { 0 };
+                fits
+            });
+            self.young_weight = kept;
+        }
+        self.capacity = capacity;
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.young.clear();
         self.old.clear();
         self.young_weight = 0;
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.young.len() + self.old.len()
     }
 
     #[cfg(test)]
@@ -99,13 +120,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn weight_stays_within_capacity(
-            capacity in 0u64..50,
-            steps in prop::collection::vec((0u8..20, 1u64..30), 0..200),
+        fn weight_stays_within_capacity_also_when_that_changes(
+            mut capacity in 0u64..50,
+            steps in prop::collection::vec((0u8..20, 1u64..30, prop::option::of(0u64..50)), 0..200),
         ) {
             let mut map = Generations::new(capacity);
-            for (key, weight) in steps {
+            for (key, weight, other_capacity) in steps {
                 map.insert(key, (), weight);
+                if let Some(other) = other_capacity {
+                    capacity = other;
+                    map.set_capacity(capacity);
+                }
                 prop_assert!(map.weight() <= capacity + 1);
                 map.get(&(key / 2));
                 prop_assert!(map.weight() <= capacity + 1);

@@ -3,7 +3,7 @@
 use crate::generations::Generations;
 use crate::latency::Latency;
 use penstock_base::{Error, Kind, Result};
-use penstock_store::{Capabilities, Profile, Store};
+use penstock_store::{Capabilities, HttpOptions, Profile, Store};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,11 +20,17 @@ pub trait Opener: Send + Sync + std::fmt::Debug {
     /// As [`Opener::open`].
     fn root_of(&self, url: &str) -> Result<(String, String)>;
 
-    /// The store that the URL lies in, and the URL's key in it.
+    /// The store that the URL lies in, and the URL's key in it. `http` is set where a query asks
+    /// for other connections than the engine's own.
     ///
     /// # Errors
     /// `Invalid` for a malformed URL or option, `Unsupported` for an unknown scheme.
-    fn open(&self, url: &str, options: &[StoreOption]) -> Result<(Arc<dyn Store>, String)>;
+    fn open(
+        &self,
+        url: &str,
+        options: &[StoreOption],
+        http: Option<&HttpOptions>,
+    ) -> Result<(Arc<dyn Store>, String)>;
 }
 
 /// A store as the engine holds it: opened once for a root and its options, then shared, so that
@@ -123,8 +129,8 @@ pub(crate) struct ObjectId {
     pub key: String,
 }
 
-/// Root and options of a store.
-type Identity = (String, Vec<StoreOption>);
+/// Root and options of a store, and how it is reached if not in the engine's own way.
+type Identity = (String, Vec<StoreOption>, Option<HttpOptions>);
 
 /// Most stores kept open. One that is forgotten lives on in its readers and writers; opening it
 /// again only loses what was remembered of its objects.
@@ -156,6 +162,7 @@ impl Mounts {
         opener: &dyn Opener,
         url: &str,
         options: &[StoreOption],
+        http: Option<HttpOptions>,
     ) -> Result<Location> {
         let (root, key) = opener.root_of(url)?;
         let (prefix, suffix) = around(url, &key).unwrap_or((&root, ""));
@@ -163,15 +170,16 @@ impl Mounts {
         sorted.sort();
         // No option has an empty name, so this one is the URL's own.
         sorted.push((String::new(), suffix.to_string()));
-        let identity = (root.clone(), sorted);
+        let identity = (root.clone(), sorted, http);
         // Two that open at once each get a mount of their own; the later one is kept.
         let found = self.lock().get(&identity).cloned();
         let mount = match found {
             Some(mount) => mount,
             None => {
                 let unmatched = option(options, "unmatched_secrets");
-                let (store, _) =
-                    opener.open(url, options).map_err(|error| with_unmatched(error, unmatched))?;
+                let (store, _) = opener
+                    .open(url, options, identity.2.as_ref())
+                    .map_err(|error| with_unmatched(error, unmatched))?;
                 let unmatched_secrets = unmatched.map(str::to_string);
                 let opened = Arc::new(Mount { unmatched_secrets, ..self.mount(store) });
                 self.lock().insert(identity, Arc::clone(&opened), 1);

@@ -41,6 +41,11 @@ impl MetadataCache {
         MetadataCache { entries: Mutex::new(Generations::new(entries_max)) }
     }
 
+    /// Remembers so many from now on.
+    pub fn set_entries_max(&self, entries_max: u64) {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).set_capacity(entries_max);
+    }
+
     /// What is known, judged by a validity window.
     pub fn get(&self, at: &Location, validity: Duration) -> Remembered {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,7 @@
 
 use crate::cancel::Cancellation;
 use crate::engine::{Engine, Interrupted};
-use crate::location::ObjectId;
+use crate::location::{Location, ObjectId, StoreOption};
 use crate::read::{Neighbours, Opened};
 use crate::request_log::{RequestLog, Scope};
 use crate::upload::DetachedUploads;
@@ -84,6 +84,15 @@ impl Query {
         result
     }
 
+    /// The object of a URL, seen with these store options and reached as this query's settings
+    /// ask (proxy, certificates, time limits, connections). As [`Engine::locate`] otherwise.
+    ///
+    /// # Errors
+    /// As [`Engine::locate`]; also `Invalid` or `Unsupported` for an `http_proxy` that is none.
+    pub fn locate(&self, url: &str, options: &[StoreOption]) -> Result<Location> {
+        self.core.engine.locate_with(url, options, &self.core.settings)
+    }
+
     /// The engine.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.core.engine
@@ -142,7 +151,7 @@ impl Drop for Query {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Known, Location};
+    use crate::Known;
     use penstock_store::{GetRequest, PutOptions};
 
     fn assert_send<T: Send>(_: T) {}

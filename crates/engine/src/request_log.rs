@@ -8,7 +8,7 @@ use penstock_store::{Observer, RequestEvent};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 tokio::task_local! {
     static CURRENT: Arc<Scope>;
@@ -26,37 +26,55 @@ pub struct LoggedRequest {
 /// The most recent requests; older ones are forgotten.
 #[derive(Debug)]
 pub struct RequestLog {
-    recent: Mutex<VecDeque<LoggedRequest>>,
+    state: Mutex<Recent>,
+}
+
+#[derive(Debug)]
+struct Recent {
+    requests: VecDeque<LoggedRequest>,
     entries_max: usize,
+}
+
+impl Recent {
+    fn trim(&mut self) {
+        let surplus = self.requests.len().saturating_sub(self.entries_max);
+        self.requests.drain(..surplus);
+    }
 }
 
 impl RequestLog {
     pub(crate) fn new(entries_max: u64) -> Self {
-        RequestLog {
-            recent: Mutex::default(),
-            entries_max: usize::try_from(entries_max).unwrap_or(usize::MAX),
-        }
+        let entries_max = usize::try_from(entries_max).unwrap_or(usize::MAX);
+        RequestLog { state: Mutex::new(Recent { requests: VecDeque::new(), entries_max }) }
+    }
+
+    /// Remembers so many from now on; of more, the most recent stay.
+    pub(crate) fn set_entries_max(&self, entries_max: u64) {
+        let mut recent = self.lock();
+        recent.entries_max = usize::try_from(entries_max).unwrap_or(usize::MAX);
+        recent.trim();
     }
 
     pub(crate) fn push(&self, request: LoggedRequest) {
-        if self.entries_max == 0 {
-            return;
+        let mut recent = self.lock();
+        if recent.entries_max > 0 {
+            recent.requests.push_back(request);
+            recent.trim();
         }
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if recent.len() == self.entries_max {
-            recent.pop_front();
-        }
-        recent.push_back(request);
     }
 
     /// The requests remembered now, oldest first.
     pub fn snapshot(&self) -> Vec<LoggedRequest> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.lock().requests.iter().cloned().collect()
     }
 
     /// Takes the requests out, oldest first.
     pub fn drain(&self) -> Vec<LoggedRequest> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+        self.lock().requests.drain(..).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Recent> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -168,5 +186,16 @@ mod tests {
         assert_eq!(scope.log.drain().len(), 1);
         let numbers: Vec<u64> = observer.log.snapshot().iter().map(|row| row.number).collect();
         assert_eq!(numbers, [2, 3], "the ring keeps the most recent");
+        observer.log.set_entries_max(1);
+        assert_eq!(observer.log.snapshot().len(), 1);
+        observer.log.set_entries_max(3);
+        for _ in 0..9 {
+            observer.request_finished(event("PUT"));
+        }
+        let numbers: Vec<u64> = observer.log.snapshot().iter().map(|row| row.number).collect();
+        assert_eq!(numbers, [10, 11, 12]);
+        observer.log.set_entries_max(0);
+        observer.request_finished(event("PUT"));
+        assert!(observer.log.snapshot().is_empty());
     }
 }

@@ -156,6 +156,33 @@ async fn dropping_a_writer_aborts_its_parts_even_while_the_upload_is_being_begun
 }
 
 #[tokio::test(start_paused = true)]
+async fn uploads_that_are_stopped_leave_nothing_and_later_ones_do_not_begin() {
+    let bench = Bench::new(Scripted::new());
+    let query = bench.query();
+    let mut done = create(&bench, &query, "done");
+    done.write(&pattern(9 * MIB)).await.unwrap();
+    done.finish().await.unwrap();
+    let gate = bench.store.hold("part");
+    let mut ending = create(&bench, &query, "ending");
+    ending.write(&pattern(9 * MIB)).await.unwrap();
+    ending.finish_detached().unwrap();
+    let mut open = create(&bench, &query, "open");
+    open.write(&pattern(9 * MIB)).await.unwrap();
+    tokio::task::yield_now().await;
+    bench.store.take_calls();
+    bench.engine.stop_uploads();
+    assert_eq!(open.write(b"more").await.unwrap_err().kind(), Kind::Cancelled);
+    let mut late = create(&bench, &query, "late");
+    assert_eq!(late.write(b"x").await.unwrap_err().kind(), Kind::Cancelled);
+    gate.add_permits(10);
+    assert_clean(&bench).await;
+    let mut calls = bench.store.take_calls();
+    calls.sort();
+    assert_eq!(calls, ["abort ending", "abort open"]);
+    assert_eq!(bench.store.content("done").await.unwrap().len(), 9 * MIB);
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_if_absent_never_replaces() {
     for len in [KIB, 9 * MIB] {
         let bench = Bench::new(Scripted::new());

@@ -308,6 +308,7 @@ impl penstock_engine::Opener for NoUrls {
         &self,
         url: &str,
         _options: &[penstock_engine::StoreOption],
+        _http: Option<&HttpOptions>,
     ) -> Result<(Arc<dyn penstock_store::Store>, String)> {
         Err(Error::new(Kind::Unsupported, "a gateway opens no URLs").with_object(url))
     }

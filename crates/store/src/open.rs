@@ -184,7 +184,8 @@ pub(crate) fn client_for(
 ) -> Result<HttpClient> {
     let mut client = http.clone();
     let azure = |name: &'static str| if family == Family::Azure { name } else { "http_proxy" };
-    if let Some(url) = options.first_of(&["http_proxy", azure("azure_http_proxy")]) {
+    let names = ["http_proxy", azure("azure_http_proxy")];
+    if let Some((name, url)) = names.iter().find_map(|name| Some((*name, options.get(name)?))) {
         let user = options.first_of(&[
             "http_proxy_username",
             "proxy_user_name",
@@ -195,7 +196,13 @@ pub(crate) fn client_for(
             "proxy_password",
             azure("azure_proxy_password"),
         ]);
-        let proxy = Proxy::parse(url)?;
+        let proxy = Proxy::parse(url)?.named_by(match (name, options.get("secret_name")) {
+            ("azure_http_proxy", _) => "DuckDB's setting azure_http_proxy".to_string(),
+            (_, None) => "the store option or DuckDB setting http_proxy".to_string(),
+            (_, Some(_)) => {
+                format!("http_proxy of {} or of DuckDB's settings", options.secret_label())
+            }
+        });
         let proxy = match user {
             Some(user) => proxy.with_basic(user, password.unwrap_or_default()),
             None => proxy,

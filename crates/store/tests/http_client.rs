@@ -305,6 +305,23 @@ async fn refused_connection_says_where() {
 }
 
 #[tokio::test]
+async fn refused_proxy_is_called_one_and_says_who_named_it() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let mut settings = penstock_base::Settings::default();
+    settings.set("http_proxy", &format!("http://u:hunter2@{address}")).unwrap();
+    let (client, _) = client_with(HttpOptions::from_settings(&settings).unwrap());
+    for scheme in ["http", "https"] {
+        let error = get(&client, &format!("{scheme}://store.example/k")).await.unwrap_err();
+        let told = error.to_string();
+        assert!(told.contains("no connection to the proxy 127.0.0.1"), "{told}");
+        assert!(told.contains("comes from Penstock's setting http_proxy"), "{told}");
+        assert!(!format!("{told} {error:?}").contains("hunter2"));
+    }
+}
+
+#[tokio::test]
 async fn dropped_body_gives_the_connection_back_only_if_little_is_left() {
     for (length, connections) in [(1000, 1), (10_000_000, 2)] {
         let mut answer =

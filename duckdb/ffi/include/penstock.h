@@ -35,17 +35,22 @@ int32_t ps_error_http_status(const ps_error *error); /* 0 when no answer came */
 void ps_error_free(ps_error *error);
 
 /* ---- the tables ---- */
-typedef enum { PS_BOOL = 0, PS_NUMBER = 1, PS_BYTES = 2, PS_MILLIS = 3, PS_TEXT = 4 } ps_setting_type;
-typedef struct { ps_str name; ps_str doc; ps_str default_value; ps_setting_type type; bool has_range; uint64_t min, max; } ps_setting_info;
+typedef enum { PS_BOOL = 0, PS_NUMBER = 1, PS_BYTES = 2, PS_MILLIS = 3, PS_TEXT = 4, PS_URL = 5 } ps_setting_type;
+typedef struct { ps_str name; ps_str doc; ps_str default_value; ps_setting_type type; bool has_range; bool read_once; uint64_t min, max; } ps_setting_info;
 size_t ps_setting_count(void);
 void ps_setting_describe(size_t index, ps_setting_info *out);
 bool ps_setting_check(ps_str name, ps_str value, ps_error **error); /* for SET callbacks */
+/* The value as it may be shown to anybody: one cell; a URL without its user name and password. Null for an unknown name. */
+ps_rows *ps_setting_shown(ps_str name, ps_str value);
 ps_str ps_version(void);
 
 /* ---- engine ---- */
 bool ps_engine_new(const ps_pair *settings, size_t count, ps_engine **out, ps_error **error);
 void ps_engine_free(ps_engine *engine);
 void ps_engine_clear_cache(ps_engine *engine);
+/* Exit handler: gives up the open uploads of all engines of this process, whose threads may still write, and waits up to
+ * ten seconds for their parts to be aborted. */
+void ps_process_ends(void);
 
 /* ---- query: `interrupted` is polled while a call blocks (at most every 20 ms), from the blocked thread ---- */
 typedef bool (*ps_interrupted_fn)(void *context);

@@ -5,11 +5,17 @@ use crate::error::{PsError, guarded, quiet};
 use crate::rows::PsRows;
 use penstock_base::Settings;
 use penstock_engine::Engine;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// Longest wait, when a database closes, for parts of given-up uploads to be aborted.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
+
+/// The same at the end of the process, for all databases together. docs/semantics.md promises it.
+const EXIT_MAX: Duration = Duration::from_secs(10);
+
+/// Engines of this process, and the process that made each: a fork copies the list.
+static ENGINES: Mutex<Vec<(u32, Weak<Engine>)>> = Mutex::new(Vec::new());
 
 /// An engine, given to the caller.
 #[derive(Debug)]
@@ -37,7 +43,12 @@ pub unsafe extern "C" fn ps_engine_new(
     unsafe {
         guarded(error, || {
             let settings = with_pairs(Settings::default(), &pairs(settings, count, "a setting")?)?;
-            give(out, PsEngine(Engine::new(settings)?))
+            let engine = Engine::new(settings)?;
+            let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+            engines.retain(|(_, engine)| engine.strong_count() > 0);
+            engines.push((std::process::id(), Arc::downgrade(&engine)));
+            drop(engines);
+            give(out, PsEngine(engine))
         })
     }
     .is_some()
@@ -61,6 +72,38 @@ pub(crate) fn with_pairs(
 pub unsafe extern "C" fn ps_engine_free(engine: *mut PsEngine) {
     // SAFETY: the caller vouches for it.
     unsafe { free(engine) }
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn ps_process_ends() {
+    quiet((), || {
+        // A forked child may have got the lock taken, by a thread that it has not.
+        let Ok(mut known) = ENGINES.try_lock() else { return };
+        let here = std::process::id();
+        let engines: Vec<_> = known
+            .drain(..)
+            .filter(|(process, _)| *process == here)
+            .filter_map(|(_, engine)| engine.upgrade())
+            .collect();
+        drop(known);
+        if engines.is_empty() {
+            return;
+        }
+        // An exit handler runs when the thread-locals of its thread are gone already, so the work
+        // is done on another one. Without a thread the parts wait for the store's own expiry.
+        let end = move || {
+            let deadline = Instant::now() + EXIT_MAX;
+            engines.iter().for_each(|engine| engine.stop_uploads());
+            for engine in &engines {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let _ = engine.shutdown_blocking(left);
+            }
+        };
+        if let Ok(thread) = std::thread::Builder::new().name("penstock-exit".into()).spawn(end) {
+            let _ = thread.join();
+        }
+    });
 }
 
 /// See the header.

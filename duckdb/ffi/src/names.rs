@@ -56,7 +56,7 @@ pub(crate) unsafe fn locate<'a>(
         let options = pairs(options, option_count, "a store option")?;
         (&handle(query, "query")?.query, options, url.text("the URL")?)
     };
-    let at = query.engine().locate(url, &options)?;
+    let at = query.locate(url, &options)?;
     Ok((query, at))
 }
 
@@ -235,7 +235,7 @@ pub unsafe extern "C" fn ps_remove(
             let options = pairs(options, option_count, "a store option")?;
             let objects = array(urls, url_count, "the URLs")?
                 .iter()
-                .map(|url| query.engine().locate(url.text("the URL")?, &options))
+                .map(|url| query.locate(url.text("the URL")?, &options))
                 .collect::<Result<Vec<Location>>>()?;
             query.block_on(query.remove(&objects))
         })
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn ps_move(
         guarded(error, || {
             let (query, source) = locate(query, from, options, option_count)?;
             let options = pairs(options, option_count, "a store option")?;
-            let target = query.engine().locate(to.text("the URL")?, &options)?;
+            let target = query.locate(to.text("the URL")?, &options)?;
             query.block_on(query.rename(&source, &target))
         })
     }

@@ -63,6 +63,10 @@ impl PsRows {
         PsRows { columns: REQUESTS, rows: requests.iter().map(row).collect() }
     }
 
+    pub(crate) fn of_text(text: String) -> Self {
+        PsRows { columns: &["text"], rows: vec![vec![text]] }
+    }
+
     pub(crate) fn give(self) -> *mut PsRows {
         Box::into_raw(Box::new(self))
     }

@@ -2,8 +2,11 @@
 
 use crate::abi::PsStr;
 use crate::error::{PsError, guarded, quiet};
+use crate::rows::PsRows;
 use penstock_base::Settings;
-use penstock_base::settings::{SettingType, TABLE};
+use penstock_base::settings::{SettingType, TABLE, spec};
+use penstock_engine::check_settings;
+use std::ptr::null_mut;
 
 /// One row of the settings table.
 #[repr(C)]
@@ -19,6 +22,8 @@ pub struct PsSettingInfo {
     pub setting_type: u32,
     /// Whether `min` and `max` mean something.
     pub has_range: bool,
+    /// Whether it is read at the start only.
+    pub read_once: bool,
     /// Smallest value.
     pub min: u64,
     /// Largest value.
@@ -51,8 +56,10 @@ pub unsafe extern "C" fn ps_setting_describe(index: usize, out: *mut PsSettingIn
             SettingType::Bytes => 2,
             SettingType::Millis => 3,
             SettingType::Text => 4,
+            SettingType::Url => 5,
         },
         has_range: row.range.is_some(),
+        read_once: row.read_once,
         min: row.range.map_or(0, |range| range.0),
         max: row.range.map_or(0, |range| range.1),
     };
@@ -73,10 +80,27 @@ pub unsafe extern "C" fn ps_setting_check(
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         guarded(error, || {
-            Settings::default().set(name.text("the setting's name")?, value.text("the setting")?)
+            let mut settings = Settings::default();
+            settings.set(name.text("the setting's name")?, value.text("the setting")?)?;
+            check_settings(&settings)
         })
     }
     .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// The texts are readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_setting_shown(name: PsStr, value: PsStr) -> *mut PsRows {
+    quiet(null_mut(), || {
+        // SAFETY: the caller vouches for the texts.
+        let texts = unsafe { name.text("the name").ok().zip(value.text("the value").ok()) };
+        let shown =
+            texts.and_then(|(name, value)| Some(spec(name).ok()?.setting_type.shown(value)));
+        shown.map_or(null_mut(), |shown| PsRows::of_text(shown).give())
+    })
 }
 
 /// See the header.

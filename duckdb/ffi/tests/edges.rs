@@ -201,6 +201,12 @@ fn settings_are_checked_by_the_table() {
         assert!(message.contains("Did you mean `io_threads`?"), "{message}");
         assert!(!ps_setting_check(lend("io_threads"), PsStr::EMPTY, &mut error));
         assert_eq!(told(error).0, Kind::Invalid as i32);
+        assert!(!ps_setting_check(lend("http_proxy"), lend("garbage:::"), &mut error));
+        assert_eq!(told(error).0, Kind::Invalid as i32);
+        let shown = ps_setting_shown(lend("http_proxy"), lend("http://u:hunter2@px:1"));
+        assert_eq!(ps_rows_cell(shown, 0, 0).text("a cell").unwrap(), "http://***@px:1");
+        ps_rows_free(shown);
+        assert!(ps_setting_shown(lend("no_such"), PsStr::EMPTY).is_null());
     }
     assert_eq!(ps_setting_count(), penstock_base::settings::TABLE.len());
 }

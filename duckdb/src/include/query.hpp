@@ -35,7 +35,7 @@ public:
 	//! Settings are read from the context, and interruption is watched, if there is one.
 	Query(shared_ptr<Engine> engine, optional_ptr<ClientContext> context);
 	//! For cleaning up: nobody can interrupt it, but it gives up soon.
-	Query(shared_ptr<Engine> engine, const char *request_deadline_ms);
+	Query(shared_ptr<Engine> engine, optional_ptr<ClientContext> context, const char *request_deadline_ms);
 	~Query();
 	Query(const Query &) = delete;
 	Query &operator=(const Query &) = delete;

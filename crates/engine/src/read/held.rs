@@ -82,6 +82,11 @@ impl HeldCache {
         HeldCache(Mutex::new(Generations::new(capacity_bytes)))
     }
 
+    /// Keeps so many from now on.
+    pub fn set_capacity(&self, capacity_bytes: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).set_capacity(capacity_bytes);
+    }
+
     /// The kept bytes of a version, if any are.
     pub fn get(&self, id: &ObjectId, version: &Version) -> Option<Arc<Held>> {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,6 +9,7 @@ use crate::upload::buffer::PartBuffer;
 use crate::upload::commits::Commit;
 use crate::upload::retract::Outcome;
 use crate::upload::schedule::Schedule;
+use crate::upload::slots::Slot;
 use penstock_base::{Error, Kind, Metric, Result};
 use penstock_store::{Part, Payload, PutOptions, UploadId};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,6 +73,7 @@ impl Upload {
         });
         let pressable: Weak<dyn Pressable> = upload.itself.clone();
         query.engine.budget.register(pressable);
+        query.engine.open_uploads.register(&upload);
         upload
     }
 
@@ -160,7 +162,7 @@ impl Upload {
     }
 
     async fn part_sent(&self, number: u32, payload: Payload) -> Result<Part> {
-        let _slot = self.slot().await?;
+        let _slot = self.slot().await;
         let upload = self.id_at_store().await?;
         let (store, key) = (&self.at.mount.store, &self.at.key);
         retry(&self.query, ("upload part", &self.at), Weight::Body, || {
@@ -169,13 +171,8 @@ impl Upload {
         .await
     }
 
-    pub(super) async fn slot(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
-        self.query
-            .engine
-            .upload_slots
-            .acquire()
-            .await
-            .map_err(|_| Error::new(Kind::Internal, "the upload slots are gone"))
+    pub(super) async fn slot(&self) -> Slot<'_> {
+        self.query.engine.upload_slots.slot().await
     }
 
     /// Asks the store for an upload. Not cancelled with the parts: what was begun there has to be
@@ -214,6 +211,24 @@ impl Upload {
     /// Stops what is on its way; whoever awaits it gives up.
     pub fn cancel(&self) {
         self.cancel.cancel();
+    }
+
+    /// Ends it without its writer, who hears of it at the next byte. One that ended already stays.
+    pub fn stop(&self) {
+        let error = || Error::new(Kind::Cancelled, "the process ends").with_object(self.at.url());
+        self.parts.send_modify(|parts| parts.fail(error()));
+        self.give_up_or_cancel();
+    }
+
+    /// Gives up what is open. What is on its way to its end gives itself up, and takes back what
+    /// it still makes.
+    pub(super) fn give_up_or_cancel(&self) {
+        let outcome = self.outcome.borrow().clone();
+        match outcome {
+            Outcome::Open => self.give_up(),
+            Outcome::Ending => self.cancel(),
+            Outcome::Nothing | Outcome::Made(_) => {}
+        }
     }
 
     /// Nothing becomes visible; what the store holds of it is aborted in the background.

@@ -115,7 +115,7 @@ impl Upload {
             (filling.begun, filling.taken_bytes, std::mem::take(&mut filling.buffer))
         };
         let result = if begun == 0 {
-            let _slot = self.slot().await?;
+            let _slot = self.slot().await;
             self.begin_commit().await;
             send_whole(&self.query, &self.at, last.seal(), &self.options).await
         } else {

@@ -11,12 +11,16 @@ mod commits;
 mod core;
 mod detached;
 mod finish;
+mod open;
 mod retract;
 mod schedule;
+mod slots;
 mod writer;
 
 pub(crate) use buffer::PiecePool;
 pub(crate) use cleanup::Cleanups;
 pub(crate) use commits::Commits;
 pub(crate) use detached::DetachedUploads;
+pub(crate) use open::OpenUploads;
+pub(crate) use slots::Slots;
 pub use writer::Writer;

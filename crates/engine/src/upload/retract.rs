@@ -61,13 +61,7 @@ impl Query {
 }
 
 async fn retract_one(query: &QueryCore, upload: &Upload, names_are_new: bool) -> Result<()> {
-    let outcome = upload.outcome.borrow().clone();
-    match outcome {
-        Outcome::Open => upload.give_up(),
-        // Its own end gives it up, and takes back what it still makes.
-        Outcome::Ending => upload.cancel(),
-        Outcome::Nothing | Outcome::Made(_) => {}
-    }
+    upload.give_up_or_cancel();
     let mut outcome = upload.outcome.subscribe();
     // The sender lives in the upload, so waiting cannot fail.
     let _ = outcome.wait_for(|outcome| *outcome != Outcome::Ending).await;

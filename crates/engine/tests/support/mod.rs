@@ -11,8 +11,9 @@ use penstock_base::{ByteRange, Error, Kind, Result, Retry, Settings};
 use penstock_engine::{Engine, Location, Opener, Query, SeededRandom, StoreOption};
 use penstock_store::memory::MemoryStore;
 use penstock_store::{
-    Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, ListPage, ListRequest, ObjectMeta,
-    Observer, Part, Payload, Profile, PutOptions, PutResult, RequestEvent, Store, UploadId,
+    Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpOptions, ListPage,
+    ListRequest, ObjectMeta, Observer, Part, Payload, Profile, PutOptions, PutResult, RequestEvent,
+    Store, UploadId,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -286,7 +287,12 @@ impl Opener for One {
         Ok(("mem://t/".to_string(), key.to_string()))
     }
 
-    fn open(&self, url: &str, _options: &[StoreOption]) -> Result<(Arc<dyn Store>, String)> {
+    fn open(
+        &self,
+        url: &str,
+        _options: &[StoreOption],
+        _http: Option<&HttpOptions>,
+    ) -> Result<(Arc<dyn Store>, String)> {
         let key = url.strip_prefix("mem://t/").expect("a test URL");
         Ok((Arc::clone(&self.0) as Arc<dyn Store>, key.to_string()))
     }

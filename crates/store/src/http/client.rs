@@ -6,7 +6,7 @@ use crate::http::connection::Connection;
 use crate::http::head::{Framing, Head, framing, keeps_alive};
 use crate::http::pool::{Origin, Pool, Slot, Trust};
 use crate::http::proxy::{ProxyChoice, ProxyEnvironment, bare_host, explicit_port, proxy_for};
-use crate::http::tls::client_config;
+use crate::http::tls::{certificates, client_config};
 use crate::http::trace::{Trace, method_name};
 use crate::{Body, Inflow, Observer, Payload};
 use http::header::{CONTENT_LENGTH, HOST, IF_MATCH, IF_NONE_MATCH, TRANSFER_ENCODING, USER_AGENT};
@@ -25,7 +25,7 @@ use std::time::Duration;
 const SLOT_WAIT_STALLS: u32 = 10;
 
 /// How connections are made and kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HttpOptions {
     /// Longest wait for a connection: name lookup, TCP, proxy tunnel and TLS together.
     pub connect_timeout: Duration,
@@ -69,7 +69,10 @@ impl HttpOptions {
     pub fn from_settings(settings: &Settings) -> Result<Self> {
         let proxy = match settings.http_proxy.trim() {
             "" => ProxyChoice::Environment,
-            url => ProxyChoice::Fixed(crate::http::Proxy::parse(url)?),
+            url => {
+                let proxy = crate::http::Proxy::parse(url)?;
+                ProxyChoice::Fixed(proxy.named_by("Penstock's setting http_proxy"))
+            }
         };
         let ca_file = settings.ca_file.trim();
         Ok(HttpOptions {
@@ -81,6 +84,14 @@ impl HttpOptions {
             proxy,
             ..HttpOptions::default()
         })
+    }
+
+    /// Reads what they name, for a door that is told of a setting before any request is.
+    ///
+    /// # Errors
+    /// `Invalid` when `ca_file` cannot be read or holds no certificate.
+    pub fn check(&self) -> Result<()> {
+        self.ca_file.as_deref().map_or(Ok(()), |path| certificates(path).map(|_| ()))
     }
 }
 
@@ -416,7 +427,10 @@ fn stale(cause: Error) -> Error {
 /// A server that hangs up on the first request it ever got from here may be none of HTTP: databases
 /// do so.
 fn never_http(cause: Error, origin: &Origin) -> Error {
-    let place = format!("{}:{}", origin.host_for_header(), origin.port);
+    let place = match origin.proxy.as_ref().filter(|_| !origin.is_https()) {
+        Some(proxy) => format!("the proxy {}:{} ({})", proxy.host, proxy.port, proxy.named_by),
+        None => format!("{}:{}", origin.host_for_header(), origin.port),
+    };
     cause.with_retry(Retry::Briefly).with_hint(format!(
         "{place} has not answered a request yet: is it the store's port, or another service's?"
     ))

@@ -2,6 +2,7 @@
 
 use crate::http::connection::{Connection, Stream, TLS_BUFFER_BYTES};
 use crate::http::pool::Origin;
+use crate::http::proxy::Proxy;
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result, Retry};
 use rustls::ClientConfig;
@@ -35,11 +36,11 @@ pub(crate) async fn connect(
     has_answered: bool,
 ) -> Result<Connection> {
     let deadline = Instant::now() + limit;
-    let (host, port) = match &origin.proxy {
-        Some(proxy) => (proxy.host.as_str(), proxy.port),
-        None => (origin.host.as_str(), origin.port),
+    let peer = match &origin.proxy {
+        Some(proxy) => Peer { host: &proxy.host, port: proxy.port, proxy: Some(proxy) },
+        None => Peer { host: &origin.host, port: origin.port, proxy: None },
     };
-    let tcp = connect_tcp(host, port, deadline, limit).await?;
+    let tcp = connect_tcp(&peer, deadline, limit).await?;
     // Requests are written whole, so waiting for more to send only adds latency.
     tcp.set_nodelay(true)
         .map_err(|error| unavailable("TCP_NODELAY is refused").with_source(error))?;
@@ -65,24 +66,46 @@ pub(crate) async fn connect(
     Ok(Connection::new(Stream::Tls(Box::new(stream)), stall_limit))
 }
 
-async fn connect_tcp(
-    host: &str,
+/// Whom the socket leads to: the store, or the proxy in between.
+#[derive(Debug)]
+struct Peer<'a> {
+    host: &'a str,
     port: u16,
-    deadline: Instant,
-    limit: Duration,
-) -> Result<TcpStream> {
-    let lookup = timeout_at(deadline, tokio::net::lookup_host((host, port)))
+    proxy: Option<&'a Proxy>,
+}
+
+impl Peer<'_> {
+    /// `the proxy `, or nothing.
+    fn role(&self) -> &'static str {
+        if self.proxy.is_some() { "the proxy " } else { "" }
+    }
+
+    /// The advice for a store, or where the proxy comes from.
+    fn hint(&self, of_store: &str) -> String {
+        match self.proxy {
+            Some(proxy) => {
+                format!("The proxy comes from {}: is it right, and running?", proxy.named_by)
+            }
+            None => of_store.to_string(),
+        }
+    }
+}
+
+async fn connect_tcp(peer: &Peer<'_>, deadline: Instant, limit: Duration) -> Result<TcpStream> {
+    let (host, role) = (peer.host, peer.role());
+    let lookup = timeout_at(deadline, tokio::net::lookup_host((host, peer.port)))
         .await
-        .map_err(|_| too_slow(&format!("the lookup of `{host}`"), limit))
+        .map_err(|_| too_slow(&format!("the lookup of {role}`{host}`"), limit))
         .map_err(|error| error.with_retry(Retry::Briefly))?;
     // A resolver without a network says "temporary failure" for ever, as it does of many a slip.
     let addresses = lookup.map_err(|error| {
-        unavailable(format!("the host name `{host}` cannot be resolved"))
+        let of_proxy = if peer.proxy.is_some() { " of the proxy" } else { "" };
+        unavailable(format!("the host name `{host}`{of_proxy} cannot be resolved"))
             .with_retry(Retry::Briefly)
             .with_source(error)
-            .with_hint(
+            .with_hint(peer.hint(
                 "Check the endpoint, region or account in the URL and the secret, and the network",
-            )
+            ))
     })?;
     let addresses = rotated(addresses.collect(), NEXT_ADDRESS.fetch_add(1, Ordering::Relaxed));
     let mut last = unavailable(format!("the host name `{host}` has no address"));
@@ -95,13 +118,13 @@ async fn connect_tcp(
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => {
                 all_refused &= error.kind() == ErrorKind::ConnectionRefused;
-                unavailable(format!("no connection to {host} ({address})"))
+                unavailable(format!("no connection to {role}{host} ({address})"))
                     .with_source(error)
-                    .with_hint("Check the endpoint and port; is the server running?")
+                    .with_hint(peer.hint("Check the endpoint and port; is the server running?"))
             }
             Err(_) => {
                 all_refused = false;
-                too_slow(&format!("the connection to {host} ({address})"), limit)
+                too_slow(&format!("the connection to {role}{host} ({address})"), limit)
             }
         };
     }

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::Uri;
 use http::uri::Authority;
 use penstock_base::{Error, Kind, Result, Secret};
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 /// Where the proxy comes from.
@@ -26,6 +27,8 @@ pub struct Proxy {
     pub(crate) port: u16,
     /// Value of Proxy-Authorization.
     pub(crate) authorization: Option<Secret>,
+    /// Where it was asked for: a setting, a variable.
+    pub(crate) named_by: Cow<'static, str>,
 }
 
 impl Proxy {
@@ -41,6 +44,8 @@ impl Proxy {
         let text = url.trim();
         let rest = match text.split_once("://") {
             Some(("http", rest)) => rest,
+            // More than a scheme: a password may stand in it.
+            Some((scheme, _)) if scheme.contains([':', '@']) => return Err(wrong()),
             Some((scheme, _)) => {
                 return Err(Error::new(
                     Kind::Unsupported,
@@ -63,6 +68,7 @@ impl Proxy {
             host: bare_host(authority.host()).to_string(),
             port: explicit_port(&authority)?.unwrap_or(80),
             authorization: None,
+            named_by: "the caller".into(),
         };
         Ok(match user_info {
             Some(user_info) => {
@@ -74,6 +80,13 @@ impl Proxy {
             }
             None => proxy,
         })
+    }
+
+    /// Remembers where it was asked for (`the environment variable HTTPS_PROXY`), for errors.
+    #[must_use]
+    pub fn named_by(mut self, place: impl Into<Cow<'static, str>>) -> Self {
+        self.named_by = place.into();
+        self
     }
 
     /// Adds a user name and password (RFC 7617).
@@ -100,13 +113,18 @@ impl ProxyEnvironment {
     /// As [`Proxy::parse`].
     pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let get = |name: &str| {
-            variable(&name.to_ascii_lowercase())
-                .or_else(|| variable(name))
-                .filter(|text| !text.trim().is_empty())
+            let found = |name: String| variable(&name).map(|text| (name, text));
+            found(name.to_ascii_lowercase())
+                .or_else(|| found(name.to_string()))
+                .filter(|(_, text)| !text.trim().is_empty())
         };
         let all = get("ALL_PROXY");
-        let proxy = |name| get(name).or(all.clone()).map(|url| Proxy::parse(&url)).transpose();
-        let no_proxy = get("NO_PROXY").unwrap_or_default();
+        let proxy = |name| {
+            let Some((name, url)) = get(name).or(all.clone()) else { return Ok(None) };
+            let place = format!("the environment variable {name}");
+            Proxy::parse(&url).map(|proxy| Some(proxy.named_by(place)))
+        };
+        let no_proxy = get("NO_PROXY").map(|(_, text)| text).unwrap_or_default();
         Ok(ProxyEnvironment {
             http: proxy("HTTP_PROXY")?,
             https: proxy("HTTPS_PROXY")?,
@@ -267,9 +285,19 @@ mod tests {
             assert!(error.message().contains(shown), "{error}");
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
-        let error = Proxy::parse("http://u:hunter2@px:99999").unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid);
-        assert!(!error.to_string().contains("hunter2"), "{error}");
+        for text in ["http://u:hunter2@px:99999", "u:hunter2://@px"] {
+            let error = Proxy::parse(text).unwrap_err();
+            assert_eq!(error.kind(), Kind::Invalid);
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_remembers_its_variable() {
+        let environment = environment(&[("HTTPS_PROXY", "px:1"), ("all_proxy", "px:2")]);
+        let named_by = |proxy: &Option<Proxy>| proxy.as_ref().unwrap().named_by.to_string();
+        assert_eq!(named_by(&environment.https), "the environment variable HTTPS_PROXY");
+        assert_eq!(named_by(&environment.http), "the environment variable all_proxy");
     }
 
     #[test]

@@ -36,20 +36,8 @@ fn roots(ca_file: Option<&Path>) -> Result<RootCertStore> {
     let native = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(native.certs);
     if let Some(path) = ca_file {
-        let wrong = |why: String| {
-            Error::new(Kind::Invalid, format!("ca_file {}: {why}", path.display()))
-                .with_hint("The setting ca_file names a readable PEM file of certificates")
-        };
-        let certificates =
-            CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
-        let mut added = 0;
-        for certificate in certificates {
-            let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
-            roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
-            added += 1;
-        }
-        if added == 0 {
-            return Err(wrong("it holds no certificate".to_string()));
+        for certificate in certificates(path)? {
+            roots.add(certificate).map_err(|error| wrong_file(path, &error.to_string()))?;
         }
     }
     if roots.is_empty() {
@@ -61,6 +49,26 @@ fn roots(ca_file: Option<&Path>) -> Result<RootCertStore> {
         .with_hint("Install the ca-certificates package, or set ca_file to a PEM file"));
     }
     Ok(roots)
+}
+
+/// The certificates of a `ca_file`.
+///
+/// # Errors
+/// `Invalid` when it cannot be read or holds none.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    match read {
+        Ok::<Vec<_>, _>(certificates) if certificates.is_empty() => {
+            Err(wrong_file(path, "it holds no certificate"))
+        }
+        Ok(certificates) => Ok(certificates),
+        Err(error) => Err(wrong_file(path, &error.to_string())),
+    }
+}
+
+fn wrong_file(path: &Path, why: &str) -> Error {
+    Error::new(Kind::Invalid, format!("ca_file {}: {why}", path.display()))
+        .with_hint("The setting ca_file names a readable PEM file of certificates")
 }
 
 /// Accepts every certificate, for `verify_ssl = false`. Signatures are still checked, so that the

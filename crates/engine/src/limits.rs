@@ -1,0 +1,29 @@
+//! The limits of a process that a statement may change. Decides which settings they are.
+
+use penstock_base::Settings;
+
+/// What is there once for all statements, and sized by a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub memory_bytes: u64,
+    pub upload_slots: usize,
+    pub metadata_cache_entries: u64,
+    pub request_log_entries: u64,
+}
+
+impl Limits {
+    /// Those that the settings ask for.
+    pub fn of(settings: &Settings) -> Self {
+        Limits {
+            memory_bytes: settings.memory_limit_bytes,
+            upload_slots: usize::try_from(settings.upload_concurrency).unwrap_or(usize::MAX),
+            metadata_cache_entries: settings.metadata_cache_entries,
+            request_log_entries: settings.request_log_entries,
+        }
+    }
+
+    /// Most bytes of opened objects kept from one query to the next.
+    pub fn held_bytes(&self) -> u64 {
+        self.memory_bytes / 16
+    }
+}
