@@ -108,7 +108,7 @@ unique_ptr<FunctionData> BindSettings(ClientContext &context, TableFunctionBindI
 		LookupSetting(context, name, value);
 		auto text = value.ToString();
 		Rows shown(ps_setting_shown(info.name, Borrow(text)));
-		snapshot->rows.push_back({Value(name), Value(shown.Cell(0, 0)),
+		snapshot->rows.push_back({Value(name), Value(shown.Cell(0, idx_t(0))),
 		                          Value(Text(info.default_value)), Value(TYPE_NAMES[info.type]),
 		                          info.has_range ? Value::UBIGINT(info.min) : Value(LogicalType::UBIGINT),
 		                          info.has_range ? Value::UBIGINT(info.max) : Value(LogicalType::UBIGINT),
