@@ -48,7 +48,8 @@ metrics! {
     WrappedSubReads "wrapped_sub_reads" "count" "Sub-reads of the reads that were split.";
     Uploads "uploads" "count" "Objects made durable.";
     UploadsAborted "uploads_aborted" "count" "Uploads given up; nothing became visible.";
-    MemoryHeldNow "memory_held_bytes_now" "bytes" "Bytes of the memory limit in use; up to a sixteenth of the limit stays in use between queries, for bytes of opened objects that are kept.";
+    MemoryHeldNow "memory_held_bytes_now" "bytes"
+        "Bytes of the memory limit in use; up to a sixteenth of the limit stays in use between queries, for bytes of opened objects that are kept.";
 }
 
 /// What a metric of the gateway does over time.

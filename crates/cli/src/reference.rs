@@ -120,8 +120,8 @@ fn settings(page: &mut String) {
          One table for every door. In DuckDB a setting is `penstock_<name>` (`SET \
          penstock_part_size_bytes = '16MiB'`), on the command line `--<name>` with dashes, in the \
          environment `PENSTOCK_<NAME>`. A flag wins over a variable. An unknown name is an error \
-         that suggests the nearest known one. In DuckDB `SET` holds from the next statement on, but \
-         for what is read once. Memory, caches, the log and uploads at once exist once for a \
+         that suggests the nearest known one. In DuckDB `SET` holds from the next statement on, \
+         but for what is read once. Memory, caches, the log and uploads at once exist once for a \
          database: there the statement that began last decides.\n\n\
          | name | type | default | range | meaning |\n| --- | --- | --- | --- | --- |\n",
     );

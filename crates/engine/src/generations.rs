@@ -62,8 +62,8 @@ impl<K: Hash + Eq, V> Generations<K, V> {
         self.old.remove(key).map(|(value, _)| value)
     }
 
-    /// Changes the capacity. Where it shrinks, what no longer fits is forgotten at once, and the old
-    /// generation with it.
+    /// Changes the capacity. Where it shrinks, what no longer fits is forgotten at once, and the
+    /// old generation with it.
     pub fn set_capacity(&mut self, capacity: u64) {
         if capacity < self.capacity {
             self.old.clear();
