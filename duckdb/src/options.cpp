@@ -142,9 +142,13 @@ void AddUnmatchedSecrets(Pairs &pairs, SecretManager &secrets, CatalogTransactio
 	if (count > LISTED_SECRETS_MAX) {
 		text += " and " + to_string(count - LISTED_SECRETS_MAX) + " more";
 	}
-	if (count != 0) {
-		pairs.Add("unmatched_secrets", text);
+	if (count == 0) {
+		if (string(family.secret_types[0]) == "http") {
+			return; // most web servers ask for none
+		}
+		text = "none of TYPE " + string(family.secret_types[0]);
 	}
+	pairs.Add("unmatched_secrets", text);
 }
 
 void AddSecret(Pairs &pairs, optional_ptr<FileOpener> opener, const string &path, const Family &family) {

@@ -56,7 +56,7 @@ LogicalType TypeOf(ps_setting_type type) {
 		return LogicalType::BOOLEAN;
 	case PS_NUMBER:
 	case PS_MILLIS:
-		return LogicalType::UBIGINT;
+		return LogicalType::BIGINT; // signed, so that -1 meets our own message, with name and range
 	default:
 		return LogicalType::VARCHAR; // sizes are texts, so that '64MiB' can be said
 	}

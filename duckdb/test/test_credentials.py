@@ -176,6 +176,14 @@ def test_no_scope_that_covers_the_path_is_told(kind: str, fakes: dict[str, Fake]
     assert con.execute(f"FROM '{url}'").fetchall() == [(7,)]
 
 
+def test_no_secret_at_all_is_told() -> None:
+    con = connect()
+    con.execute("SET s3_endpoint = '127.0.0.1:1'; SET s3_use_ssl = false")
+    con.execute("SET penstock_request_deadline_ms = 200")
+    with pytest.raises(duckdb.Error, match="there is none of TYPE s3: make one with a SCOPE"):
+        con.execute("FROM 's3://lake/x.csv'")
+
+
 def test_many_secrets_are_not_all_listed() -> None:
     con = connect()
     for number in range(9):

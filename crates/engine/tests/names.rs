@@ -53,6 +53,14 @@ async fn glob_lists_only_the_literal_prefix() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_name_with_brackets_is_found_by_itself_where_no_other_matches() {
+    let bench = bench(&["odd/br[a]c.csv", "odd/set[b].csv", "odd/setb.csv"], &[]).await;
+    assert_eq!(glob(&bench, "odd/br[a]c.csv").await, ["odd/br[a]c.csv"]);
+    assert_eq!(glob(&bench, "odd/set[b].csv").await, ["odd/setb.csv"]);
+    assert!(glob(&bench, "odd/no[n]e.csv").await.is_empty());
+}
+
 /// A wide table of which one directory is wanted: levels are cheaper than names.
 #[tokio::test(start_paused = true)]
 async fn glob_descends_where_few_of_many_names_match() {

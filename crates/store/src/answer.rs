@@ -10,7 +10,7 @@ pub(crate) use failure::Failure;
 
 use crate::{ETag, ObjectMeta};
 use ::http::HeaderMap;
-use ::http::header::{CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED};
+use ::http::header::{CONTENT_TYPE, DATE, ETAG, HeaderName, LAST_MODIFIED};
 use jiff::Timestamp;
 use std::time::SystemTime;
 
@@ -55,6 +55,14 @@ pub(crate) fn object_meta(
 pub(crate) fn text_header(headers: &HeaderMap, name: &str) -> Option<String> {
     let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
     headers.get(name)?.to_str().ok().map(|text| text.trim().to_string())
+}
+
+/// The time of a version that this answer confirms as written: `Last-Modified` where it is told, else
+/// the server's own clock (`Date`), which is at most the length of the write later.
+pub(crate) fn written_at(headers: &HeaderMap) -> Option<SystemTime> {
+    [LAST_MODIFIED, DATE]
+        .iter()
+        .find_map(|name| parse_http_date(&text_header(headers, name.as_str())?))
 }
 
 /// `Fri, 20 Nov 2026 07:28:14 GMT` (RFC 9110 section 5.6.7).

@@ -142,9 +142,14 @@ impl AzureStore {
     }
 
     fn check_key(&self, operation: &'static str, key: &str) -> Result<()> {
-        let why = if key.is_empty() {
-            "the URL names a container, not a blob in it"
-        } else if key.split('/').any(|part| part == "." || part == "..") {
+        if key.is_empty() {
+            let error = Error::new(Kind::Invalid, "the URL names a container, not a blob in it");
+            let error = self.wire.named(error, operation, key);
+            return Err(error.with_hint(
+                "Name a blob, as in az://container/name, or read all with a pattern (`*`)",
+            ));
+        }
+        let why = if key.split('/').any(|part| part == "." || part == "..") {
             "`.` and `..` between slashes cannot be part of a blob's name"
         } else if key.contains('\\') {
             "Azure takes a backslash in a blob's name for a slash"

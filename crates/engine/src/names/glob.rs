@@ -10,8 +10,9 @@ use crate::names::Entry;
 use crate::names::list::{Listed, all_pages, level, object_entry, page};
 use crate::names::pattern::{Component, Pattern};
 use crate::query::{Query, QueryCore};
+use crate::read;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use penstock_base::Result;
+use penstock_base::{Kind, Result};
 use penstock_store::{ListEntry, ListRequest, ObjectMeta};
 
 /// Directories listed at once.
@@ -53,8 +54,25 @@ async fn glob(query: &QueryCore, at: &Location) -> Result<Vec<Entry>> {
         .collect();
     entries.sort_by(|a, b| a.key.cmp(&b.key));
     entries.dedup_by(|a, b| a.key == b.key);
+    if entries.is_empty() && at.key.contains('[') {
+        return by_its_own_name(query, at).await;
+    }
     query.neighbours.listed(at, &entries);
     Ok(entries)
+}
+
+/// A pattern that matches nothing may be the very name of an object: brackets stand in names too, and
+/// a listing gives them back as they are. DuckDB looks for local files in the same way.
+async fn by_its_own_name(query: &QueryCore, at: &Location) -> Result<Vec<Entry>> {
+    match read::stat(query, at).await {
+        Ok(meta) => {
+            let (url, key) = (at.url(), at.key.clone());
+            Ok(vec![Entry { url, key, is_directory: false, meta }])
+        }
+        // Invalid: no object can have such a name.
+        Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Invalid) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 async fn several_levels(

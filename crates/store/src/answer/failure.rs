@@ -215,6 +215,12 @@ impl Failure {
             "InvalidObjectState" | "BlobArchived" => {
                 "The object is in an archive tier: restore it before reading"
             }
+            "InvalidBucketName" => {
+                "A bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens"
+            }
+            "InvalidResourceName" => {
+                "A container's name has 3 to 63 lower-case letters, digits and single hyphens"
+            }
             "NoSuchBucket" => "Check the bucket's name and the endpoint",
             "ContainerNotFound" | "FilesystemNotFound" => "Check the container and account names",
             _ => return None,

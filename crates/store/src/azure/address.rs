@@ -83,7 +83,7 @@ impl Address {
         if container.is_empty() {
             return Err(wrong("names no container"));
         }
-        if container.contains(|c: char| c.is_control() || c == '?' || c == '#') {
+        if container.contains(|c: char| c.is_control() || "?#*[]{}".contains(c)) {
             return Err(wrong("names a container that cannot be"));
         }
         let mut root = scheme.to_ascii_lowercase();

@@ -203,6 +203,10 @@ fn endpoint(
     }
     crate::http::explicit_port(&authority)?;
     let path = path.trim_matches('/');
+    if format!("/{path}").parse::<::http::uri::PathAndQuery>().is_err() || path.contains(['?', '#'])
+    {
+        return Err(bad_endpoint(&text));
+    }
     let base_path = if path.is_empty() { String::new() } else { format!("/{path}") };
     Ok(Endpoint { https, host: Some(host.to_ascii_lowercase()), base_path })
 }

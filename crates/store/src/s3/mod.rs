@@ -294,7 +294,7 @@ impl Store for S3Store {
                 let etag = self.require_tag(&call, etag.map(|text| ETag::parse(&text)))?;
                 let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
                 read.map_err(|error| self.named(&call, error))?;
-                Ok(PutResult { etag: Some(etag), modified: None })
+                Ok(PutResult { etag: Some(etag), modified: answer::written_at(&response.headers) })
             }
             Outcome::Refused { failure, .. } => {
                 let refused = sealed && self.seal.learn(&failure);

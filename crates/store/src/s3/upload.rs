@@ -62,6 +62,7 @@ impl S3Store {
                 let bytes = bytes.map_err(|error| self.named(&call, error))?;
                 let (etag, modified) = parse_written(&bytes, "CompleteMultipartUploadResult")
                     .map_err(|error| self.named(&call, error))?;
+                let modified = modified.or_else(|| answer::written_at(&response.headers));
                 return Ok(PutResult { etag: Some(etag), modified });
             }
             Outcome::Refused { failure, .. } => failure,
