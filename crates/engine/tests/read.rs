@@ -220,6 +220,35 @@ async fn columns_fetched_ahead_are_bounded_and_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn writers_get_the_memory_of_columns_fetched_ahead() {
+    const CHUNK: usize = 900 * KIB;
+    let mut store = Scripted::remote(Duration::from_millis(10));
+    store.profile.part_size_min_bytes = 1;
+    let bench = Bench::with(store, &[("memory_limit_bytes", "64MiB")]);
+    let data = place_columns(&bench, 20, CHUNK).await;
+    let query = bench.query();
+    let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
+    let reader = query.open(&bench.at(&found[0].key), &Known::NOTHING).await.unwrap();
+    read(&reader, &query, data.len() - 8, 8).await;
+    settle().await;
+    read(&reader, &query, 4, CHUNK).await;
+    assert!(bench.engine.budget().held_bytes() > 7 << 20);
+    // None of these sends anything yet: the memory has to come from what was fetched ahead.
+    let mut writers = Vec::new();
+    for index in 0..12 {
+        let at = bench.at(&format!("out/{index}"));
+        let mut writer = query.create(&at, PutOptions::default()).unwrap();
+        writer.write(&pattern(5 * MIB)).await.unwrap();
+        writers.push(writer);
+    }
+    assert!(bench.engine.budget().held_bytes() <= 64 << 20);
+    bench.store.take_calls();
+    let column = read(&reader, &query, 4 + 3 * CHUNK, CHUNK).await;
+    assert_eq!(column, &data[4 + 3 * CHUNK..4 + 4 * CHUNK], "what was given back is right");
+    assert!(!bench.store.take_calls().is_empty(), "what was given back is fetched again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn warm_reopen_is_free_inside_the_window_and_costs_one_after() {
     let bench = Bench::new(Scripted::new());
     let data = pattern(2 * MIB);

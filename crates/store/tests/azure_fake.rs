@@ -205,6 +205,19 @@ async fn commit_after_anothers_commit_is_a_conflict_and_no_mix() {
     assert_eq!(get(&store, "k", GetRange::All).await.unwrap(), "theirs");
 }
 
+/// The other's commit drops what was staged before it, not what is staged after it.
+#[tokio::test]
+async fn commit_of_anothers_amid_the_parts_is_a_conflict() {
+    let (_fake, store) = fake();
+    let ours = store.create_upload("k", &none()).await.unwrap();
+    let one = store.upload_part("k", &ours, 1, body("ours")).await.unwrap();
+    store.put("k", body("theirs"), &none()).await.unwrap();
+    let two = store.upload_part("k", &ours, 2, body("too")).await.unwrap();
+    let error = store.complete_upload("k", &ours, &[one, two], &none()).await.unwrap_err();
+    told(&error, Kind::Conflict, &["another writer", "names of its own"]);
+    assert_eq!(get(&store, "k", GetRange::All).await.unwrap(), "theirs");
+}
+
 #[tokio::test]
 async fn a_part_that_never_came_is_named() {
     let (_fake, store) = fake();

@@ -103,8 +103,14 @@ impl AzureStore {
         let is_staged = |wanted: u32| staged.iter().any(|(number, _)| *number == wanted);
         let sent = parts.iter().filter(|part| part.size_bytes > 0);
         let missing = sent.map(|part| part.number).find(|number| !is_staged(*number));
+        // Whoever knows a part's tag staged it: if it is gone, another writer's commit dropped it.
+        let was_staged = |number: u32| {
+            let tagged = |part: &&Part| part.etag == upload.part_tag(number, part.size_bytes);
+            parts.iter().find(|part| part.number == number).is_some_and(|part| tagged(&part))
+        };
+        let dropped = |number: u32| there.is_others() && was_staged(number);
         Ok(match (missing, there) {
-            (Some(number), _) if !staged.is_empty() => {
+            (Some(number), _) if !staged.is_empty() && !dropped(number) => {
                 let why = format!("part {number} was never uploaded");
                 Error::new(Kind::Invalid, why)
             }
@@ -222,4 +228,10 @@ pub(super) enum Committed {
     Ours(PutResult),
     Others,
     Nothing,
+}
+
+impl Committed {
+    fn is_others(&self) -> bool {
+        matches!(self, Committed::Others)
+    }
 }
