@@ -56,7 +56,7 @@ LogicalType TypeOf(ps_setting_type type) {
 		return LogicalType::BOOLEAN;
 	case PS_NUMBER:
 	case PS_MILLIS:
-		return LogicalType::BIGINT; // signed, so that -1 meets our own message, with name and range
+		return LogicalType::BIGINT; // signed, so that -1 meets our own message, which names the setting
 	default:
 		return LogicalType::VARCHAR; // sizes are texts, so that '64MiB' can be said
 	}
