@@ -312,9 +312,9 @@ async fn what_is_missing_says_its_name() {
     server.put("/lake/k", b"x").await;
     for (method, path, name) in [
         ("GET", "/lake?acl", "GetBucketAcl"),
-        ("GET", "/lake?versioning", "GetBucketVersioning"),
+        ("GET", "/lake?lifecycle", "GetBucketLifecycleConfiguration"),
         ("GET", "/lake?policy", "GetBucketPolicy"),
-        ("GET", "/lake?versions", "ListObjectVersions"),
+        ("GET", "/lake?cors", "GetBucketCors"),
         ("GET", "/lake/k?tagging", "GetObjectTagging"),
     ] {
         let answer = server.send(Request { method, path, ..Default::default() }).await;

@@ -57,8 +57,8 @@ pub(crate) fn text_header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name)?.to_str().ok().map(|text| text.trim().to_string())
 }
 
-/// The time of a version that this answer confirms as written: `Last-Modified` where it is told, else
-/// the server's own clock (`Date`), which is at most the length of the write later.
+/// The time of a version that this answer confirms as written: `Last-Modified` where it is told,
+/// else the server's own clock (`Date`), which is at most the length of the write later.
 pub(crate) fn written_at(headers: &HeaderMap) -> Option<SystemTime> {
     [LAST_MODIFIED, DATE]
         .iter()

@@ -61,8 +61,8 @@ async fn glob(query: &QueryCore, at: &Location) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// A pattern that matches nothing may be the very name of an object: brackets stand in names too, and
-/// a listing gives them back as they are. DuckDB looks for local files in the same way.
+/// A pattern that matches nothing may be the very name of an object: brackets stand in names too,
+/// and a listing gives them back as they are. DuckDB looks for local files in the same way.
 async fn by_its_own_name(query: &QueryCore, at: &Location) -> Result<Vec<Entry>> {
     match read::stat(query, at).await {
         Ok(meta) => {
