@@ -48,8 +48,8 @@ fn options(page: &mut String) {
         page,
         "\n## Store options\n\n\
          What a store is opened with: on the command line `--option NAME=VALUE`, in DuckDB the \
-         keys of a secret (`CREATE SECRET (TYPE s3, KEY_ID '...')`), as far as its type has them. A \
-         name that ends with a dot stands for all names that begin \
+         keys of a secret (`CREATE SECRET (TYPE s3, KEY_ID '...')`), as far as its type has them. \
+         A name that ends with a dot stands for all names that begin \
          so. URLs begin with {}.\n\n\
          | name | for | meaning |\n| --- | --- | --- |",
         SCHEMES.iter().map(|scheme| format!("`{scheme}://`")).collect::<Vec<_>>().join(", ")
