@@ -33,7 +33,7 @@ spark() {
     rm -rf "$dir.part"
     mkdir -p "$dir.part"
     cat > "$dir.part/pom.xml" <<XML
-<project xmlns="http://maven.apache.org/POM/4.0.0">
+<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>local</groupId><artifactId>s3a</artifactId><version>1</version><packaging>pom</packaging>
   <dependencies>
