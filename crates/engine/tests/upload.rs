@@ -156,6 +156,33 @@ async fn dropping_a_writer_aborts_its_parts_even_while_the_upload_is_being_begun
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_statement_that_began_last_sets_the_limits() {
+    let bench = Bench::new(Scripted::new());
+    let gate = bench.store.hold("part");
+    let mut settings = bench.engine.settings().clone();
+    settings.set("upload_concurrency", "2").unwrap();
+    settings.set("memory_limit_bytes", "64MiB").unwrap();
+    let query = bench.engine.query(settings, None);
+    assert_eq!(bench.engine.budget().limit_bytes(), 64 << 20);
+    let mut writers = Vec::new();
+    for key in ["a", "b", "c"] {
+        let mut writer = create(&bench, &query, key);
+        writer.write(&pattern(9 * MIB)).await.unwrap();
+        writers.push(writer);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let parts = |calls: Vec<String>| calls.iter().filter(|call| call.starts_with("part")).count();
+    assert_eq!(parts(bench.store.take_calls()), 2);
+    let _other = bench.query();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(parts(bench.store.take_calls()), 1, "the third begins as the limit is back");
+    assert_eq!(bench.engine.budget().limit_bytes(), 1 << 30);
+    gate.add_permits(10);
+    drop(writers);
+    assert_clean(&bench).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn uploads_that_are_stopped_leave_nothing_and_later_ones_do_not_begin() {
     let bench = Bench::new(Scripted::new());
     let query = bench.query();
