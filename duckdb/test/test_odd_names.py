@@ -40,7 +40,7 @@ def test_brackets_in_a_name(con: duckdb.DuckDBPyConnection, store: Fake) -> None
 def test_a_container_is_no_blob_and_a_pattern_is_no_container(fakes: dict[str, Fake]) -> None:
     con = connect()
     con.execute(f"CREATE SECRET ({fakes['azure'].secret})")
-    with pytest.raises(duckdb.Error, match="names a container, not a blob.*az://container/name"):
+    with pytest.raises(duckdb.Error, match=r"names a container, not a blob.*az://container/name"):
         con.execute("COPY (SELECT 1) TO 'az://lonely' (FORMAT csv)")
     with pytest.raises(duckdb.Error, match="names a container that cannot be"):
         con.execute("FROM glob('az://*')")
@@ -51,11 +51,11 @@ def test_an_endpoint_that_is_no_url_is_named() -> None:
     con.execute(
         "CREATE SECRET (TYPE s3, KEY_ID 'k', SECRET 's', ENDPOINT 'http://127.0.0.1:1/x y')"
     )
-    with pytest.raises(duckdb.Error, match="`http://127.0.0.1:1/x y` is no endpoint"):
+    with pytest.raises(duckdb.Error, match=r"`http://127.0.0.1:1/x y` is no endpoint"):
         con.execute("FROM 's3://lake/x.csv'")
 
 
 def test_a_negative_number_is_refused_by_the_settings_name() -> None:
     con = connect()
-    with pytest.raises(duckdb.Error, match="io_threads.*takes a whole number, not `-1`"):
+    with pytest.raises(duckdb.Error, match=r"io_threads.*takes a whole number, not `-1`"):
         con.execute("SET penstock_io_threads = -1")
