@@ -143,7 +143,7 @@ def test_io_threads_cannot_be_set_later() -> None:
 def test_a_smaller_memory_limit_forgets_kept_bytes(
     con: duckdb.DuckDBPyConnection, store: Fake
 ) -> None:
-    url = store.url("set/kept")
+    url = store.url("set-kept/kept")
     con.execute(
         "COPY (SELECT i, hash(i) AS h, i % 40 AS p FROM range(1000000) t(i)) TO "
         f"'{url}' (FORMAT csv, PARTITION_BY (p), OVERWRITE_OR_IGNORE)"
