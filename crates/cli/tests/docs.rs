@@ -48,20 +48,22 @@ fn every_test_that_the_promises_name_exists() {
 
 #[test]
 fn every_setting_that_a_page_names_exists() {
-    let guides = ["duckdb", "serve", "gateway", "cli"].map(|name| format!("docs/guide/{name}.md"));
-    let functions =
-        ["penstock_settings", "penstock_stats", "penstock_requests", "penstock_clear_cache"];
+    let guides =
+        ["duckdb", "wrap", "serve", "gateway", "cli"].map(|name| format!("docs/guide/{name}.md"));
+    // SQL functions are the names that the extension registers.
+    let sql = ["tables", "wrap"].map(|name| page(&format!("duckdb/src/{name}.cpp"))).concat();
     for name in guides.iter().map(String::as_str).chain(["README.md"]) {
         let text = page(name);
         for part in text.split("penstock_").skip(1) {
             let end =
                 part.find(|c: char| !(c.is_ascii_lowercase() || c == '_')).unwrap_or(part.len());
             let setting = &part[..end];
-            // `SET penstock_...` names none.
-            let known = setting.is_empty()
+            // `SET penstock_...` names none, `penstock_parallel_read_*` a family.
+            let family = setting.is_empty() || setting.ends_with('_');
+            let known = family && TABLE.iter().any(|row| row.name.starts_with(setting))
                 || TABLE.iter().any(|row| row.name == setting)
                 || GATEWAY.iter().any(|row| row.name == format!("penstock_{setting}"))
-                || functions.contains(&format!("penstock_{setting}").as_str());
+                || sql.contains(&format!("add(\"penstock_{setting}\","));
             assert!(known, "{name} names penstock_{setting}");
         }
     }
