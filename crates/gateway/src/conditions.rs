@@ -48,6 +48,35 @@ pub struct ReadConditions {
     pub if_unmodified_since: Option<dto::Timestamp>,
 }
 
+/// Conditions from the fields of a request's input: those of a read.
+macro_rules! read_conditions {
+    ($input:expr) => {
+        $crate::conditions::ReadConditions {
+            if_match: $input.if_match.take().map($crate::conditions::Tag::from),
+            if_none_match: $input.if_none_match.take().map($crate::conditions::Tag::from),
+            if_modified_since: $input.if_modified_since.take(),
+            if_unmodified_since: $input.if_unmodified_since.take(),
+        }
+    };
+}
+pub(crate) use read_conditions;
+
+/// Conditions from the fields of a request's input: those on the source of a copy.
+macro_rules! source_conditions {
+    ($input:expr) => {
+        $crate::conditions::ReadConditions {
+            if_match: $input.copy_source_if_match.take().map($crate::conditions::Tag::from),
+            if_none_match: $input
+                .copy_source_if_none_match
+                .take()
+                .map($crate::conditions::Tag::from),
+            if_modified_since: $input.copy_source_if_modified_since.take(),
+            if_unmodified_since: $input.copy_source_if_unmodified_since.take(),
+        }
+    };
+}
+pub(crate) use source_conditions;
+
 /// What the conditions of a read come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

@@ -2,7 +2,7 @@
 
 use crate::body::CopyFlow;
 use crate::buckets::{Bucket, Buckets};
-use crate::conditions::{ReadConditions, Tag, write_condition};
+use crate::conditions::{ReadConditions, source_conditions, write_condition};
 use crate::get::{about_object, judge, shown_tag, size_of, start, store_range};
 use crate::headers::{ObjectHeaders, object_headers};
 use crate::put::{in_store, judged_anew, place};
@@ -108,12 +108,7 @@ pub(crate) async fn copy(
     let replaces = replaces(input.metadata_directive.as_ref().map(|it| it.as_str()))?;
     let replaces_tags = replaces_tags(input.tagging_directive.as_ref().map(|it| it.as_str()))?;
     let condition = destination_condition(&request.headers)?;
-    let conditions = ReadConditions {
-        if_match: input.copy_source_if_match.take().map(Tag::from),
-        if_none_match: input.copy_source_if_none_match.take().map(Tag::from),
-        if_modified_since: input.copy_source_if_modified_since.take(),
-        if_unmodified_since: input.copy_source_if_unmodified_since.take(),
-    };
+    let conditions = source_conditions!(input);
     let bucket = buckets.writable(&input.bucket).await?;
     let source = Source::new(buckets, &input.copy_source, None, conditions).await?;
     let is_itself =

@@ -3,7 +3,7 @@
 
 use crate::body::ObjectBody;
 use crate::buckets::{Bucket, Buckets};
-use crate::conditions::{ReadConditions, Tag, Verdict};
+use crate::conditions::{ReadConditions, Verdict, read_conditions};
 use crate::error::{Subject, to_s3};
 use crate::headers::{Notes, set_object_headers};
 use crate::parts::PartSizes;
@@ -63,24 +63,6 @@ pub(crate) fn store_range(range: Option<&dto::Range>) -> GetRange {
     }
 }
 
-/// Content-Range of an answer, `None` for a whole object.
-///
-/// # Errors
-/// `InvalidRange` when not a byte of the object is in the range.
-fn content_range(is_ranged: bool, found: ByteRange, size: u64) -> S3Result<Option<String>> {
-    if !is_ranged {
-        return Ok(None);
-    }
-    if found.is_empty() {
-        let mut error = s3_error!(InvalidRange, "The requested range is not satisfiable");
-        if let Ok(value) = HeaderValue::from_str(&format!("bytes */{size}")) {
-            error.set_headers(HeaderMap::from_iter([(http::header::CONTENT_RANGE, value)]));
-        }
-        return Err(error);
-    }
-    Ok(Some(format!("bytes {}-{}/{size}", found.start, found.end - 1)))
-}
-
 /// Size of an object.
 ///
 /// # Errors
@@ -128,6 +110,25 @@ impl Wanted {
         let is_ranged = range.is_some();
         Ok(Wanted { range: store_range(range), part, is_ranged })
     }
+
+    /// Content-Range of the answer, `None` for a whole object. A part counts as a range unless the
+    /// object is empty.
+    ///
+    /// # Errors
+    /// `InvalidRange` when not a byte of the object is in the range.
+    fn content_range(&self, found: ByteRange, size: u64) -> S3Result<Option<String>> {
+        if !self.is_ranged && (self.part.is_none() || size == 0) {
+            return Ok(None);
+        }
+        if found.is_empty() {
+            let mut error = s3_error!(InvalidRange, "The requested range is not satisfiable");
+            if let Ok(value) = HeaderValue::from_str(&format!("bytes */{size}")) {
+                error.set_headers(HeaderMap::from_iter([(http::header::CONTENT_RANGE, value)]));
+            }
+            return Err(error);
+        }
+        Ok(Some(format!("bytes {}-{}/{size}", found.start, found.end - 1)))
+    }
 }
 
 /// The bytes of a part, by what the object's notes say of its parts; an object that was put whole
@@ -170,7 +171,7 @@ pub(crate) async fn get(
     buckets: &Buckets,
     request: S3Request<dto::GetObjectInput>,
 ) -> S3Result<S3Response<dto::GetObjectOutput>> {
-    let input = request.input;
+    let mut input = request.input;
     refuse::version(input.version_id.as_deref())?;
     refuse::customer_key(input.sse_customer_algorithm.as_deref())?;
     let wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
@@ -187,18 +188,11 @@ pub(crate) async fn get(
         }
     };
     let meta = stream.meta().clone();
-    let conditions = ReadConditions {
-        if_match: input.if_match.map(Tag::from),
-        if_none_match: input.if_none_match.map(Tag::from),
-        if_modified_since: input.if_modified_since,
-        if_unmodified_since: input.if_unmodified_since,
-    };
-    judge(&bucket, &conditions, &meta)?;
+    judge(&bucket, &read_conditions!(input), &meta)?;
     let (size, start) = (size_of(&meta)?, stream.range().start);
     let parts_count = wanted.part.map(|number| part_range(number, &meta)).transpose()?;
     let found = ByteRange { start, end: start + len };
-    let is_ranged = wanted.is_ranged || (wanted.part.is_some() && size > 0);
-    let content_range = content_range(is_ranged, found, size)?;
+    let content_range = wanted.content_range(found, size)?;
     let status = content_range.is_some().then_some(StatusCode::PARTIAL_CONTENT);
     let mut output = dto::GetObjectOutput {
         accept_ranges: Some("bytes".to_string()),
@@ -229,7 +223,7 @@ pub(crate) async fn head(
     buckets: &Buckets,
     request: S3Request<dto::HeadObjectInput>,
 ) -> S3Result<S3Response<dto::HeadObjectOutput>> {
-    let input = request.input;
+    let mut input = request.input;
     refuse::version(input.version_id.as_deref())?;
     refuse::customer_key(input.sse_customer_algorithm.as_deref())?;
     let wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
@@ -238,20 +232,13 @@ pub(crate) async fn head(
         refuse::part_number(&*bucket.store)?;
     }
     let meta = bucket.query().head(&bucket.at(&input.key)).await.map_err(about_object)?;
-    let conditions = ReadConditions {
-        if_match: input.if_match.map(Tag::from),
-        if_none_match: input.if_none_match.map(Tag::from),
-        if_modified_since: input.if_modified_since,
-        if_unmodified_since: input.if_unmodified_since,
-    };
-    judge(&bucket, &conditions, &meta)?;
+    judge(&bucket, &read_conditions!(input), &meta)?;
     let size = size_of(&meta)?;
     let (found, parts_count) = match wanted.part {
         Some(number) => part_range(number, &meta)?,
         None => (wanted.range.resolve(size), None),
     };
-    let is_ranged = wanted.is_ranged || (wanted.part.is_some() && size > 0);
-    let content_range = content_range(is_ranged, found, size)?;
+    let content_range = wanted.content_range(found, size)?;
     let status = content_range.is_some().then_some(StatusCode::PARTIAL_CONTENT);
     let mut output = dto::HeadObjectOutput {
         accept_ranges: Some("bytes".to_string()),

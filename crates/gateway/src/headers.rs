@@ -177,7 +177,7 @@ pub trait HasChecksums {
 }
 
 macro_rules! has_checksums {
-    ($($output:ty),*) => {
+    ($($output:ty [$($kind:ident)?]),*) => {
         $(impl HasChecksums for $output {
             fn set_checksums(&mut self, sums: dto::Checksum) {
                 self.checksum_crc32 = sums.checksum_crc32;
@@ -185,12 +185,19 @@ macro_rules! has_checksums {
                 self.checksum_crc64nvme = sums.checksum_crc64nvme;
                 self.checksum_sha1 = sums.checksum_sha1;
                 self.checksum_sha256 = sums.checksum_sha256;
-                self.checksum_type = sums.checksum_type;
+                $(self.$kind = sums.$kind;)?
             }
         })*
     };
 }
-has_checksums!(dto::GetObjectOutput, dto::HeadObjectOutput, dto::CompleteMultipartUploadOutput);
+has_checksums!(
+    dto::GetObjectOutput [checksum_type],
+    dto::HeadObjectOutput [checksum_type],
+    dto::PutObjectOutput [checksum_type],
+    dto::CompleteMultipartUploadOutput [checksum_type],
+    // The answer to a part has no field for it.
+    dto::UploadPartOutput []
+);
 
 impl Notes {
     /// What an object's metadata tells.

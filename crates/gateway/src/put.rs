@@ -4,7 +4,9 @@ use crate::buckets::{Bucket, Buckets};
 use crate::conditions::write_condition;
 use crate::error::{Subject, to_s3};
 use crate::get::{about_object, shown_tag};
-use crate::headers::{ObjectHeaders, checksum_notes, known_checksums, object_headers};
+use crate::headers::{
+    HasChecksums as _, ObjectHeaders, checksum_notes, known_checksums, object_headers,
+};
 use crate::receive::{Incoming, Sent, receive};
 use crate::refuse;
 use penstock_base::Kind;
@@ -29,12 +31,7 @@ pub(crate) async fn put(
     headers.tagging = input.tagging.take();
     refuse::tagging(headers.tagging.as_deref(), &*bucket.store)?;
     let mut options = headers.into_options(in_store(&bucket, condition))?;
-    let sent = Sent {
-        body: input.body.take(),
-        headers: &request.headers,
-        trailers,
-        content_length: input.content_length,
-    };
+    let sent = Sent::new(input.body.take(), &request.headers, trailers, input.content_length);
     let (result, sums) = match receive(sent).await? {
         Incoming::Whole(bytes, sums) => {
             options.metadata.extend(checksum_notes(&sums));
@@ -56,15 +53,12 @@ pub(crate) async fn put(
         Err(error) => return Err(judged_anew(&bucket, &input.key, &options, error).await),
         Ok(result) => result,
     };
-    Ok(dto::PutObjectOutput {
+    let mut output = dto::PutObjectOutput {
         e_tag: shown_tag(&bucket, result.etag.as_ref()),
-        checksum_crc32: sums.checksum_crc32,
-        checksum_crc32c: sums.checksum_crc32c,
-        checksum_crc64nvme: sums.checksum_crc64nvme,
-        checksum_sha1: sums.checksum_sha1,
-        checksum_sha256: sums.checksum_sha256,
         ..Default::default()
-    })
+    };
+    output.set_checksums(sums);
+    Ok(output)
 }
 
 /// The store's form of a condition.

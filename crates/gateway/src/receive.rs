@@ -40,6 +40,18 @@ pub struct Sent<'a> {
     pub content_length: Option<i64>,
 }
 
+impl<'a> Sent<'a> {
+    /// What an input and its request bring.
+    pub fn new(
+        body: Option<StreamingBlob>,
+        headers: &'a HeaderMap,
+        trailers: Option<TrailingHeaders>,
+        content_length: Option<i64>,
+    ) -> Self {
+        Sent { body, headers, trailers, content_length }
+    }
+}
+
 /// A body that was judged by its head.
 #[derive(Debug)]
 pub enum Incoming {
@@ -256,7 +268,7 @@ mod tests {
     fn sent<'a>(pieces: Vec<&'static [u8]>, headers: &'a HeaderMap, length: i64) -> Sent<'a> {
         let pieces = pieces.into_iter().map(|piece| Piece::Ok(Bytes::from_static(piece)));
         let body = StreamingBlob::wrap(futures_util::stream::iter(pieces));
-        Sent { body: Some(body), headers, trailers: None, content_length: Some(length) }
+        Sent::new(Some(body), headers, None, Some(length))
     }
 
     #[tokio::test]
@@ -296,8 +308,7 @@ mod tests {
     async fn a_sender_that_stalls_is_given_up() {
         let silent = StreamingBlob::wrap(futures_util::stream::pending::<Piece>());
         let headers = HeaderMap::new();
-        let sent =
-            Sent { body: Some(silent), headers: &headers, trailers: None, content_length: Some(3) };
+        let sent = Sent::new(Some(silent), &headers, None, Some(3));
         let error = receive(sent).await.unwrap_err();
         assert_eq!(error.code(), &S3ErrorCode::RequestTimeout);
     }

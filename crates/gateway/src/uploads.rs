@@ -9,7 +9,7 @@ pub(crate) use listing::list_uploads;
 
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{PartSums, Verifier, whole_object_checksum};
-use crate::conditions::{ReadConditions, Tag, write_condition};
+use crate::conditions::{source_conditions, write_condition};
 use crate::copy::{PartCopyError, Source, copy_part};
 use crate::error::{Subject, to_s3};
 use crate::get::shown_tag;
@@ -71,12 +71,7 @@ pub(crate) async fn part(
     let number = part_number(input.part_number)?;
     let bucket = buckets.writable(&input.bucket).await?;
     let (key, upload) = (bucket.key(&input.key), UploadId(input.upload_id.clone()));
-    let sent = Sent {
-        body: input.body.take(),
-        headers: &request.headers,
-        trailers,
-        content_length: input.content_length,
-    };
+    let sent = Sent::new(input.body.take(), &request.headers, trailers, input.content_length);
     let (part, sums) = match receive(sent).await? {
         Incoming::Whole(bytes, sums) => {
             let sent = bucket.store.upload_part(&key, &upload, number, bytes.into()).await;
@@ -87,15 +82,10 @@ pub(crate) async fn part(
             verdict.settle(Subject::Upload, sent)?
         }
     };
-    Ok(dto::UploadPartOutput {
-        e_tag: Some(dto::ETag::Strong(part.etag)),
-        checksum_crc32: sums.checksum_crc32,
-        checksum_crc32c: sums.checksum_crc32c,
-        checksum_crc64nvme: sums.checksum_crc64nvme,
-        checksum_sha1: sums.checksum_sha1,
-        checksum_sha256: sums.checksum_sha256,
-        ..Default::default()
-    })
+    let mut output =
+        dto::UploadPartOutput { e_tag: Some(dto::ETag::Strong(part.etag)), ..Default::default() };
+    output.set_checksums(sums);
+    Ok(output)
 }
 
 /// UploadPartCopy.
@@ -113,12 +103,7 @@ pub(crate) async fn part_copy(
             "The x-amz-copy-source-range value must be of the form bytes=first-last"
         )
     })?;
-    let conditions = ReadConditions {
-        if_match: input.copy_source_if_match.take().map(Tag::from),
-        if_none_match: input.copy_source_if_none_match.take().map(Tag::from),
-        if_modified_since: input.copy_source_if_modified_since.take(),
-        if_unmodified_since: input.copy_source_if_unmodified_since.take(),
-    };
+    let conditions = source_conditions!(input);
     let bucket = buckets.writable(&input.bucket).await?;
     let source = Source::new(buckets, &input.copy_source, range, conditions).await?;
     let upload = UploadId(input.upload_id.clone());
