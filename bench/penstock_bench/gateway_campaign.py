@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
-
 from penstock_bench import load, machine
 from penstock_bench.gateways import GatewayError, Lane, Running
 from penstock_bench.processes import cpu_s, peak_rss_bytes, reset_peak_rss
+from penstock_bench.stores import make_s3_bucket
 
 NAME = "gateway"
 SCHEMA = 1
@@ -135,14 +134,7 @@ class Campaign:
 
 def prepare(server: Running) -> None:
     """Makes the bucket and what is read, and lets the gateway warm up."""
-    client = boto3.client(
-        "s3",
-        endpoint_url=server.url,
-        aws_access_key_id=server.access_key,
-        aws_secret_access_key=server.secret_key,
-        region_name="us-east-1",
-    )
-    client.create_bucket(Bucket=BUCKET)
+    make_s3_bucket(server.url, BUCKET)
     for step in STEPS:
         if step.method == "GET":
             load.run(server, [upload(server, f"read-{step.name}", object_size(step))], 1, 1)

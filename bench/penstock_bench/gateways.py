@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from penstock_bench.config import BUILD, ROOT
+from penstock_bench.processes import end
 from penstock_bench.sql import AZURITE_ACCOUNT, AZURITE_KEY, S3_KEY
 
 BACK_ENDS = ("directory", "azure-fake", "azurite", "s3-fake", "versitygw")
@@ -75,12 +76,7 @@ class _Child:
 
     def stop(self) -> None:
         """Ends it; by force after ten seconds."""
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process, 10)
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._log.close()

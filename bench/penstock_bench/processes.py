@@ -53,6 +53,16 @@ def peak_rss_bytes(pid: int) -> int:
     return int(found.group(1)) * 1024 if found else 0
 
 
+def end(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    """Ends a process; by force after some time."""
+    process.terminate()
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class Server:
     """A server process that listens on one port of the loopback."""
 
@@ -96,11 +106,5 @@ class Server:
 
     def stop(self) -> None:
         """Ends it; by force after five seconds."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(5)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        end(self._process, 5)
         self._log.close()

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
-
 from penstock_bench import machine
 from penstock_bench.config import ROOT
 from penstock_bench.gateway_report import table
 from penstock_bench.gateways import GatewayError, Lane, Running
 from penstock_bench.processes import cpu_s
 from penstock_bench.sql import AZURITE_ACCOUNT, AZURITE_KEY
+from penstock_bench.stores import make_s3_bucket
 
 NAME = "replay"
 BUCKET = "replay"
@@ -128,7 +127,7 @@ class Campaign:
             if native:
                 assert lane.back_end is not None
                 return self._ask(azure_disk(lane.back_end), lane.back_end)
-            make_bucket(server)
+            make_s3_bucket(server.url, BUCKET)
             return self._ask(s3_disk(server), server)
 
     def _ask(self, disk: str, server: Running) -> dict[str, Any]:
@@ -147,18 +146,6 @@ class Campaign:
             return {"error": f"ClickHouse ended with {done.returncode}: {tail[0][:300]}"}
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer | {"server_cpu_s": cpu_s(server.pid) - cpu}
-
-
-def make_bucket(server: Running) -> None:
-    """The bucket that the disk lies in."""
-    client = boto3.client(
-        "s3",
-        endpoint_url=server.url,
-        aws_access_key_id=server.access_key,
-        aws_secret_access_key=server.secret_key,
-        region_name="us-east-1",
-    )
-    client.create_bucket(Bucket=BUCKET)
 
 
 def text(records: list[dict[str, Any]]) -> str:

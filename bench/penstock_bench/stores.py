@@ -140,19 +140,24 @@ class Store:
         )
 
 
+def make_s3_bucket(url: str, bucket: str) -> None:
+    """Creates a bucket on a server that speaks S3 and takes the bench's key."""
+    import boto3
+
+    client = boto3.client(
+        "s3",
+        endpoint_url=url,
+        aws_access_key_id=sql.S3_KEY,
+        aws_secret_access_key=sql.S3_KEY,
+        region_name="us-east-1",
+    )
+    client.create_bucket(Bucket=bucket)
+
+
 def make_bucket(protocol: str, port: str) -> None:
     """Creates the bench's bucket or container on an empty store."""
     if protocol == "s3":
-        import boto3
-
-        client = boto3.client(
-            "s3",
-            endpoint_url=f"http://127.0.0.1:{port}",
-            aws_access_key_id=sql.S3_KEY,
-            aws_secret_access_key=sql.S3_KEY,
-            region_name="us-east-1",
-        )
-        client.create_bucket(Bucket=sql.BUCKET)
+        make_s3_bucket(f"http://127.0.0.1:{port}", sql.BUCKET)
         return
     date = email.utils.formatdate(usegmt=True)
     path = f"/{sql.AZURITE_ACCOUNT}/{sql.BUCKET}"
