@@ -10,9 +10,15 @@ from harness import Fake, connect
 from test_interruption import fired, interrupt_when_asked, wait_for
 
 LARGE = "SELECT hash(i) AS v FROM range(2000000) t(i)"
-OVERLAP = pytest.mark.parametrize("overlap", ["true", "false"])
 # The request that makes a large object visible.
 COMMIT = {"s3": "op=CompleteMultipartUpload", "azure": "op=PutBlockList"}
+
+
+@pytest.fixture(params=["true", "false"])
+def overlap(request: pytest.FixtureRequest, con: duckdb.DuckDBPyConnection) -> str:
+    """Whether parts go out while further ones are made; set on the connection."""
+    con.execute(f"SET penstock_upload_overlap_enabled = {request.param}")
+    return str(request.param)
 
 
 def old(con: duckdb.DuckDBPyConnection, store: Fake, name: str) -> str:
@@ -32,13 +38,11 @@ def assert_kept(con: duckdb.DuckDBPyConnection, store: Fake, url: str) -> None:
     assert con.execute(f"SELECT v FROM '{url}'").fetchall() == [(7,)]
 
 
-@OVERLAP
 @pytest.mark.parametrize("status", [403, 507])
 @pytest.mark.parametrize("size", ["small", "parts", "commit"])
 def test_a_refused_overwrite_keeps_the_old(
     overlap: str, status: int, size: str, con: duckdb.DuckDBPyConnection, store: Fake
 ) -> None:
-    con.execute(f"SET penstock_upload_overlap_enabled = {overlap}")
     con.execute("SET penstock_retry_base_ms = 1; SET penstock_request_deadline_ms = 500")
     url = old(con, store, f"refused-{overlap}-{status}-{size}.parquet")
     store.arm(f"status={status}," + (COMMIT[store.kind] if size == "commit" else "method=PUT"))
@@ -48,12 +52,10 @@ def test_a_refused_overwrite_keeps_the_old(
     assert_kept(con, store, url)
 
 
-@OVERLAP
 @pytest.mark.parametrize("size", ["small", "parts", "commit"])
 def test_an_interrupted_overwrite_keeps_the_old(
     overlap: str, size: str, con: duckdb.DuckDBPyConnection, store: Fake
 ) -> None:
-    con.execute(f"SET penstock_upload_overlap_enabled = {overlap}")
     url = old(con, store, f"interrupted-{overlap}-{size}.parquet")
     store.arm("stall=60000," + (COMMIT[store.kind] if size == "commit" else "method=PUT"))
     thread = interrupt_when_asked(con, store)
@@ -64,11 +66,9 @@ def test_an_interrupted_overwrite_keeps_the_old(
     assert_kept(con, store, url)
 
 
-@OVERLAP
 def test_another_writers_object_survives(
     overlap: str, con: duckdb.DuckDBPyConnection, store: Fake
 ) -> None:
-    con.execute(f"SET penstock_upload_overlap_enabled = {overlap}")
     con.execute("SET penstock_retry_base_ms = 1")
     url = store.url(f"overwritten/contested-{overlap}.parquet")
     # Ours is cut after the other's, which is the second, and refused when it is tried again.
@@ -92,11 +92,9 @@ def test_another_writers_object_survives(
     assert_kept(other, store, url)
 
 
-@OVERLAP
 def test_refused_partitions_keep_their_files(
     overlap: str, con: duckdb.DuckDBPyConnection, store: Fake
 ) -> None:
-    con.execute(f"SET penstock_upload_overlap_enabled = {overlap}")
     root = store.url(f"overwritten/parts-{overlap}")
 
     def copy(value: int) -> str:
