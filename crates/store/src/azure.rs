@@ -41,9 +41,9 @@ pub use address::Address;
 use crate::answer::{Failure, extent, range_header, unsatisfiable_extent};
 use crate::options::StoreOptions;
 use crate::{
-    Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpClient, HttpResponse,
-    ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store,
-    UploadId, WriteCondition,
+    Body, Capabilities, CopySource, ETag, GetRange, GetRequest, GetResponse, HttpClient,
+    HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult,
+    Store, UploadId, WriteCondition,
 };
 use ::http::Method;
 use ::http::header::{IF_MATCH, RANGE};
@@ -412,7 +412,7 @@ impl Store for AzureStore {
     async fn copy(&self, from: &str, to: &str, options: &PutOptions) -> Result<PutResult> {
         self.check_key("copy", from)?;
         self.check_key("copy", to)?;
-        self.copy_blob(from, None, to, options).await
+        self.copy_blob(&CopySource::whole(from), to, options).await
     }
 }
 

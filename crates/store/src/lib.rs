@@ -19,6 +19,7 @@ mod random;
 pub mod s3;
 pub mod store;
 pub mod streaming;
+mod tags;
 pub mod types;
 pub mod web;
 pub(crate) mod xml;

@@ -135,12 +135,8 @@ impl LocalStore {
         work: impl FnOnce(&Shared) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let shared = self.shared.clone();
-        let done = tokio::task::spawn_blocking(move || work(&shared)).await;
-        done.unwrap_or_else(|error| {
-            let why = "work on a blocking thread broke off";
-            Err(Error::new(Kind::Internal, why).with_source(error))
-        })
-        .map_err(|error| error.with_operation(operation).with_object(format!("{}{key}", self.url)))
+        let done = staged::blocking(move || work(&shared)).await;
+        done.map_err(|error| self.name(error, operation, key))
     }
 
     fn name(&self, error: Error, operation: &'static str, key: &str) -> Error {
@@ -451,7 +447,7 @@ impl Store for LocalStore {
     async fn copy(&self, from: &str, to: &str, options: &PutOptions) -> Result<PutResult> {
         let options = options.clone();
         let from = names::locate(self.shared.root.scope, from)
-            .map_err(|e| e.with_operation("copy").with_object(format!("{}{from}", self.url)))?;
+            .map_err(|error| self.name(error, "copy", from))?;
         self.run_at("copy", to, move |shared, to| shared.copy(&from, to, &options)).await
     }
 }

@@ -124,7 +124,7 @@ impl State {
                 .collect(),
         };
         let tagging = options.metadata.iter().find(|(name, _)| name == TAGGING);
-        let tags = tagging.map(|(_, pairs)| crate::streaming::parse_tags(pairs));
+        let tags = tagging.map(|(_, pairs)| crate::tags::from_query(pairs));
         let tags = tags.unwrap_or_default();
         let result = PutResult { etag: meta.etag.clone(), modified: meta.modified };
         self.objects.insert(key.to_string(), Object { bytes, meta, made_by_upload, tags });

@@ -8,7 +8,6 @@ use crate::{ETag, Part, PutOptions, PutResult, Store, UploadId};
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Result};
-use percent_encoding::percent_decode_str;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -81,10 +80,18 @@ pub struct CopySource {
     pub range: Option<ByteRange>,
 }
 
+impl CopySource {
+    /// All of whatever version there is.
+    pub(crate) fn whole(key: &str) -> Self {
+        CopySource { key: key.to_string(), if_match: None, range: None }
+    }
+}
+
 /// Takes the bytes of parts, one piece after the other.
 pub type PartSink = Box<dyn FnMut(&[u8]) + Send>;
 
-/// A [`Store`] through which bodies flow.
+/// A [`Store`] through which bodies flow. Methods with a body here answer for a store that does not
+/// offer the thing.
 #[async_trait]
 pub trait StreamingStore: Store {
     /// Places a whole object while its body comes in.
@@ -112,7 +119,9 @@ pub trait StreamingStore: Store {
 
     /// Whether completing judges the parts by itself, as S3 does: that they are there, their tags
     /// and their least size. Else whoever completes compares with [`StreamingStore::list_parts`].
-    fn judges_parts(&self) -> bool;
+    fn judges_parts(&self) -> bool {
+        false
+    }
 
     /// The tag of a part without bytes, where such a part is not stored (Azure); `None` where it
     /// is a part like any other.
@@ -127,11 +136,14 @@ pub trait StreamingStore: Store {
     async fn list_parts(&self, key: &str, upload: &UploadId) -> Result<Vec<PartEntry>>;
 
     /// The object that this upload made, if the key still holds it: the answer to a completion may
-    /// have been lost.
+    /// have been lost. Never asked of a store that judges the parts by itself: that is completed
+    /// again, and tells then.
     ///
     /// # Errors
     /// Any but `NotFound`.
-    async fn completed(&self, key: &str, upload: &UploadId) -> Result<Option<PutResult>>;
+    async fn completed(&self, _key: &str, _upload: &UploadId) -> Result<Option<PutResult>> {
+        Ok(None)
+    }
 
     /// Hands the bytes of parts to `sink`, in order, for a checksum of the whole. `false` where the
     /// store cannot read parts of an upload that is not completed.
@@ -140,11 +152,13 @@ pub trait StreamingStore: Store {
     /// `NotFound` for the upload, `Invalid` for a part that is not there.
     async fn read_parts(
         &self,
-        key: &str,
-        upload: &UploadId,
-        parts: &[Part],
-        sink: PartSink,
-    ) -> Result<bool>;
+        _key: &str,
+        _upload: &UploadId,
+        _parts: &[Part],
+        _sink: PartSink,
+    ) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Uploads to keys with this prefix that are not completed, in no particular order.
     ///
@@ -165,10 +179,12 @@ pub trait StreamingStore: Store {
     /// `NotFound`; `Conflict` when the source has changed or the target's condition does not hold.
     async fn copy_version(
         &self,
-        source: &CopySource,
-        to: &str,
-        options: &PutOptions,
-    ) -> Result<Option<PutResult>>;
+        _source: &CopySource,
+        _to: &str,
+        _options: &PutOptions,
+    ) -> Result<Option<PutResult>> {
+        Ok(None)
+    }
 
     /// Makes a range of another object of this store a part. `None` as for
     /// [`StreamingStore::copy_version`].
@@ -177,46 +193,41 @@ pub trait StreamingStore: Store {
     /// As [`StreamingStore::copy_version`].
     async fn copy_part(
         &self,
-        source: &CopySource,
-        key: &str,
-        upload: &UploadId,
-        number: u32,
-    ) -> Result<Option<Part>>;
+        _source: &CopySource,
+        _key: &str,
+        _upload: &UploadId,
+        _number: u32,
+    ) -> Result<Option<Part>> {
+        Ok(None)
+    }
 
     /// Whether objects have tags.
-    fn has_tags(&self) -> bool;
+    fn has_tags(&self) -> bool {
+        false
+    }
 
     /// The tags of an object, in no particular order.
     ///
     /// # Errors
     /// `NotFound`; `Unsupported` where objects have no tags.
-    async fn tags(&self, key: &str) -> Result<Vec<(String, String)>>;
+    async fn tags(&self, _key: &str) -> Result<Vec<(String, String)>> {
+        Err(no_tags(self.root()))
+    }
 
     /// Replaces the tags of an object; none removes them all.
     ///
     /// # Errors
     /// As [`StreamingStore::tags`].
-    async fn set_tags(&self, key: &str, tags: &[(String, String)]) -> Result<()>;
+    async fn set_tags(&self, _key: &str, _tags: &[(String, String)]) -> Result<()> {
+        Err(no_tags(self.root()))
+    }
 }
 
-/// The answer of a store that has no such thing.
-pub(crate) fn unsupported(store: &dyn Store, operation: &'static str, what: &str) -> Error {
-    Error::new(Kind::Unsupported, format!("this store has no {what}"))
-        .with_operation(operation)
-        .with_object(store.root())
-}
-
-/// The pairs of `@tagging` (see [`PutOptions::metadata`]).
-pub(crate) fn parse_tags(text: &str) -> Vec<(String, String)> {
-    let decode = |text: &str| {
-        let spaced = text.replace('+', " ");
-        percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
-    };
-    let pairs = text.split('&').filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-        .map(|(name, value)| (decode(name), decode(value)))
-        .collect()
+/// The answer of a store whose objects have no tags.
+pub(crate) fn no_tags(root: &str) -> Error {
+    Error::new(Kind::Unsupported, "this store has no object tags")
+        .with_operation("tags")
+        .with_object(root)
 }
 
 /// One container of a listing.

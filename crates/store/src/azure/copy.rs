@@ -9,7 +9,7 @@
 use super::wire::{Ask, put_result};
 use super::{AzureStore, drain};
 use crate::answer::{Failure, text_header};
-use crate::{ETag, HttpResponse, PutOptions, PutResult, WriteCondition};
+use crate::{CopySource, HttpResponse, PutOptions, PutResult, WriteCondition};
 use http::{HeaderMap, Method};
 use penstock_base::{Error, Kind, Result, Retry};
 use std::time::Duration;
@@ -22,8 +22,7 @@ const POLL_LONGEST: Duration = Duration::from_secs(5);
 impl AzureStore {
     pub(super) async fn copy_blob(
         &self,
-        from: &str,
-        if_match: Option<&ETag>,
+        source: &CopySource,
         to: &str,
         options: &PutOptions,
     ) -> Result<PutResult> {
@@ -31,17 +30,11 @@ impl AzureStore {
         // As everywhere, a caller that gives either replaces both.
         let replaces = options.content_type.is_some() || !options.metadata.is_empty();
         if !replaces {
-            return self.copy_keeping(from, if_match, to, options).await;
+            return self.copy_keeping(source, to, options).await;
         }
-        let (source, token) = self.wire.link(from).await.map_err(named)?;
-        let mut headers = vec![
-            ("x-ms-blob-type", "BlockBlob".to_string()),
-            ("x-ms-copy-source", source),
-            ("x-ms-copy-source-blob-properties", "false".to_string()),
-        ];
-        let token = token.map(|token| token.reveal().to_string());
-        headers.extend(token.map(|token| ("x-ms-copy-source-authorization", token)));
-        headers.extend(source_condition(if_match));
+        let mut headers = self.source_headers(source).await.map_err(named)?;
+        headers.push(("x-ms-blob-type", "BlockBlob".to_string()));
+        headers.push(("x-ms-copy-source-blob-properties", "false".to_string()));
         let ask = Ask { headers, options: Some(options), ..Ask::default() };
         let response = self.wire.send(OPERATION, to, Method::PUT, ask).await?;
         if response.status == 201 {
@@ -51,31 +44,29 @@ impl AzureStore {
         }
         let failure = Failure::read(response).await;
         if !lacks_put_from_url(&failure) {
-            return Err(self.copy_failed(failure, from, to));
+            return Err(self.copy_failed(failure, &source.key, to));
         }
-        let copied = self.copy_keeping(from, if_match, to, options).await?;
+        let copied = self.copy_keeping(source, to, options).await?;
         self.set_properties(to, options, copied).await
     }
 
     /// Copy Blob: the source's properties, and its metadata unless others are given.
     async fn copy_keeping(
         &self,
-        from: &str,
-        if_match: Option<&ETag>,
+        source: &CopySource,
         to: &str,
         options: &PutOptions,
     ) -> Result<PutResult> {
-        let source = self.wire.config.endpoint.url(&self.wire.path(Some(from)), &[]);
-        let source = self.wire.source_url(source);
+        let url = self.wire.config.endpoint.url(&self.wire.path(Some(&source.key)), &[]);
         // The operation knows no header for the media type.
         let options = PutOptions { content_type: None, ..options.clone() };
-        let mut headers = vec![("x-ms-copy-source", source)];
-        headers.extend(source_condition(if_match));
+        let mut headers = vec![("x-ms-copy-source", self.wire.source_url(url))];
+        headers.extend(source_condition(source));
         let ask = Ask { headers, options: Some(&options), ..Ask::default() };
         let response = self.wire.send(OPERATION, to, Method::PUT, ask).await?;
         if response.status != 202 {
             let failure = Failure::read(response).await;
-            return Err(self.copy_failed(failure, from, to));
+            return Err(self.copy_failed(failure, &source.key, to));
         }
         self.await_copy(response, to).await
     }
@@ -143,6 +134,20 @@ impl AzureStore {
         Ok(result)
     }
 
+    /// The source of an operation that reads a URL: where it is, the right to read it, and the
+    /// version that it must still be.
+    pub(super) async fn source_headers(
+        &self,
+        source: &CopySource,
+    ) -> Result<Vec<(&'static str, String)>> {
+        let (url, token) = self.wire.link(&source.key).await?;
+        let token = token.map(|token| token.reveal().to_string());
+        let mut headers = vec![("x-ms-copy-source", url)];
+        headers.extend(token.map(|token| ("x-ms-copy-source-authorization", token)));
+        headers.extend(source_condition(source));
+        Ok(headers)
+    }
+
     /// Names the source where it is what is missing.
     fn copy_failed(&self, failure: Failure, from: &str, to: &str) -> Error {
         let is_source = failure.status == 404 || failure.code == "CannotVerifyCopySource";
@@ -151,8 +156,8 @@ impl AzureStore {
 }
 
 /// The version that the source must still be.
-pub(super) fn source_condition(if_match: Option<&ETag>) -> Option<(&'static str, String)> {
-    if_match.map(|etag| ("x-ms-source-if-match", etag.header_value()))
+fn source_condition(source: &CopySource) -> Option<(&'static str, String)> {
+    source.if_match.as_ref().map(|etag| ("x-ms-source-if-match", etag.header_value()))
 }
 
 /// Whether Put Blob From URL is missing, or takes no blob of this size.

@@ -2,14 +2,13 @@
 //! without any state but their blocks, copies by URL, index tags.
 
 use super::block::Upload;
-use super::copy::source_condition;
 use super::list::{self, Token};
 use super::upload::{BLOCK_LIST_BYTES_MAX, BlockBody, Committed};
 use super::wire::Ask;
 use super::{AzureStore, LIST_BYTES_MAX, drain};
 use crate::answer::Failure;
-use crate::streaming::{CopySource, Inflow, PartEntry, PartSink, StreamingStore, UploadEntry};
-use crate::{ListEntry, Part, Payload, PutOptions, PutResult, UploadId, xml};
+use crate::streaming::{CopySource, Inflow, PartEntry, StreamingStore, UploadEntry};
+use crate::{ListEntry, Part, Payload, PutOptions, PutResult, UploadId, tags};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -18,6 +17,7 @@ use penstock_base::{Error, Kind, Result};
 
 /// Ten tags, each character escaped.
 const TAGS_BYTES_MAX: usize = 64 << 10;
+const TAGS_ROOT: &str = "Tags";
 /// Requests at once that look for the blocks of listed blobs.
 const BLOCK_LISTS_AT_ONCE: usize = 16;
 
@@ -41,10 +41,6 @@ impl StreamingStore for AzureStore {
     ) -> Result<Part> {
         self.check_key("upload part", key)?;
         self.send_part(key, upload, number, BlockBody::Flowing(body)).await
-    }
-
-    fn judges_parts(&self) -> bool {
-        false
     }
 
     fn empty_part_tag(&self, key: &str, upload: &UploadId, number: u32) -> Option<String> {
@@ -77,16 +73,6 @@ impl StreamingStore for AzureStore {
             Committed::Ours(result) => Ok(Some(result)),
             Committed::Others | Committed::Nothing => Ok(None),
         }
-    }
-
-    async fn read_parts(
-        &self,
-        _key: &str,
-        _upload: &UploadId,
-        _parts: &[Part],
-        _sink: PartSink,
-    ) -> Result<bool> {
-        Ok(false)
     }
 
     /// Uploads to keys that hold no blob yet, by their blocks: a listing, and a request for each
@@ -133,8 +119,7 @@ impl StreamingStore for AzureStore {
     ) -> Result<Option<PutResult>> {
         self.check_key("copy", &source.key)?;
         self.check_key("copy", to)?;
-        let copied = self.copy_blob(&source.key, source.if_match.as_ref(), to, options).await;
-        copied.map(Some)
+        self.copy_blob(source, to, options).await.map(Some)
     }
 
     /// Put Block From URL, which the emulator does not have.
@@ -151,14 +136,8 @@ impl StreamingStore for AzureStore {
         let named = |error: Error| self.wire.named(error, OPERATION, key);
         let upload = self.upload(key, upload).map_err(named)?;
         let Some(range) = source.range.filter(|range| !range.is_empty()) else { return Ok(None) };
-        let (url, token) = self.wire.link(&source.key).await.map_err(named)?;
-        let mut headers = vec![
-            ("x-ms-copy-source", url),
-            ("x-ms-source-range", format!("bytes={}-{}", range.start, range.end - 1)),
-        ];
-        let token = token.map(|token| token.reveal().to_string());
-        headers.extend(token.map(|token| ("x-ms-copy-source-authorization", token)));
-        headers.extend(source_condition(source.if_match.as_ref()));
+        let mut headers = self.source_headers(source).await.map_err(named)?;
+        headers.push(("x-ms-source-range", format!("bytes={}-{}", range.start, range.end - 1)));
         let id = upload.block_id(number);
         let query = [("comp", "block"), ("blockid", id.as_str())];
         let ask = Ask { query: &query, headers, ..Ask::default() };
@@ -193,7 +172,7 @@ impl StreamingStore for AzureStore {
             return Err(self.wire.refused(response, OPERATION, key).await);
         }
         let body = response.body.read_to_bytes(TAGS_BYTES_MAX).await;
-        let tags = body.and_then(|body| parse_tags(&body));
+        let tags = body.and_then(|body| tags::from_xml(TAGS_ROOT, &body));
         tags.map_err(|error| self.wire.named(error, OPERATION, key))
     }
 
@@ -201,7 +180,7 @@ impl StreamingStore for AzureStore {
         const OPERATION: &str = "set tags";
         self.check_key(OPERATION, key)?;
         let headers = vec![("content-type", "application/xml; charset=UTF-8".to_string())];
-        let payload = Payload::from(Bytes::from(tags_body(tags)));
+        let payload = Payload::from(Bytes::from(tags::to_xml(TAGS_ROOT, tags)));
         let ask = Ask { query: &[("comp", "tags")], headers, payload, ..Ask::default() };
         let response = self.wire.send(OPERATION, key, Method::PUT, ask).await?;
         match response.status {
@@ -254,43 +233,5 @@ impl AzureStore {
         let found = found.map_err(|error| self.wire.named(error, OPERATION, &key))?;
         let entry = |upload: Upload| UploadEntry { key: key.clone(), id: upload.id(), begun: None };
         Ok(found.into_iter().map(entry).collect())
-    }
-}
-
-fn tags_body(tags: &[(String, String)]) -> String {
-    let mut body = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?><Tags><TagSet>");
-    for (name, value) in tags {
-        let (name, value) = (xml::escape(name), xml::escape(value));
-        body.push_str(&format!("<Tag><Key>{name}</Key><Value>{value}</Value></Tag>"));
-    }
-    body.push_str("</TagSet></Tags>");
-    body
-}
-
-fn parse_tags(answer: &[u8]) -> Result<Vec<(String, String)>> {
-    let (mut tags, mut name) = (Vec::new(), String::new());
-    xml::walk(answer, |element| {
-        if element.path[0] != "Tags" {
-            return Err(xml::corrupt("the answer is no list of tags"));
-        }
-        if element.is_at(&["TagSet", "Tag", "Key"]) {
-            name = element.text.to_string();
-        } else if element.is_at(&["TagSet", "Tag", "Value"]) {
-            tags.push((std::mem::take(&mut name), element.text.to_string()));
-        }
-        Ok(())
-    })?;
-    Ok(tags)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tags_come_back() {
-        let tags = vec![("a&b".to_string(), "<1>".to_string()), ("c".to_string(), String::new())];
-        assert_eq!(parse_tags(tags_body(&tags).as_bytes()).unwrap(), tags);
-        assert!(parse_tags(b"<html/>").is_err());
     }
 }

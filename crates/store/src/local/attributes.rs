@@ -147,15 +147,18 @@ pub(super) fn etag(stat: &Stat) -> ETag {
 
 /// Metadata without attributes.
 pub(super) fn meta(stat: &Stat) -> ObjectMeta {
-    let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
-    let modified = u64::try_from(stat.st_mtime)
-        .ok()
-        .and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos)));
     ObjectMeta {
         size_bytes: u64::try_from(stat.st_size).ok(),
         etag: Some(etag(stat)),
-        modified,
+        modified: modified(stat),
         content_type: None,
         metadata: Vec::new(),
     }
+}
+
+/// The time of the last change; `None` before 1970.
+pub(super) fn modified(stat: &Stat) -> Option<SystemTime> {
+    let seconds = u64::try_from(stat.st_mtime).ok()?;
+    let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
 }

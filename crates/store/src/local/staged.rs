@@ -1,30 +1,22 @@
-//! What a gateway needs of a local bucket besides the [`Store`](crate::Store) trait: bodies that
-//! are never whole in memory, and the tales of uploads.
+//! What a gateway needs of a local bucket besides the traits of stores: bodies that are never whole
+//! in memory, and the end of the bucket.
 //!
 //! A [`Staged`] body is a hidden file that grows as pieces come, one write at a time on a blocking
 //! thread while the next pieces arrive, and is published or forgotten as a whole.
 
-use super::errno::{explain, explain_io};
-use super::names::{self, Location, UPLOAD};
-use super::root::Root;
+use super::errno::explain_io;
+use super::names::Location;
 use super::upload;
 use super::write::{self, Temp};
 use super::{LocalStore, Shared, attributes::Attributes};
-use crate::streaming::{PartEntry, UploadEntry};
 use crate::{Part, PutOptions, PutResult, UploadId, WriteCondition};
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result};
-use rustix::fs::{AtFlags, Dir, FileType};
-use rustix::io::Errno;
-use std::io::Read as _;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 
 /// Bytes that are collected before they are written. As much again may be on its way to the file.
 const WRITE_BYTES: usize = 1 << 20;
-/// Bytes per read when parts are read back.
-const READ_BYTES: usize = 256 << 10;
 
 /// A body on its way into the bucket. Dropped without being placed, it leaves nothing.
 #[derive(Debug)]
@@ -176,76 +168,6 @@ impl LocalStore {
         .await
     }
 
-    /// The parts of an upload, by number.
-    ///
-    /// # Errors
-    /// `NotFound` for an upload that is not there or is another key's.
-    pub async fn list_parts(&self, key: &str, upload: &UploadId) -> Result<Vec<PartEntry>> {
-        let id = upload.clone();
-        self.run_at("list parts", key, move |shared, location| {
-            list_parts(&shared.root, location, &id)
-        })
-        .await
-    }
-
-    /// Reads parts in order, and hands `each` their bytes, for a checksum of the whole.
-    ///
-    /// # Errors
-    /// `NotFound` for the upload, `Invalid` for a part that is not there.
-    pub async fn read_parts<T: Send + 'static>(
-        &self,
-        key: &str,
-        upload: &UploadId,
-        parts: &[Part],
-        mut state: T,
-        each: fn(&mut T, &[u8]),
-    ) -> Result<T> {
-        let (id, parts) = (upload.clone(), parts.to_vec());
-        self.run_at("read parts", key, move |shared, location| {
-            let shown = shared.root.shown(&location.path());
-            let dir = upload::open_upload(&shared.root, location, &id)?;
-            let mut buffer = vec![0; READ_BYTES];
-            for (file, part) in upload::open_parts(&dir, &parts, &shown)?.into_iter().zip(&parts) {
-                let mut file = file.take(part.size_bytes);
-                loop {
-                    match file.read(&mut buffer) {
-                        Ok(0) => break,
-                        Ok(count) => each(&mut state, &buffer[..count]),
-                        Err(error) => return Err(explain_io(&error, "read a part of", &shown)),
-                    }
-                }
-            }
-            Ok(state)
-        })
-        .await
-    }
-
-    /// The object that this upload made.
-    ///
-    /// # Errors
-    /// `NotFound` when the key holds no such object.
-    pub async fn completed(&self, key: &str, upload: &UploadId) -> Result<PutResult> {
-        let id = upload.clone();
-        self.run_at("complete upload", key, move |shared, location| {
-            upload::completed_before(&shared.root, location, &id)
-        })
-        .await
-    }
-
-    /// Every upload of the bucket that is not completed, in no particular order.
-    ///
-    /// # Errors
-    /// What the file system says.
-    pub async fn list_uploads(&self) -> Result<Vec<UploadEntry>> {
-        self.run("list uploads", "", |shared| {
-            let mut uploads = Vec::new();
-            find_uploads(&shared.root, ".", "", &mut uploads)
-                .map_err(|errno| explain(errno, "list", &shared.root.path))?;
-            Ok(uploads)
-        })
-        .await
-    }
-
     /// Whether the bucket's directory is still the one at this path: not removed, moved or
     /// replaced since it was opened. A name in use is in the kernel's cache, so this waits for no
     /// disk.
@@ -275,81 +197,6 @@ impl LocalStore {
         })
         .await
     }
-}
-
-fn list_parts(root: &Root, location: &Location, id: &UploadId) -> Result<Vec<PartEntry>> {
-    let shown = root.shown(&location.path());
-    let failed = |errno| explain(errno, "list the parts of", &shown);
-    let dir = upload::open_upload(root, location, id)?;
-    let begun = match upload::read_begun(&dir) {
-        Ok(begun) => begun,
-        Err(Errno::NOENT) => return Err(Error::new(Kind::NotFound, "the upload has ended")),
-        Err(errno) => return Err(failed(errno)),
-    };
-    if begun.name != location.name {
-        return Err(Error::new(Kind::NotFound, "no such upload of this key"));
-    }
-    let mut parts = Vec::new();
-    for entry in Dir::read_from(&dir).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let Some(part) = entry.file_name().to_str().ok().and_then(upload::part_of_name) else {
-            continue;
-        };
-        match rustix::fs::statat(&dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => parts.push(PartEntry {
-                number: part.number,
-                etag: part.etag,
-                size_bytes: part.size_bytes,
-                modified: u64::try_from(stat.st_mtime)
-                    .ok()
-                    .map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds)),
-            }),
-            // Replaced this moment.
-            Err(Errno::NOENT) => {}
-            Err(errno) => return Err(failed(errno)),
-        }
-    }
-    parts.sort_by_key(|part| part.number);
-    Ok(parts)
-}
-
-/// Walks the directories below `path`; `prefix` is what their keys begin with.
-fn find_uploads(
-    root: &Root,
-    path: &str,
-    prefix: &str,
-    found: &mut Vec<UploadEntry>,
-) -> Result<(), Errno> {
-    let dir = match root.open_dir(path) {
-        Ok(dir) => dir,
-        Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(errno),
-    };
-    for entry in Dir::read_from(&dir)? {
-        let entry = entry?;
-        if !matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
-            continue;
-        }
-        let Ok(name) = entry.file_name().to_str() else { continue };
-        let below = if path == "." { name.to_string() } else { format!("{path}/{name}") };
-        if let Some(id) = name.strip_prefix(UPLOAD) {
-            // One that ends this moment is not there any more.
-            let Ok(upload) = root.open_dir(&below) else { continue };
-            let Ok(begun) = upload::read_begun(&upload) else { continue };
-            let Some(last) = names::decode(begun.name.as_bytes(), false) else { continue };
-            let stat = rustix::fs::fstat(&upload)?;
-            found.push(UploadEntry {
-                key: format!("{prefix}{last}"),
-                id: UploadId(id.to_string()),
-                begun: u64::try_from(stat.st_mtime)
-                    .ok()
-                    .map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds)),
-            });
-        } else if let Some(component) = names::decode(name.as_bytes(), true) {
-            find_uploads(root, &below, &format!("{prefix}{component}/"), found)?;
-        }
-    }
-    Ok(())
 }
 
 /// Whether anything but our own hidden files is below the directory.
@@ -384,7 +231,8 @@ fn remove_hidden(dir: &std::path::Path) -> std::io::Result<()> {
     Ok(())
 }
 
-async fn blocking<T: Send + 'static>(
+/// Runs disk work on a blocking thread.
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(broke_off(error)))

@@ -1,9 +1,7 @@
 //! Bodies that flow into a local bucket: staged as a hidden file, published or forgotten whole.
 
-use super::{LocalStore, Staged};
-use crate::streaming::{
-    CopySource, Inflow, PartEntry, PartSink, StreamingStore, UploadEntry, next_piece, unsupported,
-};
+use super::{LocalStore, Staged, upload};
+use crate::streaming::{Inflow, PartEntry, PartSink, StreamingStore, UploadEntry, next_piece};
 use crate::{Part, PutOptions, PutResult, Store, UploadId};
 use async_trait::async_trait;
 use penstock_base::{Kind, Result};
@@ -40,16 +38,20 @@ impl StreamingStore for LocalStore {
         staged.place_part().await
     }
 
-    fn judges_parts(&self) -> bool {
-        false
-    }
-
     async fn list_parts(&self, key: &str, upload: &UploadId) -> Result<Vec<PartEntry>> {
-        LocalStore::list_parts(self, key, upload).await
+        let id = upload.clone();
+        self.run_at("list parts", key, move |shared, location| {
+            upload::list_parts(&shared.root, location, &id)
+        })
+        .await
     }
 
     async fn completed(&self, key: &str, upload: &UploadId) -> Result<Option<PutResult>> {
-        match LocalStore::completed(self, key, upload).await {
+        let id = upload.clone();
+        let found = self.run_at("complete upload", key, move |shared, location| {
+            upload::completed_before(&shared.root, location, &id)
+        });
+        match found.await {
             Ok(result) => Ok(Some(result)),
             Err(error) if error.kind() == Kind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -61,52 +63,28 @@ impl StreamingStore for LocalStore {
         key: &str,
         upload: &UploadId,
         parts: &[Part],
-        sink: PartSink,
+        mut sink: PartSink,
     ) -> Result<bool> {
-        let each = |sink: &mut PartSink, bytes: &[u8]| sink(bytes);
-        drop(LocalStore::read_parts(self, key, upload, parts, sink, each).await?);
-        Ok(true)
+        let (id, parts) = (upload.clone(), parts.to_vec());
+        self.run_at("read parts", key, move |shared, location| {
+            upload::read_parts(&shared.root, location, &id, &parts, &mut sink)?;
+            Ok(true)
+        })
+        .await
     }
 
     async fn list_uploads(&self, prefix: &str) -> Result<Vec<UploadEntry>> {
-        let mut uploads = LocalStore::list_uploads(self).await?;
-        uploads.retain(|upload| upload.key.starts_with(prefix));
-        Ok(uploads)
+        let prefix = prefix.to_string();
+        self.run("list uploads", "", move |shared| {
+            let mut uploads = upload::list(&shared.root)?;
+            uploads.retain(|upload| upload.key.starts_with(&prefix));
+            Ok(uploads)
+        })
+        .await
     }
 
     async fn discard_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
-        LocalStore::list_parts(self, key, upload).await?;
+        self.list_parts(key, upload).await?;
         self.abort_upload(key, upload).await
-    }
-
-    async fn copy_version(
-        &self,
-        _source: &CopySource,
-        _to: &str,
-        _options: &PutOptions,
-    ) -> Result<Option<PutResult>> {
-        Ok(None)
-    }
-
-    async fn copy_part(
-        &self,
-        _source: &CopySource,
-        _key: &str,
-        _upload: &UploadId,
-        _number: u32,
-    ) -> Result<Option<Part>> {
-        Ok(None)
-    }
-
-    fn has_tags(&self) -> bool {
-        false
-    }
-
-    async fn tags(&self, _key: &str) -> Result<Vec<(String, String)>> {
-        Err(unsupported(self, "get tags", "object tags"))
-    }
-
-    async fn set_tags(&self, _key: &str, _tags: &[(String, String)]) -> Result<()> {
-        Err(unsupported(self, "set tags", "object tags"))
     }
 }

@@ -4,23 +4,26 @@
 //! any process can continue. Completing appends the later parts to the first part's file (inside
 //! the kernel, and without copying where the file system shares blocks), then publishes that file.
 
-use super::attributes::{Attributes, etag};
+use super::attributes::{Attributes, etag, modified};
 use super::errno::{explain, explain_io};
 use super::names::{self, Location, TEMP, UPLOAD};
 use super::root::Root;
 use super::write::{self, Temp};
+use crate::streaming::{PartEntry, PartSink, UploadEntry};
 use crate::{Part, Payload, PutOptions, PutResult, UploadId, WriteCondition};
 use penstock_base::{Error, Kind, Result};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Dir, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{Read as _, Seek, SeekFrom};
 
 /// The same count as S3, so that a gateway needs no other.
 pub(super) const PART_COUNT_MAX: u32 = 10_000;
 const OPTIONS: &str = "options";
+/// Bytes per read when parts are read back.
+const READ_BYTES: usize = 256 << 10;
 
 /// What an upload began with.
 #[derive(Debug, Serialize, Deserialize)]
@@ -272,6 +275,114 @@ pub(super) fn completed_before(
         return Err(gone());
     }
     Ok(PutResult { etag: meta.etag, modified: meta.modified })
+}
+
+/// The parts that an upload has, by number.
+pub(super) fn list_parts(
+    root: &Root,
+    location: &Location,
+    id: &UploadId,
+) -> Result<Vec<PartEntry>> {
+    let shown = root.shown(&location.path());
+    let failed = |errno| explain(errno, "list the parts of", &shown);
+    let dir = open_upload(root, location, id)?;
+    let begun = match read_begun(&dir) {
+        Ok(begun) => begun,
+        Err(Errno::NOENT) => return Err(Error::new(Kind::NotFound, "the upload has ended")),
+        Err(errno) => return Err(failed(errno)),
+    };
+    if begun.name != location.name {
+        return Err(Error::new(Kind::NotFound, "no such upload of this key"));
+    }
+    let mut parts = Vec::new();
+    for entry in Dir::read_from(&dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let Some(part) = entry.file_name().to_str().ok().and_then(part_of_name) else {
+            continue;
+        };
+        match rustix::fs::statat(&dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => parts.push(PartEntry {
+                number: part.number,
+                etag: part.etag,
+                size_bytes: part.size_bytes,
+                modified: modified(&stat),
+            }),
+            // Replaced this moment.
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+    parts.sort_by_key(|part| part.number);
+    Ok(parts)
+}
+
+/// Hands the bytes of parts to `sink`, in order.
+pub(super) fn read_parts(
+    root: &Root,
+    location: &Location,
+    id: &UploadId,
+    parts: &[Part],
+    sink: &mut PartSink,
+) -> Result<()> {
+    let shown = root.shown(&location.path());
+    let dir = open_upload(root, location, id)?;
+    let mut buffer = vec![0; READ_BYTES];
+    for (file, part) in open_parts(&dir, parts, &shown)?.into_iter().zip(parts) {
+        let mut file = file.take(part.size_bytes);
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => sink(&buffer[..count]),
+                Err(error) => return Err(explain_io(&error, "read a part of", &shown)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every upload of the bucket that is not completed, in no particular order.
+pub(super) fn list(root: &Root) -> Result<Vec<UploadEntry>> {
+    let mut uploads = Vec::new();
+    find_uploads(root, ".", "", &mut uploads)
+        .map_err(|errno| explain(errno, "list", &root.path))?;
+    Ok(uploads)
+}
+
+/// Walks the directories below `path`; `prefix` is what their keys begin with.
+fn find_uploads(
+    root: &Root,
+    path: &str,
+    prefix: &str,
+    found: &mut Vec<UploadEntry>,
+) -> Result<(), Errno> {
+    let dir = match root.open_dir(path) {
+        Ok(dir) => dir,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(errno),
+    };
+    for entry in Dir::read_from(&dir)? {
+        let entry = entry?;
+        if !matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
+            continue;
+        }
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        let below = if path == "." { name.to_string() } else { format!("{path}/{name}") };
+        if let Some(id) = name.strip_prefix(UPLOAD) {
+            // One that ends this moment is not there any more.
+            let Ok(upload) = root.open_dir(&below) else { continue };
+            let Ok(begun) = read_begun(&upload) else { continue };
+            let Some(last) = names::decode(begun.name.as_bytes(), false) else { continue };
+            let stat = rustix::fs::fstat(&upload)?;
+            found.push(UploadEntry {
+                key: format!("{prefix}{last}"),
+                id: UploadId(id.to_string()),
+                begun: modified(&stat),
+            });
+        } else if let Some(component) = names::decode(name.as_bytes(), true) {
+            find_uploads(root, &below, &format!("{prefix}{component}/"), found)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a directory entry is a leftover of a writer: a temporary file or an upload.

@@ -1,15 +1,27 @@
 //! Bodies that flow into memory, and accounts of stores there.
 
-use super::MemoryStore;
+use super::{MemoryStore, State, Upload};
 use crate::streaming::{
-    Account, ContainerEntry, CopySource, Inflow, PartEntry, PartSink, StreamingStore, UploadEntry,
-    collect,
+    Account, ContainerEntry, Inflow, PartEntry, PartSink, StreamingStore, UploadEntry, collect,
 };
 use crate::{Part, PutOptions, PutResult, Store, UploadId};
 use async_trait::async_trait;
 use penstock_base::{Error, Kind, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+impl MemoryStore {
+    fn upload<'a>(
+        &self,
+        state: &'a State,
+        operation: &'static str,
+        key: &str,
+        upload: &UploadId,
+    ) -> Result<&'a Upload> {
+        let found = state.uploads.get(&upload.0).filter(|found| found.key == key);
+        found.ok_or_else(|| self.error(Kind::NotFound, operation, key, "no such upload"))
+    }
+}
 
 #[async_trait]
 impl StreamingStore for MemoryStore {
@@ -34,15 +46,9 @@ impl StreamingStore for MemoryStore {
         self.upload_part(key, upload, number, bytes.into()).await
     }
 
-    fn judges_parts(&self) -> bool {
-        false
-    }
-
     async fn list_parts(&self, key: &str, upload: &UploadId) -> Result<Vec<PartEntry>> {
         let state = self.state();
-        let found = state.uploads.get(&upload.0).filter(|found| found.key == key);
-        let found =
-            found.ok_or_else(|| self.error(Kind::NotFound, "list parts", key, "no such upload"))?;
+        let found = self.upload(&state, "list parts", key, upload)?;
         let entry = |(number, (etag, bytes)): (&u32, &(String, bytes::Bytes))| PartEntry {
             number: *number,
             etag: etag.clone(),
@@ -70,9 +76,7 @@ impl StreamingStore for MemoryStore {
         mut sink: PartSink,
     ) -> Result<bool> {
         let state = self.state();
-        let found = state.uploads.get(&upload.0).filter(|found| found.key == key);
-        let found =
-            found.ok_or_else(|| self.error(Kind::NotFound, "read parts", key, "no such upload"))?;
+        let found = self.upload(&state, "read parts", key, upload)?;
         for part in parts {
             let (_, bytes) = found.parts.get(&part.number).ok_or_else(|| {
                 let why = format!("part {} is not there", part.number);
@@ -86,7 +90,7 @@ impl StreamingStore for MemoryStore {
     async fn list_uploads(&self, prefix: &str) -> Result<Vec<UploadEntry>> {
         let state = self.state();
         let uploads = state.uploads.iter().filter(|(_, found)| found.key.starts_with(prefix));
-        let entry = |(id, found): (&String, &super::Upload)| UploadEntry {
+        let entry = |(id, found): (&String, &Upload)| UploadEntry {
             key: found.key.clone(),
             id: UploadId(id.clone()),
             begun: None,
@@ -97,25 +101,6 @@ impl StreamingStore for MemoryStore {
     async fn discard_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
         StreamingStore::list_parts(self, key, upload).await?;
         self.abort_upload(key, upload).await
-    }
-
-    async fn copy_version(
-        &self,
-        _source: &CopySource,
-        _to: &str,
-        _options: &PutOptions,
-    ) -> Result<Option<PutResult>> {
-        Ok(None)
-    }
-
-    async fn copy_part(
-        &self,
-        _source: &CopySource,
-        _key: &str,
-        _upload: &UploadId,
-        _number: u32,
-    ) -> Result<Option<Part>> {
-        Ok(None)
     }
 
     fn has_tags(&self) -> bool {

@@ -5,7 +5,7 @@ use crate::s3::config::Service;
 use crate::s3::replies::parse_written;
 use crate::s3::request::{Call, Outcome, encode_path};
 use crate::s3::{ANSWER_BYTES_MAX, GIB, S3Store};
-use crate::{ETag, Part, PutOptions, PutResult, Store, UploadId, WriteCondition};
+use crate::{CopySource, ObjectMeta, Part, PutOptions, PutResult, Store, UploadId, WriteCondition};
 use ::http::Method;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use penstock_base::{ByteRange, Error, Kind, Result};
@@ -20,20 +20,16 @@ const COPY_CONCURRENCY: usize = 8;
 impl S3Store {
     pub(super) async fn copy_object(
         &self,
-        from: &str,
-        if_match: Option<&ETag>,
+        source: &CopySource,
         to: &str,
         options: &PutOptions,
     ) -> Result<PutResult> {
         let prefix = self.sender.header_prefix();
         let replaces = options.content_type.is_some() || !options.metadata.is_empty();
         let mut call = Call::new(Method::PUT, "copy", Some(to));
-        self.sender.require_key(&call, from)?;
+        self.sender.require_key(&call, &source.key)?;
         self.sender.require_key(&call, to)?;
-        call = call.header(&format!("{prefix}copy-source"), &self.source(from))?;
-        if let Some(etag) = if_match {
-            call = call.header(&format!("{prefix}copy-source-if-match"), &etag.header_value())?;
-        }
+        call = self.with_source(call, source)?;
         if replaces {
             call = call.header(&format!("{prefix}metadata-directive"), "REPLACE")?;
         }
@@ -49,11 +45,11 @@ impl S3Store {
                 Ok(PutResult { etag: Some(etag), modified })
             }
             Outcome::Refused { failure, .. } if may_be_too_large(&failure) => {
-                let size = self.stat(from).await?.size_bytes.unwrap_or_default();
-                if size <= COPY_SIZE_MAX {
+                let meta = self.stat(&source.key).await?;
+                if meta.size_bytes.is_none_or(|size| size <= COPY_SIZE_MAX) {
                     return Err(self.sender.refusal(&call, failure));
                 }
-                self.copy_in_parts(from, to, size, options).await
+                self.copy_in_parts(source, meta, to, options).await
             }
             Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
         }
@@ -90,29 +86,37 @@ impl S3Store {
             .named(call, Error::new(Kind::Conflict, "the target exists already or has changed")))
     }
 
-    fn source(&self, key: &str) -> String {
-        format!("/{}/{}", self.sender.config.bucket, encode_path(key))
+    /// Names the source of a copy, and the version that it must still be.
+    fn with_source<'a>(&self, call: Call<'a>, source: &CopySource) -> Result<Call<'a>> {
+        let name = format!("{}copy-source", self.sender.header_prefix());
+        let path = format!("/{}/{}", self.sender.config.bucket, encode_path(&source.key));
+        let call = call.header(&name, &path)?;
+        match &source.if_match {
+            Some(etag) => call.header(&format!("{name}-if-match"), &etag.header_value()),
+            None => Ok(call),
+        }
     }
 
-    /// Copies an object over S3's limit: every part by reference, then as one upload.
+    /// Copies an object over S3's limit: every part by reference, then as one upload. All parts
+    /// are of the version that the caller wants, else of the one that `meta` tells of.
     async fn copy_in_parts(
         &self,
-        from: &str,
+        source: &CopySource,
+        meta: ObjectMeta,
         to: &str,
-        size: u64,
         options: &PutOptions,
     ) -> Result<PutResult> {
-        let meta = self.stat(from).await?;
+        let size = meta.size_bytes.unwrap_or_default();
+        let version = source.if_match.clone().or(meta.etag);
+        let source = CopySource { if_match: version, ..source.clone() };
         let mut kept = options.clone();
         // A copy keeps what the caller does not replace; an upload has to be told.
         if kept.content_type.is_none() && kept.metadata.is_empty() {
-            (kept.content_type, kept.metadata) = (meta.content_type.clone(), meta.metadata.clone());
+            (kept.content_type, kept.metadata) = (meta.content_type, meta.metadata);
         }
         let upload = self.begin_upload(to, &kept).await?;
-        let etag = meta.etag.as_ref().map(|etag| etag.header_value());
-        let copies = stream::iter(copy_ranges(size)).map(|(number, range)| {
-            self.copy_part(from, to, &upload, (number, range), etag.as_deref())
-        });
+        let copies = stream::iter(copy_ranges(size))
+            .map(|(number, range)| self.copy_range(&source, range, to, &upload, number));
         let copied: Result<Vec<Part>> = copies.buffered(COPY_CONCURRENCY).try_collect().await;
         let finished = match copied {
             Ok(parts) => self.finish_upload(to, &upload, &parts, options).await,
@@ -125,27 +129,23 @@ impl S3Store {
         finished
     }
 
-    pub(super) async fn copy_part(
+    /// Makes a range of the source a part of an upload.
+    pub(super) async fn copy_range(
         &self,
-        from: &str,
+        source: &CopySource,
+        range: ByteRange,
         to: &str,
         upload: &UploadId,
-        (number, range): (u32, ByteRange),
-        etag: Option<&str>,
+        number: u32,
     ) -> Result<Part> {
         let prefix = self.sender.header_prefix();
         let bytes = format!("bytes={}-{}", range.start, range.end - 1);
-        let mut call = Call::new(Method::PUT, "copy part", Some(to))
+        let call = Call::new(Method::PUT, "copy part", Some(to))
             .query("partNumber", number.to_string())
             .query("uploadId", &upload.0)
-            .header(&format!("{prefix}copy-source"), &self.source(from))?
             .header(&format!("{prefix}copy-source-range"), &bytes)?;
-        if let Some(etag) = etag {
-            call = call.header(&format!("{prefix}copy-source-if-match"), etag)?;
-        }
-        let mut response = self.sender.done(&call).await?;
-        let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
-        let parsed = bytes.and_then(|bytes| parse_written(&bytes, "CopyPartResult"));
+        let call = self.with_source(call, source)?;
+        let parsed = parse_written(&self.answer(&call).await?, "CopyPartResult");
         let (etag, _) = parsed.map_err(|error| self.named(&call, error))?;
         Ok(Part { number, etag: etag.0, size_bytes: range.len() })
     }

@@ -20,9 +20,9 @@ pub use account::S3Account;
 use crate::answer::{self, Extent};
 use crate::options::StoreOptions;
 use crate::{
-    Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpClient, HttpResponse,
-    ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store,
-    UploadId, WriteCondition,
+    Body, Capabilities, CopySource, ETag, GetRange, GetRequest, GetResponse, HttpClient,
+    HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult,
+    Store, UploadId, WriteCondition,
 };
 use ::http::Method;
 use ::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, RANGE};
@@ -32,6 +32,7 @@ use checksum::Seal;
 use config::{ChecksumChoice, S3Config, Service};
 use penstock_base::{ByteRange, Error, Kind, Result};
 use request::{Call, Outcome, Sender};
+use std::time::SystemTime;
 
 /// Longest listing or batch answer: 1000 keys of 1024 bytes, each byte escaped, and room.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -137,6 +138,26 @@ impl S3Store {
     fn require_tag(&self, call: &Call<'_>, etag: Option<ETag>) -> Result<ETag> {
         etag.filter(|etag| !etag.0.is_empty())
             .ok_or_else(|| self.named(call, request::strange("an ETag")))
+    }
+
+    /// The body of the answer to a request that must succeed.
+    async fn answer(&self, call: &Call<'_>) -> Result<Bytes> {
+        let mut response = self.sender.done(call).await?;
+        let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
+        read.map_err(|error| self.named(call, error))
+    }
+
+    /// Tag and time of what a request wrote, from the head of its answer.
+    async fn written(
+        &self,
+        call: &Call<'_>,
+        mut response: HttpResponse,
+    ) -> Result<(ETag, Option<SystemTime>)> {
+        let etag = answer::text_header(&response.headers, ETAG.as_str());
+        let etag = self.require_tag(call, etag.map(|text| ETag::parse(&text)))?;
+        let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
+        read.map_err(|error| self.named(call, error))?;
+        Ok((etag, answer::written_at(&response.headers)))
     }
 
     async fn delete_each(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
@@ -289,12 +310,9 @@ impl Store for S3Store {
         let call = self.with_condition(call, &options.condition)?;
         let (call, sealed) = self.seal.put(call)?;
         match self.sender.send(&call).await? {
-            Outcome::Done(mut response) => {
-                let etag = answer::text_header(&response.headers, ETAG.as_str());
-                let etag = self.require_tag(&call, etag.map(|text| ETag::parse(&text)))?;
-                let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
-                read.map_err(|error| self.named(&call, error))?;
-                Ok(PutResult { etag: Some(etag), modified: answer::written_at(&response.headers) })
+            Outcome::Done(response) => {
+                let (etag, modified) = self.written(&call, response).await?;
+                Ok(PutResult { etag: Some(etag), modified })
             }
             Outcome::Refused { failure, .. } => {
                 let refused = sealed && self.seal.learn(&failure);
@@ -385,14 +403,11 @@ impl Store for S3Store {
             .header("content-md5", &digest)?
             .header(CONTENT_TYPE.as_str(), "application/xml")?
             .payload(payload);
-        let mut response = self.sender.done(&call).await?;
-        let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
-        bytes
-            .and_then(|bytes| replies::parse_deleted(&bytes, keys, self.root()))
-            .map_err(|error| self.named(&call, error))
+        let results = replies::parse_deleted(&self.answer(&call).await?, keys, self.root());
+        results.map_err(|error| self.named(&call, error))
     }
 
     async fn copy(&self, from: &str, to: &str, options: &PutOptions) -> Result<PutResult> {
-        self.copy_object(from, None, to, options).await
+        self.copy_object(&CopySource::whole(from), to, options).await
     }
 }

@@ -1,42 +1,31 @@
 //! What a gateway asks of a bucket: bodies that are still coming in, and S3's own verbs for uploads
 //! and tags, passed through.
 
-use crate::answer::{self, Failure};
+use crate::answer::Failure;
 use crate::s3::request::{Call, Outcome};
-use crate::s3::{ANSWER_BYTES_MAX, S3Store, replies};
-use crate::streaming::{
-    CopySource, Inflow, PartEntry, PartSink, StreamingStore, UploadEntry, unsupported,
-};
-use crate::{ETag, Part, Payload, PutOptions, PutResult, UploadId, xml};
+use crate::s3::{S3Store, replies};
+use crate::streaming::{CopySource, Inflow, PartEntry, StreamingStore, UploadEntry, no_tags};
+use crate::{ETag, Part, Payload, PutOptions, PutResult, Store, UploadId, tags};
 use ::http::Method;
-use ::http::header::{CONTENT_TYPE, ETAG};
+use ::http::header::CONTENT_TYPE;
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{Error, Kind, Result};
+use penstock_base::{Kind, Result};
+use std::time::SystemTime;
+
+const TAGS_ROOT: &str = "Tagging";
 
 impl S3Store {
-    /// Sends a call whose body flows, and reads the tag of what it wrote.
-    async fn flow(&self, call: &Call<'_>, body: Box<dyn Inflow>) -> Result<ETag> {
+    /// Sends a call whose body flows; tag and time of what it wrote.
+    async fn flow(
+        &self,
+        call: &Call<'_>,
+        body: Box<dyn Inflow>,
+    ) -> Result<(ETag, Option<SystemTime>)> {
         match self.sender.send_flow(call, body).await? {
-            Outcome::Done(mut response) => {
-                let etag = answer::text_header(&response.headers, ETAG.as_str());
-                let etag = self.require_tag(call, etag.map(|text| ETag::parse(&text)))?;
-                let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
-                read.map_err(|error| self.named(call, error))?;
-                Ok(etag)
-            }
+            Outcome::Done(response) => self.written(call, response).await,
             Outcome::Refused { failure, .. } => Err(self.sender.refusal(call, failure)),
         }
-    }
-
-    async fn answer(&self, call: &Call<'_>) -> Result<Bytes> {
-        let mut response = self.sender.done(call).await?;
-        let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
-        read.map_err(|error| self.named(call, error))
-    }
-
-    fn no_tags(&self) -> Error {
-        unsupported(self, "tags", "object tags")
     }
 }
 
@@ -51,8 +40,8 @@ impl StreamingStore for S3Store {
         let call = Call::new(Method::PUT, "PUT", Some(key));
         let call = self.with_write_headers(call, options)?;
         let call = self.with_condition(call, &options.condition)?;
-        let etag = self.flow(&call, body).await?;
-        Ok(PutResult { etag: Some(etag), modified: None })
+        let (etag, modified) = self.flow(&call, body).await?;
+        Ok(PutResult { etag: Some(etag), modified })
     }
 
     async fn part_flow(
@@ -66,8 +55,8 @@ impl StreamingStore for S3Store {
         let call = Call::new(Method::PUT, "upload part", Some(key))
             .query("partNumber", number.to_string())
             .query("uploadId", &upload.0);
-        let etag = self.flow(&call, body).await?.0;
-        Ok(Part { number, etag, size_bytes })
+        let (etag, _) = self.flow(&call, body).await?;
+        Ok(Part { number, etag: etag.0, size_bytes })
     }
 
     fn judges_parts(&self) -> bool {
@@ -90,21 +79,6 @@ impl StreamingStore for S3Store {
                 _ => return Ok(parts),
             }
         }
-    }
-
-    async fn completed(&self, _key: &str, _upload: &UploadId) -> Result<Option<PutResult>> {
-        // A service that lost its answer tells so itself: completing is tried there.
-        Ok(None)
-    }
-
-    async fn read_parts(
-        &self,
-        _key: &str,
-        _upload: &UploadId,
-        _parts: &[Part],
-        _sink: PartSink,
-    ) -> Result<bool> {
-        Ok(false)
     }
 
     async fn list_uploads(&self, prefix: &str) -> Result<Vec<UploadEntry>> {
@@ -141,7 +115,7 @@ impl StreamingStore for S3Store {
         to: &str,
         options: &PutOptions,
     ) -> Result<Option<PutResult>> {
-        self.copy_object(&source.key, source.if_match.as_ref(), to, options).await.map(Some)
+        self.copy_object(source, to, options).await.map(Some)
     }
 
     async fn copy_part(
@@ -152,9 +126,7 @@ impl StreamingStore for S3Store {
         number: u32,
     ) -> Result<Option<Part>> {
         let Some(range) = source.range.filter(|range| !range.is_empty()) else { return Ok(None) };
-        let etag = source.if_match.as_ref().map(|etag| etag.header_value());
-        let part = (number, range);
-        S3Store::copy_part(self, &source.key, key, upload, part, etag.as_deref()).await.map(Some)
+        self.copy_range(source, range, key, upload, number).await.map(Some)
     }
 
     fn has_tags(&self) -> bool {
@@ -163,23 +135,23 @@ impl StreamingStore for S3Store {
 
     async fn tags(&self, key: &str) -> Result<Vec<(String, String)>> {
         if self.is_gcs() {
-            return Err(self.no_tags());
+            return Err(no_tags(self.root()));
         }
         let call = Call::new(Method::GET, "get tags", Some(key)).query("tagging", "");
-        let tags = replies::parse_tagging(&self.answer(&call).await?);
+        let tags = tags::from_xml(TAGS_ROOT, &self.answer(&call).await?);
         tags.map_err(|error| self.named(&call, error))
     }
 
     async fn set_tags(&self, key: &str, tags: &[(String, String)]) -> Result<()> {
         if self.is_gcs() {
-            return Err(self.no_tags());
+            return Err(no_tags(self.root()));
         }
         if tags.is_empty() {
             let call = Call::new(Method::DELETE, "remove tags", Some(key)).query("tagging", "");
             let response = self.sender.done(&call).await?;
             return self.sender.removed(&call, response).await;
         }
-        let payload = Payload::from(Bytes::from(tagging_body(tags)));
+        let payload = Payload::from(Bytes::from(tags::to_xml(TAGS_ROOT, tags)));
         let digest = super::checksum::md5_base64(&payload);
         let call = Call::new(Method::PUT, "set tags", Some(key))
             .query("tagging", "")
@@ -188,16 +160,6 @@ impl StreamingStore for S3Store {
             .payload(payload);
         self.answer(&call).await.map(drop)
     }
-}
-
-fn tagging_body(tags: &[(String, String)]) -> String {
-    let mut body = String::from("<Tagging><TagSet>");
-    for (name, value) in tags {
-        let (name, value) = (xml::escape(name), xml::escape(value));
-        body.push_str(&format!("<Tag><Key>{name}</Key><Value>{value}</Value></Tag>"));
-    }
-    body.push_str("</TagSet></Tagging>");
-    body
 }
 
 /// Whether a refusal says that the bucket is there already, and this account's.

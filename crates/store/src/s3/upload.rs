@@ -2,11 +2,11 @@
 
 use crate::answer;
 use crate::s3::replies::{parse_upload_id, parse_written};
-use crate::s3::request::{Call, Outcome, strange};
+use crate::s3::request::{Call, Outcome};
 use crate::s3::{ANSWER_BYTES_MAX, S3Store};
 use crate::{ETag, Part, Payload, PutOptions, PutResult, Store, UploadId};
 use ::http::Method;
-use ::http::header::{CONTENT_TYPE, ETAG};
+use ::http::header::CONTENT_TYPE;
 use bytes::Bytes;
 use md5::{Digest, Md5};
 use penstock_base::{Kind, Result};
@@ -15,9 +15,7 @@ impl S3Store {
     pub(super) async fn begin_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId> {
         let call = Call::new(Method::POST, "create upload", Some(key)).query("uploads", "");
         let call = self.with_write_headers(call, options)?;
-        let mut response = self.sender.done(&call).await?;
-        let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
-        let id = bytes.and_then(|bytes| parse_upload_id(&bytes));
+        let id = parse_upload_id(&self.answer(&call).await?);
         id.map(UploadId).map_err(|error| self.named(&call, error))
     }
 
@@ -34,14 +32,9 @@ impl S3Store {
             .query("uploadId", &upload.0)
             .payload(payload);
         let call = self.seal.part(call)?;
-        let mut response = self.sender.done(&call).await?;
-        let etag = answer::text_header(&response.headers, ETAG.as_str())
-            .map(|text| ETag::parse(&text).0)
-            .filter(|etag| !etag.is_empty())
-            .ok_or_else(|| self.named(&call, strange("the part's ETag")))?;
-        let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
-        read.map_err(|error| self.named(&call, error))?;
-        Ok(Part { number, etag, size_bytes })
+        let response = self.sender.done(&call).await?;
+        let (etag, _) = self.written(&call, response).await?;
+        Ok(Part { number, etag: etag.0, size_bytes })
     }
 
     pub(super) async fn finish_upload(

@@ -1,8 +1,9 @@
 //! Staged bodies and uploads in a real directory.
 
 use super::*;
-use crate::{GetRange, GetRequest, Store as _};
+use crate::{GetRange, GetRequest, Store as _, StreamingStore as _};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// A bucket in a directory of its own, removed at the end.
 struct Bucket {
@@ -93,7 +94,7 @@ async fn uploads_tell_of_themselves() {
     for key in keys {
         ids.push(store.create_upload(key, &PutOptions::default()).await.unwrap());
     }
-    let mut found = store.list_uploads().await.unwrap();
+    let mut found = store.list_uploads("").await.unwrap();
     found.sort_by(|a, b| a.key.cmp(&b.key));
     let found: Vec<_> = found.into_iter().map(|upload| (upload.key, upload.id)).collect();
     let mut wanted: Vec<_> = keys.iter().map(|key| key.to_string()).zip(ids.clone()).collect();
@@ -114,14 +115,14 @@ async fn uploads_tell_of_themselves() {
         .into_iter()
         .map(|part| Part { number: part.number, etag: part.etag, size_bytes: part.size_bytes })
         .collect();
-    let read = store
-        .read_parts("x", &ids[1], &named, Vec::new(), |all: &mut Vec<u8>, bytes| {
-            all.extend_from_slice(bytes);
-        })
-        .await
-        .unwrap();
+    let read = Arc::new(Mutex::new(Vec::new()));
+    let sink = {
+        let read = read.clone();
+        move |bytes: &[u8]| read.lock().unwrap().extend_from_slice(bytes)
+    };
+    assert!(store.read_parts("x", &ids[1], &named, Box::new(sink)).await.unwrap());
     store.complete_upload("x", &ids[1], &named, &PutOptions::default()).await.unwrap();
-    assert_eq!(bucket.read("x").await, read);
+    assert_eq!(bucket.read("x").await, *read.lock().unwrap());
     assert_eq!(store.list_parts("x", &ids[1]).await.unwrap_err().kind(), Kind::NotFound);
 }
 

@@ -1,4 +1,4 @@
-//! Answers of S3 that only a gateway asks for: parts, uploads, tags, buckets. Pure.
+//! Answers of S3 that only a gateway asks for: parts, uploads, buckets. Pure.
 
 use super::{decode_url, walk_root};
 use crate::answer::parse_iso_date;
@@ -71,23 +71,6 @@ pub(crate) fn parse_uploads(bytes: &[u8]) -> Result<(Vec<UploadEntry>, Option<Up
     Ok((uploads, truncated.then_some(marker)))
 }
 
-/// The tags of an object.
-///
-/// # Errors
-/// `Corrupt` for an answer that is none.
-pub(crate) fn parse_tagging(bytes: &[u8]) -> Result<Vec<(String, String)>> {
-    let (mut tags, mut name) = (Vec::new(), String::new());
-    walk_root(bytes, &["Tagging"], "a list of tags", |element| {
-        if element.is_at(&["TagSet", "Tag", "Key"]) {
-            name = element.text.to_string();
-        } else if element.is_at(&["TagSet", "Tag", "Value"]) {
-            tags.push((std::mem::take(&mut name), element.text.to_string()));
-        }
-        Ok(())
-    })?;
-    Ok(tags)
-}
-
 /// The buckets of an account.
 ///
 /// # Errors
@@ -140,7 +123,6 @@ mod tests {
         for page in ["<html><body/></html>", "", "<Error><Code>x</Code></Error>"] {
             assert!(parse_parts(page.as_bytes()).is_err(), "{page}");
             assert!(parse_uploads(page.as_bytes()).is_err(), "{page}");
-            assert!(parse_tagging(page.as_bytes()).is_err(), "{page}");
             assert!(parse_buckets(page.as_bytes()).is_err(), "{page}");
         }
     }

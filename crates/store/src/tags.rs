@@ -1,0 +1,68 @@
+//! Tags of objects in the forms that services write them: as a query, and as XML. Pure.
+
+use crate::xml;
+use penstock_base::Result;
+use percent_encoding::percent_decode_str;
+
+/// The pairs of `@tagging` (see [`crate::PutOptions::metadata`]).
+pub(crate) fn from_query(text: &str) -> Vec<(String, String)> {
+    let decode = |text: &str| {
+        let spaced = text.replace('+', " ");
+        percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+    };
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .map(|(name, value)| (decode(name), decode(value)))
+        .collect()
+}
+
+/// A document that sets these tags; `root` is what the service calls it.
+pub(crate) fn to_xml(root: &str, tags: &[(String, String)]) -> String {
+    let mut document = format!("<?xml version=\"1.0\" encoding=\"utf-8\"?><{root}><TagSet>");
+    for (name, value) in tags {
+        let (name, value) = (xml::escape(name), xml::escape(value));
+        document.push_str(&format!("<Tag><Key>{name}</Key><Value>{value}</Value></Tag>"));
+    }
+    document.push_str(&format!("</TagSet></{root}>"));
+    document
+}
+
+/// The tags in an answer with this root.
+///
+/// # Errors
+/// `Corrupt` for an answer that is none.
+pub(crate) fn from_xml(root: &str, answer: &[u8]) -> Result<Vec<(String, String)>> {
+    let (mut tags, mut name) = (Vec::new(), String::new());
+    xml::walk(answer, |element| {
+        if element.path[0] != root {
+            return Err(xml::corrupt("the answer is no list of tags"));
+        }
+        if element.is_at(&["TagSet", "Tag", "Key"]) {
+            name = element.text.to_string();
+        } else if element.is_at(&["TagSet", "Tag", "Value"]) {
+            tags.push((std::mem::take(&mut name), element.text.to_string()));
+        }
+        Ok(())
+    })?;
+    Ok(tags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_come_back() {
+        let tags = vec![("a&b".to_string(), "<1>".to_string()), ("c".to_string(), String::new())];
+        assert_eq!(from_xml("Tags", to_xml("Tags", &tags).as_bytes()).unwrap(), tags);
+        assert_eq!(from_query("a%26b=%3C1%3E&c"), tags);
+    }
+
+    #[test]
+    fn other_roots_are_no_tags() {
+        for answer in ["", "<html/>", "<Tagging><TagSet/></Tagging>", "<Error/>"] {
+            assert!(from_xml("Tags", answer.as_bytes()).is_err(), "{answer}");
+        }
+    }
+}
