@@ -8,7 +8,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Result, Retry, Settings};
-use penstock_engine::{Engine, Location, Opener, Query, SeededRandom, StoreOption};
+use penstock_engine::{Engine, Location, Opener, Query, Reader, SeededRandom, StoreOption};
 use penstock_store::memory::MemoryStore;
 use penstock_store::{
     Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpOptions, ListPage,
@@ -340,4 +340,11 @@ impl Bench {
 /// Bytes that differ from place to place.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+/// `len` bytes of an object from `offset` on.
+pub async fn read(reader: &Reader, query: &Query, offset: usize, len: usize) -> Vec<u8> {
+    let mut buf = vec![0; len];
+    reader.read_at(query, &mut buf, offset as u64).await.unwrap();
+    buf
 }

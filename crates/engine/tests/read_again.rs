@@ -1,0 +1,147 @@
+//! Reads that fail: resuming, trying again, giving up, cancelling.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use penstock_base::{Kind, Metric};
+use penstock_engine::Known;
+use penstock_store::{GetRange, GetRequest};
+use std::time::Duration;
+use support::{Bench, Fault, Scripted, pattern, read};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_body_is_resumed_where_it_stopped() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(2 * MIB);
+    bench.store.place("a.csv", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.store.take_calls();
+    bench.store.fail("get", Fault::CutBody(1000));
+    bench.store.fail("get", Fault::CutBody(0));
+    bench.store.fail("get", Fault::Cut);
+    assert_eq!(read(&reader, &query, MIB, MIB).await, &data[MIB..]);
+    assert_eq!(
+        bench.store.take_calls(),
+        [
+            "get a.csv 1048576..2097152",
+            "get a.csv 1049576..2097152",
+            "get a.csv 1049576..2097152",
+            "get a.csv 1049576..2097152",
+        ]
+    );
+    assert_eq!(query.metrics().get(Metric::Retries), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_replaced_between_break_and_resume_is_not_mixed() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("a.csv", pattern(2 * MIB)).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.store.fail("get", Fault::CutBody(1000));
+    let gate = bench.store.hold("get");
+    gate.add_permits(1);
+    let mut buf = vec![0; MIB];
+    let replaced = async {
+        // The first answer is on its way; the second waits at the gate.
+        while bench.store.calls.lock().unwrap().len() < 3 {
+            tokio::task::yield_now().await;
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        bench.store.place("a.csv", vec![7; 2 * MIB]).await;
+        gate.add_permits(1);
+    };
+    let (result, ()) = tokio::join!(reader.read_at(&query, &mut buf, MIB as u64), replaced);
+    assert_eq!(result.unwrap_err().kind(), Kind::Conflict);
+}
+
+/// A gateway's client that stops reading for an hour is no failure of the store.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_takes_its_time_may_still_resume() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(MIB);
+    bench.store.place("a.bin", data.clone()).await;
+    let query = bench.query();
+    bench.store.fail("get", Fault::CutBody(1000));
+    let request = GetRequest { range: GetRange::All, if_match: None };
+    let mut stream = query.get(&bench.at("a.bin"), request).await.unwrap();
+    let mut all = vec![0; MIB];
+    let first = stream.read(&mut all).await.unwrap();
+    assert_eq!(first, 1000);
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    let mut filled = first;
+    while filled < MIB {
+        filled += stream.read(&mut all[filled..]).await.unwrap();
+    }
+    assert!(all == data);
+    assert_eq!(stream.read(&mut all).await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn throttling_for_ten_seconds_only_slows() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("a.parquet", pattern(KIB)).await;
+    for _ in 0..7 {
+        bench.store.fail("get", Fault::Throttle);
+    }
+    let began = tokio::time::Instant::now();
+    bench.query().open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
+    assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn throttling_past_the_deadline_tells_attempts_and_time() {
+    let bench = Bench::with(Scripted::new(), &[("request_deadline_ms", "20000")]);
+    bench.store.place("a.parquet", pattern(KIB)).await;
+    for _ in 0..1000 {
+        bench.store.fail("get", Fault::Throttle);
+    }
+    let began = tokio::time::Instant::now();
+    let error = bench.query().open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Throttled);
+    assert!(error.to_string().contains("gave up after "), "{error}");
+    assert!(began.elapsed() <= Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_answers_ends_at_the_deadline() {
+    let bench = Bench::with(Scripted::new(), &[("request_deadline_ms", "20000")]);
+    bench.store.place("a.parquet", pattern(KIB)).await;
+    bench.store.fail("get", Fault::Hang);
+    let error = bench.query().open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(error.to_string().contains("request_deadline_ms"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_told_at_once() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.fail("get", Fault::Deny);
+    let began = tokio::time::Instant::now();
+    let error = bench.query().open(&bench.at("a"), &Known::NOTHING).await.unwrap_err();
+    assert_eq!((error.kind(), began.elapsed()), (Kind::Denied, Duration::ZERO));
+    assert_eq!(bench.store.take_calls().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_ends_a_read_at_once() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("a.csv", pattern(2 * MIB)).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.store.fail("get", Fault::Hang);
+    let mut buf = vec![0; KIB];
+    let cancel = async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        query.cancel();
+    };
+    let (result, ()) = tokio::join!(reader.read_at(&query, &mut buf, MIB as u64), cancel);
+    assert_eq!(result.unwrap_err().kind(), Kind::Cancelled);
+    let later = query.open(&bench.at("b"), &Known::NOTHING).await.unwrap_err();
+    assert_eq!(later.kind(), Kind::Cancelled);
+}

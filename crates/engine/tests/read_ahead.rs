@@ -1,0 +1,276 @@
+//! Fetching ahead: footers and columns of a glob's next files, the next blocks of a file that is
+//! read in a row, and the memory that this may hold.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use penstock_base::{ByteRange, Metric};
+use penstock_engine::Known;
+use penstock_store::PutOptions;
+use penstock_testkit::parquet::footer;
+use std::time::Duration;
+use support::{Bench, Fault, Scripted, pattern, read};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+#[tokio::test(start_paused = true)]
+async fn footers_of_a_globs_next_files_are_fetched_ahead_from_the_first_open_on() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(MIB);
+    for index in 0..40 {
+        bench.store.place(&format!("d/{index:02}.parquet"), data.clone()).await;
+    }
+    let query = bench.query();
+    let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
+    bench.store.take_calls();
+    let mut calls = Vec::new();
+    for (index, entry) in found.iter().enumerate() {
+        let known = Known { meta: entry.meta.clone(), ..Known::default() };
+        let reader = query.open(&bench.at(&entry.key), &known).await.unwrap();
+        if index < 2 {
+            settle().await;
+            calls.extend(bench.store.take_calls());
+            assert_eq!(calls.len(), 15 + index, "the first begins fifteen: {calls:?}");
+        }
+        assert_eq!(
+            read(&reader, &query, data.len() - 16 * KIB, 16 * KIB).await,
+            &data[data.len() - 16 * KIB..]
+        );
+        calls.extend(bench.store.take_calls());
+    }
+    let each_once: Vec<String> =
+        (0..40).map(|index| format!("get d/{index:02}.parquet 1032192..1048576")).collect();
+    calls.sort();
+    assert_eq!(calls, each_once);
+}
+
+/// Ten files of 200 KiB together are not worth one round trip, so only footers come ahead, and then
+/// each read asks for what it wants.
+#[tokio::test(start_paused = true)]
+async fn many_small_files_of_a_glob_give_their_footers_and_few_come_whole() {
+    for (size, window) in [(200 * KIB, "188416..204800"), (20 * KIB, "0..20480")] {
+        let bench = Bench::new(Scripted::new());
+        let data = pattern(size);
+        for index in 0..10 {
+            bench.store.place(&format!("d/{index}.parquet"), data.clone()).await;
+        }
+        let query = bench.query();
+        let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
+        bench.store.take_calls();
+        let open = async |index: usize| {
+            let known = Known { meta: found[index].meta.clone(), ..Known::default() };
+            query.open(&bench.at(&found[index].key), &known).await.unwrap()
+        };
+        open(0).await;
+        settle().await;
+        let mut calls = bench.store.take_calls();
+        calls.sort();
+        let expected: Vec<String> =
+            (1..10).map(|index| format!("get d/{index}.parquet {window}")).collect();
+        assert_eq!(calls, expected);
+        let second = open(1).await;
+        assert_eq!(read(&second, &query, 4, KIB).await, &data[4..4 + KIB]);
+        let calls = bench.store.take_calls();
+        let of_the_second: Vec<_> = calls.iter().filter(|call| call.contains("/1.")).collect();
+        if size == 200 * KIB {
+            assert_eq!(of_the_second, ["get d/1.parquet 4..1028"]);
+        } else {
+            assert!(of_the_second.is_empty(), "{of_the_second:?}");
+        }
+    }
+}
+
+/// Lets background work go as far as it can.
+async fn settle() {
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Files of two row groups of three columns, each chunk of `chunk_bytes`.
+async fn place_columns(bench: &Bench, count: usize, chunk_bytes: usize) -> Vec<u8> {
+    let chunk = |index: usize| ByteRange {
+        start: (4 + index * chunk_bytes) as u64,
+        end: (4 + (index + 1) * chunk_bytes) as u64,
+    };
+    let mut data = pattern(4 + 6 * chunk_bytes);
+    data.extend(footer(&[(0..3).map(chunk).collect(), (3..6).map(chunk).collect()]));
+    for index in 0..count {
+        bench.store.place(&format!("d/{index:02}.parquet"), data.clone()).await;
+    }
+    data
+}
+
+#[tokio::test(start_paused = true)]
+async fn columns_read_in_one_file_of_a_glob_are_fetched_ahead_in_the_next_ones() {
+    const CHUNK: usize = 100 * KIB;
+    for (delay_ms, expected) in [(10, "together"), (0, "on demand")] {
+        let bench = Bench::new(Scripted::remote(Duration::from_millis(delay_ms)));
+        let data = place_columns(&bench, 6, CHUNK).await;
+        let query = bench.query();
+        let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
+        for (index, entry) in found.iter().enumerate() {
+            let known = Known { meta: entry.meta.clone(), ..Known::default() };
+            let reader = query.open(&bench.at(&entry.key), &known).await.unwrap();
+            // Longer than the footer, as DuckDB reads it.
+            read(&reader, &query, data.len() - 16 * KIB, 16 * KIB).await;
+            settle().await;
+            bench.store.take_calls();
+            for start in [4 + CHUNK, 4 + 4 * CHUNK] {
+                let column = read(&reader, &query, start, CHUNK).await;
+                assert_eq!(column, &data[start..start + CHUNK]);
+            }
+            let calls = bench.store.take_calls();
+            match (expected, index) {
+                // The second column of both row groups of all six files, this read among them.
+                ("together", 0) => assert_eq!(calls.len(), 12, "{calls:?}"),
+                ("together", _) => assert!(calls.is_empty(), "{calls:?}"),
+                _ => assert_eq!(calls.len(), 2, "{calls:?}"),
+            }
+        }
+        assert!(bench.engine.budget().held_bytes() < MIB as u64, "what was read is given back");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn columns_fetched_ahead_are_bounded_and_given_back() {
+    const CHUNK: usize = 900 * KIB;
+    let bench = Bench::new(Scripted::remote(Duration::from_millis(10)));
+    let data = place_columns(&bench, 20, CHUNK).await;
+    let query = bench.query();
+    let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
+    let reader = query.open(&bench.at(&found[0].key), &Known::NOTHING).await.unwrap();
+    read(&reader, &query, data.len() - 8, 8).await;
+    settle().await;
+    let before = bench.engine.budget().held_bytes();
+    read(&reader, &query, 4, CHUNK).await;
+    settle().await;
+    let ahead = bench.engine.budget().held_bytes() - before;
+    assert!(ahead > 7 * MIB as u64 && ahead <= 8 * MIB as u64, "{ahead}");
+    drop(query);
+    settle().await;
+    assert_eq!(bench.engine.budget().held_bytes(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writers_get_the_memory_of_columns_fetched_ahead() {
+    const CHUNK: usize = 900 * KIB;
+    let mut store = Scripted::remote(Duration::from_millis(10));
+    store.profile.part_size_min_bytes = 1;
+    let bench = Bench::with(store, &[("memory_limit_bytes", "64MiB")]);
+    let data = place_columns(&bench, 20, CHUNK).await;
+    let query = bench.query();
+    let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
+    let reader = query.open(&bench.at(&found[0].key), &Known::NOTHING).await.unwrap();
+    read(&reader, &query, data.len() - 8, 8).await;
+    settle().await;
+    read(&reader, &query, 4, CHUNK).await;
+    assert!(bench.engine.budget().held_bytes() > 7 << 20);
+    // None of these sends anything yet: the memory has to come from what was fetched ahead.
+    let mut writers = Vec::new();
+    for index in 0..12 {
+        let at = bench.at(&format!("out/{index}"));
+        let mut writer = query.create(&at, PutOptions::default()).unwrap();
+        writer.write(&pattern(5 * MIB)).await.unwrap();
+        writers.push(writer);
+    }
+    assert!(bench.engine.budget().held_bytes() <= 64 << 20);
+    bench.store.take_calls();
+    let column = read(&reader, &query, 4 + 3 * CHUNK, CHUNK).await;
+    assert_eq!(column, &data[4 + 3 * CHUNK..4 + 4 * CHUNK], "what was given back is right");
+    assert!(!bench.store.take_calls().is_empty(), "what was given back is fetched again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_reads_in_a_row_are_fetched_ahead_in_growing_blocks() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(6 * MIB + 5);
+    bench.store.place("a.csv.gz", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv.gz"), &Known::NOTHING).await.unwrap();
+    let mut all = Vec::new();
+    while all.len() < data.len() {
+        let step = (16 * KIB).min(data.len() - all.len());
+        let bytes = read(&reader, &query, all.len(), step).await;
+        all.extend(bytes);
+    }
+    assert!(all == data);
+    let calls = bench.store.take_calls();
+    assert!(calls.len() <= 8, "head, then blocks of the size of what was read: {calls:?}");
+    assert_eq!(query.metrics().get(Metric::BytesRead), data.len() as u64, "nothing twice");
+    drop(reader);
+    bench.engine.clear_cache();
+    assert_eq!(bench.engine.budget().held_bytes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_block_is_on_its_way_before_it_is_needed() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("a.csv", pattern(4 * MIB)).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.store.take_calls();
+    for index in 0..12 {
+        read(&reader, &query, index * 16 * KIB, 16 * KIB).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.store.take_calls(), ["get a.csv 262144..524288"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_here_and_there_fetch_nothing_ahead() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(4 * MIB);
+    bench.store.place("a.bin", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.bin"), &Known::NOTHING).await.unwrap();
+    bench.store.take_calls();
+    for index in [50, 10, 30, 20, 40] {
+        let offset = index * 64 * KIB;
+        assert_eq!(read(&reader, &query, offset, 10).await, &data[offset..offset + 10]);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.store.take_calls().len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_that_fails_is_read_again_by_the_reader_that_needs_it() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(MIB);
+    bench.store.place("a.csv", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.store.fail("get", Fault::Deny);
+    for index in 0..32 {
+        let offset = index * 16 * KIB;
+        assert_eq!(read(&reader, &query, offset, 16 * KIB).await, &data[offset..offset + 16 * KIB]);
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn writers_get_the_memory_of_what_was_read_ahead() {
+    let bench = Bench::with(Scripted::like_azure(), &[("memory_limit_bytes", "64MiB")]);
+    bench.store.place("a.csv", pattern(40 * MIB)).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    for index in 0..100 {
+        read(&reader, &query, index * 128 * KIB, 128 * KIB).await;
+        tokio::task::yield_now().await;
+    }
+    assert!(bench.engine.budget().held_bytes() > 8 << 20);
+    let gate = bench.store.hold("part");
+    let mut writer = query.create(&bench.at("out"), PutOptions::default()).unwrap();
+    let data = pattern(100 * MIB);
+    let open = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(bench.engine.budget().held_bytes() <= 64 << 20);
+        gate.add_permits(1000);
+    };
+    let (written, ()) = tokio::join!(writer.write(&data), open);
+    written.unwrap();
+    writer.finish().await.unwrap();
+    assert!(bench.store.content("out").await.unwrap() == data);
+}
