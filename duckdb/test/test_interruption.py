@@ -111,12 +111,34 @@ CHILD = textwrap.dedent(
 )
 
 
-def child(store: Fake, statement: str) -> subprocess.Popen[bytes]:
+# Goes on after Ctrl-C, as a notebook does.
+PATIENT_CHILD = textwrap.dedent(
+    """
+    import sys
+    sys.path.insert(0, {here!r})
+    from harness import connect
+    con = connect()
+    con.execute({secret!r})
+    try:
+        con.execute({statement!r})
+    except BaseException:
+        con.interrupt()
+    print(con.execute("SELECT 'usable'").fetchone()[0], flush=True)
+    sys.stdin.read()
+    """
+)
+
+
+def child(store: Fake, statement: str, code: str = CHILD) -> subprocess.Popen[bytes]:
     """Another process that runs one statement."""
     secret = f"CREATE SECRET s ({store.secret})"
-    code = CHILD.format(here=str(HERE), secret=secret, statement=statement)
+    code = code.format(here=str(HERE), secret=secret, statement=statement)
     return subprocess.Popen(
-        [sys.executable, "-c", code], stderr=subprocess.PIPE, preexec_fn=hear_sigint
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=hear_sigint,
     )
 
 
@@ -134,9 +156,7 @@ def test_a_killed_upload_is_invisible(
     process = child(store, f"COPY (SELECT hash(i) AS h FROM range({rows}) t(i)) TO '{url}'")
     wait_for(lambda: fired(store), "the upload")
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
-    assert process.stderr
-    process.stderr.close()
+    process.communicate(timeout=10)
     store.reset()
     assert con.execute(f"FROM glob('{url}*')").fetchall() == []
 
@@ -195,6 +215,31 @@ def test_a_process_that_ends_in_a_copy_aborts_its_parts(
     )
     left = s3.list_multipart_uploads(Bucket="cut").get("Uploads", [])
     assert [row["Key"] for row in left if row["Key"].startswith("ends")] == []
+
+
+def test_an_interrupt_ends_what_ctrl_c_left_in_python(
+    con: duckdb.DuckDBPyConnection, store: Fake
+) -> None:
+    store.arm("stall=60000,method=PUT")
+    url = store.url("cut/left.parquet")
+    copy = f"COPY (SELECT hash(i) AS h FROM range(1000000000) t(i)) TO '{url}'"
+    process = child(store, copy, PATIENT_CHILD)
+    watchdog = threading.Timer(30, process.kill)
+    try:
+        wait_for(lambda: fired(store), "a part")
+        process.send_signal(signal.SIGINT)
+        watchdog.start()
+        assert process.stdout
+        assert process.stdout.readline() == b"usable\n"
+        if store.kind == "s3":
+            aborted = "AbortMultipartUpload"
+            wait_for(lambda: aborted in {r["operation"] for r in store.requests()}, aborted)
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.communicate()
+    store.reset()
+    assert con.execute(f"FROM glob('{url}*')").fetchall() == []
 
 
 def test_two_processes_write_one_key(con: duckdb.DuckDBPyConnection, store: Fake) -> None:
