@@ -86,6 +86,7 @@ struct Inner {
     hint: Option<String>,
     http_status: Option<u16>,
     service_code: Option<String>,
+    was_unsigned: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -101,6 +102,7 @@ impl Error {
             hint: None,
             http_status: None,
             service_code: None,
+            was_unsigned: false,
             source: None,
         }))
     }
@@ -155,6 +157,13 @@ impl Error {
         self
     }
 
+    /// Keeps whether the request that failed carried no credentials.
+    #[must_use]
+    pub fn with_unsigned(mut self, was_unsigned: bool) -> Self {
+        self.0.was_unsigned = was_unsigned;
+        self
+    }
+
     /// Keeps the cause.
     #[must_use]
     pub fn with_source(
@@ -193,6 +202,11 @@ impl Error {
     /// The code by which the store's service calls the failure, if it told one.
     pub fn service_code(&self) -> Option<&str> {
         self.0.service_code.as_deref()
+    }
+
+    /// Whether the request that failed is known to have carried no credentials.
+    pub fn was_unsigned(&self) -> bool {
+        self.0.was_unsigned
     }
 
     /// What to do next, if something better than the kind's own advice is known.

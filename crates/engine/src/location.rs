@@ -65,7 +65,10 @@ impl Mount {
     /// An error of this store; if credentials or an endpoint may be missing, with the secrets that
     /// could have given them, had their scopes covered the path.
     pub(crate) fn told(&self, error: Error) -> Error {
-        with_unmatched(error, self.unmatched_secrets.as_deref())
+        match lacks_secret(&error) {
+            true => with_unmatched(error, self.unmatched_secrets.as_deref()),
+            false => error,
+        }
     }
 
     /// The object of a key.
@@ -177,6 +180,7 @@ impl Mounts {
             Some(mount) => mount,
             None => {
                 let unmatched = option(options, "unmatched_secrets");
+                // A secret may have what a store cannot be opened without, such as an account.
                 let (store, _) = opener
                     .open(url, options, identity.2.as_ref())
                     .map_err(|error| with_unmatched(error, unmatched))?;
@@ -210,15 +214,28 @@ fn option<'a>(options: &'a [StoreOption], name: &str) -> Option<&'a str> {
     options.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
-/// What a store without credentials or with the default endpoint says when a secret was meant to be
-/// used: refused, not found, no such host, or wrong input.
-fn with_unmatched(error: Error, unmatched: Option<&str>) -> Error {
-    let is_suspect = match error.kind() {
-        Kind::Denied | Kind::NotFound | Kind::Invalid => true,
-        Kind::Unavailable => error.http_status().is_none(),
+/// Whether this is what a store says of a request that lacks a secret's credentials, endpoint or
+/// region.
+fn lacks_secret(error: &Error) -> bool {
+    match (error.kind(), error.http_status()) {
+        (Kind::Denied, _) => true,
+        // Some services hide from strangers what there is; one that names the object has let them
+        // look.
+        (Kind::NotFound, Some(_)) => {
+            let named_object = matches!(error.service_code(), Some("NoSuchKey" | "BlobNotFound"));
+            error.was_unsigned() && !named_object
+        }
+        // No such host.
+        (Kind::Unavailable, None) => true,
+        // Another region.
+        (Kind::Invalid, Some(300..=400)) => true,
         _ => false,
-    };
-    match unmatched.filter(|_| is_suspect) {
+    }
+}
+
+/// Tells of the secrets that do not cover the path.
+fn with_unmatched(error: Error, unmatched: Option<&str>) -> Error {
+    match unmatched {
         Some(secrets) => error.with_note(format_args!(
             "no secret's scope covers this path; there is {secrets}: make one with a SCOPE that the \
              path begins with"
@@ -242,14 +259,38 @@ mod tests {
 
     #[test]
     fn secrets_for_other_paths_are_told_where_one_was_missed() {
-        let told = |error: Error| with_unmatched(error, Some("'a' for s3://x")).to_string();
-        for kind in [Kind::Denied, Kind::NotFound, Kind::Invalid, Kind::Unavailable] {
-            let text = told(Error::new(kind, "refused"));
-            assert!(text.contains("no secret's scope covers this path; there is 'a' for s3://x"));
+        let answer = |kind, status| Error::new(kind, "no").with_http_status(status);
+        let unsigned = |error: Error| error.with_unsigned(true);
+        let missing = |code: &str| answer(Kind::NotFound, 404).with_service_code(code);
+        for suspect in [
+            answer(Kind::Denied, 403),
+            unsigned(answer(Kind::Denied, 401)),
+            Error::new(Kind::Denied, "no credentials were found"),
+            unsigned(answer(Kind::NotFound, 404)),
+            unsigned(missing("NoSuchBucket")),
+            unsigned(missing("ResourceNotFound")),
+            Error::new(Kind::Unavailable, "no such host"),
+            answer(Kind::Invalid, 400).with_service_code("AuthorizationHeaderMalformed"),
+            answer(Kind::Invalid, 301),
+        ] {
+            assert!(lacks_secret(&suspect), "{suspect:?}");
         }
-        assert_eq!(told(Error::new(Kind::Conflict, "changed")), "changed");
-        let busy = Error::new(Kind::Unavailable, "busy").with_http_status(500);
-        assert_eq!(told(busy), "busy");
+        for other in [
+            // A public bucket, and the credentials of the environment.
+            unsigned(missing("NoSuchKey")),
+            unsigned(missing("BlobNotFound")),
+            missing("NoSuchKey"),
+            missing("NoSuchBucket"),
+            answer(Kind::NotFound, 404),
+            unsigned(Error::new(Kind::Invalid, "the URL names a bucket")),
+            answer(Kind::Unavailable, 500),
+            Error::new(Kind::Conflict, "changed"),
+        ] {
+            assert!(!lacks_secret(&other), "{other:?}");
+        }
+        let text = with_unmatched(Error::new(Kind::Denied, "no"), Some("'a' for s3://x"));
+        let told = "no secret's scope covers this path; there is 'a' for s3://x";
+        assert!(text.to_string().contains(told), "{text}");
         assert_eq!(with_unmatched(Error::new(Kind::Denied, "no"), None).to_string(), "no");
     }
 

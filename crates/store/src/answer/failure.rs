@@ -36,6 +36,8 @@ pub(crate) struct Failure {
     pub retry_after: Option<Duration>,
     /// Name of the secret that the request was signed with, for the words of the advice.
     pub secret_name: Option<String>,
+    /// The request carried no credentials.
+    pub was_unsigned: bool,
 }
 
 impl Failure {
@@ -155,7 +157,8 @@ impl Failure {
         let error = Error::new(kind, text)
             .with_retry(retry)
             .with_http_status(self.status)
-            .with_service_code(self.code.clone());
+            .with_service_code(self.code.clone())
+            .with_unsigned(self.was_unsigned);
         match self.own_hint(kind).or(hint) {
             Some(hint) => error.with_hint(hint),
             None => error,

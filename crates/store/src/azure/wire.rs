@@ -209,7 +209,8 @@ impl Wire {
             ),
             _ => None,
         };
-        self.named(failure.into_error(hint), operation, key)
+        let was_unsigned = matches!(self.config.auth, Auth::Anonymous);
+        self.named(failure.into_error(hint).with_unsigned(was_unsigned), operation, key)
     }
 
     /// Names operation and object in an error.

@@ -255,6 +255,7 @@ impl Sender {
     /// The error of a refused request, with advice that fits the bucket.
     pub(crate) fn refusal(&self, call: &Call<'_>, mut failure: Failure) -> Error {
         failure.secret_name.clone_from(&self.config.secret_name);
+        failure.was_unsigned = self.config.access == Access::Anonymous;
         let missing = |key| failure.missing_object_hint(&format!("{}{key}", self.config.root));
         let hint = call.key.and_then(missing).or_else(|| self.hint(&failure));
         self.named(call, failure.into_error(hint))

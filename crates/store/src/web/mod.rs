@@ -172,7 +172,8 @@ impl HttpStore {
     fn refusal(&self, operation: &'static str, key: &str, failure: Failure) -> Error {
         // Web pages are what web servers answer with; only an object store's are odd.
         let secret_name = self.secret_name.clone();
-        let failure = Failure { is_html: false, secret_name, ..failure };
+        let was_unsigned = self.headers.is_empty();
+        let failure = Failure { is_html: false, secret_name, was_unsigned, ..failure };
         let (kind, _) = failure.verdict();
         let hint = (kind == Kind::Denied).then(|| match &self.secret_name {
             Some(name) => format!("Check secret '{name}' and its rights"),
