@@ -29,4 +29,9 @@ impl ByteRange {
     pub fn contains(&self, other: &ByteRange) -> bool {
         self.start <= other.start && other.end <= self.end
     }
+
+    /// Whether a byte is in both.
+    pub fn overlaps(&self, other: &ByteRange) -> bool {
+        self.start < other.end && other.start < self.end
+    }
 }

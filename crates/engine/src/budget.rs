@@ -227,6 +227,7 @@ fn press_largest(pressables: &[Weak<dyn Pressable>]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waiting::serve;
     use futures_util::poll;
     use proptest::prelude::*;
     use std::sync::atomic::AtomicU64;
@@ -343,7 +344,6 @@ mod tests {
             let budget = budget(100);
             let mut leases: Vec<Lease> = Vec::new();
             let mut waiting: Vec<futures_util::future::BoxFuture<'_, Lease>> = Vec::new();
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
             for step in steps {
                 match step {
                     Step::Ask(bytes) => waiting.push(Box::pin(budget.lease(bytes))),
@@ -359,13 +359,7 @@ mod tests {
                 }
                 // Whoever asks may serve others, so twice.
                 for _ in 0..2 {
-                    waiting.retain_mut(|asked| match asked.as_mut().poll(&mut context) {
-                        std::task::Poll::Ready(lease) => {
-                            leases.push(lease);
-                            false
-                        }
-                        std::task::Poll::Pending => true,
-                    });
+                    serve(&mut waiting, &mut leases);
                 }
                 let returning =
                     leases.iter().any(|lease| lease.returning.load(Ordering::Relaxed));

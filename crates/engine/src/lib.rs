@@ -35,6 +35,8 @@ mod request_log;
 mod retry;
 mod runtime;
 mod upload;
+#[cfg(test)]
+mod waiting;
 
 pub use budget::Budget;
 pub use cancel::Cancellation;

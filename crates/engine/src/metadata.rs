@@ -65,8 +65,7 @@ impl MetadataCache {
         }
     }
 
-    /// The store just told this. Other fields of a known entry of the same version are kept, since
-    /// a listing tells less than a GET.
+    /// The store just told this. What is immutable stays so as long as its tag is the same.
     pub fn confirm(&self, at: &Location, meta: &ObjectMeta, immutable: bool) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let name = at.name();

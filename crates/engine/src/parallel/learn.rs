@@ -121,7 +121,8 @@ impl Learner {
             self.observe_overhead(policy, len, fanout, took_ms);
             self.split_since_plain = self.split_since_plain.saturating_add(1);
         } else if len <= SMALL_BYTES {
-            self.observe_latency((took_ms - len as f64 / self.bytes_per_ms.value).max(0.0));
+            let transfer_ms = len as f64 / self.bytes_per_ms.value;
+            self.first_byte_ms.observe((took_ms - transfer_ms).max(0.0));
         } else if len >= LARGE_BYTES {
             // The latency of this very read is not known; a tenth of it at least was transfer.
             let transfer_ms = (took_ms - self.first_byte_ms.value).max(took_ms * 0.1);
@@ -156,10 +157,6 @@ impl Learner {
         let seen_ms = extra_ms.min(free.read_ms(len, 1)).clamp(0.0, OVERHEAD_MAX_MS);
         let guess = Average::guess(self.overhead_ms(policy));
         self.overhead_ms.get_or_insert(guess).observe(seen_ms);
-    }
-
-    fn observe_latency(&mut self, seen_ms: f64) {
-        self.first_byte_ms.observe(seen_ms);
     }
 }
 

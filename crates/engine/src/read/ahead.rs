@@ -173,7 +173,7 @@ impl Ahead {
                 state.blocks.push_back(fetch(source, block, lease));
             }
         }
-        let overlapping = state.blocks.iter().filter(|block| overlap(&block.range, &range));
+        let overlapping = state.blocks.iter().filter(|block| block.range.overlaps(&range));
         (overlapping.map(|block| block.arrival.clone()).collect(), dropped)
     }
 
@@ -194,10 +194,6 @@ impl Pressable for Ahead {
         drop(state);
         !dropped.is_empty()
     }
-}
-
-fn overlap(a: &ByteRange, b: &ByteRange) -> bool {
-    a.start < b.end && b.start < a.end
 }
 
 /// Where the bytes end that lie ready without a gap from `from` on.

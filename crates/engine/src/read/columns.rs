@@ -115,9 +115,7 @@ impl Columns {
     /// The blocks that a read takes in whole, or as far as they go.
     pub fn take(&mut self, index: usize, range: ByteRange) -> Vec<Block> {
         let Some(file) = self.files.get_mut(&index) else { return Vec::new() };
-        let overlaps =
-            |block: &mut Block| block.range.start < range.end && range.start < block.range.end;
-        file.blocks.extract_if(.., overlaps).collect()
+        file.blocks.extract_if(.., |block| block.range.overlaps(&range)).collect()
     }
 
     /// Gives back a block that a read took only in part.

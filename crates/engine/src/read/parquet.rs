@@ -28,15 +28,9 @@ impl Layout {
         if magic != b"PAR1" || length > FOOTER_BYTES_MAX {
             return None;
         }
-        let mut row_groups = Vec::new();
         let mut footer = Thrift { rest: &rest[rest.len().checked_sub(length)?..], depth: 0 };
-        footer.structure(|footer, field, kind| match (field, kind) {
-            (4, LIST) => footer.list(STRUCT, |footer| {
-                row_groups.push(row_group(footer)?);
-                Some(())
-            }),
-            _ => footer.skip(kind),
-        })?;
+        let row_groups =
+            footer.structures_in(4, |row_group| row_group.structures_in(1, column_chunk))?;
         Some(Layout { row_groups })
     }
 
@@ -48,9 +42,8 @@ impl Layout {
             return None;
         }
         self.row_groups.iter().find_map(|chunks| {
-            let touches = |chunk: &ByteRange| chunk.start < range.end && range.start < chunk.end;
-            let first = chunks.iter().position(touches)?;
-            let last = chunks.iter().rposition(touches)?;
+            let first = chunks.iter().position(|chunk| chunk.overlaps(&range))?;
+            let last = chunks.iter().rposition(|chunk| chunk.overlaps(&range))?;
             Some(first..=last)
         })
     }
@@ -64,18 +57,6 @@ impl Layout {
             (start < end).then_some(ByteRange { start, end })
         })
     }
-}
-
-fn row_group(thrift: &mut Thrift<'_>) -> Option<Vec<ByteRange>> {
-    let mut chunks = Vec::new();
-    thrift.structure(|thrift, field, kind| match (field, kind) {
-        (1, LIST) => thrift.list(STRUCT, |thrift| {
-            chunks.push(column_chunk(thrift)?);
-            Some(())
-        }),
-        _ => thrift.skip(kind),
-    })?;
-    Some(chunks)
 }
 
 /// A chunk begins with its dictionary, where it has one.
@@ -165,6 +146,24 @@ impl Thrift<'_> {
             };
             field(self, id, head & 0x0f)?;
         }
+    }
+
+    /// Goes through a structure of which only one field is wanted, a list of structures; `element`
+    /// reads each of those.
+    fn structures_in<T>(
+        &mut self,
+        wanted: i64,
+        mut element: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let mut found = Vec::new();
+        self.structure(|thrift, field, kind| match (field, kind) {
+            (field, LIST) if field == wanted => thrift.list(STRUCT, |thrift| {
+                found.push(element(thrift)?);
+                Some(())
+            }),
+            _ => thrift.skip(kind),
+        })?;
+        Some(found)
     }
 
     /// Goes through a list whose elements are of this kind.

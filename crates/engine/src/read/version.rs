@@ -34,16 +34,16 @@ impl Version {
 
     /// As [`Version::matches`], for two versions.
     pub fn same(&self, other: &Version) -> bool {
-        differ(&self.size_bytes, &other.size_bytes).is_none()
+        !differ(self.size_bytes, other.size_bytes)
             && match (&self.etag, &other.etag) {
                 (Some(mine), Some(theirs)) => mine == theirs,
-                _ => differ(&self.modified_s, &other.modified_s).is_none(),
+                _ => !differ(self.modified_s, other.modified_s),
             }
     }
 }
 
-fn differ<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> Option<()> {
-    matches!((a, b), (Some(a), Some(b)) if a != b).then_some(())
+fn differ(a: Option<u64>, b: Option<u64>) -> bool {
+    matches!((a, b), (Some(a), Some(b)) if a != b)
 }
 
 fn whole_seconds(time: SystemTime) -> u64 {

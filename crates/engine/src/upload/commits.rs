@@ -5,7 +5,6 @@
 //! what a second try of a statement wrote would be removed with it.
 
 use std::collections::HashSet;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
@@ -27,9 +26,8 @@ impl Commits {
     /// Waits until nobody else commits this name.
     pub async fn enter(self: &Arc<Self>, name: String) -> Commit {
         loop {
-            let mut changed = pin!(self.changed.notified());
-            // Listening begins before the look, so that no leaving is missed.
-            changed.as_mut().enable();
+            // Listens from here on, so that no leaving is missed.
+            let changed = self.changed.notified();
             if self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone()) {
                 return Commit { commits: Arc::clone(self), name };
             }

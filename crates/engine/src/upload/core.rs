@@ -13,7 +13,7 @@ use crate::upload::slots::Slot;
 use penstock_base::{Error, Kind, Metric, Result};
 use penstock_store::{Part, Payload, PutOptions, UploadId};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::watch;
 
 /// An upload, shared by its writer, its parts and the query's barrier.
@@ -306,6 +306,15 @@ impl Upload {
 }
 
 impl Filling {
+    /// Bytes that may be sent before the part is full; 0 where there are too few.
+    fn early_bytes(&self, schedule: &Schedule) -> u64 {
+        let bytes = self.buffer.len();
+        match schedule.early_bytes_min(self.begun + 1) {
+            Some(least) if bytes >= least => bytes,
+            _ => 0,
+        }
+    }
+
     fn take_part(&mut self) -> (u32, Payload) {
         self.begun += 1;
         (self.begun, std::mem::take(&mut self.buffer).seal())
@@ -323,27 +332,14 @@ impl Parts {
 
 impl Pressable for Upload {
     fn returnable_bytes(&self) -> u64 {
-        let filling = match self.filling.try_lock() {
-            Ok(filling) => filling,
-            // Its writer is copying: it will come for memory itself.
-            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return 0,
-        };
-        let least = self.schedule.early_bytes_min(filling.begun + 1);
-        let bytes = filling.buffer.len();
-        if least.is_some_and(|least| bytes >= least) { bytes } else { 0 }
+        // Where its writer is copying, that one will come for memory itself.
+        let Ok(filling) = self.filling.try_lock() else { return 0 };
+        filling.early_bytes(&self.schedule)
     }
 
     fn press(&self) -> bool {
         let part = match self.filling.try_lock() {
-            Ok(mut filling)
-                if filling.buffer.len() > 0
-                    && self
-                        .schedule
-                        .early_bytes_min(filling.begun + 1)
-                        .is_some_and(|least| filling.buffer.len() >= least) =>
-            {
-                filling.take_part()
-            }
+            Ok(mut filling) if filling.early_bytes(&self.schedule) > 0 => filling.take_part(),
             _ => return false,
         };
         self.send_part(part);

@@ -92,6 +92,7 @@ impl DetachedUploads {
 
     async fn wait_until(&self, done: impl Fn(&State) -> bool) {
         loop {
+            // Listens from here on, so that no end is missed.
             let changed = self.changed.notified();
             if done(&self.lock()) {
                 return;

@@ -80,9 +80,9 @@ impl Drop for Slot<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waiting::serve;
     use futures_util::future::BoxFuture;
     use proptest::prelude::*;
-    use std::task::{Context, Poll, Waker};
 
     #[derive(Clone, Debug)]
     enum Step {
@@ -110,7 +110,6 @@ mod tests {
             let mut total = 3;
             let mut taken: Vec<Slot<'_>> = Vec::new();
             let mut waiting: Vec<BoxFuture<'_, Slot<'_>>> = Vec::new();
-            let mut context = Context::from_waker(Waker::noop());
             for step in steps {
                 match step {
                     Step::Ask => waiting.push(Box::pin(slots.slot())),
@@ -127,13 +126,7 @@ mod tests {
                     _ => {}
                 }
                 let before = taken.len();
-                waiting.retain_mut(|asked| match asked.as_mut().poll(&mut context) {
-                    Poll::Ready(slot) => {
-                        taken.push(slot);
-                        false
-                    }
-                    Poll::Pending => true,
-                });
+                serve(&mut waiting, &mut taken);
                 prop_assert!(taken.len() <= total.max(before));
                 prop_assert!(waiting.is_empty() || taken.len() >= total);
             }
