@@ -1,13 +1,14 @@
 //! The one I/O runtime of the process, and the bridge for callers that block.
 //!
-//! The runtime's threads drive sockets and background work. A blocking caller polls its own future
-//! on its own thread: bytes go from the socket straight into the caller's buffer, and returning
-//! early (an interruption) drops the future, which cancels its requests.
+//! The runtime's threads do background work and keep timers. A blocking caller runs its own future
+//! on its own thread and waits for its own sockets there: bytes go from the socket straight into the
+//! caller's buffer without another thread in between, and returning early (an interruption) drops
+//! the future, which cancels its requests.
 
 use crate::cancel::cancelled;
 use penstock_base::{Error, Kind, Result};
+use penstock_store::drive::block_on;
 use std::future::Future;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -86,17 +87,11 @@ impl IoRuntime {
             )
             .with_hint("Open a new database connection in the child, or fork before connecting"));
         }
-        self.handle().block_on(async {
-            let mut future = pin!(future);
-            // Inside `timeout` the future is polled before the timer is registered.
-            loop {
-                match tokio::time::timeout(POLL_INTERVAL, &mut future).await {
-                    Ok(result) => return result,
-                    Err(_) if interrupted() => return Err(cancelled()),
-                    Err(_) => {}
-                }
-            }
-        })
+        // The runtime's own threads must never wait.
+        assert!(Handle::try_current().is_err(), "an async task blocks: it has to await instead");
+        // For timers and background work.
+        let _runtime = self.handle().enter();
+        block_on(future, POLL_INTERVAL, interrupted)?.unwrap_or_else(|| Err(cancelled()))
     }
 }
 

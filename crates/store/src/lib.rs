@@ -7,6 +7,7 @@
 pub(crate) mod answer;
 pub mod azure;
 pub mod body;
+pub mod drive;
 pub mod http;
 mod listing;
 pub mod local;

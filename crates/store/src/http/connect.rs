@@ -3,6 +3,7 @@
 use crate::http::connection::{Connection, Stream, TLS_BUFFER_BYTES};
 use crate::http::pool::Origin;
 use crate::http::proxy::Proxy;
+use crate::http::socket::Socket;
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result, Retry};
 use rustls::ClientConfig;
@@ -13,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::BufReader;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
@@ -41,9 +41,6 @@ pub(crate) async fn connect(
         None => Peer { host: &origin.host, port: origin.port, proxy: None },
     };
     let tcp = connect_tcp(&peer, deadline, limit).await?;
-    // Requests are written whole, so waiting for more to send only adds latency.
-    tcp.set_nodelay(true)
-        .map_err(|error| unavailable("TCP_NODELAY is refused").with_source(error))?;
     let Some(tls) = tls else {
         return Ok(Connection::new(Stream::Plain(tcp), stall_limit));
     };
@@ -91,7 +88,7 @@ impl Peer<'_> {
     }
 }
 
-async fn connect_tcp(peer: &Peer<'_>, deadline: Instant, limit: Duration) -> Result<TcpStream> {
+async fn connect_tcp(peer: &Peer<'_>, deadline: Instant, limit: Duration) -> Result<Socket> {
     let (host, role) = (peer.host, peer.role());
     let lookup = timeout_at(deadline, tokio::net::lookup_host((host, peer.port)))
         .await
@@ -114,7 +111,7 @@ async fn connect_tcp(peer: &Peer<'_>, deadline: Instant, limit: Duration) -> Res
         let left = deadline.saturating_duration_since(Instant::now());
         let others = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         let share = (left / others).max(ADDRESS_TIMEOUT_MIN);
-        last = match timeout(share, TcpStream::connect(address)).await {
+        last = match timeout(share, Socket::connect(*address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => {
                 all_refused &= error.kind() == ErrorKind::ConnectionRefused;
@@ -140,7 +137,7 @@ fn rotated(mut addresses: Vec<SocketAddr>, turn: usize) -> Vec<SocketAddr> {
 }
 
 /// Asks the proxy for a tunnel (RFC 9110 section 9.3.6).
-async fn tunnel(tcp: TcpStream, origin: &Origin, stall_limit: Duration) -> Result<TcpStream> {
+async fn tunnel(tcp: Socket, origin: &Origin, stall_limit: Duration) -> Result<Socket> {
     let target = format!("{}:{}", origin.host_for_header(), origin.port);
     let mut head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
     let proxy = origin.proxy.as_ref();

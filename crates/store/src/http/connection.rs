@@ -6,17 +6,16 @@
 use crate::Inflow;
 use crate::http::flowing::{Broken, Flowing};
 use crate::http::head::{HEAD_BYTES_MAX, Head, parse_head};
+use crate::http::socket::Socket;
 use crate::http::stall::Stall;
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result, Retry};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 /// First size of the buffer that heads and chunk sizes are read into. Body bytes that arrive with
@@ -27,13 +26,13 @@ pub(crate) const SLICES_MAX: usize = 32;
 
 #[derive(Debug)]
 pub(crate) enum Stream {
-    Plain(TcpStream),
+    Plain(Socket),
     Tls(Box<TlsStream<Buffered>>),
 }
 
 /// The socket below TLS. rustls asks for 4 KiB at a time; a buffer in between takes a dozen records
 /// from the kernel in one call.
-pub(crate) type Buffered = BufReader<TcpStream>;
+pub(crate) type Buffered = BufReader<Socket>;
 
 /// Size of that buffer.
 pub(crate) const TLS_BUFFER_BYTES: usize = 128 << 10;
@@ -75,13 +74,12 @@ impl Connection {
         if self.start != self.end {
             return false;
         }
-        let mut byte = [MaybeUninit::<u8>::uninit(); 1];
         let socket = match &self.stream {
             Stream::Plain(tcp) => tcp,
             Stream::Tls(tls) if tls.get_ref().0.buffer().is_empty() => tls.get_ref().0.get_ref(),
             Stream::Tls(_) => return false,
         };
-        match socket2::SockRef::from(socket).peek(&mut byte) {
+        match socket.peek() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
             // A TLS session ticket may have arrived behind the last answer; let rustls take it.
             Ok(1..) if matches!(self.stream, Stream::Tls(_)) => {
@@ -246,7 +244,7 @@ impl Connection {
     ///
     /// # Errors
     /// `Corrupt` when the proxy sent more than the head.
-    pub(crate) fn into_tunnel(self) -> Result<TcpStream> {
+    pub(crate) fn into_tunnel(self) -> Result<Socket> {
         match self.stream {
             Stream::Plain(tcp) if self.start == self.end => Ok(tcp),
             _ => Err(Error::new(Kind::Corrupt, "the proxy sent bytes before the tunnel was used")),

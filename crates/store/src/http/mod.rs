@@ -16,6 +16,7 @@ mod head;
 mod pool;
 mod proxy;
 mod redact;
+mod socket;
 mod stall;
 mod tls;
 #[cfg(test)]
