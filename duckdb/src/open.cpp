@@ -77,12 +77,12 @@ unique_ptr<FileHandle> PenstockFileSystem::OpenFileExtended(const OpenFileInfo &
 unique_ptr<FileHandle> PenstockFileSystem::OpenRead(const OpenFileInfo &file, FileOpenFlags flags,
                                                     optional_ptr<FileOpener> opener) {
 	Scope scope(engine, opener);
-	auto options = StoreOptions(*engine, opener, file.path);
+	auto query = scope.Current();
+	auto options = query->OptionsOf(file.path, opener);
 	Known known(file);
 	ps_reader *reader = nullptr;
 	ps_error *error = nullptr;
-	if (!ps_open_read(scope.Current()->handle, Borrow(file.path), options.Data(), options.Count(), known.Get(), &reader,
-	                  &error)) {
+	if (!ps_open_read(query->handle, Borrow(file.path), options.Data(), options.Count(), known.Get(), &reader, &error)) {
 		if (!flags.ReturnNullIfNotExists()) {
 			Raise(error);
 		}

@@ -162,6 +162,20 @@ void Query::Track(const string &path, shared_ptr<WriterState> writer) {
 	writers.emplace_back(path, std::move(writer));
 }
 
+Pairs Query::OptionsOf(const string &path, optional_ptr<FileOpener> opener) {
+	{
+		lock_guard<mutex> guard(lock);
+		if (!path.empty() && options_path == path) {
+			return options;
+		}
+	}
+	auto fresh = StoreOptions(*engine, opener, path);
+	lock_guard<mutex> guard(lock);
+	options_path = path;
+	options = fresh;
+	return fresh;
+}
+
 shared_ptr<WriterState> Query::FindWriter(const string &path) {
 	lock_guard<mutex> guard(lock);
 	for (auto entry = writers.rbegin(); entry != writers.rend(); ++entry) {

@@ -14,8 +14,8 @@ bool Same(const Value &a, const Value &b) {
 	switch (a.type().id()) {
 	case LogicalTypeId::BOOLEAN:
 		return BooleanValue::Get(a) == BooleanValue::Get(b);
-	case LogicalTypeId::UBIGINT:
-		return UBigIntValue::Get(a) == UBigIntValue::Get(b);
+	case LogicalTypeId::BIGINT:
+		return BigIntValue::Get(a) == BigIntValue::Get(b);
 	case LogicalTypeId::VARCHAR:
 		return StringValue::Get(a) == StringValue::Get(b);
 	default:
@@ -33,6 +33,14 @@ string TextOf(const Value &value) {
 		return BooleanValue::Get(value) ? "true" : "false";
 	default:
 		return value.ToString();
+	}
+}
+
+SettingSlot::SettingSlot(string name_p) : name(std::move(name_p)) {
+	for (auto prefix : {"s3_", "azure_"}) {
+		if (StringUtil::StartsWith(name, prefix)) {
+			family = prefix;
+		}
 	}
 }
 
@@ -98,8 +106,7 @@ void SettingValues::AddStoreSettings(Pairs &pairs, FileOpener &opener, const str
 	auto client = FileOpener::TryGetClientContext(&opener);
 	Value value;
 	for (auto &slot : stores) {
-		bool of_a_family = StringUtil::StartsWith(slot.name, "s3_") || StringUtil::StartsWith(slot.name, "azure_");
-		if (of_a_family && (prefix.empty() || !StringUtil::StartsWith(slot.name, prefix))) {
+		if (!slot.family.empty() && slot.family != prefix) {
 			continue;
 		}
 		if (!slot.Get(db, client, value) || value.IsNull()) {

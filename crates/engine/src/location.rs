@@ -139,15 +139,30 @@ type Identity = (String, Vec<StoreOption>, Option<HttpOptions>);
 /// again only loses what was remembered of its objects.
 const MOUNTS_MAX: u64 = 4096;
 
+/// The store that was asked for last: queries mostly read one store, and to compare what it was
+/// asked for by is cheaper than to sort and hash it.
+struct Asked {
+    root: String,
+    suffix: String,
+    options: Vec<StoreOption>,
+    http: Option<HttpOptions>,
+    mount: Arc<Mount>,
+}
+
 /// The stores opened so far.
 pub(crate) struct Mounts {
     known: Mutex<Generations<Identity, Arc<Mount>>>,
+    last: Mutex<Option<Asked>>,
     next_id: AtomicU64,
 }
 
 impl Default for Mounts {
     fn default() -> Self {
-        Mounts { known: Mutex::new(Generations::new(MOUNTS_MAX)), next_id: AtomicU64::new(0) }
+        Mounts {
+            known: Mutex::new(Generations::new(MOUNTS_MAX)),
+            last: Mutex::default(),
+            next_id: AtomicU64::new(0),
+        }
     }
 }
 
@@ -169,11 +184,19 @@ impl Mounts {
     ) -> Result<Location> {
         let (root, key) = opener.root_of(url)?;
         let (prefix, suffix) = around(url, &key).unwrap_or((&root, ""));
+        let at = |mount| Location { mount, prefix: prefix.into(), suffix: suffix.into(), key };
+        let is_same = |asked: &&Asked| {
+            (&*asked.root, &*asked.suffix, &*asked.options, &asked.http)
+                == (&*root, suffix, options, &http)
+        };
+        if let Some(asked) = self.lock_last().as_ref().filter(is_same) {
+            return Ok(at(Arc::clone(&asked.mount)));
+        }
         let mut sorted = options.to_vec();
         sorted.sort();
         // No option has an empty name, so this one is the URL's own.
         sorted.push((String::new(), suffix.to_string()));
-        let identity = (root.clone(), sorted, http);
+        let identity = (root.clone(), sorted, http.clone());
         // Two that open at once each get a mount of their own; the later one is kept.
         let found = self.lock().get(&identity).cloned();
         let mount = match found {
@@ -190,7 +213,18 @@ impl Mounts {
                 opened
             }
         };
-        Ok(Location { mount, prefix: prefix.into(), suffix: suffix.into(), key })
+        *self.lock_last() = Some(Asked {
+            root: root.clone(),
+            suffix: suffix.to_string(),
+            options: options.to_vec(),
+            http,
+            mount: Arc::clone(&mount),
+        });
+        Ok(at(mount))
+    }
+
+    fn lock_last(&self) -> MutexGuard<'_, Option<Asked>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Generations<Identity, Arc<Mount>>> {

@@ -69,7 +69,7 @@ impl Query {
         Query { core, interrupted }
     }
 
-    /// Runs a verb on the calling thread; its I/O is driven by the runtime's threads.
+    /// Runs a verb on the calling thread, which waits for its sockets itself.
     ///
     /// # Errors
     /// The verb's; `Cancelled` when the query is cancelled or interrupted; `Unsupported` in a

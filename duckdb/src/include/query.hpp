@@ -67,6 +67,9 @@ public:
 	void Track(const string &path, shared_ptr<WriterState> writer);
 	//! The last writer opened for this path in this statement, if any.
 	shared_ptr<WriterState> FindWriter(const string &path);
+	//! The options of a path's store. A statement sees one set of secrets and settings, and opens its file
+	//! once to bind it and once in each thread.
+	Pairs OptionsOf(const string &path, optional_ptr<FileOpener> opener);
 	//! True once the user asked to stop, or the connection is gone.
 	bool IsInterrupted() const;
 
@@ -93,6 +96,9 @@ private:
 	//! For removing; gives up sooner than the statement would.
 	shared_ptr<Query> cleanup;
 	ErrorData remembered;
+	//! What OptionsOf told last.
+	string options_path;
+	Pairs options;
 };
 
 //! What a connection remembers between calls: the statement that runs now.

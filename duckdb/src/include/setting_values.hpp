@@ -13,14 +13,15 @@ string TextOf(const Value &value);
 //! One setting of DuckDB, of another extension or of ours. Found once, read often, from any thread.
 class SettingSlot {
 public:
-	explicit SettingSlot(string name) : name(std::move(name)) {
-	}
+	explicit SettingSlot(string name);
 	//! Looks for the setting, if it was not found yet.
 	void Resolve(const DBConfig &config);
 	//! The value in force; false where the setting does not exist or was never given a value.
 	bool Get(DatabaseInstance &db, optional_ptr<ClientContext> client, Value &out) const;
 
 	const string name;
+	//! How the names of its family begin (`s3_`, `azure_`); empty for those of every store.
+	string family;
 
 private:
 	static constexpr idx_t UNKNOWN = idx_t(-1);

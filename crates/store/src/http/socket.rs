@@ -208,3 +208,6 @@ fn would_block(done: &io::Result<usize>) -> bool {
 fn lost() -> io::Error {
     io::Error::other("the socket could not be handed to another thread")
 }
+
+#[cfg(test)]
+mod tests;
