@@ -82,7 +82,8 @@ unique_ptr<FileHandle> PenstockFileSystem::OpenRead(const OpenFileInfo &file, Fi
 	Known known(file);
 	ps_reader *reader = nullptr;
 	ps_error *error = nullptr;
-	if (!ps_open_read(query->handle, Borrow(file.path), options.Data(), options.Count(), known.Get(), &reader, &error)) {
+	if (!ps_open_read(query->handle, Borrow(file.path), options.Data(), options.Count(), known.Get(), &reader,
+	                  &error)) {
 		if (!flags.ReturnNullIfNotExists()) {
 			Raise(error);
 		}

@@ -1,9 +1,9 @@
 //! The one I/O runtime of the process, and the bridge for callers that block.
 //!
 //! The runtime's threads do background work and keep timers. A blocking caller runs its own future
-//! on its own thread and waits for its own sockets there: bytes go from the socket straight into the
-//! caller's buffer without another thread in between, and returning early (an interruption) drops
-//! the future, which cancels its requests.
+//! on its own thread and waits for its own sockets there: bytes go from the socket straight into
+//! the caller's buffer without another thread in between, and returning early (an interruption)
+//! drops the future, which cancels its requests.
 
 use crate::cancel::cancelled;
 use penstock_base::{Error, Kind, Result};
