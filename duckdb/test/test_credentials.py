@@ -184,6 +184,34 @@ def test_no_secret_at_all_is_told() -> None:
         con.execute("FROM 's3://lake/x.csv'")
 
 
+@pytest.mark.parametrize("keys", ["none", "environment"])
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_missing_secret_is_told_only_where_it_can_be_the_cause(
+    keys: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if keys == "environment":
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    bucket = start_fake("s3", "--anonymous")
+    try:
+        con = connect()
+        con.execute(f"SET s3_endpoint = '{bucket.address}'; SET s3_use_ssl = false")
+        con.execute("SET s3_url_style = 'path'; SET s3_region = 'us-east-1'")
+
+        def told(url: str) -> bool:
+            with pytest.raises(duckdb.Error) as caught:
+                con.execute(f"FROM '{url}'")
+            return "no secret's scope covers this path" in str(caught.value)
+
+        con.execute("COPY (SELECT 1) TO 's3://lake/there.csv'")
+        # The service tells the name, so it let us look.
+        assert not told("s3://lake/not-there.csv")
+        bucket.arm(f"status={status},code=AccessDenied" if status == 403 else "status=404,code=X")
+        assert told("s3://lake/hidden.csv") == (keys == "none" or status == 403)
+    finally:
+        bucket.stop()
+
+
 def test_many_secrets_are_not_all_listed() -> None:
     con = connect()
     for number in range(9):
