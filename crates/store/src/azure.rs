@@ -113,8 +113,18 @@ impl AzureStore {
         if response.status != 201 {
             return Err(self.wire.refused(response, "PUT", key).await);
         }
+        self.written(response, "PUT", key).await
+    }
+
+    /// Tag and time of what a request wrote; the rest of its answer says nothing.
+    async fn written(
+        &self,
+        response: HttpResponse,
+        operation: &'static str,
+        key: &str,
+    ) -> Result<PutResult> {
         let result = put_result(&response.headers);
-        drain(response).await.map_err(|error| self.wire.named(error, "PUT", key))?;
+        drain(response).await.map_err(|error| self.wire.named(error, operation, key))?;
         Ok(result)
     }
 

@@ -29,6 +29,7 @@ pub use body::FileBody;
 pub use staged::Staged;
 
 use crate::listing::{Cursor, read_page};
+use crate::random;
 use crate::{
     Body, Capabilities, ETag, GetRequest, GetResponse, ListEntry, ListPage, ListRequest,
     ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store, UploadId, WriteCondition,
@@ -159,8 +160,7 @@ impl LocalStore {
 
 /// Sixteen random bytes as hexadecimal text.
 fn nonce() -> String {
-    let bytes: [u8; NONCE_CHARS / 2] = crate::random::bytes();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    random::hex(&random::bytes::<{ NONCE_CHARS / 2 }>())
 }
 
 /// Opens an object for reading.

@@ -181,7 +181,7 @@ impl Upload {
         text.extend(part_number.to_be_bytes());
         text.extend(size_bytes.to_be_bytes());
         let hash = digest(&SHA256, &text);
-        let hex: String = hash.as_ref()[..12].iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = crate::random::hex(&hash.as_ref()[..12]);
         format!("{hex}-{part_number}")
     }
 

@@ -38,9 +38,7 @@ impl AzureStore {
         let ask = Ask { headers, options: Some(options), ..Ask::default() };
         let response = self.wire.send(OPERATION, to, Method::PUT, ask).await?;
         if response.status == 201 {
-            let result = put_result(&response.headers);
-            drain(response).await.map_err(named)?;
-            return Ok(result);
+            return self.written(response, OPERATION, to).await;
         }
         let failure = Failure::read(response).await;
         if !lacks_put_from_url(&failure) {
@@ -129,9 +127,7 @@ impl AzureStore {
         if response.status != 200 {
             return Err(self.wire.refused(response, OPERATION, to).await);
         }
-        let result = put_result(&response.headers);
-        drain(response).await.map_err(|error| self.wire.named(error, OPERATION, to))?;
-        Ok(result)
+        self.written(response, OPERATION, to).await
     }
 
     /// The source of an operation that reads a URL: where it is, the right to read it, and the

@@ -4,7 +4,7 @@ use super::batch::{self, BATCH_MAX};
 use super::wire::{Ask, condition_header};
 use super::{AzureStore, delete_condition, drain};
 use crate::answer::{Failure, text_header};
-use crate::{ETag, Payload};
+use crate::{ETag, Payload, random};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::Method;
@@ -70,7 +70,7 @@ impl AzureStore {
                 .map_err(|error| self.wire.named(error, OPERATION, key))?;
             requests.push(parts);
         }
-        let boundary = format!("batch_{}", hex(&crate::random::bytes::<16>()));
+        let boundary = format!("batch_{}", random::hex(&random::bytes::<16>()));
         let body = batch::body(&boundary, &requests);
         let ask = Ask {
             query: &[("restype", "container"), ("comp", "batch")],
@@ -102,8 +102,4 @@ impl AzureStore {
             Some(failure) => Err(self.wire.failed(failure, "DELETE", key)),
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

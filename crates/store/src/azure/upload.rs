@@ -71,9 +71,7 @@ impl AzureStore {
         }
         let response = self.commit(key, &upload, parts, &options).await?;
         if response.status == 201 {
-            let result = put_result(&response.headers);
-            drain(response).await.map_err(named)?;
-            return Ok(result);
+            return self.written(response, OPERATION, key).await;
         }
         let failure = Failure::read(response).await;
         let blocks_gone = failure.code == "InvalidBlockList";

@@ -104,8 +104,7 @@ fn multipart_etag(parts: &[Part]) -> Option<ETag> {
     for part in parts {
         hasher.update(hex_bytes(&part.etag)?);
     }
-    let hex: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(ETag(format!("{hex}-{}", parts.len())))
+    Some(ETag(format!("{}-{}", crate::random::hex(&hasher.finalize()), parts.len())))
 }
 
 fn hex_bytes(text: &str) -> Option<[u8; 16]> {
