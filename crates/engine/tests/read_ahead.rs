@@ -6,7 +6,7 @@
 mod support;
 
 use penstock_base::{ByteRange, Metric};
-use penstock_engine::Known;
+use penstock_engine::{Entry, Known, Query, Reader};
 use penstock_store::PutOptions;
 use penstock_testkit::parquet::footer;
 use std::time::Duration;
@@ -27,8 +27,7 @@ async fn footers_of_a_globs_next_files_are_fetched_ahead_from_the_first_open_on(
     bench.store.take_calls();
     let mut calls = Vec::new();
     for (index, entry) in found.iter().enumerate() {
-        let known = Known { meta: entry.meta.clone(), ..Known::default() };
-        let reader = query.open(&bench.at(&entry.key), &known).await.unwrap();
+        let reader = open_found(&bench, &query, entry).await;
         if index < 2 {
             settle().await;
             calls.extend(bench.store.take_calls());
@@ -59,18 +58,14 @@ async fn many_small_files_of_a_glob_give_their_footers_and_few_come_whole() {
         let query = bench.query();
         let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
         bench.store.take_calls();
-        let open = async |index: usize| {
-            let known = Known { meta: found[index].meta.clone(), ..Known::default() };
-            query.open(&bench.at(&found[index].key), &known).await.unwrap()
-        };
-        open(0).await;
+        open_found(&bench, &query, &found[0]).await;
         settle().await;
         let mut calls = bench.store.take_calls();
         calls.sort();
         let expected: Vec<String> =
             (1..10).map(|index| format!("get d/{index}.parquet {window}")).collect();
         assert_eq!(calls, expected);
-        let second = open(1).await;
+        let second = open_found(&bench, &query, &found[1]).await;
         assert_eq!(read(&second, &query, 4, KIB).await, &data[4..4 + KIB]);
         let calls = bench.store.take_calls();
         let of_the_second: Vec<_> = calls.iter().filter(|call| call.contains("/1.")).collect();
@@ -80,6 +75,12 @@ async fn many_small_files_of_a_glob_give_their_footers_and_few_come_whole() {
             assert!(of_the_second.is_empty(), "{of_the_second:?}");
         }
     }
+}
+
+/// Opens what a glob found, as a scan does.
+async fn open_found(bench: &Bench, query: &Query, entry: &Entry) -> Reader {
+    let known = Known { meta: entry.meta.clone(), ..Known::default() };
+    query.open(&bench.at(&entry.key), &known).await.unwrap()
 }
 
 /// Lets background work go as far as it can.
@@ -112,8 +113,7 @@ async fn columns_read_in_one_file_of_a_glob_are_fetched_ahead_in_the_next_ones()
         let query = bench.query();
         let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
         for (index, entry) in found.iter().enumerate() {
-            let known = Known { meta: entry.meta.clone(), ..Known::default() };
-            let reader = query.open(&bench.at(&entry.key), &known).await.unwrap();
+            let reader = open_found(&bench, &query, entry).await;
             // Longer than the footer, as DuckDB reads it.
             read(&reader, &query, data.len() - 16 * KIB, 16 * KIB).await;
             settle().await;
