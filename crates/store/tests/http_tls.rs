@@ -6,14 +6,16 @@ mod common;
 use common::{Heard, Script, client, client_with, get, get_all, read_request};
 use penstock_base::{Kind, Retry};
 use penstock_store::http::{Proxy, ProxyChoice};
-use penstock_store::{HttpClient, HttpOptions, StoreOptions, open};
+use penstock_store::{HttpClient, HttpOptions, StoreOptions, drive, open};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::TcpStream;
+use tokio::runtime::Builder;
 use tokio_rustls::TlsAcceptor;
 
 /// An https server named `localhost`, and the file of its certificate.
@@ -87,6 +89,28 @@ async fn trusted_certificate_carries_bodies_over_one_connection() {
     }
     let opened: Vec<bool> = heard.events().iter().map(|event| event.new_connection).collect();
     assert_eq!(opened, [true, false, false]);
+}
+
+#[test]
+fn blocked_callers_and_tasks_take_turns_on_one_connection() {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let server = runtime.block_on(secure("turns", 3_000_000, false));
+    let (client, heard) = server.client();
+    let url = server.url();
+    for is_blocked in [true, true, false, true, false, false] {
+        let body = if is_blocked {
+            let _context = runtime.enter();
+            drive::block_on(get_all(&client, &url), Duration::from_secs(60), || false)
+                .unwrap()
+                .unwrap()
+        } else {
+            runtime.block_on(get_all(&client, &url))
+        };
+        let body = body.unwrap();
+        assert!(body.len() == 3_000_000 && body.iter().enumerate().all(|(n, b)| *b == n as u8));
+    }
+    let opened = heard.events().iter().filter(|event| event.new_connection).count();
+    assert_eq!((opened, heard.events().len()), (1, 6));
 }
 
 #[tokio::test]
