@@ -38,7 +38,7 @@ LogicalType TypeOfColumn(const string &name) {
 	if (name == STARTED) {
 		return LogicalType::TIMESTAMP;
 	}
-	if (name == "value" || name == "number" || StringUtil::EndsWith(name, "_us") ||
+	if (name == "value" || name == "number" || name == "blocks" || StringUtil::EndsWith(name, "_us") ||
 	    StringUtil::EndsWith(name, "_bytes")) {
 		return LogicalType::UBIGINT;
 	}
@@ -89,6 +89,12 @@ unique_ptr<FunctionData> BindRequests(ClientContext &context, TableFunctionBindI
                                       vector<LogicalType> &types, vector<Name> &names) {
 	AdoptSettings(context, input);
 	return ShowRows(ps_engine_requests(EngineOf(input)->handle), types, names);
+}
+
+unique_ptr<FunctionData> BindCache(ClientContext &context, TableFunctionBindInput &input, vector<LogicalType> &types,
+                                   vector<Name> &names) {
+	AdoptSettings(context, input);
+	return ShowRows(ps_engine_cache(EngineOf(input)->handle), types, names);
 }
 
 unique_ptr<FunctionData> BindSettings(ClientContext &context, TableFunctionBindInput &, vector<LogicalType> &types,
@@ -157,6 +163,7 @@ void RegisterFunctions(ExtensionLoader &loader, const shared_ptr<Engine> &engine
 	add("penstock_settings", BindSettings);
 	add("penstock_stats", BindStats);
 	add("penstock_requests", BindRequests);
+	add("penstock_cache", BindCache);
 	add("penstock_clear_cache", BindClearCache);
 }
 

@@ -175,7 +175,34 @@ def command_line(directory: Path) -> None:
         fake.stop()
 
 
-SCENARIOS = {"multipart": multipart, "single": single, "command_line": command_line}
+def disk_cache(directory: Path) -> None:
+    """A disk cache that outgrows its disk: reads go on, and so does the cache."""
+    fake = start_fake("s3")
+    try:
+        con = connect()
+        con.execute(f"CREATE SECRET s ({fake.secret})")
+        con.execute(f"COPY ({LARGE}) TO 's3://lake/large.parquet'")
+        con.execute("SET enable_external_file_cache = false")
+        con.execute(f"SET penstock_cache_dir = '{directory}'")
+        con.execute("SET penstock_cache_disk_bytes = '64MiB'")
+        wanted = con.execute(f"SELECT count(*), bit_xor(h) FROM ({LARGE})").fetchone()
+        for _ in range(3):
+            row = con.execute("SELECT count(*), bit_xor(h) FROM 's3://lake/large.parquet'")
+            assert row.fetchone() == wanted
+        rows = con.execute("SELECT sum(cached_bytes) FROM penstock_cache()").fetchone()
+        assert rows
+        assert rows[0] > 4 << 20, rows
+        assert used_bytes(directory) <= 64 << 20
+    finally:
+        fake.stop()
+
+
+SCENARIOS = {
+    "multipart": multipart,
+    "single": single,
+    "command_line": command_line,
+    "disk_cache": disk_cache,
+}
 
 if __name__ == "__main__":
     SCENARIOS[sys.argv[1]](Path(sys.argv[2]))

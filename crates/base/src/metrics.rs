@@ -42,6 +42,8 @@ metrics! {
     MetadataMisses "metadata_misses" "count" "Opens that had to ask the store.";
     OpenFetchHits "open_fetch_hits" "count" "Reads answered from the bytes fetched at open.";
     ReadAheadHits "read_ahead_hits" "count" "Reads answered from bytes that were fetched ahead.";
+    CacheHits "cache_hits" "count" "Blocks read from the disk cache.";
+    CacheBytesRead "cache_bytes_read" "bytes" "Bytes read from the disk cache.";
     WrappedReads "wrapped_reads" "count" "Reads of wrapped file systems, split or not.";
     WrappedReadsSplit "wrapped_reads_split" "count"
         "Reads of wrapped file systems that became several sub-reads at once.";

@@ -2,6 +2,7 @@
 //! counters. Holds things together; decides nothing.
 
 use crate::budget::Budget;
+use crate::cache::DiskSlot;
 use crate::limits::Limits;
 use crate::location::{Location, Mount, Mounts, Opener, StoreOption};
 use crate::metadata::MetadataCache;
@@ -31,6 +32,7 @@ pub struct Engine {
     mounts: Mounts,
     pub(crate) metadata: MetadataCache,
     pub(crate) held: HeldCache,
+    pub(crate) disk: DiskSlot,
     pub(crate) budget: Arc<Budget>,
     pub(crate) pieces: Arc<PiecePool>,
     pub(crate) upload_slots: Slots,
@@ -90,6 +92,7 @@ impl Engine {
             mounts: Mounts::default(),
             metadata: MetadataCache::new(limits.metadata_cache_entries),
             held: HeldCache::new(limits.held_bytes()),
+            disk: DiskSlot::default(),
             budget: Budget::new(limits.memory_bytes, metrics),
             pieces: Arc::default(),
             upload_slots: Slots::new(limits.upload_slots),
@@ -183,10 +186,13 @@ impl Engine {
         &self.handle
     }
 
-    /// Forgets remembered metadata and bytes.
+    /// Forgets remembered metadata and bytes, also those of the disk cache in use.
     pub fn clear_cache(&self) {
         self.metadata.clear();
         self.held.clear();
+        if let Some(disk) = self.disk.now() {
+            disk.clear();
+        }
     }
 
     /// Gives up every upload that has not ended, and each that is begun later: for the end of a

@@ -78,6 +78,11 @@ impl<K: Hash + Eq, V> Generations<K, V> {
         self.capacity = capacity;
     }
 
+    /// All entries, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.young.iter().chain(&self.old).map(|(key, (value, _))| (key, value))
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.young.clear();

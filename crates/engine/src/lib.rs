@@ -18,6 +18,7 @@
 
 mod attempt;
 mod budget;
+mod cache;
 mod cancel;
 mod engine;
 mod generations;
@@ -39,6 +40,7 @@ mod upload;
 mod waiting;
 
 pub use budget::Budget;
+pub use cache::CacheEntry;
 pub use cancel::Cancellation;
 pub use engine::{Engine, Interrupted};
 pub use location::{Location, Mount, Opener, StoreOption};

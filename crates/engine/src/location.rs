@@ -44,6 +44,8 @@ pub struct Mount {
     /// Names and scopes of the secrets that the caller has for other paths.
     unmatched_secrets: Option<String>,
     pub(crate) latency: Latency,
+    /// Where the objects really are; none where no cache should copy them.
+    pub(crate) origin: Option<String>,
 }
 
 impl Mount {
@@ -236,6 +238,7 @@ impl Mounts {
         Mount {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             latency: Latency::new(store.profile().first_byte_ms),
+            origin: store.origin(),
             profile: store.profile(),
             capabilities: store.capabilities(),
             store,

@@ -88,6 +88,14 @@ impl MetadataCache {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.name());
     }
 
+    /// Shows every entry's name and what is known of it.
+    pub fn each(&self, mut show: impl FnMut(&str, &ObjectMeta)) {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, all) in entries.iter() {
+            all.iter().for_each(|entry| show(name, &entry.meta));
+        }
+    }
+
     /// Forgets everything.
     pub fn clear(&self) {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).clear();

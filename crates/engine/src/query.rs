@@ -1,5 +1,6 @@
 //! One statement or one client request: its settings, cancellation, counters and uploads.
 
+use crate::cache::DiskCache;
 use crate::cancel::Cancellation;
 use crate::engine::{Engine, Interrupted};
 use crate::location::{Location, ObjectId, StoreOption};
@@ -40,6 +41,14 @@ pub(crate) struct QueryCore {
 }
 
 impl QueryCore {
+    /// The disk cache that this query's settings ask for.
+    ///
+    /// # Errors
+    /// As [`DiskCache::open`].
+    pub fn disk(&self) -> Result<Option<Arc<DiskCache>>> {
+        self.engine.disk.of(&self.settings)
+    }
+
     /// Runs a verb: requests count for this query, and cancelling it ends the verb.
     pub async fn run<T>(&self, verb: impl Future<Output = Result<T>>) -> Result<T> {
         self.scope.run(self.cancel.race(verb)).await

@@ -274,6 +274,10 @@ impl Store for AzureStore {
         &self.wire.address.root
     }
 
+    fn origin(&self) -> Option<String> {
+        Some(format!("{}/{}/", self.wire.config.endpoint, self.wire.address.container))
+    }
+
     fn profile(&self) -> Profile {
         Profile {
             first_byte_ms: 20.0,

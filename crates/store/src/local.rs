@@ -325,6 +325,10 @@ impl Store for LocalStore {
         &self.url
     }
 
+    fn origin(&self) -> Option<String> {
+        None
+    }
+
     fn profile(&self) -> Profile {
         Profile {
             first_byte_ms: 0.05,

@@ -187,6 +187,10 @@ impl Store for MemoryStore {
         &self.root
     }
 
+    fn origin(&self) -> Option<String> {
+        None
+    }
+
     fn profile(&self) -> Profile {
         Profile {
             first_byte_ms: 0.001,

@@ -24,6 +24,11 @@ pub trait Store: Send + Sync + Debug {
     /// Root and key together name an object in errors.
     fn root(&self) -> &str;
 
+    /// Where its objects really are: the URL of endpoint and bucket, without credentials, ending
+    /// with `/`. Two stores that say the same have the same objects. `None` for a store whose
+    /// objects are near, so that no cache needs to copy them.
+    fn origin(&self) -> Option<String>;
+
     /// How it likes to be asked.
     fn profile(&self) -> Profile;
 

@@ -8,3 +8,4 @@ pub mod fake;
 pub mod model;
 pub mod parquet;
 pub mod ramp;
+pub mod scratch;

@@ -143,6 +143,10 @@ impl Store for ModelStore {
         &self.root
     }
 
+    fn origin(&self) -> Option<String> {
+        None
+    }
+
     fn profile(&self) -> Profile {
         Profile {
             first_byte_ms: 0.0,

@@ -137,6 +137,7 @@ bool ps_parallel_read(const ps_parallel *parallel, const ps_query *query, uint64
  * new_connection, error ---- */
 ps_rows *ps_engine_stats(const ps_engine *engine);    /* name, unit, value, description */
 ps_rows *ps_engine_requests(const ps_engine *engine); /* see ps_rows_column_name */
+ps_rows *ps_engine_cache(const ps_engine *engine);    /* what is remembered of objects */
 size_t ps_rows_count(const ps_rows *rows);
 size_t ps_rows_column_count(const ps_rows *rows);
 ps_str ps_rows_column_name(const ps_rows *rows, size_t column);

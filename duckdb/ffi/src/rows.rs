@@ -2,7 +2,7 @@
 
 use crate::abi::{PsStr, free};
 use penstock_base::{Metric, Metrics};
-use penstock_engine::LoggedRequest;
+use penstock_engine::{CacheEntry, LoggedRequest};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A snapshot of a table.
@@ -28,6 +28,8 @@ const REQUESTS: &[&str] = &[
     "new_connection",
     "error",
 ];
+
+const CACHE: &[&str] = &["cache", "object", "etag", "size_bytes", "cached_bytes", "blocks"];
 
 impl PsRows {
     pub(crate) fn of_metrics(metrics: &Metrics) -> Self {
@@ -61,6 +63,20 @@ impl PsRows {
             ]
         };
         PsRows { columns: REQUESTS, rows: requests.iter().map(row).collect() }
+    }
+
+    pub(crate) fn of_cache(entries: &[CacheEntry]) -> Self {
+        let row = |entry: &CacheEntry| {
+            vec![
+                entry.cache.to_string(),
+                entry.object.clone(),
+                entry.etag.clone(),
+                entry.size_bytes.map_or_else(String::new, |size| size.to_string()),
+                entry.cached_bytes.to_string(),
+                entry.blocks.to_string(),
+            ]
+        };
+        PsRows { columns: CACHE, rows: entries.iter().map(row).collect() }
     }
 
     pub(crate) fn of_text(text: String) -> Self {

@@ -8,6 +8,7 @@
 //! Memory for a block is taken only if it is free, and given back when others wait for it.
 
 use crate::budget::{Lease, Pressable};
+use crate::cache::CachedObject;
 use crate::location::Location;
 use crate::query::QueryCore;
 use crate::read::held::Piece;
@@ -226,8 +227,18 @@ async fn fetch_bytes(
     version: &Version,
     range: ByteRange,
 ) -> Result<bytes::Bytes> {
+    let cached = CachedObject::of(query, at, version);
+    if let Some(cached) = &cached
+        && let Some(bytes) = cached.fetch(query, range).await
+    {
+        return Ok(bytes);
+    }
     let mut stream = Stream::pinned(query, at, version, GetRange::Bounded(range)).await?;
-    stream.read_rest(range.len()).await
+    let bytes = stream.read_rest(range.len()).await?;
+    if let Some(cached) = cached {
+        cached.keep(query, range.start, &bytes);
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -19,8 +19,10 @@ pub(crate) use held::HeldCache;
 pub(crate) use neighbours::Neighbours;
 pub use reader::Reader;
 pub use stream::Stream;
+pub(crate) use version::Version;
 
 use crate::attempt::{Weight, retry};
+use crate::cache::CachedObject;
 use crate::location::Location;
 use crate::metadata::Remembered;
 use crate::query::{Query, QueryCore};
@@ -29,7 +31,6 @@ use penstock_base::{ByteRange, Error, Kind, Metric, Result};
 use penstock_store::{GetRange, ObjectMeta};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-use version::Version;
 
 /// What the caller knows of an object before opening it, usually from a listing or a table format.
 #[derive(Clone, Debug, Default)]
@@ -93,6 +94,8 @@ impl Query {
 }
 
 async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Reader> {
+    // A cache that cannot be used is told before anything is asked.
+    query.disk()?;
     query.uploads.settled(&at.id()).await;
     let cell = {
         let mut opened = query.opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,6 +120,7 @@ async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Resul
     }
     let validity = Duration::from_millis(query.settings.metadata_validity_ms);
     let held = |meta: &ObjectMeta| engine.held.get(&at.id(), &Version::of(meta)).is_some();
+    let near = |meta: &ObjectMeta| held(meta) || opening_is_cached(query, at, meta);
     // Whether a plain HTTP server serves ranges is known only from an answer with bytes.
     let trusted = |meta: &ObjectMeta| at.mount.capabilities.list || held(meta);
     match engine.metadata.get(at, validity) {
@@ -124,7 +128,7 @@ async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Resul
             query.scope.count(Metric::MetadataHits, 1);
             return Ok(Opened { meta, whole: None });
         }
-        Remembered::Stale(meta) if held(&meta) => {
+        Remembered::Stale(meta) if near(&meta) => {
             // The bytes are here already, so a request without a body confirms them.
             query.scope.count(Metric::MetadataMisses, 1);
             return Box::pin(asked(query, at)).await;
@@ -170,9 +174,21 @@ async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
     query.engine.metadata.confirm(at, &meta, false);
     let version = Version::of(&meta);
     let held = query.engine.held.get_or_default(&at.id(), &version);
+    if let Some(cached) = CachedObject::of(query, at, &version) {
+        cached.keep(query, start, &bytes);
+    }
     held.keep(start, bytes, &query.engine.budget);
     query.engine.held.put(&at.id(), &version, &held);
     Ok(Opened { meta, whole: None })
+}
+
+/// Whether the disk cache has what readers of this version begin with.
+fn opening_is_cached(query: &Arc<QueryCore>, at: &Location, meta: &ObjectMeta) -> bool {
+    let window = query.settings.open_fetch_bytes;
+    let size = meta.size_bytes.unwrap_or(0);
+    let opening = plan::opening_window(size, window, tail_first(&at.key));
+    let cached = CachedObject::of(query, at, &Version::of(meta));
+    opening.zip(cached).is_some_and(|(opening, cached)| cached.covers(opening))
 }
 
 /// One HEAD; where it tells no size, the object has to be fetched to learn it.

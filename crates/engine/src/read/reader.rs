@@ -1,5 +1,6 @@
 //! An open object: positional reads into the caller's buffer, from any thread.
 
+use crate::cache::{CachedBlock, CachedObject};
 use crate::location::Location;
 use crate::parallel::Policy;
 use crate::query::{Query, QueryCore};
@@ -10,7 +11,8 @@ use crate::read::plan::{Source as SpanSource, Span, Split, plan, widen};
 use crate::read::stream::{Stream, told_as_change};
 use crate::read::version::Version;
 use crate::read::{Opened, tail_first};
-use futures_util::future::try_join_all;
+use bytes::Bytes;
+use futures_util::future::{try_join, try_join_all};
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
 use penstock_store::{GetRange, ObjectMeta};
 use std::sync::Arc;
@@ -23,6 +25,7 @@ pub struct Reader {
     version: Version,
     size_bytes: u64,
     held: Arc<Held>,
+    cached: Option<CachedObject>,
     ahead: Arc<Ahead>,
     split: Split,
     tail_first: bool,
@@ -47,6 +50,7 @@ impl Reader {
             // `open` fetches an object of unknown size whole, and then its size is known.
             size_bytes: opened.meta.size_bytes.unwrap_or(0),
             meta: opened.meta.clone(),
+            cached: CachedObject::of(query, at, &version),
             version,
             held,
             ahead: Ahead::new(),
@@ -107,48 +111,79 @@ impl Reader {
             Box::pin(self.fill(query, range, window)).await?;
             held = self.held.pieces();
         }
+        let blocks = self.cached.as_ref().map_or_else(Vec::new, |cached| cached.find(range));
         let before = held.len();
-        if let Some(place) = self.place {
-            held.extend(query.neighbours.columns(query, place, range).await);
+        // What the disk has needs nothing fetched ahead of it.
+        if blocks.is_empty() || !is_here(&self.spans(range, &held, &blocks)) {
+            if let Some(place) = self.place {
+                held.extend(query.neighbours.columns(query, place, range).await);
+            }
+            let source =
+                Source { query, at: &self.at, version: &self.version, size_bytes: self.size_bytes };
+            let ahead = self.ahead.pieces(&source, range, &held).await;
+            held.extend(ahead);
         }
-        let source =
-            Source { query, at: &self.at, version: &self.version, size_bytes: self.size_bytes };
-        let ahead = self.ahead.pieces(&source, range, &held).await;
-        held.extend(ahead);
         let from_ahead = held.len() > before;
         query.scope.count(Metric::ReadAheadHits, u64::from(from_ahead));
-        let ranges: Vec<ByteRange> = held.iter().map(|piece| piece.range).collect();
-        let spans = plan(range, &ranges, &self.split);
-        if !from_ahead && spans.iter().all(|span| span.source != SpanSource::Store) {
+        let spans = self.spans(range, &held, &blocks);
+        if !from_ahead && blocks.is_empty() && is_here(&spans) {
             query.scope.count(Metric::OpenFetchHits, 1);
         }
-        self.carry_out(query, buf, &spans, &held).await
+        self.carry_out(query, buf, &spans, &held, &blocks).await
     }
 
-    /// Each span goes to its own part of the buffer; requests run at once.
+    fn spans(&self, range: ByteRange, held: &[Piece], blocks: &[CachedBlock]) -> Vec<Span> {
+        let held = held.iter().map(|piece| piece.range);
+        let here: Vec<ByteRange> = held.chain(blocks.iter().map(CachedBlock::range)).collect();
+        plan(range, &here, &self.split)
+    }
+
+    /// Each span goes to its own part of the buffer; requests run at once, and while they do the
+    /// disk is read.
     async fn carry_out(
         &self,
         query: &Arc<QueryCore>,
         mut buf: &mut [u8],
         spans: &[Span],
         held: &[Piece],
+        blocks: &[CachedBlock],
     ) -> Result<()> {
         let mut fetches = Vec::new();
+        let mut cached = Vec::new();
         for span in spans {
             let len = usize::try_from(span.range.len()).unwrap_or(usize::MAX);
             let (part, rest) = std::mem::take(&mut buf).split_at_mut(len);
             buf = rest;
             match span.source {
-                SpanSource::Held(index) => copy_held(part, span.range.start, &held[index]),
+                SpanSource::Held(index) => match held.get(index) {
+                    Some(piece) => copy_held(part, span.range.start, piece),
+                    None => cached.push((&blocks[index - held.len()], part, span.range)),
+                },
                 SpanSource::Store => fetches.push(self.fetch(query, part, span.range)),
             }
         }
-        try_join_all(fetches).await.map(|_| ())
+        let cached = async {
+            for (block, part, range) in cached {
+                let is_read = self
+                    .cached
+                    .as_ref()
+                    .is_some_and(|cached| cached.read(query, block, range.start, part));
+                if !is_read {
+                    self.fetch(query, part, range).await?;
+                }
+            }
+            Ok(())
+        };
+        try_join(try_join_all(fetches), cached).await.map(|_| ())
     }
 
     async fn fetch(&self, query: &Arc<QueryCore>, buf: &mut [u8], range: ByteRange) -> Result<()> {
         let mut stream = self.start(query, range).await?;
-        stream.read_exact(buf).await.map_err(|error| told_as_change(error, &self.at))
+        stream.read_exact(buf).await.map_err(|error| told_as_change(error, &self.at))?;
+        if let Some(cached) = &self.cached {
+            cached.keep(query, range.start, buf);
+        }
+        Ok(())
     }
 
     /// Begins a GET of exactly this range of this version.
@@ -185,11 +220,24 @@ impl Reader {
         let held: Vec<ByteRange> = self.held.pieces().iter().map(|piece| piece.range).collect();
         let missing = plan(window, &held, &Split { span_bytes_min: u64::MAX, fanout_max: 1 });
         for span in missing.iter().filter(|span| span.source == SpanSource::Store) {
-            let bytes = self.start(query, span.range).await?.read_rest(span.range.len()).await?;
+            let bytes = self.opening_bytes(query, span.range).await?;
             self.held.keep(span.range.start, bytes, &query.engine.budget);
         }
         query.engine.held.put(&self.at.id(), &self.version, &self.held);
         Ok(())
+    }
+
+    /// Bytes to be held: from the disk, or fetched and kept there too.
+    async fn opening_bytes(&self, query: &Arc<QueryCore>, range: ByteRange) -> Result<Bytes> {
+        let Some(cached) = &self.cached else {
+            return self.start(query, range).await?.read_rest(range.len()).await;
+        };
+        if let Some(bytes) = cached.fetch(query, range).await {
+            return Ok(bytes);
+        }
+        let bytes = self.start(query, range).await?.read_rest(range.len()).await?;
+        cached.keep(query, range.start, &bytes);
+        Ok(bytes)
     }
 
     fn past_the_end(&self, offset: u64, len: usize) -> Error {
@@ -203,6 +251,11 @@ impl Reader {
         .with_operation("read")
         .with_object(self.at.url())
     }
+}
+
+/// Whether no span has to be fetched.
+fn is_here(spans: &[Span]) -> bool {
+    spans.iter().all(|span| span.source != SpanSource::Store)
 }
 
 fn copy_held(buf: &mut [u8], start: u64, piece: &Piece) {

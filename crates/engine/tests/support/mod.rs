@@ -43,7 +43,7 @@ pub enum Fault {
 /// The store.
 #[derive(Debug)]
 pub struct Scripted {
-    pub memory: MemoryStore,
+    pub memory: Arc<MemoryStore>,
     pub calls: Mutex<Vec<String>>,
     faults: Mutex<VecDeque<(&'static str, Fault)>>,
     /// Requests of the named verb wait here until permits are added.
@@ -51,6 +51,8 @@ pub struct Scripted {
     pub profile: Profile,
     pub capabilities: Capabilities,
     pub ranges_ignored: bool,
+    /// Answers carry weak tags only, which promise no equal bytes.
+    pub weak_tags: bool,
     /// Before each answer, on the test's clock.
     pub delay: Duration,
     observer: Mutex<Option<Arc<dyn Observer>>>,
@@ -58,7 +60,7 @@ pub struct Scripted {
 
 impl Scripted {
     pub fn new() -> Self {
-        let memory = MemoryStore::new("t");
+        let memory = Arc::new(MemoryStore::new("t"));
         Scripted {
             profile: Profile { part_size_min_bytes: 5 << 20, ..memory.profile() },
             capabilities: memory.capabilities(),
@@ -67,6 +69,7 @@ impl Scripted {
             faults: Mutex::default(),
             gate: Mutex::default(),
             ranges_ignored: false,
+            weak_tags: false,
             delay: Duration::ZERO,
             observer: Mutex::default(),
         }
@@ -146,6 +149,12 @@ impl Scripted {
         }
     }
 
+    fn weaken(&self, meta: &mut ObjectMeta) {
+        if self.weak_tags {
+            meta.etag = Some(ETag("W/\"1\"".into()));
+        }
+    }
+
     fn end(&self, method: &'static str, received: u64, sent: u64) {
         if let Some(observer) = &*self.observer.lock().unwrap() {
             observer.request_finished(RequestEvent {
@@ -189,6 +198,11 @@ impl Store for Scripted {
         self.memory.root()
     }
 
+    /// As if it were far away.
+    fn origin(&self) -> Option<String> {
+        Some("https://far.example/t/".to_string())
+    }
+
     fn profile(&self) -> Profile {
         self.profile
     }
@@ -206,13 +220,16 @@ impl Store for Scripted {
             bytes.truncate(*count);
         }
         response.ranges_ignored = self.ranges_ignored;
+        self.weaken(&mut response.meta);
         lost(fault, Ok(response))
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
         let fault = self.begin("stat", key.into()).await?;
         self.end("HEAD", 0, 0);
-        lost(fault, self.memory.stat(key).await)
+        let mut meta = self.memory.stat(key).await?;
+        self.weaken(&mut meta);
+        lost(fault, Ok(meta))
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage> {

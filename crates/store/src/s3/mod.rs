@@ -191,6 +191,14 @@ impl Store for S3Store {
         &self.sender.config.root
     }
 
+    fn origin(&self) -> Option<String> {
+        let S3Config { https, host, base_path, bucket, .. } = &self.sender.config;
+        let scheme = if *https { "https" } else { "http" };
+        // AWS names a bucket once in all regions.
+        let host = host.as_deref().unwrap_or("s3.amazonaws.com");
+        Some(format!("{scheme}://{host}{base_path}/{bucket}/"))
+    }
+
     fn profile(&self) -> Profile {
         Profile {
             first_byte_ms: 30.0,

@@ -224,6 +224,10 @@ impl Store for HttpStore {
         &self.root
     }
 
+    fn origin(&self) -> Option<String> {
+        Some(self.root.clone())
+    }
+
     fn profile(&self) -> Profile {
         Profile {
             first_byte_ms: 50.0,

@@ -89,6 +89,10 @@ impl Store for Broken {
         }
     }
 
+    fn origin(&self) -> Option<String> {
+        self.inner.origin()
+    }
+
     fn profile(&self) -> Profile {
         self.model.profile()
     }

@@ -1,0 +1,310 @@
+//! Blocks on a local disk: found and read on the caller's thread, written by a thread of their own.
+//!
+//! An offer is queued and can be read from there at once; it never waits. What the disk refuses is
+//! not cached, and counted: no read fails because of the cache.
+
+use crate::budget::Lease;
+use crate::cache::files::Directory;
+use crate::cache::index::{Found, Index, ObjectVersion, Place};
+use crate::cache::record::{BLOCK_BYTES_MAX, NAME_BYTES_MAX};
+use crate::cache::writer;
+use bytes::Bytes;
+use penstock_base::{ByteRange, Error, Kind, Result};
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+
+/// Most bytes waiting to be written. What comes beyond is not cached.
+const QUEUE_BYTES_MAX: u64 = 64 << 20;
+
+/// The disk cache of one directory.
+#[derive(Debug)]
+pub(crate) struct DiskCache {
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+}
+
+/// What the readers and the writing thread share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub directory: Directory,
+    pub state: Mutex<State>,
+    /// Told when the queue grows or shrinks, and at the end.
+    pub changed: Condvar,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub index: Index,
+    pub files: HashMap<u64, Arc<File>>,
+    pub queue: VecDeque<Queued>,
+    pub queue_bytes: u64,
+    pub capacity_bytes: u64,
+    pub next_file: u64,
+    /// Counts up with every clearing: what was begun before must not come back.
+    pub epoch: u64,
+    pub is_writing: bool,
+    pub is_ending: bool,
+    pub counts: Counts,
+}
+
+/// A block on its way to a file.
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub version: ObjectVersion,
+    pub range: ByteRange,
+    pub bytes: Bytes,
+    /// The right to hold the bytes, shared by the blocks of one offer. Of a survivor there is none:
+    /// it is in memory for one write only.
+    pub lease: Option<Arc<Lease>>,
+}
+
+/// What happened to blocks since the directory was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub written_bytes: u64,
+    /// Offers that found the queue full.
+    pub skipped_bytes: u64,
+    /// Blocks whose bytes were not those that were written.
+    pub corrupt_blocks: u64,
+    /// Blocks that the disk did not take.
+    pub failed_blocks: u64,
+}
+
+/// What a disk cache holds.
+#[cfg(test)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holdings {
+    pub blocks: u64,
+    pub block_bytes: u64,
+    pub file_bytes: u64,
+    pub capacity_bytes: u64,
+    pub counts: Counts,
+    pub directory: PathBuf,
+}
+
+/// The caches that are open in this process, so that its engines share them.
+static OPEN: Mutex<Vec<(PathBuf, Weak<DiskCache>)>> = Mutex::new(Vec::new());
+
+impl DiskCache {
+    /// The cache of a directory; opened already in this process, it is the same one.
+    ///
+    /// # Errors
+    /// `Invalid` when the directory cannot be used or another process uses it; `Exhausted` when
+    /// no thread can be started.
+    pub fn open(path: &Path, capacity_bytes: u64) -> Result<Arc<Self>> {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(_, cache)| cache.strong_count() > 0);
+        let known = |wanted: &Path| {
+            open.iter().find(|(path, _)| path == wanted).and_then(|(_, cache)| cache.upgrade())
+        };
+        // Two spellings of one directory are one lock.
+        if let Some(cache) = path.canonicalize().ok().and_then(|path| known(&path)) {
+            cache.set_capacity(capacity_bytes);
+            return Ok(cache);
+        }
+        let cache = Arc::new(DiskCache::start(path, capacity_bytes)?);
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        open.push((path, Arc::downgrade(&cache)));
+        Ok(cache)
+    }
+
+    fn start(path: &Path, capacity_bytes: u64) -> Result<Self> {
+        let directory = Directory::hold(path)?;
+        let mut index = Index::default();
+        let mut files = HashMap::new();
+        let mut next_file = 0;
+        for recovered in directory.recover() {
+            next_file = recovered.number + 1;
+            index.file_grew(recovered.number, recovered.bytes);
+            for (record, position) in recovered.records {
+                if index.gaps(&record.version, record.range) == [record.range] {
+                    let place = Place::File { file: recovered.number, position, crc: record.crc };
+                    index.insert(&record.version, record.range, place);
+                }
+            }
+            files.insert(recovered.number, Arc::new(recovered.file));
+        }
+        let state = State {
+            index,
+            files,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            capacity_bytes,
+            next_file,
+            epoch: 0,
+            is_writing: false,
+            is_ending: false,
+            counts: Counts::default(),
+        };
+        let shared =
+            Arc::new(Shared { directory, state: Mutex::new(state), changed: Condvar::new() });
+        let writer = std::thread::Builder::new()
+            .name("penstock-cache".into())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || writer::run(&shared)
+            })
+            .map_err(|error| {
+                Error::new(Kind::Exhausted, format!("no thread for the disk cache: {error}"))
+            })?;
+        Ok(DiskCache { shared, writer: Some(writer) })
+    }
+
+    /// Changes the capacity; what is too much goes with the next block that is written.
+    pub fn set_capacity(&self, capacity_bytes: u64) {
+        self.shared.lock().capacity_bytes = capacity_bytes;
+    }
+
+    /// The blocks that a range overlaps, in order.
+    pub fn find(&self, version: &ObjectVersion, range: ByteRange) -> Vec<Found> {
+        self.shared.lock().index.find(version, range)
+    }
+
+    /// Fills `buf` with the bytes of a block from `start` on. `false` when they are not there any
+    /// more, or not what was written; then `buf` holds anything. Blocks on the disk.
+    pub fn read(&self, version: &ObjectVersion, found: &Found, start: u64, buf: &mut [u8]) -> bool {
+        let from = usize::try_from(start - found.block.start).unwrap_or(usize::MAX);
+        match &found.place {
+            Place::Queued(bytes) => {
+                buf.copy_from_slice(&bytes[from..from + buf.len()]);
+                true
+            }
+            Place::File { file, position, crc } => {
+                let Some(file_handle) = self.shared.lock().files.get(file).cloned() else {
+                    return false;
+                };
+                let is_good = match buf.len() as u64 == found.block.len() {
+                    true => read_checked(&file_handle, *position, *crc, buf),
+                    false => {
+                        let len = usize::try_from(found.block.len()).unwrap_or(usize::MAX);
+                        let mut block = vec![0; len];
+                        let is_good = read_checked(&file_handle, *position, *crc, &mut block);
+                        buf.copy_from_slice(&block[from..from + buf.len()]);
+                        is_good
+                    }
+                };
+                if !is_good {
+                    let mut state = self.shared.lock();
+                    let place = Some((*file, *position));
+                    state.index.forget(version, found.block.start, place);
+                    state.counts.corrupt_blocks += 1;
+                }
+                is_good
+            }
+        }
+    }
+
+    /// The parts of a range that are not cached, and for which there is room in the queue.
+    pub fn wanted(&self, version: &ObjectVersion, range: ByteRange) -> Vec<ByteRange> {
+        if version.name.len() > NAME_BYTES_MAX || version.etag.len() > NAME_BYTES_MAX {
+            return Vec::new();
+        }
+        let mut state = self.shared.lock();
+        let gaps = state.index.gaps(version, range);
+        let bytes: u64 = gaps.iter().map(ByteRange::len).sum();
+        if state.queue_bytes + bytes > QUEUE_BYTES_MAX {
+            state.counts.skipped_bytes += bytes;
+            return Vec::new();
+        }
+        gaps
+    }
+
+    /// Takes bytes that begin at `start`, with the right to hold them; the cache is theirs as soon
+    /// as this returns.
+    pub fn offer(&self, version: &ObjectVersion, start: u64, bytes: &Bytes, lease: Lease) {
+        let range = ByteRange { start, end: start + bytes.len() as u64 };
+        let lease = Arc::new(lease);
+        let mut state = self.shared.lock();
+        for gap in state.index.gaps(version, range) {
+            for block in blocks_of(gap) {
+                let part = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
+                let bytes = bytes.slice(part(block.start)..part(block.end));
+                state.index.insert(version, block, Place::Queued(bytes.clone()));
+                state.queue_bytes += block.len();
+                let (version, lease) = (version.clone(), Some(Arc::clone(&lease)));
+                state.queue.push_back(Queued { version, range: block, bytes, lease });
+            }
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+        // Not under the lock: giving memory back wakes writers.
+        drop(lease);
+    }
+
+    /// Forgets everything and removes the files.
+    pub fn clear(&self) {
+        let mut state = self.shared.lock();
+        state.epoch += 1;
+        let dropped: Vec<Queued> = state.queue.drain(..).collect();
+        state.queue_bytes = 0;
+        for file in state.index.clear() {
+            state.files.remove(&file);
+            self.shared.directory.remove(file);
+        }
+        drop(state);
+        drop(dropped);
+    }
+
+    /// Waits until what was offered is written.
+    #[cfg(test)]
+    pub fn flush(&self) {
+        let state = self.shared.lock();
+        let busy = |state: &mut State| !state.queue.is_empty() || state.is_writing;
+        drop(self.shared.changed.wait_while(state, busy).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// What it holds.
+    #[cfg(test)]
+    pub fn holdings(&self) -> Holdings {
+        let state = self.shared.lock();
+        let (blocks, block_bytes) = state.index.totals();
+        Holdings {
+            blocks,
+            block_bytes,
+            file_bytes: state.index.file_bytes(),
+            capacity_bytes: state.capacity_bytes,
+            counts: state.counts,
+            directory: self.shared.directory.path.clone(),
+        }
+    }
+
+    /// Every version with its number of blocks and their bytes.
+    pub fn objects(&self) -> Vec<(ObjectVersion, u64, u64)> {
+        let state = self.shared.lock();
+        state.index.objects().map(|(version, n, bytes)| (version.clone(), n, bytes)).collect()
+    }
+}
+
+impl Drop for DiskCache {
+    /// Writes what is queued and closes the open file in good order.
+    fn drop(&mut self) {
+        self.shared.lock().is_ending = true;
+        self.shared.changed.notify_all();
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Shared {
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads a whole block; whether its bytes are those that were written.
+pub(super) fn read_checked(file: &File, position: u64, crc: u32, block: &mut [u8]) -> bool {
+    file.read_exact_at(block, position).is_ok() && crc32fast::hash(block) == crc
+}
+
+/// A range as blocks of at most [`BLOCK_BYTES_MAX`].
+fn blocks_of(range: ByteRange) -> impl Iterator<Item = ByteRange> {
+    (0..range.len().div_ceil(BLOCK_BYTES_MAX)).map(move |index| {
+        let start = range.start + index * BLOCK_BYTES_MAX;
+        ByteRange { start, end: (start + BLOCK_BYTES_MAX).min(range.end) }
+    })
+}

@@ -1,0 +1,180 @@
+//! The files of a cache directory: who may use it, what lies there from before, and new ones.
+//!
+//! A directory belongs to one process at a time, by a lock that ends with the process. Only files
+//! that carry this format's mark are ever removed.
+
+use crate::cache::record::{
+    HEAD_BYTES, HEADER_BYTES_MAX, Head, Record, TRAILER_BYTES, head, judge_head, parse_directory,
+    parse_trailer,
+};
+use penstock_base::{Error, Kind, Result};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const LOCK_NAME: &str = "penstock-cache.lock";
+const EXTENSION: &str = "blocks";
+
+/// A directory that this process holds.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub path: PathBuf,
+    _lock: File,
+}
+
+/// A file from before, and what it holds.
+#[derive(Debug)]
+pub(super) struct Recovered {
+    pub number: u64,
+    pub file: File,
+    pub bytes: u64,
+    /// With where their blocks begin.
+    pub records: Vec<(Record, u64)>,
+}
+
+impl Directory {
+    /// Makes the directory if need be, readable by its owner only, and locks it.
+    ///
+    /// # Errors
+    /// `Invalid` when it cannot be made, written or locked, with the reason.
+    pub fn hold(path: &Path) -> Result<Self> {
+        let named = |what: &str, error: &io::Error| {
+            Error::new(Kind::Invalid, format!("{what}: {error}"))
+                .with_operation("open cache_dir")
+                .with_object(path.display().to_string())
+                .with_hint("Set cache_dir to a directory that this user may write, or to '' for no disk cache")
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(|error| named("the directory cannot be made", &error))?;
+        let mut lock = private()
+            .create(true)
+            .truncate(false)
+            .open(path.join(LOCK_NAME))
+            .map_err(|error| named("the directory cannot be written", &error))?;
+        match rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use(path)),
+            Err(errno) => return Err(named("the directory cannot be locked", &errno.into())),
+        }
+        lock.set_len(0)
+            .and_then(|()| writeln!(lock, "{}", std::process::id()))
+            .map_err(|error| named("the directory cannot be written", &error))?;
+        Ok(Directory { path: path.to_path_buf(), _lock: lock })
+    }
+
+    /// The files from before, oldest first. Those of other versions are removed; what is not ours
+    /// is left alone.
+    pub fn recover(&self) -> Vec<Recovered> {
+        let mut numbers: Vec<u64> = std::fs::read_dir(&self.path)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| number_of(&entry.ok()?.path()))
+            .collect();
+        numbers.sort_unstable();
+        numbers.into_iter().filter_map(|number| self.recover_one(number).ok().flatten()).collect()
+    }
+
+    fn recover_one(&self, number: u64) -> io::Result<Option<Recovered>> {
+        let file = OpenOptions::new().read(true).open(self.file_path(number))?;
+        let bytes = file.metadata()?.len();
+        let mut begin = [0; HEAD_BYTES as usize];
+        let judged = match file.read_exact_at(&mut begin, 0) {
+            Ok(()) => judge_head(&begin),
+            // Cut short at its very begin; only we give files such names.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Head::OtherVersion,
+            Err(error) => return Err(error),
+        };
+        match judged {
+            Head::Ours => {}
+            Head::OtherVersion => {
+                self.remove(number);
+                return Ok(None);
+            }
+            Head::Foreign => return Ok(None),
+        }
+        let records = match directory_of(&file, bytes)? {
+            Some((directory, start)) => parse_directory(&directory, start),
+            None => walk(&file, bytes)?,
+        };
+        Ok(Some(Recovered { number, file, bytes, records }))
+    }
+
+    /// A new file with its head.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn create(&self, number: u64) -> io::Result<File> {
+        let file = private().read(true).create_new(true).open(self.file_path(number))?;
+        file.write_all_at(&head(), 0)?;
+        Ok(file)
+    }
+
+    /// Removes a file. One that stays is found at the next start, and forgotten again when it is
+    /// the oldest.
+    pub fn remove(&self, number: u64) {
+        let _ = std::fs::remove_file(self.file_path(number));
+    }
+
+    fn file_path(&self, number: u64) -> PathBuf {
+        self.path.join(format!("{number:016x}.{EXTENSION}"))
+    }
+}
+
+/// Cached bytes are as private as the objects.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
+fn in_use(path: &Path) -> Error {
+    let owner = std::fs::read_to_string(path.join(LOCK_NAME)).unwrap_or_default();
+    let owner = match owner.trim() {
+        "" => "another process".to_string(),
+        pid => format!("process {pid}"),
+    };
+    Error::new(Kind::Invalid, format!("{owner} uses this cache directory"))
+        .with_operation("open cache_dir")
+        .with_object(path.display().to_string())
+        .with_hint("Give each process a cache_dir of its own, or set it to '' for no disk cache")
+}
+
+fn number_of(path: &Path) -> Option<u64> {
+    let stem = path.file_stem()?.to_str()?;
+    let is_ours = path.extension()? == EXTENSION && stem.len() == 16;
+    is_ours.then(|| u64::from_str_radix(stem, 16).ok()).flatten()
+}
+
+/// The directory of a file that was closed in good order, and where it begins.
+fn directory_of(file: &File, bytes: u64) -> io::Result<Option<(Vec<u8>, u64)>> {
+    let Some(at) = bytes.checked_sub(TRAILER_BYTES) else { return Ok(None) };
+    let mut trailer = [0; TRAILER_BYTES as usize];
+    file.read_exact_at(&mut trailer, at)?;
+    let Some((range, crc)) = parse_trailer(&trailer, bytes) else { return Ok(None) };
+    let mut directory = vec![0; usize::try_from(range.len()).unwrap_or(usize::MAX)];
+    file.read_exact_at(&mut directory, range.start)?;
+    Ok((crc32fast::hash(&directory) == crc).then_some((directory, range.start)))
+}
+
+/// The records of a file that was cut short.
+fn walk(file: &File, bytes: u64) -> io::Result<Vec<(Record, u64)>> {
+    let mut records = Vec::new();
+    let mut position = HEAD_BYTES;
+    let mut buf = vec![0; HEADER_BYTES_MAX];
+    while position < bytes {
+        let len = HEADER_BYTES_MAX.min(usize::try_from(bytes - position).unwrap_or(usize::MAX));
+        file.read_exact_at(&mut buf[..len], position)?;
+        let Some((record, header_bytes)) = Record::parse(&buf[..len]) else { break };
+        let block = position + header_bytes as u64;
+        position = block + record.range.len();
+        if position > bytes {
+            break;
+        }
+        records.push((record, block));
+    }
+    Ok(records)
+}

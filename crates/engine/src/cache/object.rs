@@ -1,0 +1,117 @@
+//! One version of an object as its readers see the cache.
+
+use crate::cache::disk::DiskCache;
+use crate::cache::index::{Found, ObjectVersion};
+use crate::location::Location;
+use crate::query::QueryCore;
+use crate::read::Version;
+use bytes::Bytes;
+use penstock_base::{ByteRange, Metric};
+use std::sync::Arc;
+
+/// A version of an object that may be cached.
+#[derive(Clone, Debug)]
+pub(crate) struct CachedObject {
+    disk: Arc<DiskCache>,
+    version: ObjectVersion,
+}
+
+/// A cached block that a read overlaps.
+#[derive(Debug)]
+pub(crate) struct CachedBlock(Found);
+
+impl CachedBlock {
+    /// Its bytes in the object.
+    pub fn range(&self) -> ByteRange {
+        self.0.block
+    }
+}
+
+impl CachedObject {
+    /// `None` for what is not cached: objects without a size and a strong ETag, which alone promise
+    /// equal bytes (RFC 9110 section 8.8.1), and objects that are near already.
+    pub fn new(disk: Option<&Arc<DiskCache>>, at: &Location, version: &Version) -> Option<Self> {
+        let (disk, origin) = (disk?, at.mount.origin.as_deref()?);
+        let version = ObjectVersion {
+            name: format!("{origin}{}", at.key).into(),
+            etag: version.if_match()?.0.into(),
+            size_bytes: version.size_bytes?,
+        };
+        Some(CachedObject { disk: Arc::clone(disk), version })
+    }
+
+    /// As a query's settings have it.
+    pub fn of(query: &QueryCore, at: &Location, version: &Version) -> Option<Self> {
+        // Opening the object told the error of a cache that cannot be used.
+        CachedObject::new(query.disk().ok().flatten().as_ref(), at, version)
+    }
+
+    /// The blocks that a range overlaps, in order.
+    pub fn find(&self, range: ByteRange) -> Vec<CachedBlock> {
+        self.disk.find(&self.version, range).into_iter().map(CachedBlock).collect()
+    }
+
+    /// Whether all of a range is cached.
+    pub fn covers(&self, range: ByteRange) -> bool {
+        covers(&self.find(range), range)
+    }
+
+    /// Fills `buf` with the bytes of a block from `start` on; `false` when they are lost, and `buf`
+    /// then holds anything. Waits for the disk on the calling thread.
+    pub fn read(&self, query: &QueryCore, block: &CachedBlock, start: u64, buf: &mut [u8]) -> bool {
+        let is_read = self.disk.read(&self.version, &block.0, start, buf);
+        if is_read {
+            query.scope.count(Metric::CacheHits, 1);
+            query.scope.count(Metric::CacheBytesRead, buf.len() as u64);
+        }
+        is_read
+    }
+
+    /// All bytes of a range, if they are cached; read on a thread that may wait for a disk.
+    pub async fn fetch(&self, query: &Arc<QueryCore>, range: ByteRange) -> Option<Bytes> {
+        if !self.covers(range) {
+            return None;
+        }
+        let (cached, query) = (self.clone(), Arc::clone(query));
+        let handle = query.engine.handle.clone();
+        handle.spawn_blocking(move || cached.read_all(&query, range)).await.ok().flatten()
+    }
+
+    fn read_all(&self, query: &QueryCore, range: ByteRange) -> Option<Bytes> {
+        let blocks = self.find(range);
+        if !covers(&blocks, range) {
+            return None;
+        }
+        let mut bytes = vec![0; usize::try_from(range.len()).ok()?];
+        let mut rest = &mut bytes[..];
+        for block in &blocks {
+            let start = block.range().start.max(range.start);
+            let len = block.range().end.min(range.end) - start;
+            let (part, behind) = rest.split_at_mut(usize::try_from(len).ok()?);
+            if !self.read(query, block, start, part) {
+                return None;
+            }
+            rest = behind;
+        }
+        Some(bytes.into())
+    }
+
+    /// Keeps bytes that a store sent, if there is memory for a copy of what is missing.
+    pub fn keep(&self, query: &QueryCore, start: u64, bytes: &[u8]) {
+        let range = ByteRange { start, end: start + bytes.len() as u64 };
+        for gap in self.disk.wanted(&self.version, range) {
+            let Some(lease) = query.engine.budget.try_lease(gap.len()) else { return };
+            let part = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
+            let copy = Bytes::copy_from_slice(&bytes[part(gap.start)..part(gap.end)]);
+            self.disk.offer(&self.version, gap.start, &copy, lease);
+        }
+    }
+}
+
+fn covers(blocks: &[CachedBlock], range: ByteRange) -> bool {
+    let end = blocks.iter().fold(range.start, |end, block| match block.range() {
+        block if block.start <= end => end.max(block.end),
+        _ => end,
+    });
+    end >= range.end
+}

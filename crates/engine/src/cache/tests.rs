@@ -1,0 +1,242 @@
+//! The disk cache on a real directory: what comes back is what was offered, or nothing.
+
+use super::disk::{Counts, DiskCache};
+use super::index::ObjectVersion;
+use crate::budget::Budget;
+use bytes::Bytes;
+use penstock_base::{ByteRange, Kind, Metrics};
+use penstock_testkit::scratch::Scratch;
+use proptest::prelude::*;
+use std::path::Path;
+use std::sync::Arc;
+
+const MIB: u64 = 1 << 20;
+
+fn version(name: &str) -> ObjectVersion {
+    ObjectVersion {
+        name: format!("https://h/b/{name}").into(),
+        etag: "e1".into(),
+        size_bytes: 1 << 40,
+    }
+}
+
+/// Bytes of an object, other ones at every place.
+fn bytes(start: u64, len: u64) -> Bytes {
+    (start..start + len).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
+}
+
+fn offer(cache: &DiskCache, name: &str, start: u64, len: u64) {
+    let budget = Budget::new(1 << 30, Arc::new(Metrics::default()));
+    let lease = budget.try_lease(len).unwrap();
+    cache.offer(&version(name), start, &bytes(start, len), lease);
+}
+
+/// What the cache has of a range, each byte judged: how many there were.
+fn check(cache: &DiskCache, name: &str, range: ByteRange) -> u64 {
+    let mut count = 0;
+    for found in cache.find(&version(name), range) {
+        let start = found.block.start.max(range.start);
+        let len = found.block.end.min(range.end) - start;
+        let mut buf = vec![0; len as usize];
+        if cache.read(&version(name), &found, start, &mut buf) {
+            assert_eq!(buf, bytes(start, len), "{range:?} at {start}");
+            count += len;
+        }
+    }
+    count
+}
+
+fn range(start: u64, end: u64) -> ByteRange {
+    ByteRange { start, end }
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
+#[test]
+fn what_was_offered_is_there_at_once_and_after_a_restart() {
+    let dir = Scratch::new("cache");
+    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    offer(&cache, "a", 100, 3 * MIB);
+    assert_eq!(check(&cache, "a", range(0, 4 * MIB)), 3 * MIB);
+    assert_eq!(check(&cache, "b", range(0, 4 * MIB)), 0);
+    cache.flush();
+    assert_eq!(check(&cache, "a", range(200, 300)), 100);
+    // Offered again, only what is new is taken.
+    offer(&cache, "a", 0, 4 * MIB);
+    cache.flush();
+    assert_eq!(cache.holdings().counts.written_bytes, 4 * MIB);
+    drop(cache);
+    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    assert_eq!(check(&cache, "a", range(0, 5 * MIB)), 4 * MIB);
+    let other = ObjectVersion { etag: "e2".into(), ..version("a") };
+    assert!(cache.find(&other, range(0, 4 * MIB)).is_empty(), "another version");
+}
+
+#[test]
+fn a_killed_process_loses_only_what_was_not_written() {
+    let (dir, other) = (Scratch::new("cache"), Scratch::new("cache"));
+    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    offer(&cache, "a", 0, 2 * MIB);
+    offer(&cache, "b", 7, 11);
+    cache.flush();
+    // The files as they are now have no directories.
+    copy_dir(dir.path(), other.path());
+    let recovered = DiskCache::open(other.path(), 64 * MIB).unwrap();
+    assert_eq!(check(&recovered, "a", range(0, 2 * MIB)), 2 * MIB);
+    assert_eq!(check(&recovered, "b", range(0, 100)), 11);
+}
+
+#[test]
+fn one_directory_is_one_cache_in_a_process_and_refused_to_others() {
+    let dir = Scratch::new("cache");
+    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    let same = DiskCache::open(&dir.path().join("."), 64 * MIB).unwrap();
+    assert!(Arc::ptr_eq(&cache, &same));
+    // Another process holds the lock through a file of its own, as this does.
+    let error = super::files::Directory::hold(dir.path()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    let text = error.to_string();
+    assert!(text.contains(&format!("process {} uses", std::process::id())), "{text}");
+    assert!(error.hint().unwrap().contains("cache_dir of its own"));
+}
+
+#[test]
+fn the_oldest_give_way_and_what_is_read_again_stays() {
+    let dir = Scratch::new("cache");
+    let cache = DiskCache::open(dir.path(), 16 * MIB).unwrap();
+    for index in 0..40 {
+        offer(&cache, "cold", index * MIB, MIB);
+        if index == 0 {
+            offer(&cache, "hot", 0, MIB);
+        }
+        cache.flush();
+        assert_eq!(check(&cache, "hot", range(0, MIB)), MIB, "after {index}");
+        assert!(cache.holdings().file_bytes <= 16 * MIB);
+    }
+    assert_eq!(check(&cache, "cold", range(0, MIB)), 0);
+    assert_eq!(check(&cache, "cold", range(39 * MIB, 40 * MIB)), MIB);
+    let on_disk: u64 = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum();
+    assert!(on_disk <= 16 * MIB + 4096, "{on_disk}");
+    // A smaller capacity holds from the next block on.
+    cache.set_capacity(8 * MIB);
+    offer(&cache, "new", 0, 1);
+    cache.flush();
+    assert!(cache.holdings().file_bytes <= 8 * MIB);
+}
+
+#[test]
+fn clearing_forgets_everything_and_goes_on() {
+    let dir = Scratch::new("cache");
+    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    offer(&cache, "a", 0, MIB);
+    cache.flush();
+    offer(&cache, "a", MIB, MIB);
+    cache.clear();
+    cache.flush();
+    assert_eq!(check(&cache, "a", range(0, 2 * MIB)), 0);
+    assert_eq!((cache.holdings().blocks, cache.holdings().file_bytes), (0, 0));
+    offer(&cache, "a", 0, MIB);
+    cache.flush();
+    assert_eq!(check(&cache, "a", range(0, MIB)), MIB);
+    drop(cache);
+    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    assert_eq!(check(&cache, "a", range(0, 2 * MIB)), MIB);
+}
+
+#[test]
+fn files_of_other_versions_are_removed_and_foreign_ones_left() {
+    let dir = Scratch::new("cache");
+    let other = dir.path().join("00000000000000aa.blocks");
+    let mut head = super::record::head();
+    head[8] ^= 3;
+    std::fs::write(&other, head).unwrap();
+    let foreign = dir.path().join("00000000000000bb.blocks");
+    std::fs::write(&foreign, "somebody's own file").unwrap();
+    let plain = dir.path().join("notes.txt");
+    std::fs::write(&plain, "x").unwrap();
+    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    assert!(!other.exists());
+    offer(&cache, "a", 0, MIB);
+    cache.flush();
+    cache.clear();
+    assert!(foreign.exists() && plain.exists());
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_told() {
+    let dir = Scratch::new("cache");
+    let file = dir.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    let error = DiskCache::open(&file.join("cache"), 64 * MIB).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(error.to_string().contains("cannot be made"), "{error}");
+    assert!(error.hint().unwrap().contains("cache_dir"));
+}
+
+#[test]
+fn a_directory_that_vanishes_costs_no_read() {
+    let dir = Scratch::new("cache");
+    let cache = DiskCache::open(&dir.path().join("c"), 64 * MIB).unwrap();
+    offer(&cache, "a", 0, MIB);
+    cache.flush();
+    std::fs::remove_dir_all(dir.path().join("c")).unwrap();
+    // Blocks on files that are still open can be read; new files cannot be made.
+    assert_eq!(check(&cache, "a", range(0, MIB)), MIB);
+    for index in 1..8 {
+        offer(&cache, "a", index * MIB, MIB);
+        cache.flush();
+    }
+    let Counts { written_bytes, failed_blocks, .. } = cache.holdings().counts;
+    assert_eq!(written_bytes / MIB + failed_blocks, 8);
+    assert!(failed_blocks > 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever byte of a file is changed, or wherever it is cut: a block comes back as it was
+    /// offered, or not at all.
+    #[test]
+    fn damage_is_never_read(
+        at: prop::sample::Index,
+        change in 1u8..,
+        cut: Option<prop::sample::Index>,
+        is_closed: bool,
+    ) {
+        let (dir, other) = (Scratch::new("cache"), Scratch::new("cache"));
+        let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+        for index in 0..20 {
+            offer(&cache, "a", index * 1000, 999);
+        }
+        cache.flush();
+        if is_closed {
+            drop(cache);
+        }
+        copy_dir(dir.path(), other.path());
+        let file = other.path().join("0000000000000000.blocks");
+        let mut content = std::fs::read(&file).unwrap();
+        if let Some(cut) = cut {
+            content.truncate(cut.index(content.len()).max(1));
+        }
+        let at = at.index(content.len());
+        content[at] ^= change;
+        std::fs::write(&file, content).unwrap();
+        let recovered = DiskCache::open(other.path(), 64 * MIB).unwrap();
+        let count = check(&recovered, "a", range(0, 20_000));
+        if cut.is_none() && is_closed {
+            prop_assert!(count >= 18 * 999 || at < 16, "{count} at {at}");
+        }
+        // And the cache goes on.
+        offer(&recovered, "b", 0, 100);
+        recovered.flush();
+        prop_assert_eq!(check(&recovered, "b", range(0, 100)), 100);
+    }
+}

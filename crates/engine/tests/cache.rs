@@ -1,0 +1,132 @@
+//! The disk cache under readers: what was read once is not fetched again, and never wrong.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use penstock_base::{Kind, Metric};
+use penstock_engine::{Known, Query};
+use penstock_testkit::scratch::Scratch;
+use std::sync::Arc;
+use support::{Bench, Scripted, pattern};
+
+const MIB: usize = 1 << 20;
+
+async fn read(bench: &Bench, query: &Query, key: &str, offset: usize, len: usize) -> Vec<u8> {
+    let reader = query.open(&bench.at(key), &Known::NOTHING).await.unwrap();
+    let mut buf = vec![0; len];
+    reader.read_at(query, &mut buf, offset as u64).await.unwrap();
+    buf
+}
+
+fn bench(dir: &Scratch, store: Scripted) -> Bench {
+    let dir = dir.path().join("cache");
+    Bench::with(store, &[("cache_dir", dir.to_str().unwrap()), ("metadata_validity_ms", "0")])
+}
+
+/// A process that begins with what the one before has left on its disk and in its store.
+async fn restart(dir: &Scratch, before: Bench) -> Bench {
+    let Bench { store, engine } = before;
+    let mut next = Scripted::new();
+    next.memory = Arc::clone(&store.memory);
+    drop((engine, store));
+    bench(dir, next)
+}
+
+#[tokio::test]
+async fn what_was_read_is_not_fetched_again_by_another_process() {
+    let dir = Scratch::new("engine-cache");
+    let data = pattern(4 * MIB);
+    let first = bench(&dir, Scripted::new());
+    first.store.place("a.parquet", data.clone()).await;
+    assert_eq!(
+        read(&first, &first.query(), "a.parquet", 100, 2 * MIB).await,
+        data[100..][..2 * MIB]
+    );
+    assert_eq!(first.store.take_calls(), ["get a.parquet -262144", "get a.parquet 100..2097252"]);
+    let second = restart(&dir, first).await;
+    let query = second.query();
+    assert_eq!(read(&second, &query, "a.parquet", 100, 2 * MIB).await, data[100..][..2 * MIB]);
+    assert_eq!(second.store.take_calls(), ["get a.parquet -262144"], "its version is asked for");
+    assert_eq!(query.metrics().get(Metric::CacheBytesRead), 2 * MIB as u64);
+    // A part that is not there yet is fetched, and only that.
+    assert_eq!(read(&second, &query, "a.parquet", 50, 2 * MIB).await, data[50..][..2 * MIB]);
+    assert_eq!(second.store.take_calls(), ["get a.parquet 50..100"]);
+    // A later statement confirms the version without fetching bytes again.
+    assert_eq!(read(&second, &second.query(), "a.parquet", 60, MIB).await, data[60..][..MIB]);
+    assert_eq!(second.store.take_calls(), ["stat a.parquet"]);
+}
+
+#[tokio::test]
+async fn a_changed_object_is_another_one() {
+    let dir = Scratch::new("engine-cache");
+    let bench = bench(&dir, Scripted::new());
+    bench.store.place("a", vec![1; MIB]).await;
+    assert_eq!(read(&bench, &bench.query(), "a", 0, MIB).await, vec![1; MIB]);
+    bench.store.place("a", vec![2; MIB]).await;
+    assert_eq!(read(&bench, &bench.query(), "a", 0, MIB).await, vec![2; MIB]);
+}
+
+#[tokio::test]
+async fn damaged_blocks_are_fetched_anew() {
+    let dir = Scratch::new("engine-cache");
+    let data = pattern(3 * MIB);
+    let first = bench(&dir, Scripted::new());
+    first.store.place("a", data.clone()).await;
+    read(&first, &first.query(), "a", 0, 3 * MIB).await;
+    let second = restart(&dir, first).await;
+    for entry in std::fs::read_dir(dir.path().join("cache")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "blocks") {
+            let mut content = std::fs::read(&path).unwrap();
+            let middle = content.len() / 2;
+            content[middle] ^= 1;
+            std::fs::write(&path, content).unwrap();
+        }
+    }
+    second.store.take_calls();
+    assert_eq!(read(&second, &second.query(), "a", 0, 3 * MIB).await, data);
+    let calls = second.store.take_calls();
+    assert_eq!(calls.len(), 2, "the opening, and one block: {calls:?}");
+}
+
+#[tokio::test]
+async fn what_has_no_strong_tag_is_not_cached() {
+    let dir = Scratch::new("engine-cache");
+    let mut store = Scripted::new();
+    store.weak_tags = true;
+    let bench = bench(&dir, store);
+    bench.store.place("a", pattern(2 * MIB)).await;
+    for _ in 0..2 {
+        read(&bench, &bench.query(), "a", MIB, MIB).await;
+        assert_eq!(bench.store.take_calls().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_cache_that_cannot_be_used_is_told_when_an_object_is_opened() {
+    let dir = Scratch::new("engine-cache");
+    std::fs::write(dir.path().join("cache"), "a file").unwrap();
+    let bench = bench(&dir, Scripted::new());
+    bench.store.place("a", pattern(10)).await;
+    let error = bench.query().open(&bench.at("a"), &Known::NOTHING).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(error.to_string().contains("cache_dir"), "{error}");
+    assert!(bench.store.take_calls().is_empty());
+    let mut settings = bench.engine.settings().clone();
+    settings.set("cache_dir", "").unwrap();
+    let query = bench.engine.query(settings, None);
+    query.open(&bench.at("a"), &Known::NOTHING).await.unwrap();
+}
+
+#[tokio::test]
+async fn clearing_takes_the_disk_too() {
+    let dir = Scratch::new("engine-cache");
+    let bench = bench(&dir, Scripted::new());
+    bench.store.place("a", pattern(2 * MIB)).await;
+    read(&bench, &bench.query(), "a", 0, 2 * MIB).await;
+    bench.engine.clear_cache();
+    bench.store.take_calls();
+    read(&bench, &bench.query(), "a", 0, 2 * MIB).await;
+    assert_eq!(bench.store.take_calls().len(), 2);
+}

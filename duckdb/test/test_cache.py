@@ -1,0 +1,126 @@
+"""The disk cache: what one process read the next need not fetch, and what it holds can be seen."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from harness import EXTENSION, Fake, connect
+
+ROWS = "SELECT i, hash(i) AS h FROM range(300000) t(i)"
+
+
+def reader(store: Fake, cache_dir: Path) -> duckdb.DuckDBPyConnection:
+    """A new database, which remembers nothing, with the disk cache."""
+    con = connect()
+    con.execute(f"CREATE SECRET s ({store.secret})")
+    con.execute(f"SET GLOBAL penstock_cache_dir = '{cache_dir}'")
+    return con
+
+
+def total(con: duckdb.DuckDBPyConnection, url: str) -> tuple[int, ...]:
+    row = con.execute(f"SELECT count(*), sum(h), sum(i) FROM '{url}'").fetchone()
+    assert row
+    return row
+
+
+def received(store: Fake) -> int:
+    """Bytes that the store sent since the last look."""
+    sent = sum(request["sent_bytes"] for request in store.requests())
+    store.reset()
+    return int(sent)
+
+
+@pytest.fixture
+def url(con: duckdb.DuckDBPyConnection, store: Fake) -> str:
+    name = store.url("cached/t.parquet")
+    con.execute(f"COPY ({ROWS}) TO '{name}'")
+    store.reset()
+    return name
+
+
+def test_the_next_database_fetches_nothing_twice(store: Fake, url: str, tmp_path: Path) -> None:
+    first = reader(store, tmp_path)
+    answer = total(first, url)
+    size = received(store)
+    assert size > 2_000_000
+    first.close()
+    second = reader(store, tmp_path)
+    assert total(second, url) == answer
+    assert received(store) < 300_000, "only the opening, which asks for the version"
+    rows = second.execute(
+        "SELECT object, etag <> '', size_bytes, cached_bytes, blocks > 0 "
+        "FROM penstock_cache() WHERE cache = 'disk'"
+    ).fetchall()
+    assert len(rows) == 1
+    name, has_tag, size_bytes, cached_bytes, has_blocks = rows[0]
+    assert name.endswith("cached/t.parquet")
+    assert store.address in name
+    assert has_tag
+    assert has_blocks
+    assert 0 < cached_bytes <= size_bytes
+    hits = second.execute("SELECT value FROM penstock_stats() WHERE name = 'cache_bytes_read'")
+    assert hits.fetchone() == (pytest.approx(cached_bytes, rel=0.2),)
+    second.execute("CALL penstock_clear_cache()")
+    assert second.execute("SELECT count(*) FROM penstock_cache()").fetchone() == (0,)
+    assert list(tmp_path.glob("*.blocks")) == []
+    second.close()
+
+
+def test_a_replaced_object_is_read_anew(store: Fake, url: str, tmp_path: Path) -> None:
+    first = reader(store, tmp_path)
+    answer = total(first, url)
+    writer = connect()
+    writer.execute(f"CREATE SECRET s ({store.secret})")
+    writer.execute(f"COPY (SELECT i + 1 AS i, h FROM ({ROWS})) TO '{url}'")
+    second = reader(store, tmp_path)
+    assert total(second, url) == (answer[0], answer[1], answer[2] + 300_000)
+
+
+def test_damage_costs_a_request_and_no_answer(store: Fake, url: str, tmp_path: Path) -> None:
+    first = reader(store, tmp_path)
+    answer = total(first, url)
+    first.close()
+    for file in tmp_path.glob("*.blocks"):
+        content = bytearray(file.read_bytes())
+        for at in range(100, len(content), 4096):
+            content[at] ^= 0xFF
+        file.write_bytes(content)
+    second = reader(store, tmp_path)
+    assert total(second, url) == answer
+
+
+def test_another_process_is_refused_and_told_what_to_do(
+    store: Fake, url: str, tmp_path: Path
+) -> None:
+    con = reader(store, tmp_path)
+    answer = total(con, url)
+    script = (
+        "import duckdb\n"
+        "con = duckdb.connect(config={'allow_unsigned_extensions': 'true'})\n"
+        f"con.execute(\"LOAD '{EXTENSION}'\")\n"
+        f'con.execute("CREATE SECRET s ({store.secret})")\n'
+        f"con.execute(\"SET penstock_cache_dir = '{tmp_path}'\")\n"
+        f"con.execute(\"FROM '{url}' LIMIT 1\")\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode != 0
+    assert "uses this cache directory" in done.stderr
+    assert "Give each process a cache_dir of its own" in done.stderr
+    # The first one goes on, and without a cache so does everyone.
+    assert total(con, url) == answer
+    con.execute("SET GLOBAL penstock_cache_dir = ''")
+    assert total(con, url) == answer
+
+
+def test_a_directory_that_cannot_be_made_is_named(store: Fake, url: str, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    con = reader(store, file / "cache")
+    with pytest.raises(duckdb.Error, match=r"file/cache.*cache_dir"):
+        total(con, url)
