@@ -101,12 +101,13 @@ void WrapHandle::ReadAt(const ps_parallel &parallel, data_ptr_t buffer, idx_t si
 	SubReads sub_reads {*this, *query, buffer, location, {}, nullptr};
 	ps_error *error = nullptr;
 	bool succeeded = ps_parallel_read(&parallel, query->handle, location, size, own->flags.RequireParallelAccess(),
-	                                  OnSubRead, &sub_reads, &error);
+	                                  was_read, OnSubRead, &sub_reads, &error);
 	if (!succeeded && sub_reads.failure) {
 		ps_error_free(error);
 		std::rethrow_exception(sub_reads.failure);
 	}
 	Check(succeeded, error);
+	was_read = true;
 }
 
 int64_t WrapHandle::ReadNext(const ps_parallel &parallel, data_ptr_t buffer, int64_t size) {
@@ -122,7 +123,9 @@ int64_t WrapHandle::ReadNext(const ps_parallel &parallel, data_ptr_t buffer, int
 			return NumericCast<int64_t>(count);
 		}
 	}
-	return fs.Read(*own, buffer, size);
+	auto count = fs.Read(*own, buffer, size);
+	was_read = true;
+	return count;
 }
 
 FileHandle &WrapHandle::File(idx_t number) {

@@ -320,10 +320,14 @@ def test_wrapping_beside_running_queries(store: Fake, blob: str, content: Path) 
     assert rows == [(system, "was wrapped already") for system in SYSTEMS[store.kind]]
 
 
-def helpers() -> int:
-    """Threads of this process that help readers."""
-    names = (path / "comm" for path in Path("/proc/self/task").iterdir())
-    return sum(name.read_text().strip() == "penstock-read" for name in names)
+def helpers() -> set[str]:
+    """Threads of this process that help readers; those of other tests may be ending."""
+    found = set()
+    for path in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            if (path / "comm").read_text().strip() == "penstock-read":
+                found.add(path.name)
+    return found
 
 
 def test_closing_the_database_ends_the_helpers(store: Fake, blob: str) -> None:
@@ -331,9 +335,10 @@ def test_closing_the_database_ends_the_helpers(store: Fake, blob: str) -> None:
     before = helpers()
     store.arm("latency=200,method=GET")
     md5(con, blob)
-    assert helpers() == before + 3
+    mine = helpers() - before
+    assert len(mine) == 3
     con.close()
-    assert helpers() == before
+    assert not helpers() & mine
 
 
 @pytest.fixture(scope="module")
@@ -351,7 +356,7 @@ def test_plain_http(web: Fake, content: Path) -> None:
     web.reset()
     digest = md5(con, f"http://{web.address}/plain/blob")
     assert digest == hashlib.md5(content.read_bytes()).hexdigest()
-    assert len(gets(web)) == 4
+    assert len(gets(web)) == 1, "the first read of a file tells whether there are ranges"
 
 
 def test_a_server_without_ranges(web: Fake, content: Path) -> None:
@@ -359,8 +364,9 @@ def test_a_server_without_ranges(web: Fake, content: Path) -> None:
     blob = f"(SELECT content FROM read_blob('{content}'))"
     con.execute(f"COPY {blob} TO 's3://plain/whole' (FORMAT blob)")
     web.reset()
-    web.arm("ignore-range,method=GET")
-    for _ in range(3):
+    # Others wait for the one that downloads.
+    web.arm("ignore-range,latency=50,method=GET")
+    for _ in range(10):
         digest = md5(con, f"http://{web.address}/plain/whole")
         assert digest == hashlib.md5(content.read_bytes()).hexdigest()
     web.reset()

@@ -46,7 +46,7 @@ pub use engine::{Engine, Interrupted};
 pub use location::{Location, Mount, Opener, StoreOption};
 pub use names::Entry;
 pub use opener::check_settings;
-pub use parallel::{ParallelReads, SubRead, SubReader, WRAP_SYSTEMS, WrapSystem};
+pub use parallel::{OwnFile, ParallelReads, SubRead, SubReader, WRAP_SYSTEMS, WrapSystem};
 pub use query::Query;
 pub use random::{Random, SeededRandom};
 pub use read::{Known, Reader, Stream};

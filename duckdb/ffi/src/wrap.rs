@@ -4,7 +4,7 @@ use crate::abi::{PsStr, free, give, handle};
 use crate::error::{PsError, guarded, quiet};
 use crate::query::PsQuery;
 use penstock_base::{ByteRange, Error, Kind};
-use penstock_engine::{ParallelReads, SubRead, WRAP_SYSTEMS};
+use penstock_engine::{OwnFile, ParallelReads, SubRead, WRAP_SYSTEMS};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,6 +140,7 @@ pub unsafe extern "C" fn ps_parallel_read(
     offset: u64,
     len: u64,
     own_is_shared: bool,
+    own_was_read: bool,
     read: Option<PsSubReadFn>,
     context: *mut c_void,
     error: *mut *mut PsError,
@@ -156,7 +157,8 @@ pub unsafe extern "C" fn ps_parallel_read(
                 read.ok_or_else(|| Error::new(Kind::Internal, "the sub-read function is null"))?;
             let reads = Reads { read, context };
             let carry_out = Arc::new(move |sub: SubRead| reads.carry_out(sub));
-            if parallel.read(query, range, own_is_shared, carry_out) {
+            let own = OwnFile { is_shared: own_is_shared, was_read: own_was_read };
+            if parallel.read(query, range, own, carry_out) {
                 Ok(())
             } else {
                 // Whoever failed knows why; this is for a panic, where nobody does.

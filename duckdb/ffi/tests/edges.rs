@@ -279,9 +279,29 @@ fn wrapped_reads_survive_nulls_and_tell_failures() {
         assert!(!ps_parallel_may_split(null(), opened.query, 1 << 30));
         assert!(ps_parallel_may_split(parallel, opened.query, 1 << 30));
         let read = Some(fail_second as PsSubReadFn);
-        assert!(!ps_parallel_read(null(), opened.query, 0, 9, false, read, context, &mut error));
+        assert!(!ps_parallel_read(
+            null(),
+            opened.query,
+            0,
+            9,
+            false,
+            true,
+            read,
+            context,
+            &mut error
+        ));
         assert_eq!(told(error).0, Kind::Internal as i32);
-        assert!(!ps_parallel_read(parallel, opened.query, 0, 9, false, None, context, &mut error));
+        assert!(!ps_parallel_read(
+            parallel,
+            opened.query,
+            0,
+            9,
+            false,
+            true,
+            None,
+            context,
+            &mut error
+        ));
         assert!(told(error).1.contains("null"));
         let past = u64::MAX;
         assert!(!ps_parallel_read(
@@ -290,13 +310,34 @@ fn wrapped_reads_survive_nulls_and_tell_failures() {
             past,
             9,
             false,
+            true,
             read,
             context,
             &mut error
         ));
         assert_eq!(told(error).0, Kind::Invalid as i32);
-        assert!(ps_parallel_read(parallel, opened.query, 0, 9, false, read, context, &mut error));
-        assert!(!ps_parallel_read(parallel, opened.query, 0, 9, false, read, context, &mut error));
+        assert!(ps_parallel_read(
+            parallel,
+            opened.query,
+            0,
+            9,
+            false,
+            true,
+            read,
+            context,
+            &mut error
+        ));
+        assert!(!ps_parallel_read(
+            parallel,
+            opened.query,
+            0,
+            9,
+            false,
+            true,
+            read,
+            context,
+            &mut error
+        ));
         assert_eq!(told(error).0, Kind::Internal as i32);
         ps_parallel_free(parallel);
         ps_parallel_free(null_mut());

@@ -63,6 +63,7 @@ private:
 	weak_ptr<ClientContext> client;
 	bool of_client = false;
 	bool can_seek = false;
+	atomic<bool> was_read {false};
 	mutex lock;
 	unordered_map<idx_t, unique_ptr<FileHandle>> others;
 };

@@ -37,7 +37,17 @@ pub type SubReader = Arc<dyn Fn(SubRead) -> bool + Send + Sync>;
 #[derive(Debug)]
 pub struct ParallelReads {
     shares_handle: bool,
+    first_read_alone: bool,
     learner: Mutex<Learner>,
+}
+
+/// What is to be known of the reader's own open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnFile {
+    /// It was opened for parallel access.
+    pub is_shared: bool,
+    /// A read of it has succeeded.
+    pub was_read: bool,
 }
 
 /// Which open file the sub-read of a lane reads.
@@ -64,6 +74,7 @@ impl ParallelReads {
     pub fn new(file_system: &str) -> Self {
         ParallelReads {
             shares_handle: systems::shares_handle(file_system),
+            first_read_alone: systems::first_read_alone(file_system),
             learner: Mutex::default(),
         }
     }
@@ -79,19 +90,15 @@ impl ParallelReads {
     }
 
     /// Reads `range` in one or several calls of `read`, all of which have ended on return. One call
-    /// is on this thread; a read in one call costs nothing else. `own_is_shared` says that the
-    /// reader's own file was opened for parallel access. False when a call failed; the calls that
-    /// ran beside it were seen to their ends.
-    pub fn read(
-        &self,
-        query: &Query,
-        range: ByteRange,
-        own_is_shared: bool,
-        read: SubReader,
-    ) -> bool {
+    /// is on this thread; a read in one call costs nothing else. False when a call failed; the calls
+    /// that ran beside it were seen to their ends.
+    pub fn read(&self, query: &Query, range: ByteRange, own: OwnFile, read: SubReader) -> bool {
         let settings = query.settings();
         let policy = Policy::of(settings);
-        let limit = policy.fanout_limit(range.len());
+        let limit = match self.first_read_alone && !own.was_read {
+            true => 1,
+            false => policy.fanout_limit(range.len()),
+        };
         let wanted = if limit > 1 { self.learner().choose(&policy, range.len(), limit) } else { 1 };
         let pool = &query.engine().pool;
         let helpers = pool.reserve(wanted - 1, settings.parallel_read_io_threads);
@@ -104,7 +111,7 @@ impl ParallelReads {
         } else {
             let handles = Handles {
                 dedicated: settings.parallel_read_dedicated_handles || !self.shares_handle,
-                own_is_shared,
+                own_is_shared: own.is_shared,
             };
             split(helpers, parts, handles, read)
         };

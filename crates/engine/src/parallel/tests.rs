@@ -16,6 +16,7 @@ fn query(settings: &[(&str, &str)]) -> Query {
 
 const FIXED: (&str, &str) = ("parallel_read_auto_fanout_enabled", "false");
 const LEN: u64 = 64 << 20;
+const OWN: OwnFile = OwnFile { is_shared: false, was_read: true };
 
 fn range() -> ByteRange {
     ByteRange { start: 7, end: 7 + LEN }
@@ -29,7 +30,7 @@ fn sub_reads(reads: &ParallelReads, query: &Query, own_is_shared: bool) -> Vec<S
         told.lock().unwrap().push(sub);
         true
     });
-    assert!(reads.read(query, range(), own_is_shared, record));
+    assert!(reads.read(query, range(), OwnFile { is_shared: own_is_shared, ..OWN }, record));
     let mut seen = seen.lock().unwrap().clone();
     seen.sort_by_key(|sub| sub.range.start);
     seen
@@ -44,9 +45,27 @@ fn the_parts_of_a_read_are_on_their_way_at_once() {
         meeting.wait();
         true
     });
-    assert!(reads.read(&query, range(), false, wait));
+    assert!(reads.read(&query, range(), OWN, wait));
     assert_eq!(query.metrics().get(Metric::WrappedReadsSplit), 1);
     assert_eq!(query.metrics().get(Metric::WrappedSubReads), 4);
+}
+
+#[test]
+fn the_first_read_is_alone_where_servers_may_know_no_ranges() {
+    for (system, alone) in [("HTTPFileSystem", 1), ("unknown", 1), ("S3FileSystem", 4)] {
+        let query = query(&[FIXED]);
+        let reads = ParallelReads::new(system);
+        for (was_read, parts) in [(false, alone), (true, 4)] {
+            let seen = Arc::new(Mutex::new(0));
+            let count = Arc::clone(&seen);
+            let record = Arc::new(move |_: SubRead| {
+                *count.lock().unwrap() += 1;
+                true
+            });
+            assert!(reads.read(&query, range(), OwnFile { was_read, ..OWN }, record));
+            assert_eq!(*seen.lock().unwrap(), parts, "{system}");
+        }
+    }
 }
 
 #[test]
@@ -96,7 +115,7 @@ fn a_failed_or_panicking_part_fails_the_read_when_all_have_ended() {
             assert!(!(is_first && panics), "meant to panic");
             !is_first
         });
-        assert!(!reads.read(&query, range(), false, fail_first));
+        assert!(!reads.read(&query, range(), OWN, fail_first));
         assert_eq!(*ended.lock().unwrap(), 4);
     }
 }
