@@ -29,7 +29,7 @@ def total(con: duckdb.DuckDBPyConnection, url: str) -> tuple[int, ...]:
 
 def received(store: Fake) -> int:
     """Bytes that the store sent since the last look."""
-    sent = sum(request["sent_bytes"] for request in store.requests())
+    sent = sum(request["bytes_out"] for request in store.requests())
     store.reset()
     return int(sent)
 

@@ -365,7 +365,7 @@ def test_a_server_without_ranges(web: Fake, content: Path) -> None:
     con.execute(f"COPY {blob} TO 's3://plain/whole' (FORMAT blob)")
     web.reset()
     # Others wait for the one that downloads.
-    web.arm("ignore-range,latency=50,method=GET")
+    web.arm("ignore-range,method=GET", "latency=50,method=GET")
     for _ in range(10):
         digest = md5(con, f"http://{web.address}/plain/whole")
         assert digest == hashlib.md5(content.read_bytes()).hexdigest()
