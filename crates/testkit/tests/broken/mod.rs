@@ -90,7 +90,7 @@ impl Store for Broken {
     }
 
     fn origin(&self) -> Option<String> {
-        self.inner.origin()
+        self.model.origin()
     }
 
     fn profile(&self) -> Profile {
