@@ -43,7 +43,10 @@ impl Directory {
             Error::new(Kind::Invalid, format!("{what}: {error}"))
                 .with_operation("open cache_dir")
                 .with_object(path.display().to_string())
-                .with_hint("Set cache_dir to a directory that this user may write, or to '' for no disk cache")
+                .with_hint(
+                    "Set cache_dir to a directory that this user may write, or to '' for no disk \
+                     cache",
+                )
         };
         DirBuilder::new()
             .recursive(true)

@@ -89,9 +89,9 @@ impl ParallelReads {
         self.learner().observe_open(millis(took));
     }
 
-    /// Reads `range` in one or several calls of `read`, all of which have ended on return. One call
-    /// is on this thread; a read in one call costs nothing else. False when a call failed; the calls
-    /// that ran beside it were seen to their ends.
+    /// Reads `range` in one or several calls of `read`, all of which have ended on return. One
+    /// call is on this thread; a read in one call costs nothing else. False when a call failed;
+    /// the calls that ran beside it were seen to their ends.
     pub fn read(&self, query: &Query, range: ByteRange, own: OwnFile, read: SubReader) -> bool {
         let settings = query.settings();
         let policy = Policy::of(settings);
