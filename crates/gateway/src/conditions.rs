@@ -3,7 +3,7 @@
 //! Pure: it compares tags and times it is given. Who holds them still while a write takes effect is
 //! the store's business.
 
-use penstock_store::{ETag, WriteCondition};
+use penstock_store::{ETag, ObjectMeta, WriteCondition};
 use s3s::dto;
 use s3s::{S3Result, s3_error};
 use std::time::{Duration, SystemTime};
@@ -123,6 +123,11 @@ impl ReadConditions {
     }
 }
 
+fn http_date(time: &dto::Timestamp) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    time.format(dto::TimestampFormat::HttpDate, &mut text).ok().map(|()| text)
+}
+
 /// HTTP dates carry whole seconds, so times are compared in those.
 fn whole_seconds(time: SystemTime) -> SystemTime {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
@@ -131,10 +136,10 @@ fn whole_seconds(time: SystemTime) -> SystemTime {
     }
 }
 
-/// The condition of a write. S3 allows `If-None-Match: *` and `If-Match: <tag>`, one of them.
+/// The condition of a write.
 ///
 /// # Errors
-/// `NotImplemented` for forms that S3 itself refuses.
+/// `NotImplemented` for two at once.
 pub fn write_condition(
     if_match: Option<dto::ETagCondition>,
     if_none_match: Option<dto::ETagCondition>,
@@ -142,11 +147,37 @@ pub fn write_condition(
     match (if_match.map(Tag::from), if_none_match.map(Tag::from)) {
         (None, None) => Ok(WriteCondition::None),
         (None, Some(Tag::Any)) => Ok(WriteCondition::IfAbsent),
+        (None, Some(Tag::One(etag))) => Ok(WriteCondition::IfNoneMatch(etag)),
         (Some(Tag::One(etag)), None) => Ok(WriteCondition::IfMatch(etag)),
-        _ => Err(s3_error!(
-            NotImplemented,
-            "A write takes `If-None-Match: *` or `If-Match: <ETag>`, one of the two"
-        )),
+        (Some(Tag::Any), None) => Ok(WriteCondition::IfPresent),
+        _ => Err(s3_error!(NotImplemented, "A write takes If-None-Match or If-Match, one of them")),
+    }
+}
+
+/// The conditions of a removal.
+#[derive(Clone, Debug, Default)]
+pub struct RemovalConditions {
+    /// If-Match. Removing what is not there succeeds, so that `*` is none.
+    pub if_match: Option<dto::ETagCondition>,
+    /// Size in bytes.
+    pub size: Option<i64>,
+    /// Time of the last change, in whole seconds.
+    pub modified: Option<dto::Timestamp>,
+}
+
+impl RemovalConditions {
+    /// Whether the object has to be looked at before.
+    pub fn need_look(&self) -> bool {
+        self.size.is_some() || self.modified.is_some()
+    }
+
+    /// Whether size and time hold.
+    pub fn hold(&self, meta: &ObjectMeta) -> bool {
+        let size = meta.size_bytes.and_then(|size| i64::try_from(size).ok());
+        let modified = meta.modified.map(dto::Timestamp::from);
+        let is_same =
+            |wanted: &dto::Timestamp| modified.as_ref().and_then(http_date) == http_date(wanted);
+        (self.size.is_none() || self.size == size) && self.modified.as_ref().is_none_or(is_same)
     }
 }
 
@@ -203,6 +234,19 @@ mod tests {
     }
 
     #[test]
+    fn size_and_time_of_a_removal_are_compared() {
+        let meta =
+            ObjectMeta { size_bytes: Some(3), modified: Some(at(100)), ..Default::default() };
+        let when = |size, seconds: Option<u64>| RemovalConditions {
+            size,
+            modified: seconds.map(|seconds| at(seconds).into()),
+            ..Default::default()
+        };
+        assert!(when(Some(3), Some(100)).hold(&meta) && when(None, None).hold(&meta));
+        assert!(!when(Some(4), None).hold(&meta) && !when(None, Some(99)).hold(&meta));
+    }
+
+    #[test]
     fn a_write_takes_one_condition() {
         let any = || Some(dto::ETagCondition::Any);
         let one = || Some(dto::ETagCondition::ETag(dto::ETag::Strong("v1".into())));
@@ -211,7 +255,9 @@ mod tests {
             write_condition(one(), None).unwrap(),
             WriteCondition::IfMatch(ETag("v1".into()))
         );
-        assert!(write_condition(any(), None).is_err());
+        assert_eq!(write_condition(any(), None).unwrap(), WriteCondition::IfPresent);
+        let other = write_condition(None, one()).unwrap();
+        assert_eq!(other, WriteCondition::IfNoneMatch(ETag("v1".into())));
         assert!(write_condition(one(), any()).is_err());
     }
 }

@@ -4,12 +4,13 @@ use crate::body::CopyFlow;
 use crate::buckets::{Bucket, Buckets};
 use crate::conditions::{ReadConditions, source_conditions, write_condition};
 use crate::get::{about_object, judge, shown_tag, size_of, start, store_range};
-use crate::headers::{ObjectHeaders, object_headers};
+use crate::headers::{Notes, ObjectHeaders, checksum_notes, object_headers, tag_count};
 use crate::put::{in_store, judged_anew, place};
-use crate::refuse;
+use crate::{refuse, tagging, versions};
 use http::HeaderMap;
 use penstock_base::ByteRange;
 use penstock_engine::Stream;
+use penstock_store::streaming::split_version;
 use penstock_store::{CopySource, ObjectMeta, PutOptions, PutResult, WriteCondition};
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, dto, s3_error};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 /// What a copy asks of its source.
 pub(crate) struct Source {
     pub bucket: Arc<Bucket>,
+    /// With the version that is meant.
     pub key: String,
     pub range: Option<dto::Range>,
     pub conditions: ReadConditions,
@@ -33,8 +35,12 @@ impl Source {
         range: Option<dto::Range>,
         conditions: ReadConditions,
     ) -> S3Result<Self> {
-        let (bucket, key) = source_name(source)?;
-        Ok(Source { bucket: buckets.get(bucket).await?, key: key.to_string(), range, conditions })
+        let dto::CopySource::Bucket { bucket, key, version_id } = source else {
+            return Err(s3_error!(NotImplemented, "copies from access points or outposts"));
+        };
+        let bucket = buckets.get(bucket).await?;
+        let key = versions::name(&bucket, key, version_id.as_deref())?;
+        Ok(Source { bucket, key, range, conditions })
     }
 
     /// Whether the back end might copy from here to there by itself.
@@ -87,16 +93,6 @@ impl Source {
     }
 }
 
-fn source_name(source: &dto::CopySource) -> S3Result<(&str, &str)> {
-    match source {
-        dto::CopySource::Bucket { bucket, key, version_id } => {
-            refuse::version(version_id.as_deref())?;
-            Ok((bucket, key))
-        }
-        _ => Err(s3_error!(NotImplemented, "copies from access points or outposts")),
-    }
-}
-
 /// CopyObject.
 pub(crate) async fn copy(
     buckets: &Buckets,
@@ -121,21 +117,24 @@ pub(crate) async fn copy(
         ));
     }
     let condition = in_store(&bucket, condition);
-    let tagging = input.tagging.take().filter(|_| replaces_tags);
-    refuse::tagging(tagging.as_deref(), &*bucket.store)?;
+    let tags = input.tagging.take().filter(|_| replaces_tags);
+    let tags = tagging::of_header(&bucket, tags)?;
     let mut options = PutOptions { condition, ..PutOptions::default() };
     if replaces {
         let headers: ObjectHeaders = object_headers!(input);
         options = headers.into_options(options.condition)?;
     }
-    options.metadata.extend(tagging.map(|tags| ("@tagging".to_string(), tags)));
+    options.metadata.extend(tags.map(|tags| (TAGGING.to_string(), tags)));
     let copied = match copy_beside(&source, &bucket, &input.key, &options).await {
-        Ok(None) => copy_through(&source, &bucket, &input.key, options.clone(), replaces).await,
+        Ok(None) => {
+            let kept = Kept { headers: !replaces, tags: !replaces_tags };
+            copy_through(&source, &bucket, &input.key, options.clone(), kept).await
+        }
         Ok(Some(result)) => Ok(result),
         Err(error) => Err(error),
     };
     let result = match copied {
-        Err(error) => return Err(judged_anew(&bucket, &input.key, &options, error).await),
+        Err(error) => return Err(judged_anew(&bucket, &input.key, &options.condition, error).await),
         Ok(result) => result,
     };
     Ok(dto::CopyObjectOutput {
@@ -144,6 +143,8 @@ pub(crate) async fn copy(
             last_modified: result.modified.map(dto::Timestamp::from),
             ..Default::default()
         }),
+        version_id: result.version,
+        copy_source_version_id: split_version(&source.key).1.map(str::to_string),
         ..Default::default()
     })
 }
@@ -183,20 +184,39 @@ async fn copy_beside(
     copied.map_err(about_object)
 }
 
+/// The pair of metadata that holds tags.
+const TAGGING: &str = "@tagging";
+
+/// What a copy takes over from its source besides the bytes.
+#[derive(Clone, Copy)]
+struct Kept {
+    headers: bool,
+    tags: bool,
+}
+
 async fn copy_through(
     source: &Source,
     bucket: &Bucket,
     key: &str,
     mut options: PutOptions,
-    replaces: bool,
+    kept: Kept,
 ) -> S3Result<PutResult> {
     let stream = source.open().await?;
-    if !replaces {
-        let kept = ObjectHeaders::from_meta(stream.meta());
-        let notes = kept.into_options(WriteCondition::None)?;
+    if kept.headers {
+        let headers = ObjectHeaders::from_meta(stream.meta());
+        let notes = headers.into_options(WriteCondition::None)?;
         options.content_type = notes.content_type;
         options.metadata.extend(notes.metadata);
     }
+    if kept.tags && bucket.store.has_tags() && tag_count(stream.meta()).is_some() {
+        let tags = source.bucket.store.tags(&source.bucket.key(&source.key)).await;
+        let text = penstock_store::tags::to_query(&tags.map_err(about_object)?);
+        options.metadata.push((TAGGING.to_string(), text));
+    }
+    // The bytes are the same; a checksum of parts' checksums is not the copy's.
+    let sums = Notes::of(stream.meta()).checksum().unwrap_or_default();
+    let is_full = |(_, sum): &(String, String)| !sum.contains('-');
+    options.metadata.extend(checksum_notes(&sums).into_iter().filter(is_full));
     place(bucket, key, Box::new(CopyFlow::new(stream)), &options).await
 }
 

@@ -1,11 +1,13 @@
 //! Removing objects: one, or many at once.
 
 use crate::buckets::{Bucket, Buckets};
-use crate::conditions::Tag;
+use crate::conditions::{RemovalConditions, Tag};
 use crate::error::{Subject, to_s3};
 use crate::get::about_object;
-use crate::refuse;
+use crate::versions;
 use futures_util::stream::{self, StreamExt as _};
+use penstock_base::Kind;
+use penstock_store::{ETag, ObjectMeta, Removed};
 use s3s::{S3Error, S3Result, dto, s3_error};
 
 /// Requests that one batch sends at the same time, each for as many objects as the back end takes.
@@ -20,31 +22,74 @@ pub(crate) async fn delete(
     buckets: &Buckets,
     input: dto::DeleteObjectInput,
 ) -> S3Result<dto::DeleteObjectOutput> {
-    refuse::version(input.version_id.as_deref())?;
-    if input.if_match_last_modified_time.is_some() || input.if_match_size.is_some() {
-        return Err(s3_error!(NotImplemented, "DeleteObject with a condition on time or size"));
-    }
     let bucket = buckets.writable(&input.bucket).await?;
-    delete_one(&bucket, &input.key, input.if_match).await?;
-    Ok(dto::DeleteObjectOutput::default())
+    let conditions = RemovalConditions {
+        if_match: input.if_match,
+        size: input.if_match_size,
+        modified: input.if_match_last_modified_time,
+    };
+    let version = input.version_id.as_deref();
+    let removed = delete_one(&bucket, &input.key, version, conditions).await?;
+    Ok(dto::DeleteObjectOutput {
+        delete_marker: removed.is_marker.then_some(true),
+        version_id: removed.version,
+        ..Default::default()
+    })
 }
 
 async fn delete_one(
     bucket: &Bucket,
     key: &str,
-    if_match: Option<dto::ETagCondition>,
-) -> S3Result<()> {
-    let (query, at) = (bucket.query(), bucket.at(key));
-    let etag = match if_match.map(Tag::from) {
-        None => None,
+    version: Option<&str>,
+    conditions: RemovalConditions,
+) -> S3Result<Removed> {
+    let name = versions::name(bucket, key, version)?;
+    let mut etag = match conditions.if_match.clone().map(Tag::from) {
         Some(Tag::One(etag)) => Some(bucket.tags.kept(&etag)),
-        Some(Tag::Any) => query.head(&at).await.map_err(about_object)?.etag,
+        // Removing what is not there succeeds, so only a delete marker makes a difference.
+        Some(Tag::Any) if bucket.store.has_versions() => Some(ETag("*".to_string())),
+        None | Some(Tag::Any) => None,
     };
-    query.delete(&at, etag.as_ref()).await.map_err(about_object)
+    if conditions.need_look() {
+        match look(bucket, &name, &conditions).await? {
+            // What was looked at is what is removed.
+            Some(meta) => etag = etag.or(meta.etag),
+            None => return Ok(Removed::default()),
+        }
+    }
+    if bucket.store.has_versions() {
+        // Not sent again by the engine: each time may be another delete marker.
+        let removed = bucket.store.remove(&bucket.key(key), version, etag.as_ref()).await;
+        return removed.map_err(about_object);
+    }
+    let removed = bucket.query().delete(&bucket.at(key), etag.as_ref()).await;
+    removed.map(|()| Removed::default()).map_err(about_object)
 }
 
-/// What became of one object of a batch.
-type Removal = (String, S3Result<()>);
+/// The object, if size and time are those that are wanted; `None` where there is none.
+async fn look(
+    bucket: &Bucket,
+    name: &str,
+    conditions: &RemovalConditions,
+) -> S3Result<Option<ObjectMeta>> {
+    let failed = || {
+        let why = "At least one of the pre-conditions you specified did not hold";
+        s3_error!(PreconditionFailed, "{why}")
+    };
+    match bucket.query().head(&bucket.at(name)).await {
+        Ok(meta) if conditions.hold(&meta) => Ok(Some(meta)),
+        Ok(_) => Err(failed()),
+        // A delete marker is there, and has neither size nor time.
+        Err(error) if error.service_code().is_some_and(|it| it.starts_with("DeleteMarker")) => {
+            Err(failed())
+        }
+        Err(error) if error.kind() == Kind::NotFound => Ok(None),
+        Err(error) => Err(about_object(error)),
+    }
+}
+
+/// What became of one object of a batch: its key, the version that was named, and the end.
+type Removal = (String, Option<String>, S3Result<Removed>);
 
 /// DeleteObjects.
 pub(crate) async fn delete_batch(
@@ -57,8 +102,12 @@ pub(crate) async fn delete_batch(
     }
     let quiet = input.delete.quiet.unwrap_or(false);
     // A condition takes a request of its own.
-    let is_plain =
-        |object: &dto::ObjectIdentifier| object.e_tag.is_none() && object.version_id.is_none();
+    let is_plain = |object: &dto::ObjectIdentifier| {
+        object.e_tag.is_none()
+            && object.version_id.is_none()
+            && object.size.is_none()
+            && object.last_modified_time.is_none()
+    };
     let (plain, single): (Vec<_>, Vec<_>) = input.delete.objects.into_iter().partition(is_plain);
     let plain = plain.into_iter().map(|object| object.key).collect();
     let mut results = remove_plain(&bucket, plain).await?;
@@ -66,32 +115,44 @@ pub(crate) async fn delete_batch(
     results.extend(stream::iter(single).buffered(DELETES_AT_ONCE).collect::<Vec<_>>().await);
     let mut output = dto::DeleteObjectsOutput::default();
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());
-    for (key, result) in results {
+    for (key, version, result) in results {
         match result {
-            Ok(()) if quiet => {}
-            Ok(()) => deleted.push(dto::DeletedObject { key: Some(key), ..Default::default() }),
-            Err(error) => errors.push(told(key, &error)),
+            Ok(_) if quiet => {}
+            Ok(removed) => deleted.push(gone(key, version, removed)),
+            Err(error) => errors.push(told(key, version, &error)),
         }
     }
     (output.deleted, output.errors) = (Some(deleted), Some(errors));
     Ok(output)
 }
 
-fn told(key: String, error: &S3Error) -> dto::Error {
+fn gone(key: String, version_id: Option<String>, removed: Removed) -> dto::DeletedObject {
+    let marker = removed.is_marker.then_some(true);
+    dto::DeletedObject {
+        key: Some(key),
+        version_id,
+        delete_marker: marker,
+        delete_marker_version_id: marker.and(removed.version),
+    }
+}
+
+fn told(key: String, version_id: Option<String>, error: &S3Error) -> dto::Error {
     dto::Error {
         key: Some(key),
+        version_id,
         code: Some(error.code().as_str().to_string()),
         message: error.message().map(str::to_string),
-        ..Default::default()
     }
 }
 
 async fn remove_plain(bucket: &Bucket, keys: Vec<String>) -> S3Result<Vec<Removal>> {
     let at_once = bucket.store.profile().delete_batch_max.max(1);
-    if at_once == 1 || keys.len() == 1 {
+    // A directory's batch is one by one anyway, and does not tell of delete markers.
+    let is_local = bucket.store.has_versions() && !bucket.store.judges_parts();
+    if at_once == 1 || keys.len() == 1 || is_local {
         let removals = keys.into_iter().map(|key| async move {
-            let removed = delete_one(bucket, &key, None).await;
-            (key, removed)
+            let removed = delete_one(bucket, &key, None, RemovalConditions::default()).await;
+            (key, None, removed)
         });
         return Ok(stream::iter(removals).buffered(DELETES_AT_ONCE).collect().await);
     }
@@ -100,8 +161,10 @@ async fn remove_plain(bucket: &Bucket, keys: Vec<String>) -> S3Result<Vec<Remova
         let named: Vec<String> = keys.iter().map(|key| bucket.key(key)).collect();
         let results = bucket.store.delete_batch(&named).await;
         let results = results.map_err(|error| to_s3(Subject::Bucket, error))?;
-        let results = results.into_iter().map(|result| result.map_err(about_object));
-        Ok::<Vec<Removal>, S3Error>(keys.into_iter().zip(results).collect())
+        let removed = |(key, result): (String, penstock_base::Result<()>)| {
+            (key, None, result.map(|()| Removed::default()).map_err(about_object))
+        };
+        Ok::<Vec<Removal>, S3Error>(keys.into_iter().zip(results).map(removed).collect())
     });
     let done: Vec<_> = stream::iter(batches).buffered(BATCHES_AT_ONCE).collect().await;
     let mut results = Vec::new();
@@ -112,12 +175,12 @@ async fn remove_plain(bucket: &Bucket, keys: Vec<String>) -> S3Result<Vec<Remova
 }
 
 async fn delete_of_batch(bucket: &Bucket, object: dto::ObjectIdentifier) -> Removal {
-    let result = match refuse::version(object.version_id.as_deref()) {
-        Err(error) => Err(error),
-        Ok(()) => {
-            let condition = object.e_tag.map(dto::ETagCondition::ETag);
-            delete_one(bucket, &object.key, condition).await
-        }
+    let conditions = RemovalConditions {
+        if_match: object.e_tag.map(dto::ETagCondition::ETag),
+        size: object.size,
+        modified: object.last_modified_time,
     };
-    (object.key, result)
+    let version = object.version_id;
+    let removed = delete_one(bucket, &object.key, version.as_deref(), conditions).await;
+    (object.key, version, removed)
 }

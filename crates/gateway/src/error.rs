@@ -10,6 +10,8 @@ use penstock_base::{Error, Kind};
 use s3s::{S3Error, S3ErrorCode, StdError, s3_error};
 use std::time::Duration;
 
+const VERSION_ID: http::HeaderName = http::HeaderName::from_static("x-amz-version-id");
+
 /// What was asked for, since S3 has a code of its own for each thing that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
@@ -31,8 +33,15 @@ pub fn to_s3(subject: Subject, error: Error) -> S3Error {
         Some(hint) => format!("{reason}. {hint}"),
         None => reason.to_string(),
     };
+    if let Some(answer) = error.service_code().and_then(delete_marker) {
+        return answer;
+    }
     if let Some(code) = error.service_code().and_then(own_code) {
-        return S3Error::with_message(code, message);
+        let mut answer = S3Error::with_message(code, message);
+        if answer.status_code().is_none() {
+            answer.set_status_code(StatusCode::RANGE_NOT_SATISFIABLE);
+        }
+        return answer;
     }
     let code = match error.kind() {
         Kind::NotFound => return missing(subject),
@@ -54,11 +63,33 @@ pub fn to_s3(subject: Subject, error: Error) -> S3Error {
     S3Error::with_message(code, message)
 }
 
+/// The answer where a delete marker stands instead of an object, or is the version that was asked
+/// for. Its id is told in both.
+fn delete_marker(code: &str) -> Option<S3Error> {
+    let (kind, id) = code.split_once(':')?;
+    let mut error = match kind {
+        "DeleteMarker" => missing(Subject::Object),
+        "DeleteMarkerVersion" => s3_error!(
+            MethodNotAllowed,
+            "The specified method is not allowed against this resource: it is a delete marker."
+        ),
+        _ => return None,
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert("x-amz-delete-marker", HeaderValue::from_static("true"));
+    headers.extend(HeaderValue::from_str(id).ok().map(|id| (VERSION_ID, id)));
+    error.set_headers(headers);
+    Some(error)
+}
+
 /// The codes of back ends that mean the same to a client of the gateway.
 fn own_code(code: &str) -> Option<S3ErrorCode> {
     Some(match code {
         "NoSuchBucket" | "ContainerNotFound" | "FilesystemNotFound" => S3ErrorCode::NoSuchBucket,
         "NoSuchUpload" => S3ErrorCode::NoSuchUpload,
+        "NoSuchVersion" => S3ErrorCode::NoSuchVersion,
+        "InvalidPartNumber" => S3ErrorCode::Custom("InvalidPartNumber".into()),
+        "MethodNotAllowed" => S3ErrorCode::MethodNotAllowed,
         "InvalidPart" | "InvalidBlockList" => S3ErrorCode::InvalidPart,
         "InvalidPartOrder" => S3ErrorCode::InvalidPartOrder,
         "EntityTooSmall" => S3ErrorCode::EntityTooSmall,

@@ -5,15 +5,17 @@ use crate::body::ObjectBody;
 use crate::buckets::{Bucket, Buckets};
 use crate::conditions::{ReadConditions, Verdict, read_conditions};
 use crate::error::{Subject, to_s3};
-use crate::headers::{Notes, set_object_headers};
+use crate::headers::{HasChecksums as _, Notes, set_object_headers, tag_count};
 use crate::parts::PartSizes;
-use crate::refuse;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use crate::{refuse, versions};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use penstock_base::{ByteRange, Error};
 use penstock_engine::Stream;
 use penstock_store::{ETag, GetRange, GetRequest, ObjectMeta};
 use s3s::dto::{self, StreamingBlob};
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
+
+const TAGGING_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
 
 pub(crate) fn about_object(error: Error) -> S3Error {
     to_s3(Subject::Object, error)
@@ -71,7 +73,11 @@ pub(crate) fn size_of(meta: &ObjectMeta) -> S3Result<u64> {
     meta.size_bytes.ok_or_else(|| s3_error!(InternalError, "the store told no size"))
 }
 
-fn signed(bytes: u64) -> S3Result<i64> {
+/// A count of bytes as S3 writes it.
+///
+/// # Errors
+/// `InternalError` past 8 EiB.
+pub(crate) fn signed(bytes: u64) -> S3Result<i64> {
     i64::try_from(bytes).map_err(|_| s3_error!(InternalError, "the size does not fit"))
 }
 
@@ -151,19 +157,48 @@ fn part_range(number: u32, meta: &ObjectMeta) -> S3Result<(ByteRange, Option<i32
     Ok((range, parts.and_then(|parts| i32::try_from(parts.count()).ok())))
 }
 
-/// Begins a read of a part: the first is at the start, any other is looked up.
-async fn start_part(bucket: &Bucket, key: &str, number: u32) -> S3Result<(Stream, u64)> {
-    if number == 1 {
-        let stream = start(bucket, key, GetRange::All).await?;
-        let len = part_range(1, stream.meta())?.0.len();
-        return Ok((stream, len));
-    }
-    let (query, at) = (bucket.query(), bucket.at(key));
-    let meta = query.head(&at).await.map_err(about_object)?;
-    let range = part_range(number, &meta)?.0;
+/// Begins a read of a part, and tells its size and how many there are. The first is at the start,
+/// any other is looked up, and those of a service that keeps accounts of parts by itself are.
+async fn start_part(
+    bucket: &Bucket,
+    name: &str,
+    number: u32,
+) -> S3Result<(Stream, u64, Option<i32>)> {
+    let (query, at) = (bucket.query(), bucket.at(name));
+    let told = bucket.store.part_place(&bucket.key(name), number).await.map_err(about_object)?;
+    let (meta, range, count) = match told {
+        Some(place) => {
+            let count = PartSizes::count_told(&place.meta);
+            (place.meta, place.range, count)
+        }
+        None if number == 1 => {
+            let stream = start(bucket, name, GetRange::All).await?;
+            let (range, count) = part_range(1, stream.meta())?;
+            return Ok((stream, range.len(), count));
+        }
+        None => {
+            let meta = query.head(&at).await.map_err(about_object)?;
+            let (range, count) = part_range(number, &meta)?;
+            (meta, range, count)
+        }
+    };
     let asked = GetRequest { range: GetRange::Bounded(range), if_match: meta.etag };
     let stream = query.get(&at, asked).await.map_err(about_object)?;
-    Ok((stream, range.len()))
+    Ok((stream, range.len(), count))
+}
+
+/// The checksums that an answer tells when it is asked to: those of the part, or of the whole.
+fn told_checksums(
+    mode: Option<&dto::ChecksumMode>,
+    wanted: &Wanted,
+    meta: &ObjectMeta,
+) -> Option<dto::Checksum> {
+    let is_enabled = mode.is_some_and(|mode| mode.as_str() == dto::ChecksumMode::ENABLED);
+    match wanted.part {
+        _ if !is_enabled || wanted.is_ranged => None,
+        Some(number) if PartSizes::of(meta).is_some() => Notes::of_part(meta, number),
+        _ => Notes::of(meta).checksum(),
+    }
 }
 
 /// GetObject.
@@ -172,25 +207,21 @@ pub(crate) async fn get(
     request: S3Request<dto::GetObjectInput>,
 ) -> S3Result<S3Response<dto::GetObjectOutput>> {
     let mut input = request.input;
-    refuse::version(input.version_id.as_deref())?;
     refuse::customer_key(input.sse_customer_algorithm.as_deref())?;
     let wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
     let bucket = buckets.get(&input.bucket).await?;
-    let (stream, len) = match wanted.part {
-        Some(number) => {
-            refuse::part_number(&*bucket.store)?;
-            start_part(&bucket, &input.key, number).await?
-        }
+    let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
+    let (stream, len, parts_count) = match wanted.part {
+        Some(number) => start_part(&bucket, &name, number).await?,
         None => {
-            let stream = start(&bucket, &input.key, wanted.range).await?;
+            let stream = start(&bucket, &name, wanted.range).await?;
             let len = stream.range().len();
-            (stream, len)
+            (stream, len, None)
         }
     };
     let meta = stream.meta().clone();
     judge(&bucket, &read_conditions!(input), &meta)?;
     let (size, start) = (size_of(&meta)?, stream.range().start);
-    let parts_count = wanted.part.map(|number| part_range(number, &meta)).transpose()?;
     let found = ByteRange { start, end: start + len };
     let content_range = wanted.content_range(found, size)?;
     let status = content_range.is_some().then_some(StatusCode::PARTIAL_CONTENT);
@@ -199,13 +230,13 @@ pub(crate) async fn get(
         content_length: Some(signed(len)?),
         e_tag: shown_tag(&bucket, meta.etag.as_ref()),
         last_modified: meta.modified.map(dto::Timestamp::from),
-        parts_count: parts_count.and_then(|(_, count)| count),
+        parts_count,
         ..Default::default()
     };
     set_object_headers!(output, &meta);
-    if wants_checksums(input.checksum_mode.as_ref()) && content_range.is_none() {
-        Notes::of(&meta).put_checksums(&mut output);
-    }
+    output.tag_count = tag_count(&meta);
+    let sums = told_checksums(input.checksum_mode.as_ref(), &wanted, &meta);
+    output.set_checksums(sums.unwrap_or_default());
     output.content_range = content_range;
     let body = s3s::Body::http_body_unsync(ObjectBody::new(stream, len));
     output.body = Some(StreamingBlob::from(body));
@@ -214,30 +245,36 @@ pub(crate) async fn get(
     Ok(response)
 }
 
-fn wants_checksums(mode: Option<&dto::ChecksumMode>) -> bool {
-    mode.is_some_and(|mode| mode.as_str() == dto::ChecksumMode::ENABLED)
-}
-
 /// HeadObject.
 pub(crate) async fn head(
     buckets: &Buckets,
     request: S3Request<dto::HeadObjectInput>,
 ) -> S3Result<S3Response<dto::HeadObjectOutput>> {
     let mut input = request.input;
-    refuse::version(input.version_id.as_deref())?;
     refuse::customer_key(input.sse_customer_algorithm.as_deref())?;
     let wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
     let bucket = buckets.get(&input.bucket).await?;
-    if wanted.part.is_some() {
-        refuse::part_number(&*bucket.store)?;
-    }
-    let meta = bucket.query().head(&bucket.at(&input.key)).await.map_err(about_object)?;
+    let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
+    let told = match wanted.part {
+        Some(number) => bucket.store.part_place(&bucket.key(&name), number).await,
+        None => Ok(None),
+    };
+    let (meta, found, parts_count) = match (told.map_err(about_object)?, wanted.part) {
+        (Some(place), _) => {
+            let count = PartSizes::count_told(&place.meta);
+            (place.meta, place.range, count)
+        }
+        (None, part) => {
+            let meta = bucket.query().head(&bucket.at(&name)).await.map_err(about_object)?;
+            let (found, count) = match part {
+                Some(number) => part_range(number, &meta)?,
+                None => (wanted.range.resolve(size_of(&meta)?), None),
+            };
+            (meta, found, count)
+        }
+    };
     judge(&bucket, &read_conditions!(input), &meta)?;
     let size = size_of(&meta)?;
-    let (found, parts_count) = match wanted.part {
-        Some(number) => part_range(number, &meta)?,
-        None => (wanted.range.resolve(size), None),
-    };
     let content_range = wanted.content_range(found, size)?;
     let status = content_range.is_some().then_some(StatusCode::PARTIAL_CONTENT);
     let mut output = dto::HeadObjectOutput {
@@ -249,51 +286,14 @@ pub(crate) async fn head(
         ..Default::default()
     };
     set_object_headers!(output, &meta);
-    if wants_checksums(input.checksum_mode.as_ref()) && content_range.is_none() {
-        Notes::of(&meta).put_checksums(&mut output);
-    }
+    let sums = told_checksums(input.checksum_mode.as_ref(), &wanted, &meta);
+    output.set_checksums(sums.unwrap_or_default());
     output.content_range = content_range;
     let mut response = S3Response::new(output);
     response.status = status;
+    // s3s has no field for it here.
+    response
+        .headers
+        .extend(tag_count(&meta).map(|count| (TAGGING_COUNT, HeaderValue::from(count))));
     Ok(response)
-}
-
-/// GetObjectAttributes.
-pub(crate) async fn attributes(
-    buckets: &Buckets,
-    input: dto::GetObjectAttributesInput,
-) -> S3Result<dto::GetObjectAttributesOutput> {
-    refuse::version(input.version_id.as_deref())?;
-    refuse::customer_key(input.sse_customer_algorithm.as_deref())?;
-    let bucket = buckets.get(&input.bucket).await?;
-    let meta = bucket.query().head(&bucket.at(&input.key)).await.map_err(about_object)?;
-    // Clients send one header with a list, which s3s takes for one name.
-    let lines = input.object_attributes.iter();
-    let asked: Vec<&str> = lines.flat_map(|line| line.as_str().split(',')).map(str::trim).collect();
-    let wants = |name: &str| asked.contains(&name);
-    let mut output = dto::GetObjectAttributesOutput {
-        last_modified: meta.modified.map(dto::Timestamp::from),
-        ..Default::default()
-    };
-    if wants(dto::ObjectAttributes::ETAG) {
-        output.e_tag = shown_tag(&bucket, meta.etag.as_ref());
-    }
-    if wants(dto::ObjectAttributes::OBJECT_SIZE) {
-        output.object_size = Some(signed(size_of(&meta)?)?);
-    }
-    if wants(dto::ObjectAttributes::STORAGE_CLASS) {
-        output.storage_class = Some(dto::StorageClass::from_static(dto::StorageClass::STANDARD));
-    }
-    if wants(dto::ObjectAttributes::CHECKSUM) {
-        output.checksum = Notes::of(&meta).checksum();
-    }
-    if wants(dto::ObjectAttributes::OBJECT_PARTS)
-        && let Some(parts) = PartSizes::of(&meta)
-    {
-        output.object_parts = Some(dto::GetObjectAttributesParts {
-            total_parts_count: i32::try_from(parts.count()).ok(),
-            ..Default::default()
-        });
-    }
-    Ok(output)
 }

@@ -4,6 +4,7 @@
 //! pairs whose names begin with `@`, which no `x-amz-meta-` header can carry.
 
 use http::HeaderMap;
+use penstock_store::tags;
 use penstock_store::{ObjectMeta, PutOptions, WriteCondition};
 use s3s::dto;
 use s3s::{S3Result, s3_error};
@@ -60,6 +61,7 @@ macro_rules! set_object_headers {
         $output.content_language = headers.content_language;
         $output.expires = headers.expires;
         $output.metadata = headers.metadata;
+        $output.version_id = $meta.version.clone();
     }};
 }
 pub(crate) use set_object_headers;
@@ -131,11 +133,27 @@ impl ObjectHeaders {
     }
 }
 
+/// How many tags an object has; `None` for none.
+pub fn tag_count(meta: &ObjectMeta) -> Option<i32> {
+    let pair = |wanted: &str| {
+        let found = meta.metadata.iter().find(|(name, _)| name == wanted);
+        found.map(|(_, value)| value.as_str())
+    };
+    let count = match pair("@tagging") {
+        Some(text) => i32::try_from(tags::from_query(text).len()).ok(),
+        None => pair("@tag-count")?.parse().ok(),
+    };
+    count.filter(|count| *count > 0)
+}
+
 /// Checksums, as an object's metadata tells them: `@checksum-crc32` and its kin.
 #[derive(Clone, Debug, Default)]
 pub struct Notes(dto::Checksum);
 
 const CHECKSUM: &str = "@checksum-";
+/// The pair of metadata that tells the checksums of parts: the algorithm's name, a colon, and one
+/// after the other.
+pub const PART_SUMS_NOTE: &str = "@part-sums";
 
 /// The fields of checksums and the names of their algorithms.
 macro_rules! each_checksum {
@@ -222,14 +240,24 @@ impl Notes {
         Notes(sums)
     }
 
+    /// Those of one part of an upload, where its completion told them.
+    pub fn of_part(meta: &ObjectMeta, number: u32) -> Option<dto::Checksum> {
+        let note = meta.metadata.iter().find(|(name, _)| name == PART_SUMS_NOTE);
+        let (algorithm, list) = note?.1.split_once(':')?;
+        let at = usize::try_from(number).ok()?.checked_sub(1)?;
+        let wanted = list.split(',').nth(at)?;
+        let mut sums = dto::Checksum::default();
+        let found = |name: &str, sum: &mut Option<String>| {
+            *sum = (name == algorithm).then(|| wanted.to_string());
+        };
+        each_checksum!(sums, found);
+        sums.checksum_type = Notes::of(meta).0.checksum_type;
+        Some(sums)
+    }
+
     /// Those that there are.
     pub fn checksum(self) -> Option<dto::Checksum> {
         (self.0 != dto::Checksum::default()).then_some(self.0)
-    }
-
-    /// Puts them into an answer.
-    pub fn put_checksums(self, output: &mut impl HasChecksums) {
-        output.set_checksums(self.0);
     }
 }
 
@@ -246,7 +274,7 @@ fn without_aws_chunked(encoding: &str) -> Option<String> {
         .map(str::trim)
         .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("aws-chunked"))
         .collect();
-    (!kept.is_empty()).then(|| kept.join(","))
+    (!kept.is_empty()).then(|| kept.join(", "))
 }
 
 #[cfg(test)]
@@ -260,6 +288,7 @@ mod tests {
             modified: None,
             content_type: options.content_type,
             metadata: options.metadata,
+            version: None,
         }
     }
 

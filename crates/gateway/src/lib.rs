@@ -8,6 +8,7 @@
 
 mod access;
 mod access_log;
+mod attributes;
 mod auth;
 mod backend;
 mod body;

@@ -77,12 +77,14 @@ pub async fn list_v2(
 ) -> S3Result<dto::ListObjectsV2Output> {
     let names = Names::new(input.encoding_type.as_ref())?;
     let max_keys = page_size(input.max_keys)?;
+    // An empty token is where a listing begins.
+    let token = input.continuation_token.as_deref().filter(|token| !token.is_empty());
     let request = ListRequest {
         prefix: input.prefix.clone().unwrap_or_default(),
         delimiter: input.delimiter.clone().filter(|delimiter| !delimiter.is_empty()),
         // A token knows where it stopped; S3 ignores start-after beside it.
-        start_after: input.start_after.clone().filter(|_| input.continuation_token.is_none()),
-        token: input.continuation_token.as_deref().map(store_token).transpose()?,
+        start_after: input.start_after.clone().filter(|_| token.is_none()),
+        token: token.map(store_token).transpose()?,
         max_keys: u32::try_from(max_keys).ok(),
     };
     let page = full_page(bucket, request, max_keys, None).await?;
@@ -90,7 +92,7 @@ pub async fn list_v2(
     Ok(dto::ListObjectsV2Output {
         name: Some(input.bucket),
         prefix: Some(names.write(input.prefix.as_deref().unwrap_or_default())),
-        delimiter: input.delimiter.as_deref().map(|delimiter| names.write(delimiter)),
+        delimiter: shown_delimiter(input.delimiter.as_deref(), names),
         start_after: input.start_after.as_deref().map(|after| names.write(after)),
         encoding_type: input.encoding_type,
         max_keys: Some(max_keys),
@@ -127,7 +129,7 @@ pub async fn list_v1(
     Ok(dto::ListObjectsOutput {
         name: Some(input.bucket),
         prefix: Some(names.write(input.prefix.as_deref().unwrap_or_default())),
-        delimiter: input.delimiter.as_deref().map(|delimiter| names.write(delimiter)),
+        delimiter: shown_delimiter(input.delimiter.as_deref(), names),
         marker: Some(names.write(input.marker.as_deref().unwrap_or_default())),
         encoding_type: input.encoding_type,
         max_keys: Some(max_keys),
@@ -201,6 +203,23 @@ fn after_marker(marker: String, prefix: &str, delimiter: Option<&str>) -> String
     } else {
         marker
     }
+}
+
+fn shown_delimiter(delimiter: Option<&str>, names: Names) -> Option<String> {
+    delimiter.filter(|delimiter| !delimiter.is_empty()).map(|delimiter| names.write(delimiter))
+}
+
+/// Refuses Ceph's listing in no order together with a delimiter, as Ceph does; every order is fine
+/// otherwise.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub fn check_unordered(query: Option<&str>, delimiter: Option<&str>) -> S3Result<()> {
+    let is_unordered = query.unwrap_or_default().split('&').any(|it| it == "allow-unordered=true");
+    if is_unordered && delimiter.is_some_and(|delimiter| !delimiter.is_empty()) {
+        return Err(s3_error!(InvalidArgument, "An unordered listing takes no delimiter"));
+    }
+    Ok(())
 }
 
 fn last_name(page: &ListPage) -> Option<String> {

@@ -8,6 +8,8 @@ use s3s::{S3Result, s3_error};
 const PART_NUMBER_MAX: i32 = 10_000;
 /// The pair of metadata that tells the sizes of an object's parts.
 pub const PARTS_NOTE: &str = "@parts";
+/// The pair of metadata in which a service that keeps its own accounts tells their number.
+const PART_COUNT_NOTE: &str = "@part-count";
 /// Longest such note: metadata is short of room, and parts usually have one size.
 const NOTE_BYTES_MAX: usize = 1024;
 
@@ -50,6 +52,12 @@ impl PartSizes {
             Some((size.parse().ok()?, count.parse().ok().filter(|count| *count > 0)?))
         };
         note.split(',').map(run).collect::<Option<Vec<_>>>().map(PartSizes)
+    }
+
+    /// How many parts there are, where only their number is told: by the service itself.
+    pub fn count_told(meta: &ObjectMeta) -> Option<i32> {
+        let note = meta.metadata.iter().find(|(name, _)| name == PART_COUNT_NOTE);
+        note.and_then(|(_, count)| count.parse().ok())
     }
 
     /// The note for the metadata; `None` where it would be too long.

@@ -8,7 +8,7 @@ use crate::headers::{
     HasChecksums as _, ObjectHeaders, checksum_notes, known_checksums, object_headers,
 };
 use crate::receive::{Incoming, Sent, receive};
-use crate::refuse;
+use crate::{refuse, tagging};
 use penstock_base::Kind;
 use penstock_store::{Inflow, PutOptions, PutResult, WriteCondition};
 use s3s::{S3Request, S3Result, dto, s3_error};
@@ -28,8 +28,7 @@ pub(crate) async fn put(
     let condition = write_condition(input.if_match.take(), input.if_none_match.take())?;
     let bucket = buckets.writable(&input.bucket).await?;
     let mut headers: ObjectHeaders = object_headers!(input);
-    headers.tagging = input.tagging.take();
-    refuse::tagging(headers.tagging.as_deref(), &*bucket.store)?;
+    headers.tagging = tagging::of_header(&bucket, input.tagging.take())?;
     let mut options = headers.into_options(in_store(&bucket, condition))?;
     let sent = Sent::new(input.body.take(), &request.headers, trailers, input.content_length);
     let (result, sums) = match receive(sent).await? {
@@ -50,11 +49,12 @@ pub(crate) async fn put(
         }
     };
     let result = match result {
-        Err(error) => return Err(judged_anew(&bucket, &input.key, &options, error).await),
+        Err(error) => return Err(judged_anew(&bucket, &input.key, &options.condition, error).await),
         Ok(result) => result,
     };
     let mut output = dto::PutObjectOutput {
         e_tag: shown_tag(&bucket, result.etag.as_ref()),
+        version_id: result.version,
         ..Default::default()
     };
     output.set_checksums(sums);
@@ -65,6 +65,7 @@ pub(crate) async fn put(
 pub(crate) fn in_store(bucket: &Bucket, condition: WriteCondition) -> WriteCondition {
     match condition {
         WriteCondition::IfMatch(etag) => WriteCondition::IfMatch(bucket.tags.kept(&etag)),
+        WriteCondition::IfNoneMatch(etag) => WriteCondition::IfNoneMatch(bucket.tags.kept(&etag)),
         other => other,
     }
 }
@@ -74,11 +75,11 @@ pub(crate) fn in_store(bucket: &Bucket, condition: WriteCondition) -> WriteCondi
 pub(crate) async fn judged_anew(
     bucket: &Bucket,
     key: &str,
-    options: &PutOptions,
+    condition: &WriteCondition,
     error: s3s::S3Error,
 ) -> s3s::S3Error {
     let failed = *error.code() == s3s::S3ErrorCode::PreconditionFailed;
-    if !failed || !matches!(options.condition, WriteCondition::IfMatch(_)) {
+    if !failed || !condition.needs_object() {
         return error;
     }
     match bucket.query().head(&bucket.at(key)).await {

@@ -2,7 +2,6 @@
 //! would rely on.
 
 use http::HeaderMap;
-use penstock_store::StreamingStore;
 use s3s::{S3Result, s3_error};
 
 /// Headers that ask for something to be kept or done with an object, which is not.
@@ -48,45 +47,6 @@ pub fn acl(acl: Option<&str>) -> S3Result<()> {
     match acl {
         None | Some("private" | "bucket-owner-full-control" | "bucket-owner-read") => Ok(()),
         Some(other) => Err(s3_error!(NotImplemented, "access control lists (canned ACL {other})")),
-    }
-}
-
-/// Refuses reads of one part where the back end alone knows the parts.
-///
-/// # Errors
-/// `NotImplemented`.
-pub fn part_number(store: &dyn StreamingStore) -> S3Result<()> {
-    match store.judges_parts() {
-        false => Ok(()),
-        true => Err(s3_error!(
-            NotImplemented,
-            "partNumber: this bucket's back end does not tell an object's parts; use a Range header"
-        )),
-    }
-}
-
-/// Refuses tags where the back end has none.
-///
-/// # Errors
-/// `NotImplemented`.
-pub fn tagging(tags: Option<&str>, store: &dyn StreamingStore) -> S3Result<()> {
-    match tags {
-        Some(tags) if !tags.is_empty() && !store.has_tags() => Err(s3_error!(
-            NotImplemented,
-            "this bucket's back end keeps no object tags (header x-amz-tagging)"
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Refuses versions other than the one there is.
-///
-/// # Errors
-/// `NoSuchVersion`.
-pub fn version(id: Option<&str>) -> S3Result<()> {
-    match id {
-        None | Some("null") => Ok(()),
-        Some(_) => Err(s3_error!(NoSuchVersion, "this gateway keeps one version of an object")),
     }
 }
 

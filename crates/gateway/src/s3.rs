@@ -3,7 +3,7 @@
 
 use crate::auth::Caller;
 use crate::buckets::Buckets;
-use crate::{copy, delete, get, list, put, refuse, tagging, uploads, versions};
+use crate::{attributes, copy, delete, get, list, put, refuse, tagging, uploads, versions};
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl S3 for Gateway {
         &self,
         request: S3Request<GetObjectAttributesInput>,
     ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
-        answer(get::attributes(&self.buckets, request.input).await?)
+        answer(attributes::attributes(&self.buckets, request.input).await?)
     }
 
     async fn get_object_tagging(
@@ -153,6 +153,7 @@ impl S3 for Gateway {
         &self,
         request: S3Request<ListObjectsInput>,
     ) -> S3Result<S3Response<ListObjectsOutput>> {
+        list::check_unordered(request.uri.query(), request.input.delimiter.as_deref())?;
         let bucket = self.buckets.get(&request.input.bucket).await?;
         answer(list::list_v1(&bucket, request.input).await?)
     }
@@ -161,6 +162,7 @@ impl S3 for Gateway {
         &self,
         request: S3Request<ListObjectsV2Input>,
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
+        list::check_unordered(request.uri.query(), request.input.delimiter.as_deref())?;
         let bucket = self.buckets.get(&request.input.bucket).await?;
         answer(list::list_v2(&bucket, request.input).await?)
     }
@@ -177,9 +179,14 @@ impl S3 for Gateway {
         &self,
         request: S3Request<GetBucketVersioningInput>,
     ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
-        self.buckets.get(&request.input.bucket).await?;
-        // No status is how S3 says that versions were never asked for.
-        answer(GetBucketVersioningOutput::default())
+        answer(versions::get(&self.buckets, request.input).await?)
+    }
+
+    async fn put_bucket_versioning(
+        &self,
+        request: S3Request<PutBucketVersioningInput>,
+    ) -> S3Result<S3Response<PutBucketVersioningOutput>> {
+        answer(versions::put(&self.buckets, request.input).await?)
     }
 
     async fn create_multipart_upload(

@@ -2,8 +2,9 @@
 
 use crate::buckets::{Bucket, Buckets};
 use crate::get::about_object;
-use crate::refuse;
-use s3s::{S3Error, S3ErrorCode, S3Result, dto, s3_error};
+use crate::versions;
+use penstock_store::tags;
+use s3s::{S3Result, dto, s3_error};
 
 /// Most tags of an object, as in S3 and Azure.
 const TAGS_MAX: usize = 10;
@@ -14,13 +15,10 @@ const VALUE_CHARS_MAX: usize = 256;
 /// Checks the tags of a request.
 ///
 /// # Errors
-/// `InvalidTag` for a name that is empty, too long or stands twice; `BadRequest` for too many.
+/// `InvalidTag` for a name that is empty, too long or stands twice, and for too many.
 fn checked(tags: Vec<dto::Tag>) -> S3Result<Vec<(String, String)>> {
     if tags.len() > TAGS_MAX {
-        let code = S3ErrorCode::Custom("BadRequest".into());
-        let mut error = S3Error::with_message(code, "Object tags cannot be greater than 10");
-        error.set_status_code(http::StatusCode::BAD_REQUEST);
-        return Err(error);
+        return Err(s3_error!(InvalidTag, "Object tags cannot be greater than 10"));
     }
     let mut pairs: Vec<(String, String)> = Vec::with_capacity(tags.len());
     for tag in tags {
@@ -39,6 +37,23 @@ fn checked(tags: Vec<dto::Tag>) -> S3Result<Vec<(String, String)>> {
     Ok(pairs)
 }
 
+/// The tags of a header `x-amz-tagging`, as the store takes them.
+///
+/// # Errors
+/// As [`checked`]; `NotImplemented` where the back end has no tags.
+pub(crate) fn of_header(bucket: &Bucket, header: Option<String>) -> S3Result<Option<String>> {
+    let Some(text) = header.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let tag = |(key, value)| dto::Tag { key: Some(key), value: Some(value) };
+    checked(tags::from_query(&text).into_iter().map(tag).collect())?;
+    match bucket.store.has_tags() {
+        true => Ok(Some(text)),
+        false => Err(s3_error!(
+            NotImplemented,
+            "this bucket's back end keeps no object tags (header x-amz-tagging)"
+        )),
+    }
+}
+
 /// Refuses by name where the back end has no tags.
 fn check(bucket: &Bucket, operation: &str) -> S3Result<()> {
     match bucket.store.has_tags() {
@@ -55,15 +70,15 @@ pub(crate) async fn get(
     buckets: &Buckets,
     input: dto::GetObjectTaggingInput,
 ) -> S3Result<dto::GetObjectTaggingOutput> {
-    refuse::version(input.version_id.as_deref())?;
     let bucket = buckets.get(&input.bucket).await?;
     check(&bucket, "GetObjectTagging")?;
-    let mut tags = bucket.store.tags(&bucket.key(&input.key)).await.map_err(about_object)?;
+    let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
+    let mut tags = bucket.store.tags(&bucket.key(&name)).await.map_err(about_object)?;
     tags.sort();
     let tag = |(key, value)| dto::Tag { key: Some(key), value: Some(value) };
     Ok(dto::GetObjectTaggingOutput {
         tag_set: tags.into_iter().map(tag).collect(),
-        ..Default::default()
+        version_id: input.version_id,
     })
 }
 
@@ -72,12 +87,12 @@ pub(crate) async fn put(
     buckets: &Buckets,
     input: dto::PutObjectTaggingInput,
 ) -> S3Result<dto::PutObjectTaggingOutput> {
-    refuse::version(input.version_id.as_deref())?;
     let tags = checked(input.tagging.tag_set)?;
     let bucket = buckets.writable(&input.bucket).await?;
     check(&bucket, "PutObjectTagging")?;
-    bucket.store.set_tags(&bucket.key(&input.key), &tags).await.map_err(about_object)?;
-    Ok(dto::PutObjectTaggingOutput::default())
+    let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
+    bucket.store.set_tags(&bucket.key(&name), &tags).await.map_err(about_object)?;
+    Ok(dto::PutObjectTaggingOutput { version_id: input.version_id })
 }
 
 /// DeleteObjectTagging.
@@ -85,11 +100,11 @@ pub(crate) async fn delete(
     buckets: &Buckets,
     input: dto::DeleteObjectTaggingInput,
 ) -> S3Result<dto::DeleteObjectTaggingOutput> {
-    refuse::version(input.version_id.as_deref())?;
     let bucket = buckets.writable(&input.bucket).await?;
     check(&bucket, "DeleteObjectTagging")?;
-    bucket.store.set_tags(&bucket.key(&input.key), &[]).await.map_err(about_object)?;
-    Ok(dto::DeleteObjectTaggingOutput::default())
+    let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
+    bucket.store.set_tags(&bucket.key(&name), &[]).await.map_err(about_object)?;
+    Ok(dto::DeleteObjectTaggingOutput { version_id: input.version_id })
 }
 
 #[cfg(test)]

@@ -13,12 +13,14 @@ use crate::conditions::{source_conditions, write_condition};
 use crate::copy::{PartCopyError, Source, copy_part};
 use crate::error::{Subject, to_s3};
 use crate::get::shown_tag;
-use crate::headers::{HasChecksums as _, ObjectHeaders, checksum_notes, object_headers};
+use crate::headers::{
+    HasChecksums as _, ObjectHeaders, PART_SUMS_NOTE, checksum_notes, object_headers,
+};
 use crate::list::{owner, page_size};
 use crate::parts::{PARTS_NOTE, PartSizes, part_number};
-use crate::put::in_store;
+use crate::put::{in_store, judged_anew};
 use crate::receive::{Incoming, Sent, receive};
-use crate::refuse;
+use crate::{refuse, tagging};
 use penstock_base::{Error, Kind};
 use penstock_store::{Part, PartEntry, PutOptions, PutResult, UploadId, WriteCondition};
 use s3s::dto;
@@ -42,8 +44,7 @@ pub(crate) async fn create(
     refuse::unkept_headers(&request.headers)?;
     let bucket = buckets.writable(&input.bucket).await?;
     let mut headers: ObjectHeaders = object_headers!(input);
-    headers.tagging = input.tagging.take();
-    refuse::tagging(headers.tagging.as_deref(), &*bucket.store)?;
+    headers.tagging = tagging::of_header(&bucket, input.tagging.take())?;
     let options = headers.into_options(WriteCondition::None)?;
     let upload = bucket
         .store
@@ -173,9 +174,12 @@ pub(crate) async fn complete(
     let bucket = buckets.writable(&input.bucket).await?;
     let upload = UploadId(input.upload_id.clone());
     let target = Target { bucket: &bucket, key: bucket.key(&input.key), upload: &upload };
-    let mut sums = dto::Checksum::default();
+    let sums;
     let result = match target.parts(&named).await? {
-        Found::Completed(result) => result,
+        Found::Completed(result) => {
+            sums = dto::Checksum::default();
+            result
+        }
         Found::Parts(parts) => {
             target.check_size(&parts, input.mpu_object_size)?;
             let whole = whole_object_checksum(&request.headers)?;
@@ -187,8 +191,16 @@ pub(crate) async fn complete(
             }
             // Where the back end alone knows the sizes, CRCs were not joined.
             let told = told.filter(|told| !told.is_full() || !bucket.store.judges_parts());
+            let note = told.as_ref().and_then(PartSums::note);
             sums = told.map(PartSums::joined).unwrap_or_default();
-            target.commit(&parts, condition, &sums).await?
+            let condition = in_store(&bucket, condition);
+            let done = target.commit(&parts, condition.clone(), &sums, note).await;
+            match done {
+                Err(error) => {
+                    return Err(judged_anew(&bucket, &input.key, &condition, error).await);
+                }
+                Ok(result) => result,
+            }
         }
     };
     let mut output = dto::CompleteMultipartUploadOutput {
@@ -196,6 +208,7 @@ pub(crate) async fn complete(
         bucket: Some(input.bucket.clone()),
         key: Some(input.key.clone()),
         e_tag: shown_tag(&bucket, result.etag.as_ref()),
+        version_id: result.version,
         ..Default::default()
     };
     output.set_checksums(sums);
@@ -310,13 +323,14 @@ impl Target<'_> {
         parts: &[Part],
         condition: WriteCondition,
         sums: &dto::Checksum,
+        part_sums: Option<String>,
     ) -> S3Result<PutResult> {
         let mut metadata = checksum_notes(sums);
+        metadata.extend(part_sums.map(|note| (PART_SUMS_NOTE.to_string(), note)));
         if !self.bucket.store.judges_parts() {
             let note = PartSizes::new(parts.iter().map(|part| part.size_bytes)).note();
             metadata.extend(note.map(|note| (PARTS_NOTE.to_string(), note)));
         }
-        let condition = in_store(self.bucket, condition);
         let options = PutOptions { condition, metadata, ..PutOptions::default() };
         let store = &self.bucket.store;
         let done = store.complete_upload(&self.key, self.upload, parts, &options).await;

@@ -1,20 +1,163 @@
-//! What S3 says of versions where there is one of each object: clients ask before they empty or
-//! remove a bucket.
+//! Versions: which one a request means, and what is told of them.
 //!
-//! The listing is version 1 of the objects' own, each name with the one version `null`.
+//! A back end that keeps none has one of each object, called `null`: clients ask for it before
+//! they empty or remove a bucket.
 
-use crate::buckets::Bucket;
-use crate::list::list_v1;
-use s3s::{S3Result, dto};
+use crate::buckets::{Bucket, Buckets};
+use crate::error::{Subject, to_s3};
+use crate::get::shown_tag;
+use crate::list::{Names, list_v1, owner, page_size};
+use penstock_store::streaming::{NULL_VERSION, versioned};
+use penstock_store::{VersionEntry, Versioning, VersionsRequest};
+use s3s::{S3Result, dto, s3_error};
 
-/// The version that an object without versions has.
-const ONLY: &str = "null";
+/// The name by which a store knows an object, or one version of it.
+///
+/// # Errors
+/// `NoSuchVersion` where the back end keeps none.
+pub(crate) fn name(bucket: &Bucket, key: &str, id: Option<&str>) -> S3Result<String> {
+    match id {
+        None => Ok(key.to_string()),
+        Some(id) if bucket.store.has_versions() => Ok(versioned(key, id)),
+        Some(NULL_VERSION) => Ok(key.to_string()),
+        Some(_) => Err(s3_error!(NoSuchVersion, "this bucket keeps one version of an object")),
+    }
+}
+
+/// GetBucketVersioning.
+pub(crate) async fn get(
+    buckets: &Buckets,
+    input: dto::GetBucketVersioningInput,
+) -> S3Result<dto::GetBucketVersioningOutput> {
+    let bucket = buckets.get(&input.bucket).await?;
+    let told = bucket.store.versioning().await;
+    let status = match told.map_err(|error| to_s3(Subject::Bucket, error))? {
+        // No status is how S3 says that versions were never asked for.
+        Versioning::Never => None,
+        Versioning::Enabled => Some(dto::BucketVersioningStatus::ENABLED),
+        Versioning::Suspended => Some(dto::BucketVersioningStatus::SUSPENDED),
+    };
+    let status = status.map(dto::BucketVersioningStatus::from_static);
+    Ok(dto::GetBucketVersioningOutput { status, ..Default::default() })
+}
+
+/// PutBucketVersioning.
+pub(crate) async fn put(
+    buckets: &Buckets,
+    input: dto::PutBucketVersioningInput,
+) -> S3Result<dto::PutBucketVersioningOutput> {
+    let wanted = input.versioning_configuration;
+    if wanted.mfa_delete.is_some_and(|mfa| mfa.as_str() == dto::MFADelete::ENABLED) {
+        return Err(s3_error!(NotImplemented, "PutBucketVersioning with MFA delete"));
+    }
+    let is_enabled = match wanted.status.as_ref().map(dto::BucketVersioningStatus::as_str) {
+        Some(dto::BucketVersioningStatus::ENABLED) => true,
+        Some(dto::BucketVersioningStatus::SUSPENDED) => false,
+        _ => return Err(s3_error!(MalformedXML, "Status is Enabled or Suspended")),
+    };
+    let bucket = buckets.writable(&input.bucket).await?;
+    if !bucket.store.has_versions() {
+        return Err(s3_error!(
+            NotImplemented,
+            "PutBucketVersioning: this bucket's back end keeps no versions that S3 knows"
+        ));
+    }
+    let done = bucket.store.set_versioning(is_enabled).await;
+    done.map_err(|error| to_s3(Subject::Bucket, error))?;
+    Ok(dto::PutBucketVersioningOutput::default())
+}
 
 /// ListObjectVersions.
 ///
 /// # Errors
 /// Those of ListObjects.
-pub async fn list(
+pub(crate) async fn list(
+    bucket: &Bucket,
+    input: dto::ListObjectVersionsInput,
+) -> S3Result<dto::ListObjectVersionsOutput> {
+    if !bucket.store.has_versions() {
+        return list_only(bucket, input).await;
+    }
+    let names = Names::new(input.encoding_type.as_ref())?;
+    let max_keys = page_size(input.max_keys)?;
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    if given(&input.version_id_marker).is_some() && given(&input.key_marker).is_none() {
+        let why = "A version-id marker cannot be specified without a key marker.";
+        return Err(s3_error!(InvalidArgument, "{why}"));
+    }
+    let request = VersionsRequest {
+        prefix: bucket.key(input.prefix.as_deref().unwrap_or_default()),
+        delimiter: given(&input.delimiter),
+        key_marker: given(&input.key_marker).map(|key| bucket.key(&key)),
+        version_marker: given(&input.version_id_marker),
+        max: usize::try_from(max_keys).unwrap_or(0),
+    };
+    let mut page = Default::default();
+    if max_keys > 0 {
+        let listed = bucket.store.list_versions(&request).await;
+        page = listed.map_err(|error| to_s3(Subject::Bucket, error))?;
+    }
+    let before = bucket.prefix().len();
+    for entry in &mut page.versions {
+        entry.key.drain(..before.min(entry.key.len()));
+    }
+    for prefix in &mut page.prefixes {
+        prefix.drain(..before.min(prefix.len()));
+    }
+    let (markers, versions): (Vec<_>, Vec<_>) =
+        page.versions.into_iter().partition(|entry| entry.is_marker);
+    let versions: Vec<_> =
+        versions.into_iter().map(|entry| version(bucket, entry, names)).collect();
+    let markers: Vec<_> = markers.into_iter().map(|entry| marker(entry, names)).collect();
+    let next_key = page.next.as_ref().map(|(key, _)| names.write(&key[before.min(key.len())..]));
+    Ok(dto::ListObjectVersionsOutput {
+        name: Some(input.bucket),
+        prefix: Some(names.write(input.prefix.as_deref().unwrap_or_default())),
+        delimiter: given(&input.delimiter).map(|delimiter| names.write(&delimiter)),
+        key_marker: Some(names.write(input.key_marker.as_deref().unwrap_or_default())),
+        version_id_marker: Some(input.version_id_marker.unwrap_or_default()),
+        encoding_type: input.encoding_type,
+        max_keys: Some(max_keys),
+        is_truncated: Some(page.next.is_some()),
+        next_key_marker: next_key,
+        next_version_id_marker: page.next.and_then(|(_, version)| version),
+        common_prefixes: names.prefixes(&page.prefixes),
+        versions: (!versions.is_empty()).then_some(versions),
+        delete_markers: (!markers.is_empty()).then_some(markers),
+        ..Default::default()
+    })
+}
+
+fn version(bucket: &Bucket, entry: VersionEntry, names: Names) -> dto::ObjectVersion {
+    dto::ObjectVersion {
+        key: Some(names.write(&entry.key)),
+        version_id: Some(entry.id),
+        is_latest: Some(entry.is_latest),
+        e_tag: shown_tag(bucket, entry.meta.etag.as_ref()),
+        last_modified: entry.meta.modified.map(dto::Timestamp::from),
+        size: entry.meta.size_bytes.and_then(|size| i64::try_from(size).ok()),
+        owner: Some(owner()),
+        storage_class: Some(storage_class()),
+        ..Default::default()
+    }
+}
+
+fn marker(entry: VersionEntry, names: Names) -> dto::DeleteMarkerEntry {
+    dto::DeleteMarkerEntry {
+        key: Some(names.write(&entry.key)),
+        version_id: Some(entry.id),
+        is_latest: Some(entry.is_latest),
+        last_modified: entry.meta.modified.map(dto::Timestamp::from),
+        owner: Some(owner()),
+    }
+}
+
+fn storage_class() -> dto::ObjectVersionStorageClass {
+    dto::ObjectVersionStorageClass::from_static(dto::ObjectVersionStorageClass::STANDARD)
+}
+
+/// The listing of version 1, each name with its only version.
+async fn list_only(
     bucket: &Bucket,
     input: dto::ListObjectVersionsInput,
 ) -> S3Result<dto::ListObjectVersionsOutput> {
@@ -29,7 +172,7 @@ pub async fn list(
         ..Default::default()
     };
     let listed = list_v1(bucket, plain).await?;
-    let next_version = listed.next_marker.as_ref().map(|_| ONLY.to_string());
+    let next_version = listed.next_marker.as_ref().map(|_| NULL_VERSION.to_string());
     Ok(dto::ListObjectVersionsOutput {
         name: listed.name,
         prefix: listed.prefix,
@@ -42,23 +185,21 @@ pub async fn list(
         next_key_marker: listed.next_marker,
         next_version_id_marker: next_version,
         common_prefixes: listed.common_prefixes,
-        versions: listed.contents.map(|objects| objects.into_iter().map(version).collect()),
+        versions: listed.contents.map(|objects| objects.into_iter().map(only_version).collect()),
         ..Default::default()
     })
 }
 
-fn version(object: dto::Object) -> dto::ObjectVersion {
+fn only_version(object: dto::Object) -> dto::ObjectVersion {
     dto::ObjectVersion {
         key: object.key,
-        version_id: Some(ONLY.to_string()),
+        version_id: Some(NULL_VERSION.to_string()),
         is_latest: Some(true),
         e_tag: object.e_tag,
         last_modified: object.last_modified,
         size: object.size,
         owner: object.owner,
-        storage_class: Some(dto::ObjectVersionStorageClass::from_static(
-            dto::ObjectVersionStorageClass::STANDARD,
-        )),
+        storage_class: Some(storage_class()),
         ..Default::default()
     }
 }

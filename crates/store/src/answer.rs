@@ -5,7 +5,9 @@
 mod extent;
 mod failure;
 
-pub(crate) use extent::{Extent, UNKNOWN_END, extent, range_header, unsatisfiable_extent};
+pub(crate) use extent::{
+    Extent, UNKNOWN_END, extent, parse_content_range, range_header, unsatisfiable_extent,
+};
 pub(crate) use failure::Failure;
 
 use crate::{ETag, ObjectMeta};
@@ -33,7 +35,10 @@ pub(crate) fn object_meta(
 ) -> ObjectMeta {
     let told = |name: &str| match STANDARD_HEADERS.iter().find(|(_, header)| *header == name) {
         Some((pair, _)) => Some((*pair).to_string()),
-        None => name.strip_prefix(metadata_prefix).map(str::to_string),
+        None => match name.strip_prefix(metadata_prefix) {
+            Some(name) => Some(name.to_string()),
+            None => told_note(name),
+        },
     };
     let metadata = headers.iter().filter_map(|(name, value)| {
         let name = told(name.as_str()).filter(|_| !metadata_prefix.is_empty())?;
@@ -48,7 +53,37 @@ pub(crate) fn object_meta(
             .and_then(|text| parse_http_date(&text)),
         content_type: text_header(headers, CONTENT_TYPE.as_str()),
         metadata: metadata.collect(),
+        version: version(headers),
     }
+}
+
+/// The notes that services keep themselves: tags and parts by their number, checksums.
+fn told_note(header: &str) -> Option<String> {
+    match header {
+        "x-amz-tagging-count" | "x-ms-tag-count" => Some(TAG_COUNT.to_string()),
+        "x-amz-mp-parts-count" => Some(PART_COUNT.to_string()),
+        "x-amz-checksum-type" => None,
+        _ => {
+            let sum = header.strip_prefix("x-amz-")?;
+            sum.starts_with("checksum-").then(|| format!("@{sum}"))
+        }
+    }
+}
+
+/// The pair of metadata that tells how many tags an object has.
+pub(crate) const TAG_COUNT: &str = "@tag-count";
+/// The pair of metadata that tells how many parts an object was made of.
+pub(crate) const PART_COUNT: &str = "@part-count";
+
+/// Whether a pair of metadata is what [`object_meta`] read of a service's own accounts: nothing
+/// that a copy's writer may send.
+pub(crate) fn is_told_note(name: &str) -> bool {
+    name == TAG_COUNT || name == PART_COUNT || name.starts_with("@checksum-")
+}
+
+/// The id of the version that an answer tells of.
+pub(crate) fn version(headers: &HeaderMap) -> Option<String> {
+    text_header(headers, "x-amz-version-id").filter(|id| !id.is_empty())
 }
 
 /// A header as text; `None` where it is missing or no text.

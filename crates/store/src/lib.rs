@@ -20,7 +20,7 @@ mod random;
 pub mod s3;
 pub mod store;
 pub mod streaming;
-mod tags;
+pub mod tags;
 pub mod types;
 pub mod web;
 pub(crate) mod xml;
@@ -37,7 +37,8 @@ pub use profile::{Capabilities, Profile};
 pub use s3::{S3Account, S3Store};
 pub use store::{Store, UploadId};
 pub use streaming::{
-    Account, ContainerEntry, CopySource, Inflow, PartEntry, StreamingStore, UploadEntry,
+    Account, ContainerEntry, CopySource, Inflow, PartEntry, PartPlace, Removed, StreamingStore,
+    UploadEntry, VersionEntry, Versioning, VersionsPage, VersionsRequest,
 };
 pub use types::*;
 pub use web::HttpStore;

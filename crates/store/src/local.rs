@@ -19,6 +19,7 @@ mod staged;
 mod streaming;
 mod sweep;
 mod upload;
+mod versions;
 mod walk;
 mod write;
 
@@ -30,6 +31,7 @@ pub use staged::Staged;
 
 use crate::listing::{Cursor, read_page};
 use crate::random;
+use crate::streaming::{Removed, split_version};
 use crate::{
     Body, Capabilities, ETag, GetRequest, GetResponse, ListEntry, ListPage, ListRequest,
     ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store, UploadId, WriteCondition,
@@ -158,17 +160,32 @@ impl LocalStore {
     }
 }
 
+/// Key and version of a name (see [`crate::streaming::versioned`]).
+fn versioned_key(name: &str) -> (&str, Option<String>) {
+    let (key, version) = split_version(name);
+    (key, version.map(str::to_string))
+}
+
 /// Sixteen random bytes as hexadecimal text.
 fn nonce() -> String {
     random::hex(&random::bytes::<{ NONCE_CHARS / 2 }>())
 }
 
+/// A fresh name of a temporary file.
+fn temp_name() -> String {
+    format!("{}{}", names::TEMP, nonce())
+}
+
 /// Opens an object for reading.
 fn open(root: &Root, location: &Location) -> Result<(OwnedFd, ObjectMeta)> {
-    let (file, location) = root.open_object(location).map_err(|errno| {
+    let found = root.open_object(location).map_err(|errno| {
         // To a reader, `a/b` below a file `a` is simply not there.
         let errno = if errno == Errno::NOTDIR { Errno::NOENT } else { errno };
         explain(errno, "open", &root.shown(&location.path()))
+    });
+    let (file, location) = found.map_err(|error| match root.scope {
+        Scope::Bucket => versions::explain_missing(root, location, error),
+        Scope::Files => error,
     })?;
     with_attributes(root, &location, file)
 }
@@ -188,9 +205,8 @@ fn with_attributes(
     file: OwnedFd,
 ) -> Result<(OwnedFd, ObjectMeta)> {
     let (meta, attributes) = describe(root, location, &file)?;
-    let meta =
-        ObjectMeta { content_type: attributes.content_type, metadata: attributes.metadata, ..meta };
-    Ok((file, meta))
+    let Attributes { content_type, metadata, version, .. } = attributes;
+    Ok((file, ObjectMeta { content_type, metadata, version, ..meta }))
 }
 
 /// Metadata and attributes of an open file.
@@ -266,11 +282,29 @@ impl Shared {
     }
 
     fn delete(&self, location: &Location, if_match: Option<&ETag>) -> Result<()> {
-        let condition = if_match.cloned().map_or(WriteCondition::None, WriteCondition::IfMatch);
-        if write::remove(&self.root, location, &condition)? {
-            self.root.clean_dirs(&location.dir);
+        self.remove(location, None, if_match).map(drop)
+    }
+
+    fn remove(
+        &self,
+        location: &Location,
+        version: Option<&str>,
+        if_match: Option<&ETag>,
+    ) -> Result<Removed> {
+        let condition = match if_match {
+            None => WriteCondition::None,
+            Some(tag) if tag.0 == "*" => WriteCondition::IfPresent,
+            Some(tag) => WriteCondition::IfMatch(tag.clone()),
+        };
+        versions::remove(&self.root, location, version, &condition)
+    }
+
+    /// Opens an object, or the version of it that is meant.
+    fn open(&self, location: &Location, version: Option<&str>) -> Result<(OwnedFd, ObjectMeta)> {
+        match version {
+            Some(id) => versions::open(&self.root, location, id),
+            None => open(&self.root, location),
         }
-        Ok(())
     }
 
     fn list(&self, request: &ListRequest) -> Result<ListPage> {
@@ -362,8 +396,11 @@ impl Store for LocalStore {
                 .and_then(|opened| self.shared.get(&at, opened, &request))
                 .map_err(|error| self.name(error, "GET", key));
         }
-        self.run_at("GET", key, move |shared, at| shared.get(at, open(&shared.root, at)?, &request))
-            .await
+        let (key, version) = versioned_key(key);
+        self.run_at("GET", key, move |shared, at| {
+            shared.get(at, shared.open(at, version.as_deref())?, &request)
+        })
+        .await
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
@@ -372,7 +409,11 @@ impl Store for LocalStore {
         {
             return opened.map(|(_, meta)| meta).map_err(|error| self.name(error, "HEAD", key));
         }
-        self.run_at("HEAD", key, |shared, at| open(&shared.root, at).map(|(_, meta)| meta)).await
+        let (key, version) = versioned_key(key);
+        self.run_at("HEAD", key, move |shared, at| {
+            shared.open(at, version.as_deref()).map(|(_, meta)| meta)
+        })
+        .await
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage> {

@@ -92,12 +92,13 @@ impl MemoryStore {
         condition: &WriteCondition,
     ) -> Result<()> {
         let current = state.objects.get(key).and_then(|object| object.meta.etag.as_ref());
+        if condition.holds(current) {
+            return Ok(());
+        }
         let why = match (condition, current) {
-            (WriteCondition::None, _) | (WriteCondition::IfAbsent, None) => return Ok(()),
-            (WriteCondition::IfMatch(wanted), Some(current)) if wanted == current => return Ok(()),
-            (WriteCondition::IfAbsent, Some(_)) => "the object exists already",
             (WriteCondition::IfMatch(_), Some(_)) => "the object has changed",
-            (WriteCondition::IfMatch(_), None) => "the object is gone",
+            (_, Some(_)) => "the object exists already",
+            (_, None) => "the object is gone",
         };
         Err(self.error(Kind::Conflict, operation, key, why))
     }
@@ -111,7 +112,7 @@ impl State {
         options: &PutOptions,
         made_by_upload: Option<String>,
     ) -> PutResult {
-        let meta = ObjectMeta {
+        let mut meta = ObjectMeta {
             size_bytes: Some(bytes.len() as u64),
             etag: Some(ETag(format!("{:016x}", NEXT_TAG.fetch_add(1, Ordering::Relaxed)))),
             modified: Some(SystemTime::now()),
@@ -122,14 +123,28 @@ impl State {
                 .filter(|(name, _)| name != TAGGING)
                 .cloned()
                 .collect(),
+            version: None,
         };
         let tagging = options.metadata.iter().find(|(name, _)| name == TAGGING);
         let tags = tagging.map(|(_, pairs)| crate::tags::from_query(pairs));
         let tags = tags.unwrap_or_default();
-        let result = PutResult { etag: meta.etag.clone(), modified: meta.modified };
+        count_tags(&mut meta, &tags);
+        let result = written(&meta);
         self.objects.insert(key.to_string(), Object { bytes, meta, made_by_upload, tags });
         result
     }
+}
+
+/// Notes how many tags there are, as services tell it.
+fn count_tags(meta: &mut ObjectMeta, tags: &[(String, String)]) {
+    meta.metadata.retain(|(name, _)| name != crate::answer::TAG_COUNT);
+    if !tags.is_empty() {
+        meta.metadata.push((crate::answer::TAG_COUNT.to_string(), tags.len().to_string()));
+    }
+}
+
+fn written(meta: &ObjectMeta) -> PutResult {
+    PutResult { etag: meta.etag.clone(), modified: meta.modified, version: None }
 }
 
 /// Always copies: the sender counts a piece's memory as its own until the piece is dropped.
@@ -303,9 +318,7 @@ impl Store for MemoryStore {
                 .get(key)
                 .filter(|object| object.made_by_upload.as_deref() == Some(upload.0.as_str()));
             return match made {
-                Some(object) => {
-                    Ok(PutResult { etag: object.meta.etag.clone(), modified: object.meta.modified })
-                }
+                Some(object) => Ok(written(&object.meta)),
                 None => Err(self.error(
                     Kind::NotFound,
                     OPERATION,

@@ -4,7 +4,7 @@
 //! Nothing here retries, and a body that flows cannot be sent twice: its sender is told and sends
 //! again. What a store cannot do answers `Unsupported`.
 
-use crate::{ETag, Part, PutOptions, PutResult, Store, UploadId};
+use crate::{ETag, ObjectMeta, Part, PutOptions, PutResult, Store, UploadId};
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Result};
@@ -85,6 +85,97 @@ impl CopySource {
     pub(crate) fn whole(key: &str) -> Self {
         CopySource { key: key.to_string(), if_match: None, range: None }
     }
+}
+
+/// The id of the version that was written while no versions were kept.
+pub const NULL_VERSION: &str = "null";
+
+/// Between a key and the id of one of its versions; no key of S3 or Azure that anybody can write
+/// has it.
+const VERSION_MARK: char = '\0';
+
+/// The name of one version of an object, for every method that reads, tags or copies from one. A
+/// store without versions has no object of this name.
+pub fn versioned(key: &str, version: &str) -> String {
+    format!("{key}{VERSION_MARK}{version}")
+}
+
+/// Key and version of a name that [`versioned`] may have made.
+pub fn split_version(name: &str) -> (&str, Option<&str>) {
+    match name.split_once(VERSION_MARK) {
+        Some((key, version)) => (key, Some(version)),
+        None => (name, None),
+    }
+}
+
+/// Whether a container keeps the versions of its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versioning {
+    /// It was never asked to.
+    Never,
+    /// Every write makes a version, every removal a delete marker.
+    Enabled,
+    /// What was kept stays; a write replaces the version `null`.
+    Suspended,
+}
+
+/// What a removal did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// The version that was removed, or that the delete marker became.
+    pub version: Option<String>,
+    /// Whether a delete marker was made, or was what went.
+    pub is_marker: bool,
+}
+
+/// One version of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionEntry {
+    /// The key.
+    pub key: String,
+    /// The version's id.
+    pub id: String,
+    /// Whether it is what the key holds now.
+    pub is_latest: bool,
+    /// Whether it is a delete marker.
+    pub is_marker: bool,
+    /// Size, tag and time.
+    pub meta: ObjectMeta,
+}
+
+/// A listing of versions, in byte order of the keys and latest first.
+#[derive(Clone, Debug, Default)]
+pub struct VersionsRequest {
+    /// Only keys that start with this.
+    pub prefix: String,
+    /// As in [`crate::ListRequest`].
+    pub delimiter: Option<String>,
+    /// Only after this key, or after `version_marker` of it. A folded prefix is passed over whole.
+    pub key_marker: Option<String>,
+    /// Only after this version of `key_marker`.
+    pub version_marker: Option<String>,
+    /// Most versions and prefixes of a page.
+    pub max: usize,
+}
+
+/// One page of such a listing.
+#[derive(Clone, Debug, Default)]
+pub struct VersionsPage {
+    /// The versions.
+    pub versions: Vec<VersionEntry>,
+    /// Folded keys, each ending with the delimiter.
+    pub prefixes: Vec<String>,
+    /// The markers of the next page; `None` on the last.
+    pub next: Option<(String, Option<String>)>,
+}
+
+/// Where a part of a whole object lies.
+#[derive(Clone, Debug)]
+pub struct PartPlace {
+    /// The object.
+    pub meta: ObjectMeta,
+    /// The part's bytes.
+    pub range: ByteRange,
 }
 
 /// Takes the bytes of parts, one piece after the other.
@@ -221,6 +312,66 @@ pub trait StreamingStore: Store {
     async fn set_tags(&self, _key: &str, _tags: &[(String, String)]) -> Result<()> {
         Err(no_tags(self.root()))
     }
+
+    /// Where the service says that a part of an object lies; `None` where only the object's own
+    /// notes could tell.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` with the service code `InvalidPartNumber` past the last part.
+    async fn part_place(&self, _key: &str, _number: u32) -> Result<Option<PartPlace>> {
+        Ok(None)
+    }
+
+    /// Whether the container can keep versions. Where it cannot, the methods below that are not
+    /// implemented answer `Unsupported`.
+    fn has_versions(&self) -> bool {
+        false
+    }
+
+    /// Whether it does.
+    ///
+    /// # Errors
+    /// `Denied`, `Unsupported`.
+    async fn versioning(&self) -> Result<Versioning> {
+        Ok(Versioning::Never)
+    }
+
+    /// Begins or suspends to keep versions.
+    ///
+    /// # Errors
+    /// As [`StreamingStore::versioning`].
+    async fn set_versioning(&self, _is_enabled: bool) -> Result<()> {
+        Err(no_versions(self.root()))
+    }
+
+    /// One page of versions.
+    ///
+    /// # Errors
+    /// As [`StreamingStore::versioning`].
+    async fn list_versions(&self, _request: &VersionsRequest) -> Result<VersionsPage> {
+        Err(no_versions(self.root()))
+    }
+
+    /// Removes an object, or one version of it for good, if `if_match` holds. What is not there is
+    /// no error.
+    ///
+    /// # Errors
+    /// `Conflict` when the condition does not hold.
+    async fn remove(
+        &self,
+        key: &str,
+        _version: Option<&str>,
+        if_match: Option<&ETag>,
+    ) -> Result<Removed> {
+        self.delete(key, if_match).await.map(|()| Removed::default())
+    }
+}
+
+/// The answer of a store that keeps no versions.
+pub(crate) fn no_versions(root: &str) -> Error {
+    Error::new(Kind::Unsupported, "this store keeps no versions")
+        .with_operation("versions")
+        .with_object(root)
 }
 
 /// The answer of a store whose objects have no tags.

@@ -2,10 +2,10 @@
 
 use crate::xml;
 use penstock_base::Result;
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// The pairs of `@tagging` (see [`crate::PutOptions::metadata`]).
-pub(crate) fn from_query(text: &str) -> Vec<(String, String)> {
+pub fn from_query(text: &str) -> Vec<(String, String)> {
     let decode = |text: &str| {
         let spaced = text.replace('+', " ");
         percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
@@ -15,6 +15,13 @@ pub(crate) fn from_query(text: &str) -> Vec<(String, String)> {
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
         .map(|(name, value)| (decode(name), decode(value)))
         .collect()
+}
+
+/// The form of `@tagging` for pairs.
+pub fn to_query(tags: &[(String, String)]) -> String {
+    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let pair = |(name, value): &(String, String)| format!("{}={}", encode(name), encode(value));
+    tags.iter().map(pair).collect::<Vec<_>>().join("&")
 }
 
 /// A document that sets these tags; `root` is what the service calls it.
@@ -57,6 +64,7 @@ mod tests {
         let tags = vec![("a&b".to_string(), "<1>".to_string()), ("c".to_string(), String::new())];
         assert_eq!(from_xml("Tags", to_xml("Tags", &tags).as_bytes()).unwrap(), tags);
         assert_eq!(from_query("a%26b=%3C1%3E&c"), tags);
+        assert_eq!(from_query(&to_query(&tags)), tags);
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub struct ObjectMeta {
     pub content_type: Option<String>,
     /// User metadata, names in lower case; filled by `get` and `stat`, empty in listings.
     pub metadata: Vec<(String, String)>,
+    /// The version's id, where the container keeps versions; empty in listings.
+    pub version: Option<String>,
 }
 
 /// Which bytes to get.
@@ -143,6 +145,28 @@ pub enum WriteCondition {
     IfAbsent,
     /// Only over this version (If-Match).
     IfMatch(ETag),
+    /// Only if something is there (If-Match: *).
+    IfPresent,
+    /// Only if nothing is there or another version than this one (If-None-Match).
+    IfNoneMatch(ETag),
+}
+
+impl WriteCondition {
+    /// Whether it holds while `current` is there.
+    pub fn holds(&self, current: Option<&ETag>) -> bool {
+        match self {
+            WriteCondition::None => true,
+            WriteCondition::IfAbsent => current.is_none(),
+            WriteCondition::IfMatch(wanted) => current == Some(wanted),
+            WriteCondition::IfPresent => current.is_some(),
+            WriteCondition::IfNoneMatch(unwanted) => current != Some(unwanted),
+        }
+    }
+
+    /// Whether it cannot hold where nothing is there.
+    pub fn needs_object(&self) -> bool {
+        matches!(self, WriteCondition::IfMatch(_) | WriteCondition::IfPresent)
+    }
 }
 
 /// How to write an object.
@@ -185,6 +209,8 @@ pub struct PutResult {
     pub etag: Option<ETag>,
     /// The new version's time, where the store told it.
     pub modified: Option<SystemTime>,
+    /// The new version's id, where the container keeps versions.
+    pub version: Option<String>,
 }
 
 /// One uploaded part, as the completing request names it.

@@ -84,9 +84,11 @@ async fn a_directory_tells_the_time_and_what_it_does_not_offer() {
     let source = CopySource { key: "k".to_string(), if_match: None, range: None };
     let options = PutOptions::default();
     assert_eq!(store.copy_version(&source, "to", &options).await.unwrap(), None);
-    assert!(!store.has_tags());
-    for error in [store.tags("k").await.unwrap_err(), store.set_tags("k", &[]).await.unwrap_err()] {
-        assert_eq!(error.kind(), Kind::Unsupported);
-        assert!(error.to_string().contains("no object tags"), "{error}");
-    }
+    assert!(store.has_tags() && store.has_versions());
+    let tags = [("a&b".to_string(), "=".to_string())];
+    store.set_tags("k", &tags).await.unwrap();
+    assert_eq!(store.tags("k").await.unwrap(), tags);
+    store.set_tags("k", &[]).await.unwrap();
+    assert_eq!(store.tags("k").await.unwrap(), []);
+    assert_eq!(store.tags("missing").await.unwrap_err().kind(), Kind::NotFound);
 }

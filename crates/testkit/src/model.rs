@@ -85,11 +85,7 @@ impl ModelStore {
         condition: &WriteCondition,
     ) -> Result<()> {
         let present = state.objects.get(key).and_then(|object| object.meta.etag.as_ref());
-        let holds = match condition {
-            WriteCondition::None => true,
-            WriteCondition::IfAbsent => present.is_none(),
-            WriteCondition::IfMatch(etag) => present == Some(etag),
-        };
+        let holds = condition.holds(present);
         self.need(
             *condition == WriteCondition::None || self.capabilities.conditional_put,
             operation,
@@ -115,9 +111,10 @@ impl ModelStore {
             modified,
             content_type: options.content_type.clone(),
             metadata: options.metadata.clone(),
+            version: None,
         };
         state.objects.insert(key.to_string(), Object { bytes, meta, made_by });
-        PutResult { etag, modified }
+        PutResult { etag, modified, version: None }
     }
 }
 
@@ -266,7 +263,8 @@ impl Store for ModelStore {
             // The answer may have been lost: the object tells whether this upload made it.
             let object = self.found(&state, OPERATION, key)?;
             if object.made_by.as_ref() == Some(&upload.0) {
-                return Ok(PutResult { etag: object.meta.etag, modified: object.meta.modified });
+                let (etag, modified) = (object.meta.etag, object.meta.modified);
+                return Ok(PutResult { etag, modified, version: None });
             }
             return Err(self.error(Kind::Conflict, OPERATION, key, "another write took its place"));
         };

@@ -52,6 +52,7 @@ impl Known {
             modified: None,
             content_type: None,
             metadata: Vec::new(),
+            version: None,
         },
         immutable: false,
         footer_size_bytes: None,

@@ -13,6 +13,9 @@ use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
 use s3s::{S3Result, dto, s3_error};
 
+/// Longest note of the parts' checksums: metadata is short of room.
+const NOTE_BYTES_MAX: usize = 2048;
+
 /// The checksums of an upload's parts, as the completing request tells them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartSums {
@@ -74,6 +77,14 @@ impl PartSums {
     /// Whether the checksum of the whole is wanted, not that of checksums.
     pub fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// The note that tells them again; `None` where it would be too long.
+    pub fn note(&self) -> Option<String> {
+        let name = self.algorithm.header().trim_start_matches("x-amz-checksum-");
+        let sums: Vec<String> = self.parts.iter().map(|part| STANDARD.encode(&part.1)).collect();
+        let note = format!("{name}:{}", sums.join(","));
+        (note.len() <= NOTE_BYTES_MAX).then_some(note)
     }
 
     /// The checksum of the whole.

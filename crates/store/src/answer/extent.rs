@@ -114,7 +114,7 @@ pub(crate) fn unsatisfiable_extent(
 }
 
 /// `bytes 0-9/100` or `bytes 0-9/*`.
-pub(super) fn parse_content_range(text: &str) -> Option<(ByteRange, Option<u64>)> {
+pub(crate) fn parse_content_range(text: &str) -> Option<(ByteRange, Option<u64>)> {
     let (range, size) = text.trim().strip_prefix("bytes")?.trim().split_once('/')?;
     let (first, last) = range.trim().split_once('-')?;
     let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);

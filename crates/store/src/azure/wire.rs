@@ -249,13 +249,15 @@ pub(super) fn condition_header(condition: &WriteCondition) -> Option<(String, St
         WriteCondition::None => None,
         WriteCondition::IfAbsent => Some((IF_NONE_MATCH.to_string(), "*".to_string())),
         WriteCondition::IfMatch(etag) => Some((IF_MATCH.to_string(), etag.header_value())),
+        WriteCondition::IfPresent => Some((IF_MATCH.to_string(), "*".to_string())),
+        WriteCondition::IfNoneMatch(etag) => Some((IF_NONE_MATCH.to_string(), etag.header_value())),
     }
 }
 
 /// Tag and time that a write left.
 pub(super) fn put_result(headers: &HeaderMap) -> PutResult {
     let meta = object_meta(headers, None, "");
-    PutResult { etag: meta.etag, modified: meta.modified }
+    PutResult { etag: meta.etag, modified: meta.modified, version: None }
 }
 
 /// Metadata of a blob from its headers; our own entries are left out.

@@ -5,6 +5,7 @@
 //! it can never describe another version.
 
 use super::names::SIDECAR;
+use crate::streaming::NULL_VERSION;
 use crate::{ETag, ObjectMeta, PutOptions};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, XattrFlags};
@@ -30,6 +31,12 @@ pub(super) struct Attributes {
     /// Makes a repeated completion recognise its own object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<String>,
+    /// The id of this version; `None` for the one that S3 calls `null`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Whether this is a delete marker: no object, but a version that says that there is none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_marker: bool,
 }
 
 impl Attributes {
@@ -37,7 +44,7 @@ impl Attributes {
         Attributes {
             content_type: options.content_type.clone(),
             metadata: options.metadata.clone(),
-            upload: None,
+            ..Default::default()
         }
     }
 
@@ -68,12 +75,44 @@ impl Attributes {
             }
             Err(errno) => return Err(errno),
         }
-        let name = sidecar_name(&rustix::fs::fstat(file)?);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(dir, &name, flags, Mode::from_raw_mode(0o666))?;
+        // Under another name first: attributes of an object that is there may be replaced.
+        let (name, temp) = (sidecar_name(&rustix::fs::fstat(file)?), super::temp_name());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(dir, &temp, flags, Mode::from_raw_mode(0o666))?;
         let mut sidecar = File::from(fd);
         let written = sidecar.write_all(&text).and_then(|()| sidecar.sync_data());
-        written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        let written = written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        let kept = written.and_then(|()| rustix::fs::renameat(dir, &temp, dir, &name));
+        kept.inspect_err(|_| {
+            let _ = rustix::fs::unlinkat(dir, &temp, AtFlags::empty());
+        })
+    }
+
+    /// Puts them in the place of those that `file` has.
+    pub fn replace(&self, file: &File, dir: &OwnedFd) -> Result<(), Errno> {
+        if !self.is_empty() {
+            return self.store(file, dir);
+        }
+        match rustix::fs::fremovexattr(file, ATTRIBUTE) {
+            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(errno) => return Err(errno),
+        }
+        forget(dir, &rustix::fs::fstat(file)?);
+        Ok(())
+    }
+
+    /// Gives the hidden file of a version, if it has one, a second name in another directory.
+    pub fn link_sidecar(stat: &Stat, from: &OwnedFd, to: &OwnedFd) -> Result<(), Errno> {
+        let name = sidecar_name(stat);
+        match rustix::fs::linkat(from, &name, to, &name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT | Errno::EXIST) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// The id of the version; S3 calls one without an id `null`.
+    pub fn version_id(&self) -> &str {
+        self.version.as_deref().unwrap_or(NULL_VERSION)
     }
 
     /// Reads those of an open file in `dir`, which is opened only if a hidden file must be read.
@@ -153,6 +192,7 @@ pub(super) fn meta(stat: &Stat) -> ObjectMeta {
         modified: modified(stat),
         content_type: None,
         metadata: Vec::new(),
+        version: None,
     }
 }
 

@@ -20,6 +20,13 @@ const ASIDE: &str = ".penstock-object-";
 /// Attributes of one object version, where the file system keeps none itself.
 pub(super) const SIDECAR: &str = ".penstock-meta-";
 
+/// A symbolic link at the root that leads nowhere and says whether the bucket keeps versions.
+pub(super) const VERSIONING: &str = ".penstock-versioning";
+/// The tree of earlier versions: a directory for each key.
+pub(super) const VERSIONS: &str = ".penstock-versions";
+/// One version in the directory of its key.
+pub(super) const VERSION: &str = ".penstock-version-";
+
 const COMPONENT_MAX_BYTES: usize = 255;
 const ESCAPES: [(&str, &str); 3] =
     [("", ".penstock-empty"), (".", ".penstock-dot"), ("..", ".penstock-dotdot")];

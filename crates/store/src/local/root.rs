@@ -94,6 +94,26 @@ impl Root {
         self.open_at(relative, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
+    /// What a symbolic link at the root says; `None` where there is none.
+    pub fn note(&self, name: &str) -> Result<Option<String>, Errno> {
+        match rustix::fs::readlinkat(&self.fd, name, Vec::new()) {
+            Ok(text) => Ok(text.into_string().ok()),
+            Err(Errno::NOENT | Errno::INVAL) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Makes a symbolic link at the root say something, at once and durably.
+    pub fn set_note(&self, name: &str, text: &str) -> Result<(), Errno> {
+        let temp = super::temp_name();
+        rustix::fs::symlinkat(text, &self.fd, &temp)?;
+        let renamed = rustix::fs::renameat(&self.fd, &temp, &self.fd, name);
+        renamed.inspect_err(|_| {
+            let _ = rustix::fs::unlinkat(&self.fd, &temp, AtFlags::empty());
+        })?;
+        sync_dir(&self.fd)
+    }
+
     /// Opens a file for reading; never blocks on a pipe.
     pub fn open_file(&self, relative: &str) -> Result<OwnedFd, Errno> {
         self.open_at(relative, OFlags::RDONLY | OFlags::NONBLOCK)

@@ -1,10 +1,17 @@
 //! Bodies that flow into a local bucket: staged as a hidden file, published or forgotten whole.
 
-use super::{LocalStore, Staged, upload};
-use crate::streaming::{Inflow, PartEntry, PartSink, StreamingStore, UploadEntry, next_piece};
-use crate::{Part, PutOptions, PutResult, Store, UploadId};
+use super::errno::explain;
+use super::{LocalStore, Staged, upload, versioned_key, versions};
+use crate::streaming::{
+    Inflow, PartEntry, PartSink, Removed, StreamingStore, UploadEntry, Versioning, VersionsPage,
+    VersionsRequest, next_piece,
+};
+use crate::{ETag, Part, PutOptions, PutResult, Store, UploadId, tags};
 use async_trait::async_trait;
 use penstock_base::{Kind, Result};
+
+/// The pair of metadata that holds the tags (see [`PutOptions::metadata`]).
+const TAGGING: &str = "@tagging";
 
 async fn fill(staged: &mut Staged, mut body: Box<dyn Inflow>) -> Result<()> {
     while let Some(piece) = next_piece(&mut *body).await {
@@ -86,5 +93,65 @@ impl StreamingStore for LocalStore {
     async fn discard_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
         self.list_parts(key, upload).await?;
         self.abort_upload(key, upload).await
+    }
+
+    fn has_tags(&self) -> bool {
+        true
+    }
+
+    async fn tags(&self, key: &str) -> Result<Vec<(String, String)>> {
+        let meta = self.stat(key).await?;
+        let tagging = meta.metadata.iter().find(|(name, _)| name == TAGGING);
+        Ok(tagging.map(|(_, text)| tags::from_query(text)).unwrap_or_default())
+    }
+
+    async fn set_tags(&self, key: &str, tags: &[(String, String)]) -> Result<()> {
+        let text = (!tags.is_empty()).then(|| tags::to_query(tags));
+        let (key, version) = versioned_key(key);
+        self.run_at("set tags", key, move |shared, at| {
+            versions::set_pair(&shared.root, at, version.as_deref(), (TAGGING, text.as_deref()))
+        })
+        .await
+    }
+
+    fn has_versions(&self) -> bool {
+        true
+    }
+
+    async fn versioning(&self) -> Result<Versioning> {
+        self.run("get versioning", "", |shared| {
+            let asked = versions::versioning(&shared.root);
+            asked.map_err(|errno| explain(errno, "read", &shared.root.path))
+        })
+        .await
+    }
+
+    async fn set_versioning(&self, is_enabled: bool) -> Result<()> {
+        self.run("set versioning", "", move |shared| {
+            let done = versions::set_versioning(&shared.root, is_enabled);
+            done.map_err(|errno| explain(errno, "write", &shared.root.path))
+        })
+        .await
+    }
+
+    async fn list_versions(&self, request: &VersionsRequest) -> Result<VersionsPage> {
+        let request = request.clone();
+        self.run("list versions", "", move |shared| {
+            versions::list(&shared.root, &request, |page| shared.list(page))
+        })
+        .await
+    }
+
+    async fn remove(
+        &self,
+        key: &str,
+        version: Option<&str>,
+        if_match: Option<&ETag>,
+    ) -> Result<Removed> {
+        let (version, if_match) = (version.map(str::to_string), if_match.cloned());
+        self.run_at("DELETE", key, move |shared, at| {
+            shared.remove(at, version.as_deref(), if_match.as_ref())
+        })
+        .await
     }
 }

@@ -274,7 +274,7 @@ pub(super) fn completed_before(
     if attributes.upload.as_ref() != Some(&id.0) {
         return Err(gone());
     }
-    Ok(PutResult { etag: meta.etag, modified: meta.modified })
+    Ok(PutResult { etag: meta.etag, modified: meta.modified, version: attributes.version })
 }
 
 /// The parts that an upload has, by number.
@@ -387,5 +387,6 @@ fn find_uploads(
 
 /// Whether a directory entry is a leftover of a writer: a temporary file or an upload.
 pub(super) fn is_leftover(name: &str) -> bool {
-    name.starts_with(TEMP) || name.starts_with(UPLOAD) || name.starts_with(names::SIDECAR)
+    let is_ours = [TEMP, UPLOAD, names::SIDECAR].iter().any(|prefix| name.starts_with(prefix));
+    is_ours || name == names::VERSIONING
 }

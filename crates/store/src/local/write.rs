@@ -8,8 +8,9 @@
 
 use super::attributes::{self, Attributes, etag};
 use super::errno::{explain, explain_io};
-use super::names::{self, Location};
+use super::names::Location;
 use super::root::{Root, lock, sync_dir};
+use super::versions::Keeper;
 use crate::{Payload, PutResult, WriteCondition};
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result};
@@ -20,7 +21,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Races lost in a row before a write gives up; each loss means that somebody else's write won.
 const ROUNDS_MAX: usize = 1000;
@@ -58,7 +59,7 @@ impl Temp {
 
     /// `None` when the directory or the new file was removed by somebody else at once.
     fn try_create(dir: OwnedFd, shown: &str) -> Result<Option<Self>> {
-        let name = format!("{}{}", names::TEMP, super::nonce());
+        let name = super::temp_name();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
         let file = match rustix::fs::openat(&dir, &name, flags, mode) {
@@ -153,13 +154,17 @@ impl Temp {
     ) -> Result<PutResult> {
         let shown = root.shown(&location.path());
         let target = root.open_dir(&location.dir).map_err(|e| explain(e, "open", &shown))?;
+        let keeper = Keeper::open(root, location)
+            .map_err(|errno| explain(errno, "keep the versions of", &shown))?;
+        let version = keeper.as_ref().and_then(Keeper::new_id);
+        let attributes = &Attributes { version, ..attributes.clone() };
         set_time(&self.file).map_err(|errno| explain(errno, "set the time of", &shown))?;
         attributes
             .store(&self.file, &target)
             .map_err(|errno| explain(errno, "store the metadata of", &shown))?;
         self.file.sync_all().map_err(|error| explain_io(&error, "sync", &shown))?;
         let stat = rustix::fs::fstat(&self.file).map_err(|e| explain(e, "stat", &shown))?;
-        let moved = self.rename(root, location, &target, condition);
+        let moved = self.rename(root, location, &target, condition, keeper.as_ref());
         if moved.is_err() {
             attributes::forget(&target, &stat);
         }
@@ -168,7 +173,9 @@ impl Temp {
         // Whoever waits for the lock may go on; durability of the name concerns only this caller.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
         sync_dir(&target).map_err(|errno| explain(errno, "sync the directory of", &shown))?;
-        Ok(PutResult { etag: Some(etag(&stat)), modified: attributes::meta(&stat).modified })
+        let version = attributes.version.clone();
+        let modified = attributes::meta(&stat).modified;
+        Ok(PutResult { etag: Some(etag(&stat)), modified, version })
     }
 
     fn rename(
@@ -177,6 +184,7 @@ impl Temp {
         location: &Location,
         target: &OwnedFd,
         condition: &WriteCondition,
+        keeper: Option<&Keeper>,
     ) -> Result<()> {
         let shown = root.shown(&location.path());
         let failed = |errno| explain(errno, "rename to", &shown);
@@ -186,6 +194,9 @@ impl Temp {
                 return Err(explain(Errno::ISDIR, "replace", &shown));
             }
             check(condition, current.stat(), &shown)?;
+            if let Some(keeper) = keeper {
+                keeper.keep(&current, target, &at.name).map_err(failed)?;
+            }
             let flags = match current {
                 Current::Absent => RenameFlags::NOREPLACE,
                 _ => RenameFlags::empty(),
@@ -193,7 +204,7 @@ impl Temp {
             match rename_at(&self.dir, &self.name, target, &at.name, flags) {
                 Ok(()) => {
                     current.stat().inspect(|stat| attributes::forget(target, stat));
-                    return Ok(());
+                    return keeper.map_or(Ok(()), Keeper::replaced).map_err(failed);
                 }
                 Err(Errno::EXIST | Errno::ISDIR) => {}
                 Err(errno) => return Err(failed(errno)),
@@ -224,18 +235,18 @@ fn rename_at(
 }
 
 /// What has the target's name now.
-enum Current {
+pub(super) enum Current {
     Absent,
     Directory,
     /// A file, locked against other writers of this store until dropped.
     File {
         stat: Stat,
-        _lock: Option<OwnedFd>,
+        held: Option<OwnedFd>,
     },
 }
 
 impl Current {
-    fn stat(&self) -> Option<&Stat> {
+    pub fn stat(&self) -> Option<&Stat> {
         match self {
             Current::File { stat, .. } => Some(stat),
             _ => None,
@@ -244,7 +255,11 @@ impl Current {
 
     /// What is there, and under which name a write belongs: beside a directory of the plain name,
     /// and wherever the object is kept already.
-    fn find(root: &Root, location: &Location, dir: &OwnedFd) -> Result<(Self, Location), Errno> {
+    pub fn find(
+        root: &Root,
+        location: &Location,
+        dir: &OwnedFd,
+    ) -> Result<(Self, Location), Errno> {
         let plain = Self::lock(root, location, dir)?;
         let aside = location.aside(root.scope);
         match (&plain, aside) {
@@ -265,7 +280,7 @@ impl Current {
                 // A file that may not be read can still be replaced, but not locked.
                 Err(Errno::ACCESS) => {
                     let stat = rustix::fs::statat(dir, &location.name, AtFlags::SYMLINK_NOFOLLOW)?;
-                    return Ok(Current::File { stat, _lock: None });
+                    return Ok(Current::File { stat, held: None });
                 }
                 Err(errno) => return Err(errno),
             };
@@ -277,7 +292,7 @@ impl Current {
             match rustix::fs::statat(dir, &location.name, AtFlags::empty()) {
                 Ok(now) if (now.st_ino, now.st_dev) == (stat.st_ino, stat.st_dev) => {
                     let stat = rustix::fs::fstat(&fd)?;
-                    return Ok(Current::File { stat, _lock: Some(fd) });
+                    return Ok(Current::File { stat, held: Some(fd) });
                 }
                 Ok(_) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(errno),
@@ -287,13 +302,14 @@ impl Current {
     }
 }
 
-fn check(condition: &WriteCondition, current: Option<&Stat>, shown: &str) -> Result<()> {
+pub(super) fn check(condition: &WriteCondition, current: Option<&Stat>, shown: &str) -> Result<()> {
+    if condition.holds(current.map(etag).as_ref()) {
+        return Ok(());
+    }
     let why = match (condition, current) {
-        (WriteCondition::None, _) | (WriteCondition::IfAbsent, None) => return Ok(()),
-        (WriteCondition::IfMatch(wanted), Some(stat)) if *wanted == etag(stat) => return Ok(()),
-        (WriteCondition::IfAbsent, Some(_)) => "the file exists already",
         (WriteCondition::IfMatch(_), Some(_)) => "the file has changed",
-        (WriteCondition::IfMatch(_), None) => "the file is gone",
+        (_, Some(_)) => "the file exists already",
+        (_, None) => "the file is gone",
     };
     Err(Error::new(Kind::Conflict, format!("{why} (`{shown}`)")))
 }
@@ -338,13 +354,18 @@ pub(super) fn remove(root: &Root, location: &Location, condition: &WriteConditio
 }
 
 /// The kernel's own time stamp moves in ticks of some milliseconds; version tags need better.
-fn set_time(file: &File) -> Result<(), Errno> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+pub(super) fn set_time(file: &File) -> Result<(), Errno> {
+    let now = since_epoch();
     let time = Timespec {
         tv_sec: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(now.subsec_nanos()),
     };
     rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time })
+}
+
+/// The time of a write, counted from 1970.
+pub(super) fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 fn lost_races(shown: &str) -> Error {

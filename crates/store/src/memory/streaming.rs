@@ -62,10 +62,7 @@ impl StreamingStore for MemoryStore {
         let state = self.state();
         let made = state.objects.get(key);
         let made = made.filter(|it| it.made_by_upload.as_deref() == Some(upload.0.as_str()));
-        Ok(made.map(|object| PutResult {
-            etag: object.meta.etag.clone(),
-            modified: object.meta.modified,
-        }))
+        Ok(made.map(|object| super::written(&object.meta)))
     }
 
     async fn read_parts(
@@ -116,7 +113,9 @@ impl StreamingStore for MemoryStore {
     async fn set_tags(&self, key: &str, tags: &[(String, String)]) -> Result<()> {
         let mut state = self.state();
         let object = state.objects.get_mut(key);
-        object.ok_or_else(|| self.not_found("set tags", key))?.tags = tags.to_vec();
+        let object = object.ok_or_else(|| self.not_found("set tags", key))?;
+        object.tags = tags.to_vec();
+        super::count_tags(&mut object.meta, tags);
         Ok(())
     }
 }

@@ -1,10 +1,11 @@
 //! Copies inside a bucket, without the bytes passing through here.
 
-use crate::answer::Failure;
+use crate::answer::{self, Failure};
 use crate::s3::config::Service;
 use crate::s3::replies::parse_written;
 use crate::s3::request::{Call, Outcome, encode_path};
 use crate::s3::{ANSWER_BYTES_MAX, GIB, S3Store};
+use crate::streaming::split_version;
 use crate::{CopySource, ObjectMeta, Part, PutOptions, PutResult, Store, UploadId, WriteCondition};
 use ::http::Method;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -42,7 +43,8 @@ impl S3Store {
                 let bytes = bytes.map_err(|error| self.named(&call, error))?;
                 let (etag, modified) = parse_written(&bytes, "CopyObjectResult")
                     .map_err(|error| self.named(&call, error))?;
-                Ok(PutResult { etag: Some(etag), modified })
+                let version = answer::version(&response.headers);
+                Ok(PutResult { etag: Some(etag), modified, version })
             }
             Outcome::Refused { failure, .. } if may_be_too_large(&failure) => {
                 let meta = self.stat(&source.key).await?;
@@ -72,14 +74,7 @@ impl S3Store {
             Err(error) if error.kind() == Kind::NotFound => None,
             Err(error) => return Err(error),
         };
-        let holds = match condition {
-            WriteCondition::None => true,
-            WriteCondition::IfAbsent => found.is_none(),
-            WriteCondition::IfMatch(etag) => {
-                found.is_some_and(|meta| meta.etag.as_ref() == Some(etag))
-            }
-        };
-        if holds {
+        if condition.holds(found.as_ref().and_then(|meta| meta.etag.as_ref())) {
             return Ok(());
         }
         Err(self
@@ -89,7 +84,9 @@ impl S3Store {
     /// Names the source of a copy, and the version that it must still be.
     fn with_source<'a>(&self, call: Call<'a>, source: &CopySource) -> Result<Call<'a>> {
         let name = format!("{}copy-source", self.sender.header_prefix());
-        let path = format!("/{}/{}", self.sender.config.bucket, encode_path(&source.key));
+        let (key, version) = split_version(&source.key);
+        let version = version.map_or(String::new(), |id| format!("?versionId={}", encode_path(id)));
+        let path = format!("/{}/{}{version}", self.sender.config.bucket, encode_path(key));
         let call = call.header(&name, &path)?;
         match &source.if_match {
             Some(etag) => call.header(&format!("{name}-if-match"), &etag.header_value()),
@@ -113,6 +110,7 @@ impl S3Store {
         // A copy keeps what the caller does not replace; an upload has to be told.
         if kept.content_type.is_none() && kept.metadata.is_empty() {
             (kept.content_type, kept.metadata) = (meta.content_type, meta.metadata);
+            kept.metadata.retain(|(name, _)| !answer::is_told_note(name));
         }
         let upload = self.begin_upload(to, &kept).await?;
         let copies = stream::iter(copy_ranges(size))

@@ -14,6 +14,7 @@ mod request;
 mod sources;
 mod streaming;
 mod upload;
+mod versions;
 
 pub use account::S3Account;
 
@@ -111,6 +112,14 @@ impl S3Store {
         Ok(call)
     }
 
+    /// Has the service tell an object's checksums, which it keeps to itself otherwise.
+    fn asking_checksums<'a>(&self, call: Call<'a>) -> Result<Call<'a>> {
+        match self.is_gcs() {
+            true => Ok(call),
+            false => call.header("x-amz-checksum-mode", "ENABLED"),
+        }
+    }
+
     /// The condition of a write.
     fn with_condition<'a>(&self, call: Call<'a>, condition: &WriteCondition) -> Result<Call<'a>> {
         match condition {
@@ -120,12 +129,16 @@ impl S3Store {
                 let prefix = self.sender.header_prefix();
                 call.header(&format!("{prefix}if-generation-match"), "0")
             }
-            WriteCondition::IfMatch(_) if self.is_gcs() => Err(Error::new(
+            _ if self.is_gcs() => Err(Error::new(
                 Kind::Unsupported,
                 "Google Cloud Storage cannot tie a write to an ETag",
             )),
             WriteCondition::IfAbsent => call.header(IF_NONE_MATCH.as_str(), "*"),
             WriteCondition::IfMatch(etag) => call.header(IF_MATCH.as_str(), &etag.header_value()),
+            WriteCondition::IfPresent => call.header(IF_MATCH.as_str(), "*"),
+            WriteCondition::IfNoneMatch(etag) => {
+                call.header(IF_NONE_MATCH.as_str(), &etag.header_value())
+            }
         }
     }
 
@@ -234,6 +247,9 @@ impl Store for S3Store {
             return self.get_nothing(key, &request).await;
         }
         let mut call = Call::new(Method::GET, "GET", Some(key));
+        if request.range == GetRange::All {
+            call = self.asking_checksums(call)?;
+        }
         if let Some(range) = answer::range_header(request.range) {
             call = call.header(RANGE.as_str(), &range)?;
         }
@@ -276,7 +292,7 @@ impl Store for S3Store {
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
-        let call = Call::new(Method::HEAD, "HEAD", Some(key));
+        let call = self.asking_checksums(Call::new(Method::HEAD, "HEAD", Some(key)))?;
         let response = self.sender.done(&call).await?;
         let size = crate::http::content_length(&response.headers)
             .map_err(|error| self.named(&call, error))?;
@@ -319,8 +335,9 @@ impl Store for S3Store {
         let (call, sealed) = self.seal.put(call)?;
         match self.sender.send(&call).await? {
             Outcome::Done(response) => {
+                let version = answer::version(&response.headers);
                 let (etag, modified) = self.written(&call, response).await?;
-                Ok(PutResult { etag: Some(etag), modified })
+                Ok(PutResult { etag: Some(etag), modified, version })
             }
             Outcome::Refused { failure, .. } => {
                 let refused = sealed && self.seal.learn(&failure);

@@ -3,7 +3,9 @@
 
 mod gateway;
 
-pub(crate) use gateway::{parse_buckets, parse_parts, parse_uploads};
+pub(crate) use gateway::{
+    parse_buckets, parse_parts, parse_uploads, parse_versioning, parse_versions,
+};
 
 use crate::answer::{Failure, parse_iso_date};
 use crate::s3::request::{NO_STORE_HINT, strange};

@@ -4,6 +4,7 @@ use crate::answer::Failure;
 use crate::s3::ANSWER_BYTES_MAX;
 use crate::s3::auth::Auth;
 use crate::s3::config::{Access, S3Config, Service};
+use crate::streaming::split_version;
 use crate::{HttpClient, HttpResponse, Inflow, Payload};
 use ::http::request::Parts;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
@@ -356,8 +357,10 @@ fn request_url(bucket_url: &str, call: &Call<'_>) -> String {
     let mut url = String::with_capacity(bucket_url.len() + 128);
     url.push_str(bucket_url);
     url.push('/');
-    url.extend(utf8_percent_encode(call.key.unwrap_or_default(), PATH));
-    for (index, (name, value)) in call.query.iter().enumerate() {
+    let (key, version) = split_version(call.key.unwrap_or_default());
+    url.extend(utf8_percent_encode(key, PATH));
+    let version = version.map(|id| ("versionId", id.to_string()));
+    for (index, (name, value)) in call.query.iter().chain(&version).enumerate() {
         url.push(if index == 0 { '?' } else { '&' });
         url.push_str(name);
         // A bare name and an empty value sign alike, but some servers route by the bare name only.

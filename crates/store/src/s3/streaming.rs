@@ -1,29 +1,32 @@
 //! What a gateway asks of a bucket: bodies that are still coming in, and S3's own verbs for uploads
 //! and tags, passed through.
 
+use crate::answer;
 use crate::answer::Failure;
 use crate::s3::request::{Call, Outcome};
 use crate::s3::{S3Store, replies};
-use crate::streaming::{CopySource, Inflow, PartEntry, StreamingStore, UploadEntry, no_tags};
+use crate::streaming::{
+    CopySource, Inflow, PartEntry, PartPlace, Removed, StreamingStore, UploadEntry, Versioning,
+    VersionsPage, VersionsRequest, no_tags,
+};
 use crate::{ETag, Part, Payload, PutOptions, PutResult, Store, UploadId, tags};
 use ::http::Method;
 use ::http::header::CONTENT_TYPE;
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{Kind, Result};
-use std::time::SystemTime;
 
 const TAGS_ROOT: &str = "Tagging";
 
 impl S3Store {
-    /// Sends a call whose body flows; tag and time of what it wrote.
-    async fn flow(
-        &self,
-        call: &Call<'_>,
-        body: Box<dyn Inflow>,
-    ) -> Result<(ETag, Option<SystemTime>)> {
+    /// Sends a call whose body flows; tag, time and version of what it wrote.
+    async fn flow(&self, call: &Call<'_>, body: Box<dyn Inflow>) -> Result<PutResult> {
         match self.sender.send_flow(call, body).await? {
-            Outcome::Done(response) => self.written(call, response).await,
+            Outcome::Done(response) => {
+                let version = answer::version(&response.headers);
+                let (etag, modified) = self.written(call, response).await?;
+                Ok(PutResult { etag: Some(etag), modified, version })
+            }
             Outcome::Refused { failure, .. } => Err(self.sender.refusal(call, failure)),
         }
     }
@@ -40,8 +43,7 @@ impl StreamingStore for S3Store {
         let call = Call::new(Method::PUT, "PUT", Some(key));
         let call = self.with_write_headers(call, options)?;
         let call = self.with_condition(call, &options.condition)?;
-        let (etag, modified) = self.flow(&call, body).await?;
-        Ok(PutResult { etag: Some(etag), modified })
+        self.flow(&call, body).await
     }
 
     async fn part_flow(
@@ -55,8 +57,8 @@ impl StreamingStore for S3Store {
         let call = Call::new(Method::PUT, "upload part", Some(key))
             .query("partNumber", number.to_string())
             .query("uploadId", &upload.0);
-        let (etag, _) = self.flow(&call, body).await?;
-        Ok(Part { number, etag: etag.0, size_bytes })
+        let etag = self.flow(&call, body).await?.etag;
+        Ok(Part { number, etag: etag.map(|etag| etag.0).unwrap_or_default(), size_bytes })
     }
 
     fn judges_parts(&self) -> bool {
@@ -159,6 +161,38 @@ impl StreamingStore for S3Store {
             .header(CONTENT_TYPE.as_str(), "application/xml")?
             .payload(payload);
         self.answer(&call).await.map(drop)
+    }
+
+    async fn part_place(&self, key: &str, number: u32) -> Result<Option<PartPlace>> {
+        match self.is_gcs() {
+            true => Ok(None),
+            false => self.head_of_part(key, number).await,
+        }
+    }
+
+    fn has_versions(&self) -> bool {
+        !self.is_gcs()
+    }
+
+    async fn versioning(&self) -> Result<Versioning> {
+        self.bucket_versioning().await
+    }
+
+    async fn set_versioning(&self, is_enabled: bool) -> Result<()> {
+        self.set_bucket_versioning(is_enabled).await
+    }
+
+    async fn list_versions(&self, request: &VersionsRequest) -> Result<VersionsPage> {
+        self.bucket_versions(request).await
+    }
+
+    async fn remove(
+        &self,
+        key: &str,
+        version: Option<&str>,
+        if_match: Option<&ETag>,
+    ) -> Result<Removed> {
+        self.remove_version(key, version, if_match).await
     }
 }
 

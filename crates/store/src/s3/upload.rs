@@ -56,7 +56,8 @@ impl S3Store {
                 let (etag, modified) = parse_written(&bytes, "CompleteMultipartUploadResult")
                     .map_err(|error| self.named(&call, error))?;
                 let modified = modified.or_else(|| answer::written_at(&response.headers));
-                return Ok(PutResult { etag: Some(etag), modified });
+                let version = answer::version(&response.headers);
+                return Ok(PutResult { etag: Some(etag), modified, version });
             }
             Outcome::Refused { failure, .. } => failure,
         };
@@ -74,7 +75,8 @@ impl S3Store {
         let Some(expected) = multipart_etag(parts) else { return Ok(None) };
         match self.stat(key).await {
             Ok(meta) if meta.etag.as_ref() == Some(&expected) => {
-                Ok(Some(PutResult { etag: meta.etag, modified: meta.modified }))
+                let (modified, version) = (meta.modified, meta.version);
+                Ok(Some(PutResult { etag: meta.etag, modified, version }))
             }
             Ok(_) => Ok(None),
             Err(error) if error.kind() == Kind::NotFound => Ok(None),

@@ -35,7 +35,7 @@ pub struct Object {
     pub metadata: Lines,
     /// S3 checksums by name (`crc32`), as the client sent them.
     pub checksums: Lines,
-    /// Azure: index tags.
+    /// Tags.
     pub tags: Lines,
     /// Azure: ids and sizes of its blocks, in order.
     pub blocks: Vec<(String, u64)>,

@@ -3,8 +3,10 @@
 use super::{decode_url, walk_root};
 use crate::answer::parse_iso_date;
 use crate::s3::request::strange;
-use crate::streaming::{ContainerEntry, PartEntry, UploadEntry};
-use crate::{ETag, UploadId};
+use crate::streaming::{
+    ContainerEntry, PartEntry, UploadEntry, VersionEntry, Versioning, VersionsPage,
+};
+use crate::{ETag, ObjectMeta, UploadId};
 use penstock_base::Result;
 
 /// One page of ListParts, and the marker of the next.
@@ -69,6 +71,75 @@ pub(crate) fn parse_uploads(bytes: &[u8]) -> Result<(Vec<UploadEntry>, Option<Up
         }
     }
     Ok((uploads, truncated.then_some(marker)))
+}
+
+/// Whether a bucket keeps versions.
+///
+/// # Errors
+/// `Corrupt` for an answer that is none.
+pub(crate) fn parse_versioning(bytes: &[u8]) -> Result<Versioning> {
+    let mut found = Versioning::Never;
+    walk_root(bytes, &["VersioningConfiguration"], "a versioning configuration", |element| {
+        if element.is_at(&["Status"]) {
+            found = match element.text.trim() {
+                "Enabled" => Versioning::Enabled,
+                _ => Versioning::Suspended,
+            };
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// One page of ListObjectVersions.
+///
+/// # Errors
+/// `Corrupt` for an answer that is none.
+pub(crate) fn parse_versions(bytes: &[u8]) -> Result<VersionsPage> {
+    let empty = || VersionEntry {
+        key: String::new(),
+        id: String::new(),
+        is_latest: false,
+        is_marker: false,
+        meta: ObjectMeta::default(),
+    };
+    let (mut page, mut entry) = (VersionsPage::default(), empty());
+    let (mut truncated, mut encoded, mut marker) = (false, false, UploadsMarker::default());
+    walk_root(bytes, &["ListVersionsResult"], "a list of versions", |element| {
+        let text = element.text;
+        match element.path[1..].iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["Version" | "DeleteMarker", field] => match *field {
+                "Key" => entry.key = text.to_string(),
+                "VersionId" => entry.id = text.trim().to_string(),
+                "IsLatest" => entry.is_latest = text.trim() == "true",
+                "ETag" => entry.meta.etag = Some(ETag::parse(text)),
+                "Size" => entry.meta.size_bytes = text.trim().parse().ok(),
+                "LastModified" => entry.meta.modified = parse_iso_date(text),
+                _ => {}
+            },
+            [kind @ ("Version" | "DeleteMarker")] => {
+                entry.is_marker = *kind == "DeleteMarker";
+                page.versions.push(std::mem::replace(&mut entry, empty()));
+            }
+            ["CommonPrefixes", "Prefix"] => page.prefixes.push(text.to_string()),
+            ["IsTruncated"] => truncated = text.trim() == "true",
+            ["EncodingType"] => encoded = text.trim() == "url",
+            ["NextKeyMarker"] => marker.0 = text.to_string(),
+            ["NextVersionIdMarker"] => marker.1 = text.trim().to_string(),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    if encoded {
+        marker.0 = decode_url(&marker.0)?;
+        let keys = page.versions.iter_mut().map(|entry| &mut entry.key);
+        for name in keys.chain(&mut page.prefixes) {
+            *name = decode_url(name)?;
+        }
+    }
+    let (key, version) = marker;
+    page.next = truncated.then_some((key, Some(version).filter(|id| !id.is_empty())));
+    Ok(page)
 }
 
 /// The buckets of an account.

@@ -225,6 +225,9 @@ fn describe(mut answer: Response, object: &Object) -> Response {
     if !object.headers.iter().any(|(name, _)| name == "content-type") {
         answer = answer.with("Content-Type", "application/octet-stream");
     }
+    if !object.tags.is_empty() {
+        answer = answer.with("x-ms-tag-count", object.tags.len().to_string());
+    }
     for (name, value) in &object.metadata {
         answer = answer.with(format!("x-ms-meta-{name}"), value.clone());
     }

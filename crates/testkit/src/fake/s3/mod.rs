@@ -5,7 +5,8 @@ pub mod bucket;
 pub mod chunked;
 pub mod copy;
 pub mod delete;
-pub mod list;
+pub mod extras;
+mod list;
 pub mod object;
 pub mod payload;
 pub mod upload;
@@ -77,6 +78,11 @@ fn operation(request: &Request, bucket: bool, key: bool) -> &'static str {
         ("GET", true, false) if has("location") => "GetBucketLocation",
         ("GET", true, false) if has("uploads") => "ListMultipartUploads",
         ("GET", true, false) if has("versioning") => "GetBucketVersioning",
+        ("GET", true, false) if has("versions") => "ListObjectVersions",
+        ("GET", true, true) if has("tagging") => "GetObjectTagging",
+        ("PUT", true, true) if has("tagging") => "PutObjectTagging",
+        ("DELETE", true, true) if has("tagging") => "DeleteObjectTagging",
+        (_, _, _) if has("tagging") => "Unknown",
         ("GET", true, false) if has("list-type") => "ListObjectsV2",
         ("GET", true, false) if !subresource(request) => "ListObjects",
         ("GET", true, true) if has("uploadId") => "ListParts",
@@ -99,7 +105,6 @@ fn operation(request: &Request, bucket: bool, key: bool) -> &'static str {
 fn subresource(request: &Request) -> bool {
     const ABSENT: &[&str] = &[
         "acl",
-        "tagging",
         "policy",
         "cors",
         "lifecycle",
@@ -110,7 +115,6 @@ fn subresource(request: &Request) -> bool {
         "legal-hold",
         "torrent",
         "attributes",
-        "versions",
         "object-lock",
         "select",
         "restore",
@@ -171,6 +175,13 @@ async fn dispatch(call: &Call<'_>, body: &mut BodyReader<'_>, empty_page: bool) 
         "DeleteBucket" => bucket::delete(call),
         "GetBucketLocation" => Ok(bucket::location()),
         "GetBucketVersioning" => Ok(bucket::versioning()),
+        "ListObjectVersions" => Ok(extras::versions(call)),
+        "GetObjectTagging" => extras::get_tags(call),
+        "PutObjectTagging" => {
+            let payload = payload::receive(call, &signature, body).await?;
+            extras::set_tags(call, Some(&payload))
+        }
+        "DeleteObjectTagging" => extras::set_tags(call, None),
         "ListObjectsV2" | "ListObjects" => list::objects(call, empty_page),
         "GetObject" | "HeadObject" => object::get(call).await,
         "PutObject" => {

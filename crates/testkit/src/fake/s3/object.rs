@@ -10,6 +10,7 @@ use super::super::refusal::{Refusal, Served};
 use super::super::server::Server;
 use super::super::vault::{Lines, Object, State, fresh_etag};
 use super::Call;
+use super::extras::tags_of_header;
 use super::payload::Payload;
 use bytes::Bytes;
 
@@ -138,6 +139,9 @@ fn describe(mut answer: Response, call: &Call<'_>, object: &Object) -> Response 
             None => {}
         }
     }
+    if !object.tags.is_empty() {
+        answer = answer.with("x-amz-tagging-count", object.tags.len().to_string());
+    }
     for (name, value) in &object.metadata {
         answer = answer.with(format!("x-amz-meta-{name}"), value.clone());
     }
@@ -156,7 +160,7 @@ pub async fn put(call: &Call<'_>, payload: Payload) -> Served {
         headers: kept_headers(call.request),
         metadata: metadata(call.request)?,
         checksums: payload.checksums,
-        tags: Vec::new(),
+        tags: tags_of_header(call.request),
         blocks: Vec::new(),
     };
     let mut answer = Response::new(200).with("ETag", format!("\"{}\"", object.etag));

@@ -1,0 +1,159 @@
+//! What is kept and judged of objects beyond their bytes: tags, conditions of writes and removals,
+//! attributes of parts.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod common;
+
+use common::{Answer, Lane, Request, Server};
+
+on_every_lane!(
+    tags_are_kept,
+    copies_take_tags_along,
+    writes_are_judged_by_any_tag,
+    removals_are_judged_by_size_and_time,
+    empty_words_of_a_listing_are_none,
+);
+
+async fn tags_are_kept(lane: Lane) {
+    let server = Server::on(lane).await;
+    let headers = [("x-amz-tagging", "team=a%2Fb&empty=")];
+    let put = Request {
+        method: "PUT",
+        path: "/lake/k",
+        headers: &headers,
+        body: b"x",
+        ..Default::default()
+    };
+    let put = server.send(put).await;
+    assert_eq!(put.status, 200, "{}", put.text());
+    let tags = server.get("/lake/k?tagging").await.text();
+    assert!(tags.contains("<Key>team</Key><Value>a/b</Value>"), "{tags}");
+    assert_eq!(server.get("/lake/k").await.header("x-amz-tagging-count"), "2");
+    let head = Request { method: "HEAD", path: "/lake/k", ..Default::default() };
+    assert_eq!(server.send(head.clone()).await.header("x-amz-tagging-count"), "2");
+    let set = |body| Request { method: "PUT", path: "/lake/k?tagging", body, ..Default::default() };
+    let body = b"<Tagging><TagSet><Tag><Key>new</Key><Value>1</Value></Tag></TagSet></Tagging>";
+    assert_eq!(server.send(set(body)).await.status, 200);
+    let tags = server.get("/lake/k?tagging").await;
+    assert!(tags.text().contains("<Key>new</Key><Value>1</Value>"), "{}", tags.text());
+    assert!(!tags.text().contains("team"), "{}", tags.text());
+    assert_eq!(
+        server.get("/lake/k").await.header("etag"),
+        put.header("etag"),
+        "tags change no tag"
+    );
+    let twice = b"<Tagging><TagSet><Tag><Key>a</Key><Value>1</Value></Tag><Tag><Key>a</Key>\
+        <Value>2</Value></Tag></TagSet></Tagging>";
+    assert_eq!(server.send(set(twice)).await.code(), "InvalidTag");
+    let delete = Request { method: "DELETE", path: "/lake/k?tagging", ..Default::default() };
+    assert_eq!(server.send(delete).await.status, 204);
+    assert!(!server.get("/lake/k?tagging").await.text().contains("<Tag>"));
+    assert_eq!(server.send(head).await.header("x-amz-tagging-count"), "");
+    let many: Vec<String> = (0..11).map(|number| format!("t{number}=1")).collect();
+    let many = many.join("&");
+    let headers = [("x-amz-tagging", many.as_str())];
+    let put = Request { method: "PUT", path: "/lake/n", headers: &headers, ..Default::default() };
+    assert_eq!(server.send(put).await.code(), "InvalidTag");
+    assert_eq!(server.get("/lake/missing?tagging").await.code(), "NoSuchKey");
+}
+
+async fn put_with(server: &Server, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    server.send(Request { method: "PUT", path, headers, body, ..Default::default() }).await
+}
+
+async fn delete_with(server: &Server, path: &str, headers: &[(&str, &str)]) -> Answer {
+    server.send(Request { method: "DELETE", path, headers, ..Default::default() }).await
+}
+
+/// Where the back end copies by itself, what it takes along is its own affair; the fakes differ.
+async fn copies_take_tags_along(lane: Lane) {
+    let server = Server::on(lane).await;
+    let put = put_with(&server, "/lake/a", &[("x-amz-tagging", "team=blue")], b"x").await;
+    assert_eq!(put.status, 200, "{}", put.text());
+    let from = ("x-amz-copy-source", "/lake/a");
+    if matches!(lane, Lane::Local | Lane::Memory) {
+        let copied = put_with(&server, "/lake/b", &[from], b"").await;
+        assert_eq!(copied.status, 200, "{}", copied.text());
+        let tags = server.get("/lake/b?tagging").await.text();
+        if lane == Lane::Local {
+            assert!(tags.contains("<Key>team</Key><Value>blue</Value>"), "{tags}");
+        }
+    }
+    if lane == Lane::S3 {
+        return;
+    }
+    let other = [from, ("x-amz-tagging-directive", "REPLACE"), ("x-amz-tagging", "team=red")];
+    let copied = put_with(&server, "/lake/c", &other, b"").await;
+    assert_eq!(copied.status, 200, "{}", copied.text());
+    let tags = server.get("/lake/c?tagging").await.text();
+    assert!(tags.contains("<Value>red</Value>"), "{tags}");
+}
+
+async fn writes_are_judged_by_any_tag(lane: Lane) {
+    let server = Server::on(lane).await;
+    let missing = put_with(&server, "/lake/k", &[("if-match", "*")], b"1").await;
+    assert_eq!((missing.status, missing.code().as_str()), (404, "NoSuchKey"));
+    let missing = put_with(&server, "/lake/k", &[("if-match", "\"other\"")], b"1").await;
+    assert_eq!((missing.status, missing.code().as_str()), (404, "NoSuchKey"));
+    let first = put_with(&server, "/lake/k", &[("if-none-match", "\"other\"")], b"1").await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    let same = put_with(&server, "/lake/k", &[("if-none-match", first.header("etag"))], b"2").await;
+    assert_eq!((same.status, same.code().as_str()), (412, "PreconditionFailed"));
+    let any = put_with(&server, "/lake/k", &[("if-match", "*")], b"3").await;
+    assert_eq!(any.status, 200, "{}", any.text());
+    assert_eq!(server.get("/lake/k").await.body, b"3");
+    let two = [("if-match", "*"), ("if-none-match", "\"other\"")];
+    assert_eq!(put_with(&server, "/lake/k", &two, b"4").await.code(), "NotImplemented");
+}
+
+async fn removals_are_judged_by_size_and_time(lane: Lane) {
+    let server = Server::on(lane).await;
+    server.put("/lake/k", b"12345").await;
+    let time = server.get("/lake/k").await.header("last-modified").to_string();
+    let old = ("x-amz-if-match-last-modified-time", "Thu, 01 Jan 2015 00:00:00 GMT");
+    for wrong in [("x-amz-if-match-size", "4"), old] {
+        let kept = delete_with(&server, "/lake/k", &[wrong]).await;
+        assert_eq!((kept.status, kept.code().as_str()), (412, "PreconditionFailed"), "{wrong:?}");
+    }
+    let right =
+        [("x-amz-if-match-size", "5"), ("x-amz-if-match-last-modified-time", time.as_str())];
+    assert_eq!(delete_with(&server, "/lake/k", &right).await.status, 204);
+    assert_eq!(server.get("/lake/k").await.status, 404);
+    for gone in [("x-amz-if-match-size", "4"), ("if-match", "*")] {
+        assert_eq!(delete_with(&server, "/lake/k", &[gone]).await.status, 204, "{gone:?}");
+    }
+    server.put("/lake/k", b"12345").await;
+    let batch = async |size: u32| {
+        let body = format!("<Delete><Object><Key>k</Key><Size>{size}</Size></Object></Delete>");
+        let body = body.as_bytes();
+        let path = "/lake?delete";
+        let digest = base64_md5(body);
+        let headers = [("content-md5", digest.as_str())];
+        let headers = &headers;
+        server.send(Request { method: "POST", path, headers, body, ..Default::default() }).await
+    };
+    assert_eq!(batch(4).await.code(), "PreconditionFailed");
+    assert!(batch(5).await.text().contains("<Deleted><Key>k</Key></Deleted>"));
+}
+
+fn base64_md5(body: &[u8]) -> String {
+    use base64::Engine as _;
+    use s3s::crypto::{Checksum as _, Md5};
+    let mut md5 = Md5::new();
+    md5.update(body);
+    base64::engine::general_purpose::STANDARD.encode(md5.finalize())
+}
+
+async fn empty_words_of_a_listing_are_none(lane: Lane) {
+    let server = Server::on(lane).await;
+    server.put("/lake/a", b"x").await;
+    for query in ["delimiter=", "list-type=2&delimiter=", "list-type=2&continuation-token="] {
+        let listed = server.get(&format!("/lake?{query}")).await;
+        assert_eq!(listed.status, 200, "{query}: {}", listed.text());
+        assert!(listed.text().contains("<Key>a</Key>"), "{query}");
+        assert!(!listed.text().contains("Delimiter"), "{query}: {}", listed.text());
+    }
+    let unordered = server.get("/lake?allow-unordered=true&delimiter=%2F").await;
+    assert_eq!((unordered.status, unordered.code().as_str()), (400, "InvalidArgument"));
+}

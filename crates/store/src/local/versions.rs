@@ -1,0 +1,419 @@
+//! Versions of the objects of a bucket that keeps them.
+//!
+//! The current version of an object is the file under its own name, as in any bucket. Those before
+//! it, and delete markers, are files in a hidden tree that has a directory for each key. Writers of
+//! one key take turns by the lock of that directory.
+//!
+//! A crash loses nothing: what becomes an earlier version gets its second name, in the tree, before
+//! its first one goes to another version; what becomes current again gets the plain name before it
+//! loses the other. A version that a crash left under both names counts once, as the current one.
+//! Whether a bucket keeps versions is said by a symbolic link at its root, read by each write.
+
+mod listing;
+
+pub(super) use listing::list;
+
+use super::attributes::{self, Attributes};
+use super::errno::{explain, explain_io};
+use super::names::{Location, UPLOAD, VERSION, VERSIONING, VERSIONS};
+use super::root::{Root, lock, sync_dir};
+use super::write::{self, Current, Temp, check};
+use super::{Scope, describe};
+use crate::streaming::{NULL_VERSION, Removed, Versioning};
+use crate::{ObjectMeta, WriteCondition};
+use penstock_base::{Error, Kind, Result};
+use rustix::fd::{AsFd as _, OwnedFd};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::fs::File;
+
+const ROUNDS_MAX: usize = 64;
+const ID_CHARS_MAX: usize = 64;
+const ENABLED: &str = "enabled";
+const SUSPENDED: &str = "suspended";
+
+/// Whether the bucket keeps versions.
+pub(super) fn versioning(root: &Root) -> Result<Versioning, Errno> {
+    if root.scope == Scope::Files {
+        return Ok(Versioning::Never);
+    }
+    Ok(match root.note(VERSIONING)?.as_deref() {
+        Some(ENABLED) => Versioning::Enabled,
+        Some(_) => Versioning::Suspended,
+        None => Versioning::Never,
+    })
+}
+
+/// Begins or suspends to keep versions.
+pub(super) fn set_versioning(root: &Root, is_enabled: bool) -> Result<(), Errno> {
+    root.set_note(VERSIONING, if is_enabled { ENABLED } else { SUSPENDED })
+}
+
+/// The directory of a key in the tree of versions.
+fn place(location: &Location) -> String {
+    format!("{VERSIONS}/{}", location.path())
+}
+
+fn file_name(id: &str) -> String {
+    format!("{VERSION}{id}")
+}
+
+/// An id becomes part of a path, and may come from a stranger.
+fn is_id(id: &str) -> bool {
+    (1..=ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// One file of the tree.
+struct Kept {
+    id: String,
+    stat: Stat,
+    is_marker: bool,
+}
+
+/// The earlier versions of a key in its directory, latest first.
+fn kept(dir: &OwnedFd) -> Result<Vec<Kept>, Errno> {
+    let mut found = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_str().unwrap_or_default();
+        let Some(id) = name.strip_prefix(VERSION) else { continue };
+        match open_in(dir, id) {
+            Ok(file) => {
+                let stat = rustix::fs::fstat(&file)?;
+                let attributes = Attributes::load(file.as_fd(), &stat, || dir.try_clone_errno())?;
+                found.push(Kept { id: id.to_string(), stat, is_marker: attributes.is_marker });
+            }
+            // Removed this moment.
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    let time = |kept: &Kept| (kept.stat.st_mtime, kept.stat.st_mtime_nsec);
+    found.sort_by(|a, b| (time(b), &b.id).cmp(&(time(a), &a.id)));
+    Ok(found)
+}
+
+fn open_in(dir: &OwnedFd, id: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, file_name(id), flags, Mode::empty())
+}
+
+trait TryCloneErrno {
+    fn try_clone_errno(&self) -> Result<OwnedFd, Errno>;
+}
+
+impl TryCloneErrno for OwnedFd {
+    fn try_clone_errno(&self) -> Result<OwnedFd, Errno> {
+        self.try_clone().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+}
+
+/// The versions of one key, for a writer that has its turn until this is dropped.
+pub(super) struct Keeper {
+    versioning: Versioning,
+    path: String,
+    dir: OwnedFd,
+}
+
+impl Keeper {
+    /// Waits for the turn; `None` in a bucket that never kept versions, and for what is no object.
+    pub fn open(root: &Root, location: &Location) -> Result<Option<Self>, Errno> {
+        let versioning = versioning(root)?;
+        let parent = location.dir.rsplit('/').next().unwrap_or_default();
+        if versioning == Versioning::Never || parent.starts_with(UPLOAD) {
+            return Ok(None);
+        }
+        let path = place(location);
+        for _ in 0..ROUNDS_MAX {
+            let dir = match root.make_dir(&path) {
+                Err(Errno::NOENT) => continue,
+                answer => answer?,
+            };
+            lock(&dir)?;
+            // Somebody may have removed it, empty, before the lock was ours.
+            let (held, now) = (rustix::fs::fstat(&dir)?, root.open_dir(&path));
+            if let Ok(now) = now.and_then(rustix::fs::fstat)
+                && (now.st_ino, now.st_dev) == (held.st_ino, held.st_dev)
+            {
+                return Ok(Some(Keeper { versioning, path, dir }));
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
+    /// The id of the version that is about to be written; `None` for the one called `null`.
+    pub fn new_id(&self) -> Option<String> {
+        let nanos = write::since_epoch().as_nanos();
+        let random: [u8; 4] = crate::random::bytes();
+        (self.versioning == Versioning::Enabled)
+            .then(|| format!("{nanos:017x}{:08x}", u32::from_be_bytes(random)))
+    }
+
+    /// Gives the current version, whose plain name another is about to get, its name in the tree.
+    pub fn keep(&self, current: &Current, dir: &OwnedFd, name: &str) -> Result<(), Errno> {
+        let Current::File { stat, held } = current else { return Ok(()) };
+        let attributes = match held {
+            Some(file) => Attributes::load(file.as_fd(), stat, || dir.try_clone_errno())?,
+            None => Attributes::default(),
+        };
+        let id = attributes.version_id();
+        if self.versioning == Versioning::Suspended && id == NULL_VERSION {
+            return Ok(());
+        }
+        Attributes::link_sidecar(stat, dir, &self.dir)?;
+        match rustix::fs::linkat(dir, name, &self.dir, file_name(id), AtFlags::empty()) {
+            // By an earlier writer that ended in the middle.
+            Ok(()) | Err(Errno::EXIST) => sync_dir(&self.dir),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Another version has become current: where no versions are kept any more, it is the one
+    /// called `null`, and takes the place of an earlier one.
+    pub fn replaced(&self) -> Result<(), Errno> {
+        match self.versioning {
+            Versioning::Suspended => self.forget(NULL_VERSION),
+            _ => Ok(()),
+        }
+    }
+
+    fn forget(&self, id: &str) -> Result<(), Errno> {
+        if let Ok(file) = open_in(&self.dir, id) {
+            attributes::forget(&self.dir, &rustix::fs::fstat(file)?);
+        }
+        match rustix::fs::unlinkat(&self.dir, file_name(id), AtFlags::empty()) {
+            Ok(()) => sync_dir(&self.dir),
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Writes a delete marker into the tree.
+    fn mark(&self, shown: &str) -> Result<String> {
+        let failed = |errno| explain(errno, "mark as deleted", shown);
+        let version = self.new_id();
+        let id = version.clone().unwrap_or_else(|| NULL_VERSION.to_string());
+        let mut temp = Temp::create_in(self.dir.try_clone_errno().map_err(failed)?, shown)?;
+        write::set_time(&temp.file).map_err(failed)?;
+        let attributes = Attributes { version, is_marker: true, ..Attributes::default() };
+        attributes.store(&temp.file, &self.dir).map_err(failed)?;
+        temp.file.sync_all().map_err(|error| explain_io(&error, "sync", shown))?;
+        temp.keep_as(&file_name(&id), shown)?;
+        sync_dir(&self.dir).map_err(failed)?;
+        Ok(id)
+    }
+
+    /// Gives an earlier version the plain name again.
+    fn restore(&self, kept: &Kept, dir: &OwnedFd, name: &str, replaces: bool) -> Result<(), Errno> {
+        Attributes::link_sidecar(&kept.stat, &self.dir, dir)?;
+        let from = file_name(&kept.id);
+        if replaces {
+            rustix::fs::renameat(&self.dir, &from, dir, name)?;
+        } else {
+            rustix::fs::linkat(&self.dir, &from, dir, name, AtFlags::empty())?;
+        }
+        sync_dir(dir)
+    }
+}
+
+/// Removes an object or one of its versions.
+pub(super) fn remove(
+    root: &Root,
+    location: &Location,
+    version: Option<&str>,
+    condition: &WriteCondition,
+) -> Result<Removed> {
+    let shown = root.shown(&location.path());
+    let failed = |errno| explain(errno, "remove", &shown);
+    let Some(keeper) = Keeper::open(root, location).map_err(failed)? else {
+        if version.is_none_or(|id| id == NULL_VERSION) && write::remove(root, location, condition)?
+        {
+            root.clean_dirs(&location.dir);
+        }
+        let version = version.map(str::to_string);
+        return Ok(Removed { version, is_marker: false });
+    };
+    let done = match version {
+        None => remove_current(root, location, &keeper, condition),
+        Some(id) => remove_version(root, location, &keeper, id, condition),
+    };
+    root.clean_dirs(&location.dir);
+    root.clean_dirs(&keeper.path);
+    done
+}
+
+/// Puts a delete marker before what is there.
+fn remove_current(
+    root: &Root,
+    location: &Location,
+    keeper: &Keeper,
+    condition: &WriteCondition,
+) -> Result<Removed> {
+    let shown = root.shown(&location.path());
+    let failed = |errno| explain(errno, "remove", &shown);
+    let found = match root.open_dir(&location.dir) {
+        Ok(dir) => {
+            let (current, at) = Current::find(root, location, &dir).map_err(failed)?;
+            current.stat().is_some().then_some((current, at, dir))
+        }
+        Err(Errno::NOENT | Errno::NOTDIR) => None,
+        Err(errno) => return Err(failed(errno)),
+    };
+    match &found {
+        Some((current, ..)) => check(condition, current.stat(), &shown)?,
+        // A marker is a version that no tag is for; what never was has no condition, and there is
+        // nothing to do then.
+        None if *condition == WriteCondition::None => {}
+        None if kept(&keeper.dir).map_err(failed)?.is_empty() => return Ok(Removed::default()),
+        None if *condition == WriteCondition::IfPresent => {}
+        None => check(condition, None, &shown)?,
+    }
+    if let Some((current, at, dir)) = &found {
+        keeper.keep(current, dir, &at.name).map_err(failed)?;
+    }
+    let id = keeper.mark(&shown)?;
+    if let Some((current, at, dir)) = &found {
+        rustix::fs::unlinkat(dir, &at.name, AtFlags::empty()).map_err(failed)?;
+        current.stat().inspect(|stat| attributes::forget(dir, stat));
+        sync_dir(dir).map_err(failed)?;
+    }
+    Ok(Removed { version: Some(id), is_marker: true })
+}
+
+/// Removes one version for good. What is the latest behind it becomes current.
+fn remove_version(
+    root: &Root,
+    location: &Location,
+    keeper: &Keeper,
+    id: &str,
+    condition: &WriteCondition,
+) -> Result<Removed> {
+    let shown = root.shown(&location.path());
+    let failed = |errno| explain(errno, "remove a version of", &shown);
+    let others: Vec<Kept> = kept(&keeper.dir).map_err(failed)?;
+    let latest = others.iter().find(|kept| kept.id != id).filter(|kept| !kept.is_marker);
+    let dir = root.make_dir(&location.dir).map_err(failed)?;
+    let (current, at) = Current::find(root, location, &dir).map_err(failed)?;
+    let removed = |is_marker| Removed { version: Some(id.to_string()), is_marker };
+    if let Current::File { stat, held: Some(file) } = &current {
+        let attributes = Attributes::load(file.as_fd(), stat, || dir.try_clone_errno());
+        if attributes.map_err(failed)?.version_id() == id {
+            check(condition, Some(stat), &shown)?;
+            match latest {
+                Some(latest) => keeper.restore(latest, &dir, &at.name, true).map_err(failed)?,
+                None => {
+                    rustix::fs::unlinkat(&dir, &at.name, AtFlags::empty()).map_err(failed)?;
+                    sync_dir(&dir).map_err(failed)?;
+                }
+            }
+            attributes::forget(&dir, stat);
+            keeper.forget(id).map_err(failed)?;
+            return Ok(removed(false));
+        }
+    }
+    let Some(gone) = others.iter().find(|kept| kept.id == id) else { return Ok(removed(false)) };
+    check(condition, Some(&gone.stat), &shown)?;
+    let was_latest = current.stat().is_none() && others.first().is_some_and(|kept| kept.id == id);
+    match latest.filter(|_| was_latest) {
+        Some(latest) => {
+            keeper.restore(latest, &dir, &at.name, false).map_err(failed)?;
+            keeper.forget(id).map_err(failed)?;
+            keeper.forget(&latest.id).map_err(failed)?;
+        }
+        None => keeper.forget(id).map_err(failed)?,
+    }
+    Ok(removed(gone.is_marker))
+}
+
+/// Finds one version, and tells where its file is.
+fn find(root: &Root, location: &Location, id: &str) -> Result<(OwnedFd, Location)> {
+    let shown = root.shown(&location.path());
+    let failed = |errno| explain(errno, "open a version of", &shown);
+    let earlier = Location { dir: place(location), name: file_name(id) };
+    // It may become an earlier version, or current again, between two looks.
+    for _ in 0..if is_id(id) { 2 } else { 0 } {
+        if let Ok((file, at)) = root.open_object(location)
+            && let Ok((_, attributes)) = describe(root, &at, &file)
+            && attributes.version_id() == id
+        {
+            return Ok((file, at));
+        }
+        match root.open_file(&earlier.path()) {
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            answer => return Ok((answer.map_err(failed)?, earlier)),
+        }
+    }
+    let why = "The specified version does not exist.";
+    Err(Error::new(Kind::NotFound, why).with_service_code("NoSuchVersion"))
+}
+
+/// Opens one version.
+pub(super) fn open(root: &Root, location: &Location, id: &str) -> Result<(OwnedFd, ObjectMeta)> {
+    let (file, at) = find(root, location, id)?;
+    let (meta, attributes) = describe(root, &at, &file)?;
+    if attributes.is_marker {
+        let code = format!("{MARKER_VERSION}{id}");
+        let why = "This version is a delete marker.";
+        return Err(Error::new(Kind::NotFound, why).with_service_code(code));
+    }
+    let version = Some(id.to_string());
+    let (content_type, metadata) = (attributes.content_type, attributes.metadata);
+    Ok((file, ObjectMeta { version, content_type, metadata, ..meta }))
+}
+
+/// The service code of an object whose latest version is a delete marker; the marker's id follows.
+const MARKER: &str = "DeleteMarker:";
+/// The service code of a version that is one.
+const MARKER_VERSION: &str = "DeleteMarkerVersion:";
+
+/// Says more of an object that is not there, where a delete marker stands in its place.
+pub(super) fn explain_missing(root: &Root, location: &Location, error: Error) -> Error {
+    if error.kind() != Kind::NotFound
+        || !matches!(versioning(root), Ok(it) if it != Versioning::Never)
+    {
+        return error;
+    }
+    let found = root.open_dir(&place(location)).and_then(|dir| kept(&dir));
+    match found.ok().and_then(|kept| kept.into_iter().next()).filter(|latest| latest.is_marker) {
+        Some(marker) => error.with_service_code(format!("{MARKER}{}", marker.id)),
+        None => error,
+    }
+}
+
+/// Replaces the pair of this name in the metadata of an object or one of its versions, at once.
+/// Bytes, tag and time stay.
+pub(super) fn set_pair(
+    root: &Root,
+    location: &Location,
+    version: Option<&str>,
+    (name, value): (&str, Option<&str>),
+) -> Result<()> {
+    let shown = root.shown(&location.path());
+    let failed = |errno| explain(errno, "change the metadata of", &shown);
+    let gone = |errno| match errno {
+        Errno::NOTDIR | Errno::NOENT => {
+            explain_missing(root, location, Error::new(Kind::NotFound, "no such object"))
+        }
+        errno => failed(errno),
+    };
+    for _ in 0..ROUNDS_MAX {
+        let (file, at) = match version {
+            Some(id) => find(root, location, id)?,
+            None => root.open_object(location).map_err(gone)?,
+        };
+        // Writers of the name wait for this lock too.
+        lock(&file).map_err(failed)?;
+        let stat = rustix::fs::fstat(&file).map_err(failed)?;
+        if stat.st_nlink == 0 {
+            continue;
+        }
+        let (_, mut attributes) = describe(root, &at, &file)?;
+        attributes.metadata.retain(|pair| pair.0 != name);
+        attributes.metadata.extend(value.map(|value| (name.to_string(), value.to_string())));
+        let dir = root.open_dir(&at.dir).map_err(failed)?;
+        let file = File::from(file);
+        attributes.replace(&file, &dir).map_err(failed)?;
+        return file.sync_all().map_err(|error| explain_io(&error, "sync", &shown));
+    }
+    Err(Error::new(Kind::Conflict, "the object is replaced again and again"))
+}

@@ -1,0 +1,133 @@
+//! Versions as the service keeps them, passed through.
+
+use super::replies::{parse_versioning, parse_versions};
+use crate::answer;
+use crate::s3::S3Store;
+use crate::s3::request::{Call, Outcome};
+use crate::streaming::{
+    PartPlace, Removed, Versioning, VersionsPage, VersionsRequest, no_versions, versioned,
+};
+use crate::{ETag, GetRange, Payload, Store as _};
+use ::http::Method;
+use ::http::header::{CONTENT_RANGE, CONTENT_TYPE, IF_MATCH};
+use bytes::Bytes;
+use penstock_base::{Error, Kind, Result};
+
+impl S3Store {
+    /// Google's XML API has generations, which are another matter.
+    fn check_versions(&self) -> Result<()> {
+        match self.is_gcs() {
+            true => Err(no_versions(self.root())),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) async fn bucket_versioning(&self) -> Result<Versioning> {
+        self.check_versions()?;
+        let call = Call::new(Method::GET, "get versioning", None).query("versioning", "");
+        let told = parse_versioning(&self.answer(&call).await?);
+        told.map_err(|error| self.named(&call, error))
+    }
+
+    pub(super) async fn set_bucket_versioning(&self, is_enabled: bool) -> Result<()> {
+        self.check_versions()?;
+        let status = if is_enabled { "Enabled" } else { "Suspended" };
+        let body =
+            format!("<VersioningConfiguration><Status>{status}</Status></VersioningConfiguration>");
+        let payload = Payload::from(Bytes::from(body));
+        let digest = super::checksum::md5_base64(&payload);
+        let call = Call::new(Method::PUT, "set versioning", None)
+            .query("versioning", "")
+            .header("content-md5", &digest)?
+            .header(CONTENT_TYPE.as_str(), "application/xml")?
+            .payload(payload);
+        self.answer(&call).await.map(drop)
+    }
+
+    pub(super) async fn bucket_versions(&self, request: &VersionsRequest) -> Result<VersionsPage> {
+        self.check_versions()?;
+        let mut call = Call::new(Method::GET, "list versions", None)
+            .query("versions", "")
+            .query("encoding-type", "url")
+            .query("max-keys", request.max.to_string());
+        let optional = [
+            ("prefix", Some(&request.prefix)),
+            ("delimiter", request.delimiter.as_ref()),
+            ("key-marker", request.key_marker.as_ref()),
+            ("version-id-marker", request.version_marker.as_ref()),
+        ];
+        for (name, value) in optional {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                call = call.query(name, value);
+            }
+        }
+        let told = parse_versions(&self.answer(&call).await?);
+        told.map_err(|error| self.named(&call, error))
+    }
+
+    pub(super) async fn remove_version(
+        &self,
+        key: &str,
+        version: Option<&str>,
+        if_match: Option<&ETag>,
+    ) -> Result<Removed> {
+        let name = version.map_or(key.to_string(), |id| versioned(key, id));
+        let mut call = Call::new(Method::DELETE, "DELETE", Some(&name));
+        if let Some(etag) = if_match {
+            if self.is_gcs() {
+                let why = "this service cannot tie a delete to an ETag";
+                return Err(self.named(&call, Error::new(Kind::Unsupported, why)));
+            }
+            call = call.header(IF_MATCH.as_str(), &etag.header_value())?;
+        }
+        match self.sender.send(&call).await? {
+            Outcome::Done(response) => {
+                let marker = answer::text_header(&response.headers, "x-amz-delete-marker");
+                let is_marker = marker.as_deref() == Some("true");
+                let version = answer::version(&response.headers);
+                self.sender.removed(&call, response).await?;
+                Ok(Removed { version, is_marker })
+            }
+            Outcome::Refused { failure, .. }
+                if failure.status == 404 && failure.code != "NoSuchBucket" =>
+            {
+                Ok(Removed { version: version.map(str::to_string), is_marker: false })
+            }
+            Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
+        }
+    }
+
+    /// Asks for the head of a part, which tells where it lies.
+    pub(super) async fn head_of_part(&self, key: &str, number: u32) -> Result<Option<PartPlace>> {
+        let call =
+            Call::new(Method::HEAD, "HEAD", Some(key)).query("partNumber", number.to_string());
+        let response = match self.sender.send(&call).await? {
+            Outcome::Done(response) => response,
+            Outcome::Refused { failure, .. } => {
+                let status = failure.status;
+                let error = self.sender.refusal(&call, failure);
+                return Err(match status {
+                    416 => error.with_service_code("InvalidPartNumber"),
+                    _ => error,
+                });
+            }
+        };
+        let told = answer::text_header(&response.headers, CONTENT_RANGE.as_str());
+        let (range, size) = match told.as_deref().and_then(answer::parse_content_range) {
+            Some((range, size)) => (range, size),
+            // Past the first, only a service that does not know the parameter sends all.
+            None if number > 1 => {
+                return Err(
+                    self.named(&call, Error::new(Kind::Unsupported, "the service tells no parts"))
+                );
+            }
+            None => {
+                let extent = answer::extent(GetRange::All, 200, &response.headers);
+                let extent = extent.map_err(|error| self.named(&call, error))?;
+                (extent.range, extent.size_bytes)
+            }
+        };
+        let meta = self.meta(&response, size);
+        Ok(Some(PartPlace { meta, range }))
+    }
+}
