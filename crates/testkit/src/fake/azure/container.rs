@@ -90,7 +90,10 @@ pub fn properties(call: &Call<'_>) -> Served {
         .with("ETag", "\"0x8D0000000000000\"")
         .with("Last-Modified", http_date(created))
         .with("x-ms-lease-state", "available")
-        .with("x-ms-lease-status", "unlocked");
+        .with("x-ms-lease-status", "unlocked")
+        // Azure's SDK for C++ (ClickHouse's disk) takes no answer without these two.
+        .with("x-ms-has-immutability-policy", "false")
+        .with("x-ms-has-legal-hold", "false");
     for (name, value) in metadata {
         answer = answer.with(format!("x-ms-meta-{name}"), value);
     }
