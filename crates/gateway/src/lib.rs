@@ -23,6 +23,7 @@ mod error;
 mod exchange;
 mod front;
 mod get;
+mod handover;
 mod headers;
 mod list;
 mod metered;

@@ -1,5 +1,7 @@
-//! Counts the bytes of a connection as they pass, and cuts it where the client takes none for long.
+//! Counts the bytes of a connection as they pass, sends what stands in for pieces of files, and cuts
+//! it where the client takes none for long.
 
+use crate::handover::{Handover, has_stand_in};
 use crate::observed::StallTimer;
 use crate::stats::Stats;
 use std::io::{Error, ErrorKind, IoSlice, Result};
@@ -15,13 +17,21 @@ pub struct Metered {
     stream: TcpStream,
     stats: Arc<Stats>,
     stall: StallTimer,
+    handover: Arc<Handover>,
 }
 
 impl Metered {
     /// Counts `stream`'s bytes in `stats`; a write on which nothing moves for `stall_timeout` is an
     /// error. What is read may well be nothing for long: the next request.
     pub fn new(stream: TcpStream, stats: Arc<Stats>, stall_timeout: Duration) -> Self {
-        Metered { stream, stats, stall: StallTimer::new(stall_timeout) }
+        let stall = StallTimer::new(stall_timeout);
+        Metered { stream, stats, stall, handover: Arc::default() }
+    }
+
+    /// Takes the pieces of files that this connection sends; only where nothing (such as TLS) comes
+    /// between it and the HTTP layer.
+    pub fn handover(&self) -> Arc<Handover> {
+        self.handover.clone()
     }
 
     fn written(
@@ -60,12 +70,11 @@ impl AsyncRead for Metered {
 
 impl AsyncWrite for Metered {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.written(context, written)
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -73,7 +82,11 @@ impl AsyncWrite for Metered {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        let this = &mut *self;
+        let written = match has_stand_in(slices) {
+            true => this.handover.poll_send(&mut this.stream, context, slices),
+            false => Pin::new(&mut this.stream).poll_write_vectored(context, slices),
+        };
         self.written(context, written)
     }
 

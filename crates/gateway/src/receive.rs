@@ -165,7 +165,7 @@ struct Receiving {
     trailers: Option<TrailingHeaders>,
     size_bytes: u64,
     received_bytes: u64,
-    /// The piece that is passed on when the next one comes.
+    /// The last piece, until the verdict.
     held: Option<Bytes>,
     patience: Option<Pin<Box<Sleep>>>,
     verdict: Verdict,
@@ -249,11 +249,13 @@ impl Inflow for Receiving {
             if let Some(verifier) = &mut self.verifier {
                 verifier.update(&piece);
             }
-            if !piece.is_empty()
-                && let Some(before) = self.held.replace(piece)
-            {
-                return Poll::Ready(Some(Ok(before)));
+            if piece.is_empty() {
+                continue;
             }
+            if self.received_bytes < self.size_bytes {
+                return Poll::Ready(Some(Ok(piece)));
+            }
+            self.held = Some(piece);
         }
     }
 }

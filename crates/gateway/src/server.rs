@@ -1,6 +1,7 @@
 //! Listens, accepts connections, wraps them in TLS, and drains.
 
 use crate::front::Front;
+use crate::handover::Handover;
 use crate::metered::Metered;
 use crate::observed::Outbound;
 use crate::tls::Tls;
@@ -24,6 +25,8 @@ use tokio_rustls::TlsAcceptor;
 
 /// Wait after an accept that failed for want of descriptors, so that closing ones free some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Most bytes that one read takes from a connection.
+const READ_BYTES_MAX: usize = 128 << 10;
 /// Most connections to the admin port at once.
 const ADMIN_CONNECTIONS_MAX: u64 = 64;
 
@@ -139,6 +142,8 @@ fn connections(settings: &ServeSettings, port: Port, tls: Option<TlsAcceptor>) -
     let head_size = usize::try_from(settings.head_size_max_bytes).unwrap_or(usize::MAX);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_header_size(head_size);
+    // A head must fit; beyond that a larger buffer costs memory and saves no time.
+    http.max_buf_size(head_size.max(READ_BYTES_MAX));
     let stall_timeout = Duration::from_millis(settings.client_stall_timeout_ms);
     Connections { port, http, head_timeout, stall_timeout, tls }
 }
@@ -184,9 +189,12 @@ impl Connections {
         stream.set_nodelay(true).ok();
         let stream = Metered::new(stream, front.stats.clone(), self.stall_timeout);
         match &self.tls {
-            None => self.serve_http(stream, peer, front, watcher).await,
+            None => {
+                let handover = stream.handover();
+                self.serve_http(stream, Some(handover), peer, front, watcher).await;
+            }
             Some(tls) => match tokio::time::timeout(self.head_timeout, tls.accept(stream)).await {
-                Ok(Ok(stream)) => self.serve_http(stream, peer, front, watcher).await,
+                Ok(Ok(stream)) => self.serve_http(stream, None, peer, front, watcher).await,
                 Ok(Err(_)) | Err(_) => telemetry.tls_failures.add(1),
             },
         }
@@ -199,12 +207,18 @@ impl Connections {
     async fn serve_http(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        handover: Option<Arc<Handover>>,
         peer: SocketAddr,
         front: Front,
         watcher: Watcher,
     ) {
         let port = self.port;
-        let service = service_fn(move |request| answer(port, front.clone(), peer, request));
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            if let Some(handover) = &handover {
+                request.extensions_mut().insert(handover.clone());
+            }
+            answer(port, front.clone(), peer, request)
+        });
         let connection = self.http.serve_connection(TokioIo::new(stream), service);
         // A connection that breaks is its client's affair, and the client knows.
         watcher.watch(connection).await.ok();

@@ -4,6 +4,8 @@
 //! A [`Staged`] body is a hidden file that grows as pieces come, one write at a time on a blocking
 //! thread while the next pieces arrive, and is published or forgotten as a whole.
 
+mod share;
+
 use super::errno::explain_io;
 use super::names::Location;
 use super::upload;
@@ -12,11 +14,9 @@ use super::{LocalStore, Shared, attributes::Attributes};
 use crate::{Part, PutOptions, PutResult, UploadId, WriteCondition};
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result};
+use share::Share;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
-
-/// Bytes that are collected before they are written. As much again may be on its way to the file.
-const WRITE_BYTES: usize = 1 << 20;
 
 /// A body on its way into the bucket. Dropped without being placed, it leaves nothing.
 #[derive(Debug)]
@@ -30,6 +30,7 @@ pub struct Staged {
     held_bytes: usize,
     size_bytes: u64,
     flight: Option<JoinHandle<(Temp, Result<()>)>>,
+    share: Share,
 }
 
 impl Staged {
@@ -43,6 +44,7 @@ impl Staged {
             held_bytes: 0,
             size_bytes: 0,
             flight: None,
+            share: Share::take(),
         }
     }
 
@@ -54,7 +56,7 @@ impl Staged {
         self.size_bytes += piece.len() as u64;
         self.held_bytes += piece.len();
         self.held.push(piece);
-        if self.held_bytes < WRITE_BYTES {
+        if self.held_bytes < self.share.bytes() {
             return Ok(());
         }
         self.land().await?;

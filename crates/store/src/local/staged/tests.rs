@@ -1,5 +1,6 @@
 //! Staged bodies and uploads in a real directory.
 
+use super::share::WRITE_BYTES_MAX as WRITE_BYTES;
 use super::*;
 use crate::{GetRange, GetRequest, Store as _, StreamingStore as _};
 use std::path::{Path, PathBuf};

@@ -1,0 +1,55 @@
+//! How much each body on its way to a file collects before it is written: much while few come, little
+//! while many do, so that memory does not grow with the number of clients.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Most bytes that are collected before they are written. As much again may be on its way to the
+/// file.
+pub(super) const WRITE_BYTES_MAX: usize = 1 << 20;
+/// Fewest: below this the hop to a blocking thread costs more than the write.
+const WRITE_BYTES_MIN: usize = 128 << 10;
+/// What all bodies together may collect, as long as each has the least.
+const WRITE_BYTES_ALL: usize = 8 << 20;
+
+/// One of the bodies that are on their way into buckets of this process, which share the memory in
+/// which bytes are collected.
+#[derive(Debug)]
+pub(super) struct Share(());
+
+static BODIES: AtomicUsize = AtomicUsize::new(0);
+
+impl Share {
+    /// Begins to share.
+    pub fn take() -> Self {
+        BODIES.fetch_add(1, Ordering::Relaxed);
+        Share(())
+    }
+
+    /// Bytes that one body collects.
+    pub fn bytes(&self) -> usize {
+        share_bytes(BODIES.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        BODIES.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What each of so many bodies collects.
+fn share_bytes(bodies: usize) -> usize {
+    (WRITE_BYTES_ALL / bodies.max(1)).clamp(WRITE_BYTES_MIN, WRITE_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_collect_much_and_many_little() {
+        assert_eq!([0, 1, 8].map(share_bytes), [WRITE_BYTES_MAX; 3]);
+        assert_eq!(share_bytes(16), 512 << 10);
+        assert_eq!([64, 10_000].map(share_bytes), [WRITE_BYTES_MIN; 2]);
+    }
+}
