@@ -23,6 +23,7 @@ from penstock_bench import (
     picture,
     replay,
     report,
+    soak,
     timeline,
 )
 from penstock_bench.campaign import Campaign, Plan
@@ -162,6 +163,17 @@ def run_replay(options: argparse.Namespace) -> int:
     return int(any("error" in record for record in records if record["peer"] == report.OURS))
 
 
+def run_soak(options: argparse.Namespace) -> int:
+    """The workload that lasts; DURATION is in seconds, RATE in requests a second."""
+    stores = words_of(options.store, soak.STORES, BACK_ENDS, "store")
+    OUT.mkdir(parents=True, exist_ok=True)
+    progress = Progress()
+    records = soak.run(stores, float(options.duration), float(options.rate), OUT, progress)
+    progress.close()
+    print(soak.text(records))
+    return int(any(record["violations"] for record in records))
+
+
 def words_of(
     text: str, default: tuple[str, ...], known: tuple[str, ...], what: str
 ) -> tuple[str, ...]:
@@ -179,6 +191,8 @@ def run(options: argparse.Namespace) -> int:
         return run_gateways(options)
     if options.workload == replay.NAME:
         return run_replay(options)
+    if options.workload == soak.NAME:
+        return run_soak(options)
     chosen = plan(options)
     OUT.mkdir(parents=True, exist_ok=True)
     progress = Progress()
@@ -200,6 +214,9 @@ def again(options: argparse.Namespace) -> int:
             continue
         if records[0]["workload"] == replay.NAME:
             print(replay.text(records))
+            continue
+        if records[0]["workload"] == soak.NAME:
+            print(soak.text(records))
             continue
         show(records, path)
     return 0
@@ -233,13 +250,15 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="penstock_bench", description=__doc__)
     verbs = parser.add_subparsers(required=True)
     options: dict[str, tuple[str, str]] = {
-        "workload": ("six_steps", "name of a file in bench/workloads, gateway or replay"),
+        "workload": ("six_steps", "name of a file in bench/workloads, gateway, replay or soak"),
         "quick": ("", "1 takes the workload's quick sizes and runs"),
         "rows": ("", "sizes, for example '5k 2M'"),
         "runs": ("", "runs of each cell"),
         "threads": ("", "DuckDB's threads, for example '0 1'; 0 is its default"),
         "peers": ("", "peers, all by default"),
         "store": ("", f"kinds of store: {', '.join(KINDS)}"),
+        "duration": (str(soak.DURATION_S), "seconds of soak on each store"),
+        "rate": (str(soak.OPERATIONS_PER_S), "requests a second of soak"),
         "profile": ("loopback", f"network: {', '.join(PROFILES)}"),
         "mode": (
             "low-threads",
