@@ -358,9 +358,9 @@ def text(records: list[dict[str, Any]]) -> str:
     lines = []
     for record in records:
         done, failed = (sum(record[which].values()) for which in ("done", "failed"))
-        rss, fds = record["rss_bytes"], record["fds"]
+        rss, fds, seconds = record["rss_bytes"], record["fds"], record["duration_s"]
         lines += [
-            f"{record['store']}: {record['duration_s']:.0f} s, {done} requests done, {failed} failed"
+            f"{record['store']}: {seconds:.0f} s, {done} requests done, {failed} failed"
             f" by the back end's faults, {record['bytes'] / 1e9:.1f} GB",
             f"  memory {rss[0] / 1e6:.0f} to {rss[-1] / 1e6:.0f} MB, at most {max(rss) / 1e6:.0f};"
             f" descriptors {fds[0]} to {fds[-1]}, at most {max(fds)}",
