@@ -156,7 +156,8 @@ def run_replay(options: argparse.Namespace) -> int:
     rows = (numbers(options.rows) or (replay.QUICK_ROWS if quick else replay.ROWS,))[0]
     OUT.mkdir(parents=True, exist_ok=True)
     progress = Progress()
-    campaign = replay.Campaign(replay.WAYS, runs, rows, OUT, progress)
+    ways = replay.chosen(options.store.split(), options.peers.split())
+    campaign = replay.Campaign(ways, runs, rows, OUT, progress)
     records = campaign.run()
     progress.close()
     print(f"{replay.text(records)}\nrecords {campaign.path}")

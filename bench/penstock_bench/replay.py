@@ -51,6 +51,23 @@ WAYS = (
 )
 
 
+def chosen(stores: Sequence[str], gateways: Sequence[str]) -> list[Way]:
+    """The ways over these stores and through these gateways, each all when none is named.
+
+    Raises:
+        GatewayError: there is no such way.
+    """
+    ways = [
+        way
+        for way in WAYS
+        if (not stores or way.back_end in stores) and (not gateways or way.gateway in gateways)
+    ]
+    if not ways:
+        every = ", ".join(f"{way.gateway} on {way.back_end}" for way in WAYS)
+        raise GatewayError(f"no such way; there are: {every}")
+    return ways
+
+
 def s3_disk(server: Running) -> str:
     """ClickHouse's S3 disk."""
     return (

@@ -1,5 +1,5 @@
-//! Counts the bytes of a connection as they pass, sends what stands in for pieces of files, and cuts
-//! it where the client takes none for long.
+//! Counts the bytes of a connection as they pass, sends pieces of files where their stand-ins are,
+//! and cuts it where the client takes none for long.
 
 use crate::handover::{Handover, has_stand_in};
 use crate::observed::StallTimer;

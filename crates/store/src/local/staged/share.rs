@@ -1,5 +1,5 @@
-//! How much each body on its way to a file collects before it is written: much while few come, little
-//! while many do, so that memory does not grow with the number of clients.
+//! How much each body on its way to a file collects before it is written: much while few come,
+//! little while many do, so that memory does not grow with the number of clients.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
