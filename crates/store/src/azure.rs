@@ -28,6 +28,8 @@ mod copy;
 mod credentials;
 mod delete;
 mod endpoint;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod identity;
 mod list;
 mod metadata;

@@ -8,6 +8,8 @@ pub(crate) mod answer;
 pub mod azure;
 pub mod body;
 pub mod drive;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod http;
 mod listing;
 pub mod local;

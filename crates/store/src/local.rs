@@ -13,6 +13,8 @@
 mod attributes;
 mod body;
 mod errno;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod names;
 mod root;
 mod staged;

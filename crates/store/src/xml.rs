@@ -139,6 +139,16 @@ fn malformed(why: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync
     corrupt(&format!("the answer's XML is malformed: {why}")).with_source(cause)
 }
 
+/// Body for a fuzzer: what was read of any bytes is not longer than they are.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz(input: &[u8]) {
+    let result = walk(input, |element| {
+        assert!(element.text.len() <= input.len(), "more text than there is");
+        Ok(())
+    });
+    drop(result);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

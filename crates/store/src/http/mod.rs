@@ -12,6 +12,8 @@ mod connect;
 mod connection;
 mod credentials;
 mod flowing;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod head;
 mod pool;
 mod proxy;

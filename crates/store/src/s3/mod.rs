@@ -8,6 +8,8 @@ mod auth;
 mod checksum;
 mod config;
 mod copy;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod profile;
 mod replies;
 mod request;

@@ -1,0 +1,45 @@
+//! Bodies for a fuzzer: answers of Azure Blob, and what users and clients name things by.
+
+use super::address::Address;
+use super::block::Upload;
+use super::connection_string::ConnectionString;
+use super::{batch, list, metadata};
+use crate::UploadId;
+
+/// Lists of blobs, containers and blocks.
+pub(crate) fn replies(input: &[u8]) {
+    for start_after in [None, Some("a")] {
+        if let Ok(page) = list::parse_page(input, start_after) {
+            assert!(page.objects.len() <= input.len(), "more objects than bytes");
+        }
+    }
+    drop(list::parse_containers(input));
+    for upload in Upload::found_in("c/k", input).unwrap_or_default() {
+        drop(upload.blocks_in(input));
+    }
+}
+
+/// The answer to a batch of two.
+pub(crate) fn batch(input: &[u8]) {
+    if let Ok(answers) = batch::parse("multipart/mixed; boundary=b", input, 2) {
+        assert_eq!(answers.len(), 2, "an answer for each request");
+    }
+}
+
+/// Addresses, connection strings, upload ids, and names and values of metadata.
+pub(crate) fn ids(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    drop(Address::parse(&text));
+    drop(ConnectionString::parse(&text));
+    if let Ok(upload) = Upload::parse(&UploadId(text.to_string()), "c/k") {
+        assert!(Upload::parse(&UploadId(text.to_string()), "c/other").is_err(), "another key's id");
+        drop(upload.options());
+    }
+    metadata::decode_name(&text);
+    metadata::decode_value(&text);
+    assert_eq!(
+        metadata::decode_value(&metadata::encode_value(&text)),
+        text,
+        "a value that changed"
+    );
+}

@@ -1,0 +1,99 @@
+//! What a fuzzer feeds bytes to: every parser here of what others send.
+//!
+//! A body takes any bytes, must come back, and asserts what has to hold of whatever was parsed.
+//! `fuzz/` runs the bodies under libFuzzer; the tests below run the same ones in every `cargo test`.
+
+/// Takes any bytes.
+pub type Body = fn(&[u8]);
+
+/// Every body by name, each with an input from which a fuzzer may begin.
+pub const BODIES: &[(&str, Body, &[u8])] = &[
+    (
+        "http_head",
+        crate::http::fuzzing::head,
+        b"HTTP/1.1 206 Partial Content\r\ncontent-length: 5\r\ncontent-range: bytes 0-4/9\r\n\r\n01234",
+    ),
+    (
+        "http_chunked",
+        crate::http::fuzzing::chunked,
+        b"\x035;ext=1\r\nhello\r\n3\r\nabc\r\n0\r\ntrailer: x\r\n\r\n",
+    ),
+    ("xml", crate::xml::fuzz, b"<?xml version=\"1.0\"?><a b=\"c\"><d>&lt;e&amp;&#65;</d><f/></a>"),
+    (
+        "s3_replies",
+        crate::s3::fuzzing::replies,
+        b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t\
+          </NextContinuationToken><Contents><Key>k</Key><LastModified>2026-01-02T03:04:05.000Z\
+          </LastModified><ETag>\"e\"</ETag><Size>7</Size></Contents></ListBucketResult>",
+    ),
+    (
+        "azure_replies",
+        crate::azure::fuzzing::replies,
+        b"<EnumerationResults><Blobs><Blob><Name Encoded=\"true\">a%20b</Name><Properties>\
+          <Last-Modified>Mon, 01 Jan 2024 00:00:00 GMT</Last-Modified><Etag>0x1</Etag>\
+          <Content-Length>7</Content-Length></Properties></Blob></Blobs><NextMarker>m</NextMarker>\
+          </EnumerationResults>",
+    ),
+    (
+        "azure_batch",
+        crate::azure::fuzzing::batch,
+        b"--b\r\nContent-Type: application/http\r\nContent-ID: 0\r\n\r\nHTTP/1.1 202 Accepted\r\n\
+          x-ms-request-id: 1\r\n\r\n--b--",
+    ),
+    (
+        "azure_ids",
+        crate::azure::fuzzing::ids,
+        b"DefaultEndpointsProtocol=https;AccountName=a;AccountKey=a2V5;EndpointSuffix=core.net",
+    ),
+    ("file_names", crate::local::fuzzing::names, b"a/.penstock-dot.d/../b//"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What becomes of a seed: bytes replaced, a stretch repeated, the end cut off.
+    fn mutated(seed: &[u8], bytes: &[(u16, u8)], repeat: (u16, u8), len: u16) -> Vec<u8> {
+        let mut input = seed.to_vec();
+        for (at, byte) in bytes {
+            let at = usize::from(*at) % input.len();
+            input[at] = *byte;
+        }
+        let at = usize::from(repeat.0) % input.len();
+        let stretch: Vec<u8> = input[at..].iter().take(usize::from(repeat.1)).copied().collect();
+        input.splice(at..at, stretch);
+        let keep = usize::from(len) % (2 * input.len());
+        input.truncate(keep);
+        input
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_borne(input in prop::collection::vec(any::<u8>(), 0..300)) {
+            for (_, body, _) in BODIES {
+                body(&input);
+            }
+        }
+
+        #[test]
+        fn what_is_nearly_right_is_borne(
+            bytes in prop::collection::vec((any::<u16>(), any::<u8>()), 0..6),
+            repeat in (any::<u16>(), 0u8..80),
+            len in any::<u16>(),
+        ) {
+            for (_, body, seed) in BODIES {
+                body(&mutated(seed, &bytes, repeat, len));
+            }
+        }
+    }
+
+    #[test]
+    fn every_seed_is_borne_and_every_body_has_a_target() {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
+        for (name, body, seed) in BODIES {
+            body(seed);
+            assert!(dir.join(format!("{name}.rs")).exists(), "fuzz/fuzz_targets/{name}.rs");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Bodies for a fuzzer: answers of an S3 server.
+
+use super::replies;
+use crate::answer::Failure;
+use http::HeaderMap;
+use std::time::SystemTime;
+
+/// Each of them may be anything.
+pub(crate) fn replies(input: &[u8]) {
+    if let Ok(page) = replies::parse_listing(input) {
+        assert!(page.objects.len() <= input.len(), "more objects than bytes");
+    }
+    if let Ok(id) = replies::parse_upload_id(input) {
+        assert!(!id.is_empty(), "an upload without an id");
+    }
+    drop(replies::parse_written(input, "CompleteMultipartUploadResult"));
+    let keys = ["k".to_string()];
+    if let Ok(deleted) = replies::parse_deleted(input, &keys, "DeleteResult") {
+        assert_eq!(deleted.len(), keys.len(), "an answer for each key");
+    }
+    drop(replies::parse_parts(input));
+    drop(replies::parse_uploads(input));
+    drop(replies::parse_buckets(input));
+    for status in [301, 400, 403, 404, 503] {
+        Failure::parse(status, &HeaderMap::new(), input, SystemTime::UNIX_EPOCH).verdict();
+    }
+}
