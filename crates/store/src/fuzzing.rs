@@ -1,7 +1,8 @@
 //! What a fuzzer feeds bytes to: every parser here of what others send.
 //!
 //! A body takes any bytes, must come back, and asserts what has to hold of whatever was parsed.
-//! `fuzz/` runs the bodies under libFuzzer; the tests below run the same ones in every `cargo test`.
+//! `fuzz/` runs the bodies under libFuzzer; the tests below run the same ones in every
+//! `cargo test`.
 
 /// Takes any bytes.
 pub type Body = fn(&[u8]);
@@ -11,7 +12,8 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
     (
         "http_head",
         crate::http::fuzzing::head,
-        b"HTTP/1.1 206 Partial Content\r\ncontent-length: 5\r\ncontent-range: bytes 0-4/9\r\n\r\n01234",
+        b"HTTP/1.1 206 Partial Content\r\ncontent-length: 5\r\ncontent-range: bytes 0-4/9\r\n\r\n\
+          01234",
     ),
     (
         "http_chunked",
