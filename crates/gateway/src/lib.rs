@@ -23,7 +23,6 @@ mod error;
 mod exchange;
 mod front;
 mod get;
-mod handover;
 mod headers;
 mod list;
 mod metered;

@@ -1,7 +1,5 @@
-//! Counts the bytes of a connection as they pass, sends pieces of files where their stand-ins are,
-//! and cuts it where the client takes none for long.
+//! Counts the bytes of a connection as they pass, and cuts it where the client takes none for long.
 
-use crate::handover::{Handover, has_stand_in};
 use crate::observed::StallTimer;
 use crate::stats::Stats;
 use std::io::{Error, ErrorKind, IoSlice, Result};
@@ -17,21 +15,13 @@ pub struct Metered {
     stream: TcpStream,
     stats: Arc<Stats>,
     stall: StallTimer,
-    handover: Arc<Handover>,
 }
 
 impl Metered {
     /// Counts `stream`'s bytes in `stats`; a write on which nothing moves for `stall_timeout` is an
     /// error. What is read may well be nothing for long: the next request.
     pub fn new(stream: TcpStream, stats: Arc<Stats>, stall_timeout: Duration) -> Self {
-        let stall = StallTimer::new(stall_timeout);
-        Metered { stream, stats, stall, handover: Arc::default() }
-    }
-
-    /// Takes the pieces of files that this connection sends; only where nothing (such as TLS) comes
-    /// between it and the HTTP layer.
-    pub fn handover(&self) -> Arc<Handover> {
-        self.handover.clone()
+        Metered { stream, stats, stall: StallTimer::new(stall_timeout) }
     }
 
     fn written(
@@ -70,11 +60,12 @@ impl AsyncRead for Metered {
 
 impl AsyncWrite for Metered {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<Result<usize>> {
-        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.written(context, written)
     }
 
     fn poll_write_vectored(
@@ -82,11 +73,7 @@ impl AsyncWrite for Metered {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
-        let this = &mut *self;
-        let written = match has_stand_in(slices) {
-            true => this.handover.poll_send(&mut this.stream, context, slices),
-            false => Pin::new(&mut this.stream).poll_write_vectored(context, slices),
-        };
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         self.written(context, written)
     }
 

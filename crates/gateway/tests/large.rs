@@ -1,5 +1,4 @@
-//! Bodies that are many pieces: what comes back is what was sent, on every lane and however the
-//! pieces are moved (read and written, or sent by the kernel).
+//! Bodies that are many pieces: what comes back is what was sent, on every lane.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 

@@ -30,7 +30,7 @@ pub(crate) mod xml;
 pub use azure::{AzureAccount, AzureStore};
 pub use body::Body;
 pub use http::{HttpClient, HttpOptions, HttpResponse};
-pub use local::{FilePiece, LocalStore};
+pub use local::LocalStore;
 pub use memory::{MemoryAccount, MemoryStore};
 pub use observe::{Observer, RequestEvent};
 pub use open::{open, root_of};

@@ -6,7 +6,7 @@ use crate::query::{Query, QueryCore};
 use crate::read::version::{Version, changed};
 use bytes::{Bytes, BytesMut};
 use penstock_base::{ByteRange, Error, Kind, Result, Retry};
-use penstock_store::{Body, ETag, FilePiece, GetRange, GetRequest, GetResponse, ObjectMeta};
+use penstock_store::{Body, ETag, GetRange, GetRequest, GetResponse, ObjectMeta};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -107,17 +107,6 @@ impl Stream {
     pub async fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
         let query = Arc::clone(&self.query);
         query.run(self.read_some(buf)).await
-    }
-
-    /// The next bytes, at most `most`, as a piece of a file that is in the kernel's cache, for a
-    /// server that lets the kernel send it; they count as read. `None` where there is no such
-    /// piece: then they are to be read.
-    pub fn take_cached(&mut self, most: u64) -> Option<FilePiece> {
-        let left = self.range.end - self.next;
-        let piece = self.body.as_mut()?.take_cached(most.min(left))?;
-        self.next += piece.range.end - piece.range.start;
-        self.attempts.progressed();
-        Some(piece)
     }
 
     /// As [`Stream::read`], inside a verb.

@@ -1,8 +1,8 @@
 //! The bytes of an open file, read at their offset straight into the caller's buffer.
 //!
 //! What is in the page cache is copied on the calling thread, which costs less than handing the
-//! work over, or is told as a piece of the file for a server that lets the kernel send it; what is
-//! not is read on a blocking thread, so that a slow disk never holds up the async threads.
+//! work over; what is not is read on a blocking thread, so that a slow disk never holds up the
+//! async threads.
 
 use super::errno::explain;
 use penstock_base::{Error, Kind, Result};
@@ -11,7 +11,6 @@ use rustix::fd::OwnedFd;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::future::Future;
 use std::io::IoSliceMut;
-use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,18 +20,6 @@ use tokio::task::JoinHandle;
 const CACHED_READ_MAX_BYTES: usize = 4 << 20;
 /// Bytes per read on a blocking thread.
 const DISK_READ_BYTES: usize = 4 << 20;
-/// Distance of the bytes that tell whether a stretch is in the page cache: the kernel reads ahead,
-/// and lets go, in larger steps.
-const PROBE_STRIDE_BYTES: u64 = 128 << 10;
-
-/// A stretch of an open file.
-#[derive(Clone, Debug)]
-pub struct FilePiece {
-    /// The file.
-    pub file: Arc<OwnedFd>,
-    /// The bytes.
-    pub range: Range<u64>,
-}
 
 /// A stretch of an open file. It stays the version that was opened, whatever is renamed over it.
 #[derive(Debug)]
@@ -66,34 +53,10 @@ impl FileBody {
         }
     }
 
-    /// The next bytes as a piece of the file, at most `most`, for a server that lets the kernel
-    /// send them (`sendfile`); they count as read. `None` at the end, and where the bytes are not
-    /// in the page cache: then they are to be read.
-    pub fn take_cached(&mut self, most: u64) -> Option<FilePiece> {
-        if self.pending.is_some() || self.scratch_used < self.scratch.len() {
-            return None;
-        }
-        let len = self.cached_prefix(most.min(self.remaining()));
-        let range = self.offset..self.offset + len;
-        self.offset = range.end;
-        (len > 0).then(|| FilePiece { file: self.file.clone(), range })
-    }
-
-    /// How many of the next `len` bytes are in the page cache, by samples.
-    fn cached_prefix(&mut self, len: u64) -> u64 {
-        let (start, mut known) = (self.offset, 0);
-        let mut is_cached = |at: u64| matches!(self.read_cached(&mut [0], start + at), Some(Ok(1)));
-        if len == 0 || !is_cached(0) {
-            return 0;
-        }
-        while known < len {
-            let next = (known + PROBE_STRIDE_BYTES).min(len);
-            if !is_cached(next - 1) {
-                break;
-            }
-            known = next;
-        }
-        known
+    /// The file, and the bytes of it that are still to be read: for a server that hands them to
+    /// the kernel (`sendfile`) instead of reading them.
+    pub fn file_and_range(&self) -> (&Arc<OwnedFd>, std::ops::Range<u64>) {
+        (&self.file, self.offset..self.end)
     }
 
     /// Bytes still to be read.
@@ -136,7 +99,7 @@ impl FileBody {
         let left = &self.scratch[self.scratch_used..];
         if left.is_empty() {
             let limit = buf.len().min(CACHED_READ_MAX_BYTES);
-            let answer = self.read_cached(&mut buf[..limit], self.offset)?;
+            let answer = self.read_cached(&mut buf[..limit])?;
             return Some(answer.map_err(|errno| explain(errno, "read", &self.path)));
         }
         let count = left.len().min(buf.len());
@@ -152,8 +115,8 @@ impl FileBody {
             .with_hint("Another program changed it while it was read; run again")
     }
 
-    /// `None` when the bytes at `offset` are not in the page cache.
-    fn read_cached(&mut self, buf: &mut [u8], offset: u64) -> Option<Result<usize, Errno>> {
+    /// `None` when the next bytes are not in the page cache.
+    fn read_cached(&mut self, buf: &mut [u8]) -> Option<Result<usize, Errno>> {
         if !self.nowait {
             return None;
         }
@@ -161,11 +124,11 @@ impl FileBody {
         self.scratch_used = 0;
         let mut slices = [IoSliceMut::new(buf)];
         let flags = if self.in_memory { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT };
-        match rustix::io::preadv2(&self.file, &mut slices, offset, flags) {
+        match rustix::io::preadv2(&self.file, &mut slices, self.offset, flags) {
             Err(Errno::AGAIN) => None,
             Err(Errno::OPNOTSUPP) if !self.in_memory && is_in_memory(&self.file) => {
                 self.in_memory = true;
-                Some(rustix::io::preadv(&self.file, &mut slices, offset))
+                Some(rustix::io::preadv(&self.file, &mut slices, self.offset))
             }
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 self.nowait = false;
