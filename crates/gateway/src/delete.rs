@@ -63,7 +63,16 @@ async fn delete_one(
         return removed.map_err(about_object);
     }
     let removed = bucket.query().delete(&bucket.at(key), etag.as_ref()).await;
-    removed.map(|()| Removed::default()).map_err(about_object)
+    match removed {
+        // A condition on what is not there is told as one that does not hold.
+        Err(error) if error.kind() == Kind::Conflict && etag.is_some() => {
+            match bucket.query().head(&bucket.at(key)).await {
+                Err(missing) if missing.kind() == Kind::NotFound => Ok(Removed::default()),
+                _ => Err(about_object(error)),
+            }
+        }
+        removed => removed.map(|()| Removed::default()).map_err(about_object),
+    }
 }
 
 /// The object, if size and time are those that are wanted; `None` where there is none.

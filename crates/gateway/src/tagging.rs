@@ -44,9 +44,10 @@ fn checked(tags: Vec<dto::Tag>) -> S3Result<Vec<(String, String)>> {
 pub(crate) fn of_header(bucket: &Bucket, header: Option<String>) -> S3Result<Option<String>> {
     let Some(text) = header.filter(|text| !text.is_empty()) else { return Ok(None) };
     let tag = |(key, value)| dto::Tag { key: Some(key), value: Some(value) };
-    checked(tags::from_query(&text).into_iter().map(tag).collect())?;
+    let pairs = checked(tags::from_query(&text).into_iter().map(tag).collect())?;
     match bucket.store.has_tags() {
-        true => Ok(Some(text)),
+        // Written anew: Azure takes no tag without its `=`.
+        true => Ok(Some(tags::to_query(&pairs))),
         false => Err(s3_error!(
             NotImplemented,
             "this bucket's back end keeps no object tags (header x-amz-tagging)"
