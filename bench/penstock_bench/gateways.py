@@ -90,6 +90,7 @@ class Lane:
         back_end: one of `BACK_ENDS`.
         directory: for data, logs and configuration; removed at the end.
         extra: lines at the top of Penstock's config file.
+        backend_extra: lines of its section for the back end.
         fake_flags: options of our fakes.
     """
 
@@ -100,6 +101,7 @@ class Lane:
         directory: Path,
         extra: str = "",
         fake_flags: Sequence[str] = (),
+        backend_extra: str = "",
     ) -> None:
         if gateway not in GATEWAYS:
             raise GatewayError(f"no gateway {gateway}; there are: {', '.join(GATEWAYS)}")
@@ -107,6 +109,7 @@ class Lane:
             raise GatewayError(f"no back end {back_end}; there are: {', '.join(BACK_ENDS)}")
         self._gateway, self._back_end, self._directory = gateway, back_end, directory
         self._extra, self._fake_flags = extra, fake_flags
+        self._backend_extra = backend_extra
         self._stack = ExitStack()
         self.back_end: Running | None = None
         """The server behind the gateway; None for a directory."""
@@ -182,7 +185,7 @@ class Lane:
         return (
             f'listen = "127.0.0.1:0"\n{self._extra}\n'
             f'[[key]]\naccess_key = "{S3_KEY}"\nsecret_key = "{S3_KEY}"\n\n'
-            f'[[backend]]\nname = "back"\ndynamic = true\n{section}'
+            f'[[backend]]\nname = "back"\ndynamic = true\n{self._backend_extra}{section}'
         )
 
     def _child(self, command: Sequence[str | Path], log: Path) -> Running:

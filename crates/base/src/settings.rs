@@ -256,6 +256,10 @@ settings! {
         "File that gets one line of JSON per request, `-` for stdout; empty for none; opened again on SIGHUP.";
     signature_v2_enabled: Bool = "true"
         "Accepts requests signed with version 2 too, as boto3 presigns URLs unless told otherwise.";
+    acl: Text = "off"
+        "What access control lists and bucket policies are good for: `off` refuses those that let others in, `public` lets them open buckets to unsigned requests, `owners` makes each key the owner of what it makes.";
+    notes_bucket: Text = "penstock-notes"
+        "Container of each back end in which the gateway keeps what is set up on buckets (tags, CORS, lists, policies), made when first needed; empty keeps nothing, and refuses to.";
     connections_max: Number = "4096" [1, 1_000_000]
         "Most connections of clients at once; further ones wait.";
     requests_max: Number = "1024" [1, 1_000_000]
@@ -268,6 +272,8 @@ settings! {
         "Longest head of a request: its URL and headers together.";
     body_size_max_bytes: Bytes = "5GiB" [MIB, u64::MAX]
         "Largest body of one request.";
+    form_size_max_bytes: Bytes = "16MiB" [64 << 10, 5 << 30]
+        "Largest upload of a browser's form, which is held in memory whole.";
     head_timeout_ms: Millis = "60000" [100, 3_600_000]
         "Longest wait for a request's head, and for the next request on a connection that is kept.";
     client_stall_timeout_ms: Millis = "60000" [100, 3_600_000]

@@ -96,8 +96,8 @@ pub fn options(serve: &Serve, config: Config, settings: Settings) -> Result<Opti
     if serve.anonymous || config.anonymous.unwrap_or(false) {
         public.push(Grant::everything());
     }
-    let buckets = config.buckets;
-    Ok(Options { backends, buckets, settings, serve: serve_settings, keys, public })
+    let (buckets, cors) = (config.buckets, config.cors);
+    Ok(Options { backends, buckets, settings, serve: serve_settings, keys, public, cors })
 }
 
 fn key_pair(serve: &Serve) -> Result<Option<KeyPair>> {

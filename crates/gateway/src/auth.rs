@@ -4,18 +4,24 @@
 //! for, and the decision about an operation once it is known who wants it.
 
 use crate::access::{Grant, Need, Right, allows, need_of};
+use crate::acl::owner_of;
 use crate::error::slow_down;
 use crate::exchange::Exchange;
+use crate::forms::FormSender;
+use crate::notes::Notes;
 use crate::rate::{Rate, RateLimit};
+use crate::sharing::{Ask, Lists, ONE_OWNER, Sharing};
 use crate::stats::Stats;
 use crate::telemetry::{Refused, Telemetry};
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 use penstock_base::Secret;
+use percent_encoding::percent_decode_str;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
-use s3s::dto::CopySource;
+use s3s::dto::{CopySource, Owner};
 use s3s::{S3Error, S3Result, s3_error};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -60,6 +66,16 @@ pub(crate) struct KeyRing {
 }
 
 impl KeyRing {
+    /// The secret of a key.
+    pub fn secret(&self, access_key: &str) -> Option<&Secret> {
+        self.keys.get(access_key).map(|key| &key.secret)
+    }
+
+    /// The ids of all keys.
+    pub fn access_keys(&self) -> impl Iterator<Item = &String> {
+        self.keys.keys()
+    }
+
     /// `public` is what unsigned requests may; `rate` holds for keys that have none of their own.
     pub fn new(pairs: Vec<KeyPair>, public: Vec<Grant>, per_second: u64, burst: u64) -> Self {
         let key = |pair: KeyPair| {
@@ -105,13 +121,37 @@ impl S3Auth for Keys {
 
 /// Whoever sent a request, as its operation may want to know.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller(Arc<[Grant]>);
+pub(crate) struct Caller {
+    grants: Arc<[Grant]>,
+    /// Id of the owner who signed.
+    pub id: Option<String>,
+    /// What lists and policies are good for.
+    pub sharing: Arc<Sharing>,
+    /// The bucket's notes, where they were read to let the request in.
+    pub notes: Option<Notes>,
+}
 
 impl Caller {
     /// Whether a bucket is shown to them in the list of buckets.
-    pub fn may_see(&self, bucket: &str) -> bool {
-        allows(&self.0, Some(bucket), Need::Any)
+    pub async fn may_see(&self, bucket: &str) -> bool {
+        allows(&self.grants, Some(bucket), Need::Any)
+            && self.sharing.is_owned(bucket, self.id.as_deref()).await
     }
+
+    /// Whether they may let others in. Where the configuration alone says what keys may do, that
+    /// takes the right to set up the bucket.
+    pub fn may_open(&self, bucket: &str) -> bool {
+        let by_configuration = self.sharing.lists == Lists::Public && self.id.is_some();
+        !by_configuration || allows(&self.grants, Some(bucket), Need::Right(Right::Admin))
+    }
+}
+
+/// The owner of the bucket that a request is for, as listings tell them: whoever wrote an object is
+/// in its own metadata only.
+pub(crate) fn bucket_owner(extensions: &Extensions) -> Owner {
+    let caller = extensions.get::<Caller>();
+    let noted = caller.and_then(|caller| caller.notes.as_ref()?.list());
+    owner_of(noted.as_ref().map_or(ONE_OWNER, |acl| &acl.owner))
 }
 
 /// Lets in what the grants allow, and counts each operation.
@@ -119,6 +159,7 @@ pub(crate) struct Access {
     pub ring: Arc<KeyRing>,
     pub stats: Arc<Stats>,
     pub telemetry: Arc<Telemetry>,
+    pub sharing: Arc<Sharing>,
 }
 
 #[async_trait::async_trait]
@@ -127,38 +168,85 @@ impl S3Access for Access {
         let operation = context.s3_op().name().to_string();
         self.stats.operation(&operation);
         let exchange = context.extensions_mut().get::<Arc<Exchange>>().cloned();
-        if let Some(exchange) = exchange {
+        if let Some(exchange) = &exchange {
             exchange.recognised(context);
         }
-        let grants = self.grants(context)?;
-        let bucket = context.s3_path().get_bucket_name();
-        if !allows(&grants, bucket, need_of(&operation)) {
-            return Err(denied(&operation));
+        let peer = exchange.map(|exchange| exchange.peer().ip());
+        let sender = self.sender(context)?;
+        let sources = copied(context.headers())?;
+        let by_configuration = by_configuration(&sender, context, &operation, &sources);
+        let is_signed = sender.id.is_some();
+        let mut notes = None;
+        match (self.sharing.lists, is_signed) {
+            (Lists::Off, false) if self.ring.public.is_empty() => {
+                let why = "Access Denied: this gateway takes signed requests only.";
+                return Err(s3_error!(AccessDenied, "{why}"));
+            }
+            (Lists::Off, _) | (Lists::Public, true) => by_configuration?,
+            (Lists::Owners, true) => {
+                by_configuration?;
+                notes = self.by_lists(&sender, context, &operation, peer, &sources).await?;
+            }
+            (Lists::Public | Lists::Owners, false) => {
+                if by_configuration.is_err() {
+                    notes = self.by_lists(&sender, context, &operation, peer, &sources).await?;
+                }
+            }
         }
-        let may_read = |source: &str| allows(&grants, Some(source), Need::Right(Right::Read));
-        if !copied_buckets(context.headers())?.iter().all(|source| may_read(source)) {
-            return Err(s3_error!(
-                AccessDenied,
-                "Access Denied: this key may not read the source."
-            ));
-        }
-        context.extensions_mut().insert(Caller(grants));
+        self.check_expected_owner(context, notes.as_ref())?;
+        let sharing = self.sharing.clone();
+        let caller = Caller { grants: sender.grants, id: sender.id, sharing, notes };
+        context.extensions_mut().insert(caller);
         Ok(())
     }
 }
 
+/// An object that a copy reads.
+struct Source {
+    bucket: String,
+    key: String,
+    version: Option<String>,
+}
+
+/// The version that a query names.
+fn version_of(query: &str) -> Option<String> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let text = pairs.find(|pair| pair.0 == "versionId")?.1;
+    Some(percent_decode_str(text).decode_utf8_lossy().into_owned())
+}
+
+/// Who sent a request, and what the configuration lets them do.
+struct Sender {
+    grants: Arc<[Grant]>,
+    id: Option<String>,
+}
+
+fn by_configuration(
+    sender: &Sender,
+    context: &S3AccessContext<'_>,
+    operation: &str,
+    sources: &[Source],
+) -> S3Result<()> {
+    if !allows(&sender.grants, context.s3_path().get_bucket_name(), need_of(operation)) {
+        return Err(denied(operation));
+    }
+    let read = Need::Right(Right::Read);
+    match sources.iter().all(|it| allows(&sender.grants, Some(&it.bucket), read)) {
+        true => Ok(()),
+        false => Err(s3_error!(AccessDenied, "Access Denied: this key may not read the source.")),
+    }
+}
+
 impl Access {
-    /// What the sender may, once their rate is found to be within bounds.
-    fn grants(&self, context: &S3AccessContext<'_>) -> S3Result<Arc<[Grant]>> {
-        let Some(credentials) = context.credentials() else {
-            if self.ring.public.is_empty() {
-                let why = "Access Denied: this gateway takes signed requests only.";
-                return Err(s3_error!(AccessDenied, "{why}"));
-            }
-            return Ok(self.ring.public.clone());
+    /// Who sent it, once their rate is found to be within bounds.
+    fn sender(&self, context: &mut S3AccessContext<'_>) -> S3Result<Sender> {
+        let signed = context.credentials().map(|credentials| credentials.access_key.clone());
+        let of_form = context.extensions_mut().get::<FormSender>().map(|sender| sender.0.clone());
+        let Some(access_key) = signed.or(of_form) else {
+            return Ok(Sender { grants: self.ring.public.clone(), id: None });
         };
         // The signature held, so the key was there a moment ago.
-        let key = self.ring.keys.get(&credentials.access_key);
+        let key = self.ring.keys.get(&access_key);
         let key = key.ok_or_else(|| s3_error!(InvalidAccessKeyId))?;
         if let Some(rate) = &key.rate
             && let Err(wait) = rate.take(self.ring.started.elapsed())
@@ -166,7 +254,54 @@ impl Access {
             self.telemetry.refused(Refused::Rate);
             return Err(slow_down("This key sends requests faster than it may.", wait));
         }
-        Ok(key.grants.clone())
+        let id = Some(self.sharing.owner_id(&access_key));
+        Ok(Sender { grants: key.grants.clone(), id })
+    }
+
+    /// Asks lists and policies.
+    async fn by_lists(
+        &self,
+        sender: &Sender,
+        context: &S3AccessContext<'_>,
+        operation: &str,
+        peer: Option<IpAddr>,
+        sources: &[Source],
+    ) -> S3Result<Option<Notes>> {
+        let path = context.s3_path();
+        let who = sender.id.as_deref();
+        // The list of buckets shows everybody their own, and nobody none.
+        let Some(bucket) = path.get_bucket_name() else { return Ok(None) };
+        if operation == "CreateBucket" {
+            return if who.is_some() { Ok(None) } else { Err(denied(operation)) };
+        }
+        let (headers, uri) = (context.headers(), context.uri());
+        let version = version_of(uri.query().unwrap_or_default());
+        let (key, version) = (path.get_object_key(), version.as_deref());
+        let ask = Ask { operation, who, bucket, key, version, headers, uri, peer };
+        let notes = self.sharing.permit(&ask).await?;
+        for source in sources {
+            let (bucket, key) = (source.bucket.as_str(), Some(source.key.as_str()));
+            let version = source.version.as_deref();
+            let ask = Ask { operation: "GetObject", bucket, key, version, ..ask };
+            self.sharing.permit(&ask).await?;
+        }
+        Ok(Some(notes))
+    }
+
+    /// Holds `x-amz-expected-bucket-owner` against the owner.
+    fn check_expected_owner(
+        &self,
+        context: &S3AccessContext<'_>,
+        notes: Option<&Notes>,
+    ) -> S3Result<()> {
+        let Some(expected) = context.headers().get("x-amz-expected-bucket-owner") else {
+            return Ok(());
+        };
+        let acl = self.sharing.bucket_acl(notes.unwrap_or(&Notes::default()));
+        match acl.is_some_and(|acl| expected.as_bytes() == acl.owner.as_bytes()) {
+            true => Ok(()),
+            false => Err(s3_error!(AccessDenied, "Access Denied: the bucket has another owner.")),
+        }
     }
 }
 
@@ -178,15 +313,19 @@ fn denied(operation: &str) -> S3Error {
     s3_error!(AccessDenied, "Access Denied: {operation} takes the right `{right}` on this bucket.")
 }
 
-/// The buckets that a copy reads, as s3s will understand the same header.
-fn copied_buckets(headers: &HeaderMap) -> S3Result<Vec<String>> {
-    let mut buckets = Vec::new();
+/// The objects that a copy reads, as s3s will understand the same header.
+fn copied(headers: &HeaderMap) -> S3Result<Vec<Source>> {
+    let mut places = Vec::new();
     for header in headers.get_all("x-amz-copy-source") {
         let source = header.to_str().ok().and_then(|text| CopySource::parse(text).ok());
         match source {
-            Some(CopySource::Bucket { bucket, .. }) => buckets.push(bucket.to_string()),
+            Some(CopySource::Bucket { bucket, key, version_id }) => places.push(Source {
+                bucket: bucket.to_string(),
+                key: key.to_string(),
+                version: version_id.map(|id| id.to_string()),
+            }),
             _ => return Err(s3_error!(InvalidArgument, "x-amz-copy-source is not bucket/key.")),
         }
     }
-    Ok(buckets)
+    Ok(places)
 }

@@ -8,7 +8,8 @@ use crate::route::{Place, Routes, is_bucket_name};
 use crate::tag::TagForm;
 use penstock_engine::{Engine, Location, Mount, Query};
 use penstock_store::{Account, StreamingStore};
-use s3s::{S3Result, s3_error};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use s3s::{S3Result, dto, s3_error};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -24,6 +25,8 @@ pub struct Buckets {
     /// In the order of the table's indices.
     accounts: Vec<Arc<dyn Account>>,
     open: Mutex<HashMap<String, Arc<Bucket>>>,
+    /// Container of each back end that holds the notes; empty where none are kept.
+    notes_container: String,
 }
 
 /// One bucket of a listing.
@@ -68,6 +71,17 @@ impl Bucket {
         self.engine.query(self.engine.settings().clone(), None)
     }
 
+    /// Whether what lies there is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.place.is_encrypted
+    }
+
+    /// The algorithm with which what lies there is encrypted, as answers tell it.
+    pub fn encryption(&self) -> Option<dto::ServerSideEncryption> {
+        let aes = || dto::ServerSideEncryption::from_static(dto::ServerSideEncryption::AES256);
+        self.place.is_encrypted.then(aes)
+    }
+
     /// Refuses writes where there are none.
     ///
     /// # Errors
@@ -82,14 +96,22 @@ impl Bucket {
 
 impl Buckets {
     /// Buckets of a routing table; `accounts` are its back ends.
-    pub fn new(engine: Arc<Engine>, routes: Routes, accounts: Vec<Arc<dyn Account>>) -> Self {
-        Buckets { engine, routes, accounts, open: Mutex::default() }
+    pub fn new(
+        engine: Arc<Engine>,
+        routes: Routes,
+        accounts: Vec<Arc<dyn Account>>,
+        notes_container: String,
+    ) -> Self {
+        Buckets { engine, routes, accounts, open: Mutex::default(), notes_container }
     }
 
     fn place(&self, bucket: &str) -> S3Result<(Place, &Arc<dyn Account>)> {
         if let Some(place) = self.routes.place(bucket)
             && let Some(account) = self.accounts.get(place.backend)
         {
+            if place.container == self.notes_container {
+                return Err(s3_error!(AccessDenied, "Access Denied: the gateway's own bucket."));
+            }
             return Ok((place, account));
         }
         match is_bucket_name(bucket) {
@@ -104,8 +126,17 @@ impl Buckets {
     /// `NoSuchBucket`, `InvalidBucketName`.
     pub async fn get(&self, bucket: &str) -> S3Result<Arc<Bucket>> {
         let (place, account) = self.place(bucket)?;
+        self.opened(bucket, place, account).await
+    }
+
+    async fn opened(
+        &self,
+        name: &str,
+        place: Place,
+        account: &Arc<dyn Account>,
+    ) -> S3Result<Arc<Bucket>> {
         let store = account.open(&place.container).await.map_err(about_bucket)?;
-        let known = self.lock().get(bucket).cloned();
+        let known = self.lock().get(name).cloned();
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.store, &store)) {
             return Ok(known);
         }
@@ -120,8 +151,39 @@ impl Buckets {
         if open.len() >= OPEN_MAX {
             open.clear();
         }
-        open.insert(bucket.to_string(), opened.clone());
+        open.insert(name.to_string(), opened.clone());
         Ok(opened)
+    }
+
+    /// Where the notes of a bucket are, and their key there; `None` where none are kept.
+    ///
+    /// # Errors
+    /// As [`Buckets::get`]; `NoSuchBucket` may also mean that they have no container yet.
+    pub async fn notes_home(&self, bucket: &str) -> S3Result<Option<(Arc<Bucket>, String)>> {
+        let (place, account) = self.place(bucket)?;
+        if self.notes_container.is_empty() {
+            return Ok(None);
+        }
+        let prefix = utf8_percent_encode(&place.prefix, NON_ALPHANUMERIC);
+        let key = format!("{}/bucket{prefix}.json", place.container);
+        let home = Place {
+            container: self.notes_container.clone(),
+            prefix: String::new(),
+            is_fixed: true,
+            ..place
+        };
+        // No bucket has a name with a space.
+        let name = format!("notes of {}", home.backend);
+        Ok(Some((self.opened(&name, home, account).await?, key)))
+    }
+
+    /// Makes the container for the notes of a bucket.
+    ///
+    /// # Errors
+    /// What the back end says.
+    pub async fn make_notes_home(&self, bucket: &str) -> S3Result<()> {
+        let account = self.place(bucket)?.1;
+        account.create(&self.notes_container).await.map_err(about_bucket)
     }
 
     /// A bucket to write to.
@@ -166,7 +228,7 @@ impl Buckets {
         }
         account.delete(&place.container).await.map_err(about_bucket)?;
         self.lock().remove(bucket);
-        Ok(())
+        self.forget_notes(bucket).await
     }
 
     /// All buckets, in byte order. Containers whose names no bucket can have are left out.
@@ -178,7 +240,7 @@ impl Buckets {
         let dynamic = self.routes.dynamic_backend().and_then(|index| self.accounts.get(index));
         if let Some(account) = dynamic {
             for entry in account.list().await.map_err(about_bucket)? {
-                if is_bucket_name(&entry.name) {
+                if is_bucket_name(&entry.name) && entry.name != self.notes_container {
                     found.insert(entry.name, entry.created);
                 }
             }

@@ -6,6 +6,8 @@
 
 use crate::access::{Grant, Pattern, Rights};
 use crate::auth::KeyPair;
+use crate::cors::Rule;
+use crate::pages::PageRule;
 use crate::route::{BackendOptions, BucketOptions};
 use penstock_base::nearest::nearest;
 use penstock_base::settings::{SERVE_TABLE, TABLE};
@@ -17,8 +19,9 @@ use toml_edit::{Document, Item, Table, Value};
 
 /// Keys at the top besides the settings.
 const SERVE_KEYS: &[&str] = &["anonymous"];
-const SECTIONS: &[&str] = &["backend", "bucket", "key", "public"];
-const BACKEND_KEYS: &[&str] = &["name", "url", "dynamic", "read_only"];
+const SECTIONS: &[&str] = &["backend", "bucket", "key", "public", "cors"];
+const CORS_KEYS: &[&str] = &["buckets", "origins", "methods", "headers", "exposed", "max_age_s"];
+const BACKEND_KEYS: &[&str] = &["name", "url", "dynamic", "read_only", "encrypted_at_rest"];
 const BUCKET_KEYS: &[&str] = &["name", "backend", "container", "prefix", "read_only", "aliases"];
 const KEY_KEYS: &[&str] = &[
     "access_key",
@@ -43,6 +46,8 @@ pub struct Config {
     pub keys: Vec<KeyPair>,
     /// What unsigned requests may.
     pub public: Vec<Grant>,
+    /// Which pages of other origins may use which buckets.
+    pub cors: Vec<PageRule>,
     /// The back ends.
     pub backends: Vec<BackendOptions>,
     /// The buckets that are named.
@@ -118,6 +123,7 @@ impl Config {
                 "bucket" => config.buckets = reader.sections(item, name, Reader::bucket)?,
                 "key" => config.keys = reader.sections(item, name, Reader::key)?,
                 "public" => config.public = reader.sections(item, name, Reader::public)?,
+                "cors" => config.cors = reader.sections(item, name, Reader::cors)?,
                 "anonymous" => config.anonymous = Some(flag(item, name, line)?),
                 name if TABLE.iter().chain(SERVE_TABLE).any(|row| row.name == name) => {
                     config.settings.push((name.to_string(), scalar(item, name, line)?));
@@ -166,6 +172,7 @@ impl Reader<'_> {
                 "url" => backend.url = string(item, name, line)?,
                 "dynamic" => backend.is_dynamic = flag(item, name, line)?,
                 "read_only" => backend.is_read_only = flag(item, name, line)?,
+                "encrypted_at_rest" => backend.is_encrypted = Some(flag(item, name, line)?),
                 name => backend.options.push(self.store_option(name, item, line)?),
             }
         }
@@ -252,6 +259,29 @@ impl Reader<'_> {
             }
         }
         own.grant()
+    }
+
+    fn cors(&self, section: &Table) -> Result<PageRule> {
+        let mut rule = PageRule { buckets: vec![Pattern::new("*")], rule: Rule::default() };
+        for (name, item) in section {
+            let line = self.line(section, name);
+            let texts = || strings(item, name, line);
+            match name {
+                "buckets" => rule.buckets = texts()?.into_iter().map(Pattern::new).collect(),
+                "origins" => rule.rule.origins = texts()?,
+                "methods" => rule.rule.methods = texts()?,
+                "headers" => rule.rule.headers = texts()?,
+                "exposed" => rule.rule.exposed = texts()?,
+                "max_age_s" => {
+                    let seconds = i32::try_from(number(item, name, line)?);
+                    let seconds = seconds.map_err(|_| wrong(name, line, "at most 2147483647"))?;
+                    rule.rule.max_age_s = Some(seconds);
+                }
+                name => return Err(unknown(name, line, CORS_KEYS.iter().copied())),
+            }
+        }
+        crate::pages::check(&rule.rule)?;
+        Ok(rule)
     }
 
     /// What everybody may: both keys must stand there, since nobody means everything.

@@ -2,16 +2,19 @@
 
 use crate::body::CopyFlow;
 use crate::buckets::{Bucket, Buckets};
-use crate::conditions::{ReadConditions, source_conditions, write_condition};
+use crate::conditions::{ReadConditions, Tag, source_conditions, write_condition};
 use crate::get::{about_object, judge, shown_tag, size_of, start, store_range};
 use crate::headers::{Notes, ObjectHeaders, checksum_notes, object_headers, tag_count};
 use crate::put::{in_store, judged_anew, place};
+use crate::sharing::new_object;
 use crate::{refuse, tagging, versions};
 use http::HeaderMap;
 use penstock_base::ByteRange;
 use penstock_engine::Stream;
 use penstock_store::streaming::split_version;
-use penstock_store::{CopySource, ObjectMeta, PutOptions, PutResult, WriteCondition};
+use penstock_store::{
+    CopySource, GetRange, GetRequest, ObjectMeta, PutOptions, PutResult, WriteCondition,
+};
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, dto, s3_error};
 use std::sync::Arc;
 
@@ -67,6 +70,18 @@ impl Source {
         Ok(stream)
     }
 
+    /// Gives a copy that has a list of its own the rest of its source's metadata, and ties it to
+    /// the version that has it.
+    async fn take_along(&mut self, options: &mut PutOptions) -> S3Result<()> {
+        let meta = self.look().await?.0;
+        let kept = ObjectHeaders::from_meta(&meta).into_options(WriteCondition::None)?;
+        options.content_type = kept.content_type;
+        options.metadata.extend(kept.metadata);
+        let tag = meta.etag.map(|etag| Tag::One(self.bucket.tags.shown(&etag)));
+        self.conditions.if_match = tag.or(self.conditions.if_match.take());
+        Ok(())
+    }
+
     /// One version for the back end to copy.
     pub fn version(&self, meta: &ObjectMeta, range: Option<ByteRange>) -> CopySource {
         CopySource { key: self.bucket.key(&self.key), if_match: meta.etag.clone(), range }
@@ -99,14 +114,15 @@ pub(crate) async fn copy(
     mut request: S3Request<dto::CopyObjectInput>,
 ) -> S3Result<dto::CopyObjectOutput> {
     let input = &mut request.input;
-    refuse::acl(input.acl.as_ref().map(|acl| acl.as_str()))?;
+    let acl = new_object(&request.extensions, &request.headers, &input.bucket).await?;
     refuse::unkept_headers(&request.headers)?;
     let replaces = replaces(input.metadata_directive.as_ref().map(|it| it.as_str()))?;
     let replaces_tags = replaces_tags(input.tagging_directive.as_ref().map(|it| it.as_str()))?;
     let condition = destination_condition(&request.headers)?;
     let conditions = source_conditions!(input);
     let bucket = buckets.writable(&input.bucket).await?;
-    let source = Source::new(buckets, &input.copy_source, None, conditions).await?;
+    refuse::encryption(&request.headers, bucket.is_encrypted())?;
+    let mut source = Source::new(buckets, &input.copy_source, None, conditions).await?;
     let is_itself =
         source.is_beside(&bucket) && source.bucket.key(&source.key) == bucket.key(&input.key);
     if !replaces && is_itself {
@@ -124,6 +140,12 @@ pub(crate) async fn copy(
         let headers: ObjectHeaders = object_headers!(input);
         options = headers.into_options(options.condition)?;
     }
+    let takes_along = !replaces && !acl.is_empty();
+    options.metadata.extend(acl);
+    if takes_along {
+        source.take_along(&mut options).await?;
+    }
+    let replaces = replaces || takes_along;
     options.metadata.extend(tags.map(|tags| (TAGGING.to_string(), tags)));
     let copied = match copy_beside(&source, &bucket, &input.key, &options).await {
         Ok(None) => {
@@ -138,6 +160,7 @@ pub(crate) async fn copy(
         Ok(result) => result,
     };
     Ok(dto::CopyObjectOutput {
+        server_side_encryption: bucket.encryption(),
         copy_object_result: Some(dto::CopyObjectResult {
             e_tag: shown_tag(&bucket, result.etag.as_ref()),
             last_modified: result.modified.map(dto::Timestamp::from),
@@ -218,6 +241,25 @@ async fn copy_through(
     let is_full = |(_, sum): &(String, String)| !sum.contains('-');
     options.metadata.extend(checksum_notes(&sums).into_iter().filter(is_full));
     place(bucket, key, Box::new(CopyFlow::new(stream)), &options).await
+}
+
+/// Gives an object other metadata, in place: the version that the condition names.
+pub(crate) async fn rewrite(bucket: &Bucket, key: &str, options: &PutOptions) -> S3Result<()> {
+    let if_match = match &options.condition {
+        WriteCondition::IfMatch(etag) => Some(etag.clone()),
+        _ => None,
+    };
+    let place_of = bucket.key(key);
+    let source = CopySource { key: place_of.clone(), if_match: if_match.clone(), range: None };
+    if bucket.store.capabilities().copy {
+        let copied = bucket.store.copy_version(&source, &place_of, options).await;
+        if copied.map_err(about_object)?.is_some() {
+            return Ok(());
+        }
+    }
+    let asked = GetRequest { range: GetRange::All, if_match };
+    let stream = bucket.query().get(&bucket.at(key), asked).await.map_err(about_object)?;
+    place(bucket, key, Box::new(CopyFlow::new(stream)), options).await.map(drop)
 }
 
 /// If-Match and If-None-Match on the target of a copy, which s3s leaves in the headers.

@@ -91,6 +91,16 @@ impl Exchange {
         &self.id
     }
 
+    /// Who sent it, as the connection says.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// When its head was read.
+    pub fn time(&self) -> SystemTime {
+        self.time
+    }
+
     /// Since the head was read.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()

@@ -1,22 +1,26 @@
 //! What every request passes first and every answer last: the gateway's own pages, the limits, the
 //! request id, the count.
 
+use crate::auth::KeyRing;
+use crate::cors::Question;
 use crate::exchange::{Exchange, Ledger};
+use crate::forms::{is_form, put_of};
 use crate::observed::{Inbound, Outbound};
+use crate::pages::Pages;
 use crate::ready::Readiness;
 use crate::stats::Stats;
 use crate::telemetry::Refused;
-use crate::{error, telemetry::Telemetry};
+use crate::{error, heads, telemetry::Telemetry};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use penstock_base::settings::ServeSettings;
 use s3s::service::S3Service;
-use s3s::{HttpError, S3Error, s3_error};
+use s3s::{HttpError, S3Error, S3ErrorCode, s3_error};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::Semaphore;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
@@ -30,6 +34,7 @@ pub(crate) struct Limits {
     pub body_size_max_bytes: u64,
     pub client_stall_timeout: Duration,
     pub signature_v2: bool,
+    pub form_size_max_bytes: u64,
 }
 
 impl Limits {
@@ -38,6 +43,7 @@ impl Limits {
             body_size_max_bytes: settings.body_size_max_bytes,
             client_stall_timeout: Duration::from_millis(settings.client_stall_timeout_ms),
             signature_v2: settings.signature_v2_enabled,
+            form_size_max_bytes: settings.form_size_max_bytes,
         }
     }
 }
@@ -50,6 +56,8 @@ pub(crate) struct Front {
     pub ledger: Ledger,
     pub readiness: Arc<Readiness>,
     pub limits: Arc<Limits>,
+    pub ring: Arc<KeyRing>,
+    pub pages: Arc<Pages>,
     /// Places of requests at work.
     pub places: Arc<Semaphore>,
 }
@@ -93,7 +101,7 @@ impl Front {
         exchange: &Arc<Exchange>,
         request: Request<Incoming>,
     ) -> Result<Response<s3s::Body>, HttpError> {
-        if let Some(error) = self.refused(&request) {
+        if let Some(error) = self.refused(&request, exchange.time()) {
             return refusal(error);
         }
         let stall_timeout = self.limits.client_stall_timeout;
@@ -105,16 +113,56 @@ impl Front {
             }
         });
         request.extensions_mut().insert(exchange.clone());
-        exchange.scope(self.s3.call(request)).await
+        exchange.scope(self.of_a_page(request, exchange.time())).await
+    }
+
+    /// Answers a request that may come from a page of another origin.
+    async fn of_a_page(
+        &self,
+        request: Request<s3s::Body>,
+        now: SystemTime,
+    ) -> Result<Response<s3s::Body>, HttpError> {
+        let question = Question::of(request.method(), request.headers());
+        let path = request.uri().path().to_string();
+        if *request.method() == Method::OPTIONS {
+            return match self.pages.preflight(question, &path).await {
+                Ok(response) => Ok(response),
+                Err(error) => refusal(error),
+            };
+        }
+        let mut response = self.put_or_call(request, now).await?;
+        if let Some(question) = question {
+            self.pages.mark(&question, &path, response.headers_mut()).await;
+        }
+        Ok(response)
+    }
+
+    /// A form is the PutObject that it means.
+    async fn put_or_call(
+        &self,
+        request: Request<s3s::Body>,
+        now: SystemTime,
+    ) -> Result<Response<s3s::Body>, HttpError> {
+        if !is_form(&request) {
+            let response = self.s3.call(request).await?;
+            return if is_unread(&response) { refusal(unread()) } else { Ok(response) };
+        }
+        match put_of(request, &self.ring, &self.limits, now).await {
+            Ok((put, form)) => Ok(form.told(self.s3.call(put).await?)),
+            Err(error) => refusal(error),
+        }
     }
 
     /// Why a request is not looked at further.
-    fn refused(&self, request: &Request<Incoming>) -> Option<S3Error> {
+    fn refused(&self, request: &Request<Incoming>, now: SystemTime) -> Option<S3Error> {
         let length = request.headers().get(CONTENT_LENGTH);
         let length = length.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         let length = length.unwrap_or(0);
-        // Every POST carries XML, which s3s holds whole.
-        if request.method() == Method::POST && length > crate::XML_BYTES_MAX as u64 {
+        // Every POST but a form carries XML, which s3s holds whole.
+        if request.method() == Method::POST
+            && !is_form(request)
+            && length > crate::XML_BYTES_MAX as u64
+        {
             let why = "The XML of this request is longer than 4 MiB.";
             return Some(s3_error!(EntityTooLarge, "{why}"));
         }
@@ -127,7 +175,7 @@ impl Front {
                        AWS4-HMAC-SHA256. (Version 2 is off: signature_v2_enabled.)";
             return Some(s3_error!(InvalidRequest, "{why}"));
         }
-        None
+        heads::fault(request, now)
     }
 
     /// The pages that every port has: they tell load balancers no more than yes or no.
@@ -184,6 +232,23 @@ impl Front {
 
 fn refusal(error: S3Error) -> Result<Response<s3s::Body>, HttpError> {
     error.to_http_response().map_err(|error| HttpError::new(Box::new(error)))
+}
+
+/// Whether s3s could not read the body of a request that it takes whole: it says so without a word
+/// of why, as nothing else does.
+fn is_unread(response: &Response<s3s::Body>) -> bool {
+    let is_mute = |xml: Bytes| !xml.windows(9).any(|part| part == b"<Message>");
+    response.status() == StatusCode::INTERNAL_SERVER_ERROR
+        && response.body().bytes().is_some_and(is_mute)
+}
+
+fn unread() -> S3Error {
+    let code = S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into());
+    let why = "The body of this request is not what its head says: its length, or its \
+               x-amz-content-sha256.";
+    let mut error = S3Error::with_message(code, why);
+    error.set_status_code(StatusCode::BAD_REQUEST);
+    error
 }
 
 /// Whether a request waits for `100 Continue` and has no body. No such word is sent then, and

@@ -226,6 +226,7 @@ pub(crate) async fn get(
     let content_range = wanted.content_range(found, size)?;
     let status = content_range.is_some().then_some(StatusCode::PARTIAL_CONTENT);
     let mut output = dto::GetObjectOutput {
+        server_side_encryption: bucket.encryption(),
         accept_ranges: Some("bytes".to_string()),
         content_length: Some(signed(len)?),
         e_tag: shown_tag(&bucket, meta.etag.as_ref()),
@@ -278,6 +279,7 @@ pub(crate) async fn head(
     let content_range = wanted.content_range(found, size)?;
     let status = content_range.is_some().then_some(StatusCode::PARTIAL_CONTENT);
     let mut output = dto::HeadObjectOutput {
+        server_side_encryption: bucket.encryption(),
         accept_ranges: Some("bytes".to_string()),
         content_length: Some(signed(found.len())?),
         e_tag: shown_tag(&bucket, meta.etag.as_ref()),

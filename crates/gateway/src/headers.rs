@@ -12,6 +12,9 @@ use s3s::{S3Result, s3_error};
 /// Most bytes of user metadata, names and values together, as S3 limits it.
 const USER_METADATA_BYTES_MAX: usize = 2048;
 
+/// Under this name S3 back ends keep an object's list (see [`crate::sharing`]).
+const OWN_NAME: &str = "penstock-acl";
+
 /// The headers of a PUT, a copy with REPLACE, or a new multipart upload.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectHeaders {
@@ -75,6 +78,9 @@ impl ObjectHeaders {
         let mut pairs: Vec<(String, String)> = Vec::new();
         let mut user_bytes = 0;
         for (name, value) in self.metadata.into_iter().flatten() {
+            if name.eq_ignore_ascii_case(OWN_NAME) {
+                return Err(s3_error!(InvalidArgument, "x-amz-meta-{OWN_NAME} is the gateway's"));
+            }
             user_bytes += name.len() + value.len();
             pairs.push((name.to_ascii_lowercase(), value));
         }

@@ -8,6 +8,8 @@
 
 mod access;
 mod access_log;
+mod acl;
+mod acls;
 mod attributes;
 mod auth;
 mod backend;
@@ -17,17 +19,23 @@ mod checksum;
 mod conditions;
 mod config;
 mod copy;
+mod cors;
 mod delete;
 mod doctor;
 mod error;
 mod exchange;
+mod forms;
 mod front;
 mod get;
 mod headers;
+mod heads;
 mod list;
 mod metered;
+mod notes;
 mod observed;
+mod pages;
 mod parts;
+mod policy;
 mod probe;
 mod put;
 mod rate;
@@ -37,7 +45,9 @@ mod refuse;
 mod route;
 mod s3;
 mod server;
+mod sharing;
 mod stats;
+mod subresources;
 mod tag;
 mod tagging;
 mod telemetry;
@@ -48,13 +58,16 @@ mod versions;
 pub use access::{Grant, Pattern, Right, Rights};
 pub use auth::KeyPair;
 pub use config::{Config, Secrets, Surroundings};
+pub use cors::Rule as CorsRule;
 pub use doctor::{Finding, Level, examine};
+pub use pages::PageRule;
 pub use route::{BackendOptions, BucketOptions};
 
 use access_log::AccessLog;
 use buckets::Buckets;
 use exchange::Ledger;
 use front::{Front, Limits};
+use pages::Pages;
 use penstock_base::settings::ServeSettings;
 use penstock_base::{Error, Kind, Result, Settings};
 use penstock_engine::{Engine, SeededRandom};
@@ -65,6 +78,7 @@ use route::Routes;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use server::Server;
+use sharing::{Lists, Sharing};
 use stats::Stats;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -79,7 +93,7 @@ use tokio::sync::Semaphore;
 
 /// Largest XML body: a batch delete of 1000 long keys is below 2 MiB.
 const XML_BYTES_MAX: usize = 4 << 20;
-/// Largest object of a browser's form upload, which s3s holds in memory: none.
+/// Largest form that s3s takes itself: none, since forms are PutObjects when it sees them.
 const FORM_BYTES_MAX: u64 = 0;
 
 /// What to serve, where, to whom.
@@ -97,6 +111,8 @@ pub struct Options {
     pub keys: Vec<KeyPair>,
     /// What unsigned requests may.
     pub public: Vec<Grant>,
+    /// Which pages of other origins may use which buckets, besides what clients set up.
+    pub cors: Vec<PageRule>,
 }
 
 impl Options {
@@ -141,6 +157,7 @@ pub struct Gateway {
     ledger: Ledger,
     tls: Option<Arc<Tls>>,
     options: Options,
+    lists: Lists,
 }
 
 impl Gateway {
@@ -152,6 +169,7 @@ impl Gateway {
     /// for a directory or a TLS file, `Conflict` for a port in use; each with what to do.
     pub async fn bind(options: Options) -> Result<Self> {
         check_keys(&options)?;
+        let lists = Lists::parse(&options.serve.acl)?;
         let tls = options.tls_files()?.map(Tls::open).transpose()?.map(Arc::new);
         let telemetry = Arc::new(Telemetry::new(SystemTime::now()));
         let routes = Routes::new(&options.backends, &options.buckets)?;
@@ -159,7 +177,8 @@ impl Gateway {
         let back_ends = Arc::new(BackEnds::new(&options.backends, &routes, &accounts));
         let ready_timeout = Duration::from_millis(options.serve.ready_timeout_ms);
         let readiness = Arc::new(Readiness::new(back_ends, ready_timeout, telemetry.clone()));
-        let buckets = Arc::new(Buckets::new(engine, routes, accounts));
+        let notes_bucket = options.serve.notes_bucket.clone();
+        let buckets = Arc::new(Buckets::new(engine, routes, accounts, notes_bucket));
         let log = match options.serve.access_log.as_str() {
             "" => None,
             target => Some(AccessLog::open(target, telemetry.clone())?),
@@ -170,7 +189,7 @@ impl Gateway {
             listen => Some(server::bind("--admin-listen", listen).await?),
         };
         let ledger = Ledger { telemetry, log };
-        Ok(Gateway { listener, address, admin, buckets, readiness, ledger, tls, options })
+        Ok(Gateway { listener, address, admin, buckets, readiness, ledger, tls, options, lists })
     }
 
     /// Where it listens, with the port that port 0 became.
@@ -204,8 +223,24 @@ impl Gateway {
         let stats = Arc::new(Stats::default());
         let serve = self.options.serve.clone();
         let places = usize::try_from(serve.requests_max).unwrap_or(Semaphore::MAX_PERMITS);
+        let (rate, burst) = (serve.key_requests_per_second, serve.key_requests_burst);
+        let Options { keys, public, cors, .. } = self.options;
+        let ring = Arc::new(auth::KeyRing::new(keys, public, rate, burst));
+        let ids = ring.access_keys().cloned().collect();
+        let sharing = Arc::new(Sharing::new(self.lists, self.buckets.clone(), ids));
+        let access = auth::Access {
+            ring: ring.clone(),
+            stats: stats.clone(),
+            telemetry: self.ledger.telemetry.clone(),
+            sharing,
+        };
         let front = Front {
-            s3: s3_service(self.buckets, self.options, stats.clone(), &self.ledger.telemetry),
+            s3: s3_service(
+                s3::Gateway { buckets: self.buckets.clone(), lists: self.lists },
+                access,
+            ),
+            ring,
+            pages: Arc::new(Pages { buckets: self.buckets, rules: cors }),
             stats,
             ledger: self.ledger,
             readiness: self.readiness,
@@ -222,18 +257,10 @@ impl Gateway {
     }
 }
 
-fn s3_service(
-    buckets: Arc<Buckets>,
-    options: Options,
-    stats: Arc<Stats>,
-    telemetry: &Arc<Telemetry>,
-) -> S3Service {
-    let serve = &options.serve;
-    let (rate, burst) = (serve.key_requests_per_second, serve.key_requests_burst);
-    let ring = Arc::new(auth::KeyRing::new(options.keys, options.public, rate, burst));
-    let mut builder = S3ServiceBuilder::new(s3::Gateway { buckets });
-    builder.set_auth(auth::Keys(ring.clone()));
-    builder.set_access(auth::Access { ring, stats, telemetry: telemetry.clone() });
+fn s3_service(gateway: s3::Gateway, access: auth::Access) -> S3Service {
+    let mut builder = S3ServiceBuilder::new(gateway);
+    builder.set_auth(auth::Keys(access.ring.clone()));
+    builder.set_access(access);
     let mut config = S3Config::default();
     config.xml_max_body_size = XML_BYTES_MAX;
     config.post_object_max_file_size = FORM_BYTES_MAX;

@@ -4,15 +4,19 @@
 //! nothing, a folded prefix counts as a name, and version 1 goes on after the last name it gave.
 //! Tokens of version 2 wrap the store's own, whatever those look like; any replica reads them.
 
-use crate::buckets::Bucket;
+use crate::acl::owner_of;
+use crate::auth::Caller;
+use crate::buckets::{Bucket, BucketEntry, Buckets};
 use crate::error::{Subject, to_s3};
 use crate::get::shown_tag;
+use crate::sharing::ONE_OWNER;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures_util::stream::{self, StreamExt as _};
 use penstock_store::{ListEntry, ListPage, ListRequest};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto;
-use s3s::{S3Result, s3_error};
+use s3s::{S3Request, S3Result, s3_error};
 
 /// Most names of one page, whatever the client asks for.
 const PAGE_MAX: i32 = 1000;
@@ -55,6 +59,51 @@ impl Names {
     }
 }
 
+/// Most buckets of one page.
+const BUCKETS_PAGE_MAX: i32 = 10_000;
+/// Buckets of which it is found out at once whose they are.
+const OWNERS_AT_ONCE: usize = 16;
+
+/// ListBuckets: those that the caller may see.
+pub(crate) async fn list_buckets(
+    buckets: &Buckets,
+    request: S3Request<dto::ListBucketsInput>,
+) -> S3Result<dto::ListBucketsOutput> {
+    let input = request.input;
+    let Some(caller) = request.extensions.get::<Caller>() else {
+        return Err(s3_error!(InternalError, "a request without a caller"));
+    };
+    let most = input.max_buckets.unwrap_or(BUCKETS_PAGE_MAX);
+    let most = usize::try_from(most).ok().filter(|most| (1..=10_000).contains(most));
+    let most = most.ok_or_else(|| s3_error!(InvalidArgument, "max-buckets is 1 to 10000"))?;
+    let prefix = input.prefix.clone().unwrap_or_default();
+    let after = input.continuation_token.as_deref().map(store_token).transpose()?;
+    let is_meant = |name: &String| {
+        name.starts_with(&prefix) && after.as_ref().is_none_or(|after| name > after)
+    };
+    let entries = buckets.list().await?.into_iter().filter(|entry| is_meant(&entry.name));
+    let seen = stream::iter(entries.map(|entry| async move {
+        let may_see = caller.may_see(&entry.name).await;
+        may_see.then_some(entry)
+    }));
+    let mut shown: Vec<BucketEntry> =
+        seen.buffered(OWNERS_AT_ONCE).filter_map(std::future::ready).collect().await;
+    let is_truncated = shown.len() > most;
+    shown.truncate(most);
+    let next = shown.last().filter(|_| is_truncated).map(|entry| client_token(&entry.name));
+    let bucket = |entry: BucketEntry| dto::Bucket {
+        name: Some(entry.name),
+        creation_date: entry.created.map(dto::Timestamp::from),
+        ..Default::default()
+    };
+    Ok(dto::ListBucketsOutput {
+        buckets: Some(shown.into_iter().map(bucket).collect()),
+        owner: Some(caller.id.as_deref().map_or_else(owner, owner_of)),
+        continuation_token: next,
+        prefix: input.prefix,
+    })
+}
+
 /// The number of names to answer.
 ///
 /// # Errors
@@ -73,6 +122,7 @@ pub fn page_size(max_keys: Option<i32>) -> S3Result<i32> {
 /// ListObjectsV2.
 pub async fn list_v2(
     bucket: &Bucket,
+    owner: dto::Owner,
     input: dto::ListObjectsV2Input,
 ) -> S3Result<dto::ListObjectsV2Output> {
     let names = Names::new(input.encoding_type.as_ref())?;
@@ -88,7 +138,7 @@ pub async fn list_v2(
         max_keys: u32::try_from(max_keys).ok(),
     };
     let page = full_page(bucket, request, max_keys, None).await?;
-    let owner = input.fetch_owner.unwrap_or(false).then(owner);
+    let owner = input.fetch_owner.unwrap_or(false).then_some(owner);
     Ok(dto::ListObjectsV2Output {
         name: Some(input.bucket),
         prefix: Some(names.write(input.prefix.as_deref().unwrap_or_default())),
@@ -109,6 +159,7 @@ pub async fn list_v2(
 /// ListObjects (version 1).
 pub async fn list_v1(
     bucket: &Bucket,
+    owner: dto::Owner,
     input: dto::ListObjectsInput,
 ) -> S3Result<dto::ListObjectsOutput> {
     let names = Names::new(input.encoding_type.as_ref())?;
@@ -136,7 +187,7 @@ pub async fn list_v1(
         is_truncated: Some(page.next.is_some()),
         next_marker: page.next.as_ref().and(last).map(|name| names.write(&name)),
         common_prefixes: names.prefixes(&page.prefixes),
-        contents: Some(contents(bucket, &page.objects, names, Some(&owner()))),
+        contents: Some(contents(bucket, &page.objects, names, Some(&owner))),
         ..Default::default()
     })
 }
@@ -248,9 +299,9 @@ fn contents(
     entries.iter().map(object).collect()
 }
 
-/// The one owner of everything.
+/// The one owner of everything, where keys are no owners.
 pub fn owner() -> dto::Owner {
-    dto::Owner { display_name: Some("penstock".to_string()), id: Some("penstock".to_string()) }
+    owner_of(ONE_OWNER)
 }
 
 #[cfg(test)]

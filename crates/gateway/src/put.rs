@@ -8,6 +8,7 @@ use crate::headers::{
     HasChecksums as _, ObjectHeaders, checksum_notes, known_checksums, object_headers,
 };
 use crate::receive::{Incoming, Sent, receive};
+use crate::sharing::new_object;
 use crate::{refuse, tagging};
 use penstock_base::Kind;
 use penstock_store::{Inflow, PutOptions, PutResult, WriteCondition};
@@ -20,16 +21,18 @@ pub(crate) async fn put(
 ) -> S3Result<dto::PutObjectOutput> {
     let trailers = request.trailing_headers.take();
     let input = &mut request.input;
-    refuse::acl(input.acl.as_ref().map(|acl| acl.as_str()))?;
-    refuse::unkept_headers(&request.headers)?;
+    let acl = new_object(&request.extensions, &request.headers, &input.bucket).await?;
     if input.write_offset_bytes.is_some() {
         return Err(s3_error!(NotImplemented, "PutObject with x-amz-write-offset-bytes"));
     }
     let condition = write_condition(input.if_match.take(), input.if_none_match.take())?;
     let bucket = buckets.writable(&input.bucket).await?;
+    refuse::encryption(&request.headers, bucket.is_encrypted())?;
+    refuse::unkept_headers(&request.headers)?;
     let mut headers: ObjectHeaders = object_headers!(input);
     headers.tagging = tagging::of_header(&bucket, input.tagging.take())?;
     let mut options = headers.into_options(in_store(&bucket, condition))?;
+    options.metadata.extend(acl);
     let sent = Sent::new(input.body.take(), &request.headers, trailers, input.content_length);
     let (result, sums) = match receive(sent).await? {
         Incoming::Whole(bytes, sums) => {
@@ -53,6 +56,7 @@ pub(crate) async fn put(
         Ok(result) => result,
     };
     let mut output = dto::PutObjectOutput {
+        server_side_encryption: bucket.encryption(),
         e_tag: shown_tag(&bucket, result.etag.as_ref()),
         version_id: result.version,
         ..Default::default()

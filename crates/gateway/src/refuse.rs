@@ -6,8 +6,6 @@ use s3s::{S3Result, s3_error};
 
 /// Headers that ask for something to be kept or done with an object, which is not.
 const UNKEPT: &[(&str, &str)] = &[
-    ("x-amz-server-side-encryption", "server-side encryption"),
-    ("x-amz-server-side-encryption-aws-kms-key-id", "server-side encryption"),
     ("x-amz-server-side-encryption-customer-algorithm", "encryption with customer keys"),
     (
         "x-amz-copy-source-server-side-encryption-customer-algorithm",
@@ -17,10 +15,6 @@ const UNKEPT: &[(&str, &str)] = &[
     ("x-amz-object-lock-retain-until-date", "object lock"),
     ("x-amz-object-lock-legal-hold", "object lock"),
     ("x-amz-website-redirect-location", "website redirects"),
-    ("x-amz-grant-full-control", "access control lists"),
-    ("x-amz-grant-read", "access control lists"),
-    ("x-amz-grant-read-acp", "access control lists"),
-    ("x-amz-grant-write-acp", "access control lists"),
 ];
 
 /// Refuses headers whose effect would be lost.
@@ -39,14 +33,41 @@ pub fn unkept_headers(headers: &HeaderMap) -> S3Result<()> {
     }
 }
 
-/// Refuses access control lists that grant more than the owner's own rights.
+/// Refuses encryption that the back end does not do anyway.
 ///
 /// # Errors
-/// `NotImplemented`.
-pub fn acl(acl: Option<&str>) -> S3Result<()> {
-    match acl {
-        None | Some("private" | "bucket-owner-full-control" | "bucket-owner-read") => Ok(()),
-        Some(other) => Err(s3_error!(NotImplemented, "access control lists (canned ACL {other})")),
+/// `InvalidArgument` for headers that contradict each other; `NotImplemented` for keys of a service
+/// or the customer's, and where nothing is encrypted.
+pub fn encryption(headers: &HeaderMap, is_encrypted: bool) -> S3Result<()> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let algorithm = text("x-amz-server-side-encryption");
+    let key = text("x-amz-server-side-encryption-aws-kms-key-id");
+    let customer = text("x-amz-server-side-encryption-customer-algorithm");
+    let is_kms = algorithm.is_some_and(|algorithm| algorithm.starts_with("aws:kms"));
+    if algorithm.is_some() && customer.is_some() {
+        let why = "Server Side Encryption with Customer provided key is incompatible with the \
+                   encryption method specified";
+        return Err(s3_error!(InvalidArgument, "{why}"));
+    }
+    if key.is_some() && !is_kms {
+        let why = "x-amz-server-side-encryption-aws-kms-key-id takes the encryption aws:kms";
+        return Err(s3_error!(InvalidArgument, "{why}"));
+    }
+    match algorithm {
+        None => Ok(()),
+        Some("AES256") if is_encrypted => Ok(()),
+        Some("AES256") => Err(s3_error!(
+            NotImplemented,
+            "server-side encryption: this bucket's back end is not known to encrypt \
+             (encrypted_at_rest of the [[backend]])"
+        )),
+        Some(_) if is_kms => Err(s3_error!(
+            NotImplemented,
+            "server-side encryption with keys of a service (aws:kms)"
+        )),
+        Some(other) => {
+            Err(s3_error!(InvalidArgument, "there is no server-side encryption `{other}`"))
+        }
     }
 }
 

@@ -24,8 +24,19 @@ pub struct BackendOptions {
     pub is_dynamic: bool,
     /// Nothing is written there through this gateway.
     pub is_read_only: bool,
+    /// Whether what lies there is encrypted; `None` for what services of its scheme do.
+    pub is_encrypted: Option<bool>,
     /// Options of the store, as in a secret of DuckDB.
     pub options: Vec<(String, Secret)>,
+}
+
+impl BackendOptions {
+    /// Whether what lies there is encrypted. Azure, S3 and Google do so in any case; of a disk only
+    /// its owner knows.
+    pub fn encrypts(&self) -> bool {
+        let is_local = self.url.starts_with("file:") || self.url.starts_with("mem:");
+        self.is_encrypted.unwrap_or(!is_local)
+    }
 }
 
 /// One bucket that the configuration names.
@@ -58,14 +69,24 @@ pub struct Place {
     pub is_read_only: bool,
     /// The configuration names it, so clients cannot remove it.
     pub is_fixed: bool,
+    /// What lies there is encrypted.
+    pub is_encrypted: bool,
 }
 
 /// The table.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
     fixed: BTreeMap<String, Place>,
-    /// Index of the dynamic back end, and whether it is read-only.
-    dynamic: Option<(usize, bool)>,
+    /// The dynamic back end.
+    dynamic: Option<Dynamic>,
+}
+
+/// The back end whose containers are buckets.
+#[derive(Clone, Copy, Debug)]
+struct Dynamic {
+    backend: usize,
+    is_read_only: bool,
+    is_encrypted: bool,
 }
 
 fn invalid(why: String) -> Error {
@@ -88,7 +109,8 @@ impl Routes {
                     return Err(invalid("two back ends are dynamic".to_string())
                         .with_hint("A bucket that is not named can lie in one back end only"));
                 }
-                routes.dynamic = Some((index, backend.is_read_only));
+                let (is_read_only, is_encrypted) = (backend.is_read_only, backend.encrypts());
+                routes.dynamic = Some(Dynamic { backend: index, is_read_only, is_encrypted });
             }
         }
         for bucket in buckets {
@@ -101,6 +123,7 @@ impl Routes {
                 prefix: bucket.prefix.clone(),
                 is_read_only: bucket.is_read_only || backends[index].is_read_only,
                 is_fixed: true,
+                is_encrypted: backends[index].encrypts(),
             };
             for name in std::iter::once(&bucket.name).chain(&bucket.aliases) {
                 if !is_bucket_name(name) {
@@ -124,13 +147,14 @@ impl Routes {
         if let Some(place) = self.fixed.get(bucket) {
             return Some(place.clone());
         }
-        let (backend, is_read_only) = self.dynamic.filter(|_| is_bucket_name(bucket))?;
+        let dynamic = self.dynamic.filter(|_| is_bucket_name(bucket))?;
         Some(Place {
-            backend,
+            backend: dynamic.backend,
             container: bucket.to_string(),
             prefix: String::new(),
-            is_read_only,
+            is_read_only: dynamic.is_read_only,
             is_fixed: false,
+            is_encrypted: dynamic.is_encrypted,
         })
     }
 
@@ -152,7 +176,7 @@ impl Routes {
 
     /// The back end whose containers are buckets.
     pub fn dynamic_backend(&self) -> Option<usize> {
-        self.dynamic.map(|(index, _)| index)
+        self.dynamic.map(|dynamic| dynamic.backend)
     }
 }
 

@@ -1,16 +1,20 @@
 //! The S3 operations that exist, each handed to its room. Those that are missing here answer
 //! `NotImplemented` with their name.
 
-use crate::auth::Caller;
+use crate::auth::bucket_owner;
 use crate::buckets::Buckets;
-use crate::{attributes, copy, delete, get, list, put, refuse, tagging, uploads, versions};
+use crate::sharing::Lists;
+use crate::{
+    acls, attributes, copy, delete, get, list, put, subresources, tagging, uploads, versions,
+};
 use s3s::dto::*;
-use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3, S3Request, S3Response, S3Result};
 use std::sync::Arc;
 
 /// S3 over the back ends.
 pub(crate) struct Gateway {
     pub buckets: Arc<Buckets>,
+    pub lists: Lists,
 }
 
 fn answer<T>(output: T) -> S3Result<S3Response<T>> {
@@ -23,35 +27,14 @@ impl S3 for Gateway {
         &self,
         request: S3Request<ListBucketsInput>,
     ) -> S3Result<S3Response<ListBucketsOutput>> {
-        let prefix = request.input.prefix.unwrap_or_default();
-        let caller = request.extensions.get::<Caller>();
-        let may_see = |name: &str| caller.is_some_and(|caller| caller.may_see(name));
-        let entries = self.buckets.list().await?;
-        let shown = entries.into_iter().filter(|entry| entry.name.starts_with(&prefix));
-        let shown = shown.filter(|entry| may_see(&entry.name));
-        let bucket = |entry: crate::buckets::BucketEntry| Bucket {
-            name: Some(entry.name),
-            creation_date: entry.created.map(Timestamp::from),
-            ..Default::default()
-        };
-        answer(ListBucketsOutput {
-            buckets: Some(shown.map(bucket).collect()),
-            owner: Some(list::owner()),
-            ..Default::default()
-        })
+        answer(list::list_buckets(&self.buckets, request).await?)
     }
 
     async fn create_bucket(
         &self,
         request: S3Request<CreateBucketInput>,
     ) -> S3Result<S3Response<CreateBucketOutput>> {
-        let input = request.input;
-        refuse::acl(input.acl.as_ref().map(|acl| acl.as_str()))?;
-        if input.object_lock_enabled_for_bucket.unwrap_or(false) {
-            return Err(s3_error!(NotImplemented, "buckets with object lock"));
-        }
-        self.buckets.create(&input.bucket).await?;
-        answer(CreateBucketOutput { location: Some(format!("/{}", input.bucket)) })
+        answer(acls::create_bucket(&self.buckets, request).await?)
     }
 
     async fn head_bucket(
@@ -66,9 +49,7 @@ impl S3 for Gateway {
         &self,
         request: S3Request<GetBucketLocationInput>,
     ) -> S3Result<S3Response<GetBucketLocationOutput>> {
-        self.buckets.check(&request.input.bucket).await?;
-        // None is how S3 spells us-east-1, and every region is accepted in signatures.
-        answer(GetBucketLocationOutput::default())
+        answer(subresources::location(&self.buckets, &request.input.bucket).await?)
     }
 
     async fn delete_bucket(
@@ -155,7 +136,8 @@ impl S3 for Gateway {
     ) -> S3Result<S3Response<ListObjectsOutput>> {
         list::check_unordered(request.uri.query(), request.input.delimiter.as_deref())?;
         let bucket = self.buckets.get(&request.input.bucket).await?;
-        answer(list::list_v1(&bucket, request.input).await?)
+        let owner = bucket_owner(&request.extensions);
+        answer(list::list_v1(&bucket, owner, request.input).await?)
     }
 
     async fn list_objects_v2(
@@ -164,7 +146,8 @@ impl S3 for Gateway {
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
         list::check_unordered(request.uri.query(), request.input.delimiter.as_deref())?;
         let bucket = self.buckets.get(&request.input.bucket).await?;
-        answer(list::list_v2(&bucket, request.input).await?)
+        let owner = bucket_owner(&request.extensions);
+        answer(list::list_v2(&bucket, owner, request.input).await?)
     }
 
     async fn list_object_versions(
@@ -172,7 +155,8 @@ impl S3 for Gateway {
         request: S3Request<ListObjectVersionsInput>,
     ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
         let bucket = self.buckets.get(&request.input.bucket).await?;
-        answer(versions::list(&bucket, request.input).await?)
+        let owner = bucket_owner(&request.extensions);
+        answer(versions::list(&bucket, owner, request.input).await?)
     }
 
     async fn get_bucket_versioning(
@@ -236,5 +220,239 @@ impl S3 for Gateway {
         request: S3Request<AbortMultipartUploadInput>,
     ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
         answer(uploads::abort(&self.buckets, request.input).await?)
+    }
+
+    async fn get_bucket_acl(
+        &self,
+        request: S3Request<GetBucketAclInput>,
+    ) -> S3Result<S3Response<GetBucketAclOutput>> {
+        answer(acls::get_bucket(&self.buckets, request).await?)
+    }
+
+    async fn put_bucket_acl(
+        &self,
+        request: S3Request<PutBucketAclInput>,
+    ) -> S3Result<S3Response<PutBucketAclOutput>> {
+        answer(acls::put_bucket(&self.buckets, request).await?)
+    }
+
+    async fn get_object_acl(
+        &self,
+        request: S3Request<GetObjectAclInput>,
+    ) -> S3Result<S3Response<GetObjectAclOutput>> {
+        answer(acls::get_object(&self.buckets, request).await?)
+    }
+
+    async fn put_object_acl(
+        &self,
+        request: S3Request<PutObjectAclInput>,
+    ) -> S3Result<S3Response<PutObjectAclOutput>> {
+        answer(acls::put_object(&self.buckets, request).await?)
+    }
+
+    async fn get_bucket_tagging(
+        &self,
+        request: S3Request<GetBucketTaggingInput>,
+    ) -> S3Result<S3Response<GetBucketTaggingOutput>> {
+        answer(subresources::tags(&self.buckets, &request.input.bucket).await?)
+    }
+
+    async fn put_bucket_tagging(
+        &self,
+        request: S3Request<PutBucketTaggingInput>,
+    ) -> S3Result<S3Response<PutBucketTaggingOutput>> {
+        let input = request.input;
+        subresources::set_tags(&self.buckets, &input.bucket, input.tagging.tag_set).await?;
+        answer(PutBucketTaggingOutput::default())
+    }
+
+    async fn delete_bucket_tagging(
+        &self,
+        request: S3Request<DeleteBucketTaggingInput>,
+    ) -> S3Result<S3Response<DeleteBucketTaggingOutput>> {
+        subresources::remove_tags(&self.buckets, &request.input.bucket).await?;
+        answer(DeleteBucketTaggingOutput::default())
+    }
+
+    async fn get_bucket_cors(
+        &self,
+        request: S3Request<GetBucketCorsInput>,
+    ) -> S3Result<S3Response<GetBucketCorsOutput>> {
+        answer(subresources::cors(&self.buckets, &request.input.bucket).await?)
+    }
+
+    async fn put_bucket_cors(
+        &self,
+        request: S3Request<PutBucketCorsInput>,
+    ) -> S3Result<S3Response<PutBucketCorsOutput>> {
+        let input = request.input;
+        subresources::set_cors(&self.buckets, &input.bucket, input.cors_configuration.cors_rules)
+            .await?;
+        answer(PutBucketCorsOutput::default())
+    }
+
+    async fn delete_bucket_cors(
+        &self,
+        request: S3Request<DeleteBucketCorsInput>,
+    ) -> S3Result<S3Response<DeleteBucketCorsOutput>> {
+        subresources::remove_cors(&self.buckets, &request.input.bucket).await?;
+        answer(DeleteBucketCorsOutput::default())
+    }
+
+    async fn get_bucket_policy(
+        &self,
+        request: S3Request<GetBucketPolicyInput>,
+    ) -> S3Result<S3Response<GetBucketPolicyOutput>> {
+        answer(subresources::policy(&self.buckets, &request.input.bucket).await?)
+    }
+
+    async fn put_bucket_policy(
+        &self,
+        request: S3Request<PutBucketPolicyInput>,
+    ) -> S3Result<S3Response<PutBucketPolicyOutput>> {
+        let PutBucketPolicyInput { bucket, policy, .. } = request.input;
+        subresources::set_policy(&self.buckets, self.lists, &bucket, policy).await?;
+        answer(PutBucketPolicyOutput::default())
+    }
+
+    async fn delete_bucket_policy(
+        &self,
+        request: S3Request<DeleteBucketPolicyInput>,
+    ) -> S3Result<S3Response<DeleteBucketPolicyOutput>> {
+        subresources::remove_policy(&self.buckets, &request.input.bucket).await?;
+        answer(DeleteBucketPolicyOutput::default())
+    }
+
+    async fn get_bucket_policy_status(
+        &self,
+        request: S3Request<GetBucketPolicyStatusInput>,
+    ) -> S3Result<S3Response<GetBucketPolicyStatusOutput>> {
+        answer(subresources::policy_status(&self.buckets, &request.input.bucket).await?)
+    }
+
+    async fn get_public_access_block(
+        &self,
+        request: S3Request<GetPublicAccessBlockInput>,
+    ) -> S3Result<S3Response<GetPublicAccessBlockOutput>> {
+        answer(subresources::public_block(&self.buckets, &request.input.bucket).await?)
+    }
+
+    async fn put_public_access_block(
+        &self,
+        request: S3Request<PutPublicAccessBlockInput>,
+    ) -> S3Result<S3Response<PutPublicAccessBlockOutput>> {
+        let input = request.input;
+        subresources::set_public_block(
+            &self.buckets,
+            &input.bucket,
+            input.public_access_block_configuration,
+        )
+        .await?;
+        answer(PutPublicAccessBlockOutput::default())
+    }
+
+    async fn delete_public_access_block(
+        &self,
+        request: S3Request<DeletePublicAccessBlockInput>,
+    ) -> S3Result<S3Response<DeletePublicAccessBlockOutput>> {
+        subresources::remove_public_block(&self.buckets, &request.input.bucket).await?;
+        answer(DeletePublicAccessBlockOutput::default())
+    }
+
+    async fn get_bucket_ownership_controls(
+        &self,
+        request: S3Request<GetBucketOwnershipControlsInput>,
+    ) -> S3Result<S3Response<GetBucketOwnershipControlsOutput>> {
+        answer(subresources::ownership(&self.buckets, &request.input.bucket).await?)
+    }
+
+    async fn put_bucket_ownership_controls(
+        &self,
+        request: S3Request<PutBucketOwnershipControlsInput>,
+    ) -> S3Result<S3Response<PutBucketOwnershipControlsOutput>> {
+        let input = request.input;
+        subresources::set_ownership(&self.buckets, &input.bucket, input.ownership_controls).await?;
+        answer(PutBucketOwnershipControlsOutput::default())
+    }
+
+    async fn delete_bucket_ownership_controls(
+        &self,
+        request: S3Request<DeleteBucketOwnershipControlsInput>,
+    ) -> S3Result<S3Response<DeleteBucketOwnershipControlsOutput>> {
+        subresources::remove_ownership(&self.buckets, &request.input.bucket).await?;
+        answer(DeleteBucketOwnershipControlsOutput::default())
+    }
+
+    async fn get_bucket_lifecycle_configuration(
+        &self,
+        request: S3Request<GetBucketLifecycleConfigurationInput>,
+    ) -> S3Result<S3Response<GetBucketLifecycleConfigurationOutput>> {
+        match subresources::never(
+            &self.buckets,
+            &request.input.bucket,
+            "NoSuchLifecycleConfiguration",
+        )
+        .await? {}
+    }
+
+    async fn get_bucket_website(
+        &self,
+        request: S3Request<GetBucketWebsiteInput>,
+    ) -> S3Result<S3Response<GetBucketWebsiteOutput>> {
+        match subresources::never(
+            &self.buckets,
+            &request.input.bucket,
+            "NoSuchWebsiteConfiguration",
+        )
+        .await? {}
+    }
+
+    async fn get_bucket_replication(
+        &self,
+        request: S3Request<GetBucketReplicationInput>,
+    ) -> S3Result<S3Response<GetBucketReplicationOutput>> {
+        match subresources::never(
+            &self.buckets,
+            &request.input.bucket,
+            "ReplicationConfigurationNotFoundError",
+        )
+        .await? {}
+    }
+
+    async fn get_object_lock_configuration(
+        &self,
+        request: S3Request<GetObjectLockConfigurationInput>,
+    ) -> S3Result<S3Response<GetObjectLockConfigurationOutput>> {
+        match subresources::never(
+            &self.buckets,
+            &request.input.bucket,
+            "ObjectLockConfigurationNotFoundError",
+        )
+        .await? {}
+    }
+
+    async fn get_bucket_encryption(
+        &self,
+        request: S3Request<GetBucketEncryptionInput>,
+    ) -> S3Result<S3Response<GetBucketEncryptionOutput>> {
+        answer(subresources::encryption(&self.buckets, &request.input.bucket).await?)
+    }
+
+    async fn put_bucket_encryption(
+        &self,
+        request: S3Request<PutBucketEncryptionInput>,
+    ) -> S3Result<S3Response<PutBucketEncryptionOutput>> {
+        let input = request.input;
+        let asked = input.server_side_encryption_configuration;
+        subresources::set_encryption(&self.buckets, &input.bucket, asked).await?;
+        answer(PutBucketEncryptionOutput::default())
+    }
+
+    async fn delete_bucket_encryption(
+        &self,
+        request: S3Request<DeleteBucketEncryptionInput>,
+    ) -> S3Result<S3Response<DeleteBucketEncryptionOutput>> {
+        subresources::remove_encryption(&self.buckets, &request.input.bucket).await?;
+        answer(DeleteBucketEncryptionOutput::default())
     }
 }

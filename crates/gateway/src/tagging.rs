@@ -8,6 +8,8 @@ use s3s::{S3Result, dto, s3_error};
 
 /// Most tags of an object, as in S3 and Azure.
 const TAGS_MAX: usize = 10;
+/// Most tags of a bucket, as in S3.
+const BUCKET_TAGS_MAX: usize = 50;
 /// Longest name and value, in characters, as in S3.
 const NAME_CHARS_MAX: usize = 128;
 const VALUE_CHARS_MAX: usize = 256;
@@ -52,6 +54,25 @@ pub(crate) fn of_header(bucket: &Bucket, header: Option<String>) -> S3Result<Opt
             NotImplemented,
             "this bucket's back end keeps no object tags (header x-amz-tagging)"
         )),
+    }
+}
+
+/// Checks the tags of a bucket, of which there may be fifty.
+///
+/// # Errors
+/// As for an object's.
+pub(crate) fn checked_of_bucket(tags: Vec<dto::Tag>) -> S3Result<Vec<(String, String)>> {
+    let mut pairs = Vec::with_capacity(tags.len());
+    if tags.len() > BUCKET_TAGS_MAX {
+        return Err(s3_error!(InvalidTag, "Bucket tag count cannot be greater than 50"));
+    }
+    for tags in tags.chunks(TAGS_MAX) {
+        pairs.extend(checked(tags.to_vec())?);
+    }
+    let is_twice = |at: usize| pairs[..at].iter().any(|pair| pair.0 == pairs[at].0);
+    match (0..pairs.len()).any(is_twice) {
+        true => Err(s3_error!(InvalidTag, "Cannot provide multiple Tags with the same key")),
+        false => Ok(pairs),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::list::{owner, page_size};
 use crate::parts::{PARTS_NOTE, PartSizes, part_number};
 use crate::put::{in_store, judged_anew};
 use crate::receive::{Incoming, Sent, receive};
+use crate::sharing::new_object;
 use crate::{refuse, tagging};
 use penstock_base::{Error, Kind};
 use penstock_store::{Part, PartEntry, PutOptions, PutResult, UploadId, WriteCondition};
@@ -40,18 +41,21 @@ pub(crate) async fn create(
     mut request: S3Request<dto::CreateMultipartUploadInput>,
 ) -> S3Result<dto::CreateMultipartUploadOutput> {
     let input = &mut request.input;
-    refuse::acl(input.acl.as_ref().map(|acl| acl.as_str()))?;
+    let acl = new_object(&request.extensions, &request.headers, &input.bucket).await?;
     refuse::unkept_headers(&request.headers)?;
     let bucket = buckets.writable(&input.bucket).await?;
+    refuse::encryption(&request.headers, bucket.is_encrypted())?;
     let mut headers: ObjectHeaders = object_headers!(input);
     headers.tagging = tagging::of_header(&bucket, input.tagging.take())?;
-    let options = headers.into_options(WriteCondition::None)?;
+    let mut options = headers.into_options(WriteCondition::None)?;
+    options.metadata.extend(acl);
     let upload = bucket
         .store
         .create_upload(&bucket.key(&input.key), &options)
         .await
         .map_err(|error| to_s3(Subject::Object, error))?;
     Ok(dto::CreateMultipartUploadOutput {
+        server_side_encryption: bucket.encryption(),
         bucket: Some(input.bucket.clone()),
         key: Some(input.key.clone()),
         upload_id: Some(upload.0),
@@ -83,8 +87,11 @@ pub(crate) async fn part(
             verdict.settle(Subject::Upload, sent)?
         }
     };
-    let mut output =
-        dto::UploadPartOutput { e_tag: Some(dto::ETag::Strong(part.etag)), ..Default::default() };
+    let mut output = dto::UploadPartOutput {
+        server_side_encryption: bucket.encryption(),
+        e_tag: Some(dto::ETag::Strong(part.etag)),
+        ..Default::default()
+    };
     output.set_checksums(sums);
     Ok(output)
 }
@@ -204,6 +211,7 @@ pub(crate) async fn complete(
         }
     };
     let mut output = dto::CompleteMultipartUploadOutput {
+        server_side_encryption: bucket.encryption(),
         location: Some(format!("/{}/{}", input.bucket, input.key)),
         bucket: Some(input.bucket.clone()),
         key: Some(input.key.clone()),

@@ -6,7 +6,7 @@
 use crate::buckets::{Bucket, Buckets};
 use crate::error::{Subject, to_s3};
 use crate::get::shown_tag;
-use crate::list::{Names, list_v1, owner, page_size};
+use crate::list::{Names, list_v1, page_size};
 use penstock_store::streaming::{NULL_VERSION, versioned};
 use penstock_store::{VersionEntry, Versioning, VersionsRequest};
 use s3s::{S3Result, dto, s3_error};
@@ -73,10 +73,11 @@ pub(crate) async fn put(
 /// Those of ListObjects.
 pub(crate) async fn list(
     bucket: &Bucket,
+    owner: dto::Owner,
     input: dto::ListObjectVersionsInput,
 ) -> S3Result<dto::ListObjectVersionsOutput> {
     if !bucket.store.has_versions() {
-        return list_only(bucket, input).await;
+        return list_only(bucket, owner, input).await;
     }
     let names = Names::new(input.encoding_type.as_ref())?;
     let max_keys = page_size(input.max_keys)?;
@@ -107,8 +108,8 @@ pub(crate) async fn list(
     let (markers, versions): (Vec<_>, Vec<_>) =
         page.versions.into_iter().partition(|entry| entry.is_marker);
     let versions: Vec<_> =
-        versions.into_iter().map(|entry| version(bucket, entry, names)).collect();
-    let markers: Vec<_> = markers.into_iter().map(|entry| marker(entry, names)).collect();
+        versions.into_iter().map(|entry| version(bucket, entry, names, &owner)).collect();
+    let markers: Vec<_> = markers.into_iter().map(|entry| marker(entry, names, &owner)).collect();
     let next_key = page.next.as_ref().map(|(key, _)| names.write(&key[before.min(key.len())..]));
     Ok(dto::ListObjectVersionsOutput {
         name: Some(input.bucket),
@@ -128,7 +129,12 @@ pub(crate) async fn list(
     })
 }
 
-fn version(bucket: &Bucket, entry: VersionEntry, names: Names) -> dto::ObjectVersion {
+fn version(
+    bucket: &Bucket,
+    entry: VersionEntry,
+    names: Names,
+    owner: &dto::Owner,
+) -> dto::ObjectVersion {
     dto::ObjectVersion {
         key: Some(names.write(&entry.key)),
         version_id: Some(entry.id),
@@ -136,19 +142,19 @@ fn version(bucket: &Bucket, entry: VersionEntry, names: Names) -> dto::ObjectVer
         e_tag: shown_tag(bucket, entry.meta.etag.as_ref()),
         last_modified: entry.meta.modified.map(dto::Timestamp::from),
         size: entry.meta.size_bytes.and_then(|size| i64::try_from(size).ok()),
-        owner: Some(owner()),
+        owner: Some(owner.clone()),
         storage_class: Some(storage_class()),
         ..Default::default()
     }
 }
 
-fn marker(entry: VersionEntry, names: Names) -> dto::DeleteMarkerEntry {
+fn marker(entry: VersionEntry, names: Names, owner: &dto::Owner) -> dto::DeleteMarkerEntry {
     dto::DeleteMarkerEntry {
         key: Some(names.write(&entry.key)),
         version_id: Some(entry.id),
         is_latest: Some(entry.is_latest),
         last_modified: entry.meta.modified.map(dto::Timestamp::from),
-        owner: Some(owner()),
+        owner: Some(owner.clone()),
     }
 }
 
@@ -159,6 +165,7 @@ fn storage_class() -> dto::ObjectVersionStorageClass {
 /// The listing of version 1, each name with its only version.
 async fn list_only(
     bucket: &Bucket,
+    owner: dto::Owner,
     input: dto::ListObjectVersionsInput,
 ) -> S3Result<dto::ListObjectVersionsOutput> {
     let plain = dto::ListObjectsInput {
@@ -171,7 +178,7 @@ async fn list_only(
         prefix: input.prefix,
         ..Default::default()
     };
-    let listed = list_v1(bucket, plain).await?;
+    let listed = list_v1(bucket, owner, plain).await?;
     let next_version = listed.next_marker.as_ref().map(|_| NULL_VERSION.to_string());
     Ok(dto::ListObjectVersionsOutput {
         name: listed.name,

@@ -311,10 +311,9 @@ async fn what_is_missing_says_its_name() {
     let server = Server::start().await;
     server.put("/lake/k", b"x").await;
     for (method, path, name) in [
-        ("GET", "/lake?acl", "GetBucketAcl"),
-        ("GET", "/lake?lifecycle", "GetBucketLifecycleConfiguration"),
-        ("GET", "/lake?policy", "GetBucketPolicy"),
-        ("GET", "/lake?cors", "GetBucketCors"),
+        ("GET", "/lake?metrics&id=1", "GetBucketMetricsConfiguration"),
+        ("GET", "/lake?inventory&id=1", "GetBucketInventoryConfiguration"),
+        ("GET", "/lake?analytics&id=1", "GetBucketAnalyticsConfiguration"),
     ] {
         let answer = server.send(Request { method, path, ..Default::default() }).await;
         assert_eq!((answer.status, answer.code()), is(501, "NotImplemented"), "{path}");

@@ -91,6 +91,7 @@ secret_key = "other-secret"
         serve,
         keys: config.keys,
         public: config.public,
+        cors: config.cors,
     };
     World { server: Server::start_with(dir, options).await, _fakes: [azure, s3] }
 }

@@ -29,8 +29,15 @@ LISTS = Path(__file__).resolve().parents[1] / "judges"
 S3TESTS_FILES = ("test_s3.py", "test_headers.py")
 TEST_TIMEOUT_S = 60
 NOT_RUN = "feature:"
-USERS = ("s3 main", "s3 alt", "s3 tenant", "iam", "iam root", "iam alt root")
-"""Sections of ceph's configuration. The gateway's keys are one owner, so all of them are one."""
+USERS = {
+    "s3 main": None,
+    "s3 alt": "judge-alt",
+    "s3 tenant": "judge-tenant",
+    "iam": None,
+    "iam root": None,
+    "iam alt root": "judge-alt",
+}
+"""Sections of ceph's configuration, and the keys of those that are not the lane's own."""
 
 
 def s3tests_config(lane: Running) -> str:
@@ -38,13 +45,21 @@ def s3tests_config(lane: Running) -> str:
     host, port = lane.host.split(":")
     parts = [f"[DEFAULT]\nhost = {host}\nport = {port}\nis_secure = False\nssl_verify = False\n"]
     parts.append("[fixtures]\nbucket prefix = judge-{random}-\n")
-    for user in USERS:
+    for user, key in USERS.items():
+        name, secret = (key, key) if key else (lane.access_key, lane.secret_key)
         parts.append(
-            f"[{user}]\ndisplay_name = {lane.access_key}\nuser_id = {lane.access_key}\n"
-            f"email = nobody@example.com\napi_name = default\ntenant = none\n"
-            f"access_key = {lane.access_key}\nsecret_key = {lane.secret_key}\n"
+            f"[{user}]\ndisplay_name = {name}\nuser_id = {name}\n"
+            f"email = nobody@example.com\napi_name = default\ntenant =\n"
+            f"access_key = {name}\nsecret_key = {secret}\n"
         )
     return "\n".join(parts)
+
+
+def s3tests_settings() -> str:
+    """What the gateway is told besides: its keys are owners, as Ceph's users are."""
+    keys = sorted({key for key in USERS.values() if key})
+    sections = [f'[[key]]\naccess_key = "{key}"\nsecret_key = "{key}"\n' for key in keys]
+    return "\n".join(['acl = "owners"', *sections])
 
 
 def s3tests(lane: Running, checkout: Path, directory: Path, words: list[str]) -> dict[str, str]:
@@ -192,9 +207,14 @@ def main() -> int:
     kind = LANES[options.lane]
     memory = Path("/dev/shm")
     parent = memory if memory.is_dir() else None
+    is_ceph = options.judge == "s3tests"
+    settings = {
+        "extra": s3tests_settings() if is_ceph else "",
+        "backend_extra": "encrypted_at_rest = true\n" if is_ceph else "",
+    }
     with (
         tempfile.TemporaryDirectory(prefix="penstock-judge-", dir=parent) as directory,
-        Lane(kind.gateway, kind.back_end, Path(directory, "lane")) as lane,
+        Lane(kind.gateway, kind.back_end, Path(directory, "lane"), **settings) as lane,
     ):
         if options.judge == "s3tests":
             found = s3tests(lane, options.checkout, Path(directory), options.words)

@@ -86,6 +86,7 @@ pub fn options_over(backend: BackendOptions) -> Options {
         serve: ServeSettings { drain_seconds: 20, ..serve_settings() },
         keys: vec![KeyPair::new(ACCESS_KEY, Secret::new(SECRET_KEY))],
         public: Vec::new(),
+        cors: Vec::new(),
     }
 }
 
@@ -177,8 +178,18 @@ impl Server {
 
     /// On a back end, with a bucket `lake`.
     pub async fn on(lane: Lane) -> Self {
+        Self::on_with(lane, |_| {}).await
+    }
+
+    /// The same, with other options.
+    pub async fn on_with(lane: Lane, change: impl FnOnce(&mut Options)) -> Self {
         let fake = match lane {
-            Lane::Local => return Self::start().await,
+            Lane::Local => {
+                let dir = Dir::new();
+                let mut options = options(&dir);
+                change(&mut options);
+                return Self::start_with(dir, options).await;
+            }
             Lane::Memory => None,
             Lane::Azure => Some(FakeAzure::start(FakeOptions::azure()).unwrap()),
             Lane::S3 => {
@@ -191,7 +202,9 @@ impl Server {
             (Some(fake), _) => s3(fake),
             (None, _) => remote("mem://"),
         };
-        let server = Server { fake, ..Self::start_with(Dir::new(), options_over(backend)).await };
+        let mut options = options_over(backend);
+        change(&mut options);
+        let server = Server { fake, ..Self::start_with(Dir::new(), options).await };
         let made =
             server.send(Request { method: "PUT", path: "/lake", ..Default::default() }).await;
         assert_eq!(made.status, 200, "{}", made.text());
@@ -237,6 +250,18 @@ impl Server {
 
     pub async fn get(&self, path: &str) -> Answer {
         self.send(Request { path, ..Default::default() }).await
+    }
+
+    /// Sends a request that nobody signs.
+    pub async fn unsigned(&self, request: Request<'_>) -> Answer {
+        let mut head = format!("{} {} HTTP/1.1\r\nhost: h\r\n", request.method, request.path);
+        for (name, value) in request.headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head += &format!("content-length: {}\r\n\r\n", request.body.len());
+        let mut bytes = head.into_bytes();
+        bytes.extend_from_slice(request.body);
+        self.send_raw(&bytes).await
     }
 }
 

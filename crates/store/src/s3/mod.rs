@@ -43,6 +43,8 @@ const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 /// Most names of one listing page and of one batch delete.
 const PAGE_MAX: u32 = 1000;
+/// User metadata that holds the note `@acl` of a gateway.
+const ACL_METADATA: &str = "penstock-acl";
 
 /// A bucket.
 #[derive(Debug)]
@@ -99,6 +101,10 @@ impl S3Store {
                 (None, Some(note)) if note.starts_with("checksum-") && !self.is_gcs() => {
                     call.header(&format!("x-amz-{note}"), value)?
                 }
+                // S3's own lists know nothing of the gateway's owners.
+                (None, Some("acl")) => {
+                    call.header(&format!("{prefix}meta-{ACL_METADATA}"), value)?
+                }
                 // The service keeps its own accounts of what else there is to note.
                 (None, Some(_)) => call,
             };
@@ -146,7 +152,13 @@ impl S3Store {
 
     fn meta(&self, response: &HttpResponse, size_bytes: Option<u64>) -> ObjectMeta {
         let prefix = format!("{}meta-", self.sender.header_prefix());
-        answer::object_meta(&response.headers, size_bytes, &prefix)
+        let mut meta = answer::object_meta(&response.headers, size_bytes, &prefix);
+        for (name, _) in &mut meta.metadata {
+            if name == ACL_METADATA {
+                *name = "@acl".to_string();
+            }
+        }
+        meta
     }
 
     /// Every answer of S3 for an object carries its tag; what has none comes from something else.

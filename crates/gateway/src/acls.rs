@@ -1,0 +1,231 @@
+//! Making buckets, and access control lists as answers tell and requests replace them.
+//!
+//! A bucket's list is in its notes, an object's in its metadata; replacing the latter rewrites the
+//! object in place, tied to the version that was seen.
+
+use crate::acl::{Acl, Asked, lists_are_off};
+use crate::auth::Caller;
+use crate::buckets::{Bucket, Buckets};
+use crate::copy::rewrite;
+use crate::get::about_object;
+use crate::notes::Notes;
+use crate::sharing::{ACL_NOTE, Lists, ONE_OWNER, is_enforced, may_open, noted_acl};
+use crate::versions;
+use http::{Extensions, HeaderMap};
+use penstock_store::streaming::NULL_VERSION;
+use penstock_store::{PutOptions, WriteCondition};
+use s3s::{S3Request, S3Result, dto, s3_error};
+
+/// What a store tells of an object's tags besides its metadata.
+const TAG_COUNT: &str = "@tag-count";
+
+fn caller(extensions: &Extensions) -> S3Result<&Caller> {
+    let found = extensions.get::<Caller>();
+    found.ok_or_else(|| s3_error!(InternalError, "a request without a caller"))
+}
+
+/// The list that a request asks for, for something of `owner`.
+fn asked(
+    caller: &Caller,
+    headers: &HeaderMap,
+    document: Option<dto::AccessControlPolicy>,
+    owner: &str,
+    (bucket, bucket_owner): (&str, &str),
+) -> S3Result<Option<Acl>> {
+    let asked = Asked { headers, document };
+    let acl = asked.acl(owner, bucket_owner, &*caller.sharing)?;
+    match &acl {
+        Some(acl) if caller.sharing.lists == Lists::Off && !acl.is_closed(ONE_OWNER) => {
+            Err(s3_error!(
+                NotImplemented,
+                "access control lists that let others in (the gateway's setting `acl` is off)"
+            ))
+        }
+        Some(acl) if !acl.is_closed(bucket_owner) && !caller.may_open(bucket) => {
+            Err(s3_error!(AccessDenied, "Access Denied: this key may not let others in."))
+        }
+        _ => Ok(acl),
+    }
+}
+
+/// Refuses a list that the bucket takes no more.
+fn taken(acl: &Acl, notes: &Notes) -> S3Result<()> {
+    if is_enforced(notes) {
+        return Err(lists_are_off());
+    }
+    may_open(acl, notes)
+}
+
+/// The owner of a bucket by its notes.
+fn owner_of(caller: &Caller, notes: &Notes) -> String {
+    let acl = caller.sharing.bucket_acl(notes);
+    acl.map_or_else(|| ONE_OWNER.to_string(), |acl| acl.owner)
+}
+
+/// CreateBucket. Making one's own bucket again succeeds, as in the region us-east-1, unless it
+/// would open or close it.
+///
+/// # Errors
+/// `BucketAlreadyExists`; `NotImplemented` for object lock, and for lists that let others in where
+/// lists are off.
+pub(crate) async fn create_bucket(
+    buckets: &Buckets,
+    request: S3Request<dto::CreateBucketInput>,
+) -> S3Result<dto::CreateBucketOutput> {
+    let caller = caller(&request.extensions)?;
+    let input = request.input;
+    if input.object_lock_enabled_for_bucket.unwrap_or(false) {
+        return Err(s3_error!(NotImplemented, "buckets with object lock"));
+    }
+    let me = caller.id.as_deref().unwrap_or(ONE_OWNER);
+    let acl = asked(caller, &request.headers, None, me, (&input.bucket, me))?;
+    let constraint = input.create_bucket_configuration.and_then(|it| it.location_constraint);
+    let location = constraint.map(|it| it.as_str().to_string()).filter(|it| !it.is_empty());
+    let ownership = input.object_ownership.map(|it| it.as_str().to_string());
+    let acl = acl.unwrap_or_else(|| Acl::private(me));
+    let output = dto::CreateBucketOutput { location: Some(format!("/{}", input.bucket)) };
+    let lists = caller.sharing.lists;
+    if lists != Lists::Off {
+        let (notes, version) = buckets.notes(&input.bucket).await?;
+        let is_there = buckets.check(&input.bucket).await.is_ok();
+        // One that was there before keys became owners is theirs who make it again.
+        let is_ownerless = lists == Lists::Owners && version.is_none();
+        if is_there && !is_ownerless {
+            if caller.sharing.bucket_acl(&notes) == Some(acl) {
+                return Ok(output);
+            }
+            let why = "The requested bucket name is not available.";
+            return Err(s3_error!(BucketAlreadyExists, "{why}"));
+        }
+        // Those of a bucket of this name that was removed behind the gateway's back.
+        if !is_there && version.is_some() {
+            buckets.forget_notes(&input.bucket).await?;
+        }
+    }
+    buckets.create(&input.bucket).await?;
+    let is_noted = lists == Lists::Owners || acl != Acl::private(ONE_OWNER);
+    if (lists != Lists::Off && is_noted) || location.is_some() || ownership.is_some() {
+        let noted = |notes: &mut Notes| {
+            notes.acl = (lists != Lists::Off && is_noted).then(|| acl.to_text());
+            notes.location = location;
+            notes.ownership = ownership;
+            Ok(())
+        };
+        buckets.change_notes(&input.bucket, noted).await?;
+    }
+    Ok(output)
+}
+
+/// GetBucketAcl.
+pub(crate) async fn get_bucket(
+    buckets: &Buckets,
+    request: S3Request<dto::GetBucketAclInput>,
+) -> S3Result<dto::GetBucketAclOutput> {
+    let caller = caller(&request.extensions)?;
+    let bucket = &request.input.bucket;
+    buckets.check(bucket).await?;
+    let notes = match caller.sharing.lists {
+        Lists::Off => Notes::default(),
+        _ => buckets.notes(bucket).await?.0,
+    };
+    let acl = caller.sharing.bucket_acl(&notes).unwrap_or_else(|| Acl::private(ONE_OWNER));
+    let (owner, grants) = (acl.shown_owner(), acl.shown_grants());
+    Ok(dto::GetBucketAclOutput { owner: Some(owner), grants: Some(grants) })
+}
+
+/// PutBucketAcl.
+pub(crate) async fn put_bucket(
+    buckets: &Buckets,
+    mut request: S3Request<dto::PutBucketAclInput>,
+) -> S3Result<dto::PutBucketAclOutput> {
+    let document = request.input.access_control_policy.take();
+    let caller = caller(&request.extensions)?;
+    let bucket = &request.input.bucket;
+    let is_off = caller.sharing.lists == Lists::Off;
+    let notes = if is_off { Notes::default() } else { buckets.notes(bucket).await?.0 };
+    let owner = owner_of(caller, &notes);
+    let acl = asked(caller, &request.headers, document, &owner, (bucket, &owner))?;
+    let acl = acl.ok_or_else(|| s3_error!(MissingSecurityHeader, "There is no list."))?;
+    taken(&acl, &notes)?;
+    buckets.writable(bucket).await?;
+    match is_off {
+        // The list that there is anyway.
+        true => buckets.check(bucket).await?,
+        false => {
+            let noted = |notes: &mut Notes| {
+                notes.acl = Some(acl.to_text());
+                Ok(())
+            };
+            buckets.change_notes(bucket, noted).await?;
+        }
+    }
+    Ok(dto::PutBucketAclOutput::default())
+}
+
+/// GetObjectAcl.
+pub(crate) async fn get_object(
+    buckets: &Buckets,
+    request: S3Request<dto::GetObjectAclInput>,
+) -> S3Result<dto::GetObjectAclOutput> {
+    let caller = caller(&request.extensions)?;
+    let bucket = buckets.get(&request.input.bucket).await?;
+    let name = versions::name(&bucket, &request.input.key, request.input.version_id.as_deref())?;
+    let meta = bucket.query().head(&bucket.at(&name)).await.map_err(about_object)?;
+    let noted = noted_acl(&meta).filter(|_| caller.sharing.lists != Lists::Off);
+    let acl = match (noted, &caller.notes) {
+        (Some(acl), _) => acl,
+        (None, Some(notes)) => Acl::private(&owner_of(caller, notes)),
+        (None, None) => Acl::private(ONE_OWNER),
+    };
+    Ok(dto::GetObjectAclOutput {
+        owner: Some(acl.shown_owner()),
+        grants: Some(acl.shown_grants()),
+        ..Default::default()
+    })
+}
+
+/// PutObjectAcl.
+pub(crate) async fn put_object(
+    buckets: &Buckets,
+    mut request: S3Request<dto::PutObjectAclInput>,
+) -> S3Result<dto::PutObjectAclOutput> {
+    if request.input.version_id.as_deref().is_some_and(|id| id != NULL_VERSION) {
+        return Err(s3_error!(
+            NotImplemented,
+            "PutObjectAcl of one version: it rewrites the object"
+        ));
+    }
+    let document = request.input.access_control_policy.take();
+    let caller = caller(&request.extensions)?;
+    let (name, key) = (&request.input.bucket, &request.input.key);
+    let bucket = buckets.writable(name).await?;
+    let meta = bucket.query().head(&bucket.at(key)).await.map_err(about_object)?;
+    let notes = match (&caller.notes, caller.sharing.lists) {
+        (Some(notes), _) => notes.clone(),
+        (None, Lists::Off) => Notes::default(),
+        (None, _) => buckets.notes(name).await?.0,
+    };
+    let bucket_owner = owner_of(caller, &notes);
+    let owner = noted_acl(&meta).map_or_else(|| bucket_owner.clone(), |acl| acl.owner);
+    let acl = asked(caller, &request.headers, document, &owner, (name, &bucket_owner))?;
+    let acl = acl.ok_or_else(|| s3_error!(MissingSecurityHeader, "There is no list."))?;
+    taken(&acl, &notes)?;
+    if caller.sharing.lists != Lists::Off && noted_acl(&meta).as_ref() != Some(&acl) {
+        set_note(&bucket, key, meta, &acl).await?;
+    }
+    Ok(dto::PutObjectAclOutput::default())
+}
+
+async fn set_note(
+    bucket: &Bucket,
+    key: &str,
+    meta: penstock_store::ObjectMeta,
+    acl: &Acl,
+) -> S3Result<()> {
+    let mut metadata = meta.metadata;
+    metadata.retain(|pair| ![ACL_NOTE, TAG_COUNT].contains(&pair.0.as_str()));
+    metadata.push((ACL_NOTE.to_string(), acl.to_text()));
+    let condition = meta.etag.map_or(WriteCondition::None, WriteCondition::IfMatch);
+    let options = PutOptions { condition, content_type: meta.content_type, metadata };
+    rewrite(bucket, key, &options).await
+}

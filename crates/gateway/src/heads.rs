@@ -1,0 +1,152 @@
+//! What is wrong with a request's head before its signature is looked at: dates, digests and
+//! validities that S3 names otherwise than s3s does. Pure.
+
+use http::header::{AUTHORIZATION, DATE};
+use http::{HeaderMap, Request};
+use jiff::fmt::rfc2822::DateTimeParser;
+use s3s::{S3Error, S3ErrorCode, s3_error};
+use std::time::{Duration, SystemTime};
+
+/// Most that the clocks of client and gateway may differ.
+const SKEW_MAX: Duration = Duration::from_secs(15 * 60);
+/// Longest validity of a presigned URL of version 4.
+const VALIDITY_MAX_S: i64 = 7 * 24 * 3600;
+
+/// Dates with a wrong day of the week are dates.
+const HTTP_DATE: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// What is wrong, if anything is. The signature decides about all else.
+pub(crate) fn fault<B>(request: &Request<B>, now: SystemTime) -> Option<S3Error> {
+    let headers = request.headers();
+    let authorization = text(headers, AUTHORIZATION.as_str()).unwrap_or_default();
+    if let Some(credentials) = authorization.strip_prefix("AWS ") {
+        if !credentials.contains(':') {
+            let why = "AWS authorization header is invalid. Expected AwsAccessKeyId:signature";
+            return Some(s3_error!(InvalidArgument, "{why}"));
+        }
+        return date_fault(headers, now);
+    }
+    if authorization.starts_with("AWS4-HMAC-SHA256") {
+        if text(headers, "x-amz-date").is_none_or(|date| v4_date(date).is_none()) {
+            return Some(no_date());
+        }
+        let digest = text(headers, "x-amz-content-sha256").unwrap_or("UNSIGNED-PAYLOAD");
+        if !is_digest(digest) {
+            let why = "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, \
+                       STREAMING-UNSIGNED-PAYLOAD-TRAILER, STREAMING-AWS4-HMAC-SHA256-PAYLOAD, \
+                       STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a valid sha256 value.";
+            return Some(s3_error!(InvalidArgument, "{why}"));
+        }
+    }
+    validity_fault(request.uri().query().unwrap_or_default())
+}
+
+fn no_date() -> S3Error {
+    s3_error!(AccessDenied, "AWS authentication requires a valid Date or x-amz-date header")
+}
+
+/// A date of version 4: `20130524T000000Z`.
+fn v4_date(text: &str) -> Option<jiff::Timestamp> {
+    text.parse().ok()
+}
+
+/// Version 2 is dated by `x-amz-date`, else by `Date`.
+fn date_fault(headers: &HeaderMap, now: SystemTime) -> Option<S3Error> {
+    let date = text(headers, "x-amz-date").or_else(|| text(headers, DATE.as_str()));
+    let parsed =
+        date.and_then(|date| HTTP_DATE.parse_timestamp(date).ok().or_else(|| v4_date(date)));
+    let Some(date) = parsed.filter(|date| *date > jiff::Timestamp::UNIX_EPOCH) else {
+        return Some(no_date());
+    };
+    let date = SystemTime::from(date);
+    let apart = now.duration_since(date).unwrap_or_else(|before| before.duration());
+    (apart > SKEW_MAX).then(|| {
+        let why = "The difference between the request time and the current time is too large.";
+        S3Error::with_message(S3ErrorCode::RequestTimeTooSkewed, why)
+    })
+}
+
+fn is_digest(text: &str) -> bool {
+    let is_hash = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash || text == "UNSIGNED-PAYLOAD" || text.starts_with("STREAMING-")
+}
+
+/// A presigned URL that is never valid, or for too long.
+fn validity_fault(query: &str) -> Option<S3Error> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let seconds = pairs.find(|pair| pair.0 == "X-Amz-Expires")?.1.parse::<i64>().ok()?;
+    if seconds < 0 {
+        return Some(s3_error!(AccessDenied, "Request has expired"));
+    }
+    (seconds > VALIDITY_MAX_S).then(|| {
+        let why = "X-Amz-Expires must be less than a week (in seconds)";
+        s3_error!(AccessDenied, "{why}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(uri: &str, headers: &[(&str, &str)]) -> Option<String> {
+        let mut builder = Request::builder().uri(uri);
+        for (name, value) in headers {
+            builder = builder.header(*name, *value);
+        }
+        // 2013-05-24T00:00:00Z
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_369_353_600);
+        let fault = fault(&builder.body(()).unwrap(), now);
+        fault.map(|error| error.code().as_str().to_string())
+    }
+
+    #[test]
+    fn version_2_has_a_date_near_now() {
+        let at = |date: &str| code("/", &[("authorization", "AWS K:s"), ("x-amz-date", date)]);
+        assert_eq!(at("Fri, 24 May 2013 00:10:00 GMT"), None);
+        assert_eq!(at("Fri, 24 May 2013 00:10:00 +0000"), None);
+        assert_eq!(at("20130524T000000Z"), None);
+        for (date, wanted) in [
+            ("Fri, 24 May 2013 00:16:00 GMT", "RequestTimeTooSkewed"),
+            ("Tue, 07 Jul 9999 21:53:04 GMT", "RequestTimeTooSkewed"),
+            ("Tue, 07 Jul 1950 21:53:04 GMT", "AccessDenied"),
+            ("Bad Date", "AccessDenied"),
+            ("", "AccessDenied"),
+        ] {
+            assert_eq!(at(date).as_deref(), Some(wanted), "{date}");
+        }
+        let dated = [("authorization", "AWS K:s"), ("date", "Fri, 24 May 2013 00:00:00 GMT")];
+        assert_eq!(code("/", &dated), None);
+        assert_eq!(code("/", &dated[..1]).as_deref(), Some("AccessDenied"));
+        assert_eq!(code("/", &[("authorization", "AWS HA")]).as_deref(), Some("InvalidArgument"));
+    }
+
+    #[test]
+    fn version_4_has_a_date_and_a_digest() {
+        let v4 = ("authorization", "AWS4-HMAC-SHA256 Credential=K");
+        let date = ("x-amz-date", "20130524T000000Z");
+        assert_eq!(code("/", &[v4, date]), None);
+        assert_eq!(code("/", &[v4]).as_deref(), Some("AccessDenied"));
+        let odd = ("x-amz-content-sha256", "abc");
+        assert_eq!(code("/", &[v4, date, odd]).as_deref(), Some("InvalidArgument"));
+        let plain = ("x-amz-content-sha256", "UNSIGNED-PAYLOAD");
+        assert_eq!(code("/", &[v4, date, plain]), None);
+    }
+
+    #[test]
+    fn urls_are_valid_for_a_week_at_most() {
+        for (seconds, wanted) in [
+            ("0", None),
+            ("604800", None),
+            ("604801", Some("AccessDenied")),
+            ("-7", Some("AccessDenied")),
+        ] {
+            let uri = format!("/b/k?X-Amz-Expires={seconds}&X-Amz-Signature=s");
+            assert_eq!(code(&uri, &[]).as_deref(), wanted, "{seconds}");
+        }
+        assert_eq!(code("/b/k", &[]), None);
+    }
+}

@@ -1,0 +1,187 @@
+//! What clients set up on a bucket besides what is in it: lists, rules, tags. One small object for
+//! each bucket, in a container of their own on the same back end, so that every replica sees them.
+//!
+//! Decides how the notes are kept, not what they mean. A change is tied to the version that was
+//! read: of two at once one is told to come again.
+
+use crate::acl::Acl;
+use crate::buckets::{Bucket, Buckets};
+use crate::cors::Rule;
+use crate::get::about_object;
+use bytes::Bytes;
+use penstock_base::Kind;
+use penstock_store::{ETag, GetRange, GetRequest, PutOptions, WriteCondition};
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
+use serde::{Deserialize, Serialize};
+
+/// Longest notes of a bucket: a policy has 20 KiB at most, a hundred CORS rules as much again.
+const NOTES_BYTES_MAX: usize = 256 << 10;
+
+/// The four switches of PutPublicAccessBlock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublicBlock {
+    /// Lists that open anything are refused.
+    pub block_acls: bool,
+    /// Such lists have no effect.
+    pub ignore_acls: bool,
+    /// Policies that open anything are refused.
+    pub block_policy: bool,
+    /// Such policies have no effect on strangers.
+    pub restrict_buckets: bool,
+}
+
+/// The notes of one bucket. What was never set up is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Notes {
+    /// Access control list, as [`Acl::to_text`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acl: Option<String>,
+    /// Tags, in the order in which they were sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<(String, String)>>,
+    /// CORS rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cors: Option<Vec<Rule>>,
+    /// Bucket policy, as it was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// Public access block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub public_block: Option<PublicBlock>,
+    /// Object ownership.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ownership: Option<String>,
+    /// Algorithm of default encryption.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<String>,
+    /// Location constraint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
+}
+
+impl Notes {
+    /// The access control list, where there is one.
+    pub fn list(&self) -> Option<Acl> {
+        Acl::from_text(self.acl.as_deref()?)
+    }
+}
+
+impl Buckets {
+    /// The notes of a bucket and their version; none of a bucket that has none.
+    ///
+    /// # Errors
+    /// What the back end says; `InternalError` for notes that nobody wrote.
+    pub async fn notes(&self, bucket: &str) -> S3Result<(Notes, Option<ETag>)> {
+        let (home, key) = match self.notes_home(bucket).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok((Notes::default(), None)),
+            Err(error) if is_missing(&error) => return Ok((Notes::default(), None)),
+            Err(error) => return Err(error),
+        };
+        let whole = GetRequest { range: GetRange::All, if_match: None };
+        let mut stream = match home.query().get(&home.at(&key), whole).await {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == Kind::NotFound => return Ok((Notes::default(), None)),
+            Err(error) => return Err(about_object(error)),
+        };
+        let etag = stream.meta().etag.clone();
+        let mut text = vec![0; NOTES_BYTES_MAX];
+        let mut filled = 0;
+        loop {
+            let read = stream.read(&mut text[filled..]).await.map_err(about_object)?;
+            if read == 0 {
+                break;
+            }
+            filled += read;
+        }
+        let notes = serde_json::from_slice(&text[..filled]);
+        let wrong = |_| s3_error!(InternalError, "the notes of this bucket cannot be read");
+        Ok((notes.map_err(wrong)?, etag))
+    }
+
+    /// Changes the notes of a bucket that is there and may be written to.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; `AccessDenied` for a read-only bucket; `OperationAborted` when somebody else
+    /// changed them at the same time; `NotImplemented` where none are kept.
+    pub async fn change_notes(
+        &self,
+        bucket: &str,
+        change: impl FnOnce(&mut Notes) -> S3Result<()> + Send,
+    ) -> S3Result<()> {
+        self.writable(bucket).await?;
+        self.check(bucket).await?;
+        let mut home = self.notes_home(bucket).await;
+        if home.as_ref().is_err_and(is_missing) {
+            self.make_notes_home(bucket).await?;
+            home = self.notes_home(bucket).await;
+        }
+        let Some((home, key)) = home? else {
+            let why = "settings of buckets: the gateway keeps none (its setting notes_bucket)";
+            return Err(s3_error!(NotImplemented, "{why}"));
+        };
+        let (mut notes, etag) = self.notes(bucket).await?;
+        let before = notes.clone();
+        change(&mut notes)?;
+        if notes == before {
+            return Ok(());
+        }
+        let text = serde_json::to_vec(&notes)
+            .map_err(|_| s3_error!(InternalError, "the notes cannot be written"))?;
+        if text.len() >= NOTES_BYTES_MAX {
+            return Err(s3_error!(InvalidRequest, "The settings of this bucket are too long."));
+        }
+        let condition = etag.map_or(WriteCondition::IfAbsent, WriteCondition::IfMatch);
+        let content_type = Some("application/json".to_string());
+        let options = PutOptions { condition, content_type, metadata: Vec::new() };
+        write(self, bucket, &home, &key, text.into(), &options).await
+    }
+
+    /// Forgets the notes of a bucket that is gone.
+    ///
+    /// # Errors
+    /// What the back end says.
+    pub async fn forget_notes(&self, bucket: &str) -> S3Result<()> {
+        let (home, key) = match self.notes_home(bucket).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(()),
+            Err(error) if is_missing(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        match home.query().delete(&home.at(&key), None).await {
+            Err(error) if error.kind() != Kind::NotFound => Err(about_object(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_missing(error: &S3Error) -> bool {
+    *error.code() == S3ErrorCode::NoSuchBucket
+}
+
+/// Writes notes; the first of a back end make their container.
+async fn write(
+    buckets: &Buckets,
+    bucket: &str,
+    home: &Bucket,
+    key: &str,
+    text: Bytes,
+    options: &PutOptions,
+) -> S3Result<()> {
+    let mut placed = home.query().put(&home.at(key), text.clone().into(), options).await;
+    if placed.as_ref().is_err_and(|error| error.kind() == Kind::NotFound) {
+        buckets.make_notes_home(bucket).await?;
+        placed = home.query().put(&home.at(key), text.into(), options).await;
+    }
+    let Err(error) = placed else { return Ok(()) };
+    let error = about_object(error);
+    Err(match error.code() {
+        S3ErrorCode::PreconditionFailed => s3_error!(
+            OperationAborted,
+            "A conflicting conditional operation is currently in progress against this resource. \
+             Please try again."
+        ),
+        _ => error,
+    })
+}

@@ -1,0 +1,241 @@
+//! Whether somebody may do something by access control lists and bucket policies: the acting side
+//! of [`crate::acl`] and [`crate::policy`].
+//!
+//! Off by default: keys and their rights in the configuration decide alone. `public` lets lists and
+//! policies open buckets and objects to unsigned requests. `owners` makes each key an owner of
+//! what it makes, whom lists and policies let in besides what the configuration allows at most.
+
+mod facts;
+mod needs;
+mod objects;
+
+pub(crate) use objects::{may_open, new_object};
+
+use crate::acl::{Acl, Permission, Requester, Users};
+use crate::buckets::Buckets;
+use crate::error::{Subject, to_s3};
+use crate::notes::Notes;
+use crate::policy::{Decision, Policy, Request};
+use crate::versions;
+use http::{HeaderMap, Uri};
+use needs::{Takes, action, is_about_policy, takes};
+use penstock_base::{Error, Kind, Result};
+use penstock_store::ObjectMeta;
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Pair of an object's metadata that holds its list.
+pub(crate) const ACL_NOTE: &str = "@acl";
+/// Owner of everything, where keys are no owners.
+pub(crate) const ONE_OWNER: &str = "penstock";
+/// Ownership under which lists count for nothing.
+pub(crate) const ENFORCED: &str = "BucketOwnerEnforced";
+
+/// What lists and policies are good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lists {
+    /// Nothing: those that would open anything are refused.
+    Off,
+    /// They let unsigned requests in.
+    Public,
+    /// Keys are owners, and they let others in.
+    Owners,
+}
+
+impl Lists {
+    /// The value of the setting `acl`.
+    ///
+    /// # Errors
+    /// `Invalid` for any other.
+    pub fn parse(text: &str) -> Result<Self> {
+        match text {
+            "off" => Ok(Lists::Off),
+            "public" => Ok(Lists::Public),
+            "owners" => Ok(Lists::Owners),
+            other => Err(Error::new(Kind::Invalid, format!("unknown value `{other}` of `acl`"))
+                .with_hint("It takes off, public or owners")),
+        }
+    }
+}
+
+/// Lists and policies of a gateway.
+#[derive(Debug)]
+pub(crate) struct Sharing {
+    pub lists: Lists,
+    pub buckets: Arc<Buckets>,
+    ids: HashSet<String>,
+}
+
+impl Users for Sharing {
+    fn has(&self, id: &str) -> bool {
+        match self.lists {
+            Lists::Owners => self.ids.contains(id),
+            Lists::Off | Lists::Public => id == ONE_OWNER,
+        }
+    }
+}
+
+/// A request that is to be judged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask<'a> {
+    pub operation: &'a str,
+    pub who: Requester<'a>,
+    pub bucket: &'a str,
+    pub key: Option<&'a str>,
+    /// The version that is meant, where one is named.
+    pub version: Option<&'a str>,
+    pub headers: &'a HeaderMap,
+    pub uri: &'a Uri,
+    pub peer: Option<IpAddr>,
+}
+
+fn denied() -> S3Error {
+    s3_error!(AccessDenied, "Access Denied")
+}
+
+impl Sharing {
+    pub fn new(lists: Lists, buckets: Arc<Buckets>, ids: HashSet<String>) -> Self {
+        Sharing { lists, buckets, ids }
+    }
+
+    /// The owner's id of whoever signs with a key.
+    pub fn owner_id(&self, access_key: &str) -> String {
+        match self.lists {
+            Lists::Owners => access_key.to_string(),
+            Lists::Off | Lists::Public => ONE_OWNER.to_string(),
+        }
+    }
+
+    /// The list of a bucket; one that was never noted is its only owner's, or nobody's where keys
+    /// are owners.
+    pub fn bucket_acl(&self, notes: &Notes) -> Option<Acl> {
+        let noted = notes.list();
+        match self.lists {
+            Lists::Owners => noted,
+            Lists::Off | Lists::Public => Some(noted.unwrap_or_else(|| Acl::private(ONE_OWNER))),
+        }
+    }
+
+    /// Whether lists or policies let somebody do this. Takes a request for the bucket's notes, and
+    /// one for the object's list where that counts.
+    ///
+    /// # Errors
+    /// `AccessDenied`; `NoSuchBucket`.
+    pub async fn permit(&self, ask: &Ask<'_>) -> S3Result<Notes> {
+        let (notes, version) = self.buckets.notes(ask.bucket).await?;
+        if version.is_none() {
+            self.buckets.check(ask.bucket).await?;
+        }
+        let acl = self.bucket_acl(&notes);
+        let owner = acl.as_ref().map(|acl| acl.owner.as_str());
+        // A bucket that was there before keys became owners is everybody's whom the configuration
+        // lets in.
+        let is_owner = ask.who.is_some() && owner.is_none_or(|owner| ask.who == Some(owner));
+        match self.by_policy(ask, &notes, is_owner).await? {
+            Decision::Denied if !(is_owner && is_about_policy(ask.operation)) => {
+                return Err(denied());
+            }
+            Decision::Allowed => return Ok(notes),
+            Decision::Denied | Decision::Silent => {}
+        }
+        let acl = acl.unwrap_or(Acl { owner: String::new(), grants: Vec::new() });
+        let effective = effective(acl, &notes);
+        let permits = |permission| is_owner || effective.permits(ask.who, permission);
+        let is_let_in = match (takes(ask.operation), ask.key) {
+            (Takes::OnBucket(permission), _) => permits(permission),
+            (Takes::Owner, _) | (Takes::OnObject(_), None) => is_owner,
+            (Takes::OnObject(_), Some(_)) if is_enforced(&notes) => is_owner,
+            (Takes::OnObject(permission), Some(key)) => {
+                match self.object_acl(ask, key, &effective.owner).await {
+                    Ok(acl) if effective.owner.is_empty() => {
+                        is_owner || self::effective(acl, &notes).permits(ask.who, permission)
+                    }
+                    Ok(acl) => self::effective(acl, &notes).permits(ask.who, permission),
+                    // Whoever may list is told that it is not there.
+                    Err(error) if is_missing(&error) => permits(Permission::Read),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        if is_let_in { Ok(notes) } else { Err(denied()) }
+    }
+
+    async fn by_policy(&self, ask: &Ask<'_>, notes: &Notes, is_owner: bool) -> S3Result<Decision> {
+        let Some(text) = &notes.policy else { return Ok(Decision::Silent) };
+        let policy = Policy::parse(text, ask.bucket)?;
+        let mut facts = facts::facts(ask);
+        if let (true, Some(key)) = (policy.asks_for_tags(), ask.key) {
+            let bucket = self.buckets.get(ask.bucket).await?;
+            // An object that is not there has none.
+            let name = versions::name(&bucket, key, ask.version)?;
+            let tags = bucket.store.tags(&bucket.key(&name)).await.unwrap_or_default();
+            for (name, value) in tags {
+                facts.put(&format!("s3:ExistingObjectTag/{name}"), &value);
+            }
+        }
+        let name = action(ask.operation, ask.version.is_some());
+        // A batch names its objects in its body: what is denied for any of them is denied for it.
+        let key = ask.key.or((ask.operation == "DeleteObjects").then_some(""));
+        let request =
+            Request { who: ask.who, action: &name, bucket: ask.bucket, key, facts: &facts };
+        let decision = policy.judge(&request);
+        let restricted = notes.public_block.is_some_and(|block| block.restrict_buckets);
+        match decision {
+            Decision::Allowed if restricted && !is_owner && policy.is_public() => {
+                Ok(Decision::Silent)
+            }
+            decision => Ok(decision),
+        }
+    }
+
+    /// The list of an object; one without is the bucket owner's alone.
+    ///
+    /// # Errors
+    /// `NoSuchKey`, and what the back end says.
+    async fn object_acl(&self, ask: &Ask<'_>, key: &str, owner: &str) -> S3Result<Acl> {
+        let bucket = self.buckets.get(ask.bucket).await?;
+        let name = versions::name(&bucket, key, ask.version)?;
+        let meta = bucket.query().head(&bucket.at(&name)).await;
+        let meta = meta.map_err(|error| to_s3(Subject::Object, error))?;
+        Ok(noted_acl(&meta).unwrap_or_else(|| Acl::private(owner)))
+    }
+
+    /// Which of these buckets belong to somebody, where keys are owners.
+    pub async fn is_owned(&self, bucket: &str, who: Requester<'_>) -> bool {
+        if self.lists != Lists::Owners {
+            return true;
+        }
+        let Some(who) = who else { return false };
+        // A bucket whose notes cannot be read is not shown.
+        let notes = self.buckets.notes(bucket).await;
+        notes.is_ok_and(|(notes, _)| notes.list().is_none_or(|acl| acl.owner == who))
+    }
+}
+
+fn is_missing(error: &S3Error) -> bool {
+    *error.code() == S3ErrorCode::NoSuchKey
+}
+
+/// The list in an object's metadata.
+pub(crate) fn noted_acl(meta: &ObjectMeta) -> Option<Acl> {
+    let pair = meta.metadata.iter().find(|pair| pair.0 == ACL_NOTE)?;
+    Acl::from_text(&pair.1)
+}
+
+/// Whether lists count for nothing in this bucket.
+pub(crate) fn is_enforced(notes: &Notes) -> bool {
+    notes.ownership.as_deref() == Some(ENFORCED)
+}
+
+/// What of a list counts.
+fn effective(acl: Acl, notes: &Notes) -> Acl {
+    if is_enforced(notes) {
+        return Acl::private(&acl.owner);
+    }
+    match notes.public_block.is_some_and(|block| block.ignore_acls) {
+        true => acl.without_public(),
+        false => acl,
+    }
+}

@@ -1,0 +1,56 @@
+//! What a policy's conditions can ask of a request. Pure.
+
+use super::Ask;
+use crate::policy::Facts;
+use percent_encoding::percent_decode_str;
+
+/// A text of a query or of `x-amz-tagging`, as it was meant.
+fn decoded(text: &str) -> String {
+    let spaced = text.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+}
+
+/// The pairs of a query.
+fn pairs(query: &str) -> impl Iterator<Item = (String, String)> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(name), decoded(value))
+    })
+}
+
+/// The facts of a request.
+pub(super) fn facts(ask: &Ask<'_>) -> Facts {
+    let mut facts = Facts::default();
+    if let Some(peer) = ask.peer {
+        facts.put("aws:SourceIp", &peer.to_canonical().to_string());
+    }
+    if let Some(who) = ask.who {
+        facts.put("aws:username", who);
+    }
+    for (name, value) in ask.headers {
+        let Ok(value) = value.to_str() else { continue };
+        match name.as_str() {
+            "user-agent" => facts.put("aws:UserAgent", value),
+            "referer" => facts.put("aws:Referer", value),
+            "x-amz-tagging" => {
+                for (tag, value) in pairs(value) {
+                    facts.put(&format!("s3:RequestObjectTag/{tag}"), &value);
+                    facts.put("s3:RequestObjectTagKeys", &tag);
+                }
+            }
+            // As it may be written with and without a slash before it, and escaped.
+            "x-amz-copy-source" => {
+                facts.put("s3:x-amz-copy-source", decoded(value).trim_start_matches('/'));
+            }
+            name if name.starts_with("x-amz-") => facts.put(&format!("s3:{name}"), value),
+            _ => {}
+        }
+    }
+    for (name, value) in pairs(ask.uri.query().unwrap_or_default()) {
+        if matches!(name.as_str(), "prefix" | "delimiter" | "max-keys") {
+            facts.put(&format!("s3:{name}"), &value);
+        }
+    }
+    facts
+}

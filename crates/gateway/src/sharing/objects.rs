@@ -1,0 +1,82 @@
+//! The list that a new object gets.
+
+use super::{ACL_NOTE, Lists, ONE_OWNER, is_enforced};
+use crate::acl::{Acl, Asked, lists_are_off};
+use crate::auth::Caller;
+use crate::notes::Notes;
+use http::{Extensions, HeaderMap};
+use s3s::{S3Result, s3_error};
+
+/// Owner of what is written without a signature.
+const NOBODY: &str = "anonymous";
+/// Ownership under which an object that its writer opens to the bucket's owner becomes theirs.
+const PREFERRED: &str = "BucketOwnerPreferred";
+
+/// The pairs of metadata that a new object in `bucket` gets, by what its request asks for.
+///
+/// # Errors
+/// Those of [`Asked::acl`]; `NotImplemented` for a list that opens anything where lists are off;
+/// `AccessControlListNotSupported`, `AccessDenied` where the bucket has none or refuses it.
+pub(crate) async fn new_object(
+    extensions: &Extensions,
+    headers: &HeaderMap,
+    bucket: &str,
+) -> S3Result<Vec<(String, String)>> {
+    let Some(caller) = extensions.get::<Caller>() else {
+        return Err(s3_error!(InternalError, "a request without a caller"));
+    };
+    let sharing = &caller.sharing;
+    let writer = caller.id.as_deref().unwrap_or(NOBODY);
+    let asked = |bucket_owner: &str| {
+        Asked { headers, document: None }.acl(writer, bucket_owner, &**sharing)
+    };
+    if sharing.lists == Lists::Off {
+        return match asked(ONE_OWNER)? {
+            Some(acl) if !acl.is_closed(ONE_OWNER) => Err(s3_error!(
+                NotImplemented,
+                "access control lists that let others in (the gateway's setting `acl` is off)"
+            )),
+            _ => Ok(Vec::new()),
+        };
+    }
+    let notes = match &caller.notes {
+        Some(notes) => notes.clone(),
+        None => sharing.buckets.notes(bucket).await?.0,
+    };
+    let bucket_acl = sharing.bucket_acl(&notes);
+    let bucket_owner = bucket_acl.map_or_else(|| writer.to_string(), |acl| acl.owner);
+    let name = headers.get("x-amz-acl").and_then(|value| value.to_str().ok());
+    let gives = name == Some("bucket-owner-full-control");
+    let acl = checked(asked(&bucket_owner)?, &notes, gives)?;
+    if acl.as_ref().is_some_and(|acl| !acl.is_closed(&bucket_owner)) && !caller.may_open(bucket) {
+        return Err(s3_error!(AccessDenied, "Access Denied: this key may not let others in."));
+    }
+    let is_bucket_owners =
+        is_enforced(&notes) || (gives && notes.ownership.as_deref() == Some(PREFERRED));
+    let acl = match is_bucket_owners {
+        true => Acl::private(&bucket_owner),
+        false => acl.unwrap_or_else(|| Acl::private(writer)),
+    };
+    Ok(vec![(ACL_NOTE.to_string(), acl.to_text())])
+}
+
+/// Holds an asked list against what the bucket takes.
+fn checked(acl: Option<Acl>, notes: &Notes, gives: bool) -> S3Result<Option<Acl>> {
+    let Some(acl) = acl else { return Ok(None) };
+    if is_enforced(notes) && !gives {
+        return Err(lists_are_off());
+    }
+    may_open(&acl, notes)?;
+    Ok(Some(acl))
+}
+
+/// Refuses a list that opens anything where the bucket's public access block forbids it.
+///
+/// # Errors
+/// `AccessDenied`.
+pub(crate) fn may_open(acl: &Acl, notes: &Notes) -> S3Result<()> {
+    match acl.is_public() && notes.public_block.is_some_and(|block| block.block_acls) {
+        true => Err(s3_error!(AccessDenied, "Access Denied: public lists are blocked.")),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,182 @@
+//! Uploads from browser forms: signatures, policies, answers.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod common;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, sign};
+use ring::hmac;
+
+on_every_lane!(a_signed_form_makes_an_object, policies_hold);
+
+/// A form of these fields and a file `a.txt`.
+fn form(fields: &[(&str, &str)], file: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (name, value) in fields {
+        let head = format!("--X1\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n");
+        body.extend_from_slice(format!("{head}{value}\r\n").as_bytes());
+    }
+    let head = "--X1\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\n";
+    body.extend_from_slice(head.as_bytes());
+    body.extend_from_slice(file);
+    body.extend_from_slice(b"\r\n--X1--\r\n");
+    body
+}
+
+const TYPE: (&str, &str) = ("content-type", "multipart/form-data; boundary=X1");
+
+impl Server {
+    async fn post(&self, fields: &[(&str, &str)], file: &[u8]) -> Answer {
+        let body = form(fields, file);
+        let headers = [TYPE];
+        let path = "/lake";
+        self.unsigned(Request {
+            method: "POST",
+            path,
+            headers: &headers,
+            body: &body,
+            ..Default::default()
+        })
+        .await
+    }
+}
+
+/// The fields that sign a policy of these conditions with version 4.
+fn signed(conditions: &str, expires_s: i64) -> Vec<(String, String)> {
+    let time = sign::timestamp(0);
+    let credential = format!("{ACCESS_KEY}/{}/{}/s3/aws4_request", &time[..8], sign::REGION);
+    let until = sign::timestamp(expires_s);
+    let until = format!(
+        "{}-{}-{}T{}:{}:{}Z",
+        &until[..4],
+        &until[4..6],
+        &until[6..8],
+        &until[9..11],
+        &until[11..13],
+        &until[13..15]
+    );
+    let policy = format!(
+        r#"{{"expiration": "{until}", "conditions": [{conditions}{{"bucket": "lake"}},
+        {{"x-amz-algorithm": "AWS4-HMAC-SHA256"}}, {{"x-amz-credential": "{credential}"}},
+        {{"x-amz-date": "{time}"}}]}}"#
+    );
+    let policy = STANDARD.encode(policy);
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &sign::signing_key(SECRET_KEY, &time[..8]));
+    let signature = sign::hex(hmac::sign(&key, policy.as_bytes()).as_ref());
+    let pair = |name: &str, value: String| (name.to_string(), value);
+    vec![
+        pair("X-Amz-Algorithm", "AWS4-HMAC-SHA256".into()),
+        pair("X-Amz-Credential", credential),
+        pair("X-Amz-Date", time),
+        pair("Policy", policy),
+        pair("X-Amz-Signature", signature),
+    ]
+}
+
+fn with<'a>(
+    signed: &'a [(String, String)],
+    more: &[(&'a str, &'a str)],
+) -> Vec<(&'a str, &'a str)> {
+    let own = signed.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    own.chain(more.iter().copied()).collect()
+}
+
+const ANY_KEY: &str = r#"["starts-with", "$key", "up/"], "#;
+
+async fn a_signed_form_makes_an_object(lane: Lane) {
+    let server = Server::on(lane).await;
+    let conditions = format!(
+        r#"{ANY_KEY}["starts-with", "$Content-Type", "text/"], ["eq", "$x-amz-meta-colour", "blue"],
+        ["content-length-range", 1, 300000], ["starts-with", "$success_action_status", ""],
+        ["starts-with", "$success_action_redirect", "http://there/"], "#
+    );
+    let signature = signed(&conditions, 60);
+    let more =
+        [("key", "up/${filename}"), ("Content-Type", "text/plain"), ("x-amz-meta-colour", "blue")];
+    let fields = with(&signature, &more);
+    let large = vec![7; 200_000];
+    let redirect = ("success_action_redirect", "http://there/?a=b");
+    let (created, there) = (("success_action_status", "201"), redirect);
+    let plain = with(&signature, &[&more[..], &[("success_action_status", ""), there]].concat());
+    let to = server.post(&plain, &large).await;
+    assert_eq!(to.status, 303, "{}", to.text());
+    let target = to.header("location");
+    assert!(target.starts_with("http://there/?a=b&bucket=lake&key=up%2Fa.txt&etag="), "{target}");
+    let got = server.get("/lake/up/a.txt").await;
+    assert_eq!((got.status, got.body), (200, large));
+    assert_eq!(got.headers["content-type"], "text/plain");
+    assert_eq!(got.headers["x-amz-meta-colour"], "blue");
+    // Every field but the exempt ones has a condition, and every condition a field.
+    let lacking = server.post(&fields, b"x").await;
+    assert_eq!((lacking.status, lacking.code().as_str()), (403, "AccessDenied"));
+    let conditions = format!(r#"{ANY_KEY}["eq", "$success_action_status", "201"], "#);
+    let signature = signed(&conditions, 60);
+    let made = server.post(&with(&signature, &[("key", "up/b"), created]), b"bytes").await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert!(made.text().contains("<Bucket>lake</Bucket><Key>up/b</Key><ETag>"), "{}", made.text());
+    assert_eq!(server.get("/lake/up/b").await.body, b"bytes");
+}
+
+async fn policies_hold(lane: Lane) {
+    let server = Server::on(lane).await;
+    let range = format!(r#"{ANY_KEY}["content-length-range", 2, 4], "#);
+    let good = signed(&range, 60);
+    assert_eq!(server.post(&with(&good, &[("key", "up/k")]), b"123").await.status, 204);
+    for (signature, more, file, status, code) in [
+        (&good, vec![("key", "up/n")], &b"1"[..], 400, "EntityTooSmall"),
+        (&good, vec![("key", "up/n")], b"12345", 400, "EntityTooLarge"),
+        (&good, vec![("key", "elsewhere")], b"123", 403, "AccessDenied"),
+        (&good, vec![("key", "up/n"), ("acl", "private")], b"123", 403, "AccessDenied"),
+        (&good, vec![], b"123", 400, "InvalidArgument"),
+        (&signed(&range, -1), vec![("key", "up/n")], b"123", 403, "AccessDenied"),
+        (&signed("[\"eq\"], ", 60), vec![("key", "up/n")], b"123", 400, "InvalidPolicyDocument"),
+        (&vec![], vec![("key", "up/n")], b"123", 403, "AccessDenied"),
+    ] {
+        let answer = server.post(&with(signature, &more), file).await;
+        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{more:?}");
+    }
+    let mut forged = good.clone();
+    forged[4].1.replace_range(..4, "0000");
+    let answer = server.post(&with(&forged, &[("key", "up/n")]), b"123").await;
+    assert_eq!(answer.code(), "SignatureDoesNotMatch");
+    let sums = [("key", "up/n"), ("x-amz-checksum-crc32", "AAAAAA==")];
+    let answer = server.post(&with(&good, &sums), b"123").await;
+    assert_eq!((answer.status, answer.code().as_str()), (400, "BadDigest"), "{}", answer.text());
+    assert_eq!(server.get("/lake/up/n").await.status, 404);
+    assert_eq!(server.get("/lake/up/k").await.body, b"123");
+}
+
+#[tokio::test]
+async fn version_2_signs_forms_where_it_is_on() {
+    let policy = STANDARD.encode(
+        r#"{"expiration": "2100-01-01T00:00:00Z", "conditions": [{"bucket": "lake"},
+        ["starts-with", "$key", ""]]}"#,
+    );
+    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, SECRET_KEY.as_bytes());
+    let signature = STANDARD.encode(hmac::sign(&key, policy.as_bytes()).as_ref());
+    let fields = [
+        ("key", "k"),
+        ("AWSAccessKeyId", ACCESS_KEY),
+        ("policy", &policy),
+        ("signature", &signature),
+    ];
+    let server = Server::start().await;
+    assert_eq!(server.post(&fields, b"bytes").await.status, 204);
+    let without = &fields[..3];
+    assert_eq!(server.post(without, b"bytes").await.status, 400);
+    let off = Server::on_with(Lane::Local, |options| {
+        options.serve.signature_v2_enabled = false;
+        options.serve.form_size_max_bytes = 64 << 10;
+    })
+    .await;
+    assert_eq!(off.post(&fields, b"bytes").await.code(), "InvalidRequest");
+    assert_eq!(off.post(&fields, &vec![0; 100_000]).await.code(), "EntityTooLarge");
+    let path = "/lake/k";
+    let headers = [TYPE];
+    let body = form(&fields, b"bytes");
+    let onto =
+        Request { method: "POST", path, headers: &headers, body: &body, ..Default::default() };
+    assert_eq!(off.unsigned(onto).await.code(), "MethodNotAllowed");
+}

@@ -1,0 +1,201 @@
+//! Access control lists and bucket policies: whom they let in, under each value of `acl`.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod common;
+
+use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server};
+use penstock_base::Secret;
+use penstock_gateway::{Grant, KeyPair, Options, Pattern, Rights};
+
+on_every_lane!(
+    a_list_lets_others_in,
+    an_owner_is_asked_for_by_name,
+    a_policy_lets_in_and_keeps_out,
+    lists_of_objects_are_replaced_in_place,
+);
+
+const OTHER: &str = "OTHER";
+
+fn owners(options: &mut Options) {
+    options.serve.acl = "owners".to_string();
+    options.keys.push(KeyPair::new(OTHER, Secret::new(SECRET_KEY)));
+}
+
+fn public(options: &mut Options) {
+    options.serve.acl = "public".to_string();
+    let grant = Grant {
+        buckets: vec![Pattern::new("*")],
+        rights: Rights::parse(["read", "write", "list"]).unwrap(),
+    };
+    options
+        .keys
+        .push(KeyPair { grants: vec![grant], ..KeyPair::new(OTHER, Secret::new(SECRET_KEY)) });
+}
+
+impl Server {
+    async fn ask(&self, who: &str, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let request = Request { method, path, headers, ..Default::default() };
+        match who {
+            "" => self.unsigned(request).await,
+            who => self.send_as(who, request).await,
+        }
+    }
+
+    async fn statuses(&self, method: &str, path: &str) -> [u16; 3] {
+        let mut statuses = [0; 3];
+        for (status, who) in statuses.iter_mut().zip([ACCESS_KEY, OTHER, ""]) {
+            *status = self.ask(who, method, path, &[]).await.status;
+        }
+        statuses
+    }
+
+    async fn set(&self, path: &str, acl: &str) {
+        let answer = self.ask(ACCESS_KEY, "PUT", path, &[("x-amz-acl", acl)]).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+async fn a_list_lets_others_in(lane: Lane) {
+    let server = Server::on_with(lane, owners).await;
+    server.set("/mine", "private").await;
+    assert_eq!(server.put("/mine/k", b"bytes").await.status, 200);
+    assert_eq!(server.statuses("GET", "/mine/k").await, [200, 403, 403]);
+    assert_eq!(server.statuses("GET", "/mine?list-type=2").await, [200, 403, 403]);
+    assert_eq!(server.statuses("GET", "/mine/absent").await, [404, 403, 403]);
+    assert_eq!(server.statuses("PUT", "/mine/new").await, [200, 403, 403]);
+    assert_eq!(server.statuses("DELETE", "/mine").await, [409, 403, 403]);
+    server.set("/mine?acl", "public-read").await;
+    assert_eq!(server.statuses("GET", "/mine?list-type=2").await, [200, 200, 200]);
+    assert_eq!(server.statuses("GET", "/mine/absent").await, [404, 404, 404]);
+    assert_eq!(server.statuses("GET", "/mine/k").await, [200, 403, 403]);
+    server.set("/mine?acl", "public-read-write").await;
+    assert_eq!(server.statuses("PUT", "/mine/theirs").await, [200, 200, 200]);
+    server.set("/mine/open", "public-read").await;
+    assert_eq!(server.statuses("GET", "/mine/open").await, [200, 200, 200]);
+    server.set("/mine/signed", "authenticated-read").await;
+    assert_eq!(server.statuses("GET", "/mine/signed").await, [200, 200, 403]);
+    // A copy has the list that it asks for, not its source's.
+    let from = [("x-amz-copy-source", "mine/open")];
+    assert_eq!(server.ask(ACCESS_KEY, "PUT", "/mine/copy", &from).await.status, 200);
+    assert_eq!(server.statuses("GET", "/mine/copy").await, [200, 403, 403]);
+    // Nor does a copy read what its sender may not.
+    let from = [("x-amz-copy-source", "mine/k")];
+    assert_eq!(server.ask(OTHER, "PUT", "/mine/stolen", &from).await.status, 403);
+    let listed = server.ask(OTHER, "GET", "/", &[]).await;
+    assert!(!listed.text().contains("<Name>mine</Name>"), "{}", listed.text());
+    let listed = server.ask(ACCESS_KEY, "GET", "/", &[]).await.text();
+    assert!(listed.contains("<Name>mine</Name>") && !listed.contains("penstock-notes"));
+    assert_eq!(server.get("/penstock-notes?list-type=2").await.code(), "AccessDenied");
+}
+
+async fn an_owner_is_asked_for_by_name(lane: Lane) {
+    let server = Server::on_with(lane, owners).await;
+    let grant = format!("id={OTHER}");
+    let headers = [("x-amz-grant-read", grant.as_str())];
+    assert_eq!(server.ask(ACCESS_KEY, "PUT", "/mine", &headers).await.status, 200);
+    assert_eq!(server.statuses("GET", "/mine?list-type=2").await, [200, 200, 403]);
+    let acl = server.ask(ACCESS_KEY, "GET", "/mine?acl", &[]).await;
+    assert_eq!(acl.status, 200, "{}", acl.text());
+    assert!(acl.text().contains(&format!("<Owner><DisplayName>{ACCESS_KEY}</DisplayName>")));
+    assert!(acl.text().contains("<Permission>READ</Permission>"), "{}", acl.text());
+    // Somebody else's bucket cannot be made anew, and one's own not with another list.
+    let again = server.ask(OTHER, "PUT", "/mine", &[]).await;
+    assert_eq!((again.status, again.code().as_str()), (409, "BucketAlreadyExists"));
+    let again = server.ask(ACCESS_KEY, "PUT", "/mine", &headers).await;
+    assert_eq!(again.status, 200);
+    for (name, value, code) in [
+        ("x-amz-grant-read", "id=nobody", "InvalidArgument"),
+        ("x-amz-acl", "pubic-read", "InvalidArgument"),
+        ("x-amz-expected-bucket-owner", "nobody", "AccessDenied"),
+    ] {
+        let answer = server.ask(ACCESS_KEY, "PUT", "/mine/k", &[(name, value)]).await;
+        assert_eq!(answer.code(), code, "{name}: {}", answer.text());
+    }
+}
+
+async fn a_policy_lets_in_and_keeps_out(lane: Lane) {
+    let server = Server::on_with(lane, owners).await;
+    server.set("/mine", "private").await;
+    assert_eq!(server.put("/mine/open/k", b"bytes").await.status, 200);
+    assert_eq!(server.put("/mine/k", b"bytes").await.status, 200);
+    assert_eq!(server.get("/mine?policy").await.code(), "NoSuchBucketPolicy");
+    let policy = r#"{"Statement": [
+        {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject",
+         "Resource": "arn:aws:s3:::mine/open/*"},
+        {"Effect": "Deny", "Principal": {"AWS": "OTHER"}, "Action": "s3:*",
+         "Resource": ["arn:aws:s3:::mine", "arn:aws:s3:::mine/*"]}]}"#;
+    let put = |body| Request { method: "PUT", path: "/mine?policy", body, ..Default::default() };
+    assert_eq!(server.send(put(policy.as_bytes())).await.status, 204);
+    assert_eq!(server.get("/mine?policy").await.text(), policy);
+    assert!(server.get("/mine?policyStatus").await.text().contains("<IsPublic>true</IsPublic>"));
+    assert_eq!(server.statuses("GET", "/mine/open/k").await, [200, 403, 200]);
+    assert_eq!(server.statuses("GET", "/mine/k").await, [200, 403, 403]);
+    assert_eq!(server.send(put(b"{}")).await.code(), "MalformedPolicy");
+    // Blocked, it has no effect on strangers.
+    let block = b"<PublicAccessBlockConfiguration>\
+        <RestrictPublicBuckets>true</RestrictPublicBuckets></PublicAccessBlockConfiguration>";
+    let path = "/mine?publicAccessBlock";
+    let blocked = Request { method: "PUT", path, body: block, ..Default::default() };
+    assert_eq!(server.send(blocked).await.status, 200);
+    assert_eq!(server.statuses("GET", "/mine/open/k").await, [200, 403, 403]);
+    assert_eq!(server.statuses("DELETE", path).await, [204, 403, 403]);
+    assert_eq!(server.statuses("DELETE", "/mine?policy").await, [204, 403, 403]);
+    assert_eq!(server.statuses("GET", "/mine/open/k").await, [200, 403, 403]);
+}
+
+async fn lists_of_objects_are_replaced_in_place(lane: Lane) {
+    let server = Server::on_with(lane, public).await;
+    let headers = [("x-amz-meta-colour", "blue"), ("content-type", "text/plain")];
+    let put = Request {
+        method: "PUT",
+        path: "/lake/k",
+        headers: &headers,
+        body: b"bytes",
+        ..Default::default()
+    };
+    assert_eq!(server.send(put).await.status, 200);
+    assert_eq!(server.statuses("GET", "/lake/k").await, [200, 200, 403]);
+    server.set("/lake/k?acl", "public-read").await;
+    let open = server.ask("", "GET", "/lake/k", &[]).await;
+    assert_eq!((open.status, open.body.as_slice()), (200, &b"bytes"[..]));
+    assert_eq!(
+        (open.header("x-amz-meta-colour"), open.header("content-type")),
+        ("blue", "text/plain")
+    );
+    let told = server.get("/lake/k?acl").await;
+    assert!(told.text().contains("groups/global/AllUsers"), "{}", told.text());
+    // Who may only write may not let others in.
+    let acl = [("x-amz-acl", "public-read")];
+    assert_eq!(server.ask(OTHER, "PUT", "/lake/theirs", &acl).await.code(), "AccessDenied");
+    // A key is judged by the configuration alone: no list is asked for it.
+    if lane == Lane::Azure {
+        let before = server.backend_requests();
+        assert_eq!(server.get("/lake/k").await.status, 200);
+        assert_eq!(server.backend_requests(), before + 1);
+    }
+}
+
+#[tokio::test]
+async fn without_the_setting_nothing_is_opened() {
+    let server = Server::start().await;
+    server.put("/lake/k", b"bytes").await;
+    for path in ["/lake/n", "/lake?acl", "/lake/k?acl", "/fresh"] {
+        let answer = server.ask(ACCESS_KEY, "PUT", path, &[("x-amz-acl", "public-read")]).await;
+        assert_eq!((answer.status, answer.code().as_str()), (501, "NotImplemented"), "{path}");
+        assert!(answer.text().contains("`acl`"), "{}", answer.text());
+    }
+    for path in ["/lake?acl", "/lake/k?acl"] {
+        server.set(path, "private").await;
+        let told = server.get(path).await;
+        assert!(told.text().contains("FULL_CONTROL"), "{}", told.text());
+        assert!(!told.text().contains("AllUsers"));
+    }
+    let policy = r#"{"Statement": {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject",
+        "Resource": "arn:aws:s3:::lake/*"}}"#;
+    let path = "/lake?policy";
+    let put = Request { method: "PUT", path, body: policy.as_bytes(), ..Default::default() };
+    assert_eq!(server.send(put).await.code(), "NotImplemented");
+    assert_eq!(server.ask("", "GET", "/lake/k", &[]).await.status, 403);
+    assert_eq!(server.get("/fresh").await.status, 404);
+}

@@ -1,0 +1,134 @@
+//! What is set up on buckets: kept, told, removed, and 404 with S3's names where it never was.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod common;
+
+use common::{Lane, Request, Server};
+use penstock_gateway::{CorsRule, PageRule, Pattern};
+
+on_every_lane!(what_was_never_set_up_has_a_name, what_is_set_up_is_told, pages_of_other_origins);
+
+async fn set(server: &Server, path: &str, body: &str) {
+    let body = body.as_bytes();
+    let answer = server.send(Request { method: "PUT", path, body, ..Default::default() }).await;
+    assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+}
+
+async fn what_was_never_set_up_has_a_name(lane: Lane) {
+    let server = Server::on(lane).await;
+    for (query, code) in [
+        ("tagging", "NoSuchTagSet"),
+        ("cors", "NoSuchCORSConfiguration"),
+        ("policy", "NoSuchBucketPolicy"),
+        ("publicAccessBlock", "NoSuchPublicAccessBlockConfiguration"),
+        ("ownershipControls", "OwnershipControlsNotFoundError"),
+        ("lifecycle", "NoSuchLifecycleConfiguration"),
+        ("website", "NoSuchWebsiteConfiguration"),
+        ("replication", "ReplicationConfigurationNotFoundError"),
+        ("object-lock", "ObjectLockConfigurationNotFoundError"),
+    ] {
+        let answer = server.get(&format!("/lake?{query}")).await;
+        assert_eq!((answer.status, answer.code().as_str()), (404, code), "{query}");
+        let missing = server.get(&format!("/missing-lake?{query}")).await;
+        // The Azure fake makes containers when they are named.
+        if !matches!(lane, Lane::Azure | Lane::S3) {
+            assert_eq!(missing.code(), "NoSuchBucket", "{query}");
+        }
+    }
+}
+
+async fn what_is_set_up_is_told(lane: Lane) {
+    let server = Server::on(lane).await;
+    for (query, body, part) in [
+        (
+            "tagging",
+            "<Tagging><TagSet><Tag><Key>team</Key><Value>b\u{e4}r</Value></Tag></TagSet></Tagging>",
+            "<Key>team</Key><Value>b\u{e4}r</Value>",
+        ),
+        (
+            "cors",
+            "<CORSConfiguration><CORSRule><AllowedMethod>GET</AllowedMethod>\
+             <AllowedOrigin>https://*.org</AllowedOrigin></CORSRule></CORSConfiguration>",
+            "<AllowedOrigin>https://*.org</AllowedOrigin>",
+        ),
+        (
+            "publicAccessBlock",
+            "<PublicAccessBlockConfiguration><BlockPublicAcls>true</BlockPublicAcls>\
+             </PublicAccessBlockConfiguration>",
+            "<BlockPublicAcls>true</BlockPublicAcls>",
+        ),
+        (
+            "ownershipControls",
+            "<OwnershipControls><Rule><ObjectOwnership>ObjectWriter</ObjectOwnership></Rule>\
+             </OwnershipControls>",
+            "<ObjectOwnership>ObjectWriter</ObjectOwnership>",
+        ),
+    ] {
+        let path = format!("/lake?{query}");
+        set(&server, &path, body).await;
+        set(&server, &path, body).await;
+        let told = server.get(&path).await;
+        assert!(told.text().contains(part), "{query}: {}", told.text());
+        // What one thing was set to changes nothing of another.
+        let removed = Request { method: "DELETE", path: &path, ..Default::default() };
+        if query != "tagging" {
+            assert_eq!(server.send(removed).await.status, 204, "{query}");
+            assert_eq!(server.get(&path).await.status, 404, "{query}");
+        }
+    }
+    assert!(server.get("/lake?tagging").await.text().contains("team"));
+    // A bucket of the same name that is made later has none of it.
+    let gone = Request { method: "DELETE", path: "/lake", ..Default::default() };
+    assert_eq!(server.send(gone).await.status, 204);
+    let body = b"<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint>\
+        </CreateBucketConfiguration>";
+    let made = Request { method: "PUT", path: "/lake", body, ..Default::default() };
+    assert_eq!(server.send(made).await.status, 200);
+    assert_eq!(server.get("/lake?tagging").await.code(), "NoSuchTagSet");
+    assert!(server.get("/lake?location").await.text().contains(">eu-west-1<"));
+}
+
+async fn pages_of_other_origins(lane: Lane) {
+    let server = Server::on_with(lane, |options| {
+        let rule = CorsRule {
+            origins: vec!["https://fixed.org".into()],
+            methods: vec!["GET".into()],
+            ..CorsRule::default()
+        };
+        options.cors = vec![PageRule { buckets: vec![Pattern::new("la*")], rule }];
+    })
+    .await;
+    assert_eq!(server.put("/lake/k", b"bytes").await.status, 200);
+    let rule = "<CORSConfiguration><CORSRule><AllowedMethod>PUT</AllowedMethod>\
+        <AllowedOrigin>*</AllowedOrigin><AllowedHeader>x-amz-*</AllowedHeader>\
+        <ExposeHeader>ETag</ExposeHeader><MaxAgeSeconds>60</MaxAgeSeconds>\
+        </CORSRule></CORSConfiguration>";
+    set(&server, "/lake?cors", rule).await;
+    let ask = async |origin: &str, method: &str, headers: &str| {
+        let mut asked = vec![("origin", origin), ("access-control-request-method", method)];
+        if !headers.is_empty() {
+            asked.push(("access-control-request-headers", headers));
+        }
+        let path = "/lake/k?X-Amz-Signature=any";
+        let request = Request { method: "OPTIONS", path, headers: &asked, ..Default::default() };
+        server.unsigned(request).await
+    };
+    let put = ask("http://a", "PUT", "x-amz-date").await;
+    assert_eq!((put.status, put.header("access-control-allow-origin")), (200, "*"));
+    assert_eq!(put.header("access-control-allow-headers"), "x-amz-date");
+    assert_eq!(put.header("access-control-max-age"), "60");
+    let fixed = ask("https://fixed.org", "GET", "").await;
+    assert_eq!(fixed.header("access-control-allow-origin"), "https://fixed.org");
+    let refused = ask("http://a", "GET", "").await;
+    assert_eq!((refused.status, refused.code().as_str()), (403, "AccessForbidden"));
+    let bare = Request { method: "OPTIONS", path: "/lake/k", ..Default::default() };
+    assert_eq!(server.unsigned(bare).await.status, 400);
+    // The answer itself says it too, an error as well.
+    let headers = [("origin", "https://fixed.org")];
+    for (path, status) in [("/lake/k", 200), ("/lake/absent", 404)] {
+        let got = server.send(Request { path, headers: &headers, ..Default::default() }).await;
+        assert_eq!(got.status, status);
+        assert_eq!(got.header("access-control-allow-origin"), "https://fixed.org");
+    }
+}
