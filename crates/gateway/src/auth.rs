@@ -10,12 +10,11 @@ use crate::exchange::Exchange;
 use crate::forms::FormSender;
 use crate::notes::Notes;
 use crate::rate::{Rate, RateLimit};
-use crate::sharing::{Ask, Lists, ONE_OWNER, Sharing};
+use crate::sharing::{self, Ask, Lists, ONE_OWNER, Sharing};
 use crate::stats::Stats;
 use crate::telemetry::{Refused, Telemetry};
 use http::{Extensions, HeaderMap};
 use penstock_base::Secret;
-use percent_encoding::percent_decode_str;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::dto::{CopySource, Owner};
@@ -208,13 +207,6 @@ struct Source {
     version: Option<String>,
 }
 
-/// The version that a query names.
-fn version_of(query: &str) -> Option<String> {
-    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let text = pairs.find(|pair| pair.0 == "versionId")?.1;
-    Some(percent_decode_str(text).decode_utf8_lossy().into_owned())
-}
-
 /// Who sent a request, and what the configuration lets them do.
 struct Sender {
     grants: Arc<[Grant]>,
@@ -275,7 +267,7 @@ impl Access {
             return if who.is_some() { Ok(None) } else { Err(denied(operation)) };
         }
         let (headers, uri) = (context.headers(), context.uri());
-        let version = version_of(uri.query().unwrap_or_default());
+        let version = sharing::version_of(uri.query().unwrap_or_default())?;
         let (key, version) = (path.get_object_key(), version.as_deref());
         let ask = Ask { operation, who, bucket, key, version, headers, uri, peer };
         let notes = self.sharing.permit(&ask).await?;

@@ -9,6 +9,7 @@ mod facts;
 mod needs;
 mod objects;
 
+pub(crate) use facts::version_of;
 pub(crate) use objects::{may_open, new_object};
 
 use crate::acl::{Acl, Permission, Requester, Users};

@@ -3,6 +3,7 @@
 use super::Ask;
 use crate::policy::Facts;
 use percent_encoding::percent_decode_str;
+use s3s::{S3Result, s3_error};
 
 /// A text of a query or of `x-amz-tagging`, as it was meant.
 fn decoded(text: &str) -> String {
@@ -17,6 +18,17 @@ fn pairs(query: &str) -> impl Iterator<Item = (String, String)> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         (decoded(name), decoded(value))
     })
+}
+
+/// The version that a query names, however its name is escaped: it must be the one that is judged
+/// and the one that is served.
+pub(crate) fn version_of(query: &str) -> S3Result<Option<String>> {
+    let mut named = pairs(query).filter(|pair| pair.0 == "versionId");
+    let version = named.next().map(|pair| pair.1);
+    match named.next() {
+        None => Ok(version),
+        Some(_) => Err(s3_error!(InvalidArgument, "versionId is given more than once.")),
+    }
 }
 
 /// The facts of a request.
@@ -53,4 +65,18 @@ pub(super) fn facts(ask: &Ask<'_>) -> Facts {
         }
     }
     facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_known_however_its_name_is_escaped() {
+        for query in ["versionId=a%2Bb", "x=1&version%49d=a%2Bb", "&%76ersionId=a%2Bb&y"] {
+            assert_eq!(version_of(query).unwrap().as_deref(), Some("a+b"), "{query}");
+        }
+        assert_eq!(version_of("VersionId=a&x=versionId").unwrap(), None);
+        assert!(version_of("versionId=a&version%49d=b").is_err());
+    }
 }
