@@ -84,7 +84,7 @@ void ClientIo::WriteProfilingInformation(std::ostream &ss) {
 	for (idx_t row = 0; row < rows.Count(); row++) {
 		stats[rows.Cell(row, "name")] = Number(rows.Cell(row, "value"));
 	}
-	if (stats["requests"] == 0 && stats["metadata_hits"] == 0) {
+	if (stats["requests"] == 0 && stats["metadata_hits"] == 0 && stats["cache_hits"] == 0) {
 		return;
 	}
 	ss << "┌────────────────────────────────────────────────┐\n";
@@ -95,6 +95,9 @@ void ClientIo::WriteProfilingInformation(std::ostream &ss) {
 	ss << Line(StringUtil::Format("          POST %lld, DELETE %lld)", stats["requests_post"],
 	                              stats["requests_delete"]));
 	ss << Line("read: " + Bytes(stats["bytes_read"]) + ", written: " + Bytes(stats["bytes_written"]));
+	if (stats["cache_bytes_read"] > 0) {
+		ss << Line("from the disk cache: " + Bytes(stats["cache_bytes_read"]));
+	}
 	ss << Line(StringUtil::Format("retries: %lld, errors: %lld", stats["retries"], stats["errors"]));
 	ss << Line(StringUtil::Format("waited for I/O: %.3f s", double(stats["wait_time_us"]) / 1e6));
 	ss << "│└──────────────────────────────────────────────┘│\n";

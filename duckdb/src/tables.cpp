@@ -93,8 +93,11 @@ unique_ptr<FunctionData> BindRequests(ClientContext &context, TableFunctionBindI
 
 unique_ptr<FunctionData> BindCache(ClientContext &context, TableFunctionBindInput &input, vector<LogicalType> &types,
                                    vector<Name> &names) {
-	AdoptSettings(context, input);
-	return ShowRows(ps_engine_cache(EngineOf(input)->handle), types, names);
+	auto query = ClientIo::Get(context, EngineOf(input))->Current();
+	ps_rows *rows = nullptr;
+	ps_error *error = nullptr;
+	Check(ps_query_cache(query->handle, &rows, &error), error);
+	return ShowRows(rows, types, names);
 }
 
 unique_ptr<FunctionData> BindSettings(ClientContext &context, TableFunctionBindInput &, vector<LogicalType> &types,
@@ -123,11 +126,13 @@ unique_ptr<FunctionData> BindSettings(ClientContext &context, TableFunctionBindI
 	return std::move(snapshot);
 }
 
-unique_ptr<FunctionData> BindClearCache(ClientContext &, TableFunctionBindInput &input, vector<LogicalType> &types,
-                                        vector<Name> &names) {
+unique_ptr<FunctionData> BindClearCache(ClientContext &context, TableFunctionBindInput &input,
+                                        vector<LogicalType> &types, vector<Name> &names) {
 	names.emplace_back("cleared");
 	types.push_back(LogicalType::BOOLEAN);
-	ps_engine_clear_cache(EngineOf(input)->handle);
+	auto query = ClientIo::Get(context, EngineOf(input))->Current();
+	ps_error *error = nullptr;
+	Check(ps_query_clear_cache(query->handle, &error), error);
 	auto snapshot = make_uniq<Snapshot>();
 	snapshot->rows.push_back({Value::BOOLEAN(true)});
 	return std::move(snapshot);

@@ -118,6 +118,37 @@ def test_another_process_is_refused_and_told_what_to_do(
     assert total(con, url) == answer
 
 
+def test_clearing_takes_the_disk_before_anything_was_read(
+    store: Fake, url: str, tmp_path: Path
+) -> None:
+    first = reader(store, tmp_path)
+    total(first, url)
+    first.close()
+    assert list(tmp_path.glob("*.blocks"))
+    second = reader(store, tmp_path)
+    assert second.execute("SELECT count(*) FROM penstock_cache()").fetchone() == (1,)
+    second.execute("CALL penstock_clear_cache()")
+    assert list(tmp_path.glob("*.blocks")) == []
+
+
+def test_explain_analyze_tells_what_came_from_the_disk(
+    store: Fake, url: str, tmp_path: Path
+) -> None:
+    first = reader(store, tmp_path)
+    total(first, url)
+    first.close()
+    second = reader(store, tmp_path)
+    rows = second.execute(f"EXPLAIN ANALYZE SELECT sum(h) FROM '{url}'").fetchall()
+    assert "from the disk cache: " in str(rows)
+
+
+@pytest.mark.parametrize("wrong", ["s3://bucket/cache", "file:///tmp/x", "~somebody/x"])
+def test_what_is_no_local_directory_is_refused_at_once(wrong: str) -> None:
+    con = connect()
+    with pytest.raises(duckdb.InvalidInputException, match=r"penstock_cache_dir.*local directory"):
+        con.execute(f"SET GLOBAL penstock_cache_dir = '{wrong}'")
+
+
 def test_a_directory_that_cannot_be_made_is_named(store: Fake, url: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("x")

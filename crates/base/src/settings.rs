@@ -206,7 +206,7 @@ settings! {
     open_fetch_bytes: Bytes = "256KiB" [0, 64 * MIB]
         "Bytes fetched with the request that opens an object: the tail of a Parquet file, the head of any other.";
     cache_dir: Text = ""
-        "Directory of the disk cache, for this process alone; what was read of remote objects is kept there by version, also from one process to the next; empty for none.";
+        "Directory of the disk cache, for this process alone; what a database read of remote objects is kept there by version, also from one process to the next; empty for none. The command line and the gateway use none.";
     cache_disk_bytes: Bytes = "16GiB" [64 * MIB, u64::MAX]
         "Most bytes of the disk cache; the oldest that were not read again give way.";
     list_page_size: Number = "5000" [1, 5000]

@@ -186,13 +186,11 @@ impl Engine {
         &self.handle
     }
 
-    /// Forgets remembered metadata and bytes, also those of the disk cache in use.
+    /// Forgets what is in memory: remembered metadata and bytes. [`Query::clear_cache`] takes the
+    /// disk too.
     pub fn clear_cache(&self) {
         self.metadata.clear();
         self.held.clear();
-        if let Some(disk) = self.disk.now() {
-            disk.clear();
-        }
     }
 
     /// Gives up every upload that has not ended, and each that is begun later: for the end of a

@@ -186,7 +186,10 @@ impl Mounts {
     ) -> Result<Location> {
         let (root, key) = opener.root_of(url)?;
         let (prefix, suffix) = around(url, &key).unwrap_or((&root, ""));
-        let at = |mount| Location { mount, prefix: prefix.into(), suffix: suffix.into(), key };
+        // `s3://bucket` names what `s3://bucket/` does, and its entries have the slash.
+        let is_bare = key.is_empty() && !prefix.ends_with('/') && !prefix.contains('?');
+        let spelt: Arc<str> = if is_bare { format!("{prefix}/").into() } else { prefix.into() };
+        let at = |mount| Location { mount, prefix: spelt, suffix: suffix.into(), key };
         let is_same = |asked: &&Asked| {
             (&*asked.root, &*asked.suffix, &*asked.options, &asked.http)
                 == (&*root, suffix, options, &http)

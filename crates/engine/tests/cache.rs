@@ -125,7 +125,7 @@ async fn clearing_takes_the_disk_too() {
     let bench = bench(&dir, Scripted::new());
     bench.store.place("a", pattern(2 * MIB)).await;
     read(&bench, &bench.query(), "a", 0, 2 * MIB).await;
-    bench.engine.clear_cache();
+    bench.query().clear_cache().unwrap();
     bench.store.take_calls();
     read(&bench, &bench.query(), "a", 0, 2 * MIB).await;
     assert_eq!(bench.store.take_calls().len(), 2);

@@ -47,7 +47,6 @@ ps_str ps_version(void);
 /* ---- engine ---- */
 bool ps_engine_new(const ps_pair *settings, size_t count, ps_engine **out, ps_error **error);
 void ps_engine_free(ps_engine *engine);
-void ps_engine_clear_cache(ps_engine *engine);
 /* Exit handler: gives up the open uploads of all engines of this process, whose threads may still write, and waits up to
  * ten seconds for their parts to be aborted. */
 void ps_process_ends(void);
@@ -63,6 +62,9 @@ bool ps_query_barrier(ps_query *query, ps_error **error);
  * the background, and its object removed. */
 void ps_query_abort_uploads(ps_query *query);
 ps_rows *ps_query_stats(const ps_query *query); /* same columns as ps_engine_stats, this query only */
+/* What is remembered of objects: cache, object, etag, size_bytes, cached_bytes, blocks. */
+bool ps_query_cache(const ps_query *query, ps_rows **out, ps_error **error);
+bool ps_query_clear_cache(const ps_query *query, ps_error **error);
 /* Requests finished since the last call, oldest first; for DuckDB's HTTP log. */
 ps_rows *ps_query_drain_requests(ps_query *query);
 
@@ -137,7 +139,6 @@ bool ps_parallel_read(const ps_parallel *parallel, const ps_query *query, uint64
  * new_connection, error ---- */
 ps_rows *ps_engine_stats(const ps_engine *engine);    /* name, unit, value, description */
 ps_rows *ps_engine_requests(const ps_engine *engine); /* see ps_rows_column_name */
-ps_rows *ps_engine_cache(const ps_engine *engine);    /* what is remembered of objects */
 size_t ps_rows_count(const ps_rows *rows);
 size_t ps_rows_column_count(const ps_rows *rows);
 ps_str ps_rows_column_name(const ps_rows *rows, size_t column);

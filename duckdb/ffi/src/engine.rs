@@ -111,18 +111,6 @@ pub extern "C" fn ps_process_ends() {
 /// # Safety
 /// `engine` came from this library.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ps_engine_clear_cache(engine: *const PsEngine) {
-    // SAFETY: the caller vouches for it.
-    if let Ok(engine) = unsafe { handle(engine, "engine") } {
-        quiet((), || engine.0.clear_cache());
-    }
-}
-
-/// See the header.
-///
-/// # Safety
-/// `engine` came from this library.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ps_engine_stats(engine: *const PsEngine) -> *mut PsRows {
     // SAFETY: the caller vouches for it.
     let Ok(engine) = (unsafe { handle(engine, "engine") }) else { return std::ptr::null_mut() };
@@ -138,15 +126,4 @@ pub unsafe extern "C" fn ps_engine_requests(engine: *const PsEngine) -> *mut PsR
     // SAFETY: the caller vouches for it.
     let Ok(engine) = (unsafe { handle(engine, "engine") }) else { return std::ptr::null_mut() };
     quiet(std::ptr::null_mut(), || PsRows::of_requests(&engine.0.requests().snapshot()).give())
-}
-
-/// See the header.
-///
-/// # Safety
-/// `engine` came from this library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ps_engine_cache(engine: *const PsEngine) -> *mut PsRows {
-    // SAFETY: the caller vouches for it.
-    let Ok(engine) = (unsafe { handle(engine, "engine") }) else { return std::ptr::null_mut() };
-    quiet(std::ptr::null_mut(), || PsRows::of_cache(&engine.0.cache_entries()).give())
 }

@@ -128,6 +128,39 @@ pub unsafe extern "C" fn ps_query_stats(query: *const PsQuery) -> *mut PsRows {
 /// See the header.
 ///
 /// # Safety
+/// `query` came from this library, the out-parameters are null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_cache(
+    query: *const PsQuery,
+    out: *mut *mut PsRows,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let entries = handle(query, "query")?.query.cache_entries()?;
+            give(out, PsRows::of_cache(&entries))
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// `query` came from this library, `error` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_clear_cache(
+    query: *const PsQuery,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe { guarded(error, || handle(query, "query")?.query.clear_cache()) }.is_some()
+}
+
+/// See the header.
+///
+/// # Safety
 /// `query` came from this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ps_query_drain_requests(query: *const PsQuery) -> *mut PsRows {

@@ -168,7 +168,8 @@ fn nulls_are_errors_and_never_crashes() {
         ps_listing_get(null(), 0, null_mut());
         ps_setting_describe(usize::MAX, null_mut());
         ps_query_abort_uploads(null());
-        ps_engine_clear_cache(null());
+        assert!(!ps_query_clear_cache(null(), null_mut()));
+        assert!(!ps_query_cache(null(), null_mut(), null_mut()));
     }
 }
 

@@ -25,6 +25,10 @@ const QUEUE_BYTES_MAX: u64 = 64 << 20;
 pub(crate) struct DiskCache {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
+    /// A child of a fork has no writer to wait for.
+    process: u32,
+    /// Last, so that the directory is given up when it is told.
+    _end: TellEnd,
 }
 
 /// What the readers and the writing thread share.
@@ -87,7 +91,39 @@ pub(crate) struct Holdings {
 }
 
 /// The caches that are open in this process, so that its engines share them.
-static OPEN: Mutex<Vec<(PathBuf, Weak<DiskCache>)>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
+
+#[derive(Debug)]
+struct Open {
+    path: PathBuf,
+    cache: Weak<DiskCache>,
+    end: Arc<End>,
+}
+
+/// Whether a cache has given its directory up: that takes a moment after its last user left.
+#[derive(Debug, Default)]
+struct End {
+    is_over: Mutex<bool>,
+    told: Condvar,
+}
+
+impl End {
+    fn wait(&self) {
+        let is_over = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.told.wait_while(is_over, |is_over| !*is_over);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[derive(Debug)]
+struct TellEnd(Arc<End>);
+
+impl Drop for TellEnd {
+    fn drop(&mut self) {
+        *self.0.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.told.notify_all();
+    }
+}
 
 impl DiskCache {
     /// The cache of a directory; opened already in this process, it is the same one.
@@ -97,28 +133,29 @@ impl DiskCache {
     /// no thread can be started.
     pub fn open(path: &Path, capacity_bytes: u64) -> Result<Arc<Self>> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|(_, cache)| cache.strong_count() > 0);
-        let known = |wanted: &Path| {
-            open.iter().find(|(path, _)| path == wanted).and_then(|(_, cache)| cache.upgrade())
-        };
-        // Two spellings of one directory are one lock.
-        if let Some(cache) = path.canonicalize().ok().and_then(|path| known(&path)) {
-            cache.set_capacity(capacity_bytes);
-            return Ok(cache);
+        // Made first, so that all spellings of it can be told to be one. It stays the same when
+        // the process changes its working directory.
+        let path = Directory::make(path)?;
+        if let Some(known) = open.iter().find(|known| known.path == path) {
+            if let Some(cache) = known.cache.upgrade() {
+                cache.set_capacity(capacity_bytes);
+                return Ok(cache);
+            }
+            known.end.wait();
         }
-        let cache = Arc::new(DiskCache::start(path, capacity_bytes)?);
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-        open.push((path, Arc::downgrade(&cache)));
+        open.retain(|known| known.path != path && known.cache.strong_count() > 0);
+        let end = Arc::new(End::default());
+        let cache = Arc::new(DiskCache::start(&path, capacity_bytes, &end)?);
+        open.push(Open { path, cache: Arc::downgrade(&cache), end });
         Ok(cache)
     }
 
-    fn start(path: &Path, capacity_bytes: u64) -> Result<Self> {
+    fn start(path: &Path, capacity_bytes: u64, end: &Arc<End>) -> Result<Self> {
         let directory = Directory::hold(path)?;
         let mut index = Index::default();
         let mut files = HashMap::new();
-        let mut next_file = 0;
+        let next_file = directory.next_number();
         for recovered in directory.recover() {
-            next_file = recovered.number + 1;
             index.file_grew(recovered.number, recovered.bytes);
             for (record, position) in recovered.records {
                 if index.gaps(&record.version, record.range) == [record.range] {
@@ -151,7 +188,12 @@ impl DiskCache {
             .map_err(|error| {
                 Error::new(Kind::Exhausted, format!("no thread for the disk cache: {error}"))
             })?;
-        Ok(DiskCache { shared, writer: Some(writer) })
+        Ok(DiskCache {
+            shared,
+            writer: Some(writer),
+            process: std::process::id(),
+            _end: TellEnd(Arc::clone(end)),
+        })
     }
 
     /// Changes the capacity; what is too much goes with the next block that is written.
@@ -284,7 +326,8 @@ impl Drop for DiskCache {
     fn drop(&mut self) {
         self.shared.lock().is_ending = true;
         self.shared.changed.notify_all();
-        if let Some(writer) = self.writer.take() {
+        let writer = self.writer.take().filter(|_| self.process == std::process::id());
+        if let Some(writer) = writer {
             let _ = writer.join();
         }
     }

@@ -34,25 +34,25 @@ pub(super) struct Recovered {
 }
 
 impl Directory {
-    /// Makes the directory if need be, readable by its owner only, and locks it.
+    /// Makes a directory if need be, readable by its owner only; its absolute path without links.
     ///
     /// # Errors
-    /// `Invalid` when it cannot be made, written or locked, with the reason.
-    pub fn hold(path: &Path) -> Result<Self> {
-        let named = |what: &str, error: &io::Error| {
-            Error::new(Kind::Invalid, format!("{what}: {error}"))
-                .with_operation("open cache_dir")
-                .with_object(path.display().to_string())
-                .with_hint(
-                    "Set cache_dir to a directory that this user may write, or to '' for no disk \
-                     cache",
-                )
-        };
+    /// `Invalid` when it cannot be made, with the reason.
+    pub fn make(path: &Path) -> Result<PathBuf> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(path)
-            .map_err(|error| named("the directory cannot be made", &error))?;
+            .and_then(|()| path.canonicalize())
+            .map_err(|error| unusable(path, "the directory cannot be made", &error))
+    }
+
+    /// Locks a directory.
+    ///
+    /// # Errors
+    /// `Invalid` when it cannot be written or locked, with the reason.
+    pub fn hold(path: &Path) -> Result<Self> {
+        let named = |what: &str, error: &io::Error| unusable(path, what, error);
         let mut lock = private()
             .create(true)
             .truncate(false)
@@ -69,16 +69,24 @@ impl Directory {
         Ok(Directory { path: path.to_path_buf(), _lock: lock })
     }
 
+    /// Greater than the number of any file that is there, also of those that are not ours.
+    pub fn next_number(&self) -> u64 {
+        self.numbers().last().map_or(0, |last| last.saturating_add(1))
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        let entries = std::fs::read_dir(&self.path).into_iter().flatten();
+        let mut numbers: Vec<u64> =
+            entries.filter_map(|entry| number_of(&entry.ok()?.path())).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
     /// The files from before, oldest first. Those of other versions are removed; what is not ours
     /// is left alone.
     pub fn recover(&self) -> Vec<Recovered> {
-        let mut numbers: Vec<u64> = std::fs::read_dir(&self.path)
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| number_of(&entry.ok()?.path()))
-            .collect();
-        numbers.sort_unstable();
-        numbers.into_iter().filter_map(|number| self.recover_one(number).ok().flatten()).collect()
+        let recover = |number| self.recover_one(number).ok().flatten();
+        self.numbers().into_iter().filter_map(recover).collect()
     }
 
     fn recover_one(&self, number: u64) -> io::Result<Option<Recovered>> {
@@ -132,6 +140,15 @@ fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
     options
+}
+
+fn unusable(path: &Path, what: &str, error: &io::Error) -> Error {
+    Error::new(Kind::Invalid, format!("{what}: {error}"))
+        .with_operation("open cache_dir")
+        .with_object(path.display().to_string())
+        .with_hint(
+            "Set cache_dir to a directory that this user may write, or to '' for no disk cache",
+        )
 }
 
 fn in_use(path: &Path) -> Error {

@@ -2,8 +2,10 @@
 
 use crate::cache::DiskCache;
 use crate::cache::index::ObjectVersion;
-use crate::engine::Engine;
+use crate::query::Query;
+use penstock_base::Result;
 use penstock_store::ObjectMeta;
+use penstock_store::http::redacted_text;
 
 /// One version of an object in one cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,22 +24,38 @@ pub struct CacheEntry {
     pub blocks: u64,
 }
 
-impl Engine {
+impl Query {
     /// Everything that is remembered of objects, in no order.
-    pub fn cache_entries(&self) -> Vec<CacheEntry> {
+    ///
+    /// # Errors
+    /// `Invalid` when the disk cache cannot be used.
+    pub fn cache_entries(&self) -> Result<Vec<CacheEntry>> {
+        let disk = self.core.disk()?;
         let mut entries = Vec::new();
-        self.metadata.each(|name, meta| entries.push(remembered(name, meta)));
-        if let Some(disk) = self.disk.now() {
+        self.engine().metadata.each(|name, meta| entries.push(remembered(name, meta)));
+        if let Some(disk) = disk {
             entries.extend(on_disk(&disk));
         }
-        entries
+        Ok(entries)
+    }
+
+    /// Forgets remembered metadata and bytes, also those of the disk cache.
+    ///
+    /// # Errors
+    /// `Invalid` when the disk cache cannot be used; what is in memory is forgotten.
+    pub fn clear_cache(&self) -> Result<()> {
+        self.engine().clear_cache();
+        if let Some(disk) = self.core.disk()? {
+            disk.clear();
+        }
+        Ok(())
     }
 }
 
 fn remembered(name: &str, meta: &ObjectMeta) -> CacheEntry {
     CacheEntry {
         cache: "metadata",
-        object: name.to_string(),
+        object: redacted_text(name),
         etag: meta.etag.as_ref().map_or_else(String::new, |etag| etag.0.clone()),
         size_bytes: meta.size_bytes,
         cached_bytes: 0,

@@ -19,7 +19,8 @@ pub(crate) use disk::DiskCache;
 pub use holdings::CacheEntry;
 pub(crate) use object::{CachedBlock, CachedObject};
 
-use penstock_base::{Result, Settings};
+use penstock_base::{Error, Kind, Result, Settings};
+use penstock_store::http::redacted_text;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -51,7 +52,7 @@ impl DiskSlot {
         }
         let wanted = match dir.as_str() {
             "" => None,
-            dir => Some(DiskCache::open(&expanded(dir), capacity_bytes)?),
+            dir => Some(DiskCache::open(&directory(dir)?, capacity_bytes)?),
         };
         let used = wanted.as_ref().map(|cache| Used {
             dir: dir.clone(),
@@ -65,20 +66,27 @@ impl DiskSlot {
         Ok(wanted)
     }
 
-    /// The cache in use.
-    pub fn now(&self) -> Option<Arc<DiskCache>> {
-        self.lock().as_ref().map(|used| Arc::clone(&used.cache))
-    }
-
     fn lock(&self) -> MutexGuard<'_, Option<Used>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A leading `~/` is the home directory, as in DuckDB's own paths.
-fn expanded(dir: &str) -> PathBuf {
-    match (dir.strip_prefix("~/"), std::env::var_os("HOME")) {
-        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
-        _ => PathBuf::from(dir),
-    }
+/// The directory that a setting names. `~` is the home directory, as in DuckDB's own paths.
+///
+/// # Errors
+/// `Invalid` for a URL, which would name a directory of an odd name.
+pub(crate) fn directory(setting: &str) -> Result<PathBuf> {
+    let home = || std::env::var_os("HOME").map(PathBuf::from);
+    let path = match setting.strip_prefix('~') {
+        Some("") => home(),
+        Some(rest) => rest.strip_prefix('/').and_then(|rest| Some(home()?.join(rest))),
+        None if setting.contains("://") => None,
+        None => Some(PathBuf::from(setting)),
+    };
+    path.ok_or_else(|| {
+        Error::new(Kind::Invalid, "this is no local directory")
+            .with_operation("open cache_dir")
+            .with_object(redacted_text(setting))
+            .with_hint("Write its path out, such as /var/cache/penstock")
+    })
 }

@@ -7,6 +7,8 @@ use crate::query::QueryCore;
 use crate::read::Version;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Metric};
+use penstock_store::http::redacted_text;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// A version of an object that may be cached.
@@ -33,7 +35,7 @@ impl CachedObject {
     pub fn new(disk: Option<&Arc<DiskCache>>, at: &Location, version: &Version) -> Option<Self> {
         let (disk, origin) = (disk?, at.mount.origin.as_deref()?);
         let version = ObjectVersion {
-            name: format!("{origin}{}", at.key).into(),
+            name: name_of(&format!("{origin}{}", at.key)).into(),
             etag: version.if_match()?.0.into(),
             size_bytes: version.size_bytes?,
         };
@@ -108,10 +110,35 @@ impl CachedObject {
     }
 }
 
+/// The name that is written to the disk: of a signed URL without its secrets, but of each another.
+fn name_of(url: &str) -> String {
+    let shown = redacted_text(url);
+    if shown == url {
+        return shown;
+    }
+    let mut hasher = DefaultHasher::new();
+    url.hash(&mut hasher);
+    format!("{shown}#{:016x}", hasher.finish())
+}
+
 fn covers(blocks: &[CachedBlock], range: ByteRange) -> bool {
     let end = blocks.iter().fold(range.start, |end, block| match block.range() {
         block if block.start <= end => end.max(block.end),
         _ => end,
     });
     end >= range.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signed_urls_are_named_without_their_secrets_and_apart() {
+        let plain = "https://h/b/a%20b?x=1";
+        assert_eq!(name_of(plain), plain);
+        let one = name_of("https://h/p?versionId=3&X-Amz-Signature=5c4eda53");
+        assert!(one.starts_with("https://h/p?versionId=3&X-Amz-Signature=***#"), "{one}");
+        assert_ne!(one, name_of("https://h/p?versionId=3&X-Amz-Signature=5c4eda54"));
+    }
 }

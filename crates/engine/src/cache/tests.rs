@@ -182,6 +182,39 @@ fn a_directory_that_cannot_be_made_is_told() {
 }
 
 #[test]
+fn a_cache_follows_no_change_of_the_working_directory_and_leaves_other_files() {
+    let dir = Scratch::new("cache");
+    let foreign = dir.path().join("0000000000000000.blocks");
+    std::fs::write(&foreign, "somebody's own file").unwrap();
+    let relative = Path::new("/proc/self/cwd");
+    let there = std::env::current_dir().unwrap();
+    assert_eq!(super::files::Directory::make(relative).unwrap(), there.canonicalize().unwrap());
+    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    offer(&cache, "a", 0, MIB);
+    cache.flush();
+    assert_eq!(cache.holdings().counts.written_bytes, MIB, "under another number");
+    cache.clear();
+    assert_eq!(std::fs::read_to_string(&foreign).unwrap(), "somebody's own file");
+}
+
+#[test]
+fn opening_waits_for_the_one_that_is_closing() {
+    let dir = Scratch::new("cache");
+    let rounds = || {
+        for _ in 0..50 {
+            let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+            offer(&cache, "a", 0, 1000);
+            assert_eq!(check(&cache, "a", range(0, 1000)), 1000);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(rounds);
+        }
+    });
+}
+
+#[test]
 fn a_directory_that_vanishes_costs_no_read() {
     let dir = Scratch::new("cache");
     let cache = DiskCache::open(&dir.path().join("c"), 64 * MIB).unwrap();
