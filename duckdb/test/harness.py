@@ -13,6 +13,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,14 @@ class Fake:
         """Ends the server."""
         self.process.terminate()
         self.process.wait(10)
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """What is tidied up may end a moment behind the answer."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.02)
 
 
 def start_fake(kind: str, *options: str) -> Fake:

@@ -8,15 +8,15 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
-from harness import BUILD, connect, start_fake
+from harness import BUILD, connect, start_fake, wait_until
 
 DISK_MIB = 24
 # Stands in where no file system can be mounted: no file may grow past this.
@@ -46,16 +46,12 @@ def limit_files() -> None:
 
 def used_bytes(directory: Path) -> int:
     """What the files below it take, hidden ones too."""
-    files = [path for path in directory.rglob("*") if path.is_file()]
-    return sum(path.stat().st_blocks * 512 for path in files)
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Tidying up may go on behind the answer."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        time.sleep(0.02)
+    total = 0
+    for path in directory.rglob("*"):
+        with suppress(FileNotFoundError):  # it is being removed
+            status = path.lstat()
+            total += status.st_blocks * 512 if stat.S_ISREG(status.st_mode) else 0
+    return total
 
 
 @contextmanager
