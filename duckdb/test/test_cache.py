@@ -42,6 +42,16 @@ def url(con: duckdb.DuckDBPyConnection, store: Fake) -> str:
     return name
 
 
+@pytest.fixture
+def filled(store: Fake, url: str, tmp_path: Path) -> Path:
+    """A directory in which an earlier database has left what it read."""
+    first = reader(store, tmp_path)
+    total(first, url)
+    first.close()
+    assert list(tmp_path.glob("*.blocks"))
+    return tmp_path
+
+
 def test_the_next_database_fetches_nothing_twice(store: Fake, url: str, tmp_path: Path) -> None:
     first = reader(store, tmp_path)
     answer = total(first, url)
@@ -118,26 +128,15 @@ def test_another_process_is_refused_and_told_what_to_do(
     assert total(con, url) == answer
 
 
-def test_clearing_takes_the_disk_before_anything_was_read(
-    store: Fake, url: str, tmp_path: Path
-) -> None:
-    first = reader(store, tmp_path)
-    total(first, url)
-    first.close()
-    assert list(tmp_path.glob("*.blocks"))
-    second = reader(store, tmp_path)
+def test_clearing_takes_the_disk_before_anything_was_read(store: Fake, filled: Path) -> None:
+    second = reader(store, filled)
     assert second.execute("SELECT count(*) FROM penstock_cache()").fetchone() == (1,)
     second.execute("CALL penstock_clear_cache()")
-    assert list(tmp_path.glob("*.blocks")) == []
+    assert list(filled.glob("*.blocks")) == []
 
 
-def test_explain_analyze_tells_what_came_from_the_disk(
-    store: Fake, url: str, tmp_path: Path
-) -> None:
-    first = reader(store, tmp_path)
-    total(first, url)
-    first.close()
-    second = reader(store, tmp_path)
+def test_explain_analyze_tells_what_came_from_the_disk(store: Fake, url: str, filled: Path) -> None:
+    second = reader(store, filled)
     rows = second.execute(f"EXPLAIN ANALYZE SELECT sum(h) FROM '{url}'").fetchall()
     assert "from the disk cache: " in str(rows)
 

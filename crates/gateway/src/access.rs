@@ -7,6 +7,7 @@ mod operations;
 
 pub use operations::{Need, need_of};
 
+use crate::wildcard;
 use penstock_base::nearest::nearest;
 use penstock_base::{Error, Kind, Result};
 use std::fmt;
@@ -105,30 +106,7 @@ impl Pattern {
 
     /// Whether it stands for this name. Takes time proportional to both lengths at most.
     pub fn matches(&self, name: &str) -> bool {
-        let (pattern, name) = (self.0.as_bytes(), name.as_bytes());
-        let (mut at, mut read) = (0, 0);
-        // Where the last `*` stood, and how far the name was read when it was met.
-        let mut star: Option<(usize, usize)> = None;
-        while read < name.len() {
-            match pattern.get(at) {
-                Some(b'*') => {
-                    star = Some((at, read));
-                    at += 1;
-                }
-                Some(byte) if *byte == name[read] => {
-                    at += 1;
-                    read += 1;
-                }
-                _ => {
-                    // The last star takes one character more.
-                    let Some((star_at, taken)) = star else { return false };
-                    star = Some((star_at, taken + 1));
-                    at = star_at + 1;
-                    read = taken + 1;
-                }
-            }
-        }
-        pattern[at..].iter().all(|byte| *byte == b'*')
+        wildcard::matches(&self.0, name, None)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Decides nothing about access: a browser that may show an answer to a page has still to be let
 //! in by signature, list or policy.
 
+use crate::wildcard;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use s3s::{S3Result, dto, s3_error};
 use serde::{Deserialize, Serialize};
@@ -31,16 +32,9 @@ pub struct Rule {
     pub max_age_s: Option<i32>,
 }
 
-/// Whether a pattern with at most one `*` stands for a text.
+/// Rules have `*` alone for a wildcard.
 fn stands_for(pattern: &str, text: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == text,
-        Some((before, after)) => {
-            text.len() >= before.len() + after.len()
-                && text.starts_with(before)
-                && text.ends_with(after)
-        }
-    }
+    wildcard::matches(pattern, text, None)
 }
 
 impl Rule {

@@ -54,6 +54,7 @@ mod telemetry;
 mod tls;
 mod uploads;
 mod versions;
+mod wildcard;
 
 pub use access::{Grant, Pattern, Right, Rights};
 pub use auth::KeyPair;

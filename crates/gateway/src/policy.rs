@@ -8,6 +8,7 @@ mod condition;
 
 pub use condition::Facts;
 
+use crate::wildcard::stands_for;
 use condition::Condition;
 use s3s::{S3Error, S3Result, s3_error};
 use serde_json::{Map, Value};
@@ -94,32 +95,6 @@ fn texts(value: &Value) -> S3Result<Vec<String>> {
         Value::Array(values) => values.iter().map(text).collect(),
         value => Ok(vec![text(value)?]),
     }
-}
-
-/// Whether a pattern of `*` and `?` stands for a text.
-pub(crate) fn stands_for(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut at, mut read) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while read < text.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at, read));
-                at += 1;
-            }
-            Some(byte) if *byte == b'?' || *byte == text[read] => {
-                at += 1;
-                read += 1;
-            }
-            _ => {
-                let Some((star_at, taken)) = star else { return false };
-                star = Some((star_at, taken + 1));
-                at = star_at + 1;
-                read = taken + 1;
-            }
-        }
-    }
-    pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
 impl Policy {

@@ -1,6 +1,7 @@
 //! Conditions of a policy's statements. Pure.
 
-use super::{malformed, stands_for, texts};
+use super::{malformed, texts};
+use crate::wildcard::stands_for;
 use s3s::S3Result;
 use serde_json::Value;
 use std::cmp::Ordering::{self, Equal, Greater, Less};
