@@ -1,7 +1,7 @@
 //! Patterns with wildcards, of bucket names and of what policies name. Pure.
 
-/// Whether a pattern stands for a text: `*` for any bytes, and the byte `one`, where there is such a
-/// wildcard, for any one. Takes time proportional to the product of both lengths at most.
+/// Whether a pattern stands for a text: `*` for any bytes, and the byte `one`, where there is such
+/// a wildcard, for any one. Takes time proportional to the product of both lengths at most.
 pub(crate) fn matches(pattern: &str, text: &str, one: Option<u8>) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at, mut read) = (0, 0);

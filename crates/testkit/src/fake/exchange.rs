@@ -91,7 +91,7 @@ async fn exchange(server: &Server, mut wire: Wire, request: &Request, first: boo
         connection: request.connection,
     };
     let End::Answer(mut answer) = end else {
-        server.stats.finished(begun, record);
+        server.stats.answering(begun, record);
         wire.reset();
         return None;
     };
@@ -101,10 +101,9 @@ async fn exchange(server: &Server, mut wire: Wire, request: &Request, first: boo
     let keep = ready && request.keep_alive && !answer.close;
     wait_for_link(server, &wire, &faults, first).await;
     record.status = answer.status;
+    let place = server.stats.answering(begun, record);
     let told = send(&mut wire, &answer, keep, &faults, cut).await;
-    record.bytes_out = told.as_ref().copied().unwrap_or(0);
-    record.total_us = begun.elapsed().as_micros() as u64;
-    server.stats.finished(begun, record);
+    server.stats.answered(place, told.as_ref().copied().unwrap_or(0));
     match (told, cut, keep) {
         (Ok(_), None, true) => Some(wire),
         (Ok(_), None, false) => {

@@ -68,6 +68,13 @@ impl StatsSnapshot {
     }
 }
 
+/// Where the record of a request is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    begun: Instant,
+    serial: u64,
+}
+
 #[derive(Debug)]
 struct Log {
     begin: Instant,
@@ -124,12 +131,14 @@ impl Stats {
         at.saturating_duration_since(self.log().begin).as_micros() as u64
     }
 
-    /// A request ended. One that began before the last reset is forgotten with the others of its
-    /// time: one that was stalled may end a minute later.
-    pub fn finished(&self, begun: Instant, record: RequestRecord) {
+    /// A request is about to be answered: it is counted before its client can know, so whoever has
+    /// the answer finds it here. One that began before the last reset is forgotten with the others
+    /// of its time: one that was stalled may be answered a minute later.
+    pub fn answering(&self, begun: Instant, record: RequestRecord) -> Place {
         let mut log = self.log();
+        let place = Place { begun, serial: log.snapshot.requests };
         if begun < log.begin {
-            return;
+            return place;
         }
         let snapshot = &mut log.snapshot;
         snapshot.requests += 1;
@@ -141,6 +150,22 @@ impl Stats {
         }
         if self.log_entries > 0 {
             log.requests.push_back(record);
+        }
+        place
+    }
+
+    /// Its answer went out, or what of it did.
+    pub fn answered(&self, place: Place, bytes_out: u64) {
+        let mut log = self.log();
+        if place.begun < log.begin {
+            return;
+        }
+        // The log ends with the newest request, whose serial is one less than their number.
+        let from_end = (log.snapshot.requests - place.serial) as usize;
+        let index = log.requests.len().checked_sub(from_end);
+        if let Some(record) = index.and_then(|index| log.requests.get_mut(index)) {
+            record.bytes_out = bytes_out;
+            record.total_us = place.begun.elapsed().as_micros() as u64;
         }
     }
 
@@ -278,12 +303,25 @@ mod tests {
             total_us: 0,
             connection: 1,
         };
-        stats.finished(Instant::now(), record.clone());
-        assert_eq!(stats.snapshot().requests, 1);
+        let places = [(); 2].map(|()| stats.answering(Instant::now(), record.clone()));
+        assert_eq!(stats.snapshot().requests, 2);
+        stats.answered(places[0], 7);
+        let sent = |stats: &Stats| -> Vec<u64> {
+            stats.requests().iter().map(|record| record.bytes_out).collect()
+        };
+        assert_eq!(sent(&stats), [7, 0]);
         let begun = Instant::now();
         stats.reset();
-        stats.finished(begun, record);
+        stats.answered(places[1], 7);
+        stats.answered(stats.answering(begun, record.clone()), 7);
         assert!(stats.requests().is_empty());
+        // Of a log that is shorter than what there was, what is left is found.
+        let short = Stats::new(1);
+        let places = [(); 2].map(|()| short.answering(Instant::now(), record.clone()));
+        for (place, bytes) in places.into_iter().zip([8, 9]) {
+            short.answered(place, bytes);
+        }
+        assert_eq!(sent(&short), [9]);
     }
 
     #[test]
