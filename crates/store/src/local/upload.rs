@@ -22,6 +22,8 @@ use std::io::{Read as _, Seek, SeekFrom};
 /// The same count as S3, so that a gateway needs no other.
 pub(super) const PART_COUNT_MAX: u32 = 10_000;
 const OPTIONS: &str = "options";
+/// Rounds of removing what an upload has: parts under way come to an end, and none begins.
+const DISCARD_ROUNDS_MAX: usize = 100;
 /// Bytes per read when parts are read back.
 const READ_BYTES: usize = 256 << 10;
 
@@ -77,11 +79,23 @@ pub(super) fn begin_part(
     }
     let shown = root.shown(&location.path());
     let dir = open_upload(root, location, id)?;
-    let begun = read_begun(&dir).map_err(|e| explain(e, "upload a part of", &shown))?;
+    let begun = match read_begun(&dir) {
+        Ok(begun) => begun,
+        Err(Errno::NOENT) => return Err(ended()),
+        Err(errno) => return Err(explain(errno, "upload a part of", &shown)),
+    };
     if begun.name != location.name {
         return Err(Error::new(Kind::NotFound, "no such upload of this key"));
     }
-    Temp::create_in(dir, &shown)
+    let temp = Temp::create_in(dir, &shown)?;
+    // Whoever ends an upload takes its options away first and then what lies in it: a file that
+    // was made behind its back would stay for a week.
+    if let Err(Errno::NOENT) = rustix::fs::statat(&temp.dir, OPTIONS, AtFlags::SYMLINK_NOFOLLOW) {
+        drop(temp);
+        discard(root, &staging(location, &id.0).dir);
+        return Err(ended());
+    }
+    Ok(temp)
 }
 
 /// Makes the file the upload's part of this number.
@@ -120,9 +134,15 @@ pub(super) fn complete(
     if root.open_dir(&staging.dir).is_err() {
         return completed_before(root, location, id);
     }
+    let begun = match read_begun(&dir) {
+        Ok(begun) => begun,
+        Err(Errno::NOENT) => return completed_before(root, location, id),
+        Err(errno) => return Err(explain(errno, "read the options of", &shown)),
+    };
+    // The lock is held until nothing of the upload is left.
+    let locked = dir.try_clone().map_err(|e| explain_io(&e, "lock the upload of", &shown))?;
     let files = open_parts(&dir, parts, &shown)?;
     write::check_now(root, location, &options.condition)?;
-    let begun = read_begun(&dir).map_err(|e| explain(e, "read the options of", &shown))?;
     let mut attributes = Attributes::of(&options.or_from(&begun.attributes.options()));
     attributes.upload = Some(id.0.clone());
     let temp = match (files.into_iter(), parts.first()) {
@@ -134,6 +154,7 @@ pub(super) fn complete(
     };
     let result = temp.publish(root, location, &options.condition, &attributes)?;
     discard(root, &staging.dir);
+    drop(locked);
     Ok(result)
 }
 
@@ -149,12 +170,19 @@ pub(super) fn abort(root: &Root, location: &Location, id: &UploadId) -> Result<(
 pub(super) fn discard(root: &Root, path: &str) {
     // Best effort: what stays is hidden and is swept a week later.
     let Ok(dir) = root.open_dir(path) else { return };
-    for entry in Dir::read_from(&dir).into_iter().flatten().flatten() {
-        let _ = rustix::fs::unlinkat(&dir, entry.file_name(), AtFlags::empty());
-    }
     let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
-    if let Ok(parent) = root.open_dir(parent) {
-        let _ = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
+    let Ok(parent) = root.open_dir(parent) else { return };
+    // From here on nobody begins a part of it.
+    let _ = rustix::fs::unlinkat(&dir, OPTIONS, AtFlags::empty());
+    for _ in 0..DISCARD_ROUNDS_MAX {
+        for entry in Dir::read_from(&dir).into_iter().flatten().flatten() {
+            let _ = rustix::fs::unlinkat(&dir, entry.file_name(), AtFlags::empty());
+        }
+        // A part that got its name while the others were removed is found by the next round.
+        match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
+            Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+            _ => return,
+        }
     }
 }
 
@@ -184,9 +212,13 @@ fn part_name(part: &Part) -> String {
 
 fn open_staging(root: &Root, staging: &Location, shown: &str) -> Result<OwnedFd> {
     root.open_dir(&staging.dir).map_err(|errno| match errno {
-        Errno::NOENT => Error::new(Kind::NotFound, "no such upload; it ended or never was"),
+        Errno::NOENT => ended(),
         errno => explain(errno, "upload a part of", shown),
     })
+}
+
+fn ended() -> Error {
+    Error::new(Kind::NotFound, "no such upload; it ended or never was")
 }
 
 /// Removes what earlier uploads of the same part left.
@@ -264,15 +296,14 @@ pub(super) fn completed_before(
     location: &Location,
     id: &UploadId,
 ) -> Result<PutResult> {
-    let gone = || Error::new(Kind::NotFound, "no such upload; it ended or never was");
     let shown = root.shown(&location.path());
     let file = root.open_file(&location.path()).map_err(|errno| match errno {
-        Errno::NOENT | Errno::NOTDIR => gone(),
+        Errno::NOENT | Errno::NOTDIR => ended(),
         errno => explain(errno, "open", &shown),
     })?;
     let (meta, attributes) = super::describe(root, location, &file)?;
     if attributes.upload.as_ref() != Some(&id.0) {
-        return Err(gone());
+        return Err(ended());
     }
     Ok(PutResult { etag: meta.etag, modified: meta.modified, version: attributes.version })
 }
@@ -288,7 +319,7 @@ pub(super) fn list_parts(
     let dir = open_upload(root, location, id)?;
     let begun = match read_begun(&dir) {
         Ok(begun) => begun,
-        Err(Errno::NOENT) => return Err(Error::new(Kind::NotFound, "the upload has ended")),
+        Err(Errno::NOENT) => return Err(ended()),
         Err(errno) => return Err(failed(errno)),
     };
     if begun.name != location.name {
