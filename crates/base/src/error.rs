@@ -232,7 +232,8 @@ impl fmt::Display for Error {
             }
         }
         if let Some(hint) = &inner.hint {
-            write!(f, ". {hint}")?;
+            let is_asked = inner.source.is_none() && inner.message.ends_with('?');
+            write!(f, "{} {hint}", if is_asked { "" } else { "." })?;
         }
         Ok(())
     }

@@ -349,10 +349,18 @@ fn parse_number(spec: &SettingSpec, value: &str) -> Result<u64> {
 fn in_range(spec: &SettingSpec, value: &str, parsed: Result<u64>) -> Result<u64> {
     let number = parsed?;
     match spec.range {
-        Some((min, max)) if number < min || number > max => Err(Error::new(
-            Kind::Invalid,
-            format!("setting `{}` is {value}, outside {min} to {max}", spec.name),
-        )),
+        Some((min, max)) if number < min || number > max => {
+            let shown = |bound: u64| match spec.setting_type {
+                SettingType::Bytes => ByteSize(bound).to_string(),
+                _ => bound.to_string(),
+            };
+            let bounds = match max {
+                u64::MAX => format!("below {}", shown(min)),
+                max => format!("outside {} to {}", shown(min), shown(max)),
+            };
+            let why = format!("setting `{}` is {value}, {bounds}", spec.name);
+            Err(Error::new(Kind::Invalid, why))
+        }
         _ => Ok(number),
     }
 }

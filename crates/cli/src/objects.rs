@@ -2,6 +2,7 @@
 
 use crate::args::{Cat, Get, Put, Target, Targets};
 use crate::progress::Progress;
+use crate::range;
 use crate::report::exit_code;
 use jiff::Timestamp;
 use penstock_base::{Error, Kind, Result, Settings};
@@ -118,12 +119,15 @@ pub fn stat(session: &Session, target: &Target) -> Result<()> {
 /// Writes an object, or a range of it, to stdout.
 ///
 /// # Errors
-/// As [`Query::get`]; a reader that has seen enough is no error.
+/// As [`Query::get`]; `Invalid` for a range that begins behind the end; a reader that has seen enough
+/// is no error.
 pub fn cat(session: &Session, cat: &Cat) -> Result<()> {
     let at = session.locate(&cat.target)?;
-    let range = cat.range.map_or(GetRange::All, |range| range.0);
+    let asked = cat.range.map_or(GetRange::All, |range| range.0);
     session.query.block_on(async {
-        let mut stream = session.query.get(&at, GetRequest { range, if_match: None }).await?;
+        let mut stream =
+            session.query.get(&at, GetRequest { range: asked, if_match: None }).await?;
+        range::check(asked, stream.meta().size_bytes).map_err(|e| e.with_object(at.url()))?;
         let mut stdout = std::io::stdout().lock();
         match copy_out(&mut stream, &mut stdout, Progress::new(None)).await {
             Err(Broken::Sink(cause)) if cause.kind() == ErrorKind::BrokenPipe => Ok(()),

@@ -29,9 +29,45 @@ impl std::str::FromStr for RangeFlag {
     }
 }
 
+/// Refuses a range that has no byte because it begins behind the object's end, as HTTP does
+/// (RFC 9110 section 15.5.17); the whole of an empty object is fine.
+///
+/// # Errors
+/// `Invalid`.
+pub fn check(range: GetRange, size_bytes: Option<u64>) -> Result<(), Error> {
+    let (GetRange::From(start) | GetRange::Bounded(ByteRange { start, .. })) = range else {
+        return Ok(());
+    };
+    match size_bytes {
+        Some(size) if start > 0 && start >= size => {
+            let why = format!("the range begins at byte {start} of an object of {size} bytes");
+            Err(Error::new(Kind::Invalid, why).with_hint("The first byte is number 0"))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_begin_within_the_object() {
+        let bounded = |start, end| GetRange::Bounded(ByteRange { start, end });
+        for (range, is_fine) in [
+            (bounded(0, 9), true),
+            (bounded(4, 9), true),
+            (bounded(5, 9), false),
+            (GetRange::From(4), true),
+            (GetRange::From(6), false),
+            (GetRange::Suffix(9), true),
+            (GetRange::All, true),
+        ] {
+            assert_eq!(check(range, Some(5)).is_ok(), is_fine, "{range:?}");
+            assert!(check(range, None).is_ok());
+        }
+        assert!(check(GetRange::From(0), Some(0)).is_ok());
+    }
 
     #[test]
     fn ranges_read_as_in_http() {

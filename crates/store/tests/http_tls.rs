@@ -7,7 +7,7 @@ use common::{Heard, Script, client, client_with, get, get_all, read_request};
 use penstock_base::{Kind, Retry};
 use penstock_store::http::{Proxy, ProxyChoice};
 use penstock_store::{HttpClient, HttpOptions, StoreOptions, drive, open};
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::path::PathBuf;
@@ -32,8 +32,20 @@ impl Drop for Secure {
 
 /// Answers every request with `length` bytes; hangs up in the middle of the second half where told.
 async fn secure(name: &str, length: usize, cut: bool) -> Secure {
-    let CertifiedKey { cert, signing_key } =
-        generate_simple_self_signed(vec!["localhost".to_string()]).unwrap();
+    secure_with(name, length, cut, |_| {}).await
+}
+
+/// The same with another certificate.
+async fn secure_with(
+    name: &str,
+    length: usize,
+    cut: bool,
+    change: impl FnOnce(&mut CertificateParams),
+) -> Secure {
+    let mut params = CertificateParams::new(vec!["localhost".to_string()]).unwrap();
+    change(&mut params);
+    let signing_key = KeyPair::generate().unwrap();
+    let cert = params.self_signed(&signing_key).unwrap();
     let file = format!("penstock-tls-{name}-{}.pem", std::process::id());
     let certificate = std::env::temp_dir().join(file);
     std::fs::write(&certificate, cert.pem()).unwrap();
@@ -126,6 +138,28 @@ async fn unknown_authority_is_refused_unless_told_otherwise() {
     assert!(get(&client, &server.url()).await.is_err());
     let trusting = client.with_ca_file(&server.certificate);
     assert_eq!(get_all(&trusting, &server.url()).await.unwrap().len(), 10);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_certificate_is_told() {
+    let authority = |params: &mut CertificateParams| {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    };
+    let expired = |params: &mut CertificateParams| params.not_after = date_time_ymd(2001, 2, 3);
+    let early = |params: &mut CertificateParams| params.not_before = date_time_ymd(4000, 2, 3);
+    let named = |params: &mut CertificateParams| params.subject_alt_names.clear();
+    let servers = [
+        (secure_with("authority", 10, false, authority).await, "authority has signed"),
+        (secure_with("expired", 10, false, expired).await, "It has expired"),
+        (secure_with("early", 10, false, early).await, "not valid yet"),
+        (secure_with("named", 10, false, named).await, "another name"),
+    ];
+    for (server, told) in servers {
+        let (client, _) = server.client();
+        let error = get(&client, &server.url()).await.unwrap_err();
+        assert_eq!((error.kind(), error.retry()), (Kind::Unavailable, Retry::Never), "{error}");
+        assert!(error.hint().unwrap().contains(told), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use crate::attempt::Attempts;
 use crate::location::Location;
 use crate::query::{Query, QueryCore};
-use crate::read::version::{Version, changed};
+use crate::read::version::{Version, changed, mismatch};
 use bytes::{Bytes, BytesMut};
 use penstock_base::{ByteRange, Error, Kind, Result, Retry};
 use penstock_store::{Body, ETag, GetRange, GetRequest, GetResponse, ObjectMeta};
@@ -70,7 +70,7 @@ impl Stream {
             .await
             .map_err(|error| told_as_change(error, at))?;
         if !version.matches(&stream.meta) {
-            return Err(changed(at.url()));
+            return Err(mismatch(version, &stream.meta, at.url()));
         }
         if matches!(range, GetRange::Bounded(asked) if asked != stream.range) {
             return Err(Error::new(
@@ -175,7 +175,7 @@ impl Stream {
             .await
             .map_err(|error| told_as_change(error, &self.at))?;
         if !self.version.matches(&response.meta) {
-            return Err(changed(self.at.url()));
+            return Err(mismatch(&self.version, &response.meta, self.at.url()));
         }
         if response.range != rest {
             return Err(Error::new(

@@ -50,6 +50,23 @@ fn whole_seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
+/// The error of an answer that is not of the version that was asked for.
+pub(crate) fn mismatch(version: &Version, answered: &ObjectMeta, url: String) -> Error {
+    let answered = Version::of(answered);
+    match (version.if_match(), version.size_bytes, answered.size_bytes) {
+        (Some(tag), Some(size), Some(other)) if answered.etag.as_ref() == Some(&tag) => {
+            let why = format!(
+                "the answer is of this version, yet of {other} bytes, where the object has {size}"
+            );
+            Error::new(Kind::Corrupt, why)
+                .with_operation("read")
+                .with_object(url)
+                .with_hint("Something between here and the store cuts answers off: is it a proxy?")
+        }
+        _ => changed(url),
+    }
+}
+
 /// The error of a read whose object is not the one that was opened.
 pub(crate) fn changed(url: String) -> Error {
     Error::new(Kind::Conflict, "the object changed after this query had opened it")
@@ -80,6 +97,20 @@ mod tests {
         assert!(!version.matches(&meta(2, Some("a"), 1500)));
         assert!(version.matches(&meta(1, None, 1000)), "the same second");
         assert!(!version.matches(&meta(1, None, 2000)));
+    }
+
+    #[test]
+    fn what_has_the_same_tag_has_not_changed() {
+        let version = Version::of(&meta(9, Some("a"), 0));
+        let told = |other: &ObjectMeta| mismatch(&version, other, "s3://b/k".into()).to_string();
+        let cut = told(&meta(3, Some("a"), 0));
+        assert!(
+            cut.contains("of 3 bytes, where the object has 9") && cut.contains("proxy"),
+            "{cut}"
+        );
+        for other in [meta(3, Some("b"), 0), meta(3, None, 0)] {
+            assert!(told(&other).contains("changed"), "{}", told(&other));
+        }
     }
 
     #[test]

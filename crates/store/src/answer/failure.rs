@@ -150,7 +150,9 @@ impl Failure {
         };
         if self.is_html {
             text.push_str(", with a web page instead of an object store's answer");
-        } else if !self.message.is_empty() {
+        } else if !self.message.is_empty()
+            && !says_the_same(missing_thing(&self.code), &self.message)
+        {
             text.push_str(": ");
             text.push_str(&self.message);
         }
@@ -338,6 +340,12 @@ fn missing_thing(code: &str) -> &'static str {
         "NoSuchUpload" => "the upload does not exist (any more)",
         _ => OBJECT,
     }
+}
+
+/// Whether a service's message tells no more than our own words.
+fn says_the_same(ours: &str, message: &str) -> bool {
+    let plain = message.trim().trim_end_matches('.').to_ascii_lowercase().replace("specified ", "");
+    plain == ours
 }
 
 fn clock_ahead(headers: &HeaderMap, now: SystemTime) -> Option<i64> {

@@ -6,8 +6,8 @@ use crate::http::proxy::Proxy;
 use crate::http::socket::Socket;
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result, Retry};
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -169,9 +169,9 @@ async fn tunnel(tcp: Socket, origin: &Origin, stall_limit: Duration) -> Result<S
 fn tls_error(host: &str, error: std::io::Error, has_answered: bool) -> Error {
     let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match cause {
-        Some(rustls::Error::InvalidCertificate(_)) => {
+        Some(rustls::Error::InvalidCertificate(why)) => {
             Error::new(Kind::Unavailable, format!("the certificate of {host} is not trusted"))
-                .with_hint("Name the authority's PEM file in the setting ca_file")
+                .with_hint(certificate_hint(why))
         }
         Some(rustls::Error::InvalidMessage(_)) => {
             Error::new(Kind::Unavailable, format!("{host} does not speak TLS on this port"))
@@ -187,6 +187,28 @@ fn tls_error(host: &str, error: std::io::Error, has_answered: bool) -> Error {
             .with_hint("It has not answered yet: is it the store's port, or another service's?"),
     }
     .with_source(error)
+}
+
+/// What to do about a certificate, by what is wrong with it. Pure.
+fn certificate_hint(why: &CertificateError) -> &'static str {
+    match why {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "It has expired: renew it, or set this machine's clock if that is wrong"
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "It is not valid yet: is this machine's clock right?"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "It was made for another name: use the name that it tells as the endpoint"
+        }
+        CertificateError::Revoked => "It was revoked: the server needs a new one",
+        // webpki's name for it (RFC 5280 section 4.2.1.9); no rustls variant has it.
+        CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "The server shows an authority's certificate as its own: give it one that the \
+             authority has signed, and name the authority's PEM file in the setting ca_file"
+        }
+        _ => "Name the authority's PEM file in the setting ca_file",
+    }
 }
 
 fn unavailable(message: impl Into<String>) -> Error {
