@@ -119,8 +119,8 @@ pub fn stat(session: &Session, target: &Target) -> Result<()> {
 /// Writes an object, or a range of it, to stdout.
 ///
 /// # Errors
-/// As [`Query::get`]; `Invalid` for a range that begins behind the end; a reader that has seen enough
-/// is no error.
+/// As [`Query::get`]; `Invalid` for a range that begins behind the end. A reader that has seen
+/// enough is no error.
 pub fn cat(session: &Session, cat: &Cat) -> Result<()> {
     let at = session.locate(&cat.target)?;
     let asked = cat.range.map_or(GetRange::All, |range| range.0);

@@ -301,9 +301,11 @@ impl Sender {
                 None => "Check ENDPOINT and REGION of the secret".to_string(),
             }),
             // HEAD has no body, so the service could not say what it did not like.
-            (400, "") => {
-                Some("Often the region or an expired session token: check the secret".to_string())
-            }
+            (400, "") => Some(
+                "Often the region, an expired session token or an impossible bucket name: check \
+                 the secret and the URL"
+                    .to_string(),
+            ),
             _ => None,
         }
     }
