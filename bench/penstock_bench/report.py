@@ -220,20 +220,26 @@ def errors(records: list[Row]) -> list[str]:
 
 
 def ranking(found: list[Entry]) -> str:
-    """Our cells by how far they are above their limit, worst first."""
+    """Our cells by how far they are above their limit, worst first.
+
+    Beside it stands the CPU that the store took for the step: the limit holds for a store that
+    takes none, and one of a single thread (Azurite) serves what comes at once one by one.
+    """
     ours = [
         (entry.data.measures["wall_s"].median / entry.limit_s, entry)
         for entry in found
         if entry.peer == OURS and entry.limit_s and "wall_s" in entry.data.measures
     ]
     ours.sort(key=lambda pair: -pair[0])
-    lines = ["over limit  wall        limit       requests  cell"]
+    lines = ["over limit  wall        limit       store CPU   requests  cell"]
     for over, entry in ours:
         requests = entry.data.measures.get("requests")
+        store = entry.data.measures.get("server_cpu_s")
         cell = entry.cell
         lines.append(
             f"{over:9.2f}x  {seconds(entry.data.measures['wall_s'].median):<11} "
             f"{seconds(entry.limit_s or 0):<11} "
+            f"{seconds(store.median) if store else '-':<11} "
             f"{f'{requests.median:.0f}' if requests else '-':<9} "
             f"{cell.protocol} {entry.step_title}, {rows_label(cell.rows)} rows"
             f"{f', threads={cell.threads}' if cell.threads else ''}"

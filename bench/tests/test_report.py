@@ -56,7 +56,7 @@ def records() -> list[dict[str, Any]]:
     def run(peer: str, protocol: str, wall_s: float, error: str | None = None) -> dict[str, Any]:
         steps = [
             {"name": step.name, "wall_s": wall_s, "user_s": wall_s, "sys_s": 0.0, "error": error,
-             "requests": 3, "bytes_up": 10, "bytes_down": 2_000_000}
+             "requests": 3, "server_cpu_s": 0.03, "bytes_up": 10, "bytes_down": 2_000_000}
             for step in config.load_workload("six_steps").steps
         ]  # fmt: skip
         return {
@@ -85,7 +85,10 @@ def test_losses_and_failures_are_counted_and_shown(tmp_path: Path) -> None:
     assert "\033[31m" in text
     assert "0.50x" in text and "2.00x" in text
     assert "faster in 6, level in 0, slower in 6; 6 cells with failed runs" in report.summary(found)
-    assert report.ranking(found).splitlines()[1].split()[0].endswith("x")
+    ranking = report.ranking(found).splitlines()
+    assert ranking[1].split()[0].endswith("x")
+    assert "store CPU" in ranking[0]
+    assert "30 ms" in ranking[1]
 
     image = tmp_path / "map.png"
     picture.heatmap(found, "Title", "subtitle", image)
