@@ -19,11 +19,14 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
 from penstock_bench.gateways import Lane, Running
 
-from gateway_tests.lanes import LANES
+from gateway_tests.lanes import LANES, client
 
 LISTS = Path(__file__).resolve().parents[1] / "judges"
 S3TESTS_FILES = ("test_s3.py", "test_headers.py")
@@ -111,6 +114,9 @@ def versitygw(lane: Running, directory: Path, words: list[str]) -> dict[str, str
     program = os.environ["JUDGE_VERSITYGW"]
     environment = {name: value for name, value in os.environ.items() if "AWS_" not in name}
     skipped = not_run("versitygw")
+    # Some tests start versitygw themselves, from where they are.
+    (directory / "versitygw").symlink_to(program)
+    store = client(lane)
 
     def one(name: str) -> tuple[str, str]:
         command = [program, "test", "-a", lane.access_key, "-s", lane.secret_key, "-e", lane.url]
@@ -128,6 +134,9 @@ def versitygw(lane: Running, directory: Path, words: list[str]) -> dict[str, str
             )
         except subprocess.TimeoutExpired:
             return name, f"no end within {TEST_TIMEOUT_S} s"
+        finally:
+            # Each begins to name its buckets at 1, and leaves them where it fails.
+            remove_buckets(store)
         return name, versitygw_outcome(done.stdout)
 
     told = subprocess.run(
@@ -137,8 +146,26 @@ def versitygw(lane: Running, directory: Path, words: list[str]) -> dict[str, str
     chosen = [
         name for name in names if not matches(name, skipped) and (not words or matches(name, words))
     ]
-    # One after the other: they all name their buckets alike.
+    # One after the other, for the same reason.
     return dict(one(name) for name in chosen)
+
+
+def remove_buckets(store: BaseClient) -> None:
+    """Every bucket with all that is in it."""
+    for bucket in store.list_buckets()["Buckets"]:
+        name = bucket["Name"]
+        with suppress(ClientError):  # the right to look into it may have been taken away
+            store.delete_bucket_policy(Bucket=name)
+        for upload in store.list_multipart_uploads(Bucket=name).get("Uploads", []):
+            store.abort_multipart_upload(
+                Bucket=name, Key=upload["Key"], UploadId=upload["UploadId"]
+            )
+        pages = store.get_paginator("list_object_versions").paginate(Bucket=name)
+        for page in pages:
+            for version in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]:
+                one = {"Key": version["Key"], "VersionId": version["VersionId"]}
+                store.delete_object(Bucket=name, **one)
+        store.delete_bucket(Bucket=name)
 
 
 def versitygw_outcome(text: str) -> str:
@@ -203,7 +230,7 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="file for every outcome")
     parser.add_argument("--update", action="store_true", help="add what passes to the list")
     parser.add_argument("words", nargs="*", help="for the judge itself, after --")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     kind = LANES[options.lane]
     memory = Path("/dev/shm")
     parent = memory if memory.is_dir() else None
