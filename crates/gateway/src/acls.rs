@@ -1,13 +1,14 @@
 //! Making buckets, and access control lists as answers tell and requests replace them.
 //!
-//! A bucket's list is in its notes, an object's in its metadata; replacing the latter rewrites the
-//! object in place, tied to the version that was seen.
+//! A bucket's list is in its notes, an object's in its metadata. The latter is replaced where it is
+//! if the back end can; else the object is rewritten in place, tied to the version that was seen.
 
 use crate::acl::{Acl, Asked, lists_are_off};
 use crate::auth::Caller;
 use crate::buckets::{Bucket, Buckets};
 use crate::copy::rewrite;
 use crate::get::about_object;
+use crate::locks;
 use crate::notes::Notes;
 use crate::sharing::{ACL_NOTE, Lists, ONE_OWNER, is_enforced, may_open, noted_acl};
 use crate::versions;
@@ -66,17 +67,15 @@ fn owner_of(caller: &Caller, notes: &Notes) -> String {
 /// would open or close it.
 ///
 /// # Errors
-/// `BucketAlreadyExists`; `NotImplemented` for object lock, and for lists that let others in where
-/// lists are off.
+/// `BucketAlreadyExists`; `NotImplemented` for object lock where versions cannot be locked, and for
+/// lists that let others in where lists are off.
 pub(crate) async fn create_bucket(
     buckets: &Buckets,
     request: S3Request<dto::CreateBucketInput>,
 ) -> S3Result<dto::CreateBucketOutput> {
     let caller = caller(&request.extensions)?;
     let input = request.input;
-    if input.object_lock_enabled_for_bucket.unwrap_or(false) {
-        return Err(s3_error!(NotImplemented, "buckets with object lock"));
-    }
+    let is_locked = input.object_lock_enabled_for_bucket.unwrap_or(false);
     let me = caller.id.as_deref().unwrap_or(ONE_OWNER);
     let acl = asked(caller, &request.headers, None, me, (&input.bucket, me))?;
     let constraint = input.create_bucket_configuration.and_then(|it| it.location_constraint);
@@ -92,7 +91,7 @@ pub(crate) async fn create_bucket(
         let is_ownerless = lists == Lists::Owners && version.is_none();
         if is_there && !is_ownerless {
             if caller.sharing.bucket_acl(&notes) == Some(acl) {
-                return Ok(output);
+                return locks::made_again(is_locked, &notes).map(|()| output);
             }
             let why = "The requested bucket name is not available.";
             return Err(s3_error!(BucketAlreadyExists, "{why}"));
@@ -100,6 +99,13 @@ pub(crate) async fn create_bucket(
         // Those of a bucket of this name that was removed behind the gateway's back.
         if !is_there && version.is_some() {
             buckets.forget_notes(&input.bucket).await?;
+        }
+    }
+    if is_locked {
+        locks::check_new(buckets, &input.bucket)?;
+        if buckets.check(&input.bucket).await.is_ok() {
+            let notes = buckets.notes(&input.bucket).await?.0;
+            return locks::made_again(is_locked, &notes).map(|()| output);
         }
     }
     buckets.create(&input.bucket).await?;
@@ -112,6 +118,9 @@ pub(crate) async fn create_bucket(
             Ok(())
         };
         buckets.change_notes(&input.bucket, noted).await?;
+    }
+    if is_locked {
+        locks::begin(buckets, &input.bucket).await?;
     }
     Ok(output)
 }
@@ -189,17 +198,19 @@ pub(crate) async fn put_object(
     buckets: &Buckets,
     mut request: S3Request<dto::PutObjectAclInput>,
 ) -> S3Result<dto::PutObjectAclOutput> {
-    if request.input.version_id.as_deref().is_some_and(|id| id != NULL_VERSION) {
-        return Err(s3_error!(
-            NotImplemented,
-            "PutObjectAcl of one version: it rewrites the object"
-        ));
-    }
     let document = request.input.access_control_policy.take();
     let caller = caller(&request.extensions)?;
     let (name, key) = (&request.input.bucket, &request.input.key);
     let bucket = buckets.writable(name).await?;
-    let meta = bucket.query().head(&bucket.at(key)).await.map_err(about_object)?;
+    let version = request.input.version_id.as_deref().filter(|id| *id != NULL_VERSION);
+    if version.is_some() && bucket.store.has_versions() && !bucket.store.can_revise() {
+        return Err(s3_error!(
+            NotImplemented,
+            "PutObjectAcl of one version: here it would rewrite the object"
+        ));
+    }
+    let named = versions::name(&bucket, key, request.input.version_id.as_deref())?;
+    let meta = bucket.query().head(&bucket.at(&named)).await.map_err(about_object)?;
     let notes = match (&caller.notes, caller.sharing.lists) {
         (Some(notes), _) => notes.clone(),
         (None, Lists::Off) => Notes::default(),
@@ -211,17 +222,23 @@ pub(crate) async fn put_object(
     let acl = acl.ok_or_else(|| s3_error!(MissingSecurityHeader, "There is no list."))?;
     taken(&acl, &notes)?;
     if caller.sharing.lists != Lists::Off && noted_acl(&meta).as_ref() != Some(&acl) {
-        set_note(&bucket, key, meta, &acl).await?;
+        set_note(&bucket, (key, &named), meta, &acl).await?;
     }
     Ok(dto::PutObjectAclOutput::default())
 }
 
 async fn set_note(
     bucket: &Bucket,
-    key: &str,
+    (key, named): (&str, &str),
     meta: penstock_store::ObjectMeta,
     acl: &Acl,
 ) -> S3Result<()> {
+    if bucket.store.can_revise() {
+        let text = Some(acl.to_text());
+        let revision = Box::new(move |_: &penstock_store::ObjectMeta| Ok(text.clone()));
+        let done = bucket.store.revise(&bucket.key(named), ACL_NOTE, revision).await;
+        return done.map_err(about_object);
+    }
     let mut metadata = meta.metadata;
     metadata.retain(|pair| ![ACL_NOTE, TAG_COUNT].contains(&pair.0.as_str()));
     metadata.push((ACL_NOTE.to_string(), acl.to_text()));

@@ -18,7 +18,7 @@ use penstock_base::Secret;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::dto::{CopySource, Owner};
-use s3s::{S3Error, S3Result, s3_error};
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -128,6 +128,8 @@ pub(crate) struct Caller {
     pub sharing: Arc<Sharing>,
     /// The bucket's notes, where they were read to let the request in.
     pub notes: Option<Notes>,
+    /// Whether the request may go past a retention of the mode GOVERNANCE.
+    pub may_bypass: bool,
 }
 
 impl Caller {
@@ -194,7 +196,8 @@ impl S3Access for Access {
         }
         self.check_expected_owner(context, notes.as_ref())?;
         let sharing = self.sharing.clone();
-        let caller = Caller { grants: sender.grants, id: sender.id, sharing, notes };
+        let may_bypass = self.may_bypass(&sender, context, peer).await?;
+        let caller = Caller { grants: sender.grants, id: sender.id, sharing, notes, may_bypass };
         context.extensions_mut().insert(caller);
         Ok(())
     }
@@ -248,6 +251,30 @@ impl Access {
         }
         let id = Some(self.sharing.owner_id(&access_key));
         Ok(Sender { grants: key.grants.clone(), id })
+    }
+
+    /// Whether a request that asks for it may go past GOVERNANCE: that takes the right to set up
+    /// the bucket, and where keys are owners what lists and policies say besides.
+    async fn may_bypass(
+        &self,
+        sender: &Sender,
+        context: &S3AccessContext<'_>,
+        peer: Option<IpAddr>,
+    ) -> S3Result<bool> {
+        let admin = Need::Right(Right::Admin);
+        let is_asked = context.headers().contains_key("x-amz-bypass-governance-retention");
+        let bucket = context.s3_path().get_bucket_name();
+        if !is_asked || sender.id.is_none() || !allows(&sender.grants, bucket, admin) {
+            return Ok(false);
+        }
+        if self.sharing.lists != Lists::Owners {
+            return Ok(true);
+        }
+        match self.by_lists(sender, context, "BypassGovernanceRetention", peer, &[]).await {
+            Ok(_) => Ok(true),
+            Err(error) if *error.code() == S3ErrorCode::AccessDenied => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Asks lists and policies.

@@ -205,6 +205,14 @@ impl Buckets {
         account.check(&place.container).await.map_err(about_bucket)
     }
 
+    /// Whether versions in a bucket of this name, which need not be there, can be locked.
+    ///
+    /// # Errors
+    /// `InvalidBucketName`.
+    pub fn is_lockable(&self, bucket: &str) -> S3Result<bool> {
+        Ok(self.place(bucket)?.1.can_revise())
+    }
+
     /// Makes a bucket; making one that is there succeeds, as in the region us-east-1.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use crate::buckets::{Bucket, Buckets};
 use crate::conditions::{ReadConditions, Tag, source_conditions, write_condition};
 use crate::get::{about_object, judge, shown_tag, size_of, start, store_range};
 use crate::headers::{Notes, ObjectHeaders, checksum_notes, object_headers, tag_count};
+use crate::locks::{self, lock_asked};
 use crate::put::{in_store, judged_anew, place};
 use crate::sharing::new_object;
 use crate::{refuse, tagging, versions};
@@ -146,6 +147,10 @@ pub(crate) async fn copy(
         source.take_along(&mut options).await?;
     }
     let replaces = replaces || takes_along;
+    let (place, asked) = ((&*bucket, input.bucket.as_str()), lock_asked!(input));
+    options
+        .metadata
+        .extend(locks::of_new_object(buckets, place, &request.extensions, asked).await?);
     options.metadata.extend(tags.map(|tags| (TAGGING.to_string(), tags)));
     let copied = match copy_beside(&source, &bucket, &input.key, &options).await {
         Ok(None) => {

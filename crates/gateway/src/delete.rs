@@ -4,11 +4,12 @@ use crate::buckets::{Bucket, Buckets};
 use crate::conditions::{RemovalConditions, Tag};
 use crate::error::{Subject, to_s3};
 use crate::get::about_object;
-use crate::versions;
+use crate::lock::Leave;
+use crate::{locks, versions};
 use futures_util::stream::{self, StreamExt as _};
 use penstock_base::Kind;
 use penstock_store::{ETag, ObjectMeta, Removed};
-use s3s::{S3Error, S3Result, dto, s3_error};
+use s3s::{S3Error, S3Request, S3Result, dto, s3_error};
 
 /// Requests that one batch sends at the same time, each for as many objects as the back end takes.
 const BATCHES_AT_ONCE: usize = 4;
@@ -20,8 +21,10 @@ const DELETES_MAX: usize = 1000;
 /// DeleteObject.
 pub(crate) async fn delete(
     buckets: &Buckets,
-    input: dto::DeleteObjectInput,
+    request: S3Request<dto::DeleteObjectInput>,
 ) -> S3Result<dto::DeleteObjectOutput> {
+    let input = request.input;
+    let leave = locks::leave(input.bypass_governance_retention, &request.extensions)?;
     let bucket = buckets.writable(&input.bucket).await?;
     let conditions = RemovalConditions {
         if_match: input.if_match,
@@ -29,7 +32,7 @@ pub(crate) async fn delete(
         modified: input.if_match_last_modified_time,
     };
     let version = input.version_id.as_deref();
-    let removed = delete_one(&bucket, &input.key, version, conditions).await?;
+    let removed = delete_one(&bucket, (&input.key, version), conditions, leave).await?;
     Ok(dto::DeleteObjectOutput {
         delete_marker: removed.is_marker.then_some(true),
         version_id: removed.version,
@@ -39,9 +42,9 @@ pub(crate) async fn delete(
 
 async fn delete_one(
     bucket: &Bucket,
-    key: &str,
-    version: Option<&str>,
+    (key, version): (&str, Option<&str>),
     conditions: RemovalConditions,
+    leave: Leave,
 ) -> S3Result<Removed> {
     let name = versions::name(bucket, key, version)?;
     let mut etag = match conditions.if_match.clone().map(Tag::from) {
@@ -59,7 +62,11 @@ async fn delete_one(
     }
     if bucket.store.has_versions() {
         // Not sent again by the engine: each time may be another delete marker.
-        let removed = bucket.store.remove(&bucket.key(key), version, etag.as_ref()).await;
+        let (store, key) = (&bucket.store, bucket.key(key));
+        let removed = match version.filter(|_| store.can_revise()) {
+            Some(id) => store.remove_permitted(&key, id, etag.as_ref(), leave.permit()).await,
+            None => store.remove(&key, version, etag.as_ref()).await,
+        };
         return removed.map_err(about_object);
     }
     let removed = bucket.query().delete(&bucket.at(key), etag.as_ref()).await;
@@ -103,8 +110,10 @@ type Removal = (String, Option<String>, S3Result<Removed>);
 /// DeleteObjects.
 pub(crate) async fn delete_batch(
     buckets: &Buckets,
-    input: dto::DeleteObjectsInput,
+    request: S3Request<dto::DeleteObjectsInput>,
 ) -> S3Result<dto::DeleteObjectsOutput> {
+    let input = request.input;
+    let leave = locks::leave(input.bypass_governance_retention, &request.extensions)?;
     let bucket = buckets.writable(&input.bucket).await?;
     if input.delete.objects.is_empty() || input.delete.objects.len() > DELETES_MAX {
         return Err(s3_error!(MalformedXML, "A batch holds 1 to 1000 objects."));
@@ -119,8 +128,8 @@ pub(crate) async fn delete_batch(
     };
     let (plain, single): (Vec<_>, Vec<_>) = input.delete.objects.into_iter().partition(is_plain);
     let plain = plain.into_iter().map(|object| object.key).collect();
-    let mut results = remove_plain(&bucket, plain).await?;
-    let single = single.into_iter().map(|object| delete_of_batch(&bucket, object));
+    let mut results = remove_plain(&bucket, plain, leave).await?;
+    let single = single.into_iter().map(|object| delete_of_batch(&bucket, object, leave));
     results.extend(stream::iter(single).buffered(DELETES_AT_ONCE).collect::<Vec<_>>().await);
     let mut output = dto::DeleteObjectsOutput::default();
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());
@@ -154,13 +163,14 @@ fn told(key: String, version_id: Option<String>, error: &S3Error) -> dto::Error 
     }
 }
 
-async fn remove_plain(bucket: &Bucket, keys: Vec<String>) -> S3Result<Vec<Removal>> {
+async fn remove_plain(bucket: &Bucket, keys: Vec<String>, leave: Leave) -> S3Result<Vec<Removal>> {
     let at_once = bucket.store.profile().delete_batch_max.max(1);
     // A directory's batch is one by one anyway, and does not tell of delete markers.
     let is_local = bucket.store.has_versions() && !bucket.store.judges_parts();
     if at_once == 1 || keys.len() == 1 || is_local {
         let removals = keys.into_iter().map(|key| async move {
-            let removed = delete_one(bucket, &key, None, RemovalConditions::default()).await;
+            let removed =
+                delete_one(bucket, (&key, None), RemovalConditions::default(), leave).await;
             (key, None, removed)
         });
         return Ok(stream::iter(removals).buffered(DELETES_AT_ONCE).collect().await);
@@ -183,13 +193,14 @@ async fn remove_plain(bucket: &Bucket, keys: Vec<String>) -> S3Result<Vec<Remova
     Ok(results)
 }
 
-async fn delete_of_batch(bucket: &Bucket, object: dto::ObjectIdentifier) -> Removal {
+async fn delete_of_batch(bucket: &Bucket, object: dto::ObjectIdentifier, leave: Leave) -> Removal {
     let conditions = RemovalConditions {
         if_match: object.e_tag.map(dto::ETagCondition::ETag),
         size: object.size,
         modified: object.last_modified_time,
     };
     let version = object.version_id;
-    let removed = delete_one(bucket, &object.key, version.as_deref(), conditions).await;
+    let place = (object.key.as_str(), version.as_deref());
+    let removed = delete_one(bucket, place, conditions, leave).await;
     (object.key, version, removed)
 }

@@ -65,6 +65,15 @@ macro_rules! set_object_headers {
         $output.expires = headers.expires;
         $output.metadata = headers.metadata;
         $output.version_id = $meta.version.clone();
+        let lock = $crate::lock::Lock::of($meta).map_err($crate::get::about_object)?;
+        let hold = lock.is_held.map($crate::lock::hold_text);
+        $output.object_lock_legal_hold_status =
+            hold.map(s3s::dto::ObjectLockLegalHoldStatus::from_static);
+        if let Some(retention) = lock.retention {
+            let mode = s3s::dto::ObjectLockMode::from_static(retention.mode.name());
+            $output.object_lock_mode = Some(mode);
+            $output.object_lock_retain_until_date = Some(retention.until);
+        }
     }};
 }
 pub(crate) use set_object_headers;

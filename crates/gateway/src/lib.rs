@@ -30,6 +30,8 @@ mod get;
 mod headers;
 mod heads;
 mod list;
+mod lock;
+mod locks;
 mod metered;
 mod notes;
 mod observed;

@@ -8,6 +8,7 @@ use crate::acl::Acl;
 use crate::buckets::{Bucket, Buckets};
 use crate::cors::Rule;
 use crate::get::about_object;
+use crate::lock::BucketLock;
 use bytes::Bytes;
 use penstock_base::Kind;
 use penstock_store::{ETag, GetRange, GetRequest, PutOptions, WriteCondition};
@@ -55,6 +56,9 @@ pub struct Notes {
     /// Algorithm of default encryption.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encryption: Option<String>,
+    /// Object lock, where it is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock: Option<BucketLock>,
     /// Location constraint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,

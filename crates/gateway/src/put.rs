@@ -7,6 +7,7 @@ use crate::get::{about_object, shown_tag};
 use crate::headers::{
     HasChecksums as _, ObjectHeaders, checksum_notes, known_checksums, object_headers,
 };
+use crate::locks::{self, lock_asked};
 use crate::receive::{Incoming, Sent, receive};
 use crate::sharing::new_object;
 use crate::{refuse, tagging};
@@ -33,6 +34,9 @@ pub(crate) async fn put(
     headers.tagging = tagging::of_header(&bucket, input.tagging.take())?;
     let mut options = headers.into_options(in_store(&bucket, condition))?;
     options.metadata.extend(acl);
+    let (place, asked) = ((&*bucket, input.bucket.as_str()), lock_asked!(input));
+    let lock = locks::of_new_object(buckets, place, &request.extensions, asked).await?;
+    options.metadata.extend(lock);
     let sent = Sent::new(input.body.take(), &request.headers, trailers, input.content_length);
     let (result, sums) = match receive(sent).await? {
         Incoming::Whole(bytes, sums) => {

@@ -11,9 +11,6 @@ const UNKEPT: &[(&str, &str)] = &[
         "x-amz-copy-source-server-side-encryption-customer-algorithm",
         "encryption with customer keys",
     ),
-    ("x-amz-object-lock-mode", "object lock"),
-    ("x-amz-object-lock-retain-until-date", "object lock"),
-    ("x-amz-object-lock-legal-hold", "object lock"),
     ("x-amz-website-redirect-location", "website redirects"),
 ];
 

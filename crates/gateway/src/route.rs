@@ -180,9 +180,11 @@ impl Routes {
     }
 }
 
-/// Whether a bucket may have this name here.
+/// Whether a bucket may have this name here: what stands between its dots are labels of a host's
+/// name, which neither begin nor end with a hyphen.
 pub fn is_bucket_name(name: &str) -> bool {
-    AwsNameValidation::new().validate_bucket_name(name) && !OWN_NAMES.contains(&name)
+    let are_labels = !name.contains("-.") && !name.contains(".-");
+    are_labels && AwsNameValidation::new().validate_bucket_name(name) && !OWN_NAMES.contains(&name)
 }
 
 fn unknown_backend(bucket: &BucketOptions, backends: &[BackendOptions]) -> Error {

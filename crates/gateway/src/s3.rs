@@ -5,7 +5,7 @@ use crate::auth::bucket_owner;
 use crate::buckets::Buckets;
 use crate::sharing::Lists;
 use crate::{
-    acls, attributes, copy, delete, get, list, put, subresources, tagging, uploads, versions,
+    acls, attributes, copy, delete, get, list, locks, put, subresources, tagging, uploads, versions,
 };
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result};
@@ -92,14 +92,14 @@ impl S3 for Gateway {
         &self,
         request: S3Request<DeleteObjectInput>,
     ) -> S3Result<S3Response<DeleteObjectOutput>> {
-        answer(delete::delete(&self.buckets, request.input).await?)
+        answer(delete::delete(&self.buckets, request).await?)
     }
 
     async fn delete_objects(
         &self,
         request: S3Request<DeleteObjectsInput>,
     ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-        answer(delete::delete_batch(&self.buckets, request.input).await?)
+        answer(delete::delete_batch(&self.buckets, request).await?)
     }
 
     async fn get_object_attributes(
@@ -423,12 +423,45 @@ impl S3 for Gateway {
         &self,
         request: S3Request<GetObjectLockConfigurationInput>,
     ) -> S3Result<S3Response<GetObjectLockConfigurationOutput>> {
-        match subresources::never(
-            &self.buckets,
-            &request.input.bucket,
-            "ObjectLockConfigurationNotFoundError",
-        )
-        .await? {}
+        answer(locks::configuration(&self.buckets, &request.input.bucket).await?)
+    }
+
+    async fn put_object_lock_configuration(
+        &self,
+        request: S3Request<PutObjectLockConfigurationInput>,
+    ) -> S3Result<S3Response<PutObjectLockConfigurationOutput>> {
+        locks::configure(&self.buckets, request.input).await?;
+        answer(PutObjectLockConfigurationOutput::default())
+    }
+
+    async fn get_object_retention(
+        &self,
+        request: S3Request<GetObjectRetentionInput>,
+    ) -> S3Result<S3Response<GetObjectRetentionOutput>> {
+        answer(locks::retention(&self.buckets, request.input).await?)
+    }
+
+    async fn put_object_retention(
+        &self,
+        request: S3Request<PutObjectRetentionInput>,
+    ) -> S3Result<S3Response<PutObjectRetentionOutput>> {
+        locks::retain(&self.buckets, request.input, &request.extensions).await?;
+        answer(PutObjectRetentionOutput::default())
+    }
+
+    async fn get_object_legal_hold(
+        &self,
+        request: S3Request<GetObjectLegalHoldInput>,
+    ) -> S3Result<S3Response<GetObjectLegalHoldOutput>> {
+        answer(locks::hold(&self.buckets, request.input).await?)
+    }
+
+    async fn put_object_legal_hold(
+        &self,
+        request: S3Request<PutObjectLegalHoldInput>,
+    ) -> S3Result<S3Response<PutObjectLegalHoldOutput>> {
+        locks::set_hold(&self.buckets, request.input).await?;
+        answer(PutObjectLegalHoldOutput::default())
     }
 
     async fn get_bucket_encryption(

@@ -17,6 +17,7 @@ use crate::headers::{
     HasChecksums as _, ObjectHeaders, PART_SUMS_NOTE, checksum_notes, object_headers,
 };
 use crate::list::{owner, page_size};
+use crate::locks::{self, lock_asked};
 use crate::parts::{PARTS_NOTE, PartSizes, part_number};
 use crate::put::{in_store, judged_anew};
 use crate::receive::{Incoming, Sent, receive};
@@ -49,6 +50,9 @@ pub(crate) async fn create(
     headers.tagging = tagging::of_header(&bucket, input.tagging.take())?;
     let mut options = headers.into_options(WriteCondition::None)?;
     options.metadata.extend(acl);
+    let (place, asked) = ((&*bucket, input.bucket.as_str()), lock_asked!(input));
+    let lock = locks::of_new_upload(buckets, place, &request.extensions, asked).await?;
+    options.metadata.extend(lock);
     let upload = bucket
         .store
         .create_upload(&bucket.key(&input.key), &options)
@@ -199,9 +203,12 @@ pub(crate) async fn complete(
             // Where the back end alone knows the sizes, CRCs were not joined.
             let told = told.filter(|told| !told.is_full() || !bucket.store.judges_parts());
             let note = told.as_ref().and_then(PartSums::note);
+            let mut notes = Vec::from_iter(note.map(|note| (PART_SUMS_NOTE.to_string(), note)));
+            let place = (&*bucket, input.bucket.as_str());
+            notes.extend(locks::of_completion(buckets, place, &request.extensions).await?);
             sums = told.map(PartSums::joined).unwrap_or_default();
             let condition = in_store(&bucket, condition);
-            let done = target.commit(&parts, condition.clone(), &sums, note).await;
+            let done = target.commit(&parts, condition.clone(), &sums, notes).await;
             match done {
                 Err(error) => {
                     return Err(judged_anew(&bucket, &input.key, &condition, error).await);
@@ -331,10 +338,10 @@ impl Target<'_> {
         parts: &[Part],
         condition: WriteCondition,
         sums: &dto::Checksum,
-        part_sums: Option<String>,
+        notes: Vec<(String, String)>,
     ) -> S3Result<PutResult> {
         let mut metadata = checksum_notes(sums);
-        metadata.extend(part_sums.map(|note| (PART_SUMS_NOTE.to_string(), note)));
+        metadata.extend(notes);
         if !self.bucket.store.judges_parts() {
             let note = PartSizes::new(parts.iter().map(|part| part.size_bytes)).note();
             metadata.extend(note.map(|note| (PARTS_NOTE.to_string(), note)));

@@ -7,6 +7,7 @@ use crate::buckets::{Bucket, Buckets};
 use crate::error::{Subject, to_s3};
 use crate::get::shown_tag;
 use crate::list::{Names, list_v1, page_size};
+use crate::locks;
 use penstock_store::streaming::{NULL_VERSION, versioned};
 use penstock_store::{VersionEntry, Versioning, VersionsRequest};
 use s3s::{S3Result, dto, s3_error};
@@ -30,8 +31,7 @@ pub(crate) async fn get(
     input: dto::GetBucketVersioningInput,
 ) -> S3Result<dto::GetBucketVersioningOutput> {
     let bucket = buckets.get(&input.bucket).await?;
-    let told = bucket.store.versioning().await;
-    let status = match told.map_err(|error| to_s3(Subject::Bucket, error))? {
+    let status = match state(&bucket).await? {
         // No status is how S3 says that versions were never asked for.
         Versioning::Never => None,
         Versioning::Enabled => Some(dto::BucketVersioningStatus::ENABLED),
@@ -62,9 +62,29 @@ pub(crate) async fn put(
             "PutBucketVersioning: this bucket's back end keeps no versions that S3 knows"
         ));
     }
-    let done = bucket.store.set_versioning(is_enabled).await;
-    done.map_err(|error| to_s3(Subject::Bucket, error))?;
+    match is_enabled || !bucket.store.can_revise() {
+        true => keep(&bucket, is_enabled).await?,
+        // Here the lock of the bucket would have to be known.
+        false => locks::suspend(buckets, &bucket, &input.bucket).await?,
+    }
     Ok(dto::PutBucketVersioningOutput::default())
+}
+
+/// Whether a bucket keeps versions.
+///
+/// # Errors
+/// What the back end says.
+pub(crate) async fn state(bucket: &Bucket) -> S3Result<Versioning> {
+    bucket.store.versioning().await.map_err(|error| to_s3(Subject::Bucket, error))
+}
+
+/// Begins or suspends to keep versions.
+///
+/// # Errors
+/// What the back end says.
+pub(crate) async fn keep(bucket: &Bucket, is_enabled: bool) -> S3Result<()> {
+    let done = bucket.store.set_versioning(is_enabled).await;
+    done.map_err(|error| to_s3(Subject::Bucket, error))
 }
 
 /// ListObjectVersions.

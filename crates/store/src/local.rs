@@ -33,10 +33,10 @@ pub use staged::Staged;
 
 use crate::listing::{Cursor, read_page};
 use crate::random;
-use crate::streaming::{Removed, split_version};
+use crate::streaming::{Permit, Removed, split_version};
 use crate::{
     Body, Capabilities, ETag, GetRequest, GetResponse, ListEntry, ListPage, ListRequest,
-    ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store, UploadId, WriteCondition,
+    ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store, UploadId,
 };
 use async_trait::async_trait;
 use attributes::Attributes;
@@ -284,7 +284,7 @@ impl Shared {
     }
 
     fn delete(&self, location: &Location, if_match: Option<&ETag>) -> Result<()> {
-        self.remove(location, None, if_match).map(drop)
+        self.remove(location, None, if_match, None).map(drop)
     }
 
     fn remove(
@@ -292,13 +292,10 @@ impl Shared {
         location: &Location,
         version: Option<&str>,
         if_match: Option<&ETag>,
+        permit: Option<&Permit>,
     ) -> Result<Removed> {
-        let condition = match if_match {
-            None => WriteCondition::None,
-            Some(tag) if tag.0 == "*" => WriteCondition::IfPresent,
-            Some(tag) => WriteCondition::IfMatch(tag.clone()),
-        };
-        versions::remove(&self.root, location, version, &condition)
+        let condition = versions::removal_condition(if_match);
+        versions::remove(&self.root, location, version, &condition, permit)
     }
 
     /// Opens an object, or the version of it that is meant.

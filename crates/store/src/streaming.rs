@@ -178,6 +178,12 @@ pub struct PartPlace {
     pub range: ByteRange,
 }
 
+/// Whether a version may be removed, by what it is when nobody else can change it.
+pub type Permit = Box<dyn Fn(&ObjectMeta) -> Result<()> + Send + Sync>;
+/// The new value of a pair of metadata, `None` to remove it, by what the version is when nobody
+/// else can change it.
+pub type Revision = Box<dyn Fn(&ObjectMeta) -> Result<Option<String>> + Send + Sync>;
+
 /// Takes the bytes of parts, one piece after the other.
 pub type PartSink = Box<dyn FnMut(&[u8]) + Send>;
 
@@ -365,6 +371,35 @@ pub trait StreamingStore: Store {
     ) -> Result<Removed> {
         self.delete(key, if_match).await.map(|()| Removed::default())
     }
+
+    /// Whether metadata of any version can be changed where it is: bytes, tag and time stay. Where
+    /// they cannot, the two methods below answer `Unsupported`.
+    fn can_revise(&self) -> bool {
+        false
+    }
+
+    /// Changes one pair of metadata of an object, or of a version (see [`versioned`]).
+    ///
+    /// # Errors
+    /// `NotFound`; what the revision says, and nothing is changed then.
+    async fn revise(&self, _key: &str, _pair: &'static str, _revision: Revision) -> Result<()> {
+        Err(no_versions(self.root()))
+    }
+
+    /// Removes one version for good, if it is permitted and `if_match` holds. What is not there is
+    /// no error.
+    ///
+    /// # Errors
+    /// As [`StreamingStore::remove`]; what the permit says.
+    async fn remove_permitted(
+        &self,
+        _key: &str,
+        _version: &str,
+        _if_match: Option<&ETag>,
+        _permit: Permit,
+    ) -> Result<Removed> {
+        Err(no_versions(self.root()))
+    }
 }
 
 /// The answer of a store that keeps no versions.
@@ -405,6 +440,11 @@ pub trait Account: Send + Sync + Debug {
     /// # Errors
     /// `NotFound`, `Denied`.
     async fn check(&self, container: &str) -> Result<()>;
+
+    /// Whether its containers answer so to [`StreamingStore::can_revise`].
+    fn can_revise(&self) -> bool {
+        false
+    }
 
     /// All containers, in byte order of their names.
     ///

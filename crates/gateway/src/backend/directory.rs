@@ -88,6 +88,10 @@ impl Account for Directory {
         self.store(container).await.map(drop)
     }
 
+    fn can_revise(&self) -> bool {
+        true
+    }
+
     async fn list(&self) -> Result<Vec<ContainerEntry>> {
         let mut entries = tokio::fs::read_dir(&self.dir).await.map_err(|cause| io_error(&cause))?;
         let mut found = Vec::new();

@@ -48,6 +48,8 @@ const TABLE: &[(&str, &str, Takes)] = &[
     ("DeleteBucketCors", "s3:PutBucketCORS", Takes::Owner),
     ("DeleteBucketTagging", "s3:PutBucketTagging", Takes::Owner),
     ("DeleteBucketOwnershipControls", "s3:PutBucketOwnershipControls", Takes::Owner),
+    ("GetObjectLockConfiguration", "s3:GetBucketObjectLockConfiguration", Takes::Owner),
+    ("PutObjectLockConfiguration", "s3:PutBucketObjectLockConfiguration", Takes::Owner),
 ];
 
 /// What an operation takes; those that are not known take the owner.

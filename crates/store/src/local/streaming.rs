@@ -3,8 +3,8 @@
 use super::errno::explain;
 use super::{LocalStore, Staged, upload, versioned_key, versions};
 use crate::streaming::{
-    Inflow, PartEntry, PartSink, Removed, StreamingStore, UploadEntry, Versioning, VersionsPage,
-    VersionsRequest, next_piece,
+    Inflow, PartEntry, PartSink, Permit, Removed, Revision, StreamingStore, UploadEntry,
+    Versioning, VersionsPage, VersionsRequest, next_piece,
 };
 use crate::{ETag, Part, PutOptions, PutResult, Store, UploadId, tags};
 use async_trait::async_trait;
@@ -107,9 +107,31 @@ impl StreamingStore for LocalStore {
 
     async fn set_tags(&self, key: &str, tags: &[(String, String)]) -> Result<()> {
         let text = (!tags.is_empty()).then(|| tags::to_query(tags));
+        self.revise(key, TAGGING, Box::new(move |_| Ok(text.clone()))).await
+    }
+
+    fn can_revise(&self) -> bool {
+        true
+    }
+
+    async fn revise(&self, key: &str, pair: &'static str, revision: Revision) -> Result<()> {
         let (key, version) = versioned_key(key);
-        self.run_at("set tags", key, move |shared, at| {
-            versions::set_pair(&shared.root, at, version.as_deref(), (TAGGING, text.as_deref()))
+        self.run_at("change metadata", key, move |shared, at| {
+            versions::revise(&shared.root, at, version.as_deref(), (pair, &revision))
+        })
+        .await
+    }
+
+    async fn remove_permitted(
+        &self,
+        key: &str,
+        version: &str,
+        if_match: Option<&ETag>,
+        permit: Permit,
+    ) -> Result<Removed> {
+        let (version, if_match) = (version.to_string(), if_match.cloned());
+        self.run_at("DELETE", key, move |shared, at| {
+            shared.remove(at, Some(&version), if_match.as_ref(), Some(&permit))
         })
         .await
     }
@@ -119,6 +141,9 @@ impl StreamingStore for LocalStore {
     }
 
     async fn versioning(&self) -> Result<Versioning> {
+        if let Some(known) = versions::versioning_cached(&self.shared.root) {
+            return Ok(known);
+        }
         self.run("get versioning", "", |shared| {
             let asked = versions::versioning(&shared.root);
             asked.map_err(|errno| explain(errno, "read", &shared.root.path))
@@ -150,7 +175,7 @@ impl StreamingStore for LocalStore {
     ) -> Result<Removed> {
         let (version, if_match) = (version.map(str::to_string), if_match.cloned());
         self.run_at("DELETE", key, move |shared, at| {
-            shared.remove(at, version.as_deref(), if_match.as_ref())
+            shared.remove(at, version.as_deref(), if_match.as_ref(), None)
         })
         .await
     }

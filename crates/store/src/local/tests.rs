@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::GetRange;
+use crate::WriteCondition;
 use bytes::Bytes;
 use std::fs;
 use std::os::unix::fs::symlink;

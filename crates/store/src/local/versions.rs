@@ -19,8 +19,8 @@ use super::names::{Location, UPLOAD, VERSION, VERSIONING, VERSIONS};
 use super::root::{Root, lock, sync_dir};
 use super::write::{self, Current, Temp, check};
 use super::{Scope, describe};
-use crate::streaming::{NULL_VERSION, Removed, Versioning};
-use crate::{ObjectMeta, WriteCondition};
+use crate::streaming::{NULL_VERSION, Permit, Removed, Revision, Versioning};
+use crate::{ETag, ObjectMeta, WriteCondition};
 use penstock_base::{Error, Kind, Result};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat};
@@ -37,11 +37,22 @@ pub(super) fn versioning(root: &Root) -> Result<Versioning, Errno> {
     if root.scope == Scope::Files {
         return Ok(Versioning::Never);
     }
-    Ok(match root.note(VERSIONING)?.as_deref() {
+    Ok(of_note(root.note(VERSIONING)?.as_deref()))
+}
+
+/// The same without waiting for a disk: what the kernel has in its caches, else `None`. Asked by
+/// writers that may have to know whether a version would be locked.
+pub(super) fn versioning_cached(root: &Root) -> Option<Versioning> {
+    let note = root.note_cached(VERSIONING).ok().filter(|_| root.scope == Scope::Bucket)?;
+    Some(of_note(note.as_deref()))
+}
+
+fn of_note(note: Option<&str>) -> Versioning {
+    match note {
         Some(ENABLED) => Versioning::Enabled,
         Some(_) => Versioning::Suspended,
         None => Versioning::Never,
-    })
+    }
 }
 
 /// Begins or suspends to keep versions.
@@ -68,6 +79,20 @@ struct Kept {
     id: String,
     stat: Stat,
     is_marker: bool,
+}
+
+/// The condition of a removal; `*` is any version.
+pub(super) fn removal_condition(if_match: Option<&ETag>) -> WriteCondition {
+    match if_match {
+        None => WriteCondition::None,
+        Some(tag) if tag.0 == "*" => WriteCondition::IfPresent,
+        Some(tag) => WriteCondition::IfMatch(tag.clone()),
+    }
+}
+
+/// What a permit or a revision is shown of a version, whose file must be locked.
+fn shown_meta(stat: &Stat, attributes: &Attributes) -> ObjectMeta {
+    ObjectMeta { metadata: attributes.metadata.clone(), ..attributes::meta(stat) }
 }
 
 /// The earlier versions of a key in its directory, latest first.
@@ -188,6 +213,20 @@ impl Keeper {
         }
     }
 
+    /// Locks an earlier version that may be removed; `None` where it is gone already.
+    fn permitted(&self, id: &str, permit: &Permit, shown: &str) -> Result<Option<OwnedFd>> {
+        let failed = |errno| explain(errno, "remove a version of", shown);
+        let file = match open_in(&self.dir, id) {
+            Err(Errno::NOENT) => return Ok(None),
+            answer => answer.map_err(failed)?,
+        };
+        lock(&file).map_err(failed)?;
+        let stat = rustix::fs::fstat(&file).map_err(failed)?;
+        let attributes = Attributes::load(file.as_fd(), &stat, || self.dir.try_clone_errno());
+        permit(&shown_meta(&stat, &attributes.map_err(failed)?))?;
+        Ok(Some(file))
+    }
+
     /// Writes a delete marker into the tree.
     fn mark(&self, shown: &str) -> Result<String> {
         let failed = |errno| explain(errno, "mark as deleted", shown);
@@ -222,6 +261,7 @@ pub(super) fn remove(
     location: &Location,
     version: Option<&str>,
     condition: &WriteCondition,
+    permit: Option<&Permit>,
 ) -> Result<Removed> {
     let shown = root.shown(&location.path());
     let failed = |errno| explain(errno, "remove", &shown);
@@ -235,7 +275,7 @@ pub(super) fn remove(
     };
     let done = match version {
         None => remove_current(root, location, &keeper, condition),
-        Some(id) => remove_version(root, location, &keeper, id, condition),
+        Some(id) => remove_version(root, location, &keeper, id, (condition, permit)),
     };
     root.clean_dirs(&location.dir);
     root.clean_dirs(&keeper.path);
@@ -286,7 +326,7 @@ fn remove_version(
     location: &Location,
     keeper: &Keeper,
     id: &str,
-    condition: &WriteCondition,
+    (condition, permit): (&WriteCondition, Option<&Permit>),
 ) -> Result<Removed> {
     let shown = root.shown(&location.path());
     let failed = |errno| explain(errno, "remove a version of", &shown);
@@ -297,8 +337,10 @@ fn remove_version(
     let removed = |is_marker| Removed { version: Some(id.to_string()), is_marker };
     if let Current::File { stat, held: Some(file) } = &current {
         let attributes = Attributes::load(file.as_fd(), stat, || dir.try_clone_errno());
-        if attributes.map_err(failed)?.version_id() == id {
+        let attributes = attributes.map_err(failed)?;
+        if attributes.version_id() == id {
             check(condition, Some(stat), &shown)?;
+            permit.map_or(Ok(()), |permit| permit(&shown_meta(stat, &attributes)))?;
             match latest {
                 Some(latest) => keeper.restore(latest, &dir, &at.name, true).map_err(failed)?,
                 None => {
@@ -313,6 +355,11 @@ fn remove_version(
     }
     let Some(gone) = others.iter().find(|kept| kept.id == id) else { return Ok(removed(false)) };
     check(condition, Some(&gone.stat), &shown)?;
+    // Locked until it is gone: whoever changes its metadata waits, and finds it gone.
+    let _held = match permit {
+        Some(permit) => keeper.permitted(id, permit, &shown)?,
+        None => None,
+    };
     let was_latest = current.stat().is_none() && others.first().is_some_and(|kept| kept.id == id);
     match latest.filter(|_| was_latest) {
         Some(latest) => {
@@ -351,14 +398,19 @@ fn find(root: &Root, location: &Location, id: &str) -> Result<(OwnedFd, Location
 pub(super) fn open(root: &Root, location: &Location, id: &str) -> Result<(OwnedFd, ObjectMeta)> {
     let (file, at) = find(root, location, id)?;
     let (meta, attributes) = describe(root, &at, &file)?;
-    if attributes.is_marker {
-        let code = format!("{MARKER_VERSION}{id}");
-        let why = "This version is a delete marker.";
-        return Err(Error::new(Kind::NotFound, why).with_service_code(code));
-    }
+    check_object(&attributes, id)?;
     let version = Some(id.to_string());
     let (content_type, metadata) = (attributes.content_type, attributes.metadata);
     Ok((file, ObjectMeta { version, content_type, metadata, ..meta }))
+}
+
+/// Refuses a version that is a delete marker.
+fn check_object(attributes: &Attributes, id: &str) -> Result<()> {
+    if !attributes.is_marker {
+        return Ok(());
+    }
+    let why = "This version is a delete marker.";
+    Err(Error::new(Kind::NotFound, why).with_service_code(format!("{MARKER_VERSION}{id}")))
 }
 
 /// The service code of an object whose latest version is a delete marker; the marker's id follows.
@@ -382,11 +434,11 @@ pub(super) fn explain_missing(root: &Root, location: &Location, error: Error) ->
 
 /// Replaces the pair of this name in the metadata of an object or one of its versions, at once.
 /// Bytes, tag and time stay.
-pub(super) fn set_pair(
+pub(super) fn revise(
     root: &Root,
     location: &Location,
     version: Option<&str>,
-    (name, value): (&str, Option<&str>),
+    (name, revision): (&str, &Revision),
 ) -> Result<()> {
     let shown = root.shown(&location.path());
     let failed = |errno| explain(errno, "change the metadata of", &shown);
@@ -408,8 +460,10 @@ pub(super) fn set_pair(
             continue;
         }
         let (_, mut attributes) = describe(root, &at, &file)?;
+        version.map_or(Ok(()), |id| check_object(&attributes, id))?;
+        let value = revision(&shown_meta(&stat, &attributes))?;
         attributes.metadata.retain(|pair| pair.0 != name);
-        attributes.metadata.extend(value.map(|value| (name.to_string(), value.to_string())));
+        attributes.metadata.extend(value.map(|value| (name.to_string(), value)));
         let dir = root.open_dir(&at.dir).map_err(failed)?;
         let file = File::from(file);
         attributes.replace(&file, &dir).map_err(failed)?;

@@ -1,0 +1,235 @@
+//! Object lock: what a directory keeps, and what is refused by name elsewhere.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod common;
+
+use common::{Answer, Lane, Request, SECRET_KEY, Server};
+use penstock_base::Secret;
+use penstock_gateway::{Grant, KeyPair, Options, Pattern, Rights};
+
+/// Long after these tests.
+const UNTIL: &str = "2120-01-01T00:00:00Z";
+const LATER: &str = "2121-01-01T00:00:00Z";
+const LOCK: (&str, &str) = ("x-amz-bucket-object-lock-enabled", "true");
+const BYPASS: (&str, &str) = ("x-amz-bypass-governance-retention", "true");
+
+impl Server {
+    async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        self.send(Request { method, path, headers, body: body.as_bytes(), ..Default::default() })
+            .await
+    }
+
+    /// Sets the retention of a version, and gives the code of the answer.
+    async fn retain(&self, path: &str, mode: &str, until: &str, bypasses: bool) -> String {
+        let body = format!(
+            "<Retention><Mode>{mode}</Mode><RetainUntilDate>{until}</RetainUntilDate></Retention>"
+        );
+        let headers: &[_] = if bypasses { &[BYPASS] } else { &[] };
+        code(&self.ask("PUT", &with(path, "retention"), headers, &body).await)
+    }
+
+    async fn hold(&self, path: &str, status: &str) -> String {
+        let body = format!("<LegalHold><Status>{status}</Status></LegalHold>");
+        code(&self.ask("PUT", &with(path, "legal-hold"), &[], &body).await)
+    }
+
+    async fn remove(&self, path: &str, headers: &[(&str, &str)]) -> String {
+        code(&self.ask("DELETE", path, headers, "").await)
+    }
+}
+
+fn with(path: &str, subresource: &str) -> String {
+    format!("{path}{}{subresource}", if path.contains('?') { "&" } else { "?" })
+}
+
+/// The code of a refusal, the status of anything else.
+fn code(answer: &Answer) -> String {
+    match answer.status < 300 {
+        true => answer.status.to_string(),
+        false => answer.code(),
+    }
+}
+
+fn version(key: &str, answer: &Answer) -> String {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    format!("{key}?versionId={}", answer.header("x-amz-version-id"))
+}
+
+async fn locked() -> Server {
+    let server = Server::start().await;
+    assert_eq!(code(&server.ask("PUT", "/safe", &[LOCK], "").await), "200");
+    server
+}
+
+#[tokio::test]
+async fn a_retained_version_stays() {
+    let server = locked().await;
+    assert!(server.get("/safe?versioning").await.text().contains("<Status>Enabled</Status>"));
+    let path = version("/safe/k", &server.put("/safe/k", b"kept").await);
+    assert_eq!(server.get(&with(&path, "retention")).await.code(), "NoSuchObjectLockConfiguration");
+    assert_eq!(server.retain(&path, "GOVERNANCE", UNTIL, false).await, "200");
+    let told = server.get("/safe/k?retention").await.text();
+    assert!(told.contains("<Mode>GOVERNANCE</Mode>") && told.contains("2120-01-01"), "{told}");
+    let head = server.get("/safe/k").await;
+    assert_eq!(head.header("x-amz-object-lock-mode"), "GOVERNANCE");
+    assert!(head.header("x-amz-object-lock-retain-until-date").starts_with("2120-01-01T00:00:00"));
+    assert_eq!(server.remove(&path, &[]).await, "AccessDenied");
+    // Nor may it be shortened, or given another mode; it may grow.
+    assert_eq!(
+        server.retain(&path, "GOVERNANCE", "2119-01-01T00:00:00Z", false).await,
+        "AccessDenied"
+    );
+    assert_eq!(server.retain(&path, "COMPLIANCE", UNTIL, false).await, "AccessDenied");
+    assert_eq!(server.retain(&path, "GOVERNANCE", LATER, false).await, "200");
+    // A delete marker hides it, and can go.
+    let marker = server.ask("DELETE", "/safe/k", &[], "").await;
+    let marker = format!("/safe/k?versionId={}", marker.header("x-amz-version-id"));
+    assert_eq!(server.get(&path).await.body, b"kept");
+    assert_eq!(server.remove(&path, &[]).await, "AccessDenied", "an earlier version too");
+    assert_eq!(server.hold(&marker, "ON").await, "MethodNotAllowed");
+    assert_eq!(server.remove(&marker, &[]).await, "204");
+    assert_eq!(server.remove(&path, &[BYPASS]).await, "204");
+    assert_eq!(server.get("/safe/k").await.status, 404);
+}
+
+#[tokio::test]
+async fn compliance_and_holds_know_no_bypass() {
+    let server = locked().await;
+    let headers =
+        [("x-amz-object-lock-mode", "COMPLIANCE"), ("x-amz-object-lock-retain-until-date", UNTIL)];
+    let firm = version("/safe/firm", &server.ask("PUT", "/safe/firm", &headers, "x").await);
+    assert_eq!(server.remove(&firm, &[BYPASS]).await, "AccessDenied");
+    assert_eq!(server.retain(&firm, "GOVERNANCE", LATER, true).await, "AccessDenied");
+    assert_eq!(server.retain(&firm, "COMPLIANCE", LATER, false).await, "200");
+    let hold = [("x-amz-object-lock-legal-hold", "ON")];
+    let held = version("/safe/held", &server.ask("PUT", "/safe/held", &hold, "x").await);
+    assert_eq!(server.get("/safe/held").await.header("x-amz-object-lock-legal-hold"), "ON");
+    assert_eq!(server.remove(&held, &[BYPASS]).await, "AccessDenied");
+    assert_eq!(server.hold(&held, "OFF").await, "200");
+    assert!(server.get(&with(&held, "legal-hold")).await.text().contains("<Status>OFF</Status>"));
+    assert_eq!(server.remove(&held, &[]).await, "204");
+    // A batch tells each by itself.
+    let batch = |id: &str| {
+        let id = id.split_once('=').unwrap().1;
+        format!("<Object><Key>firm</Key><VersionId>{id}</VersionId></Object>")
+    };
+    let body = format!("<Delete>{}<Object><Key>other</Key></Object></Delete>", batch(&firm));
+    let told = server.ask("POST", "/safe?delete", &[BYPASS], &body).await.text();
+    assert!(
+        told.contains("<Code>AccessDenied</Code>") && told.contains("<Key>other</Key>"),
+        "{told}"
+    );
+    assert_eq!(server.get(&firm).await.status, 200);
+    assert_eq!(server.remove("/safe", &[]).await, "BucketNotEmpty");
+}
+
+#[tokio::test]
+async fn a_rule_locks_what_asks_for_nothing_else() {
+    let server = locked().await;
+    let rule = |period: &str| {
+        format!(
+            "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled><Rule>\
+             <DefaultRetention><Mode>GOVERNANCE</Mode>{period}</DefaultRetention></Rule>\
+             </ObjectLockConfiguration>"
+        )
+    };
+    for (period, refusal) in [
+        ("<Days>0</Days>", "InvalidRetentionPeriod"),
+        ("<Days>1</Days><Years>1</Years>", "MalformedXML"),
+        ("", "MalformedXML"),
+    ] {
+        let answer = server.ask("PUT", "/safe?object-lock", &[], &rule(period)).await;
+        assert_eq!(answer.code(), refusal, "{period}");
+    }
+    let set = server.ask("PUT", "/safe?object-lock", &[], &rule("<Days>7</Days>")).await;
+    assert_eq!(set.status, 200, "{}", set.text());
+    assert!(server.get("/safe?object-lock").await.text().contains("<Days>7</Days>"));
+    let put = version("/safe/put", &server.put("/safe/put", b"x").await);
+    let from = [("x-amz-copy-source", "safe/put")];
+    let copy = version("/safe/copy", &server.ask("PUT", "/safe/copy", &from, "").await);
+    // An upload gets its retention when it is completed.
+    let begun = server.ask("POST", "/safe/upload?uploads", &[], "").await.text();
+    let id = begun.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_string();
+    let part = server.put(&format!("/safe/upload?partNumber=1&uploadId={id}"), b"x").await;
+    let body = format!(
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{}</ETag></Part>\
+         </CompleteMultipartUpload>",
+        part.header("etag").trim_matches('"')
+    );
+    let done = server.ask("POST", &format!("/safe/upload?uploadId={id}"), &[], &body).await;
+    let upload = version("/safe/upload", &done);
+    for path in [&put, &copy, &upload] {
+        assert_eq!(server.get(path).await.header("x-amz-object-lock-mode"), "GOVERNANCE", "{path}");
+        assert_eq!(server.remove(path, &[]).await, "AccessDenied", "{path}");
+        assert_eq!(server.remove(path, &[BYPASS]).await, "204", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_lock_takes_versions_and_keeps_them() {
+    let server = Server::start().await;
+    let lock = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled>\
+                </ObjectLockConfiguration>";
+    let versions = |status: &str| {
+        format!("<VersioningConfiguration><Status>{status}</Status></VersioningConfiguration>")
+    };
+    let refused = server.ask("PUT", "/lake?object-lock", &[], lock).await;
+    assert_eq!((refused.status, refused.code().as_str()), (409, "InvalidBucketState"));
+    server.put("/lake/k", b"x").await;
+    assert_eq!(server.retain("/lake/k", "GOVERNANCE", UNTIL, false).await, "InvalidRequest");
+    let headers = [("x-amz-object-lock-legal-hold", "ON")];
+    assert_eq!(server.ask("PUT", "/lake/k", &headers, "x").await.code(), "InvalidRequest");
+    server.ask("PUT", "/lake?versioning", &[], &versions("Enabled")).await;
+    assert_eq!(server.ask("PUT", "/lake?object-lock", &[], lock).await.status, 200);
+    let suspended = server.ask("PUT", "/lake?versioning", &[], &versions("Suspended")).await;
+    assert_eq!((suspended.status, suspended.code().as_str()), (409, "InvalidBucketState"));
+    // What was there before can be locked, and stays when another takes its place.
+    assert_eq!(server.hold("/lake/k?versionId=null", "ON").await, "200");
+    server.put("/lake/k", b"y").await;
+    assert_eq!(server.remove("/lake/k?versionId=null", &[BYPASS]).await, "AccessDenied");
+    assert_eq!(server.get("/lake/k?versionId=null").await.body, b"x");
+    // A bucket that is there does not get a lock by being made again.
+    assert_eq!(code(&server.ask("PUT", "/plain", &[], "").await), "200");
+    assert_eq!(server.ask("PUT", "/plain", &[LOCK], "").await.code(), "BucketAlreadyOwnedByYou");
+}
+
+const WRITER: &str = "WRITER";
+
+fn writer(options: &mut Options) {
+    let rights = Rights::parse(["read", "write", "delete"]).unwrap();
+    let grant = Grant { buckets: vec![Pattern::new("*")], rights };
+    let pair = KeyPair::new(WRITER, Secret::new(SECRET_KEY));
+    options.keys.push(KeyPair { grants: vec![grant], ..pair });
+}
+
+#[tokio::test]
+async fn a_bypass_takes_the_right_to_set_up_the_bucket() {
+    let server = Server::on_with(Lane::Local, writer).await;
+    server.ask("PUT", "/safe", &[LOCK], "").await;
+    let headers =
+        [("x-amz-object-lock-mode", "GOVERNANCE"), ("x-amz-object-lock-retain-until-date", UNTIL)];
+    let put = Request { method: "PUT", path: "/safe/k", headers: &headers, ..Default::default() };
+    let path = version("/safe/k", &server.send_as(WRITER, put).await);
+    let remove =
+        || Request { method: "DELETE", path: &path, headers: &[BYPASS], ..Default::default() };
+    assert_eq!(server.send_as(WRITER, remove()).await.code(), "AccessDenied");
+    assert_eq!(server.send(remove()).await.status, 204);
+}
+
+on_lane!(memory, Memory: a_lock_is_refused_by_name);
+on_lane!(azure, Azure: a_lock_is_refused_by_name);
+on_lane!(s3, S3: a_lock_is_refused_by_name);
+
+async fn a_lock_is_refused_by_name(lane: Lane) {
+    let server = Server::on(lane).await;
+    let headers = [("x-amz-object-lock-legal-hold", "ON")];
+    for answer in [
+        server.ask("PUT", "/safe", &[LOCK], "").await,
+        server.ask("PUT", "/lake/k", &headers, "x").await,
+        server.ask("GET", "/lake/k?retention", &[], "").await,
+    ] {
+        assert_eq!((answer.status, answer.code().as_str()), (501, "NotImplemented"));
+        assert!(answer.text().contains("object lock"), "{}", answer.text());
+    }
+}
