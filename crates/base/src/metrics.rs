@@ -30,6 +30,8 @@ metrics! {
     RequestsPut "requests_put" "count" "PUT requests sent.";
     RequestsPost "requests_post" "count" "POST requests sent.";
     RequestsDelete "requests_delete" "count" "DELETE requests sent.";
+    RequestsHedged "requests_hedged" "count"
+        "Second requests for answers that were late, at most 2 % of the GET requests.";
     Retries "retries" "count" "Requests that were sent again.";
     Errors "errors" "count" "Requests that ended in an error told to the caller.";
     BytesRead "bytes_read" "bytes" "Body bytes received.";
@@ -42,6 +44,8 @@ metrics! {
     MetadataMisses "metadata_misses" "count" "Opens that had to ask the store.";
     OpenFetchHits "open_fetch_hits" "count" "Reads answered from the bytes fetched at open.";
     ReadAheadHits "read_ahead_hits" "count" "Reads answered from bytes that were fetched ahead.";
+    FlightsShared "flights_shared" "count"
+        "Spans, or parts of them, that came with a request of another reader.";
     CacheHits "cache_hits" "count" "Blocks read from the disk cache.";
     CacheBytesRead "cache_bytes_read" "bytes" "Bytes read from the disk cache.";
     WrappedReads "wrapped_reads" "count" "Reads of wrapped file systems, split or not.";

@@ -214,7 +214,7 @@ settings! {
     parallel_read_enabled: Bool = "true"
         "Lets one large read become several requests at once; wrapping a file system with penstock_wrap() is what applies it to that system.";
     parallel_read_io_threads: Number = "16" [1, 256]
-        "Most threads that help readers of wrapped file systems, apart from DuckDB's; a reader that finds none free reads alone.";
+        "Most helpers of large reads at once: threads, apart from DuckDB's, for wrapped file systems; requests beyond the first of each read for Penstock's own. A reader that finds none free reads alone.";
     parallel_read_chunk_size_bytes: Bytes = "16MiB" [256 * KIB, 4 * GIB]
         "A read is split into as many parts of this size as it holds, the last one rounded up, but not into more than parallel_read_max_fanout.";
     parallel_read_max_fanout: Number = "4" [1, 256]
@@ -224,13 +224,13 @@ settings! {
     parallel_read_recommended_preset_enabled: Bool = "false"
         "Takes a fan-out of 2, a chunk size of 16 MiB and a least size of 2 MiB, whatever the three settings say.";
     parallel_read_dedicated_handles: Bool = "false"
-        "Gives every request at once its own open file of a wrapped system; without it they share one where that is safe (azure).";
+        "Gives every request at once its own open file of a wrapped system; without it they share one where that is safe (azure). Penstock's own requests never share a connection.";
     parallel_read_auto_fanout_enabled: Bool = "true"
-        "Chooses the fan-out of each read of a wrapped system from a cost model: first-byte latency, bytes by bandwidth, and a penalty for each extra request.";
+        "Chooses the fan-out of each read from a cost model: first-byte latency, bytes by bandwidth, and a penalty for each extra request.";
     parallel_read_auto_fanout_overhead_ms: Millis = "50" [0, 600_000]
         "The penalty for each extra request in the cost model; where it is learned, the value to begin with (or the latency, if that is less).";
     parallel_read_auto_fanout_overhead_adaptive_enabled: Bool = "true"
-        "Learns the cost model's penalty, latency and bandwidth from the times that reads took; without effect unless parallel_read_auto_fanout_enabled.";
+        "Learns the cost model's penalty, latency and bandwidths from the times that reads took; without effect unless parallel_read_auto_fanout_enabled.";
     request_log_entries: Number = "1000" [0, 1_000_000]
         "Most recent requests kept for penstock_requests().";
     ca_file: Text = ""

@@ -43,6 +43,11 @@ impl Attempts {
         }
     }
 
+    /// The request waited for its turn before it was sent: that is not the store's fault.
+    pub fn excuse(&mut self, waited: Duration) {
+        self.started += waited;
+    }
+
     /// Bytes arrived: what comes next has the whole deadline again.
     pub fn progressed(&mut self) {
         self.progressed = true;

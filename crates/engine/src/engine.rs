@@ -6,13 +6,15 @@ use crate::cache::DiskSlot;
 use crate::limits::Limits;
 use crate::location::{Location, Mount, Mounts, Opener, StoreOption};
 use crate::metadata::MetadataCache;
+use crate::pace::Lanes;
 use crate::parallel::Pool;
 use crate::query::Query;
 use crate::random::{Random, SeededRandom};
-use crate::read::HeldCache;
+use crate::read::{Flights, HeldCache};
 use crate::request_log::{EngineObserver, RequestLog};
 use crate::runtime::IoRuntime;
-use crate::upload::{Cleanups, Commits, OpenUploads, PiecePool, Slots};
+use crate::slots::Slots;
+use crate::upload::{Cleanups, Commits, OpenUploads, PiecePool};
 use penstock_base::{Error, Kind, Metrics, Result, Settings};
 use penstock_store::{Observer, Store};
 use std::future::Future;
@@ -45,6 +47,10 @@ pub struct Engine {
     pub(crate) random: Arc<dyn Random>,
     /// For file systems that are not ours.
     pub(crate) pool: Pool,
+    /// Requests of large reads beyond the first of each.
+    pub(crate) lanes: Lanes,
+    /// Spans on their way to readers.
+    pub(crate) flights: Flights,
 }
 
 impl Engine {
@@ -103,6 +109,8 @@ impl Engine {
             observer,
             random,
             pool: Pool::default(),
+            lanes: Lanes::default(),
+            flights: Flights::default(),
             settings,
         }))
     }

@@ -13,7 +13,7 @@
 //! async caller awaits them on the engine's runtime ([`Engine::handle`]). Either way requests count
 //! for the query, and verbs end when it is cancelled.
 //!
-//! Decisions are pure functions in files of their own (`retry`, `read::plan`, `upload::schedule`,
+//! Decisions are pure functions in files of their own (`retry`, `pace`, `read::plan`, `upload::schedule`,
 //! `names::pattern`); the files around them act on what was decided.
 
 mod attempt;
@@ -28,6 +28,7 @@ mod location;
 mod metadata;
 mod names;
 mod opener;
+mod pace;
 mod parallel;
 mod query;
 mod random;
@@ -35,6 +36,7 @@ mod read;
 mod request_log;
 mod retry;
 mod runtime;
+mod slots;
 mod upload;
 #[cfg(test)]
 mod waiting;

@@ -2,6 +2,7 @@
 
 use crate::generations::Generations;
 use crate::latency::Latency;
+use crate::pace::Pace;
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{Capabilities, HttpOptions, Profile, Store};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,6 +45,7 @@ pub struct Mount {
     /// Names and scopes of the secrets that the caller has for other paths.
     unmatched_secrets: Option<String>,
     pub(crate) latency: Latency,
+    pub(crate) pace: Pace,
     /// Where the objects really are; none where no cache should copy them.
     pub(crate) origin: Option<String>,
 }
@@ -241,6 +243,7 @@ impl Mounts {
         Mount {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             latency: Latency::new(store.profile().first_byte_ms),
+            pace: Pace::new(&store.profile()),
             origin: store.origin(),
             profile: store.profile(),
             capabilities: store.capabilities(),

@@ -1,20 +1,18 @@
 //! Wrap mode: one large read of another file system becomes several at once.
 //!
 //! The other file system blocks, so its sub-reads run on the caller's thread and on helpers of the
-//! pool. How many, and where they begin, is decided in `plan`, `cost` and `learn`, which are pure.
+//! pool. How many, and where they begin, is decided in `pace`, as for our own stores.
 
-mod cost;
-mod learn;
-mod plan;
 mod pool;
 mod systems;
 
-pub(crate) use plan::Policy;
 pub(crate) use pool::Pool;
 pub use systems::{WRAP_SYSTEMS, WrapSystem};
 
 use crate::Query;
-use learn::Learner;
+use crate::pace::millis;
+use crate::pace::learn::{Learner, Seen};
+use crate::pace::policy::{Policy, parts};
 use penstock_base::{ByteRange, Metric};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -99,10 +97,10 @@ impl ParallelReads {
             true => 1,
             false => policy.fanout_limit(range.len()),
         };
-        let wanted = if limit > 1 { self.learner().choose(&policy, range.len(), limit) } else { 1 };
+        let wanted = if limit > 1 { self.learner().choose(&policy, range.len(), limit, 1.0) } else { 1 };
         let pool = &query.engine().pool;
         let helpers = pool.reserve(wanted - 1, settings.parallel_read_io_threads);
-        let parts = plan::parts(range, helpers.count() + 1);
+        let parts = parts(range, helpers.count() + 1);
         let fanout = (parts.len() as u64).max(1);
         let started = Instant::now();
         let succeeded = if fanout == 1 {
@@ -116,8 +114,8 @@ impl ParallelReads {
             split(helpers, parts, handles, read)
         };
         if succeeded {
-            let took = millis(started.elapsed());
-            self.learner().observe(&policy, range.len(), fanout, took);
+            let took_ms = millis(started.elapsed());
+            self.learner().observe(&policy, &Seen { len: range.len(), fanout, took_ms, load: None });
         }
         count(query, fanout);
         succeeded
@@ -178,10 +176,6 @@ fn count(query: &Query, fanout: u64) {
         scope.count(Metric::WrappedReadsSplit, 1);
         scope.count(Metric::WrappedSubReads, fanout);
     }
-}
-
-fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1000.0
 }
 
 #[cfg(test)]

@@ -11,11 +11,11 @@ use crate::budget::{Lease, Pressable};
 use crate::cache::CachedObject;
 use crate::location::Location;
 use crate::query::QueryCore;
+use crate::read::flight::Wanted;
 use crate::read::held::Piece;
-use crate::read::stream::Stream;
 use crate::read::version::Version;
+use bytes::BytesMut;
 use penstock_base::{ByteRange, Result};
-use penstock_store::GetRange;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::watch;
@@ -233,12 +233,10 @@ async fn fetch_bytes(
     {
         return Ok(bytes);
     }
-    let mut stream = Stream::pinned(query, at, version, GetRange::Bounded(range)).await?;
-    let bytes = stream.read_rest(range.len()).await?;
-    if let Some(cached) = cached {
-        cached.keep(query, range.start, &bytes);
-    }
-    Ok(bytes)
+    let wanted = Wanted { query, at, version, cached: cached.as_ref(), meta: None };
+    let mut bytes = BytesMut::zeroed(usize::try_from(range.len()).unwrap_or(usize::MAX));
+    wanted.fetch(&mut bytes, range).await?;
+    Ok(bytes.freeze())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 mod ahead;
 mod columns;
+mod flight;
 mod held;
 mod neighbours;
 mod parquet;
@@ -15,6 +16,7 @@ mod reader;
 mod stream;
 mod version;
 
+pub(crate) use flight::Flights;
 pub(crate) use held::HeldCache;
 pub(crate) use neighbours::Neighbours;
 pub use reader::Reader;

@@ -1,9 +1,8 @@
 //! Decides which bytes of a read come from memory, which from the store, and in how many requests.
 //! Pure.
 
-use crate::parallel::Policy;
+use crate::pace::policy::parts;
 use penstock_base::ByteRange;
-use penstock_store::Profile;
 
 /// Where a span's bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,70 +20,88 @@ pub(crate) struct Span {
     pub source: Source,
 }
 
-/// How a large read may be split.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Split {
-    /// No span is smaller than this.
-    pub span_bytes_min: u64,
-    /// Most requests at once for one read.
-    pub fanout_max: u64,
-}
-
-impl Split {
-    /// A second connection pays when the time to the first byte is small beside the time that the
-    /// bytes take: a span lasts at least eight times the former, and is worth the CPU of another
-    /// request, which is the chunk size of the settings.
-    pub fn for_profile(profile: &Profile, policy: &Policy) -> Self {
-        let wait_bytes = profile.first_byte_ms / 1000.0 * profile.connection_bytes_per_s;
-        // A float to integer cast saturates, and a negative profile counts as 0.
-        let span_bytes_min = ((wait_bytes * 8.0) as u64).max(policy.chunk_bytes);
-        let fanout_max = if policy.enabled { policy.fanout_max } else { 1 };
-        Split { span_bytes_min: span_bytes_min.max(policy.min_bytes / 2), fanout_max }
+impl Span {
+    fn is_missing(&self) -> bool {
+        self.source == Source::Store
     }
 }
 
-/// Covers `range` with spans in order: held bytes at its ends, requests for what lies between.
-pub(crate) fn plan(range: ByteRange, held: &[ByteRange], split: &Split) -> Vec<Span> {
-    let mut head = Vec::new();
-    let mut tail = Vec::new();
-    let mut rest = range;
-    while let Some((index, piece)) = holding(held, rest.start).filter(|_| !rest.is_empty()) {
-        let end = piece.end.min(rest.end);
-        let range = ByteRange { start: rest.start, end };
-        head.push(Span { range, source: Source::Held(index) });
-        rest.start = end;
+/// Covers `range` with spans in order: held bytes where there are some, one request for each stretch
+/// without. Stretches that lie nearer to each other than `gap_bytes` are one request, which fetches
+/// again what is held between them; so are the nearest ones where there are more than `most`.
+/// `gap_bytes` is only asked for where it matters.
+pub(crate) fn plan(
+    range: ByteRange,
+    held: &[ByteRange],
+    gap_bytes: impl FnOnce() -> u64,
+    most: u64,
+) -> Vec<Span> {
+    let mut spans = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let holding = held.iter().enumerate().filter(|(_, piece)| piece.start <= at);
+        let (source, end) = match holding.max_by_key(|(_, piece)| piece.end) {
+            Some((index, piece)) if piece.end > at => (Source::Held(index), piece.end),
+            _ => {
+                let next = held.iter().map(|piece| piece.start).filter(|start| *start > at).min();
+                (Source::Store, next.unwrap_or(u64::MAX))
+            }
+        };
+        let end = end.min(range.end);
+        spans.push(Span { range: ByteRange { start: at, end }, source });
+        at = end;
     }
-    while let Some((index, piece)) =
-        (!rest.is_empty()).then(|| holding(held, rest.end - 1)).flatten()
-    {
-        let start = piece.start.max(rest.start);
-        let range = ByteRange { start, end: rest.end };
-        tail.push(Span { range, source: Source::Held(index) });
-        rest.end = start;
-    }
-    head.extend(requests(rest, split));
-    head.extend(tail.into_iter().rev());
-    head
+    let missing = spans.iter().filter(|span| span.is_missing()).count() as u64;
+    if missing > 1 { merged(spans, gap_bytes(), most.max(1)) } else { spans }
 }
 
-fn holding(held: &[ByteRange], offset: u64) -> Option<(usize, &ByteRange)> {
-    held.iter().enumerate().find(|(_, piece)| piece.start <= offset && offset < piece.end)
+/// Makes one request of those that lie near to each other.
+fn merged(mut spans: Vec<Span>, gap_bytes: u64, most: u64) -> Vec<Span> {
+    loop {
+        let missing: Vec<usize> =
+            (0..spans.len()).filter(|&index| spans[index].is_missing()).collect();
+        let gap = |pair: &[usize]| spans[pair[1]].range.start - spans[pair[0]].range.end;
+        let Some(nearest) = missing.windows(2).min_by_key(|pair| gap(pair)) else { return spans };
+        if gap(nearest) > gap_bytes && missing.len() as u64 <= most {
+            return spans;
+        }
+        let (first, last) = (nearest[0], nearest[1]);
+        spans[first].range.end = spans[last].range.end;
+        spans.drain(first + 1..=last);
+    }
 }
 
-fn requests(range: ByteRange, split: &Split) -> Vec<Span> {
-    if range.is_empty() {
-        return Vec::new();
+/// Bytes to be fetched, and in how many stretches.
+pub(crate) fn missing(spans: &[Span]) -> (u64, u64) {
+    let missing = spans.iter().filter(|span| span.is_missing());
+    missing.fold((0, 0), |(bytes, count), span| (bytes + span.range.len(), count + 1))
+}
+
+/// Splits the requests until there are `count`, the longest ones most.
+pub(crate) fn divide(spans: Vec<Span>, count: u64) -> Vec<Span> {
+    let (_, stretches) = missing(&spans);
+    if stretches == 0 || stretches >= count {
+        return spans;
     }
-    let count = (range.len() / split.span_bytes_min.max(1)).clamp(1, split.fanout_max.max(1));
-    let each = range.len().div_ceil(count);
-    (0..count)
-        .map(|index| ByteRange {
-            start: range.start + index * each,
-            end: (range.start + (index + 1) * each).min(range.end),
-        })
-        .filter(|range| !range.is_empty())
-        .map(|range| Span { range, source: Source::Store })
-        .collect()
+    let mut shares: Vec<(u64, ByteRange)> =
+        spans.iter().filter(|span| span.is_missing()).map(|span| (1, span.range)).collect();
+    for _ in stretches..count {
+        let longest = shares.iter_mut().max_by_key(|(parts, range)| range.len() / *parts);
+        longest.expect("there is a stretch").0 += 1;
+    }
+    let mut shares = shares.into_iter();
+    let mut divided = Vec::new();
+    for span in spans {
+        match span.source {
+            Source::Held(_) => divided.push(span),
+            Source::Store => {
+                let (count, range) = shares.next().expect("each stretch has a share");
+                let parts = parts(range, count).into_iter();
+                divided.extend(parts.map(|range| Span { range, source: Source::Store }));
+            }
+        }
+    }
+    divided
 }
 
 /// The window worth fetching and keeping in place of `range`, if there is one: the whole of a small
@@ -139,46 +156,40 @@ mod tests {
         ByteRange { start, end }
     }
 
-    #[test]
-    fn ends_come_from_memory_and_the_middle_in_one_request() {
-        let split = Split { span_bytes_min: 1000, fanout_max: 4 };
-        let spans = plan(range(5, 95), &[range(0, 10), range(90, 100)], &split);
-        assert_eq!(
-            spans,
-            [
-                Span { range: range(5, 10), source: Source::Held(0) },
-                Span { range: range(10, 90), source: Source::Store },
-                Span { range: range(90, 95), source: Source::Held(1) },
-            ]
-        );
+    fn store(start: u64, end: u64) -> Span {
+        Span { range: range(start, end), source: Source::Store }
+    }
+
+    fn held(start: u64, end: u64, index: usize) -> Span {
+        Span { range: range(start, end), source: Source::Held(index) }
     }
 
     #[test]
-    fn the_settings_of_parallel_reads_bound_how_a_read_is_split() {
-        let profile = Profile {
-            first_byte_ms: 30.0,
-            connection_bytes_per_s: 90e6,
-            part_size_min_bytes: 0,
-            part_size_max_bytes: 0,
-            part_count_max: 0,
-            parts_uniform: false,
-            put_size_max_bytes: 0,
-            delete_batch_max: 0,
-        };
-        let requests = |settings: &[(&str, &str)]| {
-            let mut chosen = penstock_base::Settings::default();
-            for (name, value) in settings {
-                chosen.set(name, value).unwrap();
-            }
-            let split = Split::for_profile(&profile, &Policy::of(&chosen));
-            plan(range(0, 256 << 20), &[], &split).len()
-        };
-        assert_eq!(requests(&[]), 4);
-        assert_eq!(requests(&[("parallel_read_max_fanout", "8")]), 8);
-        assert_eq!(requests(&[("parallel_read_chunk_size_bytes", "128MiB")]), 2);
-        assert_eq!(requests(&[("parallel_read_recommended_preset_enabled", "true")]), 2);
-        assert_eq!(requests(&[("parallel_read_min_bytes", "257MiB")]), 1);
-        assert_eq!(requests(&[("parallel_read_enabled", "false")]), 1);
+    fn ends_come_from_memory_and_the_middle_in_one_request() {
+        let spans = plan(range(5, 95), &[range(0, 10), range(90, 100)], || 0, 4);
+        assert_eq!(spans, [held(5, 10, 0), store(10, 90), held(90, 95, 1)]);
+    }
+
+    #[test]
+    fn near_stretches_are_one_request_and_far_ones_two() {
+        let pieces = [range(10, 20), range(50, 80)];
+        let spans = |gap, most| plan(range(0, 100), &pieces, || gap, most);
+        let apart = [store(0, 10), held(10, 20, 0), store(20, 50), held(50, 80, 1), store(80, 100)];
+        assert_eq!(spans(9, 4), apart);
+        assert_eq!(spans(10, 4), [store(0, 50), held(50, 80, 1), store(80, 100)]);
+        assert_eq!(spans(9, 2), [store(0, 50), held(50, 80, 1), store(80, 100)]);
+        assert_eq!(spans(30, 4), [store(0, 100)]);
+        assert_eq!(spans(0, 1), [store(0, 100)]);
+    }
+
+    #[test]
+    fn the_longest_stretches_are_split() {
+        let mib = |n: u64| n << 20;
+        let spans = vec![store(0, mib(1)), held(mib(1), mib(2), 0), store(mib(2), mib(8))];
+        let divided = divide(spans.clone(), 4);
+        let lens: Vec<u64> = divided.iter().map(|span| span.range.len() >> 20).collect();
+        assert_eq!(lens, [1, 1, 2, 2, 2]);
+        assert_eq!(divide(spans.clone(), 1), spans);
     }
 
     #[test]
@@ -205,12 +216,18 @@ mod tests {
         #[test]
         fn every_byte_is_in_exactly_one_span(
             start in 0u64..500, len in 0u64..500,
-            held in prop::collection::vec((0u64..1000, 0u64..300), 0..4),
-            span_bytes_min in 0u64..200, fanout_max in 0u64..6,
+            held in prop::collection::vec((0u64..1000, 0u64..300), 0..6),
+            gap_bytes in 0u64..200, most in 0u64..6, count in 0u64..12, scale in 0u32..20,
         ) {
-            let wanted = range(start, start + len);
-            let held: Vec<ByteRange> = held.iter().map(|(s, l)| range(*s, s + l)).collect();
-            let spans = plan(wanted, &held, &Split { span_bytes_min, fanout_max });
+            let range = |s: u64, l: u64| range(s << scale, (s + l) << scale);
+            let wanted = range(start, len);
+            let held: Vec<ByteRange> = held.iter().map(|(s, l)| range(*s, *l)).collect();
+            let planned = plan(wanted, &held, || gap_bytes << scale, most);
+            let (bytes, stretches) = missing(&planned);
+            prop_assert!(stretches <= most.max(1));
+            let spans = divide(planned, count);
+            prop_assert_eq!(missing(&spans).0, bytes);
+            prop_assert!(missing(&spans).1 <= count.max(stretches));
             let mut next = wanted.start;
             for span in &spans {
                 prop_assert_eq!(span.range.start, next);
@@ -221,8 +238,21 @@ mod tests {
                 next = span.range.end;
             }
             prop_assert_eq!(next, wanted.end);
-            let requests = spans.iter().filter(|span| span.source == Source::Store).count();
-            prop_assert!(requests as u64 <= fanout_max.max(1));
+        }
+
+        #[test]
+        fn what_is_held_is_fetched_again_only_between_near_stretches(
+            held in prop::collection::vec((0u64..1000, 1u64..300), 0..6), gap_bytes in 0u64..100,
+        ) {
+            let held: Vec<ByteRange> = held.iter().map(|(s, l)| range(*s, s + l)).collect();
+            for span in plan(range(0, 1200), &held, || gap_bytes, u64::MAX) {
+                let is_held = |at: u64| held.iter().any(|piece| piece.start <= at && at < piece.end);
+                let mut run = 0;
+                for at in span.range.start..span.range.end {
+                    run = if span.source == Source::Store && is_held(at) { run + 1 } else { 0 };
+                    prop_assert!(run <= gap_bytes);
+                }
+            }
         }
 
         #[test]

@@ -2,20 +2,25 @@
 
 use crate::cache::{CachedBlock, CachedObject};
 use crate::location::Location;
-use crate::parallel::Policy;
+use crate::pace::policy::Policy;
+use crate::pace::{OnItsWay, Reserved};
 use crate::query::{Query, QueryCore};
 use crate::read::ahead::{Ahead, Source};
+use crate::read::flight::Wanted;
 use crate::read::held::{Held, Piece};
 use crate::read::neighbours::Place;
-use crate::read::plan::{Source as SpanSource, Span, Split, plan, widen};
-use crate::read::stream::{Stream, told_as_change};
+use crate::read::plan::{Source as SpanSource, Span, divide, missing, plan, widen};
+use crate::read::stream::Stream;
 use crate::read::version::Version;
 use crate::read::{Opened, tail_first};
 use bytes::Bytes;
 use futures_util::future::{try_join, try_join_all};
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
-use penstock_store::{GetRange, ObjectMeta};
+use penstock_store::ObjectMeta;
 use std::sync::Arc;
+
+/// Reads from this size on tell a store's pace.
+const MEASURED_BYTES_MIN: u64 = 1 << 20;
 
 /// One object, pinned to the version it was opened with.
 #[derive(Debug)]
@@ -27,7 +32,6 @@ pub struct Reader {
     held: Arc<Held>,
     cached: Option<CachedObject>,
     ahead: Arc<Ahead>,
-    split: Split,
     tail_first: bool,
     /// In the glob that it was opened from.
     place: Option<Place>,
@@ -54,7 +58,6 @@ impl Reader {
             version,
             held,
             ahead: Ahead::new(),
-            split: Split::for_profile(&at.mount.profile, &Policy::of(&query.settings)),
             tail_first: tail_first(&at.key),
             place,
         }
@@ -114,7 +117,7 @@ impl Reader {
         let blocks = self.cached.as_ref().map_or_else(Vec::new, |cached| cached.find(range));
         let before = held.len();
         // What the disk has needs nothing fetched ahead of it.
-        if blocks.is_empty() || !is_here(&self.spans(range, &held, &blocks)) {
+        if blocks.is_empty() || !is_here(&spans(range, &held, &blocks)) {
             if let Some(place) = self.place {
                 held.extend(query.neighbours.columns(query, place, range).await);
             }
@@ -125,17 +128,47 @@ impl Reader {
         }
         let from_ahead = held.len() > before;
         query.scope.count(Metric::ReadAheadHits, u64::from(from_ahead));
-        let spans = self.spans(range, &held, &blocks);
-        if !from_ahead && blocks.is_empty() && is_here(&spans) {
+        let requests = self.requests(query, range, &here(&held, &blocks));
+        if !from_ahead && blocks.is_empty() && is_here(&requests.spans) {
             query.scope.count(Metric::OpenFetchHits, 1);
         }
-        self.carry_out(query, buf, &spans, &held, &blocks).await
+        let retries = query.scope.metrics.get(Metric::Retries);
+        let alone = self.carry_out(query, buf, &requests.spans, &held, &blocks).await?;
+        // What others fetched, or a failure held up, tells nothing of the store's pace.
+        if let Some(on_its_way) = requests.on_its_way
+            && alone
+            && query.scope.metrics.get(Metric::Retries) == retries
+        {
+            on_its_way.ended(&requests.policy, requests.bytes);
+        }
+        Ok(())
     }
 
-    fn spans(&self, range: ByteRange, held: &[Piece], blocks: &[CachedBlock]) -> Vec<Span> {
-        let held = held.iter().map(|piece| piece.range);
-        let here: Vec<ByteRange> = held.chain(blocks.iter().map(CachedBlock::range)).collect();
-        plan(range, &here, &self.split)
+    /// What is missing of a range, in as many requests at once as cost least.
+    fn requests<'a>(
+        &'a self,
+        query: &'a QueryCore,
+        range: ByteRange,
+        here: &[ByteRange],
+    ) -> Requests<'a> {
+        let (settings, mount) = (&query.settings, &self.at.mount);
+        let policy = Policy::of(settings);
+        let gap_bytes = || mount.pace.gap_bytes(&policy, mount.latency.get());
+        let mut spans = plan(range, here, gap_bytes, policy.requests_max());
+        let (bytes, stretches) = missing(&spans);
+        let limit = policy.fanout_limit(bytes);
+        let cheapest = mount.pace.fanout(&policy, bytes, limit, mount.latency.get());
+        let extra = cheapest.max(stretches).saturating_sub(1);
+        let lanes = query.engine.lanes.reserve(extra, settings.parallel_read_io_threads);
+        let most = lanes.count() + 1;
+        if stretches > most {
+            spans = plan(range, here, gap_bytes, most);
+        }
+        let spans = divide(spans, most.min(cheapest));
+        let (bytes, requests) = missing(&spans);
+        let is_measured = bytes >= MEASURED_BYTES_MIN;
+        let on_its_way = is_measured.then(|| mount.pace.begin(requests));
+        Requests { spans, bytes, policy, on_its_way, _lanes: lanes }
     }
 
     /// Each span goes to its own part of the buffer; requests run at once, and while they do the
@@ -147,7 +180,8 @@ impl Reader {
         spans: &[Span],
         held: &[Piece],
         blocks: &[CachedBlock],
-    ) -> Result<()> {
+    ) -> Result<bool> {
+        let wanted = self.wanted(query);
         let mut fetches = Vec::new();
         let mut cached = Vec::new();
         for span in spans {
@@ -159,7 +193,7 @@ impl Reader {
                     Some(piece) => copy_held(part, span.range.start, piece),
                     None => cached.push((&blocks[index - held.len()], part, span.range)),
                 },
-                SpanSource::Store => fetches.push(self.fetch(query, part, span.range)),
+                SpanSource::Store => fetches.push(wanted.fetch(part, span.range)),
             }
         }
         let cached = async {
@@ -169,29 +203,27 @@ impl Reader {
                     .as_ref()
                     .is_some_and(|cached| cached.read(query, block, range.start, part));
                 if !is_read {
-                    self.fetch(query, part, range).await?;
+                    wanted.fetch(part, range).await?;
                 }
             }
             Ok(())
         };
-        try_join(try_join_all(fetches), cached).await.map(|_| ())
+        let (fetched, ()) = try_join(try_join_all(fetches), cached).await?;
+        Ok(fetched.into_iter().all(|alone| alone))
     }
 
-    async fn fetch(&self, query: &Arc<QueryCore>, buf: &mut [u8], range: ByteRange) -> Result<()> {
-        let mut stream = self.start(query, range).await?;
-        stream.read_exact(buf).await.map_err(|error| told_as_change(error, &self.at))?;
-        if let Some(cached) = &self.cached {
-            cached.keep(query, range.start, buf);
+    fn wanted<'a>(&'a self, query: &'a Arc<QueryCore>) -> Wanted<'a> {
+        Wanted {
+            query,
+            at: &self.at,
+            version: &self.version,
+            cached: self.cached.as_ref(),
+            meta: Some(&self.meta),
         }
-        Ok(())
     }
 
-    /// Begins a GET of exactly this range of this version.
     async fn start(&self, query: &Arc<QueryCore>, range: ByteRange) -> Result<Stream> {
-        let range = GetRange::Bounded(range);
-        let stream = Stream::pinned(query, &self.at, &self.version, range).await?;
-        query.engine.metadata.confirm(&self.at, &self.meta, false);
-        Ok(stream)
+        self.wanted(query).start(range).await
     }
 
     /// Fetches and keeps the bytes that whoever opens the object reads first.
@@ -218,7 +250,7 @@ impl Reader {
             return Ok(());
         }
         let held: Vec<ByteRange> = self.held.pieces().iter().map(|piece| piece.range).collect();
-        let missing = plan(window, &held, &Split { span_bytes_min: u64::MAX, fanout_max: 1 });
+        let missing = plan(window, &held, || u64::MAX, 1);
         for span in missing.iter().filter(|span| span.source == SpanSource::Store) {
             let bytes = self.opening_bytes(query, span.range).await?;
             self.held.keep(span.range.start, bytes, &query.engine.budget);
@@ -251,6 +283,26 @@ impl Reader {
         .with_operation("read")
         .with_object(self.at.url())
     }
+}
+
+/// A read as it is carried out.
+struct Requests<'a> {
+    spans: Vec<Span>,
+    /// To be fetched.
+    bytes: u64,
+    policy: Policy,
+    /// Where it tells the store's pace.
+    on_its_way: Option<OnItsWay<'a>>,
+    _lanes: Reserved<'a>,
+}
+
+/// What lies ready.
+fn here(held: &[Piece], blocks: &[CachedBlock]) -> Vec<ByteRange> {
+    held.iter().map(|piece| piece.range).chain(blocks.iter().map(CachedBlock::range)).collect()
+}
+
+fn spans(range: ByteRange, held: &[Piece], blocks: &[CachedBlock]) -> Vec<Span> {
+    plan(range, &here(held, blocks), || 0, u64::MAX)
 }
 
 /// Whether no span has to be fetched.

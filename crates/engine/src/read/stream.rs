@@ -5,10 +5,12 @@ use crate::location::Location;
 use crate::query::{Query, QueryCore};
 use crate::read::version::{Version, changed, mismatch};
 use bytes::{Bytes, BytesMut};
-use penstock_base::{ByteRange, Error, Kind, Result, Retry};
+use futures_util::future::{Either, select};
+use penstock_base::{ByteRange, Error, Kind, Metric, Result, Retry};
 use penstock_store::{Body, ETag, GetRange, GetRequest, GetResponse, ObjectMeta};
+use std::pin::pin;
 use std::sync::Arc;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 /// A GET that is being read. All its bytes are of one version, however often it was resumed.
 #[derive(Debug)]
@@ -140,13 +142,19 @@ impl Stream {
         }
     }
 
+    /// Reads at least one byte: the stream is known to have more.
+    pub(crate) async fn read_more(&mut self, buf: &mut [u8]) -> Result<usize> {
+        match self.read_some(buf).await? {
+            0 if !buf.is_empty() => Err(self.truncated().with_object(self.at.url())),
+            count => Ok(count),
+        }
+    }
+
     /// Reads exactly `buf.len()` bytes.
     pub(crate) async fn read_exact(&mut self, mut buf: &mut [u8]) -> Result<()> {
         while !buf.is_empty() {
-            match self.read_some(buf).await? {
-                0 => return Err(self.truncated().with_object(self.at.url())),
-                count => buf = &mut buf[count..],
-            }
+            let count = self.read_more(buf).await?;
+            buf = &mut buf[count..];
         }
         Ok(())
     }
@@ -218,22 +226,66 @@ pub(crate) fn told_as_change(error: Error, at: &Location) -> Error {
     }
 }
 
-/// Sends a GET until its head arrives.
+/// Sends a GET until its head arrives, as fast as the store takes requests.
 async fn get(
     query: &Arc<QueryCore>,
     at: &Location,
     request: &GetRequest,
     attempts: &mut Attempts,
 ) -> Result<GetResponse> {
+    let pace = &at.mount.pace;
     loop {
+        let came = Instant::now();
+        let entered = pace.enter().await;
         let asked = Instant::now();
-        let answer = attempts.bounded(at.mount.store.get(&at.key, request.clone())).await;
-        if answer.is_ok() {
-            at.mount.latency.note(asked.elapsed());
+        attempts.excuse(asked - came);
+        let answer = attempts.bounded(first_byte(query, at, request)).await;
+        match &answer {
+            Ok(_) => {
+                at.mount.latency.note(asked.elapsed());
+                entered.answered();
+            }
+            Err(error) if error.kind() == Kind::Throttled => entered.refused(),
+            Err(_) => drop(entered),
         }
         match answer.and_then(|response| from_the_store(response, request, at)) {
             Ok(response) => return Ok(response),
             Err(error) => attempts.failed(query, error).await?,
+        }
+    }
+}
+
+/// One GET; where its answer is late, a second one beside it, and the first answer of both.
+async fn first_byte(
+    query: &QueryCore,
+    at: &Location,
+    request: &GetRequest,
+) -> Result<GetResponse> {
+    let (store, pace) = (&at.mount.store, &at.mount.pace);
+    let first = store.get(&at.key, request.clone());
+    let Some(late_after) = pace.late_after() else { return first.await };
+    // The store's futures are boxed, so to pin them costs nothing.
+    let late = pin!(sleep(late_after));
+    let first = match select(first, late).await {
+        Either::Left((answer, _)) => return answer,
+        Either::Right(((), first)) if pace.spend() => first,
+        Either::Right(((), first)) => return first.await,
+    };
+    query.scope.count(Metric::RequestsHedged, 1);
+    match select(first, store.get(&at.key, request.clone())).await {
+        Either::Left((Ok(answer), _)) => {
+            pace.judged(false);
+            Ok(answer)
+        }
+        Either::Right((Ok(answer), _)) => {
+            pace.judged(true);
+            Ok(answer)
+        }
+        // One failed: the other may not.
+        Either::Left((Err(_), second)) => second.await,
+        Either::Right((Err(_), first)) => {
+            pace.judged(false);
+            first.await
         }
     }
 }

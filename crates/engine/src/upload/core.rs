@@ -9,7 +9,7 @@ use crate::upload::buffer::PartBuffer;
 use crate::upload::commits::Commit;
 use crate::upload::retract::Outcome;
 use crate::upload::schedule::Schedule;
-use crate::upload::slots::Slot;
+use crate::slots::Slot;
 use penstock_base::{Error, Kind, Metric, Result};
 use penstock_store::{Part, Payload, PutOptions, UploadId};
 use std::sync::atomic::{AtomicBool, Ordering};

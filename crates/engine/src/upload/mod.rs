@@ -14,7 +14,6 @@ mod finish;
 mod open;
 mod retract;
 mod schedule;
-mod slots;
 mod writer;
 
 pub(crate) use buffer::PiecePool;
@@ -22,5 +21,4 @@ pub(crate) use cleanup::Cleanups;
 pub(crate) use commits::Commits;
 pub(crate) use detached::DetachedUploads;
 pub(crate) use open::OpenUploads;
-pub(crate) use slots::Slots;
 pub use writer::Writer;

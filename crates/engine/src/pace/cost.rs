@@ -1,6 +1,7 @@
 //! Decides the fan-out that the documented cost of object stores calls for: a request costs the
 //! time to its first byte, its bytes by the bandwidth of one connection, and a penalty for each
-//! request beyond the first. Pure; the numbers may be learned (`learn`).
+//! request beyond the first; all together get no more than the link carries. Pure; the numbers may
+//! be learned (`learn`).
 
 /// What reading from a store costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,6 +10,9 @@ pub(crate) struct CostModel {
     pub first_byte_ms: f64,
     /// Bandwidth of one connection.
     pub bytes_per_ms: f64,
+    /// What this reader gets of the link that all connections share; infinite where no limit of it
+    /// was met.
+    pub link_bytes_per_ms: f64,
     /// Penalty for each extra request.
     pub overhead_ms: f64,
 }
@@ -19,14 +23,19 @@ const GAIN_MIN: f64 = 0.1;
 
 impl CostModel {
     /// What is documented of S3: some 30 ms to the first byte, 90 MB/s for one connection.
-    pub const S3: CostModel =
-        CostModel { first_byte_ms: 30.0, bytes_per_ms: 90_000.0, overhead_ms: 0.0 };
+    pub const S3: CostModel = CostModel {
+        first_byte_ms: 30.0,
+        bytes_per_ms: 90_000.0,
+        link_bytes_per_ms: f64::INFINITY,
+        overhead_ms: 0.0,
+    };
 
     /// Expected time of a read of `len` bytes in `fanout` requests at once.
     pub fn read_ms(&self, len: u64, fanout: u64) -> f64 {
-        let each = len as f64 / fanout as f64;
+        let by_connection = len as f64 / fanout as f64 / self.bytes_per_ms;
+        let by_link = len as f64 / self.link_bytes_per_ms;
         self.first_byte_ms
-            + each / self.bytes_per_ms
+            + by_connection.max(by_link)
             + self.overhead_ms * fanout.saturating_sub(1) as f64
     }
 
@@ -38,6 +47,13 @@ impl CostModel {
             .fold((1, plain), |best, next| if next.1 < best.1 { next } else { best });
         if time <= plain * (1.0 - GAIN_MIN) { best } else { 1 }
     }
+
+    /// Bytes that arrive while another request would wait for its first one: to fetch a shorter gap
+    /// between two spans costs less than to ask twice.
+    pub fn gap_bytes(&self) -> u64 {
+        // A float to integer cast saturates.
+        (self.first_byte_ms * self.bytes_per_ms.min(self.link_bytes_per_ms)) as u64
+    }
 }
 
 #[cfg(test)]
@@ -46,10 +62,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn model() -> impl Strategy<Value = CostModel> {
-        (0.0..500.0f64, 100.0..1e6f64, 0.0..2000.0f64).prop_map(
-            |(first_byte_ms, bytes_per_ms, overhead_ms)| CostModel {
+        let link = prop_oneof![Just(f64::INFINITY), 100.0..1e7f64];
+        (0.0..500.0f64, 100.0..1e6f64, link, 0.0..2000.0f64).prop_map(
+            |(first_byte_ms, bytes_per_ms, link_bytes_per_ms, overhead_ms)| CostModel {
                 first_byte_ms,
                 bytes_per_ms,
+                link_bytes_per_ms,
                 overhead_ms,
             },
         )
@@ -71,6 +89,15 @@ mod tests {
             let best = model.best_fanout(len, limit);
             prop_assert!((1..=limit).contains(&best));
             prop_assert!(model.read_ms(len, best) <= model.read_ms(len, 1));
+        }
+
+        #[test]
+        fn no_request_is_sent_that_the_link_has_no_room_for(
+            model in model(), len in 0u64..1 << 34, limit in 1u64..64
+        ) {
+            let best = model.best_fanout(len, limit);
+            // One less would not fill it.
+            prop_assert!(best == 1 || (best - 1) as f64 * model.bytes_per_ms < model.link_bytes_per_ms);
         }
 
         #[test]

@@ -1,4 +1,5 @@
-//! Decides whether a large read may be split, into how many parts, and where they begin. Pure.
+//! Decides whether a large read may be split, into how many parts, and where they begin: of a
+//! wrapped system and of a store of ours alike. Pure.
 //!
 //! Whether it should be split is the cost model's question (`learn`).
 
@@ -39,6 +40,11 @@ impl Policy {
         } else {
             policy
         }
+    }
+
+    /// Most requests at once for any read.
+    pub fn requests_max(&self) -> u64 {
+        if self.enabled { self.fanout_max.max(1) } else { 1 }
     }
 
     /// Most parts that a read of this length may have.

@@ -1,4 +1,5 @@
-//! How many parts of all uploads are in flight at once; a number that may change while they are.
+//! How many of something are in flight at once (parts of uploads, requests that wait for an answer); a
+//! number that may change while they are.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -17,7 +18,7 @@ struct State {
     surplus: usize,
 }
 
-/// The right to send one part.
+/// The right to send one.
 #[derive(Debug)]
 pub(crate) struct Slot<'a> {
     slots: &'a Slots,
@@ -30,7 +31,7 @@ impl Slots {
         Slots { permits: Semaphore::new(total), state: Mutex::new(State { total, surplus: 0 }) }
     }
 
-    /// Changes the number. A lower one is reached as parts end; nobody is cut off, and whoever
+    /// Changes the number. A lower one is reached as they end; nobody is cut off, and whoever
     /// waits is served as soon as fewer than the new number are in flight.
     pub fn set_total(&self, total: usize) {
         let total = total.clamp(1, Semaphore::MAX_PERMITS);

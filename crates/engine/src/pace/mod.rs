@@ -1,0 +1,244 @@
+//! How much is asked of a store at once: what is learned of it, and who may ask now.
+//!
+//! Holds the state of one store; the decisions are pure and lie in `cost` (what a read costs),
+//! `learn` (the numbers of that), `policy` (what the settings allow), `window` (after a refusal)
+//! and `tail` (late answers).
+
+pub(crate) mod cost;
+pub(crate) mod learn;
+pub(crate) mod policy;
+mod tail;
+mod window;
+
+use crate::slots::{Slot, Slots};
+use learn::{Learner, Load, Seen};
+use penstock_store::Profile;
+use policy::Policy;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tail::Tail;
+use tokio::time::Instant;
+use window::Window;
+
+/// Held bytes between two missing stretches are worth a request of their own from here on, however
+/// far the store: what was fetched once should not be fetched again.
+const GAP_BYTES_MAX: u64 = 1 << 20;
+
+/// What is known of one store, and what is on its way from it.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    began: Instant,
+    learner: Mutex<Learner>,
+    window: Mutex<Window>,
+    /// Taken by requests until their first byte.
+    slots: Slots,
+    waiting: AtomicUsize,
+    tail: Mutex<Tail>,
+    reads: AtomicU64,
+    requests: AtomicU64,
+}
+
+impl Pace {
+    pub fn new(profile: &Profile) -> Self {
+        let bytes_per_ms = profile.connection_bytes_per_s / 1000.0;
+        let window = Window::default();
+        Pace {
+            began: Instant::now(),
+            learner: Mutex::new(Learner::new(profile.first_byte_ms, bytes_per_ms)),
+            slots: Slots::new(window.total()),
+            window: Mutex::new(window),
+            waiting: AtomicUsize::new(0),
+            tail: Mutex::default(),
+            reads: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+        }
+    }
+
+    /// The shortest run of held bytes between two missing ones that is not fetched again.
+    pub fn gap_bytes(&self, policy: &Policy, latency: Duration) -> u64 {
+        let mut learner = lock(&self.learner);
+        learner.know_first_byte(millis(latency));
+        learner.model(policy, 1.0).gap_bytes().min(GAP_BYTES_MAX)
+    }
+
+    /// In how many requests at once a read of `len` bytes is cheapest, at most `limit`.
+    pub fn fanout(&self, policy: &Policy, len: u64, limit: u64, latency: Duration) -> u64 {
+        if limit <= 1 {
+            return 1;
+        }
+        let reads = self.reads.load(Ordering::Relaxed) + 1;
+        let mut learner = lock(&self.learner);
+        learner.know_first_byte(millis(latency));
+        learner.choose(policy, len, limit, reads as f64)
+    }
+
+    /// A read of so many requests begins.
+    pub fn begin(&self, requests: u64) -> OnItsWay<'_> {
+        let before = self.requests.fetch_add(requests, Ordering::Relaxed);
+        let reads = self.reads.fetch_add(1, Ordering::Relaxed);
+        OnItsWay { pace: self, requests, others: (reads, before), began: Instant::now() }
+    }
+
+    /// Waits until one more request may wait for its first byte; at once, unless the store has asked
+    /// for less lately.
+    pub async fn enter(&self) -> Entered<'_> {
+        let slot = self.slots.slot().await;
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Entered { pace: self, _slot: slot, sent: self.began.elapsed() }
+    }
+
+    /// A request is sent; when its answer is late, if that may matter.
+    pub fn late_after(&self) -> Option<Duration> {
+        let late_ms = lock(&self.tail).sent()?;
+        // A store that has asked for less gets nothing extra.
+        (!lock(&self.window).is_limited()).then(|| Duration::from_secs_f64(late_ms / 1000.0))
+    }
+
+    /// Whether a second request for a late answer can be paid for, which pays for it.
+    pub fn spend(&self) -> bool {
+        lock(&self.tail).spend()
+    }
+
+    /// A second request was sent; whether it was answered first.
+    pub fn judged(&self, won: bool) {
+        lock(&self.tail).judged(won);
+    }
+}
+
+/// A read that is on its way.
+#[derive(Debug)]
+pub(crate) struct OnItsWay<'a> {
+    pace: &'a Pace,
+    requests: u64,
+    /// Other reads, and their requests, when it began.
+    others: (u64, u64),
+    began: Instant,
+}
+
+impl OnItsWay<'_> {
+    /// All of it was asked of the store, and arrived.
+    pub fn ended(self, policy: &Policy, len: u64) {
+        let mean = |before: u64, now: u64, own: u64| {
+            own as f64 + (before + now.saturating_sub(own)) as f64 / 2.0
+        };
+        let (reads, requests) = (&self.pace.reads, &self.pace.requests);
+        let load = Load {
+            reads: mean(self.others.0, reads.load(Ordering::Relaxed), 1),
+            requests: mean(self.others.1, requests.load(Ordering::Relaxed), self.requests),
+        };
+        let took_ms = millis(self.began.elapsed());
+        let seen = Seen { len, fanout: self.requests, took_ms, load: Some(load) };
+        lock(&self.pace.learner).observe(policy, &seen);
+    }
+}
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        self.pace.requests.fetch_sub(self.requests, Ordering::Relaxed);
+        self.pace.reads.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A request that waits for its first byte.
+#[derive(Debug)]
+pub(crate) struct Entered<'a> {
+    pace: &'a Pace,
+    _slot: Slot<'a>,
+    sent: Duration,
+}
+
+impl Entered<'_> {
+    /// The first byte came.
+    pub fn answered(self) {
+        let now = self.pace.began.elapsed();
+        lock(&self.pace.tail).answered(millis(now.saturating_sub(self.sent)));
+        self.judged(|window| window.answered(now));
+    }
+
+    /// The store asked for less (429, 503).
+    pub fn refused(self) {
+        let now = self.pace.began.elapsed();
+        let waiting = self.pace.waiting.load(Ordering::Relaxed);
+        self.judged(|window| window.refused(now, self.sent, waiting));
+    }
+
+    fn judged(&self, judge: impl FnOnce(&mut Window)) {
+        let mut window = lock(&self.pace.window);
+        let before = window.total();
+        judge(&mut window);
+        if window.total() != before {
+            // Under the lock, so that the last judgement decides.
+            self.pace.slots.set_total(window.total());
+        }
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.pace.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Requests of all reads beyond the first of each, as many as the setting allows at once. A read
+/// that finds none free is one request.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes(AtomicU64);
+
+/// Lanes of one read; dropping it gives them back.
+#[derive(Debug)]
+pub(crate) struct Reserved<'a> {
+    lanes: &'a Lanes,
+    count: u64,
+}
+
+impl Lanes {
+    /// Reserves up to `wanted` while no more than `limit` are taken; possibly none.
+    pub fn reserve(&self, wanted: u64, limit: u64) -> Reserved<'_> {
+        let mut count = 0;
+        if wanted > 0 {
+            // The closure always gives a value, so this cannot fail.
+            let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+                count = wanted.min(limit.saturating_sub(taken));
+                Some(taken + count)
+            });
+        }
+        Reserved { lanes: self, count }
+    }
+}
+
+impl Reserved<'_> {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.lanes.0.fetch_sub(self.count, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_are_given_as_long_as_there_are_some_and_come_back() {
+        let lanes = Lanes::default();
+        let first = lanes.reserve(3, 4);
+        assert_eq!((first.count(), lanes.reserve(3, 4).count()), (3, 1));
+        assert_eq!(lanes.reserve(3, 2).count(), 0, "the limit was lowered");
+        drop(first);
+        assert_eq!(lanes.reserve(9, 4).count(), 4);
+    }
+}

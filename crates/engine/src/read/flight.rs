@@ -1,0 +1,399 @@
+//! One request for all who want the same bytes of the same version at the same time.
+//!
+//! A reader that asks the store for a span registers it as a *flight*. Another one that wants bytes
+//! of it while it is under way follows: the leader, which reads into its own caller's buffer, copies
+//! them for it as soon as they are there. A leader that is cancelled, or fails, hands over what it
+//! has; its followers ask for the rest themselves and tell their own errors. Nobody waits for a
+//! flight that is much longer than what is wanted of it, nor without memory for the copy.
+//!
+//! A reader that is alone pays for an entry in a map.
+
+use crate::budget::{Budget, Lease};
+use crate::cache::CachedObject;
+use crate::location::{Location, ObjectId};
+use crate::query::QueryCore;
+use crate::read::stream::{Stream, told_as_change};
+use crate::read::version::Version;
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, FutureExt, try_join_all};
+use penstock_base::{ByteRange, Metric, Result};
+use penstock_store::{GetRange, ObjectMeta};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::oneshot;
+
+/// A flight is followed if what still has to arrive for it is not longer than so many times what is
+/// wanted, and a little ([`FOLLOW_BYTES`]).
+const FOLLOW_RATIO: u64 = 4;
+const FOLLOW_BYTES: u64 = 256 << 10;
+
+/// Bytes that a leader copied for a follower: from where those begin that it wanted, maybe fewer.
+struct Landed {
+    bytes: Bytes,
+    _lease: Lease,
+}
+
+struct Follower {
+    wanted: ByteRange,
+    lease: Lease,
+    told: oneshot::Sender<Landed>,
+}
+
+/// A span on its way.
+struct Flight {
+    version: Version,
+    range: ByteRange,
+    /// Where the bytes end that have arrived.
+    arrived: AtomicU64,
+    is_followed: AtomicBool,
+    followers: Mutex<Vec<Follower>>,
+}
+
+/// The flights of an engine.
+#[derive(Default)]
+pub(crate) struct Flights(Mutex<HashMap<ObjectId, Vec<Arc<Flight>>>>);
+
+impl std::fmt::Debug for Flights {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Flights").finish_non_exhaustive()
+    }
+}
+
+/// What to do for a stretch of a span.
+enum Part<'a> {
+    Lead(Leader<'a>),
+    Follow(ByteRange, oneshot::Receiver<Landed>),
+}
+
+/// Which bytes of a span to ask for, and which will come on another flight. Pure but for the two
+/// closures: `arrived` tells how far a flight is, `memory` gives the lease for a copy.
+fn follow<T>(
+    range: ByteRange,
+    flights: &[(ByteRange, u64)],
+    mut memory: impl FnMut(usize, ByteRange) -> Option<T>,
+) -> Vec<(ByteRange, Option<T>)> {
+    let mut stretches: Vec<(ByteRange, Option<T>)> = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let mut followed = None;
+        let mut next = range.end;
+        for (index, (flight, arrived)) in flights.iter().enumerate() {
+            if flight.start <= at && at < flight.end {
+                let shared = ByteRange { start: at, end: flight.end.min(range.end) };
+                let to_come = shared.end.saturating_sub(*arrived);
+                if to_come <= shared.len().saturating_mul(FOLLOW_RATIO).saturating_add(FOLLOW_BYTES)
+                    && let Some(lease) = memory(index, shared)
+                {
+                    followed = Some((shared, Some(lease)));
+                    break;
+                }
+            } else if flight.start > at {
+                next = next.min(flight.start);
+            }
+        }
+        let stretch = followed.unwrap_or((ByteRange { start: at, end: next }, None));
+        at = stretch.0.end;
+        match stretches.last_mut() {
+            Some((led, None)) if stretch.1.is_none() => led.end = at,
+            _ => stretches.push(stretch),
+        }
+    }
+    stretches
+}
+
+impl Flights {
+    /// Registers those stretches of a span that nobody has asked for, and follows for the others.
+    fn enter(
+        &self,
+        budget: &Arc<Budget>,
+        id: ObjectId,
+        version: &Version,
+        range: ByteRange,
+    ) -> Vec<Part<'_>> {
+        let mut flights = self.lock();
+        let known = flights.entry(id.clone()).or_default();
+        let same: Vec<Arc<Flight>> = known
+            .iter()
+            .filter(|flight| flight.range.overlaps(&range) && flight.version.same(version))
+            .cloned()
+            .collect();
+        let on_their_way: Vec<(ByteRange, u64)> = same
+            .iter()
+            .map(|flight| (flight.range, flight.arrived.load(Ordering::Relaxed)))
+            .collect();
+        let stretches = follow(range, &on_their_way, |index, shared| {
+            let lease = budget.try_lease(shared.len())?;
+            let (told, landed) = oneshot::channel();
+            let flight = &same[index];
+            flight.lock().push(Follower { wanted: shared, lease, told });
+            flight.is_followed.store(true, Ordering::Release);
+            Some(landed)
+        });
+        let parts = stretches.into_iter().map(|(range, landed)| match landed {
+            Some(landed) => Part::Follow(range, landed),
+            None => {
+                let flight = Arc::new(Flight {
+                    version: version.clone(),
+                    range,
+                    arrived: AtomicU64::new(range.start),
+                    is_followed: AtomicBool::new(false),
+                    followers: Mutex::default(),
+                });
+                known.push(Arc::clone(&flight));
+                Part::Lead(Leader { flights: self, id: id.clone(), flight })
+            }
+        });
+        parts.collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, Vec<Arc<Flight>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Flight {
+    fn lock(&self) -> MutexGuard<'_, Vec<Follower>> {
+        self.followers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Copies for followers what has arrived: of those that have all they want, or of all when
+    /// nothing more comes. `bytes` begins where the flight does.
+    fn serve(&self, bytes: &[u8], is_last: bool) {
+        let end = self.range.start + bytes.len() as u64;
+        let ready: Vec<Follower> = {
+            let mut followers = self.lock();
+            let ready = followers.extract_if(.., |one| is_last || one.wanted.end <= end).collect();
+            self.is_followed.store(!followers.is_empty(), Ordering::Release);
+            ready
+        };
+        let mut copied: Option<(ByteRange, Bytes)> = None;
+        for Follower { wanted, lease, told } in ready {
+            let wanted = ByteRange { start: wanted.start, end: wanted.end.min(end) };
+            if wanted.start >= wanted.end {
+                continue;
+            }
+            // Those who want the same share a copy.
+            let shared = match copied.take() {
+                Some((range, bytes)) if range.contains(&wanted) => (range, bytes),
+                _ => (wanted, Bytes::copy_from_slice(part(bytes, self.range.start, wanted))),
+            };
+            let from = index(wanted.start - shared.0.start);
+            let bytes = shared.1.slice(from..from + index(wanted.len()));
+            copied = Some(shared);
+            // The follower may be gone.
+            let _ = told.send(Landed { bytes, _lease: lease });
+        }
+    }
+}
+
+fn index(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("a span lies in memory")
+}
+
+fn part(bytes: &[u8], start: u64, range: ByteRange) -> &[u8] {
+    &bytes[index(range.start - start)..index(range.end - start)]
+}
+
+/// A registered flight. Dropping it ends it; followers that were not served ask for themselves.
+struct Leader<'a> {
+    flights: &'a Flights,
+    id: ObjectId,
+    flight: Arc<Flight>,
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        let mut flights = self.flights.lock();
+        if let Some(known) = flights.get_mut(&self.id) {
+            known.retain(|flight| !Arc::ptr_eq(flight, &self.flight));
+            if known.is_empty() {
+                flights.remove(&self.id);
+            }
+        }
+        drop(flights);
+        // Giving memory back wakes others, so not under the lock.
+        let unserved = std::mem::take(&mut *self.flight.lock());
+        drop(unserved);
+    }
+}
+
+/// A flight and the buffer that it fills. However it ends, followers get what has arrived.
+struct Landing<'a> {
+    leader: Leader<'a>,
+    buf: &'a mut [u8],
+    filled: usize,
+}
+
+impl Landing<'_> {
+    async fn fill(&mut self, stream: &mut Stream) -> Result<()> {
+        let flight = Arc::clone(&self.leader.flight);
+        while self.filled < self.buf.len() {
+            self.filled += stream.read_more(&mut self.buf[self.filled..]).await?;
+            let arrived = flight.range.start + self.filled as u64;
+            flight.arrived.store(arrived, Ordering::Relaxed);
+            if flight.is_followed.load(Ordering::Acquire) {
+                flight.serve(&self.buf[..self.filled], false);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        // Nobody can begin to follow once it is off the list.
+        let flight = Arc::clone(&self.leader.flight);
+        let mut flights = self.leader.flights.lock();
+        if let Some(known) = flights.get_mut(&self.leader.id) {
+            known.retain(|known| !Arc::ptr_eq(known, &flight));
+        }
+        drop(flights);
+        if flight.is_followed.load(Ordering::Acquire) {
+            flight.serve(&self.buf[..self.filled], true);
+        }
+    }
+}
+
+/// A version of an object, to fetch spans of.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub query: &'a Arc<QueryCore>,
+    pub at: &'a Location,
+    pub version: &'a Version,
+    pub cached: Option<&'a CachedObject>,
+    /// Where an answer confirms what is remembered of the object.
+    pub meta: Option<&'a ObjectMeta>,
+}
+
+impl<'a> Wanted<'a> {
+    /// Fills `buf` with a span, from the store or from another reader's flight; true when all of it
+    /// came from the store.
+    pub async fn fetch(self, buf: &mut [u8], range: ByteRange) -> Result<bool> {
+        let engine = &self.query.engine;
+        let parts = engine.flights.enter(&engine.budget, self.at.id(), self.version, range);
+        let mut parts = parts.into_iter();
+        match (parts.next(), parts.len()) {
+            (Some(Part::Lead(leader)), 0) => self.lead(leader, buf).await.map(|()| true),
+            (Some(first), _) => self.share(first, parts, buf).await.map(|()| false),
+            (None, _) => Ok(true),
+        }
+    }
+
+    /// Leads and follows at once. Boxed: few reads meet another one.
+    fn share<'b>(
+        self,
+        first: Part<'b>,
+        rest: impl Iterator<Item = Part<'b>> + Send + 'b,
+        mut buf: &'b mut [u8],
+    ) -> BoxFuture<'b, Result<()>>
+    where
+        'a: 'b,
+    {
+        let parts = std::iter::once(first).chain(rest).map(move |one| {
+            let len = match &one {
+                Part::Lead(leader) => leader.flight.range.len(),
+                Part::Follow(range, _) => range.len(),
+            };
+            let (part, behind) = std::mem::take(&mut buf).split_at_mut(index(len));
+            buf = behind;
+            match one {
+                Part::Lead(leader) => self.lead(leader, part).boxed(),
+                Part::Follow(range, landed) => self.follow(range, landed, part).boxed(),
+            }
+        });
+        try_join_all(parts).map(|done| done.map(|_| ())).boxed()
+    }
+
+    async fn lead(self, leader: Leader<'_>, buf: &mut [u8]) -> Result<()> {
+        let range = leader.flight.range;
+        let mut landing = Landing { leader, buf, filled: 0 };
+        let mut stream = self.start(range).await?;
+        let filled = landing.fill(&mut stream).await;
+        filled.map_err(|error| told_as_change(error, self.at))?;
+        if let Some(cached) = self.cached {
+            cached.keep(self.query, range.start, landing.buf);
+        }
+        Ok(())
+    }
+
+    /// Begins a GET of exactly this range of this version.
+    pub async fn start(self, range: ByteRange) -> Result<Stream> {
+        let asked = GetRange::Bounded(range);
+        let stream = Stream::pinned(self.query, self.at, self.version, asked).await?;
+        if let Some(meta) = self.meta {
+            self.query.engine.metadata.confirm(self.at, meta, false);
+        }
+        Ok(stream)
+    }
+
+    async fn follow(
+        self,
+        range: ByteRange,
+        landed: oneshot::Receiver<Landed>,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let bytes = landed.await.map_or_else(|_| Bytes::new(), |landed| landed.bytes);
+        let (shared, rest) = buf.split_at_mut(bytes.len());
+        shared.copy_from_slice(&bytes);
+        self.query.scope.count(Metric::FlightsShared, u64::from(!bytes.is_empty()));
+        let start = range.start + bytes.len() as u64;
+        drop(bytes);
+        if !rest.is_empty() {
+            // The leader was stopped, or failed.
+            self.fetch(rest, ByteRange { start, end: range.end }).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn range(start: u64, end: u64) -> ByteRange {
+        ByteRange { start, end }
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_followed_and_the_rest_is_led() {
+        let stretches = follow(range(10, 50), &[(range(20, 30), 20), (range(0, 12), 0)], |i, _| Some(i));
+        assert_eq!(
+            stretches,
+            [(range(10, 12), Some(1)), (range(12, 20), None), (range(20, 30), Some(0)), (range(30, 50), None)]
+        );
+    }
+
+    #[test]
+    fn a_long_flight_is_not_waited_for_unless_it_is_nearly_there() {
+        let long = range(0, 100 << 20);
+        let wanted = range(90 << 20, 91 << 20);
+        let followed = |arrived| follow(wanted, &[(long, arrived)], |_, _| Some(()))[0].1.is_some();
+        assert!(!followed(0));
+        assert!(followed(88 << 20));
+        assert!(follow(wanted, &[(wanted, 0)], |_, _| None::<()>)[0].1.is_none(), "no memory");
+    }
+
+    proptest! {
+        #[test]
+        fn every_byte_is_led_or_followed_once(
+            start in 0u64..1000, len in 1u64..1000,
+            flights in prop::collection::vec((0u64..2000, 1u64..500, 0u64..2500), 0..8),
+            refused in prop::collection::vec(any::<bool>(), 8),
+        ) {
+            let wanted = range(start, start + len);
+            let flights: Vec<_> = flights.iter().map(|(s, l, a)| (range(*s, s + l), *a)).collect();
+            let mut next = start;
+            for (stretch, flight) in follow(wanted, &flights, |i, _| (!refused[i]).then_some(i)) {
+                prop_assert_eq!(stretch.start, next);
+                prop_assert!(!stretch.is_empty());
+                if let Some(flight) = flight {
+                    prop_assert!(flights[flight].0.contains(&stretch));
+                }
+                next = stretch.end;
+            }
+            prop_assert_eq!(next, wanted.end);
+        }
+    }
+}
