@@ -83,7 +83,12 @@ async fn a_store_that_is_near_is_read_in_one_request() {
     assert_eq!(bench.store.take_calls().len(), 1);
 }
 
-fn spawn_read(query: &Arc<Query>, reader: &Arc<Reader>, at: usize, len: usize) -> JoinHandle<Vec<u8>> {
+fn spawn_read(
+    query: &Arc<Query>,
+    reader: &Arc<Reader>,
+    at: usize,
+    len: usize,
+) -> JoinHandle<Vec<u8>> {
     let (query, reader) = (Arc::clone(query), Arc::clone(reader));
     tokio::spawn(async move { read(&reader, &query, at, len).await })
 }
@@ -101,7 +106,10 @@ async fn readers_of_the_same_bytes_share_one_request() {
         (spawn_read(&query, &reader, MIB, MIB), MIB..2 * MIB),
         (spawn_read(&query, &reader, MIB, MIB), MIB..2 * MIB),
         (spawn_read(&other_query, &other, MIB, MIB), MIB..2 * MIB),
-        (spawn_read(&other_query, &other, MIB + 300 * KIB, MIB), MIB + 300 * KIB..2 * MIB + 300 * KIB),
+        (
+            spawn_read(&other_query, &other, MIB + 300 * KIB, MIB),
+            MIB + 300 * KIB..2 * MIB + 300 * KIB,
+        ),
     ];
     for (bytes, expected) in reads {
         assert!(bytes.await.unwrap() == data[expected]);
@@ -149,7 +157,8 @@ async fn a_store_that_asks_for_less_gets_less_and_then_more_again() {
     for _ in 0..8 {
         bench.store.fail("get", Fault::Throttle);
     }
-    let reads: Vec<_> = (0..16).map(|i| spawn_read(&query, &reader, MIB + i * 8192, 4096)).collect();
+    let reads: Vec<_> =
+        (0..16).map(|i| spawn_read(&query, &reader, MIB + i * 8192, 4096)).collect();
     sleep(Duration::from_millis(1)).await;
     assert_eq!(bench.store.take_calls().len(), 16, "nobody has asked for less yet");
     gate.add_permits(8);

@@ -10,8 +10,8 @@ pub(crate) use pool::Pool;
 pub use systems::{WRAP_SYSTEMS, WrapSystem};
 
 use crate::Query;
-use crate::pace::millis;
 use crate::pace::learn::{Learner, Seen};
+use crate::pace::millis;
 use crate::pace::policy::{Policy, parts};
 use penstock_base::{ByteRange, Metric};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,7 +97,8 @@ impl ParallelReads {
             true => 1,
             false => policy.fanout_limit(range.len()),
         };
-        let wanted = if limit > 1 { self.learner().choose(&policy, range.len(), limit, 1.0) } else { 1 };
+        let wanted =
+            if limit > 1 { self.learner().choose(&policy, range.len(), limit, 1.0) } else { 1 };
         let pool = &query.engine().pool;
         let helpers = pool.reserve(wanted - 1, settings.parallel_read_io_threads);
         let parts = parts(range, helpers.count() + 1);
@@ -115,7 +116,8 @@ impl ParallelReads {
         };
         if succeeded {
             let took_ms = millis(started.elapsed());
-            self.learner().observe(&policy, &Seen { len: range.len(), fanout, took_ms, load: None });
+            self.learner()
+                .observe(&policy, &Seen { len: range.len(), fanout, took_ms, load: None });
         }
         count(query, fanout);
         succeeded

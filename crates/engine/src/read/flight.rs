@@ -358,10 +358,16 @@ mod tests {
 
     #[test]
     fn what_is_on_its_way_is_followed_and_the_rest_is_led() {
-        let stretches = follow(range(10, 50), &[(range(20, 30), 20), (range(0, 12), 0)], |i, _| Some(i));
+        let stretches =
+            follow(range(10, 50), &[(range(20, 30), 20), (range(0, 12), 0)], |i, _| Some(i));
         assert_eq!(
             stretches,
-            [(range(10, 12), Some(1)), (range(12, 20), None), (range(20, 30), Some(0)), (range(30, 50), None)]
+            [
+                (range(10, 12), Some(1)),
+                (range(12, 20), None),
+                (range(20, 30), Some(0)),
+                (range(30, 50), None)
+            ]
         );
     }
 

@@ -256,11 +256,7 @@ async fn get(
 }
 
 /// One GET; where its answer is late, a second one beside it, and the first answer of both.
-async fn first_byte(
-    query: &QueryCore,
-    at: &Location,
-    request: &GetRequest,
-) -> Result<GetResponse> {
+async fn first_byte(query: &QueryCore, at: &Location, request: &GetRequest) -> Result<GetResponse> {
     let (store, pace) = (&at.mount.store, &at.mount.pace);
     let first = store.get(&at.key, request.clone());
     let Some(late_after) = pace.late_after() else { return first.await };
