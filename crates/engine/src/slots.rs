@@ -1,5 +1,5 @@
-//! How many of something are in flight at once (parts of uploads, requests that wait for an answer); a
-//! number that may change while they are.
+//! How many of something are in flight at once (parts of uploads, requests that wait for an
+//! answer); a number that may change while they are.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Semaphore, SemaphorePermit};

@@ -1,4 +1,5 @@
-//! How much is asked of a store at once: settings, refusals, readers of the same bytes, late answers.
+//! How much is asked of a store at once: settings, refusals, readers of the same bytes, late
+//! answers.
 
 #![allow(clippy::unwrap_used)]
 

@@ -141,7 +141,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_more_than_one_in_fifty_is_extra(late in prop::collection::vec(any::<bool>(), 0..2000)) {
+        fn never_more_than_one_in_fifty_is_extra(
+            late in prop::collection::vec(any::<bool>(), 0..2000),
+        ) {
             let mut tail = Tail::default();
             let (mut sent, mut extra) = (0u64, 0u64);
             for late in late {

@@ -1,9 +1,9 @@
 //! Decides how many requests may wait for a store's answer at once, once it has asked for less
 //! (429, 503). Pure: the caller brings the time.
 //!
-//! Additive increase, multiplicative decrease (Chiu and Jain 1989): a refusal halves the number that
-//! was on its way, at most once for all that were sent before the last cut; each window of answers
-//! adds one. A store that has not refused for a while is not limited at all. Queueing in a store is
+//! Additive increase, multiplicative decrease (Chiu and Jain 1989): a refusal halves the number
+//! that was on its way, at most once for all that were sent before the last cut; each window of
+//! answers adds one. A store that has not refused for a while is not limited at all. Queueing in a store is
 //! not judged here: it shows as a penalty in the cost model, which then asks for fewer at once.
 
 use std::time::Duration;
@@ -95,7 +95,9 @@ mod tests {
         /// seconds of round trips of 100 ms nearly all are answered, and nearly as many at once as
         /// the store takes.
         #[test]
-        fn it_finds_what_a_store_takes_within_seconds(capacity in 1usize..200, wanted in 1usize..300) {
+        fn it_finds_what_a_store_takes_within_seconds(
+            capacity in 1usize..200, wanted in 1usize..300,
+        ) {
             let mut window = Window::default();
             let (mut refused, mut answered) = (0, 0);
             for round in 0u64..200 {

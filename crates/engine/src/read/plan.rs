@@ -26,8 +26,8 @@ impl Span {
     }
 }
 
-/// Covers `range` with spans in order: held bytes where there are some, one request for each stretch
-/// without. Stretches that lie nearer to each other than `gap_bytes` are one request, which fetches
+/// Covers `range` with spans in order: held bytes where there are some, one request for each
+/// stretch without. Stretches that lie nearer to each other than `gap_bytes` are one request, which fetches
 /// again what is held between them; so are the nearest ones where there are more than `most`.
 /// `gap_bytes` is only asked for where it matters.
 pub(crate) fn plan(
@@ -246,7 +246,7 @@ mod tests {
         ) {
             let held: Vec<ByteRange> = held.iter().map(|(s, l)| range(*s, s + l)).collect();
             for span in plan(range(0, 1200), &held, || gap_bytes, u64::MAX) {
-                let is_held = |at: u64| held.iter().any(|piece| piece.start <= at && at < piece.end);
+                let is_held = |at: u64| held.iter().any(|held| held.start <= at && at < held.end);
                 let mut run = 0;
                 for at in span.range.start..span.range.end {
                     run = if span.source == Source::Store && is_held(at) { run + 1 } else { 0 };
