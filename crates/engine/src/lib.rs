@@ -13,8 +13,8 @@
 //! async caller awaits them on the engine's runtime ([`Engine::handle`]). Either way requests count
 //! for the query, and verbs end when it is cancelled.
 //!
-//! Decisions are pure functions in files of their own (`retry`, `pace`, `read::plan`, `upload::schedule`,
-//! `names::pattern`); the files around them act on what was decided.
+//! Decisions are pure functions in files of their own (`retry`, `pace`, `read::plan`,
+//! `upload::schedule`, `names::pattern`); the files around them act on what was decided.
 
 mod attempt;
 mod budget;

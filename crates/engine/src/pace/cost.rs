@@ -97,7 +97,8 @@ mod tests {
         ) {
             let best = model.best_fanout(len, limit);
             // One less would not fill it.
-            prop_assert!(best == 1 || (best - 1) as f64 * model.bytes_per_ms < model.link_bytes_per_ms);
+            let one_less = best.saturating_sub(1) as f64 * model.bytes_per_ms;
+            prop_assert!(best == 1 || one_less < model.link_bytes_per_ms);
         }
 
         #[test]

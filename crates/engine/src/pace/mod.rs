@@ -80,8 +80,8 @@ impl Pace {
         OnItsWay { pace: self, requests, others: (reads, before), began: Instant::now() }
     }
 
-    /// Waits until one more request may wait for its first byte; at once, unless the store has asked
-    /// for less lately.
+    /// Waits until one more request may wait for its first byte; at once, unless the store has
+    /// asked for less lately.
     pub async fn enter(&self) -> Entered<'_> {
         let slot = self.slots.slot().await;
         self.waiting.fetch_add(1, Ordering::Relaxed);

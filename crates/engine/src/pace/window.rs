@@ -3,8 +3,9 @@
 //!
 //! Additive increase, multiplicative decrease (Chiu and Jain 1989): a refusal halves the number
 //! that was on its way, at most once for all that were sent before the last cut; each window of
-//! answers adds one. A store that has not refused for a while is not limited at all. Queueing in a store is
-//! not judged here: it shows as a penalty in the cost model, which then asks for fewer at once.
+//! answers adds one. A store that has not refused for a while is not limited at all. Queueing in a
+//! store is not judged here: it shows as a penalty in the cost model, which then asks for fewer at
+//! once.
 
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 //!
 //! A reader that asks the store for a span registers it as a *flight*. Another one that wants bytes
 //! of it while it is under way follows: the leader, which reads into its own caller's buffer,
-//! copies them for it as soon as they are there. A leader that is cancelled, or fails, hands over what it
-//! has; its followers ask for the rest themselves and tell their own errors. Nobody waits for a
-//! flight that is much longer than what is wanted of it, nor without memory for the copy.
+//! copies them for it as soon as they are there. A leader that is cancelled, or fails, hands over
+//! what it has; its followers ask for the rest themselves and tell their own errors. Nobody waits
+//! for a flight that is much longer than what is wanted of it, nor without memory for the copy.
 //!
 //! A reader that is alone pays for an entry in a map.
 

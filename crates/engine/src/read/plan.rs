@@ -27,9 +27,9 @@ impl Span {
 }
 
 /// Covers `range` with spans in order: held bytes where there are some, one request for each
-/// stretch without. Stretches that lie nearer to each other than `gap_bytes` are one request, which fetches
-/// again what is held between them; so are the nearest ones where there are more than `most`.
-/// `gap_bytes` is only asked for where it matters.
+/// stretch without. Stretches that lie nearer to each other than `gap_bytes` are one request, which
+/// fetches again what is held between them; so are the nearest ones where there are more than
+/// `most`. `gap_bytes` is only asked for where it matters.
 pub(crate) fn plan(
     range: ByteRange,
     held: &[ByteRange],
