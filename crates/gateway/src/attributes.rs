@@ -17,12 +17,10 @@ pub(crate) async fn attributes(
     input: dto::GetObjectAttributesInput,
 ) -> S3Result<dto::GetObjectAttributesOutput> {
     refuse::customer_key(input.sse_customer_algorithm.as_deref())?;
+    let asked = asked(&input.object_attributes)?;
     let bucket = buckets.get(&input.bucket).await?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
     let meta = bucket.query().head(&bucket.at(&name)).await.map_err(about_object)?;
-    // Clients send one header with a list, which s3s takes for one name.
-    let lines = input.object_attributes.iter();
-    let asked: Vec<&str> = lines.flat_map(|line| line.as_str().split(',')).map(str::trim).collect();
     let wants = |name: &str| asked.contains(&name);
     let mut output = dto::GetObjectAttributesOutput {
         last_modified: meta.modified.map(dto::Timestamp::from),
@@ -45,6 +43,31 @@ pub(crate) async fn attributes(
         output.object_parts = parts(&meta, input.max_parts, input.part_number_marker)?;
     }
     Ok(output)
+}
+
+const NAMES: [&str; 5] = [
+    dto::ObjectAttributes::ETAG,
+    dto::ObjectAttributes::OBJECT_SIZE,
+    dto::ObjectAttributes::STORAGE_CLASS,
+    dto::ObjectAttributes::CHECKSUM,
+    dto::ObjectAttributes::OBJECT_PARTS,
+];
+
+/// The attributes by name. Clients send one header with a list, which s3s takes for one name.
+fn asked(lines: &[dto::ObjectAttributes]) -> S3Result<Vec<&str>> {
+    let names = lines.iter().flat_map(|line| line.as_str().split(','));
+    let names: Vec<&str> = names.map(str::trim).filter(|name| !name.is_empty()).collect();
+    if names.is_empty() {
+        return Err(s3_error!(
+            InvalidRequest,
+            "The x-amz-object-attributes header specifying the attributes to be retrieved is \
+             either missing or empty"
+        ));
+    }
+    if names.iter().any(|name| !NAMES.contains(name)) {
+        return Err(s3_error!(InvalidArgument, "Invalid attribute name specified."));
+    }
+    Ok(names)
 }
 
 /// A page of the parts, as far as the object's notes tell of them.
@@ -95,6 +118,15 @@ fn parts(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attributes_are_known_names() {
+        let lines = |text: &str| vec![dto::ObjectAttributes::from(text.to_string())];
+        assert_eq!(asked(&lines("ETag, Checksum")).unwrap(), ["ETag", "Checksum"]);
+        let code = |text: &str| asked(&lines(text)).unwrap_err().code().as_str().to_string();
+        assert_eq!(code("ETag,Size"), "InvalidArgument");
+        assert_eq!(code(" "), "InvalidRequest");
+    }
 
     #[test]
     fn parts_come_in_pages() {

@@ -108,7 +108,7 @@ impl S3Auth for Keys {
         match self.0.keys.is_empty() {
             false => Err(s3_error!(
                 InvalidAccessKeyId,
-                "The access key Id you provided does not exist in our records."
+                "The AWS Access Key Id you provided does not exist in our records."
             )),
             true => Err(s3_error!(
                 InvalidAccessKeyId,

@@ -3,7 +3,7 @@
 //! Nothing here is remembered that another replica could make wrong: what is kept open are
 //! connections and credentials, never what is in a bucket or whether it is there.
 
-use crate::error::{Subject, to_s3};
+use crate::error::{NO_SUCH_BUCKET, Subject, to_s3};
 use crate::route::{Place, Routes, is_bucket_name};
 use crate::tag::TagForm;
 use penstock_engine::{Engine, Location, Mount, Query};
@@ -115,7 +115,7 @@ impl Buckets {
             return Ok((place, account));
         }
         match is_bucket_name(bucket) {
-            true => Err(s3_error!(NoSuchBucket, "The specified bucket does not exist")),
+            true => Err(s3_error!(NoSuchBucket, "{NO_SUCH_BUCKET}")),
             false => Err(s3_error!(InvalidBucketName, "The specified bucket is not valid.")),
         }
     }

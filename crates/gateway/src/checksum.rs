@@ -13,7 +13,11 @@ use http::HeaderMap;
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
 use s3s::dto;
-use s3s::{S3Result, s3_error};
+use s3s::{S3Error, S3Result, s3_error};
+
+const HEADER: &str = "x-amz-checksum-";
+/// Headers of that prefix that carry no checksum.
+const ABOUT: [&str; 3] = ["algorithm", "mode", "type"];
 
 /// One algorithm of the `x-amz-checksum-*` family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +43,25 @@ impl Algorithm {
         (Algorithm::Sha256, "x-amz-checksum-sha256"),
     ];
 
-    fn header(self) -> &'static str {
-        Self::ALL.iter().find(|row| row.0 == self).map_or("", |row| row.1)
+    /// By its name in `x-amz-checksum-algorithm` and its kin, in any case.
+    fn of_name(name: &str) -> Option<Algorithm> {
+        let named = |row: &&(Algorithm, &str)| {
+            row.1.strip_prefix(HEADER).is_some_and(|own| own.eq_ignore_ascii_case(name))
+        };
+        Self::ALL.iter().find(named).map(|row| row.0)
     }
 
-    fn of_header(name: &str) -> Option<Algorithm> {
-        Self::ALL.iter().find(|row| row.1.eq_ignore_ascii_case(name)).map(|row| row.0)
+    fn size_bytes(self) -> usize {
+        match self {
+            Algorithm::Crc32 | Algorithm::Crc32c => 4,
+            Algorithm::Crc64Nvme => 8,
+            Algorithm::Sha1 => 20,
+            Algorithm::Sha256 => 32,
+        }
+    }
+
+    fn header(self) -> &'static str {
+        Self::ALL.iter().find(|row| row.0 == self).map_or("", |row| row.1)
     }
 }
 
@@ -60,24 +77,11 @@ impl Verifier {
     /// is hashed too; its value comes at the end.
     ///
     /// # Errors
-    /// `InvalidDigest` for a Content-MD5 that is not base64 of 16 bytes.
+    /// `InvalidDigest` for a Content-MD5 that is not base64 of 16 bytes; `InvalidRequest` for a
+    /// checksum that is none of its algorithm, and for several; `NotImplemented` for an algorithm
+    /// that is not here.
     pub fn from_headers(headers: &HeaderMap) -> S3Result<Self> {
-        let mut expected = Vec::new();
-        for (algorithm, name) in Algorithm::ALL {
-            if let Some(value) = headers.get(name) {
-                let text =
-                    value.to_str().map_err(|_| s3_error!(InvalidRequest, "{name} is not text"))?;
-                expected.push((algorithm, Some(text.trim().to_string())));
-            }
-        }
-        let trailers = headers.get_all("x-amz-trailer").iter();
-        for name in trailers.filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(',')) {
-            if let Some(algorithm) = Algorithm::of_header(name.trim())
-                && !expected.iter().any(|row| row.0 == algorithm)
-            {
-                expected.push((algorithm, None));
-            }
-        }
+        let expected = announced(headers)?;
         let mut hasher = ChecksumHasher::default();
         for (algorithm, _) in &expected {
             match algorithm {
@@ -118,7 +122,11 @@ impl Verifier {
                 "The Content-MD5 you specified did not match what we received."
             ));
         }
-        let computed = self.hasher.finalize();
+        let mut computed = self.hasher.finalize();
+        if !self.expected.is_empty() {
+            let kind = dto::ChecksumType::FULL_OBJECT;
+            computed.checksum_type = Some(dto::ChecksumType::from_static(kind));
+        }
         for (algorithm, header) in self.expected {
             let name = algorithm.header();
             let trailer = || trailers?.get(name)?.to_str().ok().map(|text| text.trim().to_string());
@@ -136,10 +144,7 @@ impl Verifier {
                 Algorithm::Sha256 => &computed.checksum_sha256,
             };
             if actual.as_ref() != Some(&expected) {
-                return Err(s3_error!(
-                    BadDigest,
-                    "The {name} you specified did not match the calculated checksum."
-                ));
+                return Err(mismatch(algorithm));
             }
         }
         Ok(computed)
@@ -162,6 +167,103 @@ pub fn whole_object_checksum(headers: &HeaderMap) -> S3Result<Option<Verifier>> 
     whole.remove("content-md5");
     let verifier = Verifier::from_headers(&whole)?;
     Ok((!verifier.is_empty()).then_some(verifier))
+}
+
+fn mismatch(algorithm: Algorithm) -> S3Error {
+    let name = algorithm.header().trim_start_matches(HEADER).to_ascii_uppercase();
+    s3_error!(BadDigest, "The {name} you specified did not match the calculated checksum.")
+}
+
+/// The checksums that a request carries, or announces as trailers: one at most, in S3.
+fn announced(headers: &HeaderMap) -> S3Result<Vec<(Algorithm, Option<String>)>> {
+    let mut found: Vec<(Algorithm, Option<String>)> = Vec::new();
+    for (name, value) in headers {
+        let Some(own) = name.as_str().strip_prefix(HEADER) else { continue };
+        if ABOUT.contains(&own) {
+            continue;
+        }
+        let algorithm = Algorithm::of_name(own).ok_or_else(|| unknown(own))?;
+        let text = value.to_str().unwrap_or_default().trim().to_string();
+        // A composite one has the number of parts behind it.
+        let sum = text.split_once('-').map_or(text.as_str(), |parts| parts.0);
+        if STANDARD.decode(sum).map(|sum| sum.len()) != Ok(algorithm.size_bytes()) {
+            return Err(s3_error!(InvalidRequest, "Value for {name} header is invalid."));
+        }
+        found.push((algorithm, Some(text)));
+    }
+    let trailers = headers.get_all("x-amz-trailer").iter().filter_map(|value| value.to_str().ok());
+    for name in trailers.flat_map(|value| value.split(',')).map(str::trim) {
+        let lower = name.to_ascii_lowercase();
+        let Some(own) = lower.strip_prefix(HEADER) else { continue };
+        let algorithm = Algorithm::of_name(own).ok_or_else(|| unknown(own))?;
+        if !found.iter().any(|row| row.0 == algorithm) {
+            found.push((algorithm, None));
+        }
+    }
+    if found.len() > 1 {
+        let why = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not \
+                   allowed.";
+        return Err(s3_error!(InvalidRequest, "{why}"));
+    }
+    let told = headers.get("x-amz-sdk-checksum-algorithm").and_then(|value| value.to_str().ok());
+    if let (Some(told), Some((algorithm, _))) = (told, found.first())
+        && Algorithm::of_name(told) != Some(*algorithm)
+    {
+        let why = "Value for x-amz-sdk-checksum-algorithm header is invalid.";
+        return Err(s3_error!(InvalidRequest, "{why}"));
+    }
+    Ok(found)
+}
+
+/// A checksum that nobody compares must not look like one that was.
+fn unknown(name: &str) -> S3Error {
+    s3_error!(NotImplemented, "checksums of the algorithm {name}")
+}
+
+/// What CreateMultipartUpload says of checksums, as its answer tells it again.
+///
+/// # Errors
+/// `InvalidRequest` for what is no algorithm or type, and for types that an algorithm has not.
+pub fn upload_kind(
+    algorithm: Option<dto::ChecksumAlgorithm>,
+    kind: Option<dto::ChecksumType>,
+) -> S3Result<(Option<dto::ChecksumAlgorithm>, Option<dto::ChecksumType>)> {
+    use dto::ChecksumType as Type;
+    let kind = kind.map(|kind| kind.as_str().to_ascii_uppercase());
+    let is_kind = |kind: &String| [Type::COMPOSITE, Type::FULL_OBJECT].contains(&kind.as_str());
+    if kind.as_ref().is_some_and(|kind| !is_kind(kind)) {
+        return Err(s3_error!(InvalidRequest, "Value for x-amz-checksum-type header is invalid."));
+    }
+    let Some(name) = algorithm.map(|name| name.as_str().to_ascii_uppercase()) else {
+        let why = "The x-amz-checksum-type header can only be used with the \
+                   x-amz-checksum-algorithm header.";
+        return if kind.is_none() {
+            Ok((None, None))
+        } else {
+            Err(s3_error!(InvalidRequest, "{why}"))
+        };
+    };
+    let Some(algorithm) = Algorithm::of_name(&name) else {
+        let why = "Checksum algorithm provided is unsupported. Please try again with any of the \
+                   valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]";
+        return Err(s3_error!(InvalidRequest, "{why}"));
+    };
+    let (composes, joins) = match algorithm {
+        Algorithm::Crc64Nvme => (false, true),
+        Algorithm::Crc32 | Algorithm::Crc32c => (true, true),
+        Algorithm::Sha1 | Algorithm::Sha256 => (true, false),
+    };
+    let default = if composes { Type::COMPOSITE } else { Type::FULL_OBJECT };
+    let kind = kind.unwrap_or_else(|| default.to_string());
+    let fits = if kind == Type::COMPOSITE { composes } else { joins };
+    if !fits {
+        let lower = name.to_ascii_lowercase();
+        return Err(s3_error!(
+            InvalidRequest,
+            "The {kind} checksum type cannot be used with the {lower} checksum algorithm."
+        ));
+    }
+    Ok((Some(dto::ChecksumAlgorithm::from(name)), Some(Type::from(kind))))
 }
 
 fn expected_md5(headers: &HeaderMap) -> S3Result<Option<(Md5, [u8; 16])>> {
@@ -218,6 +320,50 @@ mod tests {
         assert_eq!(wrong_crc.code(), &S3ErrorCode::BadDigest);
         let no_md5 = check(&[("content-md5", "not base64")], &[]).unwrap_err();
         assert_eq!(no_md5.code(), &S3ErrorCode::InvalidDigest);
+    }
+
+    #[test]
+    fn one_checksum_of_a_known_algorithm() {
+        let code = |rows: &[(&'static str, &str)]| {
+            let error = check(rows, &[]).unwrap_err();
+            error.code().as_str().to_string()
+        };
+        let crc = ("x-amz-checksum-crc32", CRC32);
+        assert_eq!(code(&[crc, ("x-amz-checksum-sha1", SHA1)]), "InvalidRequest");
+        assert_eq!(code(&[crc, ("x-amz-trailer", "x-amz-checksum-sha1")]), "InvalidRequest");
+        assert_eq!(code(&[("x-amz-checksum-crc32", "DUoR")]), "InvalidRequest");
+        assert_eq!(code(&[("x-amz-checksum-crc32", "!")]), "InvalidRequest");
+        assert_eq!(code(&[crc, ("x-amz-sdk-checksum-algorithm", "SHA1")]), "InvalidRequest");
+        assert!(check(&[crc, ("x-amz-sdk-checksum-algorithm", "crc32")], &[]).is_ok());
+        assert!(check(&[crc, ("x-amz-checksum-type", "FULL_OBJECT")], &[]).is_ok());
+        // What nobody would compare is refused.
+        assert_eq!(code(&[("x-amz-checksum-sha512", "AAAA")]), "NotImplemented");
+        assert_eq!(code(&[("x-amz-trailer", "x-amz-checksum-xxhash64")]), "NotImplemented");
+    }
+
+    #[test]
+    fn uploads_have_checksums_that_there_are() {
+        use dto::{ChecksumAlgorithm as Name, ChecksumType as Type};
+        let kind = |name: Option<&str>, kind: Option<&str>| {
+            let name = name.map(|name| Name::from(name.to_string()));
+            let told = upload_kind(name, kind.map(|kind| Type::from(kind.to_string())));
+            let told = told.map_err(|error| error.code().clone())?;
+            Ok((told.0.map(|it| it.as_str().to_string()), told.1.map(|it| it.as_str().to_string())))
+        };
+        let both = |a: &str, b: &str| Ok((Some(a.to_string()), Some(b.to_string())));
+        assert_eq!(kind(None, None), Ok((None, None)));
+        assert_eq!(kind(Some("cRc32"), None), both("CRC32", "COMPOSITE"));
+        assert_eq!(kind(Some("CRC32C"), Some("full_object")), both("CRC32C", "FULL_OBJECT"));
+        assert_eq!(kind(Some("CRC64NVME"), None), both("CRC64NVME", "FULL_OBJECT"));
+        for (name, type_) in [
+            (None, Some("COMPOSITE")),
+            (Some("MD4"), None),
+            (Some("CRC32"), Some("ODD")),
+            (Some("CRC64NVME"), Some("COMPOSITE")),
+            (Some("SHA256"), Some("FULL_OBJECT")),
+        ] {
+            assert_eq!(kind(name, type_), Err(S3ErrorCode::InvalidRequest), "{name:?} {type_:?}");
+        }
     }
 
     #[test]

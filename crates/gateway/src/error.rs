@@ -37,6 +37,7 @@ pub fn to_s3(subject: Subject, error: Error) -> S3Error {
         return answer;
     }
     if let Some(code) = error.service_code().and_then(own_code) {
+        let message = own_words(&code).map_or(message, str::to_string);
         let mut answer = S3Error::with_message(code, message);
         if answer.status_code().is_none() {
             answer.set_status_code(StatusCode::RANGE_NOT_SATISFIABLE);
@@ -105,6 +106,26 @@ fn own_code(code: &str) -> Option<S3ErrorCode> {
     })
 }
 
+/// What S3 says itself, where a back end's words tell no more.
+fn own_words(code: &S3ErrorCode) -> Option<&'static str> {
+    Some(match code {
+        S3ErrorCode::NoSuchBucket => NO_SUCH_BUCKET,
+        S3ErrorCode::NoSuchUpload => NO_SUCH_UPLOAD,
+        S3ErrorCode::BucketNotEmpty => "The bucket you tried to delete is not empty.",
+        S3ErrorCode::InvalidPart => NO_SUCH_PART,
+        _ => return None,
+    })
+}
+
+/// S3's words for a bucket that is not there.
+pub(crate) const NO_SUCH_BUCKET: &str = "The specified bucket does not exist.";
+/// S3's words for a part that is not there.
+pub(crate) const NO_SUCH_PART: &str = "One or more of the specified parts could not be found. The \
+                                       part may not have been uploaded, or the specified entity \
+                                       tag may not match the part's entity tag.";
+const NO_SUCH_UPLOAD: &str = "The specified multipart upload does not exist. The upload ID may be \
+                              invalid, or the upload may have been aborted or completed.";
+
 /// Tells a client to come again after a while.
 pub fn slow_down(why: &str, wait: Duration) -> S3Error {
     let mut error = S3Error::with_message(S3ErrorCode::SlowDown, why.to_string());
@@ -118,13 +139,9 @@ pub fn slow_down(why: &str, wait: Duration) -> S3Error {
 /// Says what is not there, in the words that S3 uses.
 fn missing(subject: Subject) -> S3Error {
     match subject {
-        Subject::Bucket => s3_error!(NoSuchBucket, "The specified bucket does not exist"),
+        Subject::Bucket => s3_error!(NoSuchBucket, "{NO_SUCH_BUCKET}"),
         Subject::Object => s3_error!(NoSuchKey, "The specified key does not exist."),
-        Subject::Upload => s3_error!(
-            NoSuchUpload,
-            "The specified upload does not exist. The upload ID may be invalid, or the upload may \
-             have been aborted or completed."
-        ),
+        Subject::Upload => s3_error!(NoSuchUpload, "{NO_SUCH_UPLOAD}"),
     }
 }
 
@@ -161,7 +178,7 @@ pub fn body_error(error: &StdError) -> S3Error {
     }
     s3_error!(
         IncompleteBody,
-        "You did not provide the number of bytes specified by the Content-Length header."
+        "You did not provide the number of bytes specified by the Content-Length HTTP header."
     )
 }
 

@@ -1,6 +1,8 @@
 //! What is wrong with a request's head before its signature is looked at: dates, digests and
 //! validities that S3 names otherwise than s3s does. Pure.
 
+mod authorization;
+
 use http::header::{AUTHORIZATION, DATE};
 use http::{HeaderMap, Request};
 use jiff::fmt::rfc2822::DateTimeParser;
@@ -30,7 +32,10 @@ pub(crate) fn fault<B>(request: &Request<B>, now: SystemTime) -> Option<S3Error>
         }
         return date_fault(headers, now);
     }
-    if authorization.starts_with("AWS4-HMAC-SHA256") {
+    if let Some(fields) = authorization.strip_prefix("AWS4-HMAC-SHA256") {
+        if let Some(fault) = authorization::header_fault(fields) {
+            return Some(fault);
+        }
         if text(headers, "x-amz-date").is_none_or(|date| v4_date(date).is_none()) {
             return Some(no_date());
         }
@@ -42,11 +47,12 @@ pub(crate) fn fault<B>(request: &Request<B>, now: SystemTime) -> Option<S3Error>
             return Some(s3_error!(InvalidArgument, "{why}"));
         }
     }
-    validity_fault(request.uri().query().unwrap_or_default())
+    let query = request.uri().query().unwrap_or_default();
+    authorization::query_fault(query).or_else(|| validity_fault(query))
 }
 
 fn no_date() -> S3Error {
-    s3_error!(AccessDenied, "AWS authentication requires a valid Date or x-amz-date header")
+    s3_error!(AccessDenied, "AWS authentication requires a valid Date or x-amz-date header.")
 }
 
 /// A date of version 4: `20130524T000000Z`.
@@ -126,7 +132,9 @@ mod tests {
 
     #[test]
     fn version_4_has_a_date_and_a_digest() {
-        let v4 = ("authorization", "AWS4-HMAC-SHA256 Credential=K");
+        let v4 =
+            "AWS4-HMAC-SHA256 Credential=K/20130524/r/s3/aws4_request,SignedHeaders=h,Signature=s";
+        let v4 = ("authorization", v4);
         let date = ("x-amz-date", "20130524T000000Z");
         assert_eq!(code("/", &[v4, date]), None);
         assert_eq!(code("/", &[v4]).as_deref(), Some("AccessDenied"));

@@ -8,10 +8,10 @@ mod listing;
 pub(crate) use listing::list_uploads;
 
 use crate::buckets::{Bucket, Buckets};
-use crate::checksum::{PartSums, Verifier, whole_object_checksum};
+use crate::checksum::{PartSums, Verifier, upload_kind, whole_object_checksum};
 use crate::conditions::{source_conditions, write_condition};
 use crate::copy::{PartCopyError, Source, copy_part};
-use crate::error::{Subject, to_s3};
+use crate::error::{NO_SUCH_PART, Subject, to_s3};
 use crate::get::shown_tag;
 use crate::headers::{
     HasChecksums as _, ObjectHeaders, PART_SUMS_NOTE, checksum_notes, object_headers,
@@ -46,6 +46,8 @@ pub(crate) async fn create(
     refuse::unkept_headers(&request.headers)?;
     let bucket = buckets.writable(&input.bucket).await?;
     refuse::encryption(&request.headers, bucket.is_encrypted())?;
+    let (checksum_algorithm, checksum_type) =
+        upload_kind(input.checksum_algorithm.take(), input.checksum_type.take())?;
     let mut headers: ObjectHeaders = object_headers!(input);
     headers.tagging = tagging::of_header(&bucket, input.tagging.take())?;
     let mut options = headers.into_options(WriteCondition::None)?;
@@ -63,8 +65,8 @@ pub(crate) async fn create(
         bucket: Some(input.bucket.clone()),
         key: Some(input.key.clone()),
         upload_id: Some(upload.0),
-        checksum_algorithm: input.checksum_algorithm.take(),
-        checksum_type: input.checksum_type.take(),
+        checksum_algorithm,
+        checksum_type,
         ..Default::default()
     })
 }
@@ -392,10 +394,7 @@ fn chosen_parts(
             Some(found) => found.size_bytes,
             None if is_empty_part(number, &etag) => 0,
             None => {
-                return Err(s3_error!(
-                    InvalidPart,
-                    "Part {number} could not be found. It may not have been uploaded, or its ETag differs."
-                ));
+                return Err(s3_error!(InvalidPart, "{NO_SUCH_PART} It is part {number}."));
             }
         };
         chosen.push(Part { number, etag, size_bytes });

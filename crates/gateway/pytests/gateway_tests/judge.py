@@ -58,8 +58,8 @@ def s3tests_config(lane: Running) -> str:
     return "\n".join(parts)
 
 
-def s3tests_settings() -> str:
-    """What the gateway is told besides: its keys are owners, as Ceph's users are."""
+def lane_settings() -> str:
+    """What the gateway is told besides: its keys are owners, as the users of both judges are."""
     keys = sorted({key for key in USERS.values() if key})
     sections = [f'[[key]]\naccess_key = "{key}"\nsecret_key = "{key}"\n' for key in keys]
     return "\n".join(['acl = "owners"', *sections])
@@ -234,11 +234,7 @@ def main() -> int:
     kind = LANES[options.lane]
     memory = Path("/dev/shm")
     parent = memory if memory.is_dir() else None
-    is_ceph = options.judge == "s3tests"
-    settings = {
-        "extra": s3tests_settings() if is_ceph else "",
-        "backend_extra": "encrypted_at_rest = true\n" if is_ceph else "",
-    }
+    settings = {"extra": lane_settings(), "backend_extra": "encrypted_at_rest = true\n"}
     with (
         tempfile.TemporaryDirectory(prefix="penstock-judge-", dir=parent) as directory,
         Lane(kind.gateway, kind.back_end, Path(directory, "lane"), **settings) as lane,

@@ -4,7 +4,7 @@
 //! it; *full object* is that of all bytes, which CRCs of parts can be joined to when their sizes
 //! are known. The parts' own were compared with their bytes when they came in.
 
-use super::{Algorithm, Verifier};
+use super::{Algorithm, Verifier, mismatch};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crc_fast::CrcAlgorithm;
@@ -166,11 +166,7 @@ impl Verifier {
                 ));
             };
             if expected.is_some_and(|expected| expected != actual) {
-                return Err(s3_error!(
-                    BadDigest,
-                    "The {} you specified did not match the calculated checksum.",
-                    algorithm.header()
-                ));
+                return Err(mismatch(algorithm));
             }
         }
         Ok(())

@@ -32,7 +32,7 @@ fn required<'a>(form: &'a Form, name: &str) -> S3Result<&'a str> {
 /// `InvalidRequest` for version 2 where that is off.
 pub(super) fn verify(form: &Form, ring: &KeyRing, takes_v2: bool) -> S3Result<Option<String>> {
     let unknown = || {
-        let why = "The access key Id you provided does not exist in our records.";
+        let why = "The AWS Access Key Id you provided does not exist in our records.";
         s3_error!(InvalidAccessKeyId, "{why}")
     };
     if form.field("x-amz-signature").is_some() || form.field("x-amz-algorithm").is_some() {

@@ -42,8 +42,11 @@ pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
         Errno::IO => (Kind::Unavailable, "the device reported an input/output error", None),
         _ => (Kind::Unavailable, "the operating system failed", None),
     };
-    let error =
+    let mut error =
         Error::new(kind, format!("{why} ({doing} `{path}`, os error {})", errno.raw_os_error()));
+    if errno == Errno::NAMETOOLONG {
+        error = error.with_service_code("KeyTooLongError");
+    }
     match hint {
         Some(hint) => error.with_hint(hint),
         None => error,

@@ -1,0 +1,146 @@
+//! What is malformed in a signature of version 4, in the header or in the query of a presigned
+//! URL (AWS Signature Version 4, "Error responses"). Pure.
+//!
+//! A signature that is well formed may still be wrong: that is not decided here.
+
+use s3s::{S3Error, s3_error};
+
+const PARTS: &str = "Credential, SignedHeaders, and Signature";
+const QUERY: [&str; 6] = [
+    "X-Amz-Algorithm",
+    "X-Amz-Credential",
+    "X-Amz-Date",
+    "X-Amz-Expires",
+    "X-Amz-SignedHeaders",
+    "X-Amz-Signature",
+];
+
+/// What is wrong with what follows `AWS4-HMAC-SHA256` in the header, if anything is.
+pub(super) fn header_fault(fields: &str) -> Option<S3Error> {
+    let malformed = |why: &str| {
+        let why = format!("The authorization header is malformed; {why}");
+        Some(s3_error!(AuthorizationHeaderMalformed, "{why}"))
+    };
+    let fields: Vec<&str> = fields.split(',').map(str::trim).collect();
+    if fields.len() != 3 {
+        return malformed(&format!("the authorization header requires three components: {PARTS}."));
+    }
+    let mut pairs = Vec::new();
+    for field in fields {
+        let Some(pair) = field.split_once('=') else {
+            return malformed(&format!("the authorization component \"{field}\" is malformed."));
+        };
+        pairs.push(pair);
+    }
+    let of = |name: &str| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1);
+    for name in ["Credential", "SignedHeaders", "Signature"] {
+        if of(name).is_none_or(str::is_empty) {
+            return malformed(&format!("missing {name}."));
+        }
+    }
+    malformed(&credential_fault(of("Credential")?)?)
+}
+
+/// What is wrong with the parameters of a presigned URL, if anything is and it is one.
+pub(super) fn query_fault(query: &str) -> Option<S3Error> {
+    let pairs: Vec<(&str, &str)> = query.split('&').filter_map(|it| it.split_once('=')).collect();
+    let of = |name: &str| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1);
+    let algorithm = of("X-Amz-Algorithm")?;
+    let malformed = |why: &str| Some(s3_error!(AuthorizationQueryParametersError, "{why}"));
+    if algorithm != "AWS4-HMAC-SHA256" {
+        return malformed("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\"");
+    }
+    if QUERY.iter().any(|name| of(name).is_none_or(str::is_empty)) {
+        return malformed(
+            "Query-string authentication version 4 requires the X-Amz-Algorithm, \
+             X-Amz-Credential, X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and \
+             X-Amz-Expires parameters.",
+        );
+    }
+    if of("X-Amz-Expires").is_some_and(|seconds| seconds.parse::<i64>().is_err()) {
+        return malformed("X-Amz-Expires should be a number");
+    }
+    if of("X-Amz-Date").is_some_and(|date| super::v4_date(date).is_none()) {
+        let why = "X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\"";
+        return malformed(why);
+    }
+    let credential = percent_encoding::percent_decode_str(of("X-Amz-Credential")?);
+    let credential = credential.decode_utf8_lossy();
+    let why = credential_fault(&credential)?;
+    malformed(&format!("Error parsing the X-Amz-Credential parameter; {why}"))
+}
+
+/// A credential is `KEY/20130524/us-east-1/s3/aws4_request`.
+fn credential_fault(credential: &str) -> Option<String> {
+    let fields: Vec<&str> = credential.split('/').collect();
+    let [_, date, _, service, terminal] = fields[..] else {
+        let form = "<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request";
+        return Some(format!("the Credential is mal-formed; expecting \"{form}\"."));
+    };
+    if terminal != "aws4_request" {
+        let why = "This endpoint uses \"aws4_request\".";
+        return Some(format!("incorrect terminal \"{terminal}\". {why}"));
+    }
+    if service != "s3" {
+        let why = "This endpoint belongs to \"s3\".";
+        return Some(format!("incorrect service \"{service}\". {why}"));
+    }
+    if date.len() != 8 || jiff::civil::Date::strptime("%Y%m%d", date).is_err() {
+        let why = "This date in the credential must be in the format \"yyyyMMdd\".";
+        return Some(format!("incorrect date format \"{date}\". {why}"));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "Credential=K/20130524/us-east-1/s3/aws4_request, SignedHeaders=host, \
+                        Signature=abc";
+
+    #[test]
+    fn headers_say_what_is_missing_or_odd() {
+        let told = |fields: &str| {
+            header_fault(fields).map(|error| error.message().unwrap_or_default().to_string())
+        };
+        assert_eq!(told(GOOD), None);
+        assert_eq!(told(&GOOD.replace(", ", ",")), None);
+        for (from, to, wanted) in [
+            (", Signature=abc", "", "three components"),
+            ("Signature=abc", "Signature=", "missing Signature"),
+            ("Signature=abc", "Other=abc", "missing Signature"),
+            ("Signature=abc", "Signature", "\"Signature\" is malformed"),
+            ("K/20130524", "20130524", "is mal-formed"),
+            ("20130524", "2013-05-24", "incorrect date format \"2013-05-24\""),
+            ("20130524", "20131324", "incorrect date format"),
+            ("/s3/", "/ec2/", "incorrect service \"ec2\""),
+            ("aws4_request", "aws", "incorrect terminal \"aws\""),
+        ] {
+            let told = told(&GOOD.replace(from, to)).unwrap_or_default();
+            assert!(told.contains(wanted), "{told} for {wanted}");
+        }
+    }
+
+    #[test]
+    fn presigned_urls_too() {
+        let good = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=K%2F20130524%2Fus-east-1%2Fs3\
+                    %2Faws4_request&X-Amz-Date=20130524T000000Z&X-Amz-Expires=5&\
+                    X-Amz-SignedHeaders=host&X-Amz-Signature=abc";
+        let told = |query: &str| {
+            query_fault(query).map(|error| error.message().unwrap_or_default().to_string())
+        };
+        assert_eq!(told(good), None);
+        assert_eq!(told("list-type=2"), None);
+        for (from, to, wanted) in [
+            ("&X-Amz-Signature=abc", "", "requires the X-Amz-Algorithm"),
+            ("AWS4-HMAC-SHA256", "AWS4-ECDSA", "only supports"),
+            ("Expires=5", "Expires=soon", "should be a number"),
+            ("20130524T000000Z", "yesterday", "ISO8601"),
+            ("%2Fs3", "%2Fec2", "incorrect service"),
+        ] {
+            let told = told(&good.replace(from, to)).unwrap_or_default();
+            assert!(told.contains(wanted), "{told} for {wanted}");
+        }
+    }
+}
