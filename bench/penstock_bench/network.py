@@ -3,7 +3,8 @@
 ``loopback`` adds nothing. ``wan-fake`` asks our fakes to be slow (latency and bandwidth of their
 own). ``wan`` puts everything into a network namespace: toxiproxy adds the latency, HTB shapes the
 proxy's port to the link's rates, shared by all connections; it needs root and works for any store.
-``rtt100-fake`` and ``rtt100`` do the same with a round trip of 100 ms and no limit of bandwidth.
+``rtt100-fake`` and ``rtt100`` do the same with a round trip of 100 ms and no limit of bandwidth,
+``gbit30-fake`` and ``gbit30`` with 30 ms and 1 Gbit/s.
 Neither emulation delays the opening of a TCP connection.
 """
 
@@ -53,6 +54,8 @@ PROFILES = {
         Profile("wan-fake", 30, 37, 150),
         Profile("rtt100-fake", 100),
         Profile("rtt100", 100, namespace=True),
+        Profile("gbit30-fake", 30, 1000, 1000),
+        Profile("gbit30", 30, 1000, 1000, namespace=True),
         Profile("wan", 30, 37, 150, namespace=True),
     )
 }

@@ -46,6 +46,9 @@ metrics! {
     ReadAheadHits "read_ahead_hits" "count" "Reads answered from bytes that were fetched ahead.";
     FlightsShared "flights_shared" "count"
         "Spans, or parts of them, that came with a request of another reader.";
+    ReadAheadBytes "read_ahead_bytes" "bytes" "Bytes asked for ahead of reads.";
+    ReadAheadWastedBytes "read_ahead_wasted_bytes" "bytes"
+        "Of these, bytes that arrived and no read wanted.";
     CacheHits "cache_hits" "count" "Blocks read from the disk cache.";
     CacheBytesRead "cache_bytes_read" "bytes" "Bytes read from the disk cache.";
     WrappedReads "wrapped_reads" "count" "Reads of wrapped file systems, split or not.";

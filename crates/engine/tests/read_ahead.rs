@@ -183,6 +183,160 @@ async fn writers_get_the_memory_of_columns_fetched_ahead() {
     assert!(!bench.store.take_calls().is_empty(), "what was given back is fetched again");
 }
 
+/// A file by itself: row groups of three columns, each chunk of `chunk_bytes`.
+async fn place_row_groups(bench: &Bench, row_groups: usize, chunk_bytes: usize) -> Vec<u8> {
+    let chunk = |index: usize| ByteRange {
+        start: (4 + index * chunk_bytes) as u64,
+        end: (4 + (index + 1) * chunk_bytes) as u64,
+    };
+    let mut data = pattern(4 + row_groups * 3 * chunk_bytes);
+    let groups: Vec<Vec<ByteRange>> =
+        (0..row_groups).map(|group| (0..3).map(|c| chunk(group * 3 + c)).collect()).collect();
+    data.extend(footer(&groups));
+    bench.store.place("one.parquet", data.clone()).await;
+    data
+}
+
+/// How long reads take, one after the other, on the test's clock.
+struct Scan<'a> {
+    query: &'a Query,
+    reader: Reader,
+    data: &'a [u8],
+    chunk_bytes: usize,
+}
+
+impl<'a> Scan<'a> {
+    async fn begin(bench: &Bench, query: &'a Query, data: &'a [u8], chunk_bytes: usize) -> Self {
+        let reader = query.open(&bench.at("one.parquet"), &Known::NOTHING).await.unwrap();
+        read(&reader, query, data.len() - 8, 8).await;
+        Scan { query, reader, data, chunk_bytes }
+    }
+
+    async fn columns(&self, row_group: usize, columns: std::ops::Range<usize>) {
+        let start = 4 + (row_group * 3 + columns.start) * self.chunk_bytes;
+        let bytes = columns.len() * self.chunk_bytes;
+        let read = read(&self.reader, self.query, start, bytes).await;
+        assert!(read == self.data[start..start + bytes]);
+    }
+}
+
+const LATENCY: Duration = Duration::from_millis(100);
+
+#[tokio::test(start_paused = true)]
+async fn the_next_row_groups_of_a_file_are_fetched_ahead_once_the_scan_goes_on() {
+    const CHUNK: usize = 300 * KIB;
+    let one_read = std::iter::once(0..3).collect();
+    for (columns, round_trips_max) in [(one_read, 6), (vec![2..3, 0..1], 7)] {
+        let bench = Bench::new(Scripted::remote(LATENCY));
+        let data = place_row_groups(&bench, 30, CHUNK).await;
+        let query = bench.query();
+        let scan = Scan::begin(&bench, &query, &data, CHUNK).await;
+        bench.store.take_calls();
+        let begun = tokio::time::Instant::now();
+        for row_group in 0..30 {
+            for columns in &columns {
+                scan.columns(row_group, columns.clone()).await;
+            }
+        }
+        let round_trips = begun.elapsed().as_millis() / LATENCY.as_millis();
+        assert!(round_trips <= round_trips_max, "{columns:?}: {round_trips} round trips");
+        let calls = bench.store.take_calls();
+        assert!(calls.len() <= 30 * columns.len(), "{calls:?}");
+        drop(scan);
+        assert_eq!(query.metrics().get(Metric::ReadAheadWastedBytes), 0);
+        assert!(query.metrics().get(Metric::ReadAheadHits) >= 28);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_groups_of_a_store_nearby_are_read_on_demand() {
+    let bench = Bench::new(Scripted::new());
+    const CHUNK: usize = 400 * KIB;
+    let data = place_row_groups(&bench, 10, CHUNK).await;
+    let query = bench.query();
+    let scan = Scan::begin(&bench, &query, &data, CHUNK).await;
+    for row_group in 0..10 {
+        scan.columns(row_group, 0..3).await;
+    }
+    assert_eq!(query.metrics().get(Metric::ReadAheadBytes), 0);
+}
+
+/// A scan that ends in its first row group wastes nothing, and one that skips row groups little.
+#[tokio::test(start_paused = true)]
+async fn a_scan_that_ends_early_or_skips_wastes_less_than_a_tenth() {
+    const CHUNK: usize = 300 * KIB;
+    for row_groups in [vec![0], (0..60).step_by(3).collect(), vec![7, 30, 31, 58]] {
+        let bench = Bench::new(Scripted::remote(LATENCY));
+        let data = place_row_groups(&bench, 60, CHUNK).await;
+        let query = bench.query();
+        let scan = Scan::begin(&bench, &query, &data, CHUNK).await;
+        for row_group in &row_groups {
+            scan.columns(*row_group, 0..1).await;
+            scan.columns(*row_group, 2..3).await;
+        }
+        settle().await;
+        query.cancel();
+        let wasted = query.metrics().get(Metric::ReadAheadWastedBytes);
+        let used = (row_groups.len() * 2 * CHUNK) as u64;
+        assert!(wasted <= used / 10, "{row_groups:?}: {wasted} of {used}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_groups_fetched_ahead_are_bounded_and_end_with_the_query() {
+    const CHUNK: usize = 3 * MIB;
+    for end in ["cancel", "drop"] {
+        let store = Scripted::remote(LATENCY);
+        let bench = Bench::with(store, &[("memory_limit_bytes", "64MiB")]);
+        let data = place_row_groups(&bench, 6, CHUNK).await;
+        let query = bench.query();
+        let scan = Scan::begin(&bench, &query, &data, CHUNK).await;
+        let before = bench.engine.budget().held_bytes();
+        for row_group in 0..3 {
+            scan.columns(row_group, 0..3).await;
+            let ahead = bench.engine.budget().held_bytes() - before;
+            assert!(ahead <= 16 << 20, "a quarter of the limit: {ahead}");
+        }
+        assert!(query.metrics().get(Metric::ReadAheadHits) > 0);
+        bench.store.take_calls();
+        if end == "cancel" {
+            query.cancel();
+        }
+        drop(scan);
+        drop(query);
+        settle().await;
+        assert_eq!(bench.engine.budget().held_bytes(), before, "{end}");
+        tokio::time::sleep(2 * LATENCY).await;
+        assert_eq!(bench.store.take_calls(), Vec::<String>::new(), "{end}");
+    }
+}
+
+/// Threads of a scan have a reader each, and take the row groups in turn.
+#[tokio::test(start_paused = true)]
+async fn several_readers_of_a_file_share_what_is_ahead_of_them() {
+    const CHUNK: usize = 300 * KIB;
+    let bench = Bench::new(Scripted::remote(LATENCY));
+    let data = place_row_groups(&bench, 40, CHUNK).await;
+    let query = bench.query();
+    let scans = [
+        Scan::begin(&bench, &query, &data, CHUNK).await,
+        Scan::begin(&bench, &query, &data, CHUNK).await,
+        Scan::begin(&bench, &query, &data, CHUNK).await,
+    ];
+    bench.store.take_calls();
+    let begun = tokio::time::Instant::now();
+    for first in (0..39).step_by(3) {
+        tokio::join!(
+            scans[0].columns(first, 0..3),
+            scans[1].columns(first + 1, 0..3),
+            scans[2].columns(first + 2, 0..3),
+        );
+    }
+    let round_trips = begun.elapsed().as_millis() / LATENCY.as_millis();
+    assert!(round_trips <= 5, "{round_trips} round trips");
+    assert_eq!(query.metrics().get(Metric::ReadAheadWastedBytes), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn small_reads_in_a_row_are_fetched_ahead_in_growing_blocks() {
     let bench = Bench::new(Scripted::new());

@@ -12,11 +12,14 @@ use crate::cache::CachedObject;
 use crate::location::Location;
 use crate::query::QueryCore;
 use crate::read::flight::Wanted;
+use crate::read::flow::Flow;
 use crate::read::held::Piece;
 use crate::read::version::Version;
+use crate::request_log::Scope;
 use bytes::BytesMut;
-use penstock_base::{ByteRange, Result};
+use penstock_base::{ByteRange, Metric, Result};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -65,7 +68,7 @@ pub(crate) struct Ahead {
 #[derive(Debug, Default)]
 struct State {
     detector: Detector,
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<Arc<Block>>,
     registered: bool,
 }
 
@@ -75,6 +78,9 @@ pub(super) struct Block {
     pub range: ByteRange,
     arrival: watch::Receiver<Arrival>,
     task: AbortHandle,
+    /// Bytes of it that reads wanted.
+    used_bytes: AtomicU64,
+    scope: Arc<Scope>,
 }
 
 /// How a block's request went.
@@ -90,20 +96,29 @@ enum Arrival {
 impl Drop for Block {
     fn drop(&mut self) {
         self.task.abort();
+        if matches!(*self.arrival.borrow(), Arrival::Ready(_)) {
+            let used_bytes = *self.used_bytes.get_mut();
+            let wasted_bytes = self.range.len().saturating_sub(used_bytes);
+            self.scope.count(Metric::ReadAheadWastedBytes, wasted_bytes);
+        }
     }
 }
 
 impl Block {
-    /// Its bytes; `None` when its request failed.
-    pub async fn arrived(&mut self) -> Option<Piece> {
-        arrived(&mut self.arrival).await
+    /// Its bytes, for a read of this range; `None` when its request failed.
+    pub async fn arrived(&self, range: ByteRange) -> Option<Piece> {
+        let (start, end) = (self.range.start.max(range.start), self.range.end.min(range.end));
+        self.used_bytes.fetch_add(end.saturating_sub(start), Ordering::Relaxed);
+        let mut arrival = self.arrival.clone();
+        match arrival.wait_for(|arrival| !matches!(arrival, Arrival::Pending)).await.as_deref() {
+            Ok(Arrival::Ready(piece)) => Some(piece.clone()),
+            _ => None,
+        }
     }
-}
 
-async fn arrived(arrival: &mut watch::Receiver<Arrival>) -> Option<Piece> {
-    match arrival.wait_for(|arrival| !matches!(arrival, Arrival::Pending)).await.as_deref() {
-        Ok(Arrival::Ready(piece)) => Some(piece.clone()),
-        _ => None,
+    /// Whether reads have wanted all of it.
+    pub fn is_used_up(&self) -> bool {
+        self.used_bytes.load(Ordering::Relaxed) >= self.range.len()
     }
 }
 
@@ -128,11 +143,11 @@ impl Ahead {
         range: ByteRange,
         held: &[Piece],
     ) -> Vec<Piece> {
-        let (mut arrivals, dropped) = self.note(source, range, held);
+        let (blocks, dropped) = self.note(source, range, held);
         drop(dropped);
-        let mut pieces = Vec::with_capacity(arrivals.len());
-        for arrival in &mut arrivals {
-            pieces.extend(arrived(arrival).await);
+        let mut pieces = Vec::with_capacity(blocks.len());
+        for block in &blocks {
+            pieces.extend(block.arrived(range).await);
         }
         pieces
     }
@@ -144,7 +159,7 @@ impl Ahead {
         source: &Source<'_>,
         range: ByteRange,
         held: &[Piece],
-    ) -> (Vec<watch::Receiver<Arrival>>, Vec<Block>) {
+    ) -> (Vec<Arc<Block>>, Vec<Arc<Block>>) {
         let mut state = self.lock();
         let run_bytes = state.detector.note(range);
         let mut dropped = Vec::new();
@@ -171,11 +186,11 @@ impl Ahead {
                     let pressable: Weak<dyn Pressable> = Arc::downgrade(self) as Weak<_>;
                     source.query.engine.budget.register(pressable);
                 }
-                state.blocks.push_back(fetch(source, block, lease));
+                state.blocks.push_back(Arc::new(fetch(source, block, lease, None)));
             }
         }
         let overlapping = state.blocks.iter().filter(|block| block.range.overlaps(&range));
-        (overlapping.map(|block| block.arrival.clone()).collect(), dropped)
+        (overlapping.cloned().collect(), dropped)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -191,7 +206,7 @@ impl Pressable for Ahead {
 
     fn press(&self) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
-        let dropped: Vec<Block> = state.blocks.drain(..).collect();
+        let dropped: Vec<Arc<Block>> = state.blocks.drain(..).collect();
         drop(state);
         !dropped.is_empty()
     }
@@ -203,14 +218,24 @@ fn contiguous_end(from: u64, mut ready: Vec<ByteRange>) -> u64 {
     ready.iter().fold(from, |end, range| if range.start <= end { end.max(range.end) } else { end })
 }
 
-/// Begins the request of a block.
-pub(super) fn fetch(source: &Source<'_>, range: ByteRange, lease: Lease) -> Block {
+/// Begins the request of a block; `flow` learns from it how fast the store is.
+pub(super) fn fetch(
+    source: &Source<'_>,
+    range: ByteRange,
+    lease: Lease,
+    flow: Option<&Arc<Flow>>,
+) -> Block {
     let (query, at) = (Arc::clone(source.query), source.at.clone());
     let version = source.version.clone();
     let (told, arrival) = watch::channel(Arrival::Pending);
     let scope = Arc::clone(&query.scope);
+    scope.count(Metric::ReadAheadBytes, range.len());
+    let running = flow.map(|flow| (Arc::clone(flow), flow.begin()));
     let task = query.engine.handle.clone().spawn(scope.run(async move {
         let bytes = query.cancel.race(fetch_bytes(&query, &at, &version, range)).await;
+        if let (Ok(bytes), Some((flow, running))) = (&bytes, running) {
+            flow.end(&running, bytes.len() as u64);
+        }
         let arrival = match bytes {
             Ok(bytes) => Arrival::Ready(Piece::new(range.start, bytes, lease)),
             Err(_) => Arrival::Failed,
@@ -218,7 +243,7 @@ pub(super) fn fetch(source: &Source<'_>, range: ByteRange, lease: Lease) -> Bloc
         // The reader may be gone.
         let _ = told.send(arrival);
     }));
-    Block { range, arrival, task: task.abort_handle() }
+    Block { range, arrival, task: task.abort_handle(), used_bytes: AtomicU64::new(0), scope }
 }
 
 async fn fetch_bytes(

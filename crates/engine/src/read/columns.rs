@@ -1,144 +1,163 @@
-//! Fetching ahead the columns that a scan reads, across the files of a glob.
+//! Fetching ahead the columns that a scan reads: in the next row groups of a file, and in the next
+//! files of a glob.
 //!
-//! A scan reads the same columns of every file, and waits a round trip for those of each. Once it
-//! has read some in one file, the same ones are fetched in the next files whose footers are here.
-//! What is fetched in vain is bounded by [`BYTES_AHEAD_MAX`], and happens only when a scan ends
-//! early, or leaves out files by their statistics.
+//! What will be read is decided in `scan`, how much of it at once in `flow`; here are the requests
+//! for it. The memory that they take is a quarter of the limit at most, is taken only where it is
+//! free, and is given back when others wait for it.
 //!
 //! The copy that this costs is worth a round trip, not the short way to a store nearby: it is done
 //! only from [`LATENCY_MIN`] on.
 
 use crate::read::ahead::Block;
+use crate::read::flow::Flow;
 use crate::read::parquet::Layout;
+use crate::read::scan::{Scan, Unit};
 use penstock_base::ByteRange;
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Stores that answer sooner are read on demand.
 pub(crate) const LATENCY_MIN: Duration = Duration::from_millis(2);
-/// Most bytes on their way or unused, for each glob.
-const BYTES_AHEAD_MAX: u64 = 8 << 20;
-/// Longer spans are worth their own wait: they go straight into the caller's buffer.
-const SPAN_BYTES_MAX: u64 = 2 << 20;
-/// Files ahead of the one that is read.
-const FILES_AHEAD_MAX: usize = 32;
-/// Sets of columns that are followed; a scan has one for each step of its filters.
-const WANTED_MAX: usize = 16;
+/// Of a glob whose scan may end with its first file, so much is fetched, in spans of so much at
+/// most: a longer one is worth its own wait.
+const FIRST_BYTES_MAX: u64 = 8 << 20;
+const FIRST_SPAN_BYTES_MAX: u64 = 2 << 20;
+/// Longer spans become several requests.
+const BLOCK_BYTES_MAX: u64 = 8 << 20;
+/// Most requests on their way or unused, fewer than one host takes connections.
+const BLOCKS_MAX: usize = 48;
+/// Of the memory limit.
+const MEMORY_PARTS: u64 = 4;
 
-/// What a scan reads of the files of one glob, and what is fetched ahead of it.
-#[derive(Debug, Default)]
+/// What a scan reads of a file or of the files of one glob, and what is fetched ahead of it.
+#[derive(Debug)]
 pub(crate) struct Columns {
-    /// Neighbouring columns that were read together, in the order of their first read.
-    wanted: Vec<RangeInclusive<usize>>,
-    files: BTreeMap<usize, File>,
+    scan: Scan,
+    pub flow: Arc<Flow>,
+    ahead: Vec<Ahead>,
+}
+
+/// A block of what is fetched ahead.
+#[derive(Debug)]
+struct Ahead {
+    unit: Unit,
+    block: Arc<Block>,
 }
 
 /// What is not needed any more. To be dropped outside of locks: giving memory back wakes writers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Dropped {
-    _files: BTreeMap<usize, File>,
+    _ahead: Vec<Ahead>,
 }
 
-#[derive(Debug, Default)]
-struct File {
-    layout: Option<Arc<Layout>>,
-    /// How many of the wanted sets were looked at.
-    done: usize,
-    /// Of a file that is read, only what comes later in it is fetched ahead.
-    read_end: u64,
-    begun: Vec<ByteRange>,
-    blocks: Vec<Block>,
+/// What the link and the memory allow now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub latency: Duration,
+    pub memory_limit_bytes: u64,
 }
 
 impl Columns {
-    /// Takes note of a read; `parse` gives the layout of its file.
-    pub fn note(&mut self, index: usize, range: ByteRange, parse: impl FnOnce() -> Option<Layout>) {
-        let file = self.files.entry(index).or_default();
-        if file.layout.is_none() {
-            file.layout = parse().map(Arc::new);
-        }
-        let Some(columns) = file.layout.as_ref().and_then(|layout| layout.touched(range)) else {
-            return;
-        };
-        file.read_end = file.read_end.max(range.end);
-        let known = |wanted: &RangeInclusive<usize>| {
-            wanted.start() <= columns.start() && columns.end() <= wanted.end()
-        };
-        if self.wanted.len() < WANTED_MAX && !self.wanted.iter().any(known) {
-            self.wanted.push(columns);
-        }
+    /// Of a single file nothing is fetched ahead before its first row group is over; the next
+    /// files of a glob are nearly always read.
+    pub fn new(is_glob: bool, flow: Flow) -> Self {
+        let first_bytes = if is_glob { FIRST_BYTES_MAX } else { 0 };
+        Columns { scan: Scan::new(first_bytes), flow: Arc::new(flow), ahead: Vec::new() }
     }
 
-    /// Begins what should be on its way when the scan is at file `index` of `count`. `parse` gives
-    /// the layout of a file whose footer is here, and `begin` fetches a span of it.
+    /// Takes note of a read; `parse` gives the layout of its file. Gives the blocks that the read
+    /// overlaps, and what is not needed any more; `None` while the layout is not known.
+    pub fn note(
+        &mut self,
+        reader: u64,
+        file: usize,
+        range: ByteRange,
+        parse: impl FnOnce() -> Option<Layout>,
+    ) -> Option<(Vec<Arc<Block>>, Dropped)> {
+        if !self.scan.knows(file) {
+            self.scan.learn(file, Arc::new(parse()?));
+        }
+        let again = self.scan.read(reader, file, range);
+        let mine = self.ahead.iter().filter(|ahead| ahead.unit.file == file);
+        let overlapping = mine.filter(|ahead| ahead.block.range.overlaps(&range));
+        let found = overlapping.map(|ahead| Arc::clone(&ahead.block)).collect();
+        let dropped = if again { self.clear() } else { self.drop_unneeded() };
+        Some((found, dropped))
+    }
+
+    /// Takes note that a read has ended.
+    pub fn done(&mut self, file: usize, range: ByteRange) {
+        self.scan.done(file, range);
+    }
+
+    /// Takes note that a reader is closed.
+    pub fn closed(&mut self, reader: u64) -> Dropped {
+        self.scan.closed(reader);
+        self.drop_unneeded()
+    }
+
+    /// Begins what should be on its way in the `count` files. `parse` gives the layout of a file
+    /// whose footer is here, and `begin` fetches a span of it.
     pub fn pull(
         &mut self,
-        index: usize,
         count: usize,
+        room: Room,
         mut parse: impl FnMut(usize) -> Option<Layout>,
-        mut begin: impl FnMut(usize, ByteRange) -> Option<Block>,
+        mut begin: impl FnMut(usize, ByteRange, &Arc<Flow>) -> Option<Block>,
     ) {
-        if self.wanted.is_empty() {
-            return;
+        for file in self.scan.files_ahead(count) {
+            if !self.scan.knows(file)
+                && let Some(layout) = parse(file)
+            {
+                self.scan.learn(file, Arc::new(layout));
+            }
         }
-        let mut left = BYTES_AHEAD_MAX.saturating_sub(self.ahead_bytes());
-        for index in index..(index + 1 + FILES_AHEAD_MAX).min(count) {
-            let file = self.files.entry(index).or_default();
-            if file.done == self.wanted.len() {
-                continue;
-            }
-            if file.layout.is_none() {
-                file.layout = parse(index).map(Arc::new);
-            }
-            let Some(layout) = file.layout.clone() else { continue };
-            for columns in &self.wanted[file.done..] {
-                for span in layout.spans(columns).filter(|span| span.len() <= SPAN_BYTES_MAX) {
-                    let is_begun = file.begun.iter().any(|begun| begun.contains(&span));
-                    if is_begun || span.start < file.read_end {
-                        continue;
-                    }
-                    if span.len() > left {
-                        return;
-                    }
-                    let Some(block) = begin(index, span) else { return };
-                    left -= span.len();
-                    file.begun.push(span);
-                    file.blocks.push(block);
-                }
-                file.done += 1;
+        let window = self.flow.window_bytes(room.latency, self.scan.unit_bytes());
+        let allowed = self.scan.allowed_bytes(window.min(room.memory_limit_bytes / MEMORY_PARTS));
+        let span_bytes_max = if self.scan.is_learned() { u64::MAX } else { FIRST_SPAN_BYTES_MAX };
+        let mut left = allowed.saturating_sub(self.ahead_bytes());
+        while left > 0
+            && self.ahead.len() < BLOCKS_MAX
+            && let Some(wanted) = self.scan.next(left.min(span_bytes_max))
+        {
+            left -= wanted.span.len();
+            for range in blocks(wanted.span) {
+                let Some(block) = begin(wanted.unit.file, range, &self.flow) else { return };
+                self.ahead.push(Ahead { unit: wanted.unit, block: Arc::new(block) });
             }
         }
     }
 
-    /// The blocks that a read takes in whole, or as far as they go.
-    pub fn take(&mut self, index: usize, range: ByteRange) -> Vec<Block> {
-        let Some(file) = self.files.get_mut(&index) else { return Vec::new() };
-        file.blocks.extract_if(.., |block| block.range.overlaps(&range)).collect()
-    }
-
-    /// Gives back a block that a read took only in part.
-    pub fn put_back(&mut self, index: usize, block: Block) {
-        if let Some(file) = self.files.get_mut(&index) {
-            file.blocks.push(block);
-        }
-    }
-
-    /// Forgets the files before `index`: the scan has passed them.
-    pub fn pass(&mut self, index: usize) -> Dropped {
-        let kept = self.files.split_off(&index);
-        Dropped { _files: std::mem::replace(&mut self.files, kept) }
+    /// Forgets the files before `file`: the scan has passed them.
+    pub fn pass(&mut self, file: usize) -> Dropped {
+        self.scan.pass(file);
+        self.drop_unneeded()
     }
 
     /// Stops what is on its way and gives back what lies ready.
     pub fn clear(&mut self) -> Dropped {
-        Dropped { _files: std::mem::take(&mut self.files) }
+        Dropped { _ahead: std::mem::take(&mut self.ahead) }
+    }
+
+    /// What was used up, and what will not be read any more.
+    fn drop_unneeded(&mut self) -> Dropped {
+        let scan = &self.scan;
+        let is_unneeded = |ahead: &mut Ahead| ahead.block.is_used_up() || scan.is_over(ahead.unit);
+        Dropped { _ahead: self.ahead.extract_if(.., is_unneeded).collect() }
     }
 
     /// Bytes on their way or unused.
     pub fn ahead_bytes(&self) -> u64 {
-        let blocks = self.files.values().flat_map(|file| &file.blocks);
-        blocks.map(|block| block.range.len()).sum()
+        self.ahead.iter().map(|ahead| ahead.block.range.len()).sum()
     }
+}
+
+/// A span in equal parts of at most [`BLOCK_BYTES_MAX`].
+fn blocks(span: ByteRange) -> impl Iterator<Item = ByteRange> {
+    let count = span.len().div_ceil(BLOCK_BYTES_MAX);
+    let each = span.len().div_ceil(count.max(1));
+    (0..count).map(move |index| {
+        let start = span.start + index * each;
+        ByteRange { start, end: (start + each).min(span.end) }
+    })
 }

@@ -8,11 +8,13 @@
 mod ahead;
 mod columns;
 mod flight;
+mod flow;
 mod held;
 mod neighbours;
 mod parquet;
 mod plan;
 mod reader;
+mod scan;
 mod stream;
 mod version;
 
@@ -109,6 +111,7 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
     }
     let place = query.neighbours.opened(query, at);
     let opened = cell.get_or_try_init(|| find_out(query, at, known)).await?;
+    let place = place.or_else(|| query.neighbours.alone(at, &opened.meta));
     Ok(Reader::new(query, at, opened, place))
 }
 

@@ -1,4 +1,4 @@
-//! Fetching ahead across the files of a glob.
+//! Fetching ahead across the files of a glob, and who reads which file.
 //!
 //! A scan opens the files of its glob one after the other, and each open waits for a footer. So the
 //! bytes that opening reads first are fetched for the next files too, several at once.
@@ -20,7 +20,8 @@ use crate::location::{Location, ObjectId};
 use crate::names::Entry;
 use crate::query::QueryCore;
 use crate::read::ahead::{Block, Source, fetch};
-use crate::read::columns::{Columns, LATENCY_MIN};
+use crate::read::columns::{Columns, Dropped, LATENCY_MIN, Room};
+use crate::read::flow::Flow;
 use crate::read::held::Piece;
 use crate::read::parquet::Layout;
 use crate::read::plan::{footer_window, opening_window};
@@ -46,8 +47,9 @@ const BYTES_AHEAD_FIRST: u64 = 512 << 10;
 const WHOLE_BYTES_MAX: u64 = 512 << 10;
 /// Threads open neighbouring files in any order; a step of this size is still "next".
 const STEP_MAX: usize = 16;
-/// Most globs of one statement that are followed (a join of many tables has one each).
-const GLOBS_MAX: usize = 8;
+/// Most globs and single files of one statement that are followed (a join of many tables has one
+/// each).
+const GLOBS_MAX: usize = 32;
 
 /// How far a scan has come in the files of its glob.
 #[derive(Debug, Default)]
@@ -124,7 +126,7 @@ fn windows(files: &[(u64, bool)], window_bytes: u64, bytes_max: u64) -> Vec<Byte
 
 const NOTHING: ByteRange = ByteRange { start: 0, end: 0 };
 
-/// The files of one glob.
+/// The files of one glob, or a file by itself.
 #[derive(Debug)]
 struct Files {
     id: u64,
@@ -135,11 +137,22 @@ struct Files {
     columns: Columns,
 }
 
-/// A file in a glob of its statement.
-#[derive(Clone, Copy, Debug)]
+/// A reader of a file of its statement: of a glob's, or of one by itself. Dropping it tells that
+/// the reader is closed.
+#[derive(Debug)]
 pub(crate) struct Place {
     glob: u64,
     index: usize,
+    reader: u64,
+    neighbours: Weak<Neighbours>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(neighbours) = self.neighbours.upgrade() {
+            neighbours.closed(self);
+        }
+    }
 }
 
 /// The globs of a statement, and what is fetched ahead for them. Dropping it stops the requests.
@@ -150,8 +163,17 @@ pub(crate) struct Neighbours(Mutex<State>);
 struct State {
     globs: Vec<Files>,
     globs_seen: u64,
+    readers_seen: u64,
     tasks: Vec<AbortHandle>,
     registered: bool,
+}
+
+impl State {
+    /// The oldest, outside of what is followed.
+    fn forget_surplus(&mut self) -> Vec<Files> {
+        let surplus = self.globs.len().saturating_sub(GLOBS_MAX);
+        self.globs.drain(..surplus).collect()
+    }
 }
 
 impl Neighbours {
@@ -173,15 +195,56 @@ impl Neighbours {
         let mut state = self.lock();
         state.globs_seen += 1;
         let id = state.globs_seen;
-        let (order, columns) = Default::default();
+        let columns = Columns::new(true, flow_of(at));
+        let order = Order::default();
         state.globs.push(Files { id, at: at.clone(), files, index, order, columns });
-        let forgotten = (state.globs.len() > GLOBS_MAX).then(|| state.globs.remove(0));
+        let forgotten = state.forget_surplus();
         drop(state);
         drop(forgotten);
     }
 
+    /// Takes note of an opened Parquet file that is in no glob, if it is worth while: the store is
+    /// some way off, and has strong tags.
+    pub fn alone(self: &Arc<Self>, at: &Location, meta: &ObjectMeta) -> Option<Place> {
+        let is_known = meta.size_bytes.is_some()
+            && meta.etag.as_ref().is_some_and(penstock_store::ETag::is_strong);
+        if !tail_first(&at.key) || !is_known || at.mount.latency.get() < LATENCY_MIN {
+            return None;
+        }
+        let mut state = self.lock();
+        let id = at.id();
+        let known = state.globs.iter().find_map(|glob| Some((glob.id, *glob.index.get(&id)?)));
+        let (glob, index) = known.unwrap_or_else(|| {
+            state.globs_seen += 1;
+            let files = vec![(at.key.clone(), meta.clone())];
+            let index = HashMap::from([(id, 0)]);
+            let columns = Columns::new(false, flow_of(at));
+            let (id, order) = (state.globs_seen, Order::default());
+            state.globs.push(Files { id, at: at.clone(), files, index, order, columns });
+            (id, 0)
+        });
+        let forgotten = state.forget_surplus();
+        let place = self.place(&mut state, glob, index);
+        drop(state);
+        drop(forgotten);
+        Some(place)
+    }
+
+    fn place(self: &Arc<Self>, state: &mut State, glob: u64, index: usize) -> Place {
+        state.readers_seen += 1;
+        Place { glob, index, reader: state.readers_seen, neighbours: Arc::downgrade(self) }
+    }
+
+    fn closed(&self, place: &Place) {
+        let mut state = self.lock();
+        let glob = state.globs.iter_mut().find(|glob| glob.id == place.glob);
+        let dropped = glob.map(|glob| glob.columns.closed(place.reader));
+        drop(state);
+        drop(dropped);
+    }
+
     /// Takes note of an opened file and begins to fetch the first bytes of those that follow.
-    pub fn opened(&self, query: &Arc<QueryCore>, at: &Location) -> Option<Place> {
+    pub fn opened(self: &Arc<Self>, query: &Arc<QueryCore>, at: &Location) -> Option<Place> {
         let mut state = self.lock();
         let State { globs, tasks, .. } = &mut *state;
         if globs.is_empty() {
@@ -213,49 +276,57 @@ impl Neighbours {
             tasks.push(task.abort_handle());
         }
         let passed = glob.columns.pass(index.saturating_sub(STEP_MAX));
-        glob.pull(query, index);
-        let place = Place { glob: glob.id, index };
+        glob.pull(query);
+        let id = glob.id;
+        let place = self.place(&mut state, id, index);
         drop(state);
         drop(passed);
         Some(place)
     }
 
-    /// Takes note of a read of a file, begins to fetch the same columns of those that follow, and
-    /// gives what was fetched ahead of this read, waiting for what is on its way.
+    /// Takes note of a read of a file, begins to fetch what will be read next, and gives what was
+    /// fetched ahead of this read, waiting for what is on its way. `None` for a reader that is not
+    /// followed.
     pub async fn columns(
         &self,
         query: &Arc<QueryCore>,
-        place: Place,
+        place: &Place,
         range: ByteRange,
-    ) -> Vec<Piece> {
+    ) -> Option<Vec<Piece>> {
         let mut pieces = Vec::new();
-        for mut block in self.read(query, place, range) {
-            pieces.extend(block.arrived().await);
-            if !range.contains(&block.range) {
-                let mut state = self.lock();
-                if let Some(glob) = state.globs.iter_mut().find(|glob| glob.id == place.glob) {
-                    glob.columns.put_back(place.index, block);
-                }
-            }
+        for block in self.read(query, place, range)? {
+            pieces.extend(block.arrived(range).await);
         }
-        pieces
+        Some(pieces)
     }
 
-    fn read(&self, query: &Arc<QueryCore>, place: Place, range: ByteRange) -> Vec<Block> {
+    fn read(
+        &self,
+        query: &Arc<QueryCore>,
+        place: &Place,
+        range: ByteRange,
+    ) -> Option<Vec<Arc<Block>>> {
         let mut state = self.lock();
         let State { globs, registered, .. } = &mut *state;
-        let Some(glob) = globs.iter_mut().find(|glob| glob.id == place.glob) else {
-            return Vec::new();
-        };
-        if glob.at.mount.latency.get() >= LATENCY_MIN {
-            if !std::mem::replace(registered, true) {
-                let pressable: Weak<dyn Pressable> = Arc::downgrade(&query.neighbours) as Weak<_>;
-                query.engine.budget.register(pressable);
-            }
-            glob.note(query, place.index, range);
-            glob.pull(query, place.index);
+        let glob = globs.iter_mut().find(|glob| glob.id == place.glob)?;
+        if !std::mem::replace(registered, true) {
+            let pressable: Weak<dyn Pressable> = Arc::downgrade(&query.neighbours) as Weak<_>;
+            query.engine.budget.register(pressable);
         }
-        glob.columns.take(place.index, range)
+        let (found, dropped) = glob.note(query, place, range)?;
+        glob.pull(query);
+        drop(state);
+        drop(dropped);
+        Some(found)
+    }
+
+    /// Takes note that a read has ended.
+    pub fn done(&self, query: &Arc<QueryCore>, place: &Place, range: ByteRange) {
+        let mut state = self.lock();
+        if let Some(glob) = state.globs.iter_mut().find(|glob| glob.id == place.glob) {
+            glob.columns.done(place.index, range);
+            glob.pull(query);
+        }
     }
 
     /// Stops what is on its way.
@@ -276,37 +347,55 @@ impl Neighbours {
 }
 
 impl Files {
-    /// Where the columns of a file lie, if its footer is here.
-    fn layout(&self, query: &Arc<QueryCore>, index: usize) -> Option<Layout> {
-        let (key, meta) = &self.files[index];
-        let id = ObjectId { mount: self.at.mount.id, key: key.clone() };
-        let held = query.engine.held.get(&id, &Version::of(meta))?;
-        let size = meta.size_bytes?;
-        let pieces = held.pieces();
-        Layout::parse(&pieces.iter().find(|piece| piece.range.end == size)?.bytes)
-    }
-
-    fn note(&mut self, query: &Arc<QueryCore>, index: usize, range: ByteRange) {
-        let mut columns = std::mem::take(&mut self.columns);
-        if tail_first(&self.files[index].0) {
-            columns.note(index, range, || self.layout(query, index));
+    fn note(
+        &mut self,
+        query: &Arc<QueryCore>,
+        place: &Place,
+        range: ByteRange,
+    ) -> Option<(Vec<Arc<Block>>, Dropped)> {
+        let Files { at, files, columns, .. } = self;
+        let is_near = at.mount.latency.get() < LATENCY_MIN;
+        if (is_near && columns.ahead_bytes() == 0) || !tail_first(&files[place.index].0) {
+            return None;
         }
-        self.columns = columns;
+        columns.note(place.reader, place.index, range, || layout(query, at, &files[place.index]))
     }
 
-    fn pull(&mut self, query: &Arc<QueryCore>, index: usize) {
-        let mut columns = std::mem::take(&mut self.columns);
-        let parse = |index| self.layout(query, index);
-        let begin = |index: usize, span: ByteRange| {
-            let (key, meta) = &self.files[index];
-            let (at, version) = (self.at.sibling(key.as_str()), Version::of(meta));
+    fn pull(&mut self, query: &Arc<QueryCore>) {
+        let Files { at, files, columns, .. } = self;
+        let latency = at.mount.latency.get();
+        if latency < LATENCY_MIN {
+            return;
+        }
+        let room = Room { latency, memory_limit_bytes: query.engine.budget.limit_bytes() };
+        let parse = |index: usize| layout(query, at, &files[index]);
+        let begin = |index: usize, span: ByteRange, flow: &Arc<Flow>| {
+            let (key, meta) = &files[index];
+            let (at, version) = (at.sibling(key.as_str()), Version::of(meta));
             let size_bytes = meta.size_bytes?;
             let lease = query.engine.budget.try_lease(span.len())?;
-            Some(fetch(&Source { query, at: &at, version: &version, size_bytes }, span, lease))
+            let source = Source { query, at: &at, version: &version, size_bytes };
+            Some(fetch(&source, span, lease, Some(flow)))
         };
-        columns.pull(index, self.files.len(), parse, begin);
-        self.columns = columns;
+        columns.pull(files.len(), room, parse, begin);
     }
+}
+
+/// Where the columns of a file lie, if its footer is here.
+fn layout(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    (key, meta): &(String, ObjectMeta),
+) -> Option<Layout> {
+    let id = ObjectId { mount: at.mount.id, key: key.clone() };
+    let held = query.engine.held.get(&id, &Version::of(meta))?;
+    let size = meta.size_bytes?;
+    let pieces = held.pieces();
+    Layout::parse(&pieces.iter().find(|piece| piece.range.end == size)?.bytes)
+}
+
+fn flow_of(at: &Location) -> Flow {
+    Flow::new(at.mount.profile.connection_bytes_per_s, at.mount.latency.get())
 }
 
 impl Pressable for Neighbours {

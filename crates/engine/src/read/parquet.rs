@@ -17,6 +17,8 @@ const DEPTH_MAX: u32 = 16;
 pub(crate) struct Layout {
     /// By row group, then by column.
     row_groups: Vec<Vec<ByteRange>>,
+    /// Where the last of them ends.
+    columns_end: u64,
 }
 
 impl Layout {
@@ -31,31 +33,36 @@ impl Layout {
         let mut footer = Thrift { rest: &rest[rest.len().checked_sub(length)?..], depth: 0 };
         let row_groups =
             footer.structures_in(4, |row_group| row_group.structures_in(1, column_chunk))?;
-        Some(Layout { row_groups })
+        Some(Layout::new(row_groups))
     }
 
-    /// The columns whose chunks of one row group a read touches; none for a read of the footer,
+    /// A file with these column chunks, by row group.
+    pub fn new(row_groups: Vec<Vec<ByteRange>>) -> Self {
+        let columns_end = row_groups.iter().flatten().map(|chunk| chunk.end).max().unwrap_or(0);
+        Layout { row_groups, columns_end }
+    }
+
+    /// The row group, and the columns in it, that a read touches; none for a read of the footer,
     /// which takes in what happens to lie before it.
-    pub fn touched(&self, range: ByteRange) -> Option<RangeInclusive<usize>> {
-        let columns_end = self.row_groups.iter().flatten().map(|chunk| chunk.end).max()?;
-        if range.end > columns_end {
+    pub fn touched(&self, range: ByteRange) -> Option<(usize, RangeInclusive<usize>)> {
+        if range.end > self.columns_end {
             return None;
         }
-        self.row_groups.iter().find_map(|chunks| {
+        self.row_groups.iter().enumerate().find_map(|(index, chunks)| {
             let first = chunks.iter().position(|chunk| chunk.overlaps(&range))?;
             let last = chunks.iter().rposition(|chunk| chunk.overlaps(&range))?;
-            Some(first..=last)
+            Some((index, first..=last))
         })
     }
 
-    /// The spans of these columns, one for each row group; none where the file has fewer columns.
-    pub fn spans(&self, columns: &RangeInclusive<usize>) -> impl Iterator<Item = ByteRange> {
-        self.row_groups.iter().filter_map(|chunks| {
-            let chunks = chunks.get(columns.clone())?;
-            let start = chunks.iter().map(|chunk| chunk.start).min()?;
-            let end = chunks.iter().map(|chunk| chunk.end).max()?;
-            (start < end).then_some(ByteRange { start, end })
-        })
+    /// Number of row groups.
+    pub fn row_group_count(&self) -> usize {
+        self.row_groups.len()
+    }
+
+    /// The column chunks of a row group.
+    pub fn row_group(&self, index: usize) -> &[ByteRange] {
+        &self.row_groups[index]
     }
 }
 

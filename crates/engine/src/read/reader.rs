@@ -92,6 +92,9 @@ impl Reader {
             .filter(|range| range.end <= self.size_bytes)
             .ok_or_else(|| self.past_the_end(offset, buf.len()))?;
         let result = self.read_range(query, buf, range).await;
+        if let (Ok(()), Some(place)) = (&result, &self.place) {
+            query.neighbours.done(query, place, range);
+        }
         if let Err(error) = &result
             && matches!(error.kind(), Kind::Conflict | Kind::NotFound)
         {
@@ -118,13 +121,7 @@ impl Reader {
         let before = held.len();
         // What the disk has needs nothing fetched ahead of it.
         if blocks.is_empty() || !is_here(&spans(range, &held, &blocks)) {
-            if let Some(place) = self.place {
-                held.extend(query.neighbours.columns(query, place, range).await);
-            }
-            let source =
-                Source { query, at: &self.at, version: &self.version, size_bytes: self.size_bytes };
-            let ahead = self.ahead.pieces(&source, range, &held).await;
-            held.extend(ahead);
+            held.extend(self.fetched_ahead(query, range, &held).await);
         }
         let from_ahead = held.len() > before;
         query.scope.count(Metric::ReadAheadHits, u64::from(from_ahead));
@@ -169,6 +166,24 @@ impl Reader {
         let is_measured = bytes >= MEASURED_BYTES_MIN;
         let on_its_way = is_measured.then(|| mount.pace.begin(requests));
         Requests { spans, bytes, policy, on_its_way, _lanes: lanes }
+    }
+
+    /// What was fetched ahead of a read: by what a scan reads of Parquet files, or by what lies
+    /// behind the bytes that were read last.
+    async fn fetched_ahead(
+        &self,
+        query: &Arc<QueryCore>,
+        range: ByteRange,
+        held: &[Piece],
+    ) -> Vec<Piece> {
+        if let Some(place) = &self.place
+            && let Some(pieces) = query.neighbours.columns(query, place, range).await
+        {
+            return pieces;
+        }
+        let source =
+            Source { query, at: &self.at, version: &self.version, size_bytes: self.size_bytes };
+        self.ahead.pieces(&source, range, held).await
     }
 
     /// Each span goes to its own part of the buffer; requests run at once, and while they do the

@@ -1,0 +1,213 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashSet;
+
+const CHUNK: u64 = 100 << 10;
+
+/// Row groups of columns of `CHUNK` bytes each.
+fn layout(row_groups: usize, columns: usize) -> Arc<Layout> {
+    let chunk = |index: usize| ByteRange {
+        start: 4 + index as u64 * CHUNK,
+        end: 4 + (index + 1) as u64 * CHUNK,
+    };
+    let groups = (0..row_groups).map(|group| (0..columns).map(move |c| chunk(group * columns + c)));
+    Arc::new(Layout::new(groups.map(Iterator::collect).collect()))
+}
+
+/// A scan of one file as DuckDB's threads do it, and what is fetched ahead of it.
+struct Model {
+    scan: Scan,
+    layout: Arc<Layout>,
+    window: u64,
+    /// Row group and column of what was begun, and of what was read.
+    begun: HashSet<(usize, usize)>,
+    read: HashSet<(usize, usize)>,
+}
+
+impl Model {
+    fn new(row_groups: usize, columns: usize, window_chunks: u64) -> Self {
+        let layout = layout(row_groups, columns);
+        let mut scan = Scan::new(0);
+        scan.learn(0, Arc::clone(&layout));
+        let (begun, read) = Default::default();
+        Model { scan, layout, window: window_chunks * CHUNK, begun, read }
+    }
+
+    /// Each column of each row group is begun once at most, and not when it was read already.
+    fn pull(&mut self) {
+        loop {
+            let ahead = self.ahead_bytes();
+            let left = self.scan.allowed_bytes(self.window).saturating_sub(ahead);
+            let Some(wanted) = self.scan.next(left) else { return };
+            assert!(wanted.span.len() <= left && wanted.unit.file == 0);
+            for column in wanted.columns {
+                let place = (wanted.unit.row_group, column);
+                let is_read = self.read.contains(&place);
+                assert!(self.begun.insert(place) && !is_read, "{place:?} again");
+            }
+        }
+    }
+
+    /// A read of neighbouring columns.
+    fn read(&mut self, reader: u64, row_group: usize, columns: RangeInclusive<usize>) {
+        let chunks = &self.layout.row_group(row_group)[columns.clone()];
+        let range = joined(chunks[0], chunks[chunks.len() - 1]);
+        assert!(!self.scan.read(reader, 0, range), "begun anew");
+        self.read.extend(columns.map(|column| (row_group, column)));
+        self.pull();
+        self.scan.done(0, range);
+        self.pull();
+    }
+
+    /// Ahead, and of use still.
+    fn ahead_bytes(&self) -> u64 {
+        let unread = self.begun.difference(&self.read);
+        let is_over = |row_group| self.scan.is_over(Unit { file: 0, row_group });
+        unread.filter(|(row_group, _)| !is_over(*row_group)).count() as u64 * CHUNK
+    }
+
+    fn wasted_bytes(&self) -> u64 {
+        self.begun.difference(&self.read).count() as u64 * CHUNK
+    }
+
+    fn read_bytes(&self) -> u64 {
+        self.read.len() as u64 * CHUNK
+    }
+}
+
+#[test]
+fn nothing_is_fetched_ahead_before_the_first_row_group_is_over() {
+    let mut model = Model::new(5, 6, 100);
+    for column in [4, 2, 1] {
+        model.read(1, 0, column..=column);
+        assert!(model.begun.is_empty(), "a LIMIT may end here");
+    }
+    model.read(1, 1, 4..=4);
+    let rest = [(1, 1), (1, 2), (2, 1), (2, 2), (2, 4), (3, 1), (3, 2), (3, 4), (4, 1)];
+    assert!(rest.iter().all(|place| model.begun.contains(place)), "{:?}", model.begun);
+}
+
+#[test]
+fn a_row_group_that_is_read_whole_at_once_tells_all() {
+    let mut model = Model::new(5, 6, 100);
+    model.read(1, 0, 0..=5);
+    assert_eq!(model.begun.len(), 12, "no more than twice what was read");
+    assert!(model.begun.contains(&(1, 0)) && model.begun.contains(&(2, 5)));
+}
+
+#[test]
+fn what_is_ahead_of_a_glob_at_first_is_the_number_of_bytes_that_it_is_given() {
+    let mut scan = Scan::new(7 * CHUNK);
+    for file in 0..9 {
+        scan.learn(file, layout(2, 3));
+    }
+    assert!(!scan.read(1, 0, ByteRange { start: 4 + CHUNK, end: 4 + 2 * CHUNK }));
+    let mut found = Vec::new();
+    let mut left = scan.allowed_bytes(u64::MAX);
+    while let Some(wanted) = scan.next(left) {
+        left -= wanted.span.len();
+        found.push((wanted.unit.file, wanted.unit.row_group, wanted.columns));
+    }
+    let expected = [(0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1)];
+    assert_eq!(found, expected.map(|(file, row_group)| (file, row_group, 1..=1)));
+}
+
+#[test]
+fn several_scans_of_one_file_at_once_are_not_followed() {
+    let mut scan = Scan::new(0);
+    let file = layout(60, 1);
+    scan.learn(0, Arc::clone(&file));
+    let mut restarts = 0;
+    for row_group in 0..40 {
+        for (reader, row_group) in [(1, row_group + 5), (2, row_group)] {
+            restarts += u32::from(scan.read(reader, 0, file.row_group(row_group)[0]));
+        }
+    }
+    assert!(restarts > RESTARTS_MAX);
+    assert_eq!(scan.allowed_bytes(u64::MAX), 0);
+}
+
+/// How a scan goes: its threads, the columns of every row group, one more that is read in some of
+/// them only, and the row groups that its filters leave.
+#[derive(Clone, Debug)]
+struct Shape {
+    threads: usize,
+    row_groups: usize,
+    columns: Vec<usize>,
+    /// By row group: whether it is read, and whether column 9 is read too.
+    kept: Vec<(bool, bool)>,
+    turns: Vec<usize>,
+}
+
+fn shapes(kept: impl Strategy<Value = (bool, bool)> + Clone) -> impl Strategy<Value = Shape> {
+    let row_groups = (1usize..5, prop::collection::vec(kept, 2..60));
+    row_groups.prop_flat_map(|(threads, kept)| {
+        let columns = prop::sample::subsequence((0..9).collect::<Vec<_>>(), 1..9);
+        let turns = prop::collection::vec(0usize..threads, kept.len() * 12);
+        (Just((threads, kept)), columns, turns).prop_map(|((threads, kept), columns, turns)| {
+            Shape { threads, row_groups: kept.len(), columns, kept, turns }
+        })
+    })
+}
+
+/// Reads as the threads take turns: each takes the next row group when it has read its last one.
+fn run(shape: &Shape, reads_max: usize) -> Model {
+    let mut model = Model::new(shape.row_groups, 10, 50);
+    let mut next = (0..shape.row_groups).filter(|row_group| shape.kept[*row_group].0);
+    let mut work: Vec<Vec<(usize, usize)>> = vec![Vec::new(); shape.threads];
+    let in_turn = (0..shape.row_groups * 12).flat_map(|_| 0..shape.threads);
+    for turn in shape.turns.iter().copied().chain(in_turn).take(reads_max) {
+        if work[turn].is_empty()
+            && let Some(row_group) = next.next()
+        {
+            work[turn].extend(shape.columns.iter().map(|column| (row_group, *column)));
+            work[turn].extend(shape.kept[row_group].1.then_some((row_group, 9)));
+            work[turn].reverse();
+        }
+        if let Some((row_group, column)) = work[turn].pop() {
+            model.read(turn as u64, row_group, column..=column);
+        }
+    }
+    model
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_scan_of_all_row_groups_wastes_nothing_and_waits_little(
+        shape in shapes(Just((true, false))),
+    ) {
+        let model = run(&shape, usize::MAX);
+        prop_assert_eq!(model.wasted_bytes(), 0);
+        prop_assert_eq!(model.read.len(), shape.row_groups * shape.columns.len());
+        // Each thread waits for its first row group, and for the first column of one more.
+        let on_demand = model.read.len() - model.begun.len();
+        prop_assert!(on_demand <= shape.threads * (2 * shape.columns.len() + 1), "{}", on_demand);
+    }
+
+    /// Whatever filters leave out, and wherever the scan ends: a tenth of what was read, what is
+    /// always allowed, and what was ahead at the end.
+    #[test]
+    fn waste_is_bounded_however_the_scan_goes(
+        shape in shapes((any::<bool>(), any::<bool>())), reads_max in 0usize..800,
+    ) {
+        let model = run(&shape, reads_max);
+        let ahead = 50 * CHUNK;
+        let bound = model.read_bytes() / WASTE_PARTS + WASTE_BYTES_MIN + ahead;
+        prop_assert!(model.wasted_bytes() <= bound, "{}", model.wasted_bytes());
+    }
+
+    /// Filters that leave a row group here and there, and a column that only some of them need:
+    /// too little regularity to fetch much ahead.
+    #[test]
+    fn a_scan_that_skips_is_not_followed(
+        shape in shapes((prop::bool::weighted(0.3), any::<bool>())),
+    ) {
+        let model = run(&shape, usize::MAX);
+        let unit = (shape.columns.len() as u64 + 1) * CHUNK;
+        let bound = model.read_bytes() / WASTE_PARTS + WASTE_BYTES_MIN + 11 * unit;
+        let (wasted, read) = (model.wasted_bytes(), model.read_bytes());
+        prop_assert!(wasted <= bound, "{} of {}", wasted, read);
+    }
+}
