@@ -19,14 +19,14 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 from penstock_bench.gateways import Lane, Running
 
-from gateway_tests.lanes import LANES, client
+from gateway_tests.lanes import LANES, LaneKind, client
 
 LISTS = Path(__file__).resolve().parents[1] / "judges"
 S3TESTS_FILES = ("test_s3.py", "test_headers.py")
@@ -105,7 +105,36 @@ def outcomes(report: Path) -> dict[str, str]:
     return found
 
 
-def versitygw(lane: Running, directory: Path, words: list[str]) -> dict[str, str]:
+class Lanes:
+    """A lane that can be begun anew."""
+
+    def __init__(self, kind: LaneKind, directory: Path) -> None:
+        self._kind, self._directory = kind, directory
+        self._count = 0
+        self._stack = ExitStack()
+        self.lane = self._begin()
+
+    def _begin(self) -> Running:
+        directory = self._directory / f"lane-{self._count}"
+        settings = {"extra": lane_settings(), "backend_extra": "encrypted_at_rest = true\n"}
+        lane = Lane(self._kind.gateway, self._kind.back_end, directory, **settings)
+        return self._stack.enter_context(lane)
+
+    def clear(self) -> None:
+        """Leaves no bucket: what cannot be removed, such as what is locked, goes with its lane."""
+        try:
+            remove_buckets(client(self.lane))
+        except ClientError:
+            self.close()
+            self._count += 1
+            self.lane = self._begin()
+
+    def close(self) -> None:
+        """Ends it."""
+        self._stack.close()
+
+
+def versitygw(lanes: Lanes, directory: Path, words: list[str]) -> dict[str, str]:
     """Every test of versitygw's own suite and its outcome.
 
     One process for each test: `full-flow`, which is all of them in one, ends with a panic at the
@@ -116,9 +145,9 @@ def versitygw(lane: Running, directory: Path, words: list[str]) -> dict[str, str
     skipped = not_run("versitygw")
     # Some tests start versitygw themselves, from where they are.
     (directory / "versitygw").symlink_to(program)
-    store = client(lane)
 
     def one(name: str) -> tuple[str, str]:
+        lane = lanes.lane
         command = [program, "test", "-a", lane.access_key, "-s", lane.secret_key, "-e", lane.url]
         try:
             done = subprocess.run(
@@ -136,7 +165,7 @@ def versitygw(lane: Running, directory: Path, words: list[str]) -> dict[str, str
             return name, f"no end within {TEST_TIMEOUT_S} s"
         finally:
             # Each begins to name its buckets at 1, and leaves them where it fails.
-            remove_buckets(store)
+            lanes.clear()
         return name, versitygw_outcome(done.stdout)
 
     told = subprocess.run(
@@ -234,15 +263,14 @@ def main() -> int:
     kind = LANES[options.lane]
     memory = Path("/dev/shm")
     parent = memory if memory.is_dir() else None
-    settings = {"extra": lane_settings(), "backend_extra": "encrypted_at_rest = true\n"}
     with (
         tempfile.TemporaryDirectory(prefix="penstock-judge-", dir=parent) as directory,
-        Lane(kind.gateway, kind.back_end, Path(directory, "lane"), **settings) as lane,
+        closing(Lanes(kind, Path(directory))) as lanes,
     ):
         if options.judge == "s3tests":
-            found = s3tests(lane, options.checkout, Path(directory), options.words)
+            found = s3tests(lanes.lane, options.checkout, Path(directory), options.words)
         else:
-            found = versitygw(lane, Path(directory), options.words)
+            found = versitygw(lanes, Path(directory), options.words)
     if options.log:
         options.log.write_text("".join(f"{name}\t{said}\n" for name, said in sorted(found.items())))
     return verdict(options.judge, options.lane, found, options.update)
