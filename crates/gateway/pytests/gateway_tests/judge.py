@@ -32,6 +32,8 @@ LISTS = Path(__file__).resolve().parents[1] / "judges"
 S3TESTS_FILES = ("test_s3.py", "test_headers.py")
 TEST_TIMEOUT_S = 60
 NOT_RUN = "feature:"
+VERSIONED = ("Versioning_*", "ListObjectVersions_*")
+"""Tests of versitygw's that leave versions for it to remove."""
 USERS = {
     "s3 main": None,
     "s3 alt": "judge-alt",
@@ -151,7 +153,7 @@ def versitygw(lanes: Lanes, directory: Path, words: list[str]) -> dict[str, str]
         command = [program, "test", "-a", lane.access_key, "-s", lane.secret_key, "-e", lane.url]
         try:
             done = subprocess.run(
-                [*command, name],
+                [*command, name, *(["--versioning-enabled"] if matches(name, VERSIONED) else [])],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
