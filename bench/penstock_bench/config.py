@@ -16,6 +16,8 @@ BUILD = ROOT / "build"
 OUT = BUILD / "bench"
 
 PROTOCOLS = ("s3", "azure", "file")
+# Workloads that are programs of their own and have no file.
+PROGRAMS = ("gateway", "replay", "soak")
 
 
 class ConfigError(Exception):
@@ -168,7 +170,7 @@ def load_workload(name: str) -> Workload:
     """The workload of this name in ``bench/workloads``."""
     path = BENCH / "workloads" / f"{name}.toml"
     if not path.is_file():
-        known = sorted(file.stem for file in path.parent.glob("*.toml"))
+        known = sorted([*(file.stem for file in path.parent.glob("*.toml")), *PROGRAMS])
         raise ConfigError(f"no workload {name}; there are: {', '.join(known)}")
     return parse_workload(path.read_text(), name)
 

@@ -19,7 +19,9 @@ ReadHandle::ReadHandle(FileSystem &fs, const string &path, FlagsArg flags, Scope
 	ps_meta meta;
 	ps_reader_meta(reader.get(), &meta);
 	size = meta.size_bytes;
-	modified = meta.has_modified ? timestamp_t(meta.modified_us) : timestamp_t::ninfinity();
+	// Unknown lies in the future: DuckDB's file cache then keeps nothing, where it would subtract
+	// the other infinity.
+	modified = meta.has_modified ? timestamp_t(meta.modified_us) : timestamp_t::infinity();
 	etag = Text(meta.etag);
 }
 

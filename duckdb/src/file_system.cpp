@@ -74,7 +74,7 @@ int64_t PenstockFileSystem::GetFileSize(FileHandle &handle) {
 }
 
 timestamp_t PenstockFileSystem::GetLastModifiedTime(FileHandle &handle) {
-	return IsReader(handle) ? Reader(handle).modified : timestamp_t::ninfinity();
+	return IsReader(handle) ? Reader(handle).modified : timestamp_t::infinity();
 }
 
 string PenstockFileSystem::GetVersionTag(FileHandle &handle) {

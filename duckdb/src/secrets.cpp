@@ -118,8 +118,9 @@ unique_ptr<BaseSecret> CreateSecret(ClientContext &, CreateSecretInput &input) {
 	for (auto &option : input.options) {
 		auto key = StringUtil::Lower(NameText(option.first));
 		if (key == "account_id") {
-			secret->secret_map[Name("endpoint")] = Value(option.second.ToString() + ".r2.cloudflarestorage.com");
-			secret->secret_map[Name("url_style")] = Value("path");
+			// An ENDPOINT and a URL_STYLE of its own win, in whichever order they come.
+			secret->secret_map.emplace(Name("endpoint"), Value(option.second.ToString() + ".r2.cloudflarestorage.com"));
+			secret->secret_map.emplace(Name("url_style"), Value("path"));
 		} else {
 			secret->secret_map[Name(key == "session_name" ? "role_session_name" : key)] = option.second;
 		}

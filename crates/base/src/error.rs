@@ -56,6 +56,11 @@ impl Kind {
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|row| row.0 == self).map_or("internal", |row| row.1)
     }
+
+    /// What the caller does next, as a hint: without a period at the end.
+    pub fn next_move(self) -> &'static str {
+        Self::ALL.iter().find(|row| row.0 == self).map_or("", |row| row.2.trim_end_matches('.'))
+    }
 }
 
 /// Whether the same request can succeed when sent again.

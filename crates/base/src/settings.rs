@@ -194,7 +194,7 @@ settings! {
     stall_timeout_ms: Millis = "30000" [1, 3_600_000]
         "Longest wait for the next byte of an answer before the request counts as failed.";
     request_deadline_ms: Millis = "120000" [1, 86_400_000]
-        "Longest time that one request may take with all its retries before the error is told.";
+        "Longest time for which one request is sent again before the error is told; it begins anew when bytes of a body arrive.";
     retry_base_ms: Millis = "100" [1, 60_000]
         "First back-off before a retry; it doubles with full jitter.";
     retry_max_ms: Millis = "10000" [1, 600_000]

@@ -105,6 +105,7 @@ impl Attempts {
 
     fn told(&self, error: Error, elapsed: Duration) -> Error {
         let error = self.at.mount.told(error).with_operation(self.verb).with_object(self.at.url());
+        let error = with_cure(error);
         if self.failed == 1 && elapsed < self.policy.deadline {
             return error;
         }
@@ -114,6 +115,17 @@ impl Attempts {
             self.failed,
             elapsed.as_secs_f64()
         ))
+    }
+}
+
+/// A store that is overloaded, down or lying does not say what to do: what its kind of error asks
+/// for.
+fn with_cure(error: Error) -> Error {
+    match error.kind() {
+        kind @ (Kind::Throttled | Kind::Unavailable | Kind::Corrupt) => {
+            error.with_hint(kind.next_move())
+        }
+        _ => error,
     }
 }
 

@@ -238,6 +238,22 @@ fn an_empty_page_is_not_the_end_of_a_listing() {
 }
 
 #[test]
+fn a_listing_that_never_ends_is_told() {
+    let wire = Wire::new(&[]);
+    wire.write("d/1", b"x").unwrap();
+    wire.fake.fault("empty-page,op=ListObjectsV2");
+    let query = wire.query();
+    for error in [
+        query.block_on(query.glob(&wire.at("d/*"))).unwrap_err(),
+        query.block_on(query.glob(&wire.at("*/1"))).unwrap_err(),
+        query.block_on(query.directory_exists(&wire.at("d"))).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+        assert!(error.to_string().contains("same page"), "{error}");
+    }
+}
+
+#[test]
 fn throttled_for_good_tells_attempts_and_leaves_nothing() {
     for operation in ["CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"] {
         let wire = Wire::new(&[("request_deadline_ms", "300")]);
@@ -245,6 +261,7 @@ fn throttled_for_good_tells_attempts_and_leaves_nothing() {
         let error = wire.write("a.bin", &pattern(17 * MIB)).unwrap_err();
         assert_eq!(error.kind(), Kind::Throttled, "{operation}: {error}");
         assert!(error.to_string().contains("gave up after"), "{error}");
+        assert!(error.hint().unwrap().contains("request_deadline_ms"), "{error}");
         // The fault stays: the attempt that the deadline cut off may still be on its way.
         assert!(!wire.exists("a.bin"), "{operation}");
         if operation != "CreateMultipartUpload" {

@@ -31,19 +31,43 @@ fn store_with(server: &FakeHandle, more: &[(&str, &str)]) -> Arc<dyn Store> {
 }
 
 fn store_by(http: &HttpClient, server: &FakeHandle, more: &[(&str, &str)]) -> Arc<dyn Store> {
+    store_at("s3://bucket/", http, server, more)
+}
+
+fn store_at(
+    url: &str,
+    http: &HttpClient,
+    server: &FakeHandle,
+    more: &[(&str, &str)],
+) -> Arc<dyn Store> {
     let endpoint = server.endpoint();
     let mut pairs = vec![("endpoint", endpoint.as_str()), ("key_id", "test"), ("secret", SECRET)];
     pairs.splice(0..0, more.iter().copied());
     let options = StoreOptions::new(pairs).unwrap();
-    open("s3://bucket/", &options, http).unwrap().0
+    open(url, &options, http).unwrap().0
 }
 
 async fn subject() -> Subject {
+    subject_at("s3://bucket/", &[])
+}
+
+/// Google's dialect, with an HMAC key.
+async fn google() -> Subject {
+    subject_at("gs://bucket/", &[])
+}
+
+async fn r2() -> Subject {
+    subject_at("r2://bucket/", &[("account_id", "account")])
+}
+
+fn subject_at(url: &str, more: &[(&str, &str)]) -> Subject {
     let server = start(options());
-    Subject::new(store_with(&server, &[])).with_secret(SECRET).keeping(server)
+    Subject::new(store_at(url, &client().0, &server, more)).with_secret(SECRET).keeping(server)
 }
 
 penstock_testkit::store_conformance!(conformance, subject);
+penstock_testkit::store_conformance!(google_conformance, google);
+penstock_testkit::store_conformance!(r2_conformance, r2);
 
 async fn put(store: &dyn Store, key: &str, bytes: Vec<u8>) -> Result<()> {
     let payload = Payload::from(Bytes::from(bytes));

@@ -67,6 +67,7 @@ async fn any_below(query: &QueryCore, directory: &Location) -> Result<bool> {
     query.uploads.settled_below(&below.id()).await;
     let mut request =
         ListRequest { prefix: below.key.clone(), max_keys: Some(1), ..ListRequest::default() };
+    let mut turns = Turns::default();
     loop {
         let answer = match page(query, directory, &request).await {
             Err(error) if error.kind() == Kind::NotFound => return Ok(false),
@@ -77,7 +78,7 @@ async fn any_below(query: &QueryCore, directory: &Location) -> Result<bool> {
         }
         match answer.next {
             // A page may be empty and not be the last.
-            Some(token) => request.token = Some(token),
+            Some(token) => turns.next(directory, &mut request, token)?,
             None => return Ok(false),
         }
     }
@@ -114,11 +115,36 @@ pub(crate) async fn all_pages(
     mut request: ListRequest,
     listed: &mut Listed,
 ) -> Result<()> {
+    let mut turns = Turns::default();
     loop {
         match listed.add(page(query, at, &request).await?) {
-            Some(token) => request.token = Some(token),
+            Some(token) => turns.next(at, &mut request, token)?,
             None => return Ok(()),
         }
+    }
+}
+
+/// How often in a row the same page may be told as the next one. A busy service may have nothing
+/// to tell yet; a server or cache that does not look at tokens would be asked for ever.
+const SAME_TOKENS_MAX: u32 = 16;
+
+/// Turning the pages of one listing.
+#[derive(Debug, Default)]
+struct Turns {
+    same: u32,
+}
+
+impl Turns {
+    fn next(&mut self, at: &Location, request: &mut ListRequest, token: String) -> Result<()> {
+        self.same = if request.token.as_ref() == Some(&token) { self.same + 1 } else { 0 };
+        if self.same >= SAME_TOKENS_MAX {
+            return Err(Error::new(Kind::Corrupt, "the listing comes back to the same page")
+                .with_operation("list")
+                .with_object(at.url())
+                .with_hint("Does a proxy or cache between here and the store answer listings?"));
+        }
+        request.token = Some(token);
+        Ok(())
     }
 }
 

@@ -72,7 +72,10 @@ pub(crate) fn changed(url: String) -> Error {
     Error::new(Kind::Conflict, "the object changed after this query had opened it")
         .with_operation("read")
         .with_object(url)
-        .with_hint("Re-run the query: it will see the new version")
+        .with_hint(
+            "Re-run the query: it will see the new version; an attached database must be detached \
+             and attached again",
+        )
 }
 
 #[cfg(test)]

@@ -113,10 +113,33 @@ fn summed_up(failures: Vec<Error>, all: u64) -> Result<()> {
     if failures.len() == 0 {
         return Err(first);
     }
-    let mut note = format!("{} of {all} uploads failed; also", failures.len() + 1);
+    let mut note = format!("{} of {all} uploads failed", failures.len() + 1);
     for failure in failures {
+        let text = failure.to_string();
+        // The same advice is given once, at the end.
+        let advice = first.hint().filter(|hint| failure.hint() == Some(hint));
+        let rest = advice.and_then(|hint| text.strip_suffix(hint)?.strip_suffix(". "));
         // Writing into a string cannot fail.
-        let _ = write!(note, "; {failure}");
+        let _ = write!(note, "; also {}", rest.unwrap_or(&text));
     }
     Err(first.with_note(note))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_base::Kind;
+
+    #[test]
+    fn the_same_advice_is_given_once() {
+        let failure = |object: &str, hint: &str| {
+            Error::new(Kind::Denied, "refused").with_object(object).with_hint(hint)
+        };
+        let failures = vec![failure("a", "Ask"), failure("b", "Ask"), failure("c", "Look")];
+        let told = summed_up(failures, 5).unwrap_err().to_string();
+        assert_eq!(
+            told,
+            "a: refused (3 of 5 uploads failed; also b: refused; also c: refused. Look). Ask"
+        );
+    }
 }

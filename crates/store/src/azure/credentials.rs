@@ -104,7 +104,10 @@ impl Credentials {
     }
 
     fn told(&self, error: &reqsign_core::Error) -> Error {
-        credential_error(self.what, error)
+        credential_error(self.what, error).with_hint(
+            "Mend the source that is meant (`az login`, AZURE_CLIENT_ID and its kin, the machine's \
+             identity), or give a key instead: CREATE SECRET (TYPE azure, CONNECTION_STRING '...')",
+        )
     }
 }
 

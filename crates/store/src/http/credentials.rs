@@ -104,7 +104,11 @@ impl CommandExecute for Commands {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .spawn()?;
+            .spawn()
+            .map_err(|error| {
+                let message = format!("`{program}` cannot be started, is it installed? {error}");
+                reqsign_core::Error::unexpected(message)
+            })?;
         let mut running = Running(child);
         let stdout = running.0.stdout.take().map(read_all);
         let stderr = running.0.stderr.take().map(read_all);
@@ -152,5 +156,17 @@ async fn joined(reading: Option<Reading>) -> reqsign_core::Result<Vec<u8>> {
             .await
             .map_err(|error| reqsign_core::Error::unexpected(error.to_string()))??),
         None => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_tool_that_is_not_there_is_named() {
+        let error = Commands.command_execute("no-such-tool", &[]).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("`no-such-tool` cannot be started, is it installed?"), "{text}");
     }
 }

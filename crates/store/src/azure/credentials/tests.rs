@@ -175,6 +175,9 @@ async fn errors_name_every_source_and_no_secret() {
     let text = format!("{error} {error:?}");
     assert!(text.contains("env: "), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
+    let refused = TokenService::start(|_| (401, "{\"error\":\"invalid_client\"}".into())).await;
+    let error = signed(&principal_at(&refused.url)).await.unwrap_err();
+    assert!(error.hint().unwrap().contains("CREATE SECRET (TYPE azure"), "{error}");
     let shown = format!("{:?}", principal_at("http://127.0.0.1:1"));
     assert!(!shown.contains("hunter2"), "{shown}");
 }
