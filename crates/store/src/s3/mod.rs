@@ -132,15 +132,17 @@ impl S3Store {
     fn with_condition<'a>(&self, call: Call<'a>, condition: &WriteCondition) -> Result<Call<'a>> {
         match condition {
             WriteCondition::None => Ok(call),
-            // Google's XML API knows generations, not tags, on writes.
-            WriteCondition::IfAbsent if self.is_gcs() => {
-                let prefix = self.sender.header_prefix();
-                call.header(&format!("{prefix}if-generation-match"), "0")
+            // Google's XML API knows generations, not tags, on writes; and those in its own dialect
+            // only, which an HMAC key does not speak.
+            WriteCondition::IfAbsent
+                if self.is_gcs() && self.sender.header_prefix() == "x-goog-" =>
+            {
+                call.header("x-goog-if-generation-match", "0")
             }
-            _ if self.is_gcs() => Err(Error::new(
-                Kind::Unsupported,
-                "Google Cloud Storage cannot tie a write to an ETag",
-            )),
+            _ if self.is_gcs() => {
+                let why = "Google Cloud Storage cannot tie a write to what is there";
+                Err(self.named(&call, Error::new(Kind::Unsupported, why)))
+            }
             WriteCondition::IfAbsent => call.header(IF_NONE_MATCH.as_str(), "*"),
             WriteCondition::IfMatch(etag) => call.header(IF_MATCH.as_str(), &etag.header_value()),
             WriteCondition::IfPresent => call.header(IF_MATCH.as_str(), "*"),
