@@ -13,6 +13,7 @@ RIGHT = (60_000, sum(range(60_000)))
 REQUESTS = {
     "s3": {
         "GetObject": "read",
+        "HeadObject": "read again",
         "ListObjectsV2": "glob",
         "PutObject": "write",
         "CreateMultipartUpload": "write large",
@@ -22,6 +23,7 @@ REQUESTS = {
     },
     "azure": {
         "GetBlob": "read",
+        "GetBlobProperties": "read again",
         "ListBlobs": "glob",
         "PutBlob": "write",
         "PutBlock": "write large",
@@ -41,6 +43,11 @@ def run(con: duckdb.DuckDBPyConnection, what: str, root: str) -> None:
     if what == "read":
         query = f"SELECT count(*), sum(i) FROM '{root}/old/p=*/*.parquet'"
         assert con.execute(query).fetchone() == RIGHT
+    elif what == "read again":
+        con.execute("SET penstock_metadata_validity_ms = 0")
+        for _ in range(2):
+            query = f"SELECT count(*) FROM '{root}/old/p=1/data_0.parquet'"
+            assert con.execute(query).fetchone() == (20_000,)
     elif what == "glob":
         assert len(con.execute(f"FROM glob('{root}/old/**')").fetchall()) == 3
     elif what.startswith("write"):
