@@ -155,6 +155,9 @@ pub(crate) fn bucket_owner(extensions: &Extensions) -> Owner {
     owner_of(noted.as_ref().map_or(ONE_OWNER, |acl| &acl.owner))
 }
 
+const EXPECTED_OWNER: &str = "x-amz-expected-bucket-owner";
+const EXPECTED_SOURCE_OWNER: &str = "x-amz-source-expected-bucket-owner";
+
 /// Lets in what the grants allow, and counts each operation.
 pub(crate) struct Access {
     pub ring: Arc<KeyRing>,
@@ -177,7 +180,7 @@ impl S3Access for Access {
         let sources = copied(context.headers())?;
         let by_configuration = by_configuration(&sender, context, &operation, &sources);
         let is_signed = sender.id.is_some();
-        let mut notes = None;
+        let mut noted = Noted::default();
         match (self.sharing.lists, is_signed) {
             (Lists::Off, false) if self.ring.public.is_empty() => {
                 let why = "Access Denied: this gateway takes signed requests only.";
@@ -186,15 +189,19 @@ impl S3Access for Access {
             (Lists::Off, _) | (Lists::Public, true) => by_configuration?,
             (Lists::Owners, true) => {
                 by_configuration?;
-                notes = self.by_lists(&sender, context, &operation, peer, &sources).await?;
+                noted = self.by_lists(&sender, context, &operation, peer, &sources).await?;
             }
             (Lists::Public | Lists::Owners, false) => {
                 if by_configuration.is_err() {
-                    notes = self.by_lists(&sender, context, &operation, peer, &sources).await?;
+                    noted = self.by_lists(&sender, context, &operation, peer, &sources).await?;
                 }
             }
         }
-        self.check_expected_owner(context, notes.as_ref())?;
+        self.check_owner(context, EXPECTED_OWNER, noted.bucket.as_ref())?;
+        if !sources.is_empty() {
+            self.check_owner(context, EXPECTED_SOURCE_OWNER, noted.sources.first())?;
+        }
+        let notes = noted.bucket;
         let sharing = self.sharing.clone();
         let may_bypass = self.may_bypass(&sender, context, peer).await?;
         let caller = Caller { grants: sender.grants, id: sender.id, sharing, notes, may_bypass };
@@ -208,6 +215,15 @@ struct Source {
     bucket: String,
     key: String,
     version: Option<String>,
+}
+
+/// What buckets say of themselves, where lists were asked.
+#[derive(Default)]
+struct Noted {
+    /// The one that the request is for.
+    bucket: Option<Notes>,
+    /// Those that a copy reads.
+    sources: Vec<Notes>,
 }
 
 /// Who sent a request, and what the configuration lets them do.
@@ -285,37 +301,39 @@ impl Access {
         operation: &str,
         peer: Option<IpAddr>,
         sources: &[Source],
-    ) -> S3Result<Option<Notes>> {
+    ) -> S3Result<Noted> {
         let path = context.s3_path();
         let who = sender.id.as_deref();
         // The list of buckets shows everybody their own, and nobody none.
-        let Some(bucket) = path.get_bucket_name() else { return Ok(None) };
+        let Some(bucket) = path.get_bucket_name() else {
+            return Ok(Noted::default());
+        };
         if operation == "CreateBucket" {
-            return if who.is_some() { Ok(None) } else { Err(denied(operation)) };
+            return if who.is_some() { Ok(Noted::default()) } else { Err(denied(operation)) };
         }
         let (headers, uri) = (context.headers(), context.uri());
         let version = sharing::version_of(uri.query().unwrap_or_default())?;
         let (key, version) = (path.get_object_key(), version.as_deref());
         let ask = Ask { operation, who, bucket, key, version, headers, uri, peer };
-        let notes = self.sharing.permit(&ask).await?;
+        let bucket = Some(self.sharing.permit(&ask).await?);
+        let mut noted = Noted { bucket, sources: Vec::new() };
         for source in sources {
             let (bucket, key) = (source.bucket.as_str(), Some(source.key.as_str()));
             let version = source.version.as_deref();
             let ask = Ask { operation: "GetObject", bucket, key, version, ..ask };
-            self.sharing.permit(&ask).await?;
+            noted.sources.push(self.sharing.permit(&ask).await?);
         }
-        Ok(Some(notes))
+        Ok(noted)
     }
 
-    /// Holds `x-amz-expected-bucket-owner` against the owner.
-    fn check_expected_owner(
+    /// Holds what a header says against a bucket's owner.
+    fn check_owner(
         &self,
         context: &S3AccessContext<'_>,
+        header: &str,
         notes: Option<&Notes>,
     ) -> S3Result<()> {
-        let Some(expected) = context.headers().get("x-amz-expected-bucket-owner") else {
-            return Ok(());
-        };
+        let Some(expected) = context.headers().get(header) else { return Ok(()) };
         let acl = self.sharing.bucket_acl(notes.unwrap_or(&Notes::default()));
         match acl.is_some_and(|acl| expected.as_bytes() == acl.owner.as_bytes()) {
             true => Ok(()),

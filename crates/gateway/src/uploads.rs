@@ -24,6 +24,7 @@ use crate::receive::{Incoming, Sent, receive};
 use crate::sharing::new_object;
 use crate::{refuse, tagging};
 use penstock_base::{Error, Kind};
+use penstock_store::streaming::split_version;
 use penstock_store::{Part, PartEntry, PutOptions, PutResult, UploadId, WriteCondition};
 use s3s::dto;
 use s3s::{S3Error, S3Request, S3Result, s3_error};
@@ -127,6 +128,7 @@ pub(crate) async fn part_copy(
         PartCopyError::Store(error) => about_upload(error),
     })?;
     Ok(dto::UploadPartCopyOutput {
+        copy_source_version_id: split_version(&source.key).1.map(str::to_string),
         copy_part_result: Some(dto::CopyPartResult {
             e_tag: Some(dto::ETag::Strong(part.etag)),
             last_modified: Some(dto::Timestamp::from(std::time::SystemTime::now())),

@@ -112,6 +112,13 @@ async fn an_owner_is_asked_for_by_name(lane: Lane) {
         let answer = server.ask(ACCESS_KEY, "PUT", "/mine/k", &[(name, value)]).await;
         assert_eq!(answer.code(), code, "{name}: {}", answer.text());
     }
+    server.put("/mine/k", b"bytes").await;
+    for (owner, status) in [(ACCESS_KEY, 200), ("nobody", 403)] {
+        let headers =
+            [("x-amz-copy-source", "mine/k"), ("x-amz-source-expected-bucket-owner", owner)];
+        let copied = server.ask(ACCESS_KEY, "PUT", "/mine/copy", &headers).await;
+        assert_eq!(copied.status, status, "{owner}: {}", copied.text());
+    }
 }
 
 async fn a_policy_lets_in_and_keeps_out(lane: Lane) {
