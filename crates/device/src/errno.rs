@@ -1,0 +1,111 @@
+//! What an error number of the kernel means for a device. Pure.
+
+use penstock_base::{Error, Kind};
+use rustix::io::Errno;
+
+/// Kind, reason and cure of an error number; the number's own text follows as the cause.
+fn judge(errno: Errno) -> (Kind, &'static str, Option<&'static str>) {
+    match errno {
+        Errno::NOENT => (Kind::NotFound, "there is no such device or file", None),
+        Errno::ACCESS | Errno::PERM => (
+            Kind::Denied,
+            "the kernel refused access",
+            Some("Give the user rights to the device, for example by its group"),
+        ),
+        Errno::ROFS => (Kind::Denied, "the device is read-only", None),
+        Errno::BUSY => (
+            Kind::Conflict,
+            "the device is in use: mounted, swap, or part of another device",
+            Some("Unmount it, or name another one"),
+        ),
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => (
+            Kind::Exhausted,
+            "the device is full",
+            Some("Free space where the file or the thin volume lies"),
+        ),
+        Errno::NOMEM | Errno::MFILE | Errno::NFILE => {
+            (Kind::Exhausted, "the kernel is out of memory or descriptors", None)
+        }
+        Errno::NODEV | Errno::NXIO => (
+            Kind::Unavailable,
+            "the device is gone",
+            Some("Check the cabling and the kernel's log, then open it anew"),
+        ),
+        // The block layer's names for what NVMe calls media errors and guard check errors.
+        Errno::NODATA | Errno::ILSEQ | Errno::BADE => {
+            (Kind::Corrupt, "the medium lost what these blocks held", Some("Replace the device"))
+        }
+        Errno::IO | Errno::REMOTEIO | Errno::TIMEDOUT | Errno::NOLINK => {
+            (Kind::Unavailable, "the device failed", Some("See the kernel's log (dmesg)"))
+        }
+        Errno::INVAL => (
+            Kind::Invalid,
+            "the kernel refused the request: address, length or memory is misaligned, or direct \
+             I/O is not known there",
+            Some("Compare the block size with the device's, or choose io=file"),
+        ),
+        Errno::OPNOTSUPP | Errno::NOSYS => {
+            (Kind::Unsupported, "the kernel or the device cannot do that", None)
+        }
+        _ => (Kind::Unavailable, "the kernel failed", None),
+    }
+}
+
+/// The error of a failed call. `object` is the device.
+pub(crate) fn explain(errno: Errno, operation: &'static str, object: &str) -> Error {
+    let (kind, why, hint) = judge(errno);
+    let cause = std::io::Error::from_raw_os_error(errno.raw_os_error());
+    let error = Error::new(kind, why).with_operation(operation).with_object(object);
+    let error = error.with_source(cause);
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
+}
+
+/// The same for an error of the standard library.
+pub(crate) fn explain_io(error: &std::io::Error, operation: &'static str, object: &str) -> Error {
+    match error.raw_os_error() {
+        Some(number) => explain(Errno::from_raw_os_error(number), operation, object),
+        None => Error::new(Kind::Unavailable, error.to_string())
+            .with_operation(operation)
+            .with_object(object),
+    }
+}
+
+/// The error of a read or write that the device ended before its end.
+pub(crate) fn ended_early(operation: &'static str, object: &str, offset: u64) -> Error {
+    Error::new(
+        Kind::Corrupt,
+        format!("the device ends at byte {offset}, in the middle of a command"),
+    )
+    .with_operation(operation)
+    .with_object(object)
+    .with_hint("It shrank while it was open; open it anew and check the volume")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_state_of_a_device_has_its_kind() {
+        let kinds = [
+            (Errno::NOSPC, Kind::Exhausted),
+            (Errno::ROFS, Kind::Denied),
+            (Errno::NODEV, Kind::Unavailable),
+            (Errno::IO, Kind::Unavailable),
+            (Errno::NODATA, Kind::Corrupt),
+            (Errno::BUSY, Kind::Conflict),
+            (Errno::INVAL, Kind::Invalid),
+            (Errno::NOENT, Kind::NotFound),
+        ];
+        for (errno, kind) in kinds {
+            let error = explain(errno, "device write", "/dev/x");
+            assert_eq!(error.kind(), kind, "{error}");
+            let text = error.to_string();
+            assert!(text.starts_with("device write /dev/x: "), "{text}");
+            assert!(text.contains("os error"), "{text}");
+        }
+    }
+}

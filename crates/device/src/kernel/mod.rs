@@ -1,0 +1,5 @@
+//! The calls in which the kernel keeps addresses of our memory: the only `unsafe` of this crate.
+
+#![allow(unsafe_code)] // the kernel takes pointers
+
+pub mod uring;

@@ -1,0 +1,25 @@
+//! Addressed blocks: devices behind one small trait, and the queues through which threads use them.
+//!
+//! A [`Device`] has a [`Geometry`] and hands out [`Queue`]s; a [`Port`] gives the threads of a
+//! process their queues by a [`Discipline`] and cuts what they ask into commands that the device
+//! takes. Nothing here retries, and nothing here knows objects or stores.
+
+pub mod buffer;
+pub mod device;
+mod errno;
+pub mod file;
+mod kernel;
+pub mod memory;
+pub mod open;
+pub mod port;
+pub mod queues;
+pub mod split;
+
+pub use buffer::AlignedBuffer;
+pub use device::{Command, Device, Geometry, Ownership, Queue};
+pub use file::FileDevice;
+pub use kernel::uring::UringDevice;
+pub use memory::MemoryDevice;
+pub use open::{Io, OpenOptions, open};
+pub use port::Port;
+pub use queues::Discipline;

@@ -1,0 +1,274 @@
+//! Opens files and block devices: kind, lock, geometry. It decides who may open what, and which
+//! numbers the kernel gives; moving bytes is the work of `file` and `kernel::uring`.
+
+use crate::device::{Device, Geometry};
+use crate::errno::{explain, explain_io};
+use crate::{FileDevice, UringDevice};
+use penstock_base::{Error, Kind, Result, nearest::nearest};
+use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags, Stat, StatxFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How bytes reach a file or block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// pread and pwrite through the page cache.
+    File,
+    /// pread and pwrite past the page cache (O_DIRECT).
+    Direct,
+    /// io_uring past the page cache, several commands in flight per queue.
+    Uring,
+}
+
+impl Io {
+    /// Every way, its name, and what it is.
+    pub const ALL: &'static [(Io, &'static str, &'static str)] = &[
+        (Io::File, "file", "pread and pwrite through the page cache"),
+        (Io::Direct, "direct", "pread and pwrite past the page cache"),
+        (Io::Uring, "uring", "io_uring past the page cache, several commands in flight"),
+    ];
+
+    /// Finds a way by its name.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the nearest known one.
+    pub fn by_name(name: &str) -> Result<Self> {
+        by_name("io", name, Self::ALL)
+    }
+}
+
+/// Finds a row by its name; the error lists what there is.
+pub(crate) fn by_name<T: Copy>(what: &str, name: &str, table: &[(T, &str, &str)]) -> Result<T> {
+    if let Some(row) = table.iter().find(|row| row.1 == name) {
+        return Ok(row.0);
+    }
+    let names: Vec<&str> = table.iter().map(|row| row.1).collect();
+    let hint = match nearest(name, names.iter().copied()) {
+        Some(near) => format!("Did you mean {near}?"),
+        None => format!("Known are: {}", names.join(", ")),
+    };
+    Err(Error::new(Kind::Invalid, format!("there is no {what}={name}")).with_hint(hint))
+}
+
+/// What [`open`] is asked for.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// How bytes reach the medium.
+    pub io: Io,
+    /// Whether writes are allowed. A writer keeps every other opener out, readers only writers.
+    pub write: bool,
+    /// Makes a file of so many bytes (rounded down to blocks) where there is none.
+    pub create_bytes: Option<u64>,
+    /// Logical block of a plain file, 4096 if not given. A block device tells its own.
+    pub block_size_bytes: Option<u32>,
+    /// Most bytes of one command, if less than the device allows.
+    pub transfer_max_bytes: Option<u32>,
+}
+
+impl OpenOptions {
+    /// To read and write what is there.
+    pub fn new(io: Io) -> Self {
+        OpenOptions {
+            io,
+            write: true,
+            create_bytes: None,
+            block_size_bytes: None,
+            transfer_max_bytes: None,
+        }
+    }
+}
+
+/// Opens a file or a block device and locks it until it is dropped.
+///
+/// # Errors
+/// `NotFound`, `Denied`; `Conflict` if another process has it or it is mounted; `Unsupported` for
+/// other kinds of files and where the kernel lacks what `io` needs; `Invalid` for wrong sizes.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Device>> {
+    let file = OpenFile::open(path, options)?;
+    Ok(match options.io {
+        Io::File | Io::Direct => Arc::new(FileDevice::new(file)),
+        Io::Uring => Arc::new(UringDevice::new(file)?),
+    })
+}
+
+/// An open and locked file or block device.
+#[derive(Debug)]
+pub struct OpenFile {
+    pub(crate) file: File,
+    pub(crate) name: String,
+    pub(crate) geometry: Geometry,
+    /// Holds the lock, on a descriptor of its own: a ring that is closing keeps its file a while.
+    _lock: File,
+}
+
+/// Blocks of a plain file, unless asked otherwise.
+const BLOCK_SIZE_BYTES: u32 = 4096;
+/// Most bytes of a command to a file, unless asked otherwise: DuckDB's block, and beyond it the
+/// measured throughput no longer grows.
+const TRANSFER_MAX_BYTES: u32 = 256 << 10;
+
+impl OpenFile {
+    /// Opens and locks; see [`open`].
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
+        let name = path.display().to_string();
+        let fail = |error: std::io::Error| explain_io(&error, "device open", &name);
+        let is_block = match rustix::fs::stat(path) {
+            Ok(stat) => check_kind(&stat, &name)?,
+            Err(Errno::NOENT) if options.create_bytes.is_some() => false,
+            Err(errno) => return Err(explain(errno, "device open", &name)),
+        };
+        let mut how = std::fs::OpenOptions::new();
+        how.read(true).write(options.write);
+        // On a block device this claims it: mounted, swap or part of another one is refused.
+        let claim = if is_block && options.write { OFlags::EXCL } else { OFlags::empty() };
+        how.custom_flags(claim.bits() as i32);
+        how.create(options.create_bytes.is_some() && options.write && !is_block);
+        let held = how.open(path).map_err(fail)?;
+        lock(&held, options.write, &name)?;
+        let direct = if options.io == Io::File { OFlags::empty() } else { OFlags::DIRECT };
+        let file = how.create(false).custom_flags(direct.bits() as i32).open(path).map_err(fail)?;
+        check_same(&held, &file, &name)?;
+        let size = |file: &File| -> Result<u64> {
+            rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))
+                .map_err(|errno| explain(errno, "device size", &name))
+        };
+        let mut size_bytes = size(&file)?;
+        if let (0, Some(bytes), false) = (size_bytes, options.create_bytes, is_block) {
+            file.set_len(bytes).map_err(fail)?;
+            size_bytes = bytes;
+        }
+        let geometry = geometry(&file, is_block, size_bytes, options, &name)?;
+        Ok(OpenFile { file, name, geometry, _lock: held })
+    }
+}
+
+/// Whether it is a block device; everything but those and plain files is refused.
+fn check_kind(stat: &Stat, name: &str) -> Result<bool> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(false),
+        FileType::BlockDevice => Ok(true),
+        kind => Err(Error::new(Kind::Unsupported, format!("a {kind:?} is no device for blocks"))
+            .with_operation("device open")
+            .with_object(name)
+            .with_hint("Name a plain file or a block device such as /dev/nvme0n1")),
+    }
+}
+
+/// The path may have come to mean another file between the two openings.
+fn check_same(held: &File, file: &File, name: &str) -> Result<()> {
+    let stat = |file| rustix::fs::fstat(file).map_err(|errno| explain(errno, "device open", name));
+    let (held, file) = (stat(held)?, stat(file)?);
+    if (held.st_dev, held.st_ino) == (file.st_dev, file.st_ino) {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Conflict, "the path was given to another file meanwhile")
+        .with_operation("device open")
+        .with_object(name))
+}
+
+fn lock(file: &File, write: bool, name: &str) -> Result<()> {
+    let operation = match write {
+        true => FlockOperation::NonBlockingLockExclusive,
+        false => FlockOperation::NonBlockingLockShared,
+    };
+    match rustix::fs::flock(file, operation) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => {
+            Err(Error::new(Kind::Conflict, "another process has the device open")
+                .with_operation("device lock")
+                .with_object(name)
+                .with_hint("Close it there; several processes may only read together"))
+        }
+        Err(errno) => Err(explain(errno, "device lock", name)),
+    }
+}
+
+fn geometry(
+    file: &File,
+    is_block: bool,
+    size_bytes: u64,
+    options: &OpenOptions,
+    name: &str,
+) -> Result<Geometry> {
+    let refuse = |message: String, hint: &str| {
+        Err(Error::new(Kind::Invalid, message)
+            .with_operation("device open")
+            .with_object(name)
+            .with_hint(hint))
+    };
+    let mut block_size_bytes = options.block_size_bytes.unwrap_or(BLOCK_SIZE_BYTES);
+    let mut transfer_max_bytes = TRANSFER_MAX_BYTES;
+    let mut can_trim = true;
+    if is_block {
+        let own = rustix::fs::ioctl_blksszget(file);
+        let own = own.map_err(|errno| explain(errno, "device block size", name))?;
+        if options.block_size_bytes.is_some_and(|asked| asked != own) {
+            let message = format!("the device has blocks of {own} bytes, not {block_size_bytes}");
+            return refuse(message, "Leave the block size out: the device tells it");
+        }
+        block_size_bytes = own;
+        let limits = QueueLimits::read(file);
+        transfer_max_bytes = limits.transfer_max_bytes.unwrap_or(TRANSFER_MAX_BYTES);
+        transfer_max_bytes = transfer_max_bytes.min(TRANSFER_MAX_BYTES);
+        can_trim = limits.discard_max_bytes.is_some_and(|most| most > 0);
+    }
+    if let Some(asked) = options.transfer_max_bytes {
+        transfer_max_bytes = asked.min(transfer_max_bytes.max(1 << 20));
+    }
+    let geometry = Geometry {
+        block_size_bytes,
+        block_count: size_bytes / u64::from(block_size_bytes.max(1)),
+        transfer_max_bytes,
+        buffer_alignment_bytes: memory_alignment(file, options.io, block_size_bytes),
+        has_volatile_cache: true,
+        can_trim,
+        is_read_only: !options.write,
+    };
+    geometry.check(name)?;
+    if geometry.block_count == 0 {
+        return refuse(format!("{size_bytes} bytes are less than one block"), "Name a larger one");
+    }
+    Ok(geometry)
+}
+
+/// What the kernel wants of addresses in memory: it tells since Linux 6.1; before, a block will do.
+fn memory_alignment(file: &File, io: Io, block_size_bytes: u32) -> u32 {
+    if io == Io::File {
+        return 1;
+    }
+    match rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
+        Ok(stat) if stat.stx_dio_mem_align > 0 => stat.stx_dio_mem_align,
+        _ => block_size_bytes,
+    }
+}
+
+/// What the kernel tells of a block device's queue in sysfs.
+struct QueueLimits {
+    transfer_max_bytes: Option<u32>,
+    discard_max_bytes: Option<u64>,
+}
+
+impl QueueLimits {
+    fn read(file: &File) -> Self {
+        let number = |name: &str| -> Option<u64> {
+            let stat = rustix::fs::fstat(file).ok()?;
+            let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+            // A partition has the queue of its disk, one folder up.
+            let folder = format!("/sys/dev/block/{major}:{minor}");
+            let texts = ["queue", "../queue"].map(|queue| format!("{folder}/{queue}/{name}"));
+            let text = texts.iter().find_map(|path| std::fs::read_to_string(path).ok())?;
+            text.trim().parse().ok()
+        };
+        let kib = number("max_hw_sectors_kb").and_then(|kib| u32::try_from(kib << 10).ok());
+        QueueLimits {
+            transfer_max_bytes: kib.filter(|most| *most > 0),
+            discard_max_bytes: number("discard_max_bytes"),
+        }
+    }
+}

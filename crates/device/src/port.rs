@@ -1,0 +1,98 @@
+//! A device as the threads of a process see it: checked, cut to size, queued by a discipline.
+//! It decides nothing about where bytes belong; that is the volume's matter.
+
+use crate::device::{Command, Device, Geometry, Queue};
+use crate::queues::{Discipline, Queues};
+use crate::split::split;
+use penstock_base::Result;
+use std::sync::Arc;
+
+/// A device with its queues; shared by threads.
+pub struct Port {
+    // Before the device: queues close first, and with the last handle the device's lock goes.
+    queues: Queues,
+    device: Arc<dyn Device>,
+    discipline: Discipline,
+}
+
+impl Port {
+    /// Takes a device; queues are opened now or by each thread's first command.
+    ///
+    /// # Errors
+    /// As [`Device::open_queue`].
+    pub fn new(device: Arc<dyn Device>, discipline: Discipline) -> Result<Self> {
+        let queues = Queues::new(&*device, discipline)?;
+        Ok(Port { queues, device, discipline })
+    }
+
+    /// What the device says of itself.
+    pub fn geometry(&self) -> &Geometry {
+        self.device.geometry()
+    }
+
+    /// How errors call the device.
+    pub fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    /// By which discipline threads share queues.
+    pub fn discipline(&self) -> Discipline {
+        self.discipline
+    }
+
+    /// Carries out commands of any length and returns when all have ended; as many of them as the
+    /// queue takes are in flight together, in no order.
+    ///
+    /// # Errors
+    /// As [`Geometry::check_command`], before anything was done, and [`Queue::run`].
+    pub fn run(&self, commands: &mut [Command<'_>]) -> Result<()> {
+        let geometry = self.device.geometry();
+        for command in commands.iter() {
+            geometry.check_command(command, self.device.name())?;
+        }
+        let mut pieces = split(commands, geometry);
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        self.queues.with(&*self.device, |queue| match self.discipline {
+            Discipline::Sync => one_by_one(queue, &mut pieces),
+            Discipline::Single | Discipline::Pool | Discipline::Thread => queue.run(&mut pieces),
+        })
+    }
+
+    /// Reads whole blocks from `block` on.
+    ///
+    /// # Errors
+    /// As [`Port::run`].
+    pub fn read(&self, block: u64, into: &mut [u8]) -> Result<()> {
+        self.run(&mut [Command::Read { block, into }])
+    }
+
+    /// Writes whole blocks from `block` on.
+    ///
+    /// # Errors
+    /// As [`Port::run`].
+    pub fn write(&self, block: u64, from: &[u8]) -> Result<()> {
+        self.run(&mut [Command::Write { block, from }])
+    }
+
+    /// Makes every write durable that has returned, on whichever thread.
+    ///
+    /// # Errors
+    /// As [`Port::run`].
+    pub fn flush(&self) -> Result<()> {
+        self.run(&mut [Command::Flush])
+    }
+
+    /// Says that the contents of blocks are no longer needed.
+    ///
+    /// # Errors
+    /// As [`Port::run`].
+    pub fn trim(&self, block: u64, blocks: u64) -> Result<()> {
+        self.run(&mut [Command::Trim { block, blocks }])
+    }
+}
+
+fn one_by_one(queue: &mut dyn Queue, pieces: &mut [Command<'_>]) -> Result<()> {
+    pieces.iter_mut().try_for_each(|piece| queue.run(std::slice::from_mut(piece)))
+}

@@ -1,0 +1,201 @@
+//! The disciplines by which threads share a device's queues, as the paper on DuckDB over xNVMe
+//! compares them. It decides which queue a thread gets; what runs on it is the caller's matter.
+//!
+//! Every discipline waits for what it gave to a queue before it lets go of it, so a completion is
+//! always taken by the thread that asked.
+
+use crate::device::{Device, Ownership, Queue};
+use crate::open::by_name;
+use penstock_base::Result;
+use std::cell::RefCell;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::num::NonZero;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+
+/// How the threads of a process share queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discipline {
+    /// A queue per thread, one command at a time.
+    Sync,
+    /// One queue behind a lock.
+    Single,
+    /// As many queues as processors, each behind a lock; a thread takes a free one.
+    Pool,
+    /// A queue per thread.
+    Thread,
+}
+
+impl Discipline {
+    /// Every discipline, its name, and what it is.
+    pub const ALL: &'static [(Discipline, &'static str, &'static str)] = &[
+        (Discipline::Sync, "sync", "a queue per thread, one command at a time"),
+        (Discipline::Single, "single", "one queue behind a lock"),
+        (Discipline::Pool, "pool", "as many queues as processors, each behind a lock"),
+        (Discipline::Thread, "thread", "a queue per thread"),
+    ];
+
+    /// Finds a discipline by its name.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the nearest known one.
+    pub fn by_name(name: &str) -> Result<Self> {
+        by_name("queues", name, Self::ALL)
+    }
+}
+
+type Slot = Mutex<Box<dyn Queue>>;
+
+/// Queues of one device.
+pub(crate) enum Queues {
+    Shared(Vec<Slot>),
+    Owned(Arc<Owned>),
+}
+
+impl Queues {
+    pub(crate) fn new(device: &dyn Device, discipline: Discipline) -> Result<Self> {
+        let count = match discipline {
+            Discipline::Sync | Discipline::Thread => {
+                return Ok(Queues::Owned(Arc::new(Owned::default())));
+            }
+            Discipline::Single => 1,
+            Discipline::Pool => std::thread::available_parallelism().map_or(1, NonZero::get),
+        };
+        let open = |_| device.open_queue(Ownership::Shared).map(Mutex::new);
+        Ok(Queues::Shared((0..count).map(open).collect::<Result<_>>()?))
+    }
+
+    /// Lets `job` use a queue that no other thread uses meanwhile.
+    pub(crate) fn with<T>(
+        &self,
+        device: &dyn Device,
+        job: impl FnOnce(&mut dyn Queue) -> Result<T>,
+    ) -> Result<T> {
+        match self {
+            Queues::Shared(slots) => job(&mut **take(slots)),
+            Queues::Owned(owned) => {
+                let slot = owned.of_this_thread(device)?;
+                let mut queue = lock(&slot);
+                match queue.as_mut() {
+                    Some(queue) => job(&mut **queue),
+                    None => unreachable!("a queue is taken away only when its port is dropped"),
+                }
+            }
+        }
+    }
+}
+
+/// A panic inside a queue leaves nothing in flight, so its lock may be used on.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A free queue, looked for from a place of the thread's own; if all are busy, that one.
+fn take(slots: &[Slot]) -> MutexGuard<'_, Box<dyn Queue>> {
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    let first = hasher.hash_one(std::thread::current().id()) as usize % slots.len();
+    for step in 0..slots.len() {
+        match slots[(first + step) % slots.len()].try_lock() {
+            Ok(queue) => return queue,
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+    lock(&slots[first])
+}
+
+/// A thread's queue. Only its thread uses it, so the lock is free; it is there so that the port can
+/// close the queues of other threads when it goes.
+type OwnedSlot = Mutex<Option<Box<dyn Queue>>>;
+
+/// The queues that threads own at one port.
+#[derive(Default)]
+pub(crate) struct Owned {
+    slots: Mutex<Vec<Arc<OwnedSlot>>>,
+}
+
+thread_local! {
+    /// The queues of this thread, one for each port it has used.
+    static LEASES: RefCell<Vec<Lease>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A thread's hold on its queue at one port; the queue goes with the thread or with the port.
+struct Lease {
+    owner: Weak<Owned>,
+    slot: Arc<OwnedSlot>,
+}
+
+impl Owned {
+    fn of_this_thread(self: &Arc<Self>, device: &dyn Device) -> Result<Arc<OwnedSlot>> {
+        let here = Arc::as_ptr(self);
+        let found = LEASES.with_borrow(|leases| {
+            let mine = leases.iter().find(|lease| lease.owner.as_ptr() == here);
+            mine.map(|lease| lease.slot.clone())
+        });
+        if let Some(slot) = found {
+            return Ok(slot);
+        }
+        let queue = device.open_queue(Ownership::Thread)?;
+        let slot = Arc::new(Mutex::new(Some(queue)));
+        lock(&self.slots).push(slot.clone());
+        LEASES.with_borrow_mut(|leases| {
+            leases.retain(|lease| lease.owner.strong_count() > 0);
+            leases.push(Lease { owner: Arc::downgrade(self), slot: slot.clone() });
+        });
+        Ok(slot)
+    }
+
+    /// Queues that are open now.
+    #[cfg(test)]
+    fn count(&self) -> usize {
+        lock(&self.slots).len()
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        for slot in lock(&self.slots).drain(..) {
+            lock(&slot).take();
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner.upgrade() {
+            lock(&owner.slots).retain(|slot| !Arc::ptr_eq(slot, &self.slot));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryDevice;
+
+    #[test]
+    fn a_queue_goes_with_its_thread_or_with_its_port() {
+        let device = MemoryDevice::new(512, 8, 512).expect("the sizes are right");
+        let queues = Queues::new(&device, Discipline::Thread).expect("memory has queues");
+        let Queues::Owned(owned) = &queues else { unreachable!("threads own queues") };
+        queues.with(&device, |_| Ok(())).expect("memory has queues");
+        queues.with(&device, |_| Ok(())).expect("memory has queues");
+        assert_eq!(owned.count(), 1, "the second use finds the queue of the first");
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| queues.with(&device, |_| Ok(owned.count())));
+            assert_eq!(other.join().expect("no panic").expect("memory has queues"), 2);
+        });
+        let slot = owned.of_this_thread(&device).expect("it is there");
+        assert!(lock(&slot).is_some());
+        drop(queues);
+        assert!(lock(&slot).is_none(), "the port closes the queues of every thread");
+    }
+
+    #[test]
+    fn a_misspelt_name_is_told_the_nearest() {
+        let error = Discipline::by_name("thred").expect_err("it is misspelt");
+        assert!(error.to_string().contains("thread"), "{error}");
+        for row in Discipline::ALL {
+            assert_eq!(Discipline::by_name(row.1).expect("it is known"), row.0);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What only files and block devices can meet: other processes, permissions, ends that move.
+
+use crate::subject::Scratch;
+use penstock_base::{Kind, Result};
+use penstock_device::{Discipline, Io, OpenOptions, Port, open};
+use std::path::Path;
+
+fn options(io: Io) -> OpenOptions {
+    OpenOptions { create_bytes: Some(1 << 20), ..OpenOptions::new(io) }
+}
+
+fn port(path: &Path, options: &OpenOptions) -> Result<Port> {
+    Port::new(open(path, options)?, Discipline::Thread)
+}
+
+fn each(case: impl Fn(Io, &Path)) {
+    for (io, _, _) in Io::ALL {
+        let scratch = Scratch::new();
+        case(*io, &scratch.0);
+    }
+}
+
+#[test]
+fn bytes_are_there_for_the_next_opener() {
+    each(|io, path| {
+        let bytes = vec![7; 64 << 10];
+        let writer = port(path, &options(io)).expect("opens");
+        writer.write(4, &bytes).expect("writes");
+        writer.flush().expect("flushes");
+        drop(writer);
+        for (other, _, _) in Io::ALL {
+            let reader = OpenOptions { write: false, ..OpenOptions::new(*other) };
+            let mut into = vec![0; bytes.len()];
+            port(path, &reader).expect("opens").read(4, &mut into).expect("reads");
+            assert!(into == bytes);
+        }
+    });
+}
+
+#[test]
+fn a_writer_keeps_others_out_and_readers_keep_writers_out() {
+    each(|io, path| {
+        let read = OpenOptions { write: false, ..OpenOptions::new(io) };
+        let writer = port(path, &options(io)).expect("opens");
+        // A queue of another thread must not keep the lock either, once the port is gone.
+        std::thread::scope(|scope| {
+            let job = scope.spawn(|| writer.flush());
+            job.join().expect("no panic").expect("flushes");
+        });
+        for second in [&options(io), &read] {
+            let error = port(path, second).err().expect("the writer has it");
+            assert_eq!(error.kind(), Kind::Conflict, "{error}");
+            assert!(error.to_string().contains("another process"), "{error}");
+        }
+        drop(writer);
+        let _first = port(path, &read).expect("opens");
+        let _second = port(path, &read).expect("readers go together");
+        assert_eq!(port(path, &options(io)).err().expect("readers").kind(), Kind::Conflict);
+    });
+}
+
+#[test]
+fn a_read_only_device_refuses_to_change() {
+    each(|io, path| {
+        drop(port(path, &options(io)).expect("makes the file"));
+        let reader = OpenOptions { write: false, ..OpenOptions::new(io) };
+        let reader = port(path, &reader).expect("opens");
+        let outcomes = [reader.write(0, &[1; 4096]), reader.trim(0, 1)];
+        for error in outcomes.map(|outcome| outcome.expect_err("it is read-only")) {
+            assert_eq!(error.kind(), Kind::Denied, "{error}");
+        }
+        reader.read(0, &mut [1; 4096]).expect("reads");
+    });
+}
+
+#[test]
+fn an_end_that_moved_is_told() {
+    each(|io, path| {
+        let port = port(path, &options(io)).expect("opens");
+        let file = std::fs::OpenOptions::new().write(true).open(path).expect("opens");
+        file.set_len(8192).expect("shrinks");
+        for block in [1, 2, 200] {
+            let error = port.read(block, &mut [0; 8192]).expect_err("the end is in the way");
+            assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+            assert!(error.to_string().contains("ends at byte"), "{error}");
+        }
+        port.read(0, &mut [0; 8192]).expect("what is left can be read");
+    });
+}
+
+#[test]
+fn a_file_that_cannot_be_so_large_is_told() {
+    // More than any file system holds: the kernel says so as it does for a full one.
+    each(|io, path| {
+        let beyond = OpenOptions { create_bytes: Some(1 << 62), ..options(io) };
+        let error = port(path, &beyond).err().expect("no file system holds that");
+        assert_eq!(error.kind(), Kind::Exhausted, "{error}");
+        assert!(error.hint().is_some(), "{error}");
+    });
+}
+
+#[test]
+fn wrong_paths_and_sizes_are_told() {
+    each(|io, path| {
+        let absent = port(path, &OpenOptions::new(io)).err().expect("there is no file");
+        assert_eq!(absent.kind(), Kind::NotFound, "{absent}");
+        let folder = port(&std::env::temp_dir(), &options(io)).err().expect("a directory");
+        assert_eq!(folder.kind(), Kind::Unsupported, "{folder}");
+        let odd = OpenOptions { block_size_bytes: Some(1000), ..options(io) };
+        assert_eq!(port(path, &odd).err().expect("odd blocks").kind(), Kind::Unsupported);
+        let small = OpenOptions { transfer_max_bytes: Some(512), ..options(io) };
+        assert_eq!(port(path, &small).err().expect("half blocks").kind(), Kind::Invalid);
+        std::fs::write(path, b"short").expect("writes");
+        let short = port(path, &OpenOptions::new(io)).err().expect("less than a block");
+        assert_eq!(short.kind(), Kind::Invalid, "{short}");
+    });
+}
