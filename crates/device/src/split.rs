@@ -54,7 +54,8 @@ mod tests {
     proptest! {
         #[test]
         fn pieces_cover_each_byte_once_in_order_and_fit(
-            shift in 9u32..13, per_transfer in 1u32..70, first in 0u64..1 << 39, blocks in 0usize..300,
+            shift in 9u32..13, per_transfer in 1u32..70,
+            first in 0u64..1 << 39, blocks in 0usize..300,
         ) {
             let geometry = geometry(1 << shift, per_transfer);
             let size = geometry.block_size_bytes as usize;

@@ -1,8 +1,9 @@
 //! Files and block devices by io_uring. It decides how many commands are in flight and which of
 //! them use registered buffers; the caller sees only that all have ended.
 //!
-//! The kernel holds addresses of the caller's memory while a command is in flight, so [`Queue::run`]
-//! never returns before the last of them has ended; if that became impossible, the process ends.
+//! The kernel holds addresses of the caller's memory while a command is in flight, so
+//! [`Queue::run`] never returns before the last of them has ended; if that became impossible, the
+//! process ends.
 
 use crate::buffer::{AlignedBuffer, is_aligned};
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
