@@ -16,7 +16,7 @@ pub(crate) async fn attributes(
     buckets: &Buckets,
     input: dto::GetObjectAttributesInput,
 ) -> S3Result<dto::GetObjectAttributesOutput> {
-    refuse::customer_key(input.sse_customer_algorithm.as_deref())?;
+    refuse::customer_key(input.sse_customer_algorithm.is_some())?;
     let asked = asked(&input.object_attributes)?;
     let bucket = buckets.get(&input.bucket).await?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;

@@ -10,7 +10,7 @@ use crate::pages::Pages;
 use crate::ready::Readiness;
 use crate::stats::Stats;
 use crate::telemetry::Refused;
-use crate::{error, heads, telemetry::Telemetry};
+use crate::{error, heads, telemetry::Telemetry, v2};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
@@ -104,6 +104,7 @@ impl Front {
         if let Some(error) = self.refused(&request, exchange.time()) {
             return refusal(error);
         }
+        let slashed = v2::with_slash(&request, &self.ring);
         let stall_timeout = self.limits.client_stall_timeout;
         let mut request = request.map(|body| {
             // A body that is not there needs no watching.
@@ -113,6 +114,9 @@ impl Front {
             }
         });
         request.extensions_mut().insert(exchange.clone());
+        if let Some(uri) = slashed {
+            *request.uri_mut() = uri;
+        }
         exchange.scope(self.of_a_page(request, exchange.time())).await
     }
 

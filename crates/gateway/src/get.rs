@@ -206,8 +206,8 @@ pub(crate) async fn get(
     buckets: &Buckets,
     request: S3Request<dto::GetObjectInput>,
 ) -> S3Result<S3Response<dto::GetObjectOutput>> {
+    refuse::encryption_of_read(&request.headers)?;
     let mut input = request.input;
-    refuse::customer_key(input.sse_customer_algorithm.as_deref())?;
     let wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
     let bucket = buckets.get(&input.bucket).await?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
@@ -251,8 +251,8 @@ pub(crate) async fn head(
     buckets: &Buckets,
     request: S3Request<dto::HeadObjectInput>,
 ) -> S3Result<S3Response<dto::HeadObjectOutput>> {
+    refuse::encryption_of_read(&request.headers)?;
     let mut input = request.input;
-    refuse::customer_key(input.sse_customer_algorithm.as_deref())?;
     let wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
     let bucket = buckets.get(&input.bucket).await?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;

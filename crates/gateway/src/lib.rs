@@ -55,6 +55,7 @@ mod tagging;
 mod telemetry;
 mod tls;
 mod uploads;
+mod v2;
 mod versions;
 mod wildcard;
 

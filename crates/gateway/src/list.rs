@@ -133,7 +133,7 @@ pub async fn list_v2(
         prefix: input.prefix.clone().unwrap_or_default(),
         delimiter: input.delimiter.clone().filter(|delimiter| !delimiter.is_empty()),
         // A token knows where it stopped; S3 ignores start-after beside it.
-        start_after: input.start_after.clone().filter(|_| token.is_none()),
+        start_after: input.start_after.clone().filter(|it| token.is_none() && !it.is_empty()),
         token: token.map(store_token).transpose()?,
         max_keys: u32::try_from(max_keys).ok(),
     };

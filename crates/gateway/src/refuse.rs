@@ -40,6 +40,11 @@ pub fn encryption(headers: &HeaderMap, is_encrypted: bool) -> S3Result<()> {
     let algorithm = text("x-amz-server-side-encryption");
     let key = text("x-amz-server-side-encryption-aws-kms-key-id");
     let customer = text("x-amz-server-side-encryption-customer-algorithm");
+    if customer.is_none() && text("x-amz-server-side-encryption-customer-key").is_some() {
+        let why = "Requests specifying Server Side Encryption with Customer provided keys must \
+                   provide a valid encryption algorithm.";
+        return Err(s3_error!(InvalidArgument, "{why}"));
+    }
     let is_kms = algorithm.is_some_and(|algorithm| algorithm.starts_with("aws:kms"));
     if algorithm.is_some() && customer.is_some() {
         let why = "Server Side Encryption with Customer provided key is incompatible with the \
@@ -68,13 +73,28 @@ pub fn encryption(headers: &HeaderMap, is_encrypted: bool) -> S3Result<()> {
     }
 }
 
-/// Refuses customer keys on reads.
+/// Refuses customer keys.
 ///
 /// # Errors
 /// `NotImplemented`.
-pub fn customer_key(algorithm: Option<&str>) -> S3Result<()> {
-    match algorithm {
-        None => Ok(()),
-        Some(_) => Err(s3_error!(NotImplemented, "encryption with customer keys")),
+pub fn customer_key(is_given: bool) -> S3Result<()> {
+    match is_given {
+        true => Err(s3_error!(NotImplemented, "encryption with customer keys")),
+        false => Ok(()),
+    }
+}
+
+/// Refuses encryption headers on reads: customer keys, and what belongs to writes.
+///
+/// # Errors
+/// `NotImplemented`, `InvalidArgument`.
+pub fn encryption_of_read(headers: &HeaderMap) -> S3Result<()> {
+    customer_key(headers.contains_key("x-amz-server-side-encryption-customer-algorithm"))?;
+    match headers.contains_key("x-amz-server-side-encryption") {
+        true => Err(s3_error!(
+            InvalidArgument,
+            "x-amz-server-side-encryption header is not supported for this operation."
+        )),
+        false => Ok(()),
     }
 }

@@ -198,14 +198,14 @@ impl S3 for Gateway {
         &self,
         request: S3Request<ListPartsInput>,
     ) -> S3Result<S3Response<ListPartsOutput>> {
-        answer(uploads::list_parts(&self.buckets, request.input).await?)
+        answer(uploads::list_parts(&self.buckets, request).await?)
     }
 
     async fn list_multipart_uploads(
         &self,
         request: S3Request<ListMultipartUploadsInput>,
     ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
-        answer(uploads::list_uploads(&self.buckets, request.input).await?)
+        answer(uploads::list_uploads(&self.buckets, request).await?)
     }
 
     async fn complete_multipart_upload(

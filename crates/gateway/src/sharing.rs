@@ -10,7 +10,7 @@ mod needs;
 mod objects;
 
 pub(crate) use facts::version_of;
-pub(crate) use objects::{may_open, new_object};
+pub(crate) use objects::{initiator_note, may_open, new_object, of_upload};
 
 use crate::acl::{Acl, Permission, Requester, Users};
 use crate::buckets::Buckets;
@@ -155,7 +155,14 @@ impl Sharing {
                     }
                     Ok(acl) => self::effective(acl, &notes).permits(ask.who, permission),
                     // Whoever may list is told that it is not there.
-                    Err(error) if is_missing(&error) => permits(Permission::Read),
+                    Err(error) if is_missing(&error) => {
+                        let listing = Ask { operation: "ListObjects", version: None, ..*ask };
+                        match self.by_policy(&listing, &notes, is_owner).await? {
+                            Decision::Allowed => true,
+                            Decision::Denied => false,
+                            Decision::Silent => permits(Permission::Read),
+                        }
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -167,6 +174,11 @@ impl Sharing {
         let Some(text) = &notes.policy else { return Ok(Decision::Silent) };
         let policy = Policy::parse(text, ask.bucket)?;
         let mut facts = facts::facts(ask);
+        let is_list = takes(ask.operation) == Takes::OnBucket(Permission::Read);
+        if let (true, Some(key)) = (is_list, ask.key) {
+            // Whether a list would tell that this object is not there.
+            facts.put("s3:prefix", key);
+        }
         if let (true, Some(key)) = (policy.asks_for_tags(), ask.key) {
             let bucket = self.buckets.get(ask.bucket).await?;
             // An object that is not there has none.
@@ -178,7 +190,7 @@ impl Sharing {
         }
         let name = action(ask.operation, ask.version.is_some());
         // A batch names its objects in its body: what is denied for any of them is denied for it.
-        let key = ask.key.or((ask.operation == "DeleteObjects").then_some(""));
+        let key = ask.key.filter(|_| !is_list).or((ask.operation == "DeleteObjects").then_some(""));
         let request =
             Request { who: ask.who, action: &name, bucket: ask.bucket, key, facts: &facts };
         let decision = policy.judge(&request);

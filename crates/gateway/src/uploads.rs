@@ -7,6 +7,7 @@ mod listing;
 
 pub(crate) use listing::list_uploads;
 
+use crate::auth::bucket_owner;
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{PartSums, Verifier, upload_kind, whole_object_checksum};
 use crate::conditions::{source_conditions, write_condition};
@@ -16,12 +17,12 @@ use crate::get::shown_tag;
 use crate::headers::{
     HasChecksums as _, ObjectHeaders, PART_SUMS_NOTE, checksum_notes, object_headers,
 };
-use crate::list::{owner, page_size};
+use crate::list::page_size;
 use crate::locks::{self, lock_asked};
 use crate::parts::{PARTS_NOTE, PartSizes, part_number};
 use crate::put::{in_store, judged_anew};
 use crate::receive::{Incoming, Sent, receive};
-use crate::sharing::new_object;
+use crate::sharing::{initiator_note, new_object, of_upload};
 use crate::{refuse, tagging};
 use penstock_base::{Error, Kind};
 use penstock_store::streaming::split_version;
@@ -52,6 +53,7 @@ pub(crate) async fn create(
     let mut headers: ObjectHeaders = object_headers!(input);
     headers.tagging = tagging::of_header(&bucket, input.tagging.take())?;
     let mut options = headers.into_options(WriteCondition::None)?;
+    options.metadata.extend(initiator_note(&request.extensions, &acl));
     options.metadata.extend(acl);
     let (place, asked) = ((&*bucket, input.bucket.as_str()), lock_asked!(input));
     let lock = locks::of_new_upload(buckets, place, &request.extensions, asked).await?;
@@ -129,6 +131,7 @@ pub(crate) async fn part_copy(
     })?;
     Ok(dto::UploadPartCopyOutput {
         copy_source_version_id: split_version(&source.key).1.map(str::to_string),
+        server_side_encryption: bucket.encryption(),
         copy_part_result: Some(dto::CopyPartResult {
             e_tag: Some(dto::ETag::Strong(part.etag)),
             last_modified: Some(dto::Timestamp::from(std::time::SystemTime::now())),
@@ -141,14 +144,18 @@ pub(crate) async fn part_copy(
 /// ListParts.
 pub(crate) async fn list_parts(
     buckets: &Buckets,
-    input: dto::ListPartsInput,
+    request: S3Request<dto::ListPartsInput>,
 ) -> S3Result<dto::ListPartsOutput> {
+    let input = request.input;
     let max_parts = page_size(input.max_parts)?;
     let marker = input.part_number_marker.unwrap_or(0);
     let bucket = buckets.get(&input.bucket).await?;
     let upload = UploadId(input.upload_id.clone());
     let parts = bucket.store.list_parts(&bucket.key(&input.key), &upload).await;
     let parts = parts.map_err(about_upload)?;
+    let begun = bucket.store.begun_with(&bucket.key(&input.key), &upload).await;
+    let begun = begun.map_err(about_upload)?;
+    let (owner, initiator) = of_upload(&begun, &bucket_owner(&request.extensions));
     let after: Vec<&PartEntry> =
         parts.iter().filter(|part| i64::from(part.number) > i64::from(marker)).collect();
     let shown = &after[..after.len().min(usize::try_from(max_parts).unwrap_or(0))];
@@ -168,7 +175,8 @@ pub(crate) async fn list_parts(
         is_truncated: Some(shown.len() < after.len()),
         next_part_number_marker: shown.last().and_then(|part| i32::try_from(part.number).ok()),
         parts: Some(shown.iter().map(answer).collect()),
-        owner: Some(owner()),
+        owner: Some(owner),
+        initiator: Some(initiator),
         storage_class: Some(dto::StorageClass::from_static(dto::StorageClass::STANDARD)),
         ..Default::default()
     })

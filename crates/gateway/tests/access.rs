@@ -4,9 +4,12 @@
 
 mod common;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use common::{ACCESS_KEY, Answer, Dir, Request, SECRET_KEY, Server, options, serve_settings};
 use penstock_base::{Secret, ServeSettings};
 use penstock_gateway::{Grant, KeyPair, Options, Pattern, Rights};
+use ring::hmac;
 
 fn grant(buckets: &[&str], rights: &[&str]) -> Grant {
     Grant {
@@ -138,6 +141,24 @@ async fn a_key_that_asks_too_often_is_told_when_to_come_again() {
     assert!(
         page.contains(&format!("penstock_requests_refused_total{{reason=\"rate\"}} {refused}"))
     );
+}
+
+#[tokio::test]
+async fn a_bucket_is_signed_by_version_2_with_a_slash_or_without() {
+    let server = server(Vec::new(), Vec::new()).await;
+    let date = common::sign::timestamp(0);
+    for (resource, status) in [("/lake/?acl", 200), ("/lake?acl", 200), ("/other/?acl", 403)] {
+        let text = format!("GET\n\n\n{date}\n{resource}");
+        let secret = SECRET_KEY.as_bytes();
+        let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret);
+        let signature = STANDARD.encode(hmac::sign(&key, text.as_bytes()));
+        let head = format!(
+            "GET /lake?acl HTTP/1.1\r\nhost: h\r\ndate: {date}\r\n\
+             authorization: AWS {ACCESS_KEY}:{signature}\r\n\r\n"
+        );
+        let answer = server.send_raw(head.as_bytes()).await;
+        assert_eq!(answer.status, status, "{resource}: {}", answer.text());
+    }
 }
 
 #[tokio::test]

@@ -329,6 +329,16 @@ async fn what_is_missing_says_its_name() {
             Request { method: "PUT", path: "/lake/n", headers: &headers, ..Default::default() };
         assert_eq!(code(&server, request).await, is(501, "NotImplemented"), "{header}");
     }
+    // What belongs to a write is no part of a read, and a key without its algorithm none of either.
+    let headers = [("x-amz-server-side-encryption", "AES256")];
+    for method in ["GET", "HEAD"] {
+        let request = Request { method, path: "/lake/k", headers: &headers, ..Default::default() };
+        assert_eq!(server.send(request).await.status, 400, "{method}");
+    }
+    let headers = [("x-amz-server-side-encryption-customer-key", "AAAA")];
+    let request =
+        Request { method: "PUT", path: "/lake/n", headers: &headers, ..Default::default() };
+    assert_eq!(code(&server, request).await, is(400, "InvalidArgument"));
     let headers = [("x-amz-storage-class", "GLACIER")];
     let request =
         Request { method: "PUT", path: "/lake/n", headers: &headers, ..Default::default() };

@@ -167,6 +167,7 @@ async fn listings_fold_page_and_encode(lane: Lane) {
     let folded = server.get("/lake?delimiter=%2F&list-type=2").await;
     assert_eq!(keys_of(&folded), ["a", "c+d"]);
     assert!(folded.text().contains("<KeyCount>4</KeyCount>"), "{}", folded.text());
+    assert_eq!(server.get("/lake?list-type=2&start-after=").await.status, 200);
     let after = server.get("/lake?list-type=2&start-after=b%2F1").await;
     assert_eq!(keys_of(&after), ["b/2", "c+d", "e/"]);
     let none = server.get("/lake?list-type=2&max-keys=0").await.text();

@@ -13,7 +13,11 @@ on_every_lane!(
     an_owner_is_asked_for_by_name,
     a_policy_lets_in_and_keeps_out,
     lists_of_objects_are_replaced_in_place,
+    a_policy_on_lists_tells_what_is_not_there,
 );
+on_lane!(uploads_local, Local: uploads_tell_who_began_them);
+on_lane!(uploads_memory, Memory: uploads_tell_who_began_them);
+on_lane!(uploads_azure, Azure: uploads_tell_who_began_them);
 
 const OTHER: &str = "OTHER";
 
@@ -181,6 +185,44 @@ async fn lists_of_objects_are_replaced_in_place(lane: Lane) {
         assert_eq!(server.get("/lake/k").await.status, 200);
         assert_eq!(server.backend_requests(), before + 1);
     }
+}
+
+async fn a_policy_on_lists_tells_what_is_not_there(lane: Lane) {
+    let server = Server::on_with(lane, owners).await;
+    server.set("/mine", "private").await;
+    let body = br#"{"Statement": {"Effect": "Allow", "Principal": {"AWS": "OTHER"},
+        "Action": "s3:ListBucket", "Resource": "arn:aws:s3:::mine",
+        "Condition": {"StringLike": {"s3:prefix": "open/*"}}}}"#;
+    let put = Request { method: "PUT", path: "/mine?policy", body, ..Default::default() };
+    assert_eq!(server.send(put).await.status, 204);
+    assert_eq!(server.statuses("GET", "/mine/open/absent").await, [404, 404, 403]);
+    assert_eq!(server.statuses("GET", "/mine/absent").await, [404, 403, 403]);
+    assert_eq!(server.statuses("GET", "/mine?list-type=2&prefix=open%2Fx").await, [200, 200, 403]);
+}
+
+async fn uploads_tell_who_began_them(lane: Lane) {
+    let server = Server::on_with(lane, owners).await;
+    server.set("/mine", "public-read-write").await;
+    let told = async |key: &str, acl: &[(&str, &str)]| {
+        let path = format!("/mine/{key}?uploads");
+        let begun = server.ask(OTHER, "POST", &path, acl).await.text();
+        let id = begun.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_string();
+        let text = server.get(&format!("/mine/{key}?uploadId={id}")).await.text();
+        let id_of = |element: &str| {
+            let part = text.split(&format!("<{element}>")).nth(1).unwrap();
+            part.split("<ID>").nth(1).unwrap().split('<').next().unwrap().to_string()
+        };
+        (id_of("Owner"), id_of("Initiator"))
+    };
+    let (own, others) = (ACCESS_KEY.to_string(), OTHER.to_string());
+    assert_eq!(told("a", &[]).await, (others.clone(), others.clone()));
+    let body = b"<OwnershipControls><Rule><ObjectOwnership>BucketOwnerPreferred</ObjectOwnership>\
+        </Rule></OwnershipControls>";
+    let path = "/mine?ownershipControls";
+    let set = Request { method: "PUT", path, body, ..Default::default() };
+    assert_eq!(server.send(set).await.status, 200);
+    let full = [("x-amz-acl", "bucket-owner-full-control")];
+    assert_eq!(told("b", &full).await, (own, others));
 }
 
 #[tokio::test]

@@ -67,6 +67,8 @@ pub struct UploadEntry {
     pub id: UploadId,
     /// When it began.
     pub begun: Option<SystemTime>,
+    /// The metadata that it began with, where the list tells.
+    pub metadata: Vec<(String, String)>,
 }
 
 /// The source of a copy that the store makes by itself.
@@ -262,6 +264,14 @@ pub trait StreamingStore: Store {
     /// # Errors
     /// `Unsupported` where the store cannot tell.
     async fn list_uploads(&self, prefix: &str) -> Result<Vec<UploadEntry>>;
+
+    /// The metadata that an upload began with; empty where the store does not tell.
+    ///
+    /// # Errors
+    /// As [`StreamingStore::list_parts`].
+    async fn begun_with(&self, _key: &str, _upload: &UploadId) -> Result<Vec<(String, String)>> {
+        Ok(Vec::new())
+    }
 
     /// Gives an upload up: it cannot be completed any more.
     ///

@@ -65,7 +65,8 @@ pub(super) fn check(text: &str, form: &Form, bucket: &str, now: SystemTime) -> S
             }
             PostPolicyCondition::StartsWith { field, prefix } => {
                 told.push(field);
-                if !value(field).is_some_and(|value| value.starts_with(prefix)) {
+                // A field that is not there is empty.
+                if !value(field).unwrap_or_default().starts_with(prefix) {
                     return Err(failed(&format!("[\"starts-with\", \"${field}\", \"{prefix}\"]")));
                 }
             }

@@ -1,16 +1,46 @@
 //! The list that a new object gets.
 
 use super::{ACL_NOTE, Lists, ONE_OWNER, is_enforced};
-use crate::acl::{Acl, Asked, lists_are_off};
+use crate::acl::{Acl, Asked, lists_are_off, owner_of};
 use crate::auth::Caller;
 use crate::notes::Notes;
 use http::{Extensions, HeaderMap};
-use s3s::{S3Result, s3_error};
+use s3s::{S3Result, dto, s3_error};
 
 /// Owner of what is written without a signature.
 const NOBODY: &str = "anonymous";
 /// Ownership under which an object that its writer opens to the bucket's owner becomes theirs.
 const PREFERRED: &str = "BucketOwnerPreferred";
+
+/// The pair of an upload's metadata that tells who began it, where that is not its owner.
+const INITIATOR: &str = "@initiator";
+
+/// What tells who began an upload whose list is in these pairs.
+pub(crate) fn initiator_note(extensions: &Extensions, acl: &[(String, String)]) -> Option<Pair> {
+    let caller = extensions.get::<Caller>().filter(|it| it.sharing.lists == Lists::Owners)?;
+    let who = caller.id.as_deref().unwrap_or(NOBODY);
+    let owner = pair(acl, ACL_NOTE).and_then(Acl::from_text)?.owner;
+    (owner != who).then(|| (INITIATOR.to_string(), who.to_string()))
+}
+
+/// Owner of an upload and who began it, by the metadata that it began with; both are `other` where
+/// that does not tell.
+pub(crate) fn of_upload(metadata: &[Pair], other: &dto::Owner) -> (dto::Owner, dto::Initiator) {
+    let noted = pair(metadata, ACL_NOTE).and_then(Acl::from_text);
+    let owner = noted.map_or_else(|| other.clone(), |acl| acl.shown_owner());
+    let initiator = match pair(metadata, INITIATOR) {
+        Some(id) => owner_of(id),
+        None => owner.clone(),
+    };
+    let initiator = dto::Initiator { display_name: initiator.display_name, id: initiator.id };
+    (owner, initiator)
+}
+
+type Pair = (String, String);
+
+fn pair<'a>(pairs: &'a [Pair], name: &str) -> Option<&'a str> {
+    pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.as_str())
+}
 
 /// The pairs of metadata that a new object in `bucket` gets, by what its request asks for.
 ///

@@ -1,17 +1,21 @@
 //! ListMultipartUploads.
 
+use crate::auth::bucket_owner;
 use crate::buckets::Buckets;
 use crate::error::{Subject, to_s3};
-use crate::list::{Names, owner, page_size};
+use crate::list::{Names, page_size};
+use crate::sharing::of_upload;
 use penstock_store::UploadEntry;
-use s3s::S3Result;
 use s3s::dto;
+use s3s::{S3Request, S3Result};
 
 /// ListMultipartUploads.
 pub(crate) async fn list_uploads(
     buckets: &Buckets,
-    input: dto::ListMultipartUploadsInput,
+    request: S3Request<dto::ListMultipartUploadsInput>,
 ) -> S3Result<dto::ListMultipartUploadsOutput> {
+    let other = bucket_owner(&request.extensions);
+    let input = request.input;
     let names = Names::new(input.encoding_type.as_ref())?;
     let max_uploads = page_size(input.max_uploads)?;
     let bucket = buckets.get(&input.bucket).await?;
@@ -32,13 +36,17 @@ pub(crate) async fn list_uploads(
             max: usize::try_from(max_uploads).unwrap_or(0),
         },
     );
-    let answer = |upload: &&UploadEntry| dto::MultipartUpload {
-        key: Some(names.write(&upload.key)),
-        upload_id: Some(upload.id.0.clone()),
-        initiated: upload.begun.map(dto::Timestamp::from),
-        owner: Some(owner()),
-        storage_class: Some(dto::StorageClass::from_static(dto::StorageClass::STANDARD)),
-        ..Default::default()
+    let answer = |upload: &&UploadEntry| {
+        let (owner, initiator) = of_upload(&upload.metadata, &other);
+        dto::MultipartUpload {
+            key: Some(names.write(&upload.key)),
+            upload_id: Some(upload.id.0.clone()),
+            initiated: upload.begun.map(dto::Timestamp::from),
+            owner: Some(owner),
+            initiator: Some(initiator),
+            storage_class: Some(dto::StorageClass::from_static(dto::StorageClass::STANDARD)),
+            ..Default::default()
+        }
     };
     let next = page.next.filter(|_| max_uploads > 0);
     Ok(dto::ListMultipartUploadsOutput {
@@ -125,7 +133,7 @@ mod tests {
     use penstock_store::UploadId;
 
     fn upload(key: &str, id: &str) -> UploadEntry {
-        UploadEntry { key: key.into(), id: UploadId(id.into()), begun: None }
+        UploadEntry { key: key.into(), id: UploadId(id.into()), begun: None, metadata: Vec::new() }
     }
 
     fn walk(uploads: &[UploadEntry], delimiter: Option<&str>, max: usize) -> Vec<String> {

@@ -107,6 +107,11 @@ impl Upload {
         URL_SAFE_NO_PAD.encode(self.nonce)
     }
 
+    /// The metadata that it began with, as far as its id tells.
+    pub fn metadata(&self) -> &[(String, String)] {
+        self.begun.as_ref().map_or(&[], |begun| &begun.metadata)
+    }
+
     /// The options that it began with.
     ///
     /// # Errors

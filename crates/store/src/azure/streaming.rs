@@ -75,6 +75,12 @@ impl StreamingStore for AzureStore {
         }
     }
 
+    async fn begun_with(&self, key: &str, upload: &UploadId) -> Result<Vec<(String, String)>> {
+        let upload = self.upload(key, upload);
+        let upload = upload.map_err(|error| self.wire.named(error, "read an upload's id", key))?;
+        Ok(upload.metadata().to_vec())
+    }
+
     /// Uploads to keys that hold no blob yet, by their blocks: a listing, and a request for each
     /// blob without bytes. An upload over a blob that exists does not show, nor does one without
     /// parts.
@@ -231,7 +237,12 @@ impl AzureStore {
         let body = response.body.read_to_bytes(BLOCK_LIST_BYTES_MAX).await;
         let found = body.and_then(|body| Upload::found_in(&self.place(&key), &body));
         let found = found.map_err(|error| self.wire.named(error, OPERATION, &key))?;
-        let entry = |upload: Upload| UploadEntry { key: key.clone(), id: upload.id(), begun: None };
+        let entry = |upload: Upload| UploadEntry {
+            key: key.clone(),
+            id: upload.id(),
+            begun: None,
+            metadata: upload.metadata().to_vec(),
+        };
         Ok(found.into_iter().map(entry).collect())
     }
 }

@@ -90,6 +90,12 @@ impl StreamingStore for LocalStore {
         .await
     }
 
+    async fn begun_with(&self, key: &str, upload: &UploadId) -> Result<Vec<(String, String)>> {
+        let id = upload.clone();
+        self.run_at("read upload", key, move |shared, at| upload::begun_with(&shared.root, at, &id))
+            .await
+    }
+
     async fn discard_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
         self.list_parts(key, upload).await?;
         self.abort_upload(key, upload).await

@@ -107,6 +107,18 @@ pub(super) fn keep_part(mut temp: Temp, number: u32, size_bytes: u64, shown: &st
     Ok(part)
 }
 
+/// The metadata that an upload began with.
+pub(super) fn begun_with(
+    root: &Root,
+    location: &Location,
+    id: &UploadId,
+) -> Result<Vec<(String, String)>> {
+    let dir = open_upload(root, location, id)?;
+    let begun = read_begun(&dir);
+    let shown = root.shown(&location.path());
+    Ok(begun.map_err(|e| explain(e, "read the options of", &shown))?.attributes.metadata)
+}
+
 /// Opens the directory of an upload.
 pub(super) fn open_upload(root: &Root, location: &Location, id: &UploadId) -> Result<OwnedFd> {
     check_id(id)?;
@@ -408,6 +420,7 @@ fn find_uploads(
                 key: format!("{prefix}{last}"),
                 id: UploadId(id.to_string()),
                 begun: modified(&stat),
+                metadata: begun.attributes.metadata,
             });
         } else if let Some(component) = names::decode(name.as_bytes(), true) {
             find_uploads(root, &below, &format!("{prefix}{component}/"), found)?;

@@ -91,8 +91,14 @@ impl StreamingStore for MemoryStore {
             key: found.key.clone(),
             id: UploadId(id.clone()),
             begun: None,
+            metadata: found.options.metadata.clone(),
         };
         Ok(uploads.map(entry).collect())
+    }
+
+    async fn begun_with(&self, key: &str, upload: &UploadId) -> Result<Vec<(String, String)>> {
+        let state = self.state();
+        Ok(self.upload(&state, "read upload", key, upload)?.options.metadata.clone())
     }
 
     async fn discard_upload(&self, key: &str, upload: &UploadId) -> Result<()> {

@@ -45,7 +45,12 @@ pub(crate) type UploadsMarker = (String, String);
 /// # Errors
 /// `Corrupt` for an answer that is none.
 pub(crate) fn parse_uploads(bytes: &[u8]) -> Result<(Vec<UploadEntry>, Option<UploadsMarker>)> {
-    let empty = || UploadEntry { key: String::new(), id: UploadId(String::new()), begun: None };
+    let empty = || UploadEntry {
+        key: String::new(),
+        id: UploadId(String::new()),
+        begun: None,
+        metadata: Vec::new(),
+    };
     let (mut uploads, mut upload) = (Vec::new(), empty());
     let (mut truncated, mut encoded, mut marker) = (false, false, UploadsMarker::default());
     walk_root(bytes, &["ListMultipartUploadsResult"], "a list of uploads", |element| {
