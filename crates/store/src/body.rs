@@ -11,6 +11,15 @@ use std::task::{Context, Poll};
 /// Unwanted bytes are passed over in pieces of this size.
 const SKIP_BUFFER_BYTES: u64 = 256 << 10;
 
+/// Where the bytes of a store come from that is none of ours, such as a simulated one.
+pub trait BodySource: Send + Sync + std::fmt::Debug {
+    /// Bytes still to come.
+    fn remaining(&self) -> u64;
+
+    /// Reads up to `buf.len()` bytes; 0 at the end.
+    fn poll_read(&mut self, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize>>;
+}
+
 /// A body that is read once, front to back. Each byte is copied once: from the socket (or the TLS
 /// buffer, or the page cache) into the buffer that the caller gave.
 #[derive(Debug)]
@@ -21,6 +30,8 @@ pub enum Body {
     Http(Box<HttpBody>),
     /// A stretch of a local file.
     File(Box<FileBody>),
+    /// Bytes of somebody else's store.
+    Source(Box<dyn BodySource>),
 }
 
 impl Body {
@@ -77,6 +88,7 @@ impl Body {
             Body::Memory(bytes) => Some(bytes.len() as u64),
             Body::Http(body) => body.remaining(),
             Body::File(body) => Some(body.remaining()),
+            Body::Source(body) => Some(body.remaining()),
         };
         let expected = expected.and_then(|length| usize::try_from(length).ok());
         let over = || Error::new(Kind::Corrupt, format!("the answer is longer than {limit} bytes"));
@@ -140,6 +152,7 @@ impl Body {
             }
             Body::Http(body) => body.poll_read(context, buf),
             Body::File(body) => body.poll_read(context, buf),
+            Body::Source(body) => body.poll_read(context, buf),
         }
     }
 }

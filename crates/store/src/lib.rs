@@ -28,7 +28,7 @@ pub mod web;
 pub(crate) mod xml;
 
 pub use azure::{AzureAccount, AzureStore};
-pub use body::Body;
+pub use body::{Body, BodySource};
 pub use http::{HttpClient, HttpOptions, HttpResponse};
 pub use local::LocalStore;
 pub use memory::{MemoryAccount, MemoryStore};
