@@ -34,7 +34,9 @@ const OVERHEAD_MAX_MS: f64 = 60_000.0;
 /// A connection that gets less than this part of what it got in calm shares a full link.
 const SHARE_MIN: f64 = 0.9;
 /// By how much the link is believed to have grown with each read, until it is filled again.
-const LINK_GROWTH: f64 = 1.01;
+const LINK_GROWTH: f64 = 1.02;
+/// Weight of what a full link carried last.
+const LINK_WEIGHT: f64 = 0.5;
 /// By how much the load counts as calm that the bandwidth of one connection was measured in: what
 /// was seen in greater calm is forgotten in the end.
 const CALM_GROWTH: f64 = 1.05;
@@ -83,7 +85,7 @@ pub(crate) struct Learner {
     /// Requests on their way when `bytes_per_ms` was seen.
     calm_requests: f64,
     /// What all connections get together; `None` until that was seen to have a limit.
-    link_bytes_per_ms: Option<Average>,
+    link_bytes_per_ms: Option<f64>,
     /// `None` until a large read was decided on.
     overhead_ms: Option<Average>,
     /// A split read from before the first plain one, to be judged by it.
@@ -120,7 +122,7 @@ impl Learner {
             bytes_per_ms: self.bytes_per_ms.value,
             link_bytes_per_ms: self
                 .link_bytes_per_ms
-                .map_or(f64::INFINITY, |link| link.value / reads.max(1.0)),
+                .map_or(f64::INFINITY, |link| link / reads.max(1.0)),
             overhead_ms: self.overhead_ms(policy),
         }
     }
@@ -148,7 +150,7 @@ impl Learner {
         }
         let fanout = self.model(policy, reads).best_fanout(len, limit);
         if let Some(link) = &mut self.link_bytes_per_ms {
-            link.value *= LINK_GROWTH;
+            *link *= LINK_GROWTH;
         }
         if fanout == 1 {
             let value = self.overhead_ms(policy) * FADE;
@@ -205,8 +207,9 @@ impl Learner {
 
     fn observe_split(&mut self, policy: &Policy, seen: &Seen) {
         if self.bytes_per_ms.is_guess {
-            // What no plain read was compared with says nothing yet.
-            self.unjudged = Some(*seen);
+            // What no plain read was compared with says nothing yet. Of a store of ours there will
+            // be others, with connections that are open already.
+            self.unjudged = seen.load.is_none().then_some(*seen);
             return;
         }
         let &Seen { len, fanout, took_ms, load } = seen;
@@ -239,9 +242,12 @@ impl Learner {
             self.calm_requests *= CALM_GROWTH;
             let total = each * requests;
             if each < self.bytes_per_ms.value * SHARE_MIN {
-                self.link_bytes_per_ms.get_or_insert(Average::guess(total)).observe(total);
+                // One slow read is not believed at once.
+                let unlimited = requests * self.bytes_per_ms.value;
+                let link = self.link_bytes_per_ms.unwrap_or(unlimited);
+                self.link_bytes_per_ms = Some(link + LINK_WEIGHT * (total - link));
             } else if let Some(link) = &mut self.link_bytes_per_ms {
-                link.value = link.value.max(total);
+                *link = link.max(total);
             }
         }
     }

@@ -16,6 +16,7 @@ mod plan;
 mod reader;
 mod scan;
 mod stream;
+mod touch;
 mod version;
 
 pub(crate) use flight::Flights;

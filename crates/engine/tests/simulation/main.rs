@@ -21,8 +21,8 @@ fn number_of(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
 }
 
-/// No deadlock, no starvation, memory and extra requests within their budgets, every byte right, and
-/// nothing left behind; whatever the store, the settings, and who is stopped when.
+/// No deadlock, no starvation, memory and extra requests within their budgets, every byte right,
+/// and nothing left behind; whatever the store, the settings, and who is stopped when.
 #[test]
 fn every_read_ends_with_the_right_bytes_whatever_the_seed() {
     if let Some(seed) = number_of("PENSTOCK_SIMULATION_SEED") {

@@ -93,18 +93,19 @@ impl Dice {
 
     fn settings(&self) -> Settings {
         // Beyond the ranges of the table, so that small objects do what large ones do.
-        let mut settings = Settings::default();
-        settings.memory_limit_bytes = self.between(64e3, 16e6) as u64;
-        settings.open_fetch_bytes = 0;
-        settings.request_deadline_ms = 3_600_000;
-        settings.request_log_entries = 0;
-        settings.parallel_read_chunk_size_bytes = self.between(16e3, 1e6) as u64;
-        settings.parallel_read_min_bytes = self.whole(0, 1 << 20);
-        settings.parallel_read_max_fanout = self.whole(1, 8);
-        settings.parallel_read_io_threads = self.whole(1, 16);
-        settings.parallel_read_auto_fanout_enabled = self.chance(0.7);
-        settings.parallel_read_auto_fanout_overhead_adaptive_enabled = self.chance(0.8);
-        settings
+        Settings {
+            memory_limit_bytes: self.between(64e3, 16e6) as u64,
+            open_fetch_bytes: 0,
+            request_deadline_ms: 3_600_000,
+            request_log_entries: 0,
+            parallel_read_chunk_size_bytes: self.between(16e3, 1e6) as u64,
+            parallel_read_min_bytes: self.whole(0, 1 << 20),
+            parallel_read_max_fanout: self.whole(1, 8),
+            parallel_read_io_threads: self.whole(1, 16),
+            parallel_read_auto_fanout_enabled: self.chance(0.7),
+            parallel_read_auto_fanout_overhead_adaptive_enabled: self.chance(0.8),
+            ..Settings::default()
+        }
     }
 
     fn reader(&self, spots: &[u64]) -> Plan {
@@ -292,8 +293,7 @@ pub fn run(scenario: &Scenario) -> Outcome {
 
 /// The time of thirty reads of 4 MiB by one reader.
 pub fn stream(model: &Model, settings: &[(&str, &str)]) -> Duration {
-    let mut chosen = Settings::default();
-    chosen.parallel_read_chunk_size_bytes = 1 << 20;
+    let mut chosen = Settings { parallel_read_chunk_size_bytes: 1 << 20, ..Settings::default() };
     for (name, value) in settings {
         chosen.set(name, value).expect("a setting");
     }
