@@ -10,6 +10,7 @@ import duckdb
 
 from penstock._errors import LoadError, NotShippedError, SecretError
 from penstock._files import extension_path, shipped_versions
+from penstock._interrupt import watch
 
 Secret = Mapping[str, "str | bool | int | list[str]"]
 """Options of one ``CREATE SECRET``: ``type`` is required, the rest are that type's own options."""
@@ -63,6 +64,9 @@ def connect(
 def load(con: duckdb.DuckDBPyConnection) -> None:
     """Loads Penstock into a connection; loading it twice is harmless.
 
+    From then on Ctrl-C ends the connection's statements too, where SIGINT raises KeyboardInterrupt,
+    this was called on the main thread and no event loop listens for signals.
+
     Raises:
         LoadError: the connection was opened without ``allow_unsigned_extensions``, or this
             installation ships no extension for the connection's DuckDB version, or DuckDB refused
@@ -90,6 +94,7 @@ def load(con: duckdb.DuckDBPyConnection) -> None:
             f"DuckDB {version} refused {path}: {error}. "
             f"This installation ships Penstock for DuckDB {', '.join(shipped_versions())}."
         ) from error
+    watch(con)
 
 
 def _create_secret(con: duckdb.DuckDBPyConnection, name: str, secret: Secret) -> None:
