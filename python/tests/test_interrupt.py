@@ -24,6 +24,8 @@ def serve():
     connection.sendall(head + b"42")
     threading.Event().wait()
 
+# Whoever starts the tests in the background has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 {before}
 # The main thread does the reading; DuckDB itself hears of signals between two steps only.
 con = penstock.connect(settings={{"threads": 1}})
