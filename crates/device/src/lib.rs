@@ -2,7 +2,7 @@
 //!
 //! A [`Device`] has a [`Geometry`] and hands out [`Queue`]s; a [`Port`] gives the threads of a
 //! process their queues by a [`Discipline`] and cuts what they ask into commands that the device
-//! takes. Nothing here retries, and nothing here knows objects or stores.
+//! takes. A [`volume::Volume`] keeps the files of databases on a port. Nothing here retries, and nothing here knows objects or stores.
 
 pub mod buffer;
 pub mod device;
@@ -10,10 +10,12 @@ mod errno;
 pub mod file;
 mod kernel;
 pub mod memory;
+pub mod model;
 pub mod open;
 pub mod port;
 pub mod queues;
 pub mod split;
+pub mod volume;
 
 pub use buffer::AlignedBuffer;
 pub use device::{Command, Device, Geometry, Ownership, Queue};

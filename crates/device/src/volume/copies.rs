@@ -1,0 +1,186 @@
+//! The copies of the table on the device: which one holds, and the order in which they are written.
+//!
+//! A commit flushes what was written before, writes the first copy, flushes, and writes the others;
+//! the flush that begins the next commit covers those. So at every moment one sound copy is
+//! durable, and nothing is in a table that is not durable itself.
+
+use crate::buffer::AlignedBuffer;
+use crate::device::Command;
+use crate::port::Port;
+use crate::volume::table::{COPIES, COPY_BYTES, COPY_PAGES, Flaw, PAGE_BYTES, PAGES_MIN};
+use crate::volume::table::{FORMAT_VERSION, Table, copy_pages};
+use penstock_base::{Error, Kind, Result};
+
+/// Pages as the device counts them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paging {
+    /// Logical blocks of a page.
+    pub blocks_per_page: u64,
+    /// Whole pages of the device.
+    pub pages: u64,
+}
+
+impl Paging {
+    /// # Errors
+    /// `Unsupported` for blocks larger than a page.
+    pub(crate) fn of(port: &Port) -> Result<Self> {
+        let geometry = port.geometry();
+        let block_size = u64::from(geometry.block_size_bytes);
+        if !PAGE_BYTES.is_multiple_of(block_size) {
+            let message = format!("blocks of {block_size} bytes are larger than a page");
+            return Err(Error::new(Kind::Unsupported, message)
+                .with_operation("volume open")
+                .with_object(port.name())
+                .with_hint("Format the namespace with blocks of 4096 bytes or less"));
+        }
+        let blocks_per_page = PAGE_BYTES / block_size;
+        Ok(Paging { blocks_per_page, pages: geometry.block_count / blocks_per_page })
+    }
+}
+
+/// Memory that every device takes as it is.
+pub(crate) fn memory(port: &Port, bytes: usize) -> AlignedBuffer {
+    let alignment = port.geometry().buffer_alignment_bytes.max(PAGE_BYTES as u32);
+    AlignedBuffer::new(bytes, alignment as usize)
+}
+
+/// What lies where a copy should be.
+pub(crate) type Found = Result<Table, Flaw>;
+
+fn read_copy(port: &Port, paging: Paging, first_page: u64) -> Result<Found> {
+    let block = first_page * paging.blocks_per_page;
+    let mut head = memory(port, PAGE_BYTES as usize);
+    port.read(block, &mut head)?;
+    let Some(length) = Table::encoded_length(&head).filter(|it| *it > head.len()) else {
+        return Ok(Table::decode(&head));
+    };
+    let mut whole = memory(port, length.next_multiple_of(PAGE_BYTES as usize));
+    port.read(block, &mut whole)?;
+    Ok(Table::decode(&whole))
+}
+
+/// Reads every copy. The place of the last one is told by the others, else it is looked for at the
+/// end of the device.
+pub(crate) fn read_copies(port: &Port, paging: Paging) -> Result<[Found; COPIES]> {
+    let first = read_copy(port, paging, 0)?;
+    let second = read_copy(port, paging, COPY_PAGES)?;
+    let told = newest(&[&first, &second]).map(|table| table.page_count);
+    let end = told.filter(|end| *end <= paging.pages).unwrap_or(paging.pages);
+    let third = read_copy(port, paging, end - COPY_PAGES)?;
+    Ok([first, second, third])
+}
+
+fn newest<'a>(found: &[&'a Found]) -> Option<&'a Table> {
+    let sound = found.iter().filter_map(|found| found.as_ref().ok());
+    sound.max_by_key(|table| table.generation)
+}
+
+/// The table that holds, or why there is none.
+pub(crate) fn choose(found: &[Found; COPIES], port: &Port, paging: Paging) -> Result<Table> {
+    let fail = |kind, message: String, hint: String| {
+        let error = Error::new(kind, message).with_operation("volume open");
+        Err(error.with_object(port.name()).with_hint(hint))
+    };
+    let newer = found.iter().find_map(|found| match found {
+        Err(Flaw::Newer(version)) => Some(*version),
+        _ => None,
+    });
+    if let Some(version) = newer {
+        let message = format!("the volume has format {version}, known is {FORMAT_VERSION}");
+        return fail(Kind::Unsupported, message, "Use a newer Penstock".into());
+    }
+    let Some(table) = newest(&[&found[0], &found[1], &found[2]]) else {
+        let damage = found.iter().find_map(|found| match found {
+            Err(Flaw::Damaged(what)) => Some(*what),
+            _ => None,
+        });
+        return match damage {
+            Some(what) => fail(
+                Kind::Corrupt,
+                format!("no copy of the volume's table is sound: {what}"),
+                "Restore the device from a backup".into(),
+            ),
+            None => fail(
+                Kind::NotFound,
+                "there is no Penstock volume on it".into(),
+                format!("Make one with `penstock nvme format {}`", port.name()),
+            ),
+        };
+    };
+    if table.page_count > paging.pages {
+        let (is, was) = (paging.pages * PAGE_BYTES, table.page_count * PAGE_BYTES);
+        let message = format!("the device has {is} bytes, its volume {was}");
+        return fail(Kind::Corrupt, message, "The device shrank: restore its size".into());
+    }
+    Ok(table.clone())
+}
+
+/// The table as bytes for the device.
+pub(crate) fn encode(port: &Port, table: &Table) -> Result<AlignedBuffer> {
+    let Some(bytes) = table.encode() else {
+        return Err(Error::new(Kind::Exhausted, "the volume's table is full")
+            .with_object(port.name())
+            .with_hint("Remove files; few large ones take less of it than many small ones"));
+    };
+    let mut buffer = memory(port, bytes.len());
+    buffer.copy_from_slice(&bytes);
+    Ok(buffer)
+}
+
+/// Makes `encoded`, the bytes of `table`, the one that holds.
+pub(crate) fn commit(port: &Port, paging: Paging, table: &Table, encoded: &[u8]) -> Result<()> {
+    let blocks = copy_pages(table.page_count).map(|page| page * paging.blocks_per_page);
+    port.flush()?;
+    port.write(blocks[0], encoded)?;
+    port.flush()?;
+    let others = [blocks[1], blocks[2]];
+    port.run(&mut others.map(|block| Command::Write { block, from: encoded }))
+}
+
+/// Writes the copies that differ from the one that holds.
+pub(crate) fn repair(
+    port: &Port,
+    paging: Paging,
+    found: &[Found; COPIES],
+    table: &Table,
+) -> Result<()> {
+    let encoded = encode(port, table)?;
+    let places = copy_pages(table.page_count);
+    let mut is_changed = false;
+    for (found, page) in found.iter().zip(places) {
+        if found.as_ref() != Ok(table) {
+            port.write(page * paging.blocks_per_page, &encoded)?;
+            is_changed = true;
+        }
+    }
+    if is_changed { port.flush() } else { Ok(()) }
+}
+
+/// Writes the copies of a new volume, each over its whole room: a file gets its blocks for them
+/// now, and nothing of what lay there before is left.
+pub(crate) fn lay_out(port: &Port, paging: Paging, table: &Table) -> Result<()> {
+    let encoded = encode(port, table)?;
+    let mut room = memory(port, COPY_BYTES as usize);
+    room[..encoded.len()].copy_from_slice(&encoded);
+    for page in copy_pages(table.page_count) {
+        port.write(page * paging.blocks_per_page, &room)?;
+        port.flush()?;
+    }
+    Ok(())
+}
+
+/// Whether a device is large enough.
+///
+/// # Errors
+/// `Invalid`, naming the least size.
+pub(crate) fn check_size(port: &Port, paging: Paging) -> Result<()> {
+    if paging.pages >= PAGES_MIN {
+        return Ok(());
+    }
+    let message = format!(
+        "{} bytes are too few for a volume: it takes {}",
+        port.geometry().size_bytes(),
+        PAGES_MIN * PAGE_BYTES
+    );
+    Err(Error::new(Kind::Invalid, message).with_object(port.name()))
+}

@@ -1,0 +1,413 @@
+//! Files on a device: a few named ones, of exact size, that grow, shrink, sync and are renamed.
+//! Made for databases: `sales`, its log `sales.wal`, and what a checkpoint puts beside them; names
+//! below `temp/` are for spilling and are gone when the volume is closed.
+//!
+//! It decides where bytes lie and when they are durable. Creating, renaming, truncating and
+//! removing are durable when they return, whole or not at all; bytes and growth after
+//! [`File::sync`]. How bytes move is the port's matter.
+
+mod copies;
+mod file;
+mod format;
+mod map;
+mod node;
+pub mod signature;
+pub mod space;
+pub mod table;
+
+pub use file::File;
+pub use format::{FormatOptions, Report, check, format};
+pub use node::Lock;
+
+use crate::port::Port;
+use copies::{Paging, check_size, choose, commit, encode, read_copies, repair};
+use map::Map;
+use node::Node;
+use penstock_base::{Error, Kind, Result};
+use space::{Extent, Space};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use table::{Entry, PAGE_BYTES, Table, data_pages, is_name};
+
+/// Names that begin so are of temporary files.
+pub const TEMP_PREFIX: &str = "temp/";
+
+/// How [`Volume::open_file`] opens.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenFileOptions {
+    /// Makes the file if it is not there.
+    pub create: bool,
+    /// Which other handles may be open meanwhile.
+    pub lock: Lock,
+}
+
+/// A file as [`Volume::list`] tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// Its name.
+    pub name: String,
+    /// Exact size.
+    pub size_bytes: u64,
+    /// Room that it has on the device.
+    pub allocated_bytes: u64,
+}
+
+/// An open volume, shared by the threads of a process.
+pub struct Volume {
+    port: Port,
+    paging: Paging,
+    core: Mutex<Core>,
+    /// Set when a flush or a write of the table failed: what is durable is not known any more.
+    is_failed: AtomicBool,
+    /// Cleared when the device turns out not to trim.
+    trims: AtomicBool,
+}
+
+/// What changes only with a commit, or with an allocation.
+struct Core {
+    /// As it is on the device.
+    table: Table,
+    nodes: BTreeMap<String, Arc<Node>>,
+    space: Space,
+}
+
+// Locks are taken in this order: a node's `grow`, its `edge`, the volume's `core`, a node's `map`.
+impl Volume {
+    /// Opens the volume on a device. A read-only port gives a read-only volume; else copies of the
+    /// table that are damaged are written anew from a sound one.
+    ///
+    /// # Errors
+    /// `NotFound` where there is none, `Unsupported` for a newer format, `Corrupt` if no copy of
+    /// the table is sound or the device shrank; and as [`Port::run`].
+    pub fn open(port: Port) -> Result<Arc<Self>> {
+        let paging = Paging::of(&port)?;
+        check_size(&port, paging)?;
+        let found = read_copies(&port, paging)?;
+        let table = choose(&found, &port, paging)?;
+        if !port.geometry().is_read_only {
+            repair(&port, paging, &found, &table)?;
+        }
+        let extents = table.files.values().flat_map(|entry| entry.extents.iter().copied());
+        let space = Space::new(data_pages(table.page_count), extents);
+        let nodes = table.files.iter().map(|(name, entry)| {
+            let map = Map::new(&entry.extents);
+            (name.clone(), Arc::new(Node::new(name, map, entry.size_bytes)))
+        });
+        let nodes = nodes.collect();
+        let trims = AtomicBool::new(port.geometry().can_trim);
+        let core = Mutex::new(Core { table, nodes, space });
+        Ok(Arc::new(Volume { port, paging, core, is_failed: AtomicBool::new(false), trims }))
+    }
+
+    /// The device under the volume.
+    pub fn port(&self) -> &Port {
+        &self.port
+    }
+
+    /// Nothing panics with the lock held and the state half changed.
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How errors call a file.
+    fn object(&self, name: &str) -> String {
+        format!("{}?db={name}", self.port.name())
+    }
+
+    fn error(&self, kind: Kind, message: &str, operation: &'static str, name: &str) -> Error {
+        Error::new(kind, message).with_operation(operation).with_object(self.object(name))
+    }
+
+    /// The files by name, temporary ones too.
+    pub fn list(&self) -> Vec<FileInfo> {
+        let core = self.core();
+        let info = |(name, node): (&String, &Arc<Node>)| FileInfo {
+            name: name.clone(),
+            size_bytes: node.size(),
+            allocated_bytes: node.map().pages() * PAGE_BYTES,
+        };
+        core.nodes.iter().map(info).collect()
+    }
+
+    /// Whether there is a file of this name.
+    pub fn exists(&self, name: &str) -> bool {
+        self.core().nodes.contains_key(name)
+    }
+
+    /// Bytes that no file has.
+    pub fn free_bytes(&self) -> u64 {
+        self.core().space.free_pages() * PAGE_BYTES
+    }
+
+    /// Bytes of the volume, its own tables included.
+    pub fn size_bytes(&self) -> u64 {
+        self.core().table.page_count * PAGE_BYTES
+    }
+
+    /// The number that tells volumes apart.
+    pub fn id(&self) -> u64 {
+        self.core().table.id
+    }
+
+    /// Opens a file; a new one is durable, and empty, when this returns.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` if another handle's lock forbids it; `Invalid` for a name that is
+    /// none; `Denied` to create on a read-only volume; and as [`Port::run`].
+    pub fn open_file(self: &Arc<Self>, name: &str, options: OpenFileOptions) -> Result<File> {
+        const OPERATION: &str = "volume open file";
+        let mut core = self.core();
+        let node = match core.nodes.get(name) {
+            Some(node) => node.clone(),
+            None if options.create => self.create(&mut core, name)?,
+            None => {
+                return Err(self.error(Kind::NotFound, "there is no such file", OPERATION, name));
+            }
+        };
+        if !node.try_lock(options.lock) {
+            let message = "it is open already, with a lock that forbids this";
+            return Err(self
+                .error(Kind::Conflict, message, OPERATION, name)
+                .with_hint("Close the other handle; several may only read together"));
+        }
+        Ok(File::new(self.clone(), node, options.lock))
+    }
+
+    fn create(&self, core: &mut Core, name: &str) -> Result<Arc<Node>> {
+        const OPERATION: &str = "volume create";
+        self.check_writable(OPERATION)?;
+        if !is_name(name) {
+            let message = "a name has 1 to 255 bytes and no control characters";
+            return Err(self.error(Kind::Invalid, message, OPERATION, name));
+        }
+        let node = Arc::new(Node::new(name, Map::default(), 0));
+        if !node.is_temp() {
+            let mut next = core.table.clone();
+            next.files.insert(name.to_string(), Entry::default());
+            self.commit(core, next, OPERATION)?;
+        }
+        core.nodes.insert(name.to_string(), node.clone());
+        Ok(node)
+    }
+
+    /// Removes a file. Handles to it that are open fail from then on.
+    ///
+    /// # Errors
+    /// `NotFound`; and as [`Port::run`].
+    pub fn remove(&self, name: &str) -> Result<()> {
+        const OPERATION: &str = "volume remove";
+        self.check_writable(OPERATION)?;
+        let mut core = self.core();
+        let Some(node) = core.nodes.get(name).cloned() else {
+            return Err(self.error(Kind::NotFound, "there is no such file", OPERATION, name));
+        };
+        if !node.is_temp() {
+            let mut next = core.table.clone();
+            next.files.remove(name);
+            self.commit(&mut core, next, OPERATION)?;
+        }
+        core.nodes.remove(name);
+        self.discard(core, &node);
+        Ok(())
+    }
+
+    /// Gives a file another name, in place of the file that may have it; at no moment, not even
+    /// after a crash, is there none of that name. Open handles follow.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` between temporary and lasting names; and as [`Port::run`].
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        const OPERATION: &str = "volume rename";
+        self.check_writable(OPERATION)?;
+        let mut core = self.core();
+        let Some(node) = core.nodes.get(from).cloned() else {
+            return Err(self.error(Kind::NotFound, "there is no such file", OPERATION, from));
+        };
+        if from == to {
+            return Ok(());
+        }
+        if !is_name(to) || node.is_temp() != to.starts_with(TEMP_PREFIX) {
+            let message = "it cannot get that name";
+            return Err(self.error(Kind::Invalid, message, OPERATION, from).with_hint(format!(
+                "A name has 1 to 255 bytes; {TEMP_PREFIX} is for temporary files"
+            )));
+        }
+        if !node.is_temp() {
+            let mut next = core.table.clone();
+            let entry = next.files.remove(from).expect("a lasting file is in the table");
+            next.files.insert(to.to_string(), entry);
+            self.commit(&mut core, next, OPERATION)?;
+        }
+        core.nodes.remove(from);
+        let replaced = core.nodes.insert(to.to_string(), node.clone());
+        node.rename(to);
+        if let Some(replaced) = replaced {
+            self.discard(core, &replaced);
+        }
+        Ok(())
+    }
+
+    /// Lets the volume use a device that has become larger since it was formatted.
+    ///
+    /// # Errors
+    /// As [`Port::run`].
+    pub fn grow(&self) -> Result<u64> {
+        self.check_writable("volume grow")?;
+        let mut core = self.core();
+        if self.paging.pages > core.table.page_count {
+            let mut next = core.table.clone();
+            next.page_count = self.paging.pages;
+            let before = data_pages(core.table.page_count).end();
+            self.commit(&mut core, next, "volume grow")?;
+            let pages = data_pages(self.paging.pages).end() - before;
+            core.space.release(Extent { first_page: before, pages });
+        }
+        Ok(core.table.page_count * PAGE_BYTES)
+    }
+
+    /// Refuses changes to what cannot or must not change.
+    fn check_writable(&self, operation: &'static str) -> Result<()> {
+        let fail = |kind, message: &str| {
+            let error = Error::new(kind, message).with_operation(operation);
+            error.with_object(self.port.name())
+        };
+        if self.port.geometry().is_read_only {
+            return Err(fail(Kind::Denied, "the volume was opened read-only"));
+        }
+        if self.is_failed.load(Ordering::Acquire) {
+            let message = "the device failed earlier, and what of it is durable is not known";
+            let hint = "Close the volume and open it anew; it then holds what was synced last";
+            return Err(fail(Kind::Unavailable, message).with_hint(hint));
+        }
+        Ok(())
+    }
+
+    /// Makes `next` the table. What was written before is durable with it.
+    fn commit(&self, core: &mut Core, mut next: Table, operation: &'static str) -> Result<()> {
+        next.generation = core.table.generation + 1;
+        let encoded = encode(&self.port, &next)?;
+        commit(&self.port, self.paging, &next, &encoded)
+            .map_err(|error| self.fail(error).with_operation(operation))?;
+        core.table = next;
+        Ok(())
+    }
+
+    /// After this, nothing is written any more: the page cache forgets what it could not write, so
+    /// a second flush would succeed without it.
+    fn fail(&self, error: Error) -> Error {
+        self.is_failed.store(true, Ordering::Release);
+        error
+    }
+
+    /// Makes durable what was written to a file, and its size.
+    fn sync(&self, node: &Node) -> Result<()> {
+        const OPERATION: &str = "volume sync";
+        if node.is_temp() {
+            return Ok(());
+        }
+        self.check_writable(OPERATION)?;
+        let mut core = self.core();
+        let name = node.name();
+        let live = {
+            let map = node.map();
+            Entry { size_bytes: node.size(), extents: map.extents().to_vec() }
+        };
+        match core.table.files.get(&name) {
+            Some(entry) if *entry != live => {
+                let mut next = core.table.clone();
+                next.files.insert(name, live);
+                self.commit(&mut core, next, OPERATION)
+            }
+            Some(_) => {
+                drop(core);
+                let flushed = self.port.flush();
+                flushed.map_err(|error| self.fail(error).with_operation(OPERATION))
+            }
+            None => Err(self.error(Kind::NotFound, "the file was removed", OPERATION, &name)),
+        }
+    }
+
+    /// Sees to it that a file has `pages` pages.
+    fn reserve(&self, node: &Node, pages: u64) -> Result<()> {
+        /// A quarter more than it has, so that extents stay few; at most 256 MiB.
+        fn wanted(has: u64, least: u64, free: u64) -> u64 {
+            least.max((has / 4).clamp(256, 65_536).min(free / 16))
+        }
+        let mut core = self.core();
+        let (has, after) = {
+            let map = node.map();
+            (map.pages(), map.end())
+        };
+        if pages <= has {
+            return Ok(());
+        }
+        let least = pages - has;
+        let free = core.space.free_pages();
+        let Some(extents) = core.space.allocate(wanted(has, least, free), least, after) else {
+            let free = free * PAGE_BYTES;
+            let message = format!("{} bytes more are needed, {free} are free", least * PAGE_BYTES);
+            return Err(self
+                .error(Kind::Exhausted, &message, "volume write", &node.name())
+                .with_hint("Remove files, or enlarge the device and run `penstock nvme grow`"));
+        };
+        node.map_mut().append(&extents);
+        Ok(())
+    }
+
+    /// Makes a file shorter, or keeps its size, and gives back the pages that it does not need.
+    fn shorten(&self, node: &Node, size_bytes: u64) -> Result<()> {
+        const OPERATION: &str = "volume truncate";
+        let mut core = self.core();
+        let mut map = node.map_mut();
+        let (kept, freed) = map.cut(size_bytes.div_ceil(PAGE_BYTES));
+        if !node.is_temp() {
+            let name = node.name();
+            let mut next = core.table.clone();
+            let Some(entry) = next.files.get_mut(&name) else {
+                let message = "the file was removed";
+                return Err(self.error(Kind::NotFound, message, OPERATION, &name));
+            };
+            *entry = Entry { size_bytes, extents: kept.extents().to_vec() };
+            self.commit(&mut core, next, OPERATION)?;
+        }
+        *map = kept;
+        node.set_size(size_bytes);
+        drop(map);
+        self.release(core, &freed);
+        Ok(())
+    }
+
+    /// Takes the pages of a file that is in no table any more.
+    fn discard(&self, core: MutexGuard<'_, Core>, node: &Node) {
+        let freed = std::mem::take(&mut *node.map_mut());
+        node.mark_removed();
+        self.release(core, freed.extents());
+    }
+
+    /// Gives pages back and tells the device.
+    fn release(&self, mut core: MutexGuard<'_, Core>, extents: &[Extent]) {
+        // Before anybody can get these pages: a trim must not meet what is written next.
+        self.trim(extents);
+        extents.iter().for_each(|extent| core.space.release(*extent));
+    }
+
+    /// Trimming is advice: a device that refuses it keeps the old bytes, which nobody reads.
+    fn trim(&self, extents: &[Extent]) {
+        let per_page = self.paging.blocks_per_page;
+        for extent in extents.iter().filter(|_| self.trims.load(Ordering::Relaxed)) {
+            let trimmed = self.port.trim(extent.first_page * per_page, extent.pages * per_page);
+            self.trims.fetch_and(trimmed.is_ok(), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        // Only the second and third copy of the last table may still be in the device's cache; a
+        // failure leaves the first, which is durable.
+        if !self.port.geometry().is_read_only && !self.is_failed.load(Ordering::Acquire) {
+            let _ = self.port.flush();
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A file in memory: its map, its size, its locks. It decides which handles go together.
+
+use crate::buffer::AlignedBuffer;
+use crate::volume::TEMP_PREFIX;
+use crate::volume::map::Map;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Which other handles may be open at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// Any.
+    None,
+    /// Others that read or do not care.
+    Read,
+    /// Only those that do not care.
+    Write,
+}
+
+#[derive(Default)]
+struct Holders {
+    readers: usize,
+    has_writer: bool,
+}
+
+/// The page that was last written in part, as it is on the device.
+pub(crate) struct Edge {
+    pub page: AlignedBuffer,
+}
+
+/// No page has this number.
+pub(crate) const NO_PAGE: u64 = u64::MAX;
+
+pub(crate) struct Node {
+    name: Mutex<String>,
+    is_temp: bool,
+    is_removed: AtomicBool,
+    /// Held shared while bytes move, so that pages are not given away meanwhile.
+    map: RwLock<Map>,
+    size: AtomicU64,
+    /// Held by whoever makes the file longer or shorter.
+    pub(crate) grow: Mutex<()>,
+    /// Held by whoever writes a part of a page.
+    edge: Mutex<Edge>,
+    /// Which page of the file `edge` holds.
+    pub(crate) edge_page: AtomicU64,
+    holders: Mutex<Holders>,
+}
+
+/// What these locks guard is changed in single steps, so a panic elsewhere leaves it whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Node {
+    pub(crate) fn new(name: &str, map: Map, size_bytes: u64) -> Self {
+        Node {
+            name: Mutex::new(name.to_string()),
+            is_temp: name.starts_with(TEMP_PREFIX),
+            is_removed: AtomicBool::new(false),
+            map: RwLock::new(map),
+            size: AtomicU64::new(size_bytes),
+            grow: Mutex::new(()),
+            edge: Mutex::new(Edge { page: AlignedBuffer::new(0, 1) }),
+            edge_page: AtomicU64::new(NO_PAGE),
+            holders: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        lock(&self.name).clone()
+    }
+
+    pub(crate) fn rename(&self, to: &str) {
+        *lock(&self.name) = to.to_string();
+    }
+
+    pub(crate) fn is_temp(&self) -> bool {
+        self.is_temp
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.is_removed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn mark_removed(&self) {
+        self.is_removed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_size(&self, bytes: u64) {
+        self.size.store(bytes, Ordering::Release);
+    }
+
+    pub(crate) fn map(&self) -> RwLockReadGuard<'_, Map> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn map_mut(&self) -> RwLockWriteGuard<'_, Map> {
+        self.map.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn growth(&self) -> MutexGuard<'_, ()> {
+        lock(&self.grow)
+    }
+
+    pub(crate) fn edge(&self) -> MutexGuard<'_, Edge> {
+        lock(&self.edge)
+    }
+
+    /// Forgets the page that was written in part, if it is one of these.
+    pub(crate) fn forget_edge(&self, first: u64, end: u64) {
+        if (first..end).contains(&self.edge_page.load(Ordering::Acquire)) {
+            let _edge = self.edge();
+            self.edge_page.store(NO_PAGE, Ordering::Release);
+        }
+    }
+
+    /// Enters a handle, unless those that are open forbid it.
+    pub(crate) fn try_lock(&self, wish: Lock) -> bool {
+        let mut holders = lock(&self.holders);
+        match wish {
+            Lock::None => {}
+            Lock::Read if holders.has_writer => return false,
+            Lock::Read => holders.readers += 1,
+            Lock::Write if holders.has_writer || holders.readers > 0 => return false,
+            Lock::Write => holders.has_writer = true,
+        }
+        true
+    }
+
+    /// Takes a handle out again.
+    pub(crate) fn unlock(&self, held: Lock) {
+        let mut holders = lock(&self.holders);
+        match held {
+            Lock::None => {}
+            Lock::Read => holders.readers -= 1,
+            Lock::Write => holders.has_writer = false,
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Power cuts: a seed makes a history of changes, the history is cut at every command of the device,
+//! and a second seed decides what of the unflushed writes is left. After each cut the volume opens
+//! and holds exactly what was durable: no file less or more, no size, no byte.
+
+use crate::shadow::{CREATE, EXISTING, Shadow, contents, device, formatted, pattern};
+use penstock_device::model::{Dice, Event, Image, ModelDevice, survivors};
+use penstock_device::volume::{TEMP_PREFIX, Volume};
+use std::sync::Arc;
+
+/// Histories; together they have more cuts than [`CUTS_MIN`].
+const HISTORIES: u64 = 88;
+/// Fewest cuts of a run.
+const CUTS_MIN: usize = 10_000;
+/// Changes of a history.
+const CHANGES: usize = 40;
+
+const NAMES: [&str; 5] = ["db", "db.wal", "db.wal.checkpoint", "db.wal.recovery", "other"];
+
+#[derive(Clone, Debug)]
+enum Change {
+    Create(&'static str),
+    Write(&'static str, usize, Vec<u8>),
+    Sync(&'static str),
+    Truncate(&'static str, usize),
+    Rename(&'static str, &'static str),
+    Remove(&'static str),
+    Spill(usize),
+}
+
+impl Change {
+    /// Without the bytes.
+    fn tell(&self) -> String {
+        match self {
+            Change::Write(name, offset, bytes) => {
+                format!("Write({name}, {offset}, {} bytes)", bytes.len())
+            }
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+fn choose(shadow: &Shadow, dice: &mut Dice) -> Change {
+    let pick = |dice: &mut Dice| NAMES[dice.below(NAMES.len() as u64) as usize];
+    let name = pick(dice);
+    let Some(file) = shadow.get(name) else { return Change::Create(name) };
+    let size = file.live.len();
+    match dice.below(20) {
+        // As a log is written: small pieces at the end.
+        0..4 => {
+            let length = dice.below(700) as usize + 1;
+            Change::Write(name, size, pattern(length, dice))
+        }
+        // As blocks are written: whole pages anywhere, also behind the end.
+        4..8 => {
+            let page = dice.below(size as u64 / 4096 + 6) as usize * 4096;
+            let length = (dice.below(6) as usize + 1) * 4096;
+            Change::Write(name, page, pattern(length, dice))
+        }
+        8..11 => {
+            let offset = dice.below(size as u64 + 9000) as usize;
+            let length = dice.below(9000) as usize + 1;
+            Change::Write(name, offset, pattern(length, dice))
+        }
+        11..15 => Change::Sync(name),
+        15 => Change::Truncate(name, dice.below(size as u64 + 1) as usize),
+        16 => Change::Truncate(name, size + dice.below(9000) as usize),
+        17 => Change::Remove(name),
+        18 => Change::Spill(dice.below(20_000) as usize + 1),
+        _ => Change::Rename(name, pick(dice)),
+    }
+}
+
+fn apply(volume: &Arc<Volume>, change: &Change) {
+    let open = |name: &str| volume.open_file(name, EXISTING).expect("it is there");
+    match change {
+        Change::Create(name) => drop(volume.open_file(name, CREATE).expect("creates")),
+        Change::Write(name, offset, bytes) => {
+            open(name).write_at(bytes, *offset as u64).expect("writes");
+        }
+        Change::Sync(name) => open(name).sync().expect("syncs"),
+        Change::Truncate(name, size) => open(name).truncate(*size as u64).expect("truncates"),
+        Change::Rename(from, to) => volume.rename(from, to).expect("renames"),
+        Change::Remove(name) => volume.remove(name).expect("removes"),
+        Change::Spill(length) => {
+            let name = format!("{TEMP_PREFIX}spill");
+            let file = volume.open_file(&name, CREATE).expect("creates");
+            file.write_at(&vec![0xEE; *length], file.size_bytes()).expect("spills");
+            if length % 3 == 0 {
+                volume.remove(&name).expect("removes");
+            }
+        }
+    }
+}
+
+fn apply_to_shadow(shadow: &mut Shadow, change: &Change) {
+    match change {
+        Change::Create(name) => drop(shadow.insert(name.to_string(), Default::default())),
+        Change::Write(name, offset, bytes) => {
+            shadow.get_mut(*name).expect("it is there").write(*offset, bytes);
+        }
+        Change::Sync(name) => shadow.get_mut(*name).expect("it is there").sync(),
+        Change::Truncate(name, size) => {
+            shadow.get_mut(*name).expect("it is there").truncate(*size);
+        }
+        Change::Rename(from, to) => {
+            let file = shadow.remove(*from).expect("it is there");
+            shadow.insert(to.to_string(), file);
+        }
+        Change::Remove(name) => drop(shadow.remove(*name)),
+        Change::Spill(_) => {}
+    }
+}
+
+/// The shadow while a change is under way: what it writes may be there already.
+fn under_way(shadow: &Shadow, change: &Change) -> Shadow {
+    let mut shadow = shadow.clone();
+    if let Change::Write(name, offset, bytes) = change {
+        let file = shadow.get_mut(*name).expect("it is there");
+        let end = file.live.len();
+        if *offset > end {
+            file.since.push((end, vec![0; offset - end]));
+        }
+        file.since.push((*offset, bytes.clone()));
+    }
+    shadow
+}
+
+/// A change, and which events of the device it made.
+struct Step {
+    change: Change,
+    until: usize,
+    before: Shadow,
+    after: Shadow,
+}
+
+fn history(block_size: u32, base: &Image, seed: u64) -> (Vec<Step>, Vec<Event>) {
+    let mut dice = Dice::new(seed);
+    let (model, port) = device(block_size, base.clone());
+    let volume = Volume::open(port).expect("opens");
+    let mut shadow = Shadow::new();
+    let mut steps = Vec::new();
+    for _ in 0..CHANGES {
+        let change = choose(&shadow, &mut dice);
+        let before = under_way(&shadow, &change);
+        apply(&volume, &change);
+        apply_to_shadow(&mut shadow, &change);
+        let until = model.event_count();
+        steps.push(Step { change, until, before, after: shadow.clone() });
+    }
+    for (name, file) in &shadow {
+        assert!(crate::shadow::content(&volume, name) == file.live, "{name} before any cut");
+    }
+    let events = model.events();
+    (steps, events)
+}
+
+/// Whether the files are what they must be, or what is wrong.
+fn judge(shadow: &Shadow, volume: &Arc<Volume>) -> Result<(), String> {
+    let found = contents(volume);
+    let names: Vec<&String> = found.keys().collect();
+    if names != shadow.keys().collect::<Vec<_>>() {
+        return Err(format!("files {names:?} instead of {:?}", shadow.keys()));
+    }
+    for (name, file) in shadow {
+        if !file.allows(&found[name]) {
+            let (is, was) = (found[name].len(), file.synced.len());
+            return Err(format!("{name} is wrong: {is} bytes, synced were {was}"));
+        }
+    }
+    Ok(())
+}
+
+/// `allowed` are the states of which the volume must hold one.
+fn check_cut(block_size: u32, image: Image, allowed: &[&Shadow], what: &str) {
+    let (_, port) = device(block_size, image);
+    let volume = Volume::open(port).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let verdicts: Vec<_> = allowed.iter().map(|shadow| judge(shadow, &volume)).collect();
+    assert!(verdicts.iter().any(Result::is_ok), "{what}: {verdicts:?}");
+    // It must also go on from there.
+    let file = volume.open_file("new", CREATE).expect("creates");
+    file.write_at(b"still usable", 5).expect("writes");
+    file.sync().expect("syncs");
+}
+
+/// Cuts one history everywhere; returns how many cuts there were.
+fn cut_everywhere(block_size: u32, base: &Image, seed: u64) -> usize {
+    let (steps, events) = history(block_size, base, seed);
+    let mut durable = base.clone();
+    let mut pending = 0;
+    for cut in 0..=events.len() {
+        let done = steps.partition_point(|step| step.until <= cut);
+        let mut allowed = Vec::new();
+        match steps.get(done) {
+            // A change that has told the device nothing yet can have changed nothing durable.
+            Some(step) => {
+                let began = done.checked_sub(1).map_or(0, |last| steps[last].until);
+                allowed.push(&step.before);
+                allowed.extend((cut > began).then_some(&step.after));
+            }
+            None => allowed.push(&steps[done - 1].after),
+        }
+        let under_way = steps.get(done).map_or("nothing".into(), |step| step.change.tell());
+        let what = format!("history {seed}, cut {cut}, in {under_way}");
+        let image = survivors(&durable, &events[pending..cut], seed ^ (cut as u64) << 20);
+        check_cut(block_size, image, &allowed, &what);
+        match events.get(cut) {
+            Some(Event::Flush) => {
+                for event in &events[pending..cut] {
+                    if let Event::Write { offset, bytes } = event {
+                        durable.write(*offset, bytes);
+                    }
+                }
+                pending = cut + 1;
+            }
+            Some(Event::Write { .. }) | None => {}
+        }
+    }
+    events.len() + 1
+}
+
+#[test]
+fn after_every_power_cut_the_volume_holds_what_was_synced() {
+    let bases = [512u32, 4096].map(|block_size| (block_size, formatted(block_size)));
+    let cuts = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for half in 0..2 {
+            let (bases, cuts) = (&bases, &cuts);
+            scope.spawn(move || {
+                for seed in (0..HISTORIES).filter(|seed| seed % 2 == half) {
+                    let (block_size, base) = &bases[(seed / 2 % 2) as usize];
+                    let here = cut_everywhere(*block_size, base, seed);
+                    cuts.fetch_add(here, std::sync::atomic::Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let cuts = cuts.into_inner();
+    assert!(cuts >= CUTS_MIN, "{cuts} cuts");
+}
+
+#[test]
+fn the_judge_notices_what_is_wrong() {
+    let mut shadow = Shadow::new();
+    let mut file = crate::shadow::ShadowFile::default();
+    file.write(0, &[5; 1000]);
+    file.sync();
+    file.write(200, &[6; 100]);
+    let mut found = vec![5; 1000];
+    assert!(file.allows(&found));
+    found[250] = 6;
+    assert!(file.allows(&found), "written since");
+    found[300] = 6;
+    assert!(!file.allows(&found), "written by nobody");
+    assert!(!file.allows(&[5; 999]), "too short");
+    shadow.insert("db".into(), file);
+    let (_, port) = device(4096, formatted(4096));
+    let volume = Volume::open(port).expect("opens");
+    assert!(judge(&shadow, &volume).is_err(), "the file is not there");
+}
+
+/// A volume in which the second flush of a commit is left out must not pass: the test can fail.
+#[test]
+fn a_device_that_loses_flushed_writes_is_found_out() {
+    let base = formatted(4096);
+    let mut noticed = 0;
+    for seed in 0..20u64 {
+        let (steps, events) = history(4096, &base, seed);
+        let last = steps.last().expect("there are steps");
+        let image = survivors(&base, &events, seed << 8 | 3);
+        let (_, port) = device(4096, image);
+        let fine = Volume::open(port).is_ok_and(|volume| judge(&last.after, &volume).is_ok());
+        noticed += usize::from(!fine);
+    }
+    assert!(noticed >= 10, "{noticed} of 20");
+}
+
+#[test]
+fn formatting_that_is_cut_leaves_the_old_volume_or_the_new_one_or_none() {
+    for was_formatted in [false, true] {
+        let base = if was_formatted { formatted(512) } else { Image::default() };
+        let (model, port) = device(512, base.clone());
+        let force = penstock_device::volume::FormatOptions { force: true };
+        penstock_device::volume::format(&port, force).expect("formats");
+        let events = model.events();
+        for cut in (0..=events.len()).step_by(13) {
+            let flushed = events[..cut].iter().rposition(|event| matches!(event, Event::Flush));
+            let pending = flushed.map_or(0, |at| at + 1);
+            for seed in 0..8 {
+                let durable = replay(base.clone(), &events[..pending]);
+                let (_, port) = device(512, survivors(&durable, &events[pending..cut], seed));
+                match Volume::open(port) {
+                    Ok(volume) => assert!(volume.list().is_empty()),
+                    Err(error) => assert!(!was_formatted && pending == 0, "cut {cut}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+fn replay(mut image: Image, events: &[Event]) -> Image {
+    for event in events {
+        if let Event::Write { offset, bytes } = event {
+            image.write(*offset, bytes);
+        }
+    }
+    image
+}
+
+/// The model keeps what it was told in order; a reader of its events relies on that.
+#[test]
+fn events_are_what_the_device_was_told() {
+    let (model, port): (Arc<ModelDevice>, _) = device(4096, Image::default());
+    port.write(1, &[3; 4096]).expect("writes");
+    port.flush().expect("flushes");
+    let events = model.events();
+    assert!(matches!(&events[0], Event::Write { offset: 4096, bytes } if bytes.len() == 4096));
+    assert!(matches!(events[1], Event::Flush));
+    assert_eq!((model.event_count(), model.command_count()), (2, 2));
+}

@@ -1,0 +1,157 @@
+//! A device that fails, at every command in turn; tables that are damaged one by one.
+
+use crate::shadow::{CREATE, EXISTING, VOLUME_BYTES, content, device, formatted};
+use penstock_base::{Kind, Result};
+use penstock_device::Port;
+use penstock_device::model::{Failure, Image};
+use penstock_device::volume::table::{PAGE_BYTES, copy_pages};
+use penstock_device::volume::{Volume, check};
+use std::sync::Arc;
+
+const COMMITTED: &[u8] = b"what a transaction committed";
+
+/// Some work on a volume; true once the first sync has returned.
+fn work(volume: &Arc<Volume>, is_committed: &mut bool) -> Result<()> {
+    let wal = volume.open_file("db.wal", CREATE)?;
+    wal.write_at(COMMITTED, 0)?;
+    wal.sync()?;
+    *is_committed = true;
+    let db = volume.open_file("db", CREATE)?;
+    db.write_at(&[7; 20_000], 0)?;
+    db.sync()?;
+    wal.write_at(b"and more", 100)?;
+    wal.sync()?;
+    volume.rename("db", "other")?;
+    wal.truncate(COMMITTED.len() as u64)?;
+    db.read_at(&mut [0; 100], 0)?;
+    Ok(())
+}
+
+#[test]
+fn a_failure_at_any_command_is_told_and_loses_nothing() {
+    let base = formatted(4096);
+    let kinds = [
+        (Failure::Full, Kind::Exhausted),
+        (Failure::ReadOnly, Kind::Denied),
+        (Failure::Gone, Kind::Unavailable),
+        (Failure::Failing, Kind::Unavailable),
+    ];
+    for (failure, kind) in kinds {
+        for is_lasting in [false, true] {
+            for first in 0..200u64 {
+                let (model, port) = device(4096, base.clone());
+                let end = if is_lasting { u64::MAX } else { first + 1 };
+                let mut is_committed = false;
+                let outcome = Volume::open(port).and_then(|volume| {
+                    model.fail(first..end, failure);
+                    work(&volume, &mut is_committed)
+                });
+                let was_reached = model.command_count() > first;
+                if let Err(error) = &outcome {
+                    assert_eq!(error.kind(), kind, "{failure:?} at {first}: {error}");
+                    assert!(error.to_string().contains("os error"), "{error}");
+                }
+                let volume = Volume::open(device(4096, model.image()).1).expect("opens again");
+                if is_committed {
+                    let found = content(&volume, "db.wal");
+                    assert!(found.starts_with(COMMITTED), "{failure:?} at {first}");
+                }
+                if !was_reached {
+                    outcome.expect("nothing failed");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn after_a_failed_flush_nothing_is_promised_any_more() {
+    let (model, port) = device(4096, formatted(4096));
+    let volume = Volume::open(port).expect("opens");
+    let file = volume.open_file("db", CREATE).expect("creates");
+    file.write_at(&[1; 4096], 0).expect("writes");
+    let next = model.command_count();
+    model.fail(next..next + 1, Failure::Failing);
+    assert_eq!(file.sync().expect_err("the flush failed").kind(), Kind::Unavailable);
+    for outcome in [file.sync(), file.write_at(&[2; 1], 0), volume.remove("db")] {
+        let error = outcome.expect_err("what is durable is not known");
+        assert!(error.to_string().contains("open it anew"), "{error}");
+    }
+    file.read_at(&mut [0; 10], 0).expect("reading goes on");
+}
+
+/// A volume with a file, and its image.
+fn sample(block_size: u32) -> Image {
+    let (model, port) = device(block_size, formatted(block_size));
+    let volume = Volume::open(port).expect("opens");
+    let file = volume.open_file("db", CREATE).expect("creates");
+    file.write_at(COMMITTED, 0).expect("writes");
+    file.sync().expect("syncs");
+    drop((file, volume));
+    model.image()
+}
+
+fn damage(image: &mut Image, copy: usize, byte: u64) {
+    let at = copy_pages(VOLUME_BYTES / PAGE_BYTES)[copy] * PAGE_BYTES + byte;
+    let mut one = [0];
+    image.read(at, &mut one);
+    image.write(at, &[one[0] ^ 0x40]);
+}
+
+#[test]
+fn any_two_copies_may_be_damaged_anywhere() {
+    let image = sample(4096);
+    for byte in (0..90).chain([4000]) {
+        for spared in 0..3 {
+            let mut hurt = image.clone();
+            (0..3).filter(|copy| *copy != spared).for_each(|copy| damage(&mut hurt, copy, byte));
+            let (model, port) = device(4096, hurt);
+            let volume = Volume::open(port)
+                .unwrap_or_else(|error| panic!("byte {byte}, spared {spared}: {error}"));
+            assert_eq!(content(&volume, "db"), COMMITTED);
+            drop(volume);
+            let report = check(&device(4096, model.image()).1).expect("it is whole");
+            assert_eq!(report.sound_copies, 3, "opening repairs: {:?}", report.copies);
+        }
+    }
+}
+
+#[test]
+fn with_all_copies_damaged_the_error_says_so() {
+    let mut image = sample(4096);
+    (0..3).for_each(|copy| damage(&mut image, copy, 70));
+    let error = Volume::open(device(4096, image).1).err().expect("no copy is sound");
+    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    assert!(error.to_string().contains("checksum"), "{error}");
+    let error = Volume::open(device(4096, Image::default()).1).err().expect("nothing there");
+    assert_eq!(error.kind(), Kind::NotFound, "{error}");
+    assert!(error.to_string().contains("nvme format"), "{error}");
+}
+
+#[test]
+fn a_device_that_shrank_is_told() {
+    let image = sample(4096);
+    let blocks = VOLUME_BYTES / 4096 - 10;
+    let model = penstock_device::model::ModelDevice::new(4096, blocks, image).expect("right");
+    let port = Port::new(Arc::new(model), penstock_device::Discipline::Sync).expect("has queues");
+    let error = Volume::open(port).err().expect("it is smaller");
+    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    assert!(error.to_string().contains("shrank"), "{error}");
+}
+
+#[test]
+fn the_block_size_may_change_under_a_volume() {
+    for (from, to) in [(512, 4096), (4096, 512), (1024, 2048)] {
+        let volume = Volume::open(device(to, sample(from)).1).expect("pages are the same");
+        assert_eq!(content(&volume, "db"), COMMITTED);
+        let file = volume.open_file("db", EXISTING).expect("it is there");
+        file.write_at(b"W", 0).expect("writes");
+        file.sync().expect("syncs");
+    }
+    let model = penstock_device::model::ModelDevice::new(8192, 1024, Image::default());
+    let model = Arc::new(model.expect("the sizes are right"));
+    let port = Port::new(model, penstock_device::Discipline::Sync).expect("has queues");
+    let error = Volume::open(port).err().expect("blocks larger than pages");
+    assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+}

@@ -1,0 +1,7 @@
+//! The volume against what files of a database ask of it, against failures, and against power cuts.
+
+mod crash;
+mod failures;
+mod files;
+mod guard;
+mod shadow;

@@ -1,0 +1,107 @@
+//! What a volume must hold, kept beside it: the bytes as they are now, the bytes as they were
+//! synced, and what was written since.
+
+use penstock_device::model::{Dice, Image, ModelDevice};
+use penstock_device::volume::{FormatOptions, Lock, OpenFileOptions, Volume, format};
+use penstock_device::{Discipline, Port};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of every volume in these tests: room for about 2 MiB of files.
+pub const VOLUME_BYTES: u64 = 5 << 20;
+
+pub const CREATE: OpenFileOptions = OpenFileOptions { create: true, lock: Lock::None };
+pub const EXISTING: OpenFileOptions = OpenFileOptions { create: false, lock: Lock::None };
+
+/// A device with this content, and a port to it.
+pub fn device(block_size: u32, image: Image) -> (Arc<ModelDevice>, Port) {
+    let blocks = VOLUME_BYTES / u64::from(block_size);
+    let device = ModelDevice::new(block_size, blocks, image).expect("the sizes are right");
+    let device = Arc::new(device);
+    let port = Port::new(device.clone(), Discipline::Single).expect("the model has queues");
+    (device, port)
+}
+
+/// A device with an empty volume.
+pub fn formatted(block_size: u32) -> Image {
+    let (device, port) = device(block_size, Image::default());
+    format(&port, FormatOptions::default()).expect("it is empty");
+    device.image()
+}
+
+/// Bytes that tell where they came from.
+pub fn pattern(length: usize, dice: &mut Dice) -> Vec<u8> {
+    let first = dice.roll();
+    (0..length as u64).map(|at| (first.wrapping_add(at / 64) | 1) as u8).collect()
+}
+
+/// What one file must hold.
+#[derive(Clone, Debug, Default)]
+pub struct ShadowFile {
+    /// As a reader sees it now.
+    pub live: Vec<u8>,
+    /// As it was synced last.
+    pub synced: Vec<u8>,
+    /// Written since, at these offsets.
+    pub since: Vec<(usize, Vec<u8>)>,
+}
+
+impl ShadowFile {
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) {
+        let end = offset + bytes.len();
+        if self.live.len() < end {
+            self.live.resize(end, 0);
+        }
+        self.live[offset..end].copy_from_slice(bytes);
+        self.since.push((offset, bytes.to_vec()));
+    }
+
+    /// Makes the file longer or shorter; shorter is durable with everything before.
+    pub fn truncate(&mut self, size: usize) {
+        let is_longer = size > self.live.len();
+        self.live.resize(size, 0);
+        if !is_longer {
+            self.sync();
+        }
+    }
+
+    pub fn sync(&mut self) {
+        self.synced = self.live.clone();
+        self.since.clear();
+    }
+
+    /// Whether a file may hold this after a power cut: the synced size, and every byte as synced
+    /// or as written since.
+    pub fn allows(&self, found: &[u8]) -> bool {
+        if found.len() != self.synced.len() {
+            return false;
+        }
+        let mut differs: Vec<bool> =
+            found.iter().zip(&self.synced).map(|(found, synced)| found != synced).collect();
+        for (offset, bytes) in &self.since {
+            for (index, byte) in bytes.iter().enumerate() {
+                let at = offset + index;
+                if at < found.len() && found[at] == *byte {
+                    differs[at] = false;
+                }
+            }
+        }
+        !differs.contains(&true)
+    }
+}
+
+/// What the files of a volume must be.
+pub type Shadow = BTreeMap<String, ShadowFile>;
+
+/// Reads a whole file.
+pub fn content(volume: &Arc<Volume>, name: &str) -> Vec<u8> {
+    let file = volume.open_file(name, EXISTING).expect("it is there");
+    let mut bytes = vec![1; file.size_bytes() as usize];
+    assert_eq!(file.read_at(&mut bytes, 0).expect("reads"), bytes.len());
+    bytes
+}
+
+/// All files of a volume.
+pub fn contents(volume: &Arc<Volume>) -> BTreeMap<String, Vec<u8>> {
+    volume.list().into_iter().map(|it| (it.name.clone(), content(volume, &it.name))).collect()
+}
