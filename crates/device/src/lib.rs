@@ -2,7 +2,8 @@
 //!
 //! A [`Device`] has a [`Geometry`] and hands out [`Queue`]s; a [`Port`] gives the threads of a
 //! process their queues by a [`Discipline`] and cuts what they ask into commands that the device
-//! takes. A [`volume::Volume`] keeps the files of databases on a port. Nothing here retries, and nothing here knows objects or stores.
+//! takes. A [`volume::Volume`] keeps the files of databases on a port. Nothing here retries, and
+//! nothing here knows objects or stores.
 
 pub mod buffer;
 pub mod device;

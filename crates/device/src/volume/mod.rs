@@ -11,6 +11,7 @@ mod file;
 mod format;
 mod map;
 mod node;
+mod room;
 pub mod signature;
 pub mod space;
 pub mod table;
@@ -325,79 +326,6 @@ impl Volume {
                 flushed.map_err(|error| self.fail(error).with_operation(OPERATION))
             }
             None => Err(self.error(Kind::NotFound, "the file was removed", OPERATION, &name)),
-        }
-    }
-
-    /// Sees to it that a file has `pages` pages.
-    fn reserve(&self, node: &Node, pages: u64) -> Result<()> {
-        /// A quarter more than it has, so that extents stay few; at most 256 MiB.
-        fn wanted(has: u64, least: u64, free: u64) -> u64 {
-            least.max((has / 4).clamp(256, 65_536).min(free / 16))
-        }
-        let mut core = self.core();
-        let (has, after) = {
-            let map = node.map();
-            (map.pages(), map.end())
-        };
-        if pages <= has {
-            return Ok(());
-        }
-        let least = pages - has;
-        let free = core.space.free_pages();
-        let Some(extents) = core.space.allocate(wanted(has, least, free), least, after) else {
-            let free = free * PAGE_BYTES;
-            let message = format!("{} bytes more are needed, {free} are free", least * PAGE_BYTES);
-            return Err(self
-                .error(Kind::Exhausted, &message, "volume write", &node.name())
-                .with_hint("Remove files, or enlarge the device and run `penstock nvme grow`"));
-        };
-        node.map_mut().append(&extents);
-        Ok(())
-    }
-
-    /// Makes a file shorter, or keeps its size, and gives back the pages that it does not need.
-    fn shorten(&self, node: &Node, size_bytes: u64) -> Result<()> {
-        const OPERATION: &str = "volume truncate";
-        let mut core = self.core();
-        let mut map = node.map_mut();
-        let (kept, freed) = map.cut(size_bytes.div_ceil(PAGE_BYTES));
-        if !node.is_temp() {
-            let name = node.name();
-            let mut next = core.table.clone();
-            let Some(entry) = next.files.get_mut(&name) else {
-                let message = "the file was removed";
-                return Err(self.error(Kind::NotFound, message, OPERATION, &name));
-            };
-            *entry = Entry { size_bytes, extents: kept.extents().to_vec() };
-            self.commit(&mut core, next, OPERATION)?;
-        }
-        *map = kept;
-        node.set_size(size_bytes);
-        drop(map);
-        self.release(core, &freed);
-        Ok(())
-    }
-
-    /// Takes the pages of a file that is in no table any more.
-    fn discard(&self, core: MutexGuard<'_, Core>, node: &Node) {
-        let freed = std::mem::take(&mut *node.map_mut());
-        node.mark_removed();
-        self.release(core, freed.extents());
-    }
-
-    /// Gives pages back and tells the device.
-    fn release(&self, mut core: MutexGuard<'_, Core>, extents: &[Extent]) {
-        // Before anybody can get these pages: a trim must not meet what is written next.
-        self.trim(extents);
-        extents.iter().for_each(|extent| core.space.release(*extent));
-    }
-
-    /// Trimming is advice: a device that refuses it keeps the old bytes, which nobody reads.
-    fn trim(&self, extents: &[Extent]) {
-        let per_page = self.paging.blocks_per_page;
-        for extent in extents.iter().filter(|_| self.trims.load(Ordering::Relaxed)) {
-            let trimmed = self.port.trim(extent.first_page * per_page, extent.pages * per_page);
-            self.trims.fetch_and(trimmed.is_ok(), Ordering::Relaxed);
         }
     }
 }

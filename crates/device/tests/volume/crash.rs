@@ -1,6 +1,6 @@
-//! Power cuts: a seed makes a history of changes, the history is cut at every command of the device,
-//! and a second seed decides what of the unflushed writes is left. After each cut the volume opens
-//! and holds exactly what was durable: no file less or more, no size, no byte.
+//! Power cuts: a seed makes a history of changes, the history is cut at every command of the
+//! device, and a second seed decides what of the unflushed writes is left. After each cut the
+//! volume opens and holds exactly what was durable: no file less or more, no size, no byte.
 
 use crate::shadow::{CREATE, EXISTING, Shadow, contents, device, formatted, pattern};
 use penstock_device::model::{Dice, Event, Image, ModelDevice, survivors};

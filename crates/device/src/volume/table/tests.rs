@@ -33,7 +33,9 @@ proptest! {
     }
 
     #[test]
-    fn no_damaged_byte_goes_unnoticed(table in tables(), place in any::<prop::sample::Index>(), flip in 1u8..) {
+    fn no_damaged_byte_goes_unnoticed(
+        table in tables(), place in any::<prop::sample::Index>(), flip in 1u8..,
+    ) {
         let mut bytes = table.encode().expect("it is small");
         let length = Table::encoded_length(&bytes).expect("it is a table");
         let at = place.index(length);
@@ -60,7 +62,9 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_bring_the_reader_down(mut bytes in prop::collection::vec(any::<u8>(), 0..600), sum in any::<bool>()) {
+    fn no_bytes_bring_the_reader_down(
+        mut bytes in prop::collection::vec(any::<u8>(), 0..600), sum in any::<bool>(),
+    ) {
         if bytes.len() >= HEADER_BYTES {
             bytes[..8].copy_from_slice(&MAGIC);
             let length = (bytes.len() - HEADER_BYTES) as u32;
