@@ -79,6 +79,8 @@ class Entry:
     limit_s: float | None
     per_gb: bool
     """Whether client CPU is to be read per gigabyte moved."""
+    is_ours: bool = False
+    """Penstock, in its default settings or others."""
 
 
 def entries(
@@ -100,7 +102,8 @@ def entries(
         limit = figures.limit_s(workload, cell, link, local_cell(table, cell), sizes)
         for peer in sorted(table[cell], key=lambda name: (name != OURS, name)):
             data = table[cell][peer]
-            is_ours = peer == OURS
+            is_default = peer == OURS
+            known = peers.get(peer)
             found.append(
                 Entry(
                     cell=cell,
@@ -108,10 +111,11 @@ def entries(
                     peer=peer,
                     peer_title=peers[peer].title if peer in peers else peer,
                     data=data,
-                    ratio=None if is_ours else figures.ratio(data, ours),
-                    cpu_ratio=None if is_ours else figures.ratio(data, ours, "cpu_s"),
+                    ratio=None if is_default else figures.ratio(data, ours),
+                    cpu_ratio=None if is_default else figures.ratio(data, ours, "cpu_s"),
                     limit_s=limit,
                     per_gb=cell.step in per_gb,
+                    is_ours=is_default or (known is not None and known.extension == OURS),
                 )
             )
     return found
@@ -192,16 +196,39 @@ def paint(text: str, entry: Entry) -> str:
 
 
 def summary(found: list[Entry]) -> str:
-    """How many comparisons were won, level (within 5 %), lost, and how many cells failed."""
-    ratios = [entry.ratio for entry in found if entry.ratio is not None]
+    """Comparisons won, level and lost, and cells that failed.
+
+    The same for the best of our settings against the best peer, where we were run in several.
+    """
+    ratios = [entry.ratio for entry in found if entry.ratio is not None and not entry.is_ours]
+    failed = sum(bool(entry.data.failures) for entry in found)
+    text = (
+        f"{len(ratios)} comparisons of wall time: Penstock {outcome(ratios)}; "
+        f"{failed} cells with failed runs"
+    )
+    if any(entry.is_ours and entry.peer != OURS for entry in found):
+        best = best_ratios(found)
+        text += f". Best settings against best peer, {len(best)} cells: {outcome(best)}"
+    return text
+
+
+def outcome(ratios: list[float]) -> str:
+    """Wins, draws (within 5 %) and losses."""
     won = sum(ratio > 1.05 for ratio in ratios)
     lost = sum(ratio < 0.95 for ratio in ratios)
-    failed = sum(bool(entry.data.failures) for entry in found)
-    level = len(ratios) - won - lost
-    return (
-        f"{len(ratios)} comparisons of wall time: Penstock faster in {won}, level in {level}, "
-        f"slower in {lost}; {failed} cells with failed runs"
-    )
+    return f"faster in {won}, level in {len(ratios) - won - lost}, slower in {lost}"
+
+
+def best_ratios(found: list[Entry]) -> list[float]:
+    """For each cell the least median of any peer, over the least of ours."""
+    cells: dict[Cell, dict[bool, list[float]]] = {}
+    for entry in found:
+        wall = entry.data.measures.get("wall_s")
+        if wall is not None and wall.median > 0 and not entry.data.failures:
+            sides = cells.setdefault(entry.cell, {True: [], False: []})
+            sides[entry.is_ours].append(wall.median)
+    both = [sides for sides in cells.values() if sides[True] and sides[False]]
+    return [min(sides[False]) / min(sides[True]) for sides in both]
 
 
 def errors(records: list[Row]) -> list[str]:

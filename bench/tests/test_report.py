@@ -52,22 +52,23 @@ def test_peers_alternate() -> None:
     assert [turn.peer.name for turn in turns if turn.mode == "traced"] == ["penstock", "httpfs"]
 
 
-def records() -> list[dict[str, Any]]:
-    def run(peer: str, protocol: str, wall_s: float, error: str | None = None) -> dict[str, Any]:
-        steps = [
-            {"name": step.name, "wall_s": wall_s, "user_s": wall_s, "sys_s": 0.0, "error": error,
-             "requests": 3, "server_cpu_s": 0.03, "bytes_up": 10, "bytes_down": 2_000_000}
-            for step in config.load_workload("six_steps").steps
-        ]  # fmt: skip
-        return {
-            "peer": peer, "protocol": protocol, "rows": 5000, "threads": 0, "steps": steps,
-            "mode": "timed", "store": "fake-s3", "time": "now", "commit": "abc", "dirty": True,
-            "versions": {"duckdb": "1.5.5"}, "machine": {"cpu": "c", "cores": 2, "kernel": "k"},
-            "profile": {"name": "loopback"}, "file_bytes": {"single": 1000},
-            "ceiling": {"loopback_bytes_per_s": 3e9, "loopback_cpu_s_per_gb": 0.1,
-                        "loopback_rtt_s": 2e-5},
-        }  # fmt: skip
+def run(peer: str, protocol: str, wall_s: float, error: str | None = None) -> dict[str, Any]:
+    steps = [
+        {"name": step.name, "wall_s": wall_s, "user_s": wall_s, "sys_s": 0.0, "error": error,
+         "requests": 3, "server_cpu_s": 0.03, "bytes_up": 10, "bytes_down": 2_000_000}
+        for step in config.load_workload("six_steps").steps
+    ]  # fmt: skip
+    return {
+        "peer": peer, "protocol": protocol, "rows": 5000, "threads": 0, "steps": steps,
+        "mode": "timed", "store": "fake-s3", "time": "now", "commit": "abc", "dirty": True,
+        "versions": {"duckdb": "1.5.5"}, "machine": {"cpu": "c", "cores": 2, "kernel": "k"},
+        "profile": {"name": "loopback"}, "file_bytes": {"single": 1000},
+        "ceiling": {"loopback_bytes_per_s": 3e9, "loopback_cpu_s_per_gb": 0.1,
+                    "loopback_rtt_s": 2e-5},
+    }  # fmt: skip
 
+
+def records() -> list[dict[str, Any]]:
     return [
         run("penstock", "s3", 0.2),
         run("httpfs", "s3", 0.1),
@@ -85,6 +86,12 @@ def test_losses_and_failures_are_counted_and_shown(tmp_path: Path) -> None:
     assert "\033[31m" in text
     assert "0.50x" in text and "2.00x" in text
     assert "faster in 6, level in 0, slower in 6; 6 cells with failed runs" in report.summary(found)
+    variant = run("penstock-novalidation", "s3", 0.05)
+    both = report.entries(workload, config.load_peers(), [*records(), variant], LINK)
+    assert report.summary(both).endswith(
+        "6 cells with failed runs. Best settings against best peer, 6 cells: "
+        "faster in 6, level in 0, slower in 0"
+    )
     ranking = report.ranking(found).splitlines()
     assert ranking[1].split()[0].endswith("x")
     assert "store CPU" in ranking[0]
