@@ -113,8 +113,8 @@ pub(crate) async fn create_bucket(
     if (lists != Lists::Off && is_noted) || location.is_some() || ownership.is_some() {
         let noted = |notes: &mut Notes| {
             notes.acl = (lists != Lists::Off && is_noted).then(|| acl.to_text());
-            notes.location = location;
-            notes.ownership = ownership;
+            notes.location = location.clone();
+            notes.ownership = ownership.clone();
             Ok(())
         };
         buckets.change_notes(&input.bucket, noted).await?;

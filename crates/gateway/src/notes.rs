@@ -2,7 +2,7 @@
 //! each bucket, in a container of their own on the same back end, so that every replica sees them.
 //!
 //! Decides how the notes are kept, not what they mean. A change is tied to the version that was
-//! read: of two at once one is told to come again.
+//! read: of two at once the second is made over what the first left.
 
 use crate::acl::Acl;
 use crate::buckets::{Bucket, Buckets};
@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 
 /// Longest notes of a bucket: a policy has 20 KiB at most, a hundred CORS rules as much again.
 const NOTES_BYTES_MAX: usize = 256 << 10;
+
+/// Changes of others that one change may be overtaken by: each of them went through.
+const ROUNDS_MAX: usize = 100;
 
 /// The four switches of PutPublicAccessBlock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,15 +107,16 @@ impl Buckets {
         Ok((notes.map_err(wrong)?, etag))
     }
 
-    /// Changes the notes of a bucket that is there and may be written to.
+    /// Changes the notes of a bucket that is there and may be written to. Whoever is overtaken by
+    /// another change makes theirs again over what that one left.
     ///
     /// # Errors
-    /// `NoSuchBucket`; `AccessDenied` for a read-only bucket; `OperationAborted` when somebody else
-    /// changed them at the same time; `NotImplemented` where none are kept.
+    /// `NoSuchBucket`; `AccessDenied` for a read-only bucket; `OperationAborted` when others keep
+    /// changing them; `NotImplemented` where none are kept.
     pub async fn change_notes(
         &self,
         bucket: &str,
-        change: impl FnOnce(&mut Notes) -> S3Result<()> + Send,
+        change: impl Fn(&mut Notes) -> S3Result<()> + Send,
     ) -> S3Result<()> {
         self.writable(bucket).await?;
         self.check(bucket).await?;
@@ -125,21 +129,31 @@ impl Buckets {
             let why = "settings of buckets: the gateway keeps none (its setting notes_bucket)";
             return Err(s3_error!(NotImplemented, "{why}"));
         };
-        let (mut notes, etag) = self.notes(bucket).await?;
-        let before = notes.clone();
-        change(&mut notes)?;
-        if notes == before {
-            return Ok(());
+        for _ in 0..ROUNDS_MAX {
+            let (mut notes, etag) = self.notes(bucket).await?;
+            let before = notes.clone();
+            change(&mut notes)?;
+            if notes == before {
+                return Ok(());
+            }
+            let text = serde_json::to_vec(&notes)
+                .map_err(|_| s3_error!(InternalError, "the notes cannot be written"))?;
+            if text.len() >= NOTES_BYTES_MAX {
+                let why = "The settings of this bucket are too long.";
+                return Err(s3_error!(InvalidRequest, "{why}"));
+            }
+            let condition = etag.map_or(WriteCondition::IfAbsent, WriteCondition::IfMatch);
+            let content_type = Some("application/json".to_string());
+            let options = PutOptions { condition, content_type, metadata: Vec::new() };
+            if write(self, bucket, (&home, &key), text.into(), &options).await? {
+                return Ok(());
+            }
         }
-        let text = serde_json::to_vec(&notes)
-            .map_err(|_| s3_error!(InternalError, "the notes cannot be written"))?;
-        if text.len() >= NOTES_BYTES_MAX {
-            return Err(s3_error!(InvalidRequest, "The settings of this bucket are too long."));
-        }
-        let condition = etag.map_or(WriteCondition::IfAbsent, WriteCondition::IfMatch);
-        let content_type = Some("application/json".to_string());
-        let options = PutOptions { condition, content_type, metadata: Vec::new() };
-        write(self, bucket, &home, &key, text.into(), &options).await
+        Err(s3_error!(
+            OperationAborted,
+            "A conflicting conditional operation is currently in progress against this resource. \
+             Please try again."
+        ))
     }
 
     /// Forgets the notes of a bucket that is gone.
@@ -164,28 +178,22 @@ fn is_missing(error: &S3Error) -> bool {
     *error.code() == S3ErrorCode::NoSuchBucket
 }
 
-/// Writes notes; the first of a back end make their container.
+/// Writes notes, unless somebody else was first; the first of a back end make their container.
 async fn write(
     buckets: &Buckets,
     bucket: &str,
-    home: &Bucket,
-    key: &str,
+    (home, key): (&Bucket, &str),
     text: Bytes,
     options: &PutOptions,
-) -> S3Result<()> {
+) -> S3Result<bool> {
     let mut placed = home.query().put(&home.at(key), text.clone().into(), options).await;
     if placed.as_ref().is_err_and(|error| error.kind() == Kind::NotFound) {
         buckets.make_notes_home(bucket).await?;
         placed = home.query().put(&home.at(key), text.into(), options).await;
     }
-    let Err(error) = placed else { return Ok(()) };
-    let error = about_object(error);
-    Err(match error.code() {
-        S3ErrorCode::PreconditionFailed => s3_error!(
-            OperationAborted,
-            "A conflicting conditional operation is currently in progress against this resource. \
-             Please try again."
-        ),
-        _ => error,
-    })
+    match placed {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == Kind::Conflict => Ok(false),
+        Err(error) => Err(about_object(error)),
+    }
 }

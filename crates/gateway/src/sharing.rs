@@ -227,8 +227,12 @@ impl Sharing {
     }
 }
 
+/// Whether an object or the version that is named is not there, or is a delete marker.
 fn is_missing(error: &S3Error) -> bool {
-    *error.code() == S3ErrorCode::NoSuchKey
+    matches!(
+        error.code(),
+        S3ErrorCode::NoSuchKey | S3ErrorCode::NoSuchVersion | S3ErrorCode::MethodNotAllowed
+    )
 }
 
 /// The list in an object's metadata.

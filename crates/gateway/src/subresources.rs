@@ -36,7 +36,7 @@ async fn notes(buckets: &Buckets, bucket: &str) -> S3Result<Notes> {
 async fn change(
     buckets: &Buckets,
     bucket: &str,
-    change: impl FnOnce(&mut Notes) + Send,
+    change: impl Fn(&mut Notes) + Send + Sync,
 ) -> S3Result<()> {
     let change = |notes: &mut Notes| {
         change(notes);
@@ -67,7 +67,10 @@ pub(crate) async fn tags(buckets: &Buckets, bucket: &str) -> S3Result<dto::GetBu
 /// PutBucketTagging; no tags remove those that there are.
 pub(crate) async fn set_tags(buckets: &Buckets, bucket: &str, tags: Vec<dto::Tag>) -> S3Result<()> {
     let tags = tagging::checked_of_bucket(tags)?;
-    change(buckets, bucket, |notes| notes.tags = (!tags.is_empty()).then_some(tags)).await
+    change(buckets, bucket, |notes| {
+        notes.tags = (!tags.is_empty()).then(|| tags.clone());
+    })
+    .await
 }
 
 /// DeleteBucketTagging.
@@ -90,7 +93,7 @@ pub(crate) async fn set_cors(
     rules: dto::CORSRules,
 ) -> S3Result<()> {
     let rules = cors::from_document(rules)?;
-    change(buckets, bucket, |notes| notes.cors = Some(rules)).await
+    change(buckets, bucket, |notes| notes.cors = Some(rules.clone())).await
 }
 
 /// DeleteBucketCors.
@@ -140,7 +143,7 @@ pub(crate) async fn set_policy(
         if is_public && notes.public_block.is_some_and(|block| block.block_policy) {
             return Err(s3_error!(AccessDenied, "Access Denied: public policies are blocked."));
         }
-        notes.policy = Some(text);
+        notes.policy = Some(text.clone());
         Ok(())
     };
     buckets.change_notes(bucket, noted).await
@@ -248,7 +251,7 @@ pub(crate) async fn set_ownership(
             error.set_status_code(StatusCode::BAD_REQUEST);
             return Err(error);
         }
-        notes.ownership = Some(ownership);
+        notes.ownership = Some(ownership.clone());
         Ok(())
     };
     buckets.change_notes(bucket, noted).await
@@ -301,7 +304,7 @@ pub(crate) async fn set_encryption(
             .map_err(|_| s3_error!(MalformedXML, "There is no such algorithm."))?,
     )]);
     refuse::encryption(&headers, buckets.writable(bucket).await?.is_encrypted())?;
-    change(buckets, bucket, |notes| notes.encryption = Some(algorithm)).await
+    change(buckets, bucket, |notes| notes.encryption = Some(algorithm.clone())).await
 }
 
 /// DeleteBucketEncryption.

@@ -5,6 +5,7 @@
 mod common;
 
 use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server};
+use futures_util::future::join_all;
 use penstock_base::Secret;
 use penstock_gateway::{Grant, KeyPair, Options, Pattern, Rights};
 
@@ -14,6 +15,7 @@ on_every_lane!(
     a_policy_lets_in_and_keeps_out,
     lists_of_objects_are_replaced_in_place,
     a_policy_on_lists_tells_what_is_not_there,
+    settings_at_the_same_time_are_all_kept,
 );
 on_lane!(uploads_local, Local: uploads_tell_who_began_them);
 on_lane!(uploads_memory, Memory: uploads_tell_who_began_them);
@@ -200,6 +202,21 @@ async fn a_policy_on_lists_tells_what_is_not_there(lane: Lane) {
     assert_eq!(server.statuses("GET", "/mine?list-type=2&prefix=open%2Fx").await, [200, 200, 403]);
 }
 
+async fn settings_at_the_same_time_are_all_kept(lane: Lane) {
+    let server = Server::on_with(lane, owners).await;
+    server.set("/mine", "private").await;
+    let body = b"<Tagging><TagSet><Tag><Key>a</Key><Value>1</Value></Tag></TagSet></Tagging>";
+    let tags = Request { method: "PUT", path: "/mine?tagging", body, ..Default::default() };
+    let lists = join_all((0..20).map(|number| {
+        let acl = if number % 2 == 0 { "public-read" } else { "authenticated-read" };
+        server.set("/mine?acl", acl)
+    }));
+    let (_, tagged) = tokio::join!(lists, server.send(tags));
+    assert_eq!(tagged.status, 200, "{}", tagged.text());
+    assert!(server.get("/mine?tagging").await.text().contains("<Key>a</Key>"));
+    assert!(server.get("/mine?acl").await.text().contains("<Permission>READ</Permission>"));
+}
+
 async fn uploads_tell_who_began_them(lane: Lane) {
     let server = Server::on_with(lane, owners).await;
     server.set("/mine", "public-read-write").await;
@@ -223,6 +240,52 @@ async fn uploads_tell_who_began_them(lane: Lane) {
     assert_eq!(server.send(set).await.status, 200);
     let full = [("x-amz-acl", "bucket-owner-full-control")];
     assert_eq!(told("b", &full).await, (own, others));
+}
+
+#[tokio::test]
+async fn each_version_has_its_own_list() {
+    let server = Server::on_with(Lane::Local, owners).await;
+    server.set("/mine", "private").await;
+    let body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    let path = "/mine?versioning";
+    let set = Request { method: "PUT", path, body, ..Default::default() };
+    assert_eq!(server.send(set).await.status, 200);
+    let put = async |body: &[u8]| {
+        let answer = server.put("/mine/k", body).await;
+        format!("versionId={}", answer.header("x-amz-version-id"))
+    };
+    let (first, second) = (put(b"first").await, put(b"second").await);
+    let before = server.get(&format!("/mine/k?{first}")).await;
+    server.set(&format!("/mine/k?acl&{first}"), "public-read").await;
+    let after = server.get(&format!("/mine/k?{first}")).await;
+    for header in ["etag", "last-modified", "x-amz-version-id"] {
+        assert_eq!(before.header(header), after.header(header), "{header}");
+    }
+    assert_eq!(server.statuses("GET", &format!("/mine/k?{first}")).await, [200, 200, 200]);
+    // However the name of the version is escaped, and whatever stands beside it.
+    for (version, status) in [(&first, 200), (&second, 403)] {
+        let escaped = format!("/mine/k?{}", version.replace("versionId", "version%49d"));
+        assert_eq!(server.ask("", "GET", &escaped, &[]).await.status, status, "{escaped}");
+    }
+    assert_eq!(server.statuses("GET", &format!("/mine/k?{first}&{second}")).await[2], 400);
+    assert_eq!(server.statuses("GET", &format!("/mine/k?{second}")).await, [200, 403, 403]);
+    assert_eq!(server.statuses("GET", "/mine/k").await, [200, 403, 403]);
+    assert_eq!(server.statuses("GET", "/mine/k?versionId=absent").await, [404, 403, 403]);
+    // A copy reads the version that it names, and no other.
+    assert_eq!(server.ask(OTHER, "PUT", "/theirs", &[]).await.status, 200);
+    for (version, status) in [(&first, 200), (&second, 403)] {
+        let source = format!("mine/k?{version}");
+        let from = [("x-amz-copy-source", source.as_str())];
+        let copied = server.ask(OTHER, "PUT", "/theirs/k", &from).await;
+        assert_eq!(copied.status, status, "{}", copied.text());
+    }
+    // A policy may speak of versions alone.
+    let body = br#"{"Statement": {"Effect": "Allow", "Principal": "*",
+        "Action": "s3:GetObjectVersion", "Resource": "arn:aws:s3:::mine/*"}}"#;
+    let put = Request { method: "PUT", path: "/mine?policy", body, ..Default::default() };
+    assert_eq!(server.send(put).await.status, 204);
+    assert_eq!(server.statuses("GET", &format!("/mine/k?{second}")).await, [200, 200, 200]);
+    assert_eq!(server.statuses("GET", "/mine/k").await, [200, 403, 403]);
 }
 
 #[tokio::test]
