@@ -4,6 +4,7 @@ use crate::options::StoreFlags;
 use crate::range::RangeFlag;
 use crate::settings::{ServeFlags, SettingFlags};
 use clap::{Args, Parser, Subcommand};
+use penstock_base::ByteSize;
 use std::path::PathBuf;
 
 /// Object storage at full pressure: an S3 gateway and small tools over one I/O engine.
@@ -37,6 +38,9 @@ pub enum Command {
     Rm(Targets),
     /// Try what `serve` would be given against its back ends, and say what is wrong
     Doctor(Serve),
+    /// Keep DuckDB databases on a file or block device of their own
+    #[command(subcommand)]
+    Nvme(NvmeCommand),
     /// Print the reference page: settings, metrics, errors, exit codes
     Reference,
 }
@@ -127,4 +131,72 @@ pub struct Get {
     pub target: Target,
     /// File to write
     pub file: PathBuf,
+}
+
+/// The verbs of `penstock nvme`.
+#[derive(Debug, Subcommand)]
+pub enum NvmeCommand {
+    /// Make an empty volume; what is not empty is refused
+    Format(NvmeFormat),
+    /// List the files of a volume with their sizes
+    Ls(NvmeDevice),
+    /// Look at a volume and read every byte of its files; changes nothing
+    Check(NvmeDevice),
+    /// Let a volume use a device or file that became larger
+    Grow(NvmeDevice),
+    /// Copy a DuckDB database, with its log if there is one, into a volume
+    Import(NvmeCopy),
+    /// Copy a database, with its log if there is one, out of a volume
+    Export(NvmeCopy),
+    /// Remove a database and its log
+    Rm(NvmeRemove),
+}
+
+/// A device and how to reach it.
+#[derive(Debug, Args)]
+pub struct NvmeDevice {
+    /// File or block device
+    #[arg(value_name = "DEVICE")]
+    pub path: PathBuf,
+    /// How bytes move: file (page cache), direct (O_DIRECT) or uring (io_uring)
+    #[arg(long, default_value = "uring")]
+    pub io: String,
+}
+
+/// `penstock nvme format`.
+#[derive(Debug, Args)]
+pub struct NvmeFormat {
+    /// Where.
+    #[command(flatten)]
+    pub device: NvmeDevice,
+    /// Make a file of this size if there is none, such as 10GiB
+    #[arg(long)]
+    pub size: Option<ByteSize>,
+    /// Overwrite whatever is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `penstock nvme import` and `penstock nvme export`.
+#[derive(Debug, Args)]
+pub struct NvmeCopy {
+    /// Where the volume is.
+    #[command(flatten)]
+    pub device: NvmeDevice,
+    /// The database file outside the volume
+    pub file: PathBuf,
+    /// Name of the database in the volume
+    #[arg(long)]
+    pub db: String,
+}
+
+/// `penstock nvme rm`.
+#[derive(Debug, Args)]
+pub struct NvmeRemove {
+    /// Where the volume is.
+    #[command(flatten)]
+    pub device: NvmeDevice,
+    /// Name of the database in the volume
+    #[arg(long)]
+    pub db: String,
 }

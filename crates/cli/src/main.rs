@@ -2,6 +2,7 @@
 
 mod args;
 mod doctor;
+mod nvme;
 mod objects;
 mod options;
 mod progress;
@@ -46,6 +47,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Put(put) => objects::put(&Session::start(settings)?, &put),
         Command::Get(get) => objects::get(&Session::start(settings)?, &get),
         Command::Rm(targets) => objects::rm(&Session::start(settings)?, &targets),
+        Command::Nvme(command) => nvme::run(&command),
         Command::Reference => print(&reference::page()?),
     };
     done.map(|()| ExitCode::SUCCESS)

@@ -1,0 +1,242 @@
+//! `penstock nvme`: volumes on files and block devices. It decides what is printed and which files
+//! make a database; the volume decides everything else.
+
+use crate::args::{NvmeCommand, NvmeCopy, NvmeDevice, NvmeFormat, NvmeRemove};
+use crate::print;
+use penstock_base::{ByteSize, Error, Kind, Result};
+use penstock_device::volume::{FormatOptions, Lock, OpenFileOptions, Volume, check, format};
+use penstock_device::{Discipline, Io, OpenOptions, Port, open};
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What DuckDB keeps beside a database while it is open; after a clean close there is none.
+const COMPANIONS: [&str; 3] = [".wal", ".wal.checkpoint", ".wal.recovery"];
+/// Bytes that are copied at once.
+const COPY_BYTES: usize = 4 << 20;
+
+/// Carries out one of the verbs.
+pub fn run(command: &NvmeCommand) -> Result<()> {
+    match command {
+        NvmeCommand::Format(target) => make(target),
+        NvmeCommand::Ls(device) => ls(device),
+        NvmeCommand::Check(device) => look(device),
+        NvmeCommand::Grow(device) => grow(device),
+        NvmeCommand::Import(copy) => import(copy),
+        NvmeCommand::Export(copy) => export(copy),
+        NvmeCommand::Rm(target) => remove(target),
+    }
+}
+
+fn port(device: &NvmeDevice, write: bool, create: Option<ByteSize>) -> Result<Port> {
+    let options = OpenOptions {
+        write,
+        create_bytes: create.map(|size| size.0),
+        ..OpenOptions::new(Io::by_name(&device.io)?)
+    };
+    Port::new(open(&device.path, &options)?, Discipline::Thread)
+}
+
+fn volume(device: &NvmeDevice, write: bool) -> Result<Arc<Volume>> {
+    Volume::open(port(device, write, None)?)
+}
+
+fn make(target: &NvmeFormat) -> Result<()> {
+    let port = port(&target.device, true, target.size)?;
+    format(&port, FormatOptions { force: target.force })?;
+    let volume = Volume::open(port)?;
+    let (size, free) = (ByteSize(volume.size_bytes()), ByteSize(volume.free_bytes()));
+    print(&format!("{}: a volume of {size}, {free} free\n", target.device.path.display()))
+}
+
+fn ls(device: &NvmeDevice) -> Result<()> {
+    let lines = volume(device, false)?.list().into_iter();
+    let lines = lines.map(|file| format!("{:>14}  {}\n", file.size_bytes, file.name));
+    print(&lines.collect::<String>())
+}
+
+fn look(device: &NvmeDevice) -> Result<()> {
+    let report = check(&port(device, false, None)?)?;
+    let mut text = String::new();
+    for (index, copy) in report.copies.iter().enumerate() {
+        text += &format!("table {}: {copy}\n", index + 1);
+    }
+    for file in &report.files {
+        let (size, room) = (file.size_bytes, ByteSize(file.allocated_bytes));
+        text += &format!("file {}: {size} bytes in {room}, all of it read\n", file.name);
+    }
+    text +=
+        &format!("volume: {}, {} free\n", ByteSize(report.size_bytes), ByteSize(report.free_bytes));
+    print(&text)?;
+    match report.sound_copies == report.copies.len() {
+        true => Ok(()),
+        false => Err(Error::new(Kind::Corrupt, "not every copy of the table is sound")
+            .with_operation("nvme check")
+            .with_object(device.path.display().to_string())
+            .with_hint("Nothing is lost: the next opening for writing makes the others anew")),
+    }
+}
+
+fn grow(device: &NvmeDevice) -> Result<()> {
+    let volume = volume(device, true)?;
+    let size = ByteSize(volume.grow()?);
+    let free = ByteSize(volume.free_bytes());
+    print(&format!("{}: a volume of {size}, {free} free\n", device.path.display()))
+}
+
+fn local(error: std::io::Error, operation: &'static str, path: &Path) -> Error {
+    let kind = match error.kind() {
+        std::io::ErrorKind::NotFound => Kind::NotFound,
+        std::io::ErrorKind::PermissionDenied => Kind::Denied,
+        std::io::ErrorKind::AlreadyExists => Kind::Conflict,
+        std::io::ErrorKind::StorageFull => Kind::Exhausted,
+        _ => Kind::Unavailable,
+    };
+    Error::new(kind, error.to_string())
+        .with_operation(operation)
+        .with_object(path.display().to_string())
+}
+
+/// A database and what lies beside it now: its name's endings, the database itself first.
+fn endings(exists: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    let companions = COMPANIONS.into_iter().filter(|ending| exists(ending));
+    std::iter::once("").chain(companions).collect()
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(ending);
+    name.into()
+}
+
+/// Copies into the volume under another name and renames at the end, so that a database of this
+/// name is never there in part. The log comes first: without its database nobody reads it.
+fn import(copy: &NvmeCopy) -> Result<()> {
+    const OPERATION: &str = "nvme import";
+    let volume = volume(&copy.device, true)?;
+    let path = &copy.file;
+    let mut endings = endings(|ending| beside(path, ending).exists());
+    let taken: Vec<String> =
+        std::iter::once("").chain(COMPANIONS).map(|it| copy.db.clone() + it).collect();
+    if let Some(name) = taken.iter().find(|name| volume.exists(name)) {
+        return Err(Error::new(Kind::Conflict, format!("there is a file {name} already"))
+            .with_operation(OPERATION)
+            .with_object(copy.device.path.display().to_string())
+            .with_hint("Choose another --db, or remove it with `penstock nvme rm`"));
+    }
+    endings.reverse();
+    for ending in &endings {
+        let name = format!("{}{ending}.import", copy.db);
+        if let Err(error) = copy_in(&volume, &beside(path, ending), &name) {
+            // Its room would be lost. Where even this fails, the error of the copy says more.
+            let _ = volume.remove(&name);
+            return Err(error);
+        }
+    }
+    for ending in &endings {
+        let name = format!("{}{ending}", copy.db);
+        volume.rename(&format!("{name}.import"), &name)?;
+    }
+    Ok(())
+}
+
+fn copy_in(volume: &Arc<Volume>, source: &Path, name: &str) -> Result<()> {
+    const OPERATION: &str = "nvme import";
+    let fail = |error| local(error, OPERATION, source);
+    let mut from = File::open(source).map_err(fail)?;
+    let options = OpenFileOptions { create: true, lock: Lock::Write };
+    let into = volume.open_file(name, options)?;
+    // What an import that was cut short may have left.
+    into.truncate(0)?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut at = 0u64;
+    loop {
+        let count = fill(&mut from, &mut buffer).map_err(fail)?;
+        if count == 0 {
+            return into.sync();
+        }
+        into.write_at(&buffer[..count], at)?;
+        at += count as u64;
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+fn fill(from: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut count = 0;
+    while count < buffer.len() {
+        match from.read(&mut buffer[count..]) {
+            Ok(0) => break,
+            Ok(more) => count += more,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count)
+}
+
+/// Files that an export has made; they are removed unless it comes to its end.
+#[derive(Default)]
+struct Made(Vec<PathBuf>);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // It may have its final name already, or the disk is gone.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Copies out of the volume. All names are taken first: a log must not come to lie beside another
+/// database. They hold their bytes at the end, the log before its database.
+fn export(copy: &NvmeCopy) -> Result<()> {
+    const OPERATION: &str = "nvme export";
+    let volume = volume(&copy.device, false)?;
+    let mut endings = endings(|ending| volume.exists(&format!("{}{ending}", copy.db)));
+    endings.reverse();
+    let targets: Vec<PathBuf> = endings.iter().map(|it| beside(&copy.file, it)).collect();
+    let mut made = Made::default();
+    for target in &targets {
+        File::create_new(target).map_err(|error| local(error, OPERATION, target))?;
+        made.0.push(target.clone());
+    }
+    for (ending, target) in endings.iter().zip(&targets) {
+        let partial = beside(target, ".export");
+        made.0.push(partial.clone());
+        copy_out(&volume, &format!("{}{ending}", copy.db), &partial)?;
+    }
+    for target in &targets {
+        let renamed = std::fs::rename(beside(target, ".export"), target);
+        renamed.map_err(|error| local(error, OPERATION, target))?;
+    }
+    made.0.clear();
+    Ok(())
+}
+
+fn copy_out(volume: &Arc<Volume>, name: &str, target: &Path) -> Result<()> {
+    const OPERATION: &str = "nvme export";
+    let fail = |error| local(error, OPERATION, target);
+    let from = volume.open_file(name, OpenFileOptions { create: false, lock: Lock::Read })?;
+    let mut into = File::create(target).map_err(fail)?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut at = 0u64;
+    loop {
+        let count = from.read_at(&mut buffer, at)?;
+        if count == 0 {
+            return into.sync_all().map_err(fail);
+        }
+        into.write_all(&buffer[..count]).map_err(fail)?;
+        at += count as u64;
+    }
+}
+
+fn remove(target: &NvmeRemove) -> Result<()> {
+    let volume = volume(&target.device, true)?;
+    let names = std::iter::once("").chain(COMPANIONS).map(|ending| target.db.clone() + ending);
+    let there: Vec<String> = names.filter(|name| volume.exists(name)).collect();
+    match there.is_empty() {
+        true => volume.remove(&target.db),
+        false => there.iter().try_for_each(|name| volume.remove(name)),
+    }
+}

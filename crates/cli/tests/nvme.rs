@@ -1,0 +1,128 @@
+//! `penstock nvme` as a person meets it: volumes in files, databases in and out.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("penstock-nvme-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Dir(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_string()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn nvme(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+    command.env_clear().arg("nvme").args(args).output().unwrap()
+}
+
+fn fine(args: &[&str]) -> String {
+    let output = nvme(args);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(args: &[&str]) -> String {
+    let output = nvme(args);
+    assert!(!output.status.success(), "{args:?} went through");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Something like a database file; its length is no multiple of anything.
+fn database(path: &str, length: u32, salt: u32) -> Vec<u8> {
+    let bytes: Vec<u8> = (0..length).map(|at| (at * 7 / 13 + salt) as u8).collect();
+    std::fs::write(path, &bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_database_goes_in_and_comes_out_byte_for_byte_by_every_io() {
+    for io in ["file", "direct", "uring"] {
+        let dir = Dir::new();
+        let (device, sales, back) = (dir.path("disk"), dir.path("sales.db"), dir.path("back.db"));
+        let made = fine(&["format", &device, "--size", "64MiB", "--io", io]);
+        assert!(made.contains("a volume of 64MiB, 61MiB free"), "{made}");
+        let bytes = database(&sales, 9_000_001, 1);
+        let log = database(&format!("{sales}.wal"), 12_345, 2);
+        fine(&["import", &device, &sales, "--db", "sales", "--io", io]);
+        let listed = fine(&["ls", &device, "--io", io]);
+        assert_eq!(listed, "       9000001  sales\n         12345  sales.wal\n");
+        let checked = fine(&["check", &device, "--io", io]);
+        assert_eq!(checked.matches("sound").count(), 3, "{checked}");
+        fine(&["export", &device, &back, "--db", "sales", "--io", io]);
+        assert!(std::fs::read(&back).unwrap() == bytes);
+        assert!(std::fs::read(format!("{back}.wal")).unwrap() == log);
+        let again = refused(&["export", &device, &back, "--db", "sales", "--io", io]);
+        assert!(again.contains("exists"), "{again}");
+        let twice = refused(&["import", &device, &sales, "--db", "sales", "--io", io]);
+        assert!(twice.contains("there is a file sales already"), "{twice}");
+        fine(&["rm", &device, "--db", "sales", "--io", io]);
+        assert_eq!(fine(&["ls", &device, "--io", io]), "");
+    }
+}
+
+#[test]
+fn what_is_there_is_not_formatted_unless_forced() {
+    let dir = Dir::new();
+    let (device, db) = (dir.path("disk"), dir.path("x.duckdb"));
+    let mut bytes = vec![0; 8 << 20];
+    bytes[8..12].copy_from_slice(b"DUCK");
+    std::fs::write(&db, &bytes).unwrap();
+    let error = refused(&["format", &db]);
+    assert!(error.contains("a DuckDB database") && error.contains("--force"), "{error}");
+    assert!(std::fs::read(&db).unwrap() == bytes);
+    fine(&["format", &device, "--size", "8MiB"]);
+    assert!(refused(&["format", &device]).contains("a Penstock volume"));
+    fine(&["format", &device, "--force"]);
+    assert!(refused(&["ls", &db]).contains("nvme format"));
+    assert!(refused(&["ls", &dir.path("absent")]).contains("there is no such device"));
+    assert!(refused(&["ls", &device, "--io", "urin"]).contains("Did you mean uring?"));
+}
+
+#[test]
+fn a_larger_file_gives_its_room_and_a_damaged_table_is_told() {
+    let dir = Dir::new();
+    let (device, db) = (dir.path("disk"), dir.path("db"));
+    fine(&["format", &device, "--size", "8MiB"]);
+    database(&db, 6_000_000, 3);
+    let error = refused(&["import", &device, &db, "--db", "big"]);
+    assert!(error.contains("nvme grow"), "{error}");
+    resize(&device, 32 << 20);
+    let grown = fine(&["grow", &device]);
+    assert!(grown.contains("a volume of 32MiB"), "{grown}");
+    fine(&["import", &device, &db, "--db", "big"]);
+    assert_eq!(fine(&["ls", &device]), "       6000000  big\n");
+    let mut bytes = std::fs::read(&device).unwrap();
+    bytes[70] ^= 1;
+    std::fs::write(&device, &bytes).unwrap();
+    let output = nvme(&["check", &device]);
+    assert!(!output.status.success());
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("table 1: damaged: its checksum is wrong"), "{told}");
+    assert!(told.contains("table 2: sound"), "{told}");
+    fine(&["rm", &device, "--db", "big"]);
+    fine(&["check", &device]);
+}
+
+fn resize(path: impl AsRef<Path>, bytes: u64) {
+    std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(bytes).unwrap();
+}
