@@ -98,9 +98,10 @@ fn encode(scope: Scope, component: &str, is_dir: bool) -> Result<Cow<'_, str>> {
     }
     if component.len() > COMPONENT_MAX_BYTES {
         let len = component.len();
-        return refuse(format!(
+        let why = format!(
             "a part of the name has {len} bytes; files allow {COMPONENT_MAX_BYTES} between slashes"
-        ));
+        );
+        return Err(Error::new(Kind::Invalid, why).with_service_code("KeyTooLongError"));
     }
     Ok(component.into())
 }
