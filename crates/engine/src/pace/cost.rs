@@ -21,6 +21,11 @@ pub(crate) struct CostModel {
 /// is not exact enough to tell a gain from a loss.
 const GAIN_MIN: f64 = 0.1;
 
+/// How much more than the link carries is asked of connections that share it.
+const LINK_MARGIN: f64 = 1.5;
+/// What that may cost, as a share of the best time.
+const COST_MAX: f64 = 0.03;
+
 impl CostModel {
     /// What is documented of S3: some 30 ms to the first byte, 90 MB/s for one connection.
     pub const S3: CostModel = CostModel {
@@ -45,7 +50,19 @@ impl CostModel {
         let (best, time) = (2..=limit)
             .map(|fanout| (fanout, self.read_ms(len, fanout)))
             .fold((1, plain), |best, next| if next.1 < best.1 { next } else { best });
-        if time <= plain * (1.0 - GAIN_MIN) { best } else { 1 }
+        if time > plain * (1.0 - GAIN_MIN) {
+            return 1;
+        }
+        // Connections seldom get the same: a few more than would just fill the link, where that
+        // costs next to nothing, keep it full.
+        let room = self.link_bytes_per_ms * LINK_MARGIN;
+        (best + 1..=limit)
+            .take_while(|fanout| {
+                ((fanout - 1) as f64) * self.bytes_per_ms < room
+                    && self.read_ms(len, *fanout) <= time * (1.0 + COST_MAX)
+            })
+            .last()
+            .unwrap_or(best)
     }
 
     /// Bytes that arrive while another request would wait for its first one: to fetch a shorter gap
@@ -98,7 +115,7 @@ mod tests {
             let best = model.best_fanout(len, limit);
             // One less would not fill it.
             let one_less = best.saturating_sub(1) as f64 * model.bytes_per_ms;
-            prop_assert!(best == 1 || one_less < model.link_bytes_per_ms);
+            prop_assert!(best == 1 || one_less < model.link_bytes_per_ms * LINK_MARGIN);
         }
 
         #[test]
