@@ -43,16 +43,19 @@ impl Layout {
     }
 
     /// The row group, and the columns in it, that a read touches; none for a read of the footer,
-    /// which takes in what happens to lie before it.
+    /// which takes in what happens to lie before it, and for one of several row groups, which is of
+    /// the file's bytes, not of its columns.
     pub fn touched(&self, range: ByteRange) -> Option<(usize, RangeInclusive<usize>)> {
         if range.end > self.columns_end {
             return None;
         }
-        self.row_groups.iter().enumerate().find_map(|(index, chunks)| {
+        let (index, columns) = self.row_groups.iter().enumerate().find_map(|(index, chunks)| {
             let first = chunks.iter().position(|chunk| chunk.overlaps(&range))?;
             let last = chunks.iter().rposition(|chunk| chunk.overlaps(&range))?;
             Some((index, first..=last))
-        })
+        })?;
+        let mut next = self.row_groups.get(index + 1).into_iter().flatten();
+        (!next.any(|chunk| chunk.overlaps(&range))).then_some((index, columns))
     }
 
     /// Number of row groups.

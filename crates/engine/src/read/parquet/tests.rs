@@ -27,6 +27,7 @@ fn a_read_names_a_row_group_and_columns() {
     ]);
     assert_eq!(layout.touched(range(10, 40)), Some((0, 1..=2)));
     assert_eq!(layout.touched(range(55, 56)), Some((1, 1..=1)));
+    assert_eq!(layout.touched(range(35, 45)), None, "a read of the file's bytes");
     assert_eq!(layout.touched(range(70, 91)), None, "a read of the footer is none of a column");
 }
 
