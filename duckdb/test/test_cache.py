@@ -154,3 +154,47 @@ def test_a_directory_that_cannot_be_made_is_named(store: Fake, url: str, tmp_pat
     con = reader(store, file / "cache")
     with pytest.raises(duckdb.Error, match=r"file/cache.*cache_dir"):
         total(con, url)
+
+
+def test_a_forked_child_does_not_keep_its_parents_directory(
+    store: Fake, url: str, filled: Path
+) -> None:
+    script = (
+        "import duckdb, os, sys, time\n"
+        "con = duckdb.connect(config={'allow_unsigned_extensions': 'true'})\n"
+        f"con.execute(\"LOAD '{EXTENSION}'\")\n"
+        f'con.execute("CREATE SECRET s ({store.secret})")\n'
+        f"con.execute(\"SET GLOBAL penstock_cache_dir = '{filled}'\")\n"
+        f"con.execute(\"SELECT count(h) FROM '{url}'\").fetchall()\n"
+        "if os.fork() == 0:\n"
+        "    sys.stdin.read()\n"  # until the test lets it go
+        "    os._exit(0)\n"
+        "print('forked', flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout
+        assert parent.stdin
+        assert parent.stdout.readline() == "forked\n"
+        parent.wait(timeout=60)
+        # The child lives, with copies of all that its parent had open.
+        con = reader(store, filled)
+        assert total(con, url)[0] == 300_000
+        con.close()
+        parent.stdin.close()
+
+
+def test_a_new_process_asks_for_the_version_only(store: Fake, url: str, filled: Path) -> None:
+    store.reset()
+    second = reader(store, filled)
+    total(second, url)
+    assert [request["method"] for request in store.requests()] == ["HEAD"]
+    second.close()
+    store.reset()
+    third = reader(store, filled)
+    third.execute("SET penstock_cache_validation = 'never'")
+    total(third, url)
+    assert store.requests() == []
+    third.close()

@@ -24,6 +24,46 @@ pub enum SettingType {
     Text,
     /// A URL; its user name and password are never shown.
     Url,
+    /// The name of a [`Validation`].
+    Validation,
+}
+
+/// When what is remembered of an object counts without asking the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validation {
+    /// As the door likes it: DuckDB as `Time`, the gateway and the command line as `Always`.
+    Auto,
+    /// Never: each open asks.
+    Always,
+    /// Within one query, once it has asked.
+    Query,
+    /// For `metadata_validity_ms` after the store confirmed it.
+    Time,
+    /// Always: objects never change under their names.
+    Never,
+}
+
+impl Validation {
+    /// Every policy with its name.
+    pub const ALL: &'static [(Validation, &'static str)] = &[
+        (Validation::Auto, "auto"),
+        (Validation::Always, "always"),
+        (Validation::Query, "query"),
+        (Validation::Time, "time"),
+        (Validation::Never, "never"),
+    ];
+
+    /// What stands for `Auto`.
+    pub fn or(self, of_the_door: Validation) -> Validation {
+        if self == Validation::Auto { of_the_door } else { self }
+    }
+}
+
+impl fmt::Display for Validation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(policy, _)| policy == self).map(|(_, name)| *name);
+        f.write_str(name.expect("the table has every policy"))
+    }
 }
 
 /// One row of the table.
@@ -53,6 +93,9 @@ macro_rules! field_type {
     (Url) => {
         String
     };
+    (Validation) => {
+        Validation
+    };
     ($number:ident) => {
         u64
     };
@@ -67,6 +110,9 @@ macro_rules! parse_field {
     };
     (Url, $spec:expr, $value:expr) => {
         $value.to_string()
+    };
+    (Validation, $spec:expr, $value:expr) => {
+        parse_validation($spec, $value)?
     };
     (Bytes, $spec:expr, $value:expr) => {
         in_range($spec, $value, $value.parse::<ByteSize>().map(|size| size.0))?
@@ -199,14 +245,16 @@ settings! {
         "First back-off before a retry; it doubles with full jitter.";
     retry_max_ms: Millis = "10000" [1, 600_000]
         "Longest back-off between two retries.";
+    cache_validation: Validation = "auto"
+        "When what is known of an object counts without asking the store: `always` asks at each open, `query` once in each query, `time` after metadata_validity_ms, `never` not again (objects that never change under their names); `auto` is `time` in DuckDB, `always` for the gateway and the command line.";
     metadata_validity_ms: Millis = "5000" [0, 86_400_000]
-        "How long size and ETag of an object count as known after the store last confirmed them; 0 asks again in every query.";
+        "How long size and ETag of an object count as known after the store last confirmed them, where cache_validation is `time`; 0 asks again in every query.";
     metadata_cache_entries: Number = "100000" [0, 100_000_000]
         "Most objects whose size and ETag are remembered.";
     open_fetch_bytes: Bytes = "256KiB" [0, 64 * MIB]
         "Bytes fetched with the request that opens an object: the tail of a Parquet file, the head of any other.";
     cache_dir: Text = ""
-        "Directory of the disk cache, for this process alone; what a database read of remote objects is kept there by version, also from one process to the next; empty for none. The command line and the gateway use none.";
+        "Directory of the disk cache, for this process alone; what was read of remote objects is kept there by version, also from one process to the next; empty for none.";
     cache_disk_bytes: Bytes = "16GiB" [64 * MIB, u64::MAX]
         "Most bytes of the disk cache; the oldest that were not read again give way.";
     list_page_size: Number = "5000" [1, 5000]
@@ -337,6 +385,23 @@ fn parse_bool(spec: &SettingSpec, value: &str) -> Result<bool> {
     }
 }
 
+fn parse_validation(spec: &SettingSpec, value: &str) -> Result<Validation> {
+    let name = value.trim().to_ascii_lowercase();
+    let names = || Validation::ALL.iter().map(|(_, name)| *name);
+    let found = Validation::ALL.iter().find(|(_, known)| *known == name);
+    found.map(|(policy, _)| *policy).ok_or_else(|| {
+        let names_text = names().collect::<Vec<_>>().join(", ");
+        let error = Error::new(
+            Kind::Invalid,
+            format!("setting `{}` takes one of {names_text}, not `{value}`", spec.name),
+        );
+        match nearest(&name, names()) {
+            Some(near) => error.with_hint(format!("Did you mean `{near}`?")),
+            None => error,
+        }
+    })
+}
+
 fn parse_number(spec: &SettingSpec, value: &str) -> Result<u64> {
     value.trim().parse().map_err(|_| {
         Error::new(
@@ -394,6 +459,21 @@ mod tests {
     fn unknown_name_suggests_the_nearest() {
         let error = Settings::default().set("penstock_io_thread", "3").unwrap_err();
         assert_eq!(error.hint(), Some("Did you mean `io_threads`?"));
+    }
+
+    #[test]
+    fn policies_are_taken_by_name() {
+        let mut settings = Settings::default();
+        for (policy, name) in Validation::ALL {
+            settings.set("cache_validation", &name.to_uppercase()).unwrap();
+            assert_eq!(settings.cache_validation, *policy);
+            assert_eq!(settings.value("cache_validation").unwrap(), *name);
+        }
+        let error = settings.set("cache_validation", "nevr").unwrap_err();
+        assert!(error.to_string().contains("one of auto, always, query, time, never"), "{error}");
+        assert_eq!(error.hint(), Some("Did you mean `never`?"));
+        assert_eq!(Validation::Auto.or(Validation::Always), Validation::Always);
+        assert_eq!(Validation::Time.or(Validation::Always), Validation::Time);
     }
 
     #[test]

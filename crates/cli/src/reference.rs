@@ -196,6 +196,7 @@ fn type_name(row: &SettingSpec) -> &'static str {
         SettingType::Millis => "milliseconds",
         SettingType::Text => "text",
         SettingType::Url => "URL",
+        SettingType::Validation => "policy",
     }
 }
 

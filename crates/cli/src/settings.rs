@@ -139,6 +139,7 @@ fn value_name(row: &SettingSpec) -> &'static str {
         SettingType::Millis => "MS",
         SettingType::Text => "TEXT",
         SettingType::Url => "URL",
+        SettingType::Validation => "POLICY",
     }
 }
 

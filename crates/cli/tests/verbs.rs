@@ -219,3 +219,39 @@ fn serve_takes_the_secret_from_a_file_and_refuses_half_a_pair() {
     let taken = run(&["serve", "--dir", path, "--anonymous", "--listen", &served.address]);
     assert_eq!(taken.status.code(), Some(13), "{}", text(&taken.stderr));
 }
+
+#[test]
+fn what_was_read_once_lies_in_the_cache_directory() {
+    let (lake, own) = (Dir::new(), Dir::new());
+    let served = Served::start(&lake, |command| {
+        command.env("PENSTOCK_ACCESS_KEY", "k").env("PENSTOCK_SECRET_KEY", "s");
+    });
+    std::fs::create_dir(lake.0.join("lake")).unwrap();
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|index| (index % 251) as u8).collect();
+    std::fs::write(lake.0.join("lake/x"), &bytes).unwrap();
+    let cache = own.0.join("cache");
+    let read = |verb: &[&str]| {
+        let mut command = penstock();
+        let endpoint = format!("endpoint={}", served.address.trim_start_matches("http://"));
+        command.args(verb).args(["-o", &endpoint, "-o", "url_style=path", "-o", "use_ssl=false"]);
+        command.args(["-o", "key_id=k", "-o", "secret=s", "--cache-dir"]).arg(&cache);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        output.stdout
+    };
+    let sent = || {
+        let stats = served.ask("/_penstock/stats");
+        let after = stats.split_once("\"bytes_out\":").unwrap().1;
+        after.split(',').next().unwrap().parse::<u64>().unwrap()
+    };
+    assert!(read(&["cat", "s3://lake/x"]) == bytes);
+    let before = sent();
+    assert!(before > 3_000_000);
+    assert!(read(&["cat", "s3://lake/x"]) == bytes);
+    let file = own.0.join("x");
+    read(&["get", "s3://lake/x", file.to_str().unwrap()]);
+    assert!(std::fs::read(&file).unwrap() == bytes);
+    assert!(sent() - before < 10_000, "only what is asked of the version");
+    std::fs::write(lake.0.join("lake/x"), "new").unwrap();
+    assert_eq!(read(&["cat", "s3://lake/x"]), b"new");
+}

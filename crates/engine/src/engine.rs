@@ -194,6 +194,15 @@ impl Engine {
         &self.handle
     }
 
+    /// Opens the disk cache that the engine's settings ask for, so that a door can tell at its start
+    /// what is wrong with it.
+    ///
+    /// # Errors
+    /// `Invalid` when it cannot be used.
+    pub fn open_cache(&self) -> Result<()> {
+        self.disk.of(&self.settings).map(|_| ())
+    }
+
     /// Forgets what is in memory: remembered metadata and bytes. [`Query::clear_cache`] takes the
     /// disk too.
     pub fn clear_cache(&self) {

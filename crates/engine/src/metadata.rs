@@ -1,11 +1,13 @@
 //! Remembers size and ETag of objects, and for how long they count as known.
 //!
-//! An entry is confirmed by every answer of the store that carries its ETag; it is fresh while the
-//! last confirmation lies within `metadata_validity_ms`. Writing or removing an object through this
+//! An entry is confirmed by every answer of the store that carries its ETag; for how long that makes
+//! it fresh is `cache_validation`'s to say ([`Validity`]). Writing or removing an object through this
 //! engine replaces or drops its entry, whatever credentials were used. Absence is never remembered.
 
 use crate::generations::Generations;
 use crate::location::Location;
+use crate::query::QueryCore;
+use penstock_base::settings::Validation;
 use penstock_store::ObjectMeta;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -30,6 +32,42 @@ pub(crate) enum Remembered {
     Fresh(ObjectMeta),
 }
 
+/// For how long what the store confirmed counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Validity {
+    /// It is asked again.
+    Asked,
+    /// So long; never zero.
+    For(Duration),
+    /// It never changes.
+    Forever,
+}
+
+impl Validity {
+    fn holds(self, age: Duration) -> bool {
+        match self {
+            Validity::Asked => false,
+            Validity::For(time) => age <= time,
+            Validity::Forever => true,
+        }
+    }
+}
+
+impl QueryCore {
+    /// For how long what is known of objects counts in this query.
+    pub(crate) fn validity(&self, of_the_door: Validation) -> Validity {
+        match self.settings.cache_validation.or(of_the_door) {
+            Validation::Auto | Validation::Always | Validation::Query => Validity::Asked,
+            Validation::Never => Validity::Forever,
+            // A time of 0 asks in every query, even within one tick of the clock.
+            Validation::Time => match self.settings.metadata_validity_ms {
+                0 => Validity::Asked,
+                time_ms => Validity::For(Duration::from_millis(time_ms)),
+            },
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct MetadataCache {
     /// By root and key; one entry for each mount of the same root.
@@ -46,19 +84,15 @@ impl MetadataCache {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).set_capacity(entries_max);
     }
 
-    /// What is known, judged by a validity window.
-    pub fn get(&self, at: &Location, validity: Duration) -> Remembered {
+    /// What is known, and whether that is fresh.
+    pub fn get(&self, at: &Location, validity: Validity) -> Remembered {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let found = entries
             .get(&at.name())
             .and_then(|all| all.iter().find(|entry| entry.mount == at.mount.id));
         match found {
             None => Remembered::Nothing,
-            // A window of 0 asks in every query, even within one tick of the clock.
-            Some(entry)
-                if entry.immutable
-                    || (!validity.is_zero() && entry.confirmed.elapsed() <= validity) =>
-            {
+            Some(entry) if entry.immutable || validity.holds(entry.confirmed.elapsed()) => {
                 Remembered::Fresh(entry.meta.clone())
             }
             Some(entry) => Remembered::Stale(entry.meta.clone()),

@@ -169,7 +169,7 @@ impl Gateway {
     /// end is asked anything yet.
     ///
     /// # Errors
-    /// `Invalid` for missing keys, options that cannot be or a bad address, `NotFound` and `Denied`
+    /// `Invalid` for missing keys, options that cannot be, a bad address or a cache directory in use, `NotFound` and `Denied`
     /// for a directory or a TLS file, `Conflict` for a port in use; each with what to do.
     pub async fn bind(options: Options) -> Result<Self> {
         check_keys(&options)?;
@@ -178,6 +178,7 @@ impl Gateway {
         let telemetry = Arc::new(Telemetry::new(SystemTime::now()));
         let routes = Routes::new(&options.backends, &options.buckets)?;
         let (engine, accounts) = open(&options, telemetry.clone())?;
+        engine.open_cache()?;
         let back_ends = Arc::new(BackEnds::new(&options.backends, &routes, &accounts));
         let ready_timeout = Duration::from_millis(options.serve.ready_timeout_ms);
         let readiness = Arc::new(Readiness::new(back_ends, ready_timeout, telemetry.clone()));

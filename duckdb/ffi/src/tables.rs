@@ -55,7 +55,7 @@ pub unsafe extern "C" fn ps_setting_describe(index: usize, out: *mut PsSettingIn
             SettingType::Number => 1,
             SettingType::Bytes => 2,
             SettingType::Millis => 3,
-            SettingType::Text => 4,
+            SettingType::Text | SettingType::Validation => 4,
             SettingType::Url => 5,
         },
         has_range: row.range.is_some(),

@@ -98,6 +98,8 @@ struct Open {
     path: PathBuf,
     cache: Weak<DiskCache>,
     end: Arc<End>,
+    /// A child of a fork has copies of these, without their threads and their locks.
+    process: u32,
 }
 
 /// Whether a cache has given its directory up: that takes a moment after its last user left.
@@ -136,6 +138,8 @@ impl DiskCache {
         // Made first, so that all spellings of it can be told to be one. It stays the same when
         // the process changes its working directory.
         let path = Directory::make(path)?;
+        let process = std::process::id();
+        open.retain(|known| known.process == process);
         if let Some(known) = open.iter().find(|known| known.path == path) {
             if let Some(cache) = known.cache.upgrade() {
                 cache.set_capacity(capacity_bytes);
@@ -146,7 +150,7 @@ impl DiskCache {
         open.retain(|known| known.path != path && known.cache.strong_count() > 0);
         let end = Arc::new(End::default());
         let cache = Arc::new(DiskCache::start(&path, capacity_bytes, &end)?);
-        open.push(Open { path, cache: Arc::downgrade(&cache), end });
+        open.push(Open { path, cache: Arc::downgrade(&cache), end, process });
         Ok(cache)
     }
 
@@ -238,6 +242,16 @@ impl DiskCache {
                 is_good
             }
         }
+    }
+
+    /// How many bytes of a range are cached.
+    pub fn cached_bytes(&self, version: &ObjectVersion, range: ByteRange) -> u64 {
+        self.shared.lock().index.cached_bytes(version, range)
+    }
+
+    /// The version of an object that was cached last.
+    pub fn latest(&self, name: &str) -> Option<ObjectVersion> {
+        self.shared.lock().index.latest(name).cloned()
     }
 
     /// The parts of a range that are not cached, and for which there is room in the queue.

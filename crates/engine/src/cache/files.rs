@@ -1,7 +1,10 @@
 //! The files of a cache directory: who may use it, what lies there from before, and new ones.
 //!
-//! A directory belongs to one process at a time, by a lock that ends with the process. Only files
-//! that carry this format's mark are ever removed.
+//! A directory belongs to one process at a time, by a lock that ends with the process. It is one of
+//! `fcntl`, which belongs to the process: a child of a fork does not have it, and so does not keep
+//! it when its parent ends (`flock` would, whatever the child does). Such a lock does not stop the
+//! process itself, where Penstock may be loaded twice; so the lock file tells who holds it. Only
+//! files that carry this format's mark are ever removed.
 
 use crate::cache::record::{
     HEAD_BYTES, HEADER_BYTES_MAX, Head, Record, TRAILER_BYTES, head, judge_head, parse_directory,
@@ -9,8 +12,8 @@ use crate::cache::record::{
 };
 use penstock_base::{Error, Kind, Result};
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const LOCK_NAME: &str = "penstock-cache.lock";
@@ -20,7 +23,18 @@ const EXTENSION: &str = "blocks";
 #[derive(Debug)]
 pub(super) struct Directory {
     pub path: PathBuf,
-    _lock: File,
+    lock: File,
+    /// A child of a fork does not hold it.
+    process: u32,
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            // Nobody reads it but those who want to know who holds the lock.
+            let _ = self.lock.set_len(0);
+        }
+    }
 }
 
 /// A file from before, and what it holds.
@@ -54,19 +68,33 @@ impl Directory {
     pub fn hold(path: &Path) -> Result<Self> {
         let named = |what: &str, error: &io::Error| unusable(path, what, error);
         let mut lock = private()
+            .read(true)
             .create(true)
             .truncate(false)
             .open(path.join(LOCK_NAME))
             .map_err(|error| named("the directory cannot be written", &error))?;
-        match rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        // One that does not read is of nobody.
+        let mut owner = String::new();
+        let _ = lock.read_to_string(&mut owner);
+        let mine = holder(&lock);
+        match rustix::fs::fcntl_lock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if owner.trim_end() == mine => {
+                // Closing it would give up the lock that the other copy holds.
+                std::mem::forget(lock);
+                return Err(in_use(path, "another copy of Penstock in this process"));
+            }
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use(path)),
+            Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::ACCESS) => {
+                let process = owner.split_whitespace().next();
+                let process = process.map(|pid| format!("process {pid}"));
+                return Err(in_use(path, process.as_deref().unwrap_or("another process")));
+            }
             Err(errno) => return Err(named("the directory cannot be locked", &errno.into())),
         }
         lock.set_len(0)
-            .and_then(|()| writeln!(lock, "{}", std::process::id()))
+            .and_then(|()| lock.write_all_at(format!("{mine}\n").as_bytes(), 0))
             .map_err(|error| named("the directory cannot be written", &error))?;
-        Ok(Directory { path: path.to_path_buf(), _lock: lock })
+        Ok(Directory { path: path.to_path_buf(), lock, process: std::process::id() })
     }
 
     /// Greater than the number of any file that is there, also of those that are not ours.
@@ -151,16 +179,22 @@ fn unusable(path: &Path, what: &str, error: &io::Error) -> Error {
         )
 }
 
-fn in_use(path: &Path) -> Error {
-    let owner = std::fs::read_to_string(path.join(LOCK_NAME)).unwrap_or_default();
-    let owner = match owner.trim() {
-        "" => "another process".to_string(),
-        pid => format!("process {pid}"),
-    };
+fn in_use(path: &Path, owner: &str) -> Error {
     Error::new(Kind::Invalid, format!("{owner} uses this cache directory"))
         .with_operation("open cache_dir")
         .with_object(path.display().to_string())
         .with_hint("Give each process a cache_dir of its own, or set it to '' for no disk cache")
+}
+
+/// Who holds a lock: the number of this process, when it began, and the number of the lock file.
+/// No other process has had these, and no copy of the file has them.
+fn holder(lock: &File) -> String {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name, in parentheses, may hold anything; the time is the 22nd field (proc(5)).
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let began = fields.split_whitespace().nth(19).unwrap_or("-");
+    let file = lock.metadata().map_or(0, |metadata| metadata.ino());
+    format!("{} {began} {file}", std::process::id())
 }
 
 fn number_of(path: &Path) -> Option<u64> {

@@ -65,6 +65,8 @@ pub(super) struct Survivor {
 #[derive(Debug, Default)]
 pub(super) struct Index {
     objects: HashMap<ObjectVersion, BTreeMap<u64, Block>>,
+    /// By name, the version that was cached last.
+    latest: HashMap<Arc<str>, ObjectVersion>,
     files: BTreeMap<u64, File>,
 }
 
@@ -123,6 +125,18 @@ impl Index {
         }
         let block = Block { end: range.end, place, used: false };
         self.objects.entry(version.clone()).or_default().insert(range.start, block);
+        self.latest.insert(Arc::clone(&version.name), version.clone());
+    }
+
+    /// The version of an object that was cached last.
+    pub fn latest(&self, name: &str) -> Option<&ObjectVersion> {
+        self.latest.get(name)
+    }
+
+    /// How many bytes of a range are cached.
+    pub fn cached_bytes(&self, version: &ObjectVersion, range: ByteRange) -> u64 {
+        let blocks = self.overlapping(version, range);
+        blocks.map(|block| block.end.min(range.end) - block.start.max(range.start)).sum()
     }
 
     /// A queued block reached its file. `false` when it was forgotten meanwhile.
@@ -154,6 +168,9 @@ impl Index {
         }
         if blocks.is_empty() {
             self.objects.remove(version);
+            if self.latest.get(&version.name) == Some(version) {
+                self.latest.remove(&version.name);
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use crate::read::Version;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Metric};
 use penstock_store::http::redacted_text;
+use penstock_store::{ETag, ObjectMeta};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -40,6 +41,23 @@ impl CachedObject {
             size_bytes: version.size_bytes?,
         };
         Some(CachedObject { disk: Arc::clone(disk), version })
+    }
+
+    /// Size and tag of the version of an object that was cached last.
+    pub fn latest(query: &QueryCore, at: &Location) -> Option<ObjectMeta> {
+        let disk = query.disk().ok().flatten()?;
+        let version =
+            disk.latest(&name_of(&format!("{}{}", at.mount.origin.as_deref()?, at.key)))?;
+        Some(ObjectMeta {
+            size_bytes: Some(version.size_bytes),
+            etag: Some(ETag(version.etag.to_string())),
+            ..ObjectMeta::default()
+        })
+    }
+
+    /// How many bytes of a range are cached.
+    pub fn cached_bytes(&self, range: ByteRange) -> u64 {
+        self.disk.cached_bytes(&self.version, range)
     }
 
     /// As a query's settings have it.

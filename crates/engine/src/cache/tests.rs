@@ -97,11 +97,11 @@ fn one_directory_is_one_cache_in_a_process_and_refused_to_others() {
     let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
     let same = DiskCache::open(&dir.path().join("."), 64 * MIB).unwrap();
     assert!(Arc::ptr_eq(&cache, &same));
-    // Another process holds the lock through a file of its own, as this does.
+    // As another copy of this code in the process would.
     let error = super::files::Directory::hold(dir.path()).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
     let text = error.to_string();
-    assert!(text.contains(&format!("process {} uses", std::process::id())), "{text}");
+    assert!(text.contains("another copy of Penstock in this process uses"), "{text}");
     assert!(error.hint().unwrap().contains("cache_dir of its own"));
 }
 

@@ -16,6 +16,7 @@ mod plan;
 mod reader;
 mod scan;
 mod stream;
+mod through;
 mod touch;
 mod version;
 
@@ -25,6 +26,7 @@ pub(crate) use neighbours::Neighbours;
 pub use reader::Reader;
 pub use stream::Stream;
 pub(crate) use version::Version;
+use version::changed;
 
 use crate::attempt::{Weight, retry};
 use crate::cache::CachedObject;
@@ -32,10 +34,10 @@ use crate::location::Location;
 use crate::metadata::Remembered;
 use crate::query::{Query, QueryCore};
 use held::Held;
+use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
 use penstock_store::{GetRange, ObjectMeta};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 /// What the caller knows of an object before opening it, usually from a listing or a table format.
 #[derive(Clone, Debug, Default)]
@@ -107,11 +109,18 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
         let mut opened = query.opened.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(opened.entry(at.id()).or_default())
     };
-    if cell.initialized() {
-        query.scope.count(Metric::MetadataHits, 1);
-    }
+    let is_opened = cell.initialized();
+    let asks = is_opened && query.asks_always() && !known.immutable;
+    query.scope.count(Metric::MetadataHits, u64::from(is_opened && !asks));
     let place = query.neighbours.opened(query, at);
     let opened = cell.get_or_try_init(|| find_out(query, at, known)).await?;
+    if asks {
+        query.scope.count(Metric::MetadataMisses, 1);
+        if !Version::of(&opened.meta).matches(&ask(query, at).await?) {
+            query.forget(at);
+            return Err(changed(at.url()));
+        }
+    }
     let place = place.or_else(|| query.neighbours.alone(at, &opened.meta));
     Ok(Reader::new(query, at, opened, place))
 }
@@ -125,12 +134,11 @@ async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Resul
         }
         return Ok(Opened { meta: known.meta.clone(), whole: None });
     }
-    let validity = Duration::from_millis(query.settings.metadata_validity_ms);
     let held = |meta: &ObjectMeta| engine.held.get(&at.id(), &Version::of(meta)).is_some();
     let near = |meta: &ObjectMeta| held(meta) || opening_is_cached(query, at, meta);
     // Whether a plain HTTP server serves ranges is known only from an answer with bytes.
     let trusted = |meta: &ObjectMeta| at.mount.capabilities.list || held(meta);
-    match engine.metadata.get(at, validity) {
+    match query.remembered(at, query.validity(Validation::Time)) {
         Remembered::Fresh(meta) if meta.size_bytes.is_some() && trusted(&meta) => {
             query.scope.count(Metric::MetadataHits, 1);
             return Ok(Opened { meta, whole: None });
@@ -256,8 +264,9 @@ pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta>
         let opened = query.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.get(&at.id()).and_then(|cell| cell.get().cloned())
     };
-    let validity = Duration::from_millis(query.settings.metadata_validity_ms);
-    match (opened, query.engine.metadata.get(at, validity)) {
+    let is_opened = opened.is_some() && !query.asks_always();
+    let validity = query.validity(Validation::Time);
+    match (opened.filter(|_| is_opened), query.engine.metadata.get(at, validity)) {
         (Some(Opened { meta, .. }), _) | (None, Remembered::Fresh(meta)) => {
             query.scope.count(Metric::MetadataHits, 1);
             Ok(meta)
@@ -270,7 +279,7 @@ pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta>
 }
 
 /// One HEAD.
-async fn ask(query: &QueryCore, at: &Location) -> Result<ObjectMeta> {
+pub(crate) async fn ask(query: &QueryCore, at: &Location) -> Result<ObjectMeta> {
     let answer = retry(query, ("HEAD", at), Weight::Small, || at.mount.store.stat(&at.key)).await;
     match &answer {
         Ok(meta) => query.engine.metadata.confirm(at, meta, false),
@@ -287,6 +296,11 @@ pub(crate) fn tail_first(key: &str) -> bool {
 }
 
 impl QueryCore {
+    /// Whether each open asks the store, not only the first one of a query.
+    fn asks_always(&self) -> bool {
+        self.settings.cache_validation == Validation::Always
+    }
+
     /// The object is not what it was: nothing remembered of it counts any more.
     pub(crate) fn forget(&self, at: &Location) {
         self.engine.metadata.forget(at);

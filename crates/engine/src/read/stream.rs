@@ -3,6 +3,7 @@
 use crate::attempt::Attempts;
 use crate::location::Location;
 use crate::query::{Query, QueryCore};
+use crate::read::through::{self, Through};
 use crate::read::version::{Version, changed, mismatch};
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{Either, select};
@@ -23,18 +24,23 @@ pub struct Stream {
     next: u64,
     /// `None` after a break, until the next read asks again.
     body: Option<Body>,
+    /// Where the body ends: at the range's end, or where the cache goes on.
+    body_end: u64,
+    pub(super) through: Option<Through>,
     ranges_ignored: bool,
     attempts: Attempts,
 }
 
 impl Query {
     /// Begins a GET, for a gateway: one request, no metadata from memory. The store judges
-    /// `if_match`.
+    /// `if_match`. Where `cache_dir` is set, bytes that lie there are not asked for, once the store
+    /// has confirmed their version (or `cache_validation` says that it need not).
     ///
     /// # Errors
-    /// `NotFound`; `Conflict` when `if_match` does not hold; `Denied`, `Throttled`, `Unavailable`.
+    /// `NotFound`; `Conflict` when `if_match` does not hold; `Denied`, `Throttled`, `Unavailable`;
+    /// `Invalid` when the disk cache cannot be used.
     pub async fn get(&self, at: &Location, request: GetRequest) -> Result<Stream> {
-        self.core.run(Stream::start(&self.core, at, request.range, request.if_match)).await
+        self.core.run(through::get(&self.core, at, request)).await
     }
 }
 
@@ -56,9 +62,34 @@ impl Stream {
             range: response.range,
             next: response.range.start,
             body: Some(response.body),
+            body_end: response.range.end,
+            through: None,
             ranges_ignored: response.ranges_ignored,
             attempts,
         })
+    }
+
+    /// A range of a version that the store has confirmed, of which the cache has much.
+    pub(super) fn cached(
+        query: &Arc<QueryCore>,
+        at: &Location,
+        meta: ObjectMeta,
+        range: ByteRange,
+        through: Through,
+    ) -> Stream {
+        Stream {
+            query: Arc::clone(query),
+            at: at.clone(),
+            version: Version::of(&meta),
+            meta,
+            range,
+            next: range.start,
+            body: None,
+            body_end: range.start,
+            through: Some(through),
+            ranges_ignored: false,
+            attempts: Attempts::new(query, "GET", at),
+        }
     }
 
     /// Begins a GET of exactly this range of one version.
@@ -119,20 +150,34 @@ impl Stream {
             return Ok(0);
         }
         loop {
+            let rest = ByteRange { start: self.next, end: self.range.end };
+            if self.body.is_none()
+                && let Some(through) = &mut self.through
+                && let Some(count) = through.read(&self.query, rest, &mut buf[..want]).await
+            {
+                self.next += count as u64;
+                return Ok(count);
+            }
             let mut body = match self.body.take() {
                 Some(body) => body,
                 None => self.resume().await?,
             };
-            let error = match body.read(&mut buf[..want]).await {
+            let left = usize::try_from(self.body_end - self.next).unwrap_or(usize::MAX);
+            let error = match body.read(&mut buf[..want.min(left)]).await {
                 Ok(0) if self.range.end == u64::MAX => {
                     self.range.end = self.next;
                     return Ok(0);
                 }
                 Ok(0) => self.truncated(),
                 Ok(count) => {
+                    let start = self.next;
                     self.next += count as u64;
                     self.attempts.progressed();
-                    self.body = Some(body);
+                    let is_last = self.next == self.body_end;
+                    self.body = (!is_last).then_some(body);
+                    if let Some(through) = &mut self.through {
+                        through.keep(&self.query, start, &buf[..count], is_last);
+                    }
                     return Ok(count);
                 }
                 Err(error) => error,
@@ -177,6 +222,7 @@ impl Stream {
             .with_object(self.at.url()));
         }
         let rest = ByteRange { start: self.next, end: self.range.end };
+        let rest = self.through.as_ref().map_or(rest, |through| through.gap(rest));
         let request =
             GetRequest { range: GetRange::Bounded(rest), if_match: self.version.if_match() };
         let response = get(&self.query, &self.at, &request, &mut self.attempts)
@@ -193,6 +239,7 @@ impl Stream {
             .with_operation("GET")
             .with_object(self.at.url()));
         }
+        self.body_end = rest.end;
         Ok(response.body)
     }
 

@@ -1,0 +1,197 @@
+//! A GET through the disk cache, for the gateway and the command line: what lies there is not
+//! fetched again, and what is fetched is kept there.
+//!
+//! Unless `cache_validation` says otherwise, the store is asked for the object's version before a
+//! byte is served from the disk; where less than half of what is wanted lies there, the GET itself
+//! is the question. Bytes that the disk loses meanwhile are fetched, of the same version.
+
+use crate::budget::Lease;
+use crate::cache::CachedObject;
+use crate::location::Location;
+use crate::metadata::{Remembered, Validity};
+use crate::query::QueryCore;
+use crate::read::ask;
+use crate::read::stream::Stream;
+use crate::read::version::Version;
+use bytes::{Buf, Bytes};
+use penstock_base::settings::Validation;
+use penstock_base::{ByteRange, Kind, Metric, Result};
+use penstock_store::{GetRequest, ObjectMeta};
+use std::sync::Arc;
+
+/// Bytes collected before they are offered to the cache.
+const PIECE_BYTES: u64 = 1 << 20;
+/// Shorter runs of cached bytes are not worth a second request for what follows them.
+const RUN_BYTES_MIN: u64 = 1 << 20;
+/// So far is looked ahead for what is cached.
+const LOOK_BYTES: u64 = 64 << 20;
+
+/// The cache beside a stream.
+#[derive(Debug)]
+pub(crate) struct Through {
+    cached: CachedObject,
+    /// From the disk, what comes next.
+    ready: Bytes,
+    /// From the store, what will be kept.
+    piece: Vec<u8>,
+    piece_start: u64,
+    /// The right to hold the piece.
+    lease: Option<Lease>,
+}
+
+/// Begins a GET.
+pub(crate) async fn get(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    request: GetRequest,
+) -> Result<Stream> {
+    if query.disk()?.is_none() {
+        return Stream::start(query, at, request.range, request.if_match).await;
+    }
+    if let Some((meta, range)) = cached(query, at, &request).await?
+        && let Some(through) = Through::of(query, at, &meta)
+    {
+        return Ok(Stream::cached(query, at, meta, range, through));
+    }
+    let mut stream = Stream::start(query, at, request.range, request.if_match).await?;
+    query.engine.metadata.confirm(at, stream.meta(), false);
+    stream.through = Through::of(query, at, stream.meta());
+    Ok(stream)
+}
+
+/// What the store says of an object of whose wanted range at least half is cached, and that range.
+async fn cached(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    request: &GetRequest,
+) -> Result<Option<(ObjectMeta, ByteRange)>> {
+    let validity = query.validity(Validation::Always);
+    let (known, is_fresh) = match query.remembered(at, validity) {
+        Remembered::Nothing => return Ok(None),
+        Remembered::Stale(meta) => (meta, false),
+        // A listing does not tell all that a GET does.
+        Remembered::Fresh(meta) => {
+            let is_whole = meta.content_type.is_some();
+            (meta, is_whole)
+        }
+    };
+    let version = Version::of(&known);
+    let range = request.range.resolve(known.size_bytes.unwrap_or(0));
+    let is_worth_while = CachedObject::of(query, at, &version)
+        .is_some_and(|cached| cached.cached_bytes(range) * 2 >= range.len());
+    let other = request.if_match.as_ref().is_some_and(|tag| Some(tag) != known.etag.as_ref());
+    if range.is_empty() || !is_worth_while || other {
+        return Ok(None);
+    }
+    if is_fresh {
+        query.scope.count(Metric::MetadataHits, 1);
+        return Ok(Some((known, range)));
+    }
+    query.scope.count(Metric::MetadataMisses, 1);
+    match ask(query, at).await {
+        Ok(meta) if version.matches(&meta) && meta.etag.is_some() => Ok(Some((meta, range))),
+        // The GET brings the new version, or says in its own words why there is none.
+        Ok(_) => Ok(None),
+        Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Denied) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Through {
+    fn of(query: &Arc<QueryCore>, at: &Location, meta: &ObjectMeta) -> Option<Self> {
+        Some(Through {
+            cached: CachedObject::of(query, at, &Version::of(meta))?,
+            ready: Bytes::new(),
+            piece: Vec::new(),
+            piece_start: 0,
+            lease: None,
+        })
+    }
+
+    /// Copies bytes of `rest` from its start on; `None` where they are not cached.
+    pub async fn read(
+        &mut self,
+        query: &Arc<QueryCore>,
+        rest: ByteRange,
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        if self.ready.is_empty() {
+            let first = ByteRange { start: rest.start, end: rest.start + 1 };
+            let block = self.cached.find(first).first()?.range();
+            let range = ByteRange { start: rest.start, end: block.end.min(rest.end) };
+            self.ready = self.cached.fetch(query, range).await?;
+        }
+        let count = buf.len().min(self.ready.len());
+        self.ready.copy_to_slice(&mut buf[..count]);
+        Some(count)
+    }
+
+    /// What to ask the store for, where the start of `rest` is not cached: up to what is.
+    pub fn gap(&self, rest: ByteRange) -> ByteRange {
+        let look = ByteRange { start: rest.start, end: rest.end.min(rest.start + LOOK_BYTES) };
+        let mut run: Option<ByteRange> = None;
+        for block in self.cached.find(look).iter().map(|block| block.range()) {
+            run = match run {
+                Some(run) if run.end == block.start => {
+                    Some(ByteRange { start: run.start, end: block.end })
+                }
+                Some(run) if run.len() >= RUN_BYTES_MIN => Some(run),
+                // A block at the very start is one that was lost just now.
+                _ => (block.start > rest.start).then_some(block),
+            };
+        }
+        let is_long = |run: &ByteRange| run.len() >= RUN_BYTES_MIN || run.end >= rest.end;
+        let end = run.filter(is_long).map_or(look.end, |run| run.start);
+        ByteRange { start: rest.start, end }
+    }
+
+    /// Takes note of bytes that came from the store; `is_last` ends what is collected.
+    pub fn keep(&mut self, query: &QueryCore, start: u64, mut bytes: &[u8], is_last: bool) {
+        if self.piece_start + self.piece.len() as u64 != start {
+            // The disk was read in between.
+            self.offer(query);
+            self.piece_start = start;
+        }
+        while !bytes.is_empty() {
+            if self.lease.is_none() {
+                self.lease = query.engine.budget.try_lease(PIECE_BYTES);
+            }
+            if self.lease.is_none() {
+                // No memory is free: these are not kept.
+                self.piece = Vec::new();
+                return;
+            }
+            let room = usize::try_from(PIECE_BYTES).unwrap_or(usize::MAX) - self.piece.len();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.piece.extend_from_slice(now);
+            bytes = later;
+            if self.piece.len() as u64 == PIECE_BYTES {
+                self.offer(query);
+            }
+        }
+        if is_last {
+            self.offer(query);
+            (self.piece, self.lease) = (Vec::new(), None);
+        }
+    }
+
+    fn offer(&mut self, query: &QueryCore) {
+        self.cached.keep(query, self.piece_start, &self.piece);
+        self.piece_start += self.piece.len() as u64;
+        self.piece.clear();
+    }
+}
+
+impl QueryCore {
+    /// What is known of an object: in memory, or of the version that the disk cache has of it.
+    pub(crate) fn remembered(&self, at: &Location, validity: Validity) -> Remembered {
+        match self.engine.metadata.get(at, validity) {
+            Remembered::Nothing => match CachedObject::latest(self, at) {
+                Some(meta) if validity == Validity::Forever => Remembered::Fresh(meta),
+                Some(meta) => Remembered::Stale(meta),
+                None => Remembered::Nothing,
+            },
+            known => known,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The disk cache behind the gateway: bytes that lie there are not fetched again, and no object is
+//! served that the back end has not confirmed.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod common;
+
+use common::{Dir, Lane, Request, Server, options};
+use penstock_base::Kind;
+use penstock_gateway::Gateway;
+use std::time::Duration;
+
+const MIB: usize = 1 << 20;
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|index| (index % 251) as u8).collect()
+}
+
+async fn cached_server(lane: Lane, cache: &Dir, policy: &str) -> Server {
+    let dir = cache.0.join("cache").display().to_string();
+    Server::on_with(lane, |options| {
+        options.settings.set("cache_dir", &dir).unwrap();
+        options.settings.set("cache_validation", policy).unwrap();
+    })
+    .await
+}
+
+/// The operations that the back end saw since the last look, at least as many as are expected.
+async fn operations(server: &Server, expected: usize) -> Vec<&'static str> {
+    let fake = server.fake.as_ref().unwrap();
+    // A request is counted when its answer is out, which the client may see first.
+    let counted = tokio::time::timeout(Duration::from_secs(10), async {
+        while fake.requests().len() < expected {
+            tokio::task::yield_now().await;
+        }
+    });
+    counted.await.ok();
+    let seen = fake.requests().into_iter().map(|request| request.operation).collect();
+    fake.reset_stats();
+    seen
+}
+
+async fn reads_are_answered_from_the_disk_once_confirmed(lane: Lane) {
+    let (get, head) = match lane {
+        Lane::Azure => ("GetBlob", "GetBlobProperties"),
+        _ => ("GetObject", "HeadObject"),
+    };
+    let cache = Dir::new();
+    let server = cached_server(lane, &cache, "auto").await;
+    let body = bytes(3 * MIB + 11);
+    let mark = [("x-amz-meta-my-key", "v"), ("content-type", "text/x-odd")];
+    let put = Request { method: "PUT", path: "/lake/k", headers: &mark, ..Default::default() };
+    assert_eq!(server.send(Request { body: &body, ..put }).await.status, 200);
+    operations(&server, 1).await;
+    let first = server.get("/lake/k").await;
+    assert!(first.body == body);
+    assert_eq!(operations(&server, 1).await, [get]);
+    let second = server.get("/lake/k").await;
+    assert!(second.body == body);
+    assert_eq!(operations(&server, 1).await, [head]);
+    for name in ["etag", "x-amz-meta-my-key", "content-type", "last-modified", "content-length"] {
+        assert_eq!(first.header(name), second.header(name), "{name}");
+    }
+    let range = [("range", "bytes=1000000-1000009")];
+    let part =
+        server.send(Request { path: "/lake/k", headers: &range, ..Default::default() }).await;
+    assert_eq!((part.status, &part.body[..]), (206, &body[1_000_000..1_000_010]));
+    assert_eq!(operations(&server, 1).await, [head]);
+    // Replaced through another gateway: this one has heard nothing of it.
+    let other = Server { fake: None, ..over_same(&server, lane).await };
+    assert_eq!(other.put("/lake/k", b"new").await.status, 200);
+    operations(&server, 1).await;
+    assert_eq!(server.get("/lake/k").await.body, b"new");
+    assert_eq!(operations(&server, 2).await, [head, get]);
+    let gone =
+        other.send(Request { method: "DELETE", path: "/lake/k", ..Default::default() }).await;
+    assert_eq!(gone.status, 204);
+    let answer = server.get("/lake/k").await;
+    assert_eq!((answer.status, answer.code().as_str()), (404, "NoSuchKey"));
+}
+
+/// Another replica over the same back end, without a cache.
+async fn over_same(server: &Server, lane: Lane) -> Server {
+    let fake = server.fake.as_ref().unwrap();
+    let backend = if lane == Lane::Azure { common::azure(fake) } else { common::s3(fake) };
+    Server::start_with(Dir::new(), common::options_over(backend)).await
+}
+
+on_lane!(azure, Azure: reads_are_answered_from_the_disk_once_confirmed);
+on_lane!(s3, S3: reads_are_answered_from_the_disk_once_confirmed);
+
+#[tokio::test]
+async fn objects_that_never_change_are_not_asked_for() {
+    let cache = Dir::new();
+    let server = cached_server(Lane::S3, &cache, "never").await;
+    let body = bytes(2 * MIB);
+    assert_eq!(server.put("/lake/k", &body).await.status, 200);
+    assert!(server.get("/lake/k").await.body == body);
+    operations(&server, 2).await;
+    assert!(server.get("/lake/k").await.body == body);
+    assert_eq!(operations(&server, 0).await, Vec::<&str>::new());
+}
+
+#[tokio::test]
+async fn a_cache_directory_that_cannot_be_used_is_told_at_the_start() {
+    let dir = Dir::new();
+    std::fs::write(dir.0.join("file"), "x").unwrap();
+    let mut options = options(&dir);
+    let path = dir.0.join("file").display().to_string();
+    options.settings.set("cache_dir", &path).unwrap();
+    let error = Gateway::bind(options).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(error.to_string().contains("cache_dir"), "{error}");
+}
