@@ -49,8 +49,8 @@ metrics! {
     ReadAheadBytes "read_ahead_bytes" "bytes" "Bytes asked for ahead of reads.";
     ReadAheadWastedBytes "read_ahead_wasted_bytes" "bytes"
         "Of these, bytes that arrived and no read wanted.";
-    CacheHits "cache_hits" "count" "Blocks read from the disk cache.";
-    CacheBytesRead "cache_bytes_read" "bytes" "Bytes read from the disk cache.";
+    CacheHits "cache_hits" "count" "Blocks read from the caches of bytes, on disk and in memory.";
+    CacheBytesRead "cache_bytes_read" "bytes" "Bytes read from these caches.";
     WrappedReads "wrapped_reads" "count" "Reads of wrapped file systems, split or not.";
     WrappedReadsSplit "wrapped_reads_split" "count"
         "Reads of wrapped file systems that became several sub-reads at once.";

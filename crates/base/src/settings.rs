@@ -257,6 +257,8 @@ settings! {
         "Directory of the disk cache, for this process alone; what was read of remote objects is kept there by version, also from one process to the next; empty for none.";
     cache_disk_bytes: Bytes = "16GiB" [64 * MIB, u64::MAX]
         "Most bytes of the disk cache; the oldest that were not read again give way.";
+    cache_memory_bytes: Bytes = "0" [0, u64::MAX]
+        "Most bytes of remote objects kept in memory, of what was read, within half of memory_limit_bytes; 0 for none, since DuckDB keeps Parquet files in memory itself. For what it does not keep (CSV), where its cache is off, and for the gateway.";
     list_page_size: Number = "5000" [1, 5000]
         "Most names asked for per listing request; a store may have a lower limit.";
     parallel_read_enabled: Bool = "true"

@@ -1,8 +1,8 @@
 //! What a process (or a DuckDB database) shares: runtime, stores, remembered metadata, memory,
 //! counters. Holds things together; decides nothing.
 
-use crate::budget::Budget;
-use crate::cache::DiskSlot;
+use crate::budget::{Budget, Pressable};
+use crate::cache::{DiskSlot, MemoryCache};
 use crate::limits::Limits;
 use crate::location::{Location, Mount, Mounts, Opener, StoreOption};
 use crate::metadata::MetadataCache;
@@ -18,7 +18,7 @@ use crate::upload::{Cleanups, Commits, OpenUploads, PiecePool};
 use penstock_base::{Error, Kind, Metrics, Result, Settings};
 use penstock_store::{Observer, Store};
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
@@ -35,6 +35,7 @@ pub struct Engine {
     pub(crate) metadata: MetadataCache,
     pub(crate) held: HeldCache,
     pub(crate) disk: DiskSlot,
+    pub(crate) memory: Arc<MemoryCache>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) pieces: Arc<PiecePool>,
     pub(crate) upload_slots: Slots,
@@ -91,6 +92,9 @@ impl Engine {
         let observer =
             Arc::new(EngineObserver::new(Arc::clone(&metrics), limits.request_log_entries));
         let opener = opener(Arc::clone(&observer) as Arc<dyn Observer>, &settings)?;
+        let budget = Budget::new(limits.memory_bytes, metrics);
+        let memory = Arc::new(MemoryCache::new(limits.cached_bytes()));
+        budget.register(Arc::downgrade(&memory) as Weak<dyn Pressable>);
         Ok(Arc::new(Engine {
             runtime,
             handle,
@@ -99,7 +103,8 @@ impl Engine {
             metadata: MetadataCache::new(limits.metadata_cache_entries),
             held: HeldCache::new(limits.held_bytes()),
             disk: DiskSlot::default(),
-            budget: Budget::new(limits.memory_bytes, metrics),
+            memory,
+            budget,
             pieces: Arc::default(),
             upload_slots: Slots::new(limits.upload_slots),
             limits: Mutex::new(limits),
@@ -132,6 +137,7 @@ impl Engine {
         // Under the lock, so that of two statements one decides everything.
         self.metadata.set_entries_max(wanted.metadata_cache_entries);
         self.held.set_capacity(wanted.held_bytes());
+        self.memory.set_capacity(wanted.cached_bytes());
         self.budget.set_limit(wanted.memory_bytes);
         self.upload_slots.set_total(wanted.upload_slots);
         self.observer.log.set_entries_max(wanted.request_log_entries);
@@ -194,8 +200,8 @@ impl Engine {
         &self.handle
     }
 
-    /// Opens the disk cache that the engine's settings ask for, so that a door can tell at its start
-    /// what is wrong with it.
+    /// Opens the disk cache that the engine's settings ask for, so that a door can tell at its
+    /// start what is wrong with it.
     ///
     /// # Errors
     /// `Invalid` when it cannot be used.
@@ -208,6 +214,7 @@ impl Engine {
     pub fn clear_cache(&self) {
         self.metadata.clear();
         self.held.clear();
+        self.memory.clear();
     }
 
     /// Gives up every upload that has not ended, and each that is begun later: for the end of a

@@ -8,6 +8,7 @@ pub(crate) struct Limits {
     pub memory_bytes: u64,
     pub upload_slots: usize,
     pub metadata_cache_entries: u64,
+    pub cache_memory_bytes: u64,
     pub request_log_entries: u64,
 }
 
@@ -18,8 +19,14 @@ impl Limits {
             memory_bytes: settings.memory_limit_bytes,
             upload_slots: usize::try_from(settings.upload_concurrency).unwrap_or(usize::MAX),
             metadata_cache_entries: settings.metadata_cache_entries,
+            cache_memory_bytes: settings.cache_memory_bytes,
             request_log_entries: settings.request_log_entries,
         }
+    }
+
+    /// Most bytes of objects in the memory cache: the other half is for work.
+    pub fn cached_bytes(&self) -> u64 {
+        self.cache_memory_bytes.min(self.memory_bytes / 2)
     }
 
     /// Most bytes of opened objects kept from one query to the next.

@@ -1,8 +1,9 @@
 //! Remembers size and ETag of objects, and for how long they count as known.
 //!
-//! An entry is confirmed by every answer of the store that carries its ETag; for how long that makes
-//! it fresh is `cache_validation`'s to say ([`Validity`]). Writing or removing an object through this
-//! engine replaces or drops its entry, whatever credentials were used. Absence is never remembered.
+//! An entry is confirmed by every answer of the store that carries its ETag; for how long that
+//! makes it fresh is `cache_validation`'s to say ([`Validity`]). Writing or removing an object
+//! through this engine replaces or drops its entry, whatever credentials were used. Absence is
+//! never remembered.
 
 use crate::generations::Generations;
 use crate::location::Location;

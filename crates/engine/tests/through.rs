@@ -210,3 +210,57 @@ async fn a_new_process_asks_nothing_of_objects_that_never_change() {
     assert!(read(&next).await == data);
     assert_eq!(next.store.take_calls(), Vec::<String>::new());
 }
+
+/// What DuckDB keeps itself is not kept again, unless somebody asks for that.
+#[tokio::test]
+async fn memory_keeps_what_was_read_if_it_is_asked_to() {
+    for (bytes, expected) in [("0", 2), ("16MiB", 0)] {
+        let bench = Bench::with(Scripted::new(), &[("cache_memory_bytes", bytes)]);
+        let data = pattern(4 * MIB);
+        bench.store.place("a.csv", data.clone()).await;
+        for round in 0..2 {
+            let query = bench.query();
+            let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+            let mut buf = vec![0; 2 * MIB];
+            for offset in [MIB, 2 * MIB] {
+                reader.read_at(&query, &mut buf, offset as u64).await.unwrap();
+                assert!(buf == data[offset..offset + 2 * MIB]);
+            }
+            let calls = bench.store.take_calls();
+            assert!(round == 0 || calls.len() == expected, "{bytes}: {calls:?}");
+        }
+        let query = bench.query();
+        let kept = query.cache_entries().unwrap();
+        let in_memory = kept.iter().filter(|entry| entry.cache == "memory");
+        let cached: u64 = in_memory.map(|entry| entry.cached_bytes).sum();
+        let in_vain = 256 << 10; // the opening
+        assert_eq!(cached, if expected == 0 { (3 * MIB + in_vain) as u64 } else { 0 });
+        query.clear_cache().unwrap();
+        assert!(query.cache_entries().unwrap().is_empty());
+        assert_eq!(bench.engine.budget().held_bytes(), 0);
+    }
+}
+
+/// Both caches at once: bytes come from where they are, and a writer gets the memory.
+#[tokio::test]
+async fn memory_beside_a_disk_gives_way_to_writers() {
+    let dir = Scratch::new("engine-through");
+    let memory = [("cache_memory_bytes", "1GiB"), ("memory_limit_bytes", "64MiB")];
+    let bench = bench(&dir, &memory);
+    let data = pattern(40 * MIB);
+    bench.store.place("a", data.clone()).await;
+    assert!(get(&bench, "a", GetRange::All).await == data);
+    let held = bench.engine.budget().held_bytes();
+    assert!(held > 0 && held <= 40 * MIB as u64, "half of the limit, and what is being written");
+    assert!(get(&bench, "a", GetRange::All).await == data);
+    let query = bench.query();
+    let mut writers = Vec::new();
+    for index in 0..12 {
+        let at = bench.at(&format!("out/{index}"));
+        let mut writer = query.create(&at, penstock_store::PutOptions::default()).unwrap();
+        writer.write(&pattern(5 * MIB)).await.unwrap();
+        writers.push(writer);
+    }
+    assert!(bench.engine.budget().held_bytes() <= 64 << 20);
+    assert!(get(&bench, "a", GetRange::All).await == data);
+}

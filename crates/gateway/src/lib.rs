@@ -169,8 +169,9 @@ impl Gateway {
     /// end is asked anything yet.
     ///
     /// # Errors
-    /// `Invalid` for missing keys, options that cannot be, a bad address or a cache directory in use, `NotFound` and `Denied`
-    /// for a directory or a TLS file, `Conflict` for a port in use; each with what to do.
+    /// `Invalid` for missing keys, options that cannot be, a bad address or a cache directory in
+    /// use, `NotFound` and `Denied` for a directory or a TLS file, `Conflict` for a port in use;
+    /// each with what to do.
     pub async fn bind(options: Options) -> Result<Self> {
         check_keys(&options)?;
         let lists = Lists::parse(&options.serve.acl)?;

@@ -6,7 +6,8 @@
 use crate::budget::Lease;
 use crate::cache::files::Directory;
 use crate::cache::index::{Found, Index, ObjectVersion, Place};
-use crate::cache::record::{BLOCK_BYTES_MAX, NAME_BYTES_MAX};
+use crate::cache::memory::blocks_of;
+use crate::cache::record::NAME_BYTES_MAX;
 use crate::cache::writer;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Result};
@@ -356,12 +357,4 @@ impl Shared {
 /// Reads a whole block; whether its bytes are those that were written.
 pub(super) fn read_checked(file: &File, position: u64, crc: u32, block: &mut [u8]) -> bool {
     file.read_exact_at(block, position).is_ok() && crc32fast::hash(block) == crc
-}
-
-/// A range as blocks of at most [`BLOCK_BYTES_MAX`].
-fn blocks_of(range: ByteRange) -> impl Iterator<Item = ByteRange> {
-    (0..range.len().div_ceil(BLOCK_BYTES_MAX)).map(move |index| {
-        let start = range.start + index * BLOCK_BYTES_MAX;
-        ByteRange { start, end: (start + BLOCK_BYTES_MAX).min(range.end) }
-    })
 }

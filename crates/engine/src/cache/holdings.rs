@@ -1,6 +1,5 @@
 //! What the caches hold, for people to look at.
 
-use crate::cache::DiskCache;
 use crate::cache::index::ObjectVersion;
 use crate::query::Query;
 use penstock_base::Result;
@@ -10,9 +9,9 @@ use penstock_store::http::redacted_text;
 /// One version of an object in one cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheEntry {
-    /// `metadata` (size and ETag in memory) or `disk` (bytes).
+    /// `metadata` (size and ETag in memory), `memory` or `disk` (bytes).
     pub cache: &'static str,
-    /// Its URL; of the disk the one that the store really has, endpoint and all.
+    /// Its URL; of bytes the one that the store really has, endpoint and all.
     pub object: String,
     /// Its version; empty where the store has none.
     pub etag: String,
@@ -33,8 +32,10 @@ impl Query {
         let disk = self.core.disk()?;
         let mut entries = Vec::new();
         self.engine().metadata.each(|name, meta| entries.push(remembered(name, meta)));
+        let memory = self.engine().memory.objects();
+        entries.extend(memory.into_iter().map(|object| kept("memory", object)));
         if let Some(disk) = disk {
-            entries.extend(on_disk(&disk));
+            entries.extend(disk.objects().into_iter().map(|object| kept("disk", object)));
         }
         Ok(entries)
     }
@@ -63,14 +64,16 @@ fn remembered(name: &str, meta: &ObjectMeta) -> CacheEntry {
     }
 }
 
-fn on_disk(disk: &DiskCache) -> Vec<CacheEntry> {
-    let entry = |(version, blocks, cached_bytes): (ObjectVersion, u64, u64)| CacheEntry {
-        cache: "disk",
+fn kept(
+    cache: &'static str,
+    (version, blocks, cached_bytes): (ObjectVersion, u64, u64),
+) -> CacheEntry {
+    CacheEntry {
+        cache,
         object: version.name.to_string(),
         etag: version.etag.to_string(),
         size_bytes: Some(version.size_bytes),
         cached_bytes,
         blocks,
-    };
-    disk.objects().into_iter().map(entry).collect()
+    }
 }

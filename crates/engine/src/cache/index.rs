@@ -128,6 +128,12 @@ impl Index {
         self.latest.insert(Arc::clone(&version.name), version.clone());
     }
 
+    /// Whether a block was used since this was last asked.
+    pub fn take_used(&mut self, version: &ObjectVersion, start: u64) -> bool {
+        let block = self.objects.get_mut(version).and_then(|blocks| blocks.get_mut(&start));
+        block.is_some_and(|block| std::mem::take(&mut block.used))
+    }
+
     /// The version of an object that was cached last.
     pub fn latest(&self, name: &str) -> Option<&ObjectVersion> {
         self.latest.get(name)

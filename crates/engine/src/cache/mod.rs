@@ -1,13 +1,15 @@
 //! Bytes of objects kept from one query, and one process, to the next.
 //!
-//! Cached is what was read, by where the object really is and its strong ETag: another version is
-//! another object, so nothing has to be thrown away when one changes. Objects without such a tag,
-//! and local ones, are not cached.
+//! There are two: a disk, and memory for what DuckDB does not keep itself. Cached is what was read,
+//! by where the object really is and its strong ETag: another version is another object, so nothing
+//! has to be thrown away when one changes. Objects without such a tag, and local ones, are not
+//! cached.
 
 mod disk;
 mod files;
 mod holdings;
 mod index;
+mod memory;
 mod object;
 mod record;
 mod writer;
@@ -17,6 +19,7 @@ mod tests;
 
 pub(crate) use disk::DiskCache;
 pub use holdings::CacheEntry;
+pub(crate) use memory::MemoryCache;
 pub(crate) use object::{CachedBlock, CachedObject};
 
 use penstock_base::{Error, Kind, Result, Settings};

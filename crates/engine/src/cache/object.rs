@@ -1,7 +1,8 @@
 //! One version of an object as its readers see the cache.
 
 use crate::cache::disk::DiskCache;
-use crate::cache::index::{Found, ObjectVersion};
+use crate::cache::index::{Found, ObjectVersion, Place};
+use crate::cache::memory::MemoryCache;
 use crate::location::Location;
 use crate::query::QueryCore;
 use crate::read::Version;
@@ -15,7 +16,9 @@ use std::sync::Arc;
 /// A version of an object that may be cached.
 #[derive(Clone, Debug)]
 pub(crate) struct CachedObject {
-    disk: Arc<DiskCache>,
+    /// At least one of the two is there.
+    disk: Option<Arc<DiskCache>>,
+    memory: Option<Arc<MemoryCache>>,
     version: ObjectVersion,
 }
 
@@ -31,16 +34,24 @@ impl CachedBlock {
 }
 
 impl CachedObject {
-    /// `None` for what is not cached: objects without a size and a strong ETag, which alone promise
-    /// equal bytes (RFC 9110 section 8.8.1), and objects that are near already.
-    pub fn new(disk: Option<&Arc<DiskCache>>, at: &Location, version: &Version) -> Option<Self> {
-        let (disk, origin) = (disk?, at.mount.origin.as_deref()?);
+    /// As a query's settings have it. `None` for what is not cached: objects without a size and a
+    /// strong ETag, which alone promise equal bytes (RFC 9110 section 8.8.1), and objects that are
+    /// near already.
+    pub fn of(query: &QueryCore, at: &Location, version: &Version) -> Option<Self> {
+        // Opening the object told the error of a cache that cannot be used.
+        let disk = query.disk().ok().flatten();
+        let memory = &query.engine.memory;
+        let memory = memory.is_on().then(|| Arc::clone(memory));
+        if disk.is_none() && memory.is_none() {
+            return None;
+        }
+        let origin = at.mount.origin.as_deref()?;
         let version = ObjectVersion {
             name: name_of(&format!("{origin}{}", at.key)).into(),
             etag: version.if_match()?.0.into(),
             size_bytes: version.size_bytes?,
         };
-        Some(CachedObject { disk: Arc::clone(disk), version })
+        Some(CachedObject { disk, memory, version })
     }
 
     /// Size and tag of the version of an object that was cached last.
@@ -55,31 +66,49 @@ impl CachedObject {
         })
     }
 
-    /// How many bytes of a range are cached.
+    /// How many bytes of a range are cached, at least.
     pub fn cached_bytes(&self, range: ByteRange) -> u64 {
-        self.disk.cached_bytes(&self.version, range)
+        let disk = self.disk.as_ref().map_or(0, |disk| disk.cached_bytes(&self.version, range));
+        let memory = self.memory.as_ref();
+        memory.map_or(0, |memory| memory.cached_bytes(&self.version, range)).max(disk)
     }
 
-    /// As a query's settings have it.
-    pub fn of(query: &QueryCore, at: &Location, version: &Version) -> Option<Self> {
-        // Opening the object told the error of a cache that cannot be used.
-        CachedObject::new(query.disk().ok().flatten().as_ref(), at, version)
-    }
-
-    /// The blocks that a range overlaps, in order.
+    /// The blocks that a range overlaps, in the order of their starts; those of the disk and of
+    /// memory may overlap each other.
     pub fn find(&self, range: ByteRange) -> Vec<CachedBlock> {
-        self.disk.find(&self.version, range).into_iter().map(CachedBlock).collect()
+        let memory = self.memory.as_ref();
+        let mut found = memory.map_or_else(Vec::new, |memory| memory.find(&self.version, range));
+        if let Some(disk) = &self.disk
+            && !covers(&found, range)
+        {
+            let on_disk = disk.find(&self.version, range);
+            let is_new =
+                |block: &Found| !found.iter().any(|known| known.block.contains(&block.block));
+            let on_disk: Vec<Found> = on_disk.into_iter().filter(is_new).collect();
+            found.extend(on_disk);
+            found.sort_by_key(|found| found.block.start);
+        }
+        found.into_iter().map(CachedBlock).collect()
     }
 
     /// Whether all of a range is cached.
     pub fn covers(&self, range: ByteRange) -> bool {
-        covers(&self.find(range), range)
+        let blocks: Vec<Found> = self.find(range).into_iter().map(|block| block.0).collect();
+        covers(&blocks, range)
     }
 
     /// Fills `buf` with the bytes of a block from `start` on; `false` when they are lost, and `buf`
     /// then holds anything. Waits for the disk on the calling thread.
     pub fn read(&self, query: &QueryCore, block: &CachedBlock, start: u64, buf: &mut [u8]) -> bool {
-        let is_read = self.disk.read(&self.version, &block.0, start, buf);
+        let is_read = match (&block.0.place, &self.disk) {
+            (Place::Queued(bytes), _) => {
+                let from = usize::try_from(start - block.0.block.start).unwrap_or(usize::MAX);
+                buf.copy_from_slice(&bytes[from..from + buf.len()]);
+                true
+            }
+            (Place::File { .. }, Some(disk)) => disk.read(&self.version, &block.0, start, buf),
+            (Place::File { .. }, None) => false,
+        };
         if is_read {
             query.scope.count(Metric::CacheHits, 1);
             query.scope.count(Metric::CacheBytesRead, buf.len() as u64);
@@ -89,41 +118,51 @@ impl CachedObject {
 
     /// All bytes of a range, if they are cached; read on a thread that may wait for a disk.
     pub async fn fetch(&self, query: &Arc<QueryCore>, range: ByteRange) -> Option<Bytes> {
-        if !self.covers(range) {
-            return None;
+        let blocks = self.find(range);
+        if blocks.iter().all(|block| matches!(block.0.place, Place::Queued(_))) {
+            return self.read_all(query, &blocks, range);
         }
         let (cached, query) = (self.clone(), Arc::clone(query));
         let handle = query.engine.handle.clone();
-        handle.spawn_blocking(move || cached.read_all(&query, range)).await.ok().flatten()
+        let read = handle.spawn_blocking(move || cached.read_all(&query, &blocks, range));
+        read.await.ok().flatten()
     }
 
-    fn read_all(&self, query: &QueryCore, range: ByteRange) -> Option<Bytes> {
-        let blocks = self.find(range);
-        if !covers(&blocks, range) {
-            return None;
-        }
+    fn read_all(
+        &self,
+        query: &QueryCore,
+        blocks: &[CachedBlock],
+        range: ByteRange,
+    ) -> Option<Bytes> {
         let mut bytes = vec![0; usize::try_from(range.len()).ok()?];
-        let mut rest = &mut bytes[..];
-        for block in &blocks {
-            let start = block.range().start.max(range.start);
-            let len = block.range().end.min(range.end) - start;
-            let (part, behind) = rest.split_at_mut(usize::try_from(len).ok()?);
-            if !self.read(query, block, start, part) {
+        let (mut rest, mut next) = (&mut bytes[..], range.start);
+        for block in blocks {
+            let end = block.range().end.min(range.end);
+            if end <= next || block.range().start > next {
+                continue;
+            }
+            let (part, behind) = rest.split_at_mut(usize::try_from(end - next).ok()?);
+            if !self.read(query, block, next, part) {
                 return None;
             }
-            rest = behind;
+            (rest, next) = (behind, end);
         }
-        Some(bytes.into())
+        (next == range.end).then(|| bytes.into())
     }
 
     /// Keeps bytes that a store sent, if there is memory for a copy of what is missing.
     pub fn keep(&self, query: &QueryCore, start: u64, bytes: &[u8]) {
+        let lease = |bytes| query.engine.budget.try_lease(bytes);
+        if let Some(memory) = &self.memory {
+            memory.keep(&self.version, start, bytes, lease);
+        }
+        let Some(disk) = &self.disk else { return };
         let range = ByteRange { start, end: start + bytes.len() as u64 };
-        for gap in self.disk.wanted(&self.version, range) {
-            let Some(lease) = query.engine.budget.try_lease(gap.len()) else { return };
+        for gap in disk.wanted(&self.version, range) {
+            let Some(lease) = lease(gap.len()) else { return };
             let part = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
             let copy = Bytes::copy_from_slice(&bytes[part(gap.start)..part(gap.end)]);
-            self.disk.offer(&self.version, gap.start, &copy, lease);
+            disk.offer(&self.version, gap.start, &copy, lease);
         }
     }
 }
@@ -139,8 +178,8 @@ fn name_of(url: &str) -> String {
     format!("{shown}#{:016x}", hasher.finish())
 }
 
-fn covers(blocks: &[CachedBlock], range: ByteRange) -> bool {
-    let end = blocks.iter().fold(range.start, |end, block| match block.range() {
+fn covers(blocks: &[Found], range: ByteRange) -> bool {
+    let end = blocks.iter().fold(range.start, |end, found| match found.block {
         block if block.start <= end => end.max(block.end),
         _ => end,
     });

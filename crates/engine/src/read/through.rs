@@ -1,4 +1,4 @@
-//! A GET through the disk cache, for the gateway and the command line: what lies there is not
+//! A GET through the caches of bytes, for the gateway and the command line: what lies there is not
 //! fetched again, and what is fetched is kept there.
 //!
 //! Unless `cache_validation` says otherwise, the store is asked for the object's version before a
@@ -45,7 +45,7 @@ pub(crate) async fn get(
     at: &Location,
     request: GetRequest,
 ) -> Result<Stream> {
-    if query.disk()?.is_none() {
+    if query.disk()?.is_none() && !query.engine.memory.is_on() {
         return Stream::start(query, at, request.range, request.if_match).await;
     }
     if let Some((meta, range)) = cached(query, at, &request).await?
