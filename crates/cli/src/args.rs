@@ -155,10 +155,10 @@ pub enum NvmeCommand {
 /// A device and how to reach it.
 #[derive(Debug, Args)]
 pub struct NvmeDevice {
-    /// File or block device
+    /// File, block device or NVMe device such as /dev/ng0n1
     #[arg(value_name = "DEVICE")]
     pub path: PathBuf,
-    /// How bytes move: file (page cache), direct (O_DIRECT) or uring (io_uring)
+    /// How bytes move: file, direct, uring, ioctl or passthrough
     #[arg(long, default_value = "uring")]
     pub io: String,
 }

@@ -3,7 +3,7 @@
 
 use crate::device::{Device, Geometry};
 use crate::errno::{explain, explain_io};
-use crate::{FileDevice, UringDevice};
+use crate::{FileDevice, IoctlDevice, PassthroughDevice, UringDevice, namespace};
 use penstock_base::{Error, Kind, Result, nearest::nearest};
 use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags, Stat, StatxFlags};
 use rustix::io::Errno;
@@ -21,6 +21,10 @@ pub enum Io {
     Direct,
     /// io_uring past the page cache, several commands in flight per queue.
     Uring,
+    /// NVMe commands by synchronous ioctls, on `/dev/ngXnY` or `/dev/nvmeXnY`.
+    Ioctl,
+    /// NVMe commands through io_uring, on `/dev/ngXnY`, several in flight per queue.
+    Passthrough,
 }
 
 impl Io {
@@ -29,6 +33,8 @@ impl Io {
         (Io::File, "file", "pread and pwrite through the page cache"),
         (Io::Direct, "direct", "pread and pwrite past the page cache"),
         (Io::Uring, "uring", "io_uring past the page cache, several commands in flight"),
+        (Io::Ioctl, "ioctl", "NVMe commands by ioctl"),
+        (Io::Passthrough, "passthrough", "NVMe commands through io_uring, several in flight"),
     ];
 
     /// Finds a way by its name.
@@ -87,10 +93,14 @@ impl OpenOptions {
 /// `NotFound`, `Denied`; `Conflict` if another process has it or it is mounted; `Unsupported` for
 /// other kinds of files and where the kernel lacks what `io` needs; `Invalid` for wrong sizes.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Device>> {
-    let file = OpenFile::open(path, options)?;
+    let plain = || OpenFile::open(path, options);
     Ok(match options.io {
-        Io::File | Io::Direct => Arc::new(FileDevice::new(file)),
-        Io::Uring => Arc::new(UringDevice::new(file)?),
+        Io::File | Io::Direct => Arc::new(FileDevice::new(plain()?)),
+        Io::Uring => Arc::new(UringDevice::new(plain()?)?),
+        Io::Ioctl => Arc::new(IoctlDevice::new(namespace::open(path, options, true)?)),
+        Io::Passthrough => {
+            Arc::new(PassthroughDevice::new(namespace::open(path, options, false)?)?)
+        }
     })
 }
 
@@ -101,7 +111,7 @@ pub struct OpenFile {
     pub(crate) name: String,
     pub(crate) geometry: Geometry,
     /// Holds the lock, on a descriptor of its own: a ring that is closing keeps its file a while.
-    _lock: File,
+    pub(crate) _lock: File,
 }
 
 /// Blocks of a plain file, unless asked otherwise.
@@ -156,7 +166,7 @@ fn check_kind(stat: &Stat, name: &str) -> Result<bool> {
         kind => Err(Error::new(Kind::Unsupported, format!("a {kind:?} is no device for blocks"))
             .with_operation("device open")
             .with_object(name)
-            .with_hint("Name a plain file or a block device such as /dev/nvme0n1")),
+            .with_hint("Name a file or a block device; /dev/ng0n1 takes io=passthrough")),
     }
 }
 
@@ -172,7 +182,7 @@ fn check_same(held: &File, file: &File, name: &str) -> Result<()> {
         .with_object(name))
 }
 
-fn lock(file: &File, write: bool, name: &str) -> Result<()> {
+pub(crate) fn lock(file: &File, write: bool, name: &str) -> Result<()> {
     let operation = match write {
         true => FlockOperation::NonBlockingLockExclusive,
         false => FlockOperation::NonBlockingLockShared,

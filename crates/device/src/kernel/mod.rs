@@ -2,4 +2,7 @@
 
 #![allow(unsafe_code)] // the kernel takes pointers
 
+pub mod ioctl;
+pub mod passthrough;
+mod ring;
 pub mod uring;

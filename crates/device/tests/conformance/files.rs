@@ -1,6 +1,6 @@
 //! What only files and block devices can meet: other processes, permissions, ends that move.
 
-use crate::subject::Scratch;
+use crate::made::Scratch;
 use penstock_base::{Kind, Result};
 use penstock_device::{Discipline, Io, OpenOptions, Port, open};
 use std::path::Path;
@@ -14,9 +14,9 @@ fn port(path: &Path, options: &OpenOptions) -> Result<Port> {
 }
 
 fn each(case: impl Fn(Io, &Path)) {
-    for (io, _, _) in Io::ALL {
+    for io in [Io::File, Io::Direct, Io::Uring] {
         let scratch = Scratch::new();
-        case(*io, &scratch.0);
+        case(io, &scratch.0);
     }
 }
 
@@ -28,8 +28,8 @@ fn bytes_are_there_for_the_next_opener() {
         writer.write(4, &bytes).expect("writes");
         writer.flush().expect("flushes");
         drop(writer);
-        for (other, _, _) in Io::ALL {
-            let reader = OpenOptions { write: false, ..OpenOptions::new(*other) };
+        for other in [Io::File, Io::Direct, Io::Uring] {
+            let reader = OpenOptions { write: false, ..OpenOptions::new(other) };
             let mut into = vec![0; bytes.len()];
             port(path, &reader).expect("opens").read(4, &mut into).expect("reads");
             assert!(into == bytes);
@@ -114,4 +114,17 @@ fn wrong_paths_and_sizes_are_told() {
         let short = port(path, &OpenOptions::new(io)).err().expect("less than a block");
         assert_eq!(short.kind(), Kind::Invalid, "{short}");
     });
+}
+
+#[test]
+fn commands_of_nvme_are_refused_where_there_is_no_nvme() {
+    for io in [Io::Ioctl, Io::Passthrough] {
+        let scratch = Scratch::new();
+        std::fs::write(&scratch.0, [0; 8192]).expect("writes");
+        for path in [scratch.0.as_path(), Path::new("/dev/null")] {
+            let error = port(path, &OpenOptions::new(io)).err().expect("it is no NVMe device");
+            assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+            assert!(error.to_string().contains("/dev/ng0n1"), "{error}");
+        }
+    }
 }

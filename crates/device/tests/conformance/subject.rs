@@ -1,35 +1,28 @@
-//! The devices under examination, and what they lie on.
+//! A device under examination, whole or the first blocks of it.
 
-use penstock_device::{Device, Discipline, Io, MemoryDevice, OpenOptions, Port, open};
-use std::path::PathBuf;
+use penstock_base::Result;
+use penstock_device::{Device, Discipline, Geometry, Ownership, Port, Queue};
+use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Logical blocks of every device in the exam.
 pub const BLOCKS: u64 = 512;
 
-/// A fresh device, and the file that goes with it.
+/// A fresh device, and what goes with it.
 pub struct Subject {
     pub device: Arc<dyn Device>,
-    _file: Option<Scratch>,
+    _guard: Box<dyn Any>,
 }
 
 impl Subject {
-    pub fn memory(block_size: u32, blocks_per_transfer: u32) -> Self {
-        let device = MemoryDevice::new(block_size, BLOCKS, block_size * blocks_per_transfer);
-        Subject { device: Arc::new(device.expect("the sizes are right")), _file: None }
+    /// Examines a device, and keeps something as long as that takes.
+    pub fn new(device: Arc<dyn Device>, guard: impl Any) -> Self {
+        Subject { device, _guard: Box::new(guard) }
     }
 
-    pub fn file(io: Io, block_size: u32, blocks_per_transfer: u32) -> Self {
-        let scratch = Scratch::new();
-        let options = OpenOptions {
-            create_bytes: Some(BLOCKS * u64::from(block_size)),
-            block_size_bytes: Some(block_size),
-            transfer_max_bytes: Some(block_size * blocks_per_transfer),
-            ..OpenOptions::new(io)
-        };
-        let device = open(&scratch.0, &options).expect("the file can be made");
-        Subject { device, _file: Some(scratch) }
+    /// Examines the first blocks of a device.
+    pub fn head(device: Arc<dyn Device>) -> Self {
+        Subject::new(Arc::new(Head::of(device)), ())
     }
 
     pub fn port(&self, discipline: Discipline) -> Port {
@@ -37,20 +30,34 @@ impl Subject {
     }
 }
 
-/// A file name of one test; the file is gone afterwards.
-pub struct Scratch(pub PathBuf);
+/// The first blocks of a larger device, so that the exam need not write all of it.
+pub struct Head {
+    device: Arc<dyn Device>,
+    geometry: Geometry,
+}
 
-impl Scratch {
-    pub fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("penstock-device-{}-{number}", std::process::id());
-        Scratch(std::env::temp_dir().join(name))
+impl Head {
+    /// Clears the blocks first.
+    pub fn of(device: Arc<dyn Device>) -> Self {
+        let geometry = Geometry { block_count: BLOCKS, ..device.geometry().clone() };
+        let head = Head { device, geometry };
+        let zeros = vec![0; head.geometry.size_bytes() as usize];
+        let port = Port::new(head.device.clone(), Discipline::Single).expect("it has queues");
+        port.write(0, &zeros).expect("it can be cleared");
+        head
     }
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+impl Device for Head {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn open_queue(&self, ownership: Ownership) -> Result<Box<dyn Queue>> {
+        self.device.open_queue(ownership)
     }
 }

@@ -1,0 +1,94 @@
+//! NVMe commands through io_uring (`IORING_OP_URING_CMD` on `/dev/ngXnY`): no block layer between.
+//! It decides the form of the entries.
+
+use crate::device::{Command, Device, Geometry, Ownership, Queue};
+use crate::errno::explain;
+use crate::kernel::ioctl::{NvmeFile, run};
+use crate::kernel::ring::{Dialect, Direction, FILE, Moved, RingQueue, Transfer};
+use crate::nvme::{PASSTHROUGH_BYTES, Passthrough, status_error};
+use crate::open::OpenFile;
+use io_uring::{cqueue, opcode, squeue};
+use penstock_base::Result;
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// `_IOWR('N', 0x80, struct nvme_uring_cmd)` of `linux/nvme_ioctl.h`.
+const URING_IO: u32 = 3 << 30 | (PASSTHROUGH_BYTES as u32) << 16 | 0x4e80;
+
+/// A namespace by passthrough.
+pub struct PassthroughDevice(Arc<NvmeFile>);
+
+impl PassthroughDevice {
+    /// # Errors
+    /// `Unsupported` where the kernel has no io_uring or does not let this process use it.
+    pub(crate) fn new(file: NvmeFile) -> Result<Self> {
+        let device = PassthroughDevice(Arc::new(file));
+        device.open_queue(Ownership::Shared)?;
+        Ok(device)
+    }
+}
+
+impl Device for PassthroughDevice {
+    fn name(&self) -> &str {
+        &self.0.file.name
+    }
+
+    fn geometry(&self) -> &Geometry {
+        &self.0.file.geometry
+    }
+
+    fn open_queue(&self, ownership: Ownership) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(RingQueue::open(Nvme(self.0.clone()), ownership)?))
+    }
+}
+
+struct Nvme(Arc<NvmeFile>);
+
+impl Dialect for Nvme {
+    // NVMe commands need the large entries, and results the large completions.
+    type Entry = squeue::Entry128;
+    type Completion = cqueue::Entry32;
+
+    fn file(&self) -> &OpenFile {
+        &self.0.file
+    }
+
+    fn entry(&self, transfer: &Transfer, user_data: u64) -> squeue::Entry128 {
+        let NvmeFile { file, namespace } = &*self.0;
+        let size = file.geometry.block_size_bytes;
+        let block = transfer.block + transfer.done as u64 / u64::from(size);
+        let address = transfer.address.expose_provenance() as u64;
+        let order = match transfer.direction {
+            Direction::Read => Passthrough::read(*namespace, block, address, transfer.length, size),
+            Direction::Write => {
+                Passthrough::write(*namespace, block, address, transfer.length, size)
+            }
+            Direction::Flush => Passthrough::flush(*namespace),
+        };
+        opcode::UringCmd80::new(FILE, URING_IO)
+            .cmd(order.to_entry())
+            .buf_index(transfer.slot)
+            .build()
+            .user_data(user_data)
+    }
+
+    fn completion(entry: &cqueue::Entry32) -> (u64, i32) {
+        (entry.user_data(), entry.result())
+    }
+
+    fn moved(&self, result: i32, length: usize, operation: &'static str) -> Result<Moved> {
+        let name = &self.0.file.name;
+        match u32::try_from(result) {
+            Ok(0) => Ok(Moved::Bytes(length)),
+            Ok(status) => Err(status_error(status, operation, name)),
+            Err(_) => match Errno::from_raw_os_error(-result) {
+                Errno::INTR | Errno::AGAIN => Ok(Moved::Again),
+                errno => Err(explain(errno, operation, name)),
+            },
+        }
+    }
+
+    fn trim(&self, block: u64, blocks: u64) -> Result<()> {
+        run(&self.0, &mut Command::Trim { block, blocks })
+    }
+}

@@ -1,0 +1,319 @@
+//! A queue over a ring of the kernel. It decides how many commands are in flight and which of them
+//! use registered buffers; what an entry looks like is its dialect's matter.
+//!
+//! The kernel holds addresses of the caller's memory while a command is in flight, so
+//! [`Queue::run`] never returns before the last of them has ended; if that became impossible, the
+//! process ends.
+
+use crate::buffer::{AlignedBuffer, is_aligned};
+use crate::device::{Command, Geometry, Ownership, Queue};
+use crate::errno::{ended_early, explain_io};
+use crate::open::OpenFile;
+use io_uring::{IoUring, cqueue, squeue, types};
+use penstock_base::{Error, Kind, Result};
+use rustix::io::Errno;
+use std::os::fd::AsRawFd;
+
+/// Most commands in flight per queue.
+const DEPTH: usize = 32;
+/// Memory of a queue for callers whose own is not aligned.
+const SLOTS_BYTES: usize = 2 << 20;
+/// The place of the only registered file.
+pub(super) const FILE: types::Fixed = types::Fixed(0);
+
+/// What a command does to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Read,
+    Write,
+    Flush,
+}
+
+/// One command, or the rest of one, as it goes to the kernel.
+pub(super) struct Transfer {
+    pub direction: Direction,
+    pub block: u64,
+    /// Bytes that were moved before.
+    pub done: usize,
+    pub address: *mut u8,
+    pub length: u32,
+    /// The registered buffer that holds `address`.
+    pub slot: Option<u16>,
+}
+
+/// What came of an entry.
+pub(super) enum Moved {
+    Bytes(usize),
+    /// Nothing yet: the kernel asks for it again.
+    Again,
+}
+
+/// The form of entries for one kind of device.
+pub(super) trait Dialect: Send {
+    type Entry: squeue::EntryMarker;
+    type Completion: cqueue::EntryMarker;
+
+    fn file(&self) -> &OpenFile;
+    fn entry(&self, transfer: &Transfer, user_data: u64) -> Self::Entry;
+    /// The number that was given with the entry, and the result.
+    fn completion(entry: &Self::Completion) -> (u64, i32);
+    /// Judges the result of a command that moves `length` bytes at most.
+    fn moved(&self, result: i32, length: usize, operation: &'static str) -> Result<Moved>;
+    fn trim(&self, block: u64, blocks: u64) -> Result<()>;
+}
+
+type Ring<D> = IoUring<<D as Dialect>::Entry, <D as Dialect>::Completion>;
+
+fn open_ring<D: Dialect>(ownership: Ownership) -> std::io::Result<Ring<D>> {
+    if ownership == Ownership::Thread {
+        // Since Linux 6.1: completions cost no interrupt of the thread, and no lock.
+        let mut builder = Ring::<D>::builder();
+        builder.setup_single_issuer().setup_defer_taskrun();
+        match builder.build(DEPTH as u32) {
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
+            other => return other,
+        }
+    }
+    Ring::<D>::builder().build(DEPTH as u32)
+}
+
+fn no_ring(error: &std::io::Error, object: &str) -> Error {
+    let number = error.raw_os_error();
+    if [Errno::NOSYS, Errno::PERM].iter().any(|errno| number == Some(errno.raw_os_error())) {
+        return Error::new(Kind::Unsupported, "the kernel does not let this process use io_uring")
+            .with_operation("device open")
+            .with_object(object)
+            .with_hint("Choose another io, or set kernel.io_uring_disabled=0");
+    }
+    explain_io(error, "device open", object)
+}
+
+/// Aligned memory for callers whose own is not, registered with the ring where the kernel takes it.
+#[derive(Default)]
+struct Slots {
+    buffers: Vec<AlignedBuffer>,
+    free: Vec<usize>,
+    is_registered: bool,
+}
+
+impl Slots {
+    /// Makes and registers the slots, each of its own: before Linux 6.12 NVMe counts the segments
+    /// of a whole registered region against the limit of one command.
+    fn fill<D: Dialect>(&mut self, ring: &Ring<D>, geometry: &Geometry) {
+        let length = geometry.transfer_max_bytes as usize;
+        let count = (SLOTS_BYTES / length).clamp(2, DEPTH);
+        let alignment = geometry.buffer_alignment_bytes.max(4096) as usize;
+        self.buffers = (0..count).map(|_| AlignedBuffer::new(length, alignment)).collect();
+        self.free = (0..count).collect();
+        let regions: Vec<libc::iovec> = self
+            .buffers
+            .iter_mut()
+            .map(|it| libc::iovec { iov_base: it.as_mut_ptr().cast(), iov_len: it.len() })
+            .collect();
+        // SAFETY: the regions are memory of `self.buffers`, which never moves, is never shrunk
+        // and is dropped after the ring (order of the fields of `RingQueue`).
+        self.is_registered = unsafe { ring.submitter().register_buffers(&regions) }.is_ok();
+    }
+}
+
+pub(super) struct RingQueue<D: Dialect> {
+    // Before the others: it goes first, and with it the kernel's hold on their memory.
+    ring: Ring<D>,
+    slots: Slots,
+    dialect: D,
+    /// Whether entries lie in the ring that must never reach the kernel.
+    is_broken: bool,
+}
+
+/// A command that is in flight: how much of it is done, and where its bytes lie meanwhile.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    done: usize,
+    slot: Option<usize>,
+}
+
+/// How many commands the kernel holds. While there are any, the caller's memory must stay.
+struct InFlight(usize);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if self.0 > 0 {
+            // Going on would let the kernel write into memory that has another use by then.
+            std::process::abort();
+        }
+    }
+}
+
+impl<D: Dialect> Queue for RingQueue<D> {
+    fn run(&mut self, commands: &mut [Command<'_>]) -> Result<()> {
+        if self.is_broken {
+            return Err(Error::new(Kind::Unavailable, "the ring failed earlier")
+                .with_object(&self.dialect.file().name)
+                .with_hint("Open the device anew"));
+        }
+        let mut progress = vec![Progress::default(); commands.len()];
+        let outcome = self.drive(commands, &mut progress);
+        self.slots.free.extend(progress.iter().filter_map(|progress| progress.slot));
+        outcome
+    }
+}
+
+/// What became of a command that should go to the kernel.
+enum Pushed {
+    InFlight,
+    Ended,
+    NoSlot,
+}
+
+impl<D: Dialect> RingQueue<D> {
+    /// Opens a ring for a device.
+    pub(super) fn open(dialect: D, ownership: Ownership) -> Result<Self> {
+        let OpenFile { file, name, .. } = dialect.file();
+        let ring = open_ring::<D>(ownership).map_err(|error| no_ring(&error, name))?;
+        ring.submitter()
+            .register_files(&[file.as_raw_fd()])
+            .map_err(|error| explain_io(&error, "io_uring register", name))?;
+        Ok(RingQueue { ring, slots: Slots::default(), dialect, is_broken: false })
+    }
+
+    /// Pushes and waits until nothing is in flight any more.
+    fn drive(&mut self, commands: &mut [Command<'_>], progress: &mut [Progress]) -> Result<()> {
+        let mut waiting: Vec<usize> = (0..commands.len()).rev().collect();
+        let mut in_flight = InFlight(0);
+        let mut failure: Option<Error> = None;
+        loop {
+            while failure.is_none() && in_flight.0 < DEPTH {
+                let Some(index) = waiting.last().copied() else { break };
+                match self.push(index, &mut commands[index], &mut progress[index]) {
+                    Ok(Pushed::InFlight) => in_flight.0 += 1,
+                    Ok(Pushed::Ended) => {}
+                    Ok(Pushed::NoSlot) => break,
+                    Err(error) => failure = Some(error),
+                }
+                waiting.pop();
+            }
+            if in_flight.0 == 0 {
+                return failure.map_or(Ok(()), Err);
+            }
+            // With nothing left to push the thread sleeps until the last one has ended.
+            let wanted = if waiting.is_empty() { in_flight.0 } else { in_flight.0.div_ceil(2) };
+            self.submit(wanted, &mut in_flight)?;
+            loop {
+                let Some(entry) = self.ring.completion().next() else { break };
+                in_flight.0 -= 1;
+                let (index, result) = D::completion(&entry);
+                let index = index as usize;
+                match self.finish(result, &mut commands[index], &mut progress[index]) {
+                    Ok(true) => {}
+                    Ok(false) => waiting.push(index),
+                    Err(error) => failure = failure.or(Some(error)),
+                }
+            }
+        }
+    }
+
+    /// Gives the kernel what was pushed and waits for `wanted` completions.
+    fn submit(&mut self, wanted: usize, in_flight: &mut InFlight) -> Result<()> {
+        let Err(error) = self.ring.submit_and_wait(wanted) else { return Ok(()) };
+        let number = error.raw_os_error().map(Errno::from_raw_os_error);
+        if matches!(number, Some(Errno::INTR | Errno::AGAIN | Errno::BUSY)) {
+            return Ok(());
+        }
+        // What the kernel has not taken it will never touch, as nothing is submitted after this.
+        self.is_broken = true;
+        in_flight.0 -= self.ring.submission().len().min(in_flight.0);
+        Err(explain_io(&error, "io_uring submit", &self.dialect.file().name))
+    }
+
+    /// Hands one command to the ring, or the rest of one that came back in part.
+    fn push(
+        &mut self,
+        index: usize,
+        command: &mut Command<'_>,
+        progress: &mut Progress,
+    ) -> Result<Pushed> {
+        if let Command::Trim { block, blocks } = command {
+            return self.dialect.trim(*block, *blocks).map(|()| Pushed::Ended);
+        }
+        let geometry = &self.dialect.file().geometry;
+        let alignment = geometry.buffer_alignment_bytes;
+        let needs_slot = match command {
+            Command::Read { into, .. } => !is_aligned(into, alignment),
+            Command::Write { from, .. } => !is_aligned(from, alignment),
+            Command::Flush | Command::Trim { .. } => false,
+        };
+        if needs_slot && progress.slot.is_none() {
+            if self.slots.buffers.is_empty() {
+                self.slots.fill::<D>(&self.ring, geometry);
+            }
+            let Some(slot) = self.slots.free.pop() else { return Ok(Pushed::NoSlot) };
+            progress.slot = Some(slot);
+            if let Command::Write { from, .. } = command {
+                self.slots.buffers[slot][..from.len()].copy_from_slice(from);
+            }
+        }
+        let transfer = self.transfer(command, *progress);
+        let entry = self.dialect.entry(&transfer, index as u64);
+        // SAFETY: the entry points into memory that `commands` borrows or that the slots own; both
+        // stay until the command has ended, for `run` does not return or unwind before (InFlight).
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.expect("the ring has room for as many commands as are allowed in flight");
+        Ok(Pushed::InFlight)
+    }
+
+    /// What is still to be done of a command, and where its bytes lie.
+    fn transfer(&mut self, command: &mut Command<'_>, progress: Progress) -> Transfer {
+        let Progress { done, slot } = progress;
+        let registered = slot.filter(|_| self.slots.is_registered).map(|slot| slot as u16);
+        let memory = slot.map(|slot| self.slots.buffers[slot].as_mut_ptr());
+        let (direction, block, own, length) = match command {
+            Command::Read { block, into } => {
+                (Direction::Read, *block, into.as_mut_ptr(), into.len())
+            }
+            // Only read: the direction says so.
+            Command::Write { block, from } => {
+                (Direction::Write, *block, from.as_ptr().cast_mut(), from.len())
+            }
+            Command::Flush | Command::Trim { .. } => (Direction::Flush, 0, std::ptr::null_mut(), 0),
+        };
+        let address = memory.unwrap_or(own).wrapping_add(done);
+        let length = (length - done) as u32;
+        Transfer { direction, block, done, address, length, slot: registered }
+    }
+
+    /// Takes a completion: whether the command is done, or has a rest.
+    fn finish(
+        &mut self,
+        result: i32,
+        command: &mut Command<'_>,
+        progress: &mut Progress,
+    ) -> Result<bool> {
+        let length = command.length_bytes() as usize;
+        let moved = self.dialect.moved(result, length - progress.done, command.name());
+        let outcome = moved.and_then(|moved| match moved {
+            Moved::Again => Ok(false),
+            Moved::Bytes(0) if length > 0 => {
+                let OpenFile { name, geometry, .. } = self.dialect.file();
+                let block = match command {
+                    Command::Read { block, .. } | Command::Write { block, .. } => *block,
+                    Command::Flush | Command::Trim { .. } => 0,
+                };
+                let start = block * u64::from(geometry.block_size_bytes);
+                Err(ended_early(command.name(), name, start + progress.done as u64))
+            }
+            Moved::Bytes(count) => {
+                progress.done += count;
+                Ok(progress.done >= length)
+            }
+        });
+        if !matches!(outcome, Ok(false))
+            && let Some(slot) = progress.slot.take()
+        {
+            if let (Ok(true), Command::Read { into, .. }) = (&outcome, command) {
+                into.copy_from_slice(&self.slots.buffers[slot][..into.len()]);
+            }
+            self.slots.free.push(slot);
+        }
+        outcome
+    }
+}

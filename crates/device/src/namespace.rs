@@ -1,0 +1,99 @@
+//! Opens NVMe namespaces for commands of our own: finds the block device that belongs to it, claims
+//! that, and asks the controller what it is. It decides who may open what; see also `open`.
+
+use crate::errno::{explain, explain_io};
+use crate::kernel::ioctl::{NvmeFile, identify, namespace};
+use crate::nvme::geometry;
+use crate::open::{OpenFile, OpenOptions, lock};
+use penstock_base::{Error, Kind, Result};
+use rustix::fs::{FileType, OFlags};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Opens `/dev/ngXnY`, or `/dev/nvmeXnY` where `takes_block` says that this will do.
+///
+/// # Errors
+/// As [`crate::open()`].
+pub(crate) fn open(path: &Path, options: &OpenOptions, takes_block: bool) -> Result<NvmeFile> {
+    let name = path.display().to_string();
+    let refuse = |kind, message: &str, hint: &str| {
+        let error = Error::new(kind, message).with_operation("device open").with_object(&name);
+        Err(error.with_hint(hint))
+    };
+    if options.block_size_bytes.is_some() {
+        return refuse(
+            Kind::Invalid,
+            "the block size of an NVMe device is its own",
+            "Leave the block size out",
+        );
+    }
+    let stat = rustix::fs::stat(path).map_err(|errno| explain(errno, "device open", &name))?;
+    let is_block = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice if takes_block => true,
+        FileType::CharacterDevice => false,
+        _ => {
+            let message = "it is no NVMe device for commands";
+            return refuse(Kind::Unsupported, message, "Name one such as /dev/ng0n1");
+        }
+    };
+    let fail = |error: std::io::Error| explain_io(&error, "device open", &name);
+    let real = path.canonicalize().map_err(fail)?;
+    let block = if is_block { Some(real.clone()) } else { block_of(&real) };
+    let Some(block) = block else {
+        let message = "it is no NVMe device for commands";
+        return refuse(Kind::Unsupported, message, "Name one such as /dev/ng0n1");
+    };
+    // Commands of our own pass by mounts and partitions, so the block device is claimed for them.
+    let claim = if options.write { OFlags::EXCL } else { OFlags::empty() };
+    let mut how = std::fs::OpenOptions::new();
+    how.read(true).write(options.write).custom_flags(claim.bits() as i32);
+    let block_name = block.display().to_string();
+    let held = how.open(&block).map_err(|error| explain_io(&error, "device open", &block_name))?;
+    lock(&held, options.write, &name)?;
+    let file = how.custom_flags(0).open(&real).map_err(fail)?;
+    let id = namespace(&file, &name)?;
+    if namespace(&held, &block_name)? != id {
+        let hint = "Another device took the name meanwhile: open it again";
+        return refuse(Kind::Conflict, "it is not the namespace of its block device", hint);
+    }
+    let controller = identify(&file, id, 1, &name)?;
+    let own = identify(&file, id, 0, &name)?;
+    let mut geometry = geometry(&controller, &own, kernel_limit(&block), &name)?;
+    geometry.is_read_only = !options.write;
+    if let Some(asked) = options.transfer_max_bytes {
+        geometry.transfer_max_bytes = asked.min(geometry.transfer_max_bytes);
+        geometry.check(&name)?;
+    }
+    Ok(NvmeFile { file: OpenFile { file, name, geometry, _lock: held }, namespace: id })
+}
+
+/// `/dev/ng0n1` goes with `/dev/nvme0n1`.
+fn block_of(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?.strip_prefix("ng")?;
+    Some(path.with_file_name(format!("nvme{name}")))
+}
+
+/// Most bytes that the kernel lets through in one command: it splits none of ours. Memory that
+/// begins in the middle of a page takes one segment more than its pages.
+fn kernel_limit(block: &Path) -> Option<u32> {
+    let name = block.file_name()?.to_str()?;
+    let number = |file: &str| -> Option<u32> {
+        let text = std::fs::read_to_string(format!("/sys/class/block/{name}/queue/{file}")).ok()?;
+        text.trim().parse().ok()
+    };
+    let bytes = number("max_hw_sectors_kb")?.saturating_mul(1024);
+    let segments = number("max_segments")?.saturating_sub(1).saturating_mul(4096);
+    Some(bytes.min(segments))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_block_device_is_found_by_its_name() {
+        let block = block_of(Path::new("/dev/ng0n1"));
+        assert_eq!(block.as_deref(), Some(Path::new("/dev/nvme0n1")));
+        assert_eq!(block_of(Path::new("/dev/null")), None);
+    }
+}
