@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := build/venv/bin/python
 export WORKLOAD QUICK ROWS RUNS STORE PROFILE PEERS THREADS MODE DURATION RATE
 
-.PHONY: help build demo test bench parity lint fmt wheel clean venv-test
+.PHONY: help build demo test test-nvme bench parity lint fmt wheel clean venv-test
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -23,6 +23,9 @@ bench: build ## benchmarks against the peers (WORKLOAD=name QUICK=1 PROFILE=loop
 
 test: venv-test ## all tests on a fresh machine, set-up included
 	@scripts/test.sh
+
+test-nvme: ## NVMe commands against an emulated controller, in a virtual machine of QEMU (2 minutes)
+	@scripts/test-nvme.sh
 
 parity: build venv-test ## docs/clickhouse.md anew, from ClickHouse itself
 	@PYTHONPATH=bench:crates/gateway/pytests $(PY) -m gateway_tests.clickhouse > build/clickhouse.md
