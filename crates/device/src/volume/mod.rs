@@ -12,6 +12,7 @@ mod format;
 mod map;
 mod node;
 mod room;
+mod shared;
 pub mod signature;
 pub mod space;
 pub mod table;
@@ -19,6 +20,7 @@ pub mod table;
 pub use file::File;
 pub use format::{FormatOptions, Report, check, format};
 pub use node::Lock;
+pub use shared::SharedVolume;
 
 use crate::port::Port;
 use copies::{Paging, check_size, choose, commit, encode, read_copies, repair};

@@ -5,3 +5,4 @@ mod failures;
 mod files;
 mod guard;
 mod shadow;
+mod shared;
