@@ -249,6 +249,18 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
+/// Body for a fuzzer: a form and its policy.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz(input: &[u8]) {
+    let Ok(form) = Form::parse(&bytes::Bytes::copy_from_slice(input), "b") else { return };
+    assert!(form.file.len() <= input.len(), "more than was sent");
+    drop((form.key(), FormAnswer::of(&form, "lake", "k")));
+    drop(set_headers(&mut HeaderMap::new(), &form));
+    if let Some(policy) = form.field("policy") {
+        drop(policy::check(policy, &form, "lake", SystemTime::UNIX_EPOCH));
+    }
+}
+
 fn malformed(why: &'static str) -> S3Error {
     S3Error::with_message(S3ErrorCode::MalformedPOSTRequest, why)
 }

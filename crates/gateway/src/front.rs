@@ -5,7 +5,7 @@ use crate::auth::KeyRing;
 use crate::cors::Question;
 use crate::exchange::{Exchange, Ledger};
 use crate::forms::{is_form, put_of};
-use crate::observed::{Inbound, Outbound};
+use crate::observed::{Inbound, Outbound, Rest};
 use crate::pages::Pages;
 use crate::ready::Readiness;
 use crate::stats::Stats;
@@ -102,22 +102,36 @@ impl Front {
         request: Request<Incoming>,
     ) -> Result<Response<s3s::Body>, HttpError> {
         if let Some(error) = self.refused(&request, exchange.time()) {
-            return refusal(error);
+            let mut response = refusal(error)?;
+            if !request.body().is_end_stream() {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            return Ok(response);
         }
         let slashed = v2::with_slash(&request, &self.ring);
-        let stall_timeout = self.limits.client_stall_timeout;
+        let is_awaited = request.headers().contains_key(EXPECT);
+        let (stall_timeout, rest) = (self.limits.client_stall_timeout, Rest::default());
         let mut request = request.map(|body| {
             // A body that is not there needs no watching.
             match body.is_end_stream() {
                 true => s3s::Body::from(body),
-                false => s3s::Body::http_body(Inbound::new(body, exchange.clone(), stall_timeout)),
+                false => {
+                    let (exchange, rest) = (exchange.clone(), rest.clone());
+                    s3s::Body::http_body(Inbound::new(body, exchange, stall_timeout, rest))
+                }
             }
         });
         request.extensions_mut().insert(exchange.clone());
         if let Some(uri) = slashed {
             *request.uri_mut() = uri;
         }
-        exchange.scope(self.of_a_page(request, exchange.time())).await
+        let mut response = exchange.scope(self.of_a_page(request, exchange.time())).await?;
+        // What of a body nobody read stands before the next request: a client that is not told so
+        // sends that one to a connection that is being closed.
+        if !rest.is_drained(is_awaited).await {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(response)
     }
 
     /// Answers a request that may come from a page of another origin.

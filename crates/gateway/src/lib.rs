@@ -26,6 +26,8 @@ mod error;
 mod exchange;
 mod forms;
 mod front;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod get;
 mod headers;
 mod heads;

@@ -230,7 +230,7 @@ fn client_token(token: &str) -> String {
 }
 
 /// The store's token in a client's.
-fn store_token(token: &str) -> S3Result<String> {
+pub(crate) fn store_token(token: &str) -> S3Result<String> {
     let wrong = || s3_error!(InvalidArgument, "The continuation token provided is incorrect");
     let mut bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| wrong())?;
     if bytes.first() != Some(&TOKEN_FORM) {

@@ -243,7 +243,7 @@ fn shown(rule: Rule) -> dto::DefaultRetention {
 }
 
 /// The rule of a document.
-fn rule_of(rule: dto::ObjectLockRule) -> S3Result<Rule> {
+pub(crate) fn rule_of(rule: dto::ObjectLockRule) -> S3Result<Rule> {
     let malformed = || s3_error!(MalformedXML, "A rule has a mode, and days or years.");
     let asked = rule.default_retention.ok_or_else(malformed)?;
     let mode = asked.mode.as_ref().and_then(|mode| Mode::parse(mode.as_str()));

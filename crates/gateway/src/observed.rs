@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use s3s::StdError;
 use std::future::Future as _;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
@@ -43,17 +43,67 @@ impl StallTimer {
     }
 }
 
+/// Most of a body that is read only to be thrown away, and how long that is waited for.
+const REST_BYTES_MAX: usize = 64 << 10;
+const REST_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// What nobody read of a request's body, once whoever had it let it go.
+#[derive(Clone, Default)]
+pub struct Rest(Arc<Mutex<Option<Incoming>>>);
+
+impl Rest {
+    /// Reads what is left, if that is little and comes soon. Whether nothing is left, so that the
+    /// connection can bear another request; a client that waits for `100 Continue` sends nothing.
+    pub async fn is_drained(&self, is_awaited: bool) -> bool {
+        let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut body) = left else { return true };
+        if is_awaited {
+            return false;
+        }
+        let read_all = async {
+            let mut read = 0;
+            loop {
+                let next = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
+                match next.await {
+                    None => return true,
+                    Some(Err(_)) => return false,
+                    Some(Ok(frame)) => read += frame.data_ref().map_or(0, Bytes::len),
+                }
+                if read > REST_BYTES_MAX {
+                    return false;
+                }
+            }
+        };
+        tokio::time::timeout(REST_WAIT_MAX, read_all).await.unwrap_or(false)
+    }
+}
+
 /// A request's body.
 pub struct Inbound {
-    body: Incoming,
+    /// There until this is dropped.
+    body: Option<Incoming>,
     exchange: Arc<Exchange>,
     stall: StallTimer,
+    rest: Rest,
+}
+
+impl Drop for Inbound {
+    fn drop(&mut self) {
+        let left = self.body.take().filter(|body| !body.is_end_stream());
+        *self.rest.0.lock().unwrap_or_else(PoisonError::into_inner) = left;
+    }
 }
 
 impl Inbound {
-    /// Counts `body` for `exchange`, and gives up a client that is silent for `stall_timeout`.
-    pub fn new(body: Incoming, exchange: Arc<Exchange>, stall_timeout: Duration) -> Self {
-        Inbound { body, exchange, stall: StallTimer::new(stall_timeout) }
+    /// Counts `body` for `exchange`, and gives up a client that is silent for `stall_timeout`. What
+    /// is not read of it is left in `rest`.
+    pub fn new(
+        body: Incoming,
+        exchange: Arc<Exchange>,
+        stall_timeout: Duration,
+        rest: Rest,
+    ) -> Self {
+        Inbound { body: Some(body), exchange, stall: StallTimer::new(stall_timeout), rest }
     }
 }
 
@@ -66,7 +116,8 @@ impl Body for Inbound {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
         let this = &mut *self;
-        match Pin::new(&mut this.body).poll_frame(context) {
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        match Pin::new(body).poll_frame(context) {
             Poll::Ready(frame) => {
                 this.stall.moved();
                 if let Some(Ok(frame)) = &frame
@@ -82,11 +133,11 @@ impl Body for Inbound {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map_or_else(SizeHint::default, Body::size_hint)
     }
 }
 

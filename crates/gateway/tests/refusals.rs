@@ -384,3 +384,28 @@ async fn what_is_not_there_has_its_code(lane: Lane) {
     };
     assert_eq!(code(&server, large).await, is(400, "EntityTooLarge"));
 }
+
+#[tokio::test]
+async fn a_refusal_tells_whether_the_connection_bears_another_request() {
+    let server = Server::start().await;
+    // Whoever waits to be told to send sends nothing: the rest cannot be read.
+    let awaited = b"PUT /lake/k HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\n\
+                    content-length: 5\r\n\r\n";
+    let refused = server.send_raw(awaited).await;
+    assert_eq!((refused.status, refused.header("connection")), (403, "close"));
+    // A small body is read to its end, though nobody wants it, and the next request is answered.
+    let sent = b"PUT /lake/k HTTP/1.1\r\nhost: h\r\ncontent-length: 5\r\n\r\n";
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    for _ in 0..2 {
+        stream.write_all(sent).await.unwrap();
+        stream.write_all(b"hello").await.unwrap();
+        let refused = common::read_answer(&mut stream, false).await;
+        assert_eq!((refused.status, refused.header("connection")), (403, ""));
+    }
+    // What is long is not.
+    let long = b"PUT /lake/k HTTP/1.1\r\nhost: h\r\ncontent-length: 100000\r\n\r\n";
+    stream.write_all(long).await.unwrap();
+    stream.write_all(&[0; 100_000]).await.unwrap();
+    let refused = common::read_answer(&mut stream, false).await;
+    assert_eq!((refused.status, refused.header("connection")), (403, "close"));
+}

@@ -1,0 +1,203 @@
+//! What a fuzzer feeds bytes to: every parser here of what clients send and of what replicas noted.
+//!
+//! As in the crate of the stores: a body takes any bytes, must come back, and asserts what has to
+//! hold of whatever was parsed. `fuzz/` runs the bodies under libFuzzer, the tests below run the
+//! same ones in every `cargo test`.
+
+use crate::acl::{Acl, Asked, Users};
+use crate::auth::{KeyPair, KeyRing};
+use crate::lock::{BY_RULE, HOLD, Lock, RETENTION};
+use crate::notes::Notes;
+use crate::parts::{PARTS_NOTE, PartSizes};
+use crate::policy::{Facts, Policy, Request};
+use crate::{cors, forms, heads, list, locks, sharing, tagging, v2};
+use http::HeaderMap;
+use penstock_base::Secret;
+use penstock_store::ObjectMeta;
+use s3s::dto;
+use s3s::xml::{Deserialize, Deserializer};
+use std::time::SystemTime;
+
+/// Takes any bytes.
+pub type Body = fn(&[u8]);
+
+/// Every body by name, each with an input from which a fuzzer may begin.
+pub const BODIES: &[(&str, Body, &[u8])] = &[
+    (
+        "gateway_form",
+        forms::fuzz,
+        b"--b\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\na/${filename}\r\n--b\r\n\
+          Content-Disposition: form-data; name=\"policy\"\r\n\r\neyJleHBpcmF0aW9uIjoiMjA5OS0wMS0wMV\
+          QwMDowMDowMFoiLCJjb25kaXRpb25zIjpbeyJidWNrZXQiOiJsYWtlIn0sWyJzdGFydHMtd2l0aCIsIiRrZXkiLCJ\
+          hIl1dfQ==\r\n--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"x\"\r\n\r\n\
+          bytes\r\n--b--\r\n",
+    ),
+    (
+        "gateway_policy",
+        policy,
+        br#"{"Statement": [{"Effect": "Deny", "Principal": {"AWS": "arn:aws:iam:::user/K"},
+            "NotAction": "s3:Get*", "Resource": ["arn:aws:s3:::lake", "arn:aws:s3:::lake/?*"],
+            "Condition": {"ForAnyValue:StringLikeIfExists": {"s3:prefix": ["a*", "b"]},
+            "NotIpAddress": {"aws:SourceIp": "10.0.0.0/8"}}}]}"#,
+    ),
+    (
+        "gateway_notes",
+        notes,
+        br#"{"acl": "K;f=K;r=*", "policy": "{}", "lock": {"rule": {"mode": "GOVERNANCE",
+            "period": {"days": 7}}}, "cors": [], "tags": [["a", "b"]]}"#,
+    ),
+    (
+        "gateway_head",
+        head,
+        b"/b?versionId=a%2Bb&acl&X-Amz-Expires=60&AWSAccessKeyId=K&Signature=AAAA&Expires=99\n\
+          AWS4-HMAC-SHA256 Credential=K/20130524/us-east-1/s3/aws4_request, SignedHeaders=host, \
+          Signature=00\n20130524T000000Z\nid=K, uri=\"http://acs.amazonaws.com/groups/global/AllUsers\"",
+    ),
+    (
+        "gateway_documents",
+        documents,
+        b"<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled><Rule>\
+          <DefaultRetention><Mode>GOVERNANCE</Mode><Days>7</Days></DefaultRetention></Rule>\
+          </ObjectLockConfiguration>",
+    ),
+];
+
+/// A policy, and what it says of some requests.
+fn policy(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Ok(policy) = Policy::parse(text, "lake") else { return };
+    let mut facts = Facts::default();
+    facts.put("aws:SourceIp", "10.1.2.3");
+    facts.put("s3:prefix", "ab");
+    for who in [None, Some("K")] {
+        for (action, key) in [("s3:GetObject", Some("a/b")), ("s3:ListBucket", None)] {
+            let request = Request { who, action, bucket: "lake", key, facts: &facts };
+            let decision = policy.judge(&request);
+            assert_eq!(decision, policy.judge(&request), "two answers to one question");
+        }
+    }
+}
+
+/// What a bucket's notes and an object's metadata say, written by whomever.
+fn notes(input: &[u8]) {
+    if let Ok(notes) = serde_json::from_slice::<Notes>(input) {
+        let again = serde_json::to_vec(&notes).map(|text| serde_json::from_slice::<Notes>(&text));
+        assert!(matches!(again, Ok(Ok(again)) if again == notes), "notes that changed");
+        drop(notes.list());
+    }
+    let text = String::from_utf8_lossy(input).into_owned();
+    if let Some(acl) = Acl::from_text(&text) {
+        assert_eq!(Acl::from_text(&acl.to_text()), Some(acl), "a list that changed");
+    }
+    for name in [RETENTION, BY_RULE, HOLD, PARTS_NOTE] {
+        let metadata = vec![(name.to_string(), text.clone())];
+        let meta = ObjectMeta { metadata, ..ObjectMeta::default() };
+        if let Ok(Lock { retention: Some(retention), .. }) = Lock::of(&meta) {
+            let kept = retention.to_text();
+            assert!(kept.is_ok(), "a retention that cannot be kept: {retention:?}");
+        }
+        if let Some(sizes) = PartSizes::of(&meta) {
+            let end = u32::try_from(sizes.count()).ok().and_then(|count| count.checked_add(1));
+            let past = end.and_then(|number| sizes.range(number));
+            assert_eq!(past, None, "a part past the last");
+        }
+    }
+}
+
+struct Nobody;
+
+impl Users for Nobody {
+    fn has(&self, id: &str) -> bool {
+        id == "K"
+    }
+}
+
+/// Heads of requests: a path with a query, an authorization, a date, grants, each in a line.
+fn head(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let mut lines = text.split('\n');
+    let uri = lines.next().unwrap_or_default();
+    drop(list::store_token(uri));
+    drop(sharing::version_of(uri));
+    let names = ["authorization", "x-amz-date", "x-amz-grant-read"];
+    let mut builder = http::Request::builder().uri(uri);
+    for (name, value) in names.into_iter().zip(lines) {
+        builder = builder.header(name, value);
+    }
+    let Ok(request) = builder.body(()) else { return };
+    drop(heads::fault(&request, SystemTime::UNIX_EPOCH));
+    let asked = Asked { headers: request.headers(), document: None };
+    drop(asked.acl("K", "K", &Nobody));
+    let ring = KeyRing::new(vec![KeyPair::new("K", Secret::new("secret"))], Vec::new(), 0, 1);
+    if let Some(slashed) = v2::with_slash(&request, &ring) {
+        assert_eq!(slashed.path(), format!("{}/", request.uri().path()), "another path");
+    }
+}
+
+fn document<T: for<'xml> Deserialize<'xml>>(input: &[u8]) -> Option<T> {
+    T::deserialize(&mut Deserializer::new(input)).ok()
+}
+
+/// Documents of sub-resources, as s3s reads them.
+fn documents(input: &[u8]) {
+    if let Some(dto::ObjectLockConfiguration { rule: Some(rule), .. }) = document(input) {
+        drop(locks::rule_of(rule));
+    }
+    if let Some(dto::CORSConfiguration { cors_rules }) = document(input)
+        && let Ok(rules) = cors::from_document(cors_rules)
+    {
+        let count = rules.len();
+        assert_eq!(cors::to_document(rules).len(), count, "rules that were lost");
+    }
+    if let Some(dto::Tagging { tag_set }) = document(input) {
+        drop(tagging::checked_of_bucket(tag_set));
+    }
+    let asked = Asked { headers: &HeaderMap::new(), document: document(input) };
+    drop(asked.acl("K", "K", &Nobody));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_borne(input in prop::collection::vec(any::<u8>(), 0..300)) {
+            for (_, body, _) in BODIES {
+                body(&input);
+            }
+        }
+
+        #[test]
+        fn what_is_nearly_right_is_borne(
+            bytes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            from in any::<prop::sample::Index>(),
+            twice in any::<bool>(),
+            len in any::<prop::sample::Index>(),
+        ) {
+            for (_, body, seed) in BODIES {
+                let mut input = seed.to_vec();
+                for (at, byte) in &bytes {
+                    input[at.index(seed.len())] = *byte;
+                }
+                if twice {
+                    input.extend_from_within(from.index(seed.len())..);
+                }
+                input.truncate(len.index(2 * seed.len()));
+                body(&input);
+            }
+        }
+    }
+
+    #[test]
+    fn every_seed_is_borne_and_every_body_has_a_target() {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
+        for (name, body, seed) in BODIES {
+            body(seed);
+            assert!(dir.join(format!("{name}.rs")).exists(), "fuzz/fuzz_targets/{name}.rs");
+        }
+        assert!(Policy::parse(std::str::from_utf8(BODIES[1].2).unwrap(), "lake").is_ok());
+        assert!(serde_json::from_slice::<Notes>(BODIES[2].2).is_ok());
+    }
+}
