@@ -13,7 +13,6 @@ use crate::cache::CachedObject;
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::read::stream::{Stream, told_as_change};
-use crate::read::touch::while_waiting;
 use crate::read::version::Version;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt, try_join_all};
@@ -309,8 +308,7 @@ impl<'a> Wanted<'a> {
     async fn lead(self, leader: Leader<'_>, buf: &mut [u8]) -> Result<()> {
         let range = leader.flight.range;
         let mut landing = Landing { leader, buf, filled: 0 };
-        let latency = self.at.mount.latency.get();
-        let mut stream = while_waiting(self.start(range), landing.buf, latency).await?;
+        let mut stream = self.start(range).await?;
         let filled = landing.fill(&mut stream).await;
         filled.map_err(|error| told_as_change(error, self.at))?;
         if let Some(cached) = self.cached {

@@ -17,7 +17,6 @@ mod reader;
 mod scan;
 mod stream;
 mod through;
-mod touch;
 mod version;
 
 pub(crate) use flight::Flights;
