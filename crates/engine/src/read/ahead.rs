@@ -105,20 +105,24 @@ impl Drop for Block {
 }
 
 impl Block {
-    /// Its bytes, for a read of this range; `None` when its request failed.
-    pub async fn arrived(&self, range: ByteRange) -> Option<Piece> {
+    /// Takes note that a read wants what of it lies in this range.
+    pub fn used(&self, range: ByteRange) {
         let (start, end) = (self.range.start.max(range.start), self.range.end.min(range.end));
         self.used_bytes.fetch_add(end.saturating_sub(start), Ordering::Relaxed);
+    }
+
+    /// Bytes that no read has wanted yet.
+    pub fn unused_bytes(&self) -> u64 {
+        self.range.len().saturating_sub(self.used_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Its bytes; `None` when its request failed.
+    pub async fn arrived(&self) -> Option<Piece> {
         let mut arrival = self.arrival.clone();
         match arrival.wait_for(|arrival| !matches!(arrival, Arrival::Pending)).await.as_deref() {
             Ok(Arrival::Ready(piece)) => Some(piece.clone()),
             _ => None,
         }
-    }
-
-    /// Whether reads have wanted all of it.
-    pub fn is_used_up(&self) -> bool {
-        self.used_bytes.load(Ordering::Relaxed) >= self.range.len()
     }
 }
 
@@ -147,7 +151,8 @@ impl Ahead {
         drop(dropped);
         let mut pieces = Vec::with_capacity(blocks.len());
         for block in &blocks {
-            pieces.extend(block.arrived(range).await);
+            block.used(range);
+            pieces.extend(block.arrived().await);
         }
         pieces
     }

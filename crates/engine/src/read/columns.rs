@@ -80,14 +80,16 @@ impl Columns {
         let again = self.scan.read(reader, file, range);
         let mine = self.ahead.iter().filter(|ahead| ahead.unit.file == file);
         let overlapping = mine.filter(|ahead| ahead.block.range.overlaps(&range));
-        let found = overlapping.map(|ahead| Arc::clone(&ahead.block)).collect();
+        let found: Vec<_> = overlapping.map(|ahead| Arc::clone(&ahead.block)).collect();
+        found.iter().for_each(|block| block.used(range));
         let dropped = if again { self.clear() } else { self.drop_unneeded() };
         Some((found, dropped))
     }
 
     /// Takes note that a read has ended.
-    pub fn done(&mut self, file: usize, range: ByteRange) {
+    pub fn done(&mut self, file: usize, range: ByteRange) -> Dropped {
         self.scan.done(file, range);
+        self.drop_unneeded()
     }
 
     /// Takes note that a reader is closed.
@@ -142,13 +144,14 @@ impl Columns {
     /// What was used up, and what will not be read any more.
     fn drop_unneeded(&mut self) -> Dropped {
         let scan = &self.scan;
-        let is_unneeded = |ahead: &mut Ahead| ahead.block.is_used_up() || scan.is_over(ahead.unit);
+        let is_unneeded =
+            |ahead: &mut Ahead| ahead.block.unused_bytes() == 0 || scan.is_over(ahead.unit);
         Dropped { _ahead: self.ahead.extract_if(.., is_unneeded).collect() }
     }
 
-    /// Bytes on their way or unused.
+    /// Bytes on their way or ready that no read has wanted yet.
     pub fn ahead_bytes(&self) -> u64 {
-        self.ahead.iter().map(|ahead| ahead.block.range.len()).sum()
+        self.ahead.iter().map(|ahead| ahead.block.unused_bytes()).sum()
     }
 }
 

@@ -295,7 +295,7 @@ impl Neighbours {
     ) -> Option<Vec<Piece>> {
         let mut pieces = Vec::new();
         for block in self.read(query, place, range)? {
-            pieces.extend(block.arrived(range).await);
+            pieces.extend(block.arrived().await);
         }
         Some(pieces)
     }
@@ -324,8 +324,10 @@ impl Neighbours {
     pub fn done(&self, query: &Arc<QueryCore>, place: &Place, range: ByteRange) {
         let mut state = self.lock();
         if let Some(glob) = state.globs.iter_mut().find(|glob| glob.id == place.glob) {
-            glob.columns.done(place.index, range);
+            let dropped = glob.columns.done(place.index, range);
             glob.pull(query);
+            drop(state);
+            drop(dropped);
         }
     }
 
