@@ -77,9 +77,9 @@ impl Verifier {
     /// is hashed too; its value comes at the end.
     ///
     /// # Errors
-    /// `InvalidDigest` for a Content-MD5 that is not base64 of 16 bytes; `InvalidRequest` for a
-    /// checksum that is none of its algorithm, and for several; `NotImplemented` for an algorithm
-    /// that is not here.
+    /// `InvalidDigest` for a Content-MD5 that is not base64 of 16 bytes; `BadDigest` for a checksum
+    /// that is none of its algorithm; `InvalidRequest` for several; `NotImplemented` for an
+    /// algorithm that is not here.
     pub fn from_headers(headers: &HeaderMap) -> S3Result<Self> {
         let expected = announced(headers)?;
         let mut hasher = ChecksumHasher::default();
@@ -184,11 +184,6 @@ fn announced(headers: &HeaderMap) -> S3Result<Vec<(Algorithm, Option<String>)>> 
         }
         let algorithm = Algorithm::of_name(own).ok_or_else(|| unknown(own))?;
         let text = value.to_str().unwrap_or_default().trim().to_string();
-        // A composite one has the number of parts behind it.
-        let sum = text.split_once('-').map_or(text.as_str(), |parts| parts.0);
-        if STANDARD.decode(sum).map(|sum| sum.len()) != Ok(algorithm.size_bytes()) {
-            return Err(s3_error!(InvalidRequest, "Value for {name} header is invalid."));
-        }
         found.push((algorithm, Some(text)));
     }
     let trailers = headers.get_all("x-amz-trailer").iter().filter_map(|value| value.to_str().ok());
@@ -204,6 +199,14 @@ fn announced(headers: &HeaderMap) -> S3Result<Vec<(Algorithm, Option<String>)>> 
         let why = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not \
                    allowed.";
         return Err(s3_error!(InvalidRequest, "{why}"));
+    }
+    if let Some((algorithm, Some(text))) = found.first() {
+        // A composite one has the number of parts behind it.
+        let sum = text.split_once('-').map_or(text.as_str(), |parts| parts.0);
+        if STANDARD.decode(sum).map(|sum| sum.len()) != Ok(algorithm.size_bytes()) {
+            let name = algorithm.header();
+            return Err(s3_error!(BadDigest, "Value for {name} header is invalid."));
+        }
     }
     let told = headers.get("x-amz-sdk-checksum-algorithm").and_then(|value| value.to_str().ok());
     if let (Some(told), Some((algorithm, _))) = (told, found.first())
@@ -331,8 +334,8 @@ mod tests {
         let crc = ("x-amz-checksum-crc32", CRC32);
         assert_eq!(code(&[crc, ("x-amz-checksum-sha1", SHA1)]), "InvalidRequest");
         assert_eq!(code(&[crc, ("x-amz-trailer", "x-amz-checksum-sha1")]), "InvalidRequest");
-        assert_eq!(code(&[("x-amz-checksum-crc32", "DUoR")]), "InvalidRequest");
-        assert_eq!(code(&[("x-amz-checksum-crc32", "!")]), "InvalidRequest");
+        assert_eq!(code(&[("x-amz-checksum-crc32", "DUoR")]), "BadDigest");
+        assert_eq!(code(&[("x-amz-checksum-crc32", "!")]), "BadDigest");
         assert_eq!(code(&[crc, ("x-amz-sdk-checksum-algorithm", "SHA1")]), "InvalidRequest");
         assert!(check(&[crc, ("x-amz-sdk-checksum-algorithm", "crc32")], &[]).is_ok());
         assert!(check(&[crc, ("x-amz-checksum-type", "FULL_OBJECT")], &[]).is_ok());
