@@ -1,11 +1,14 @@
 #!/bin/bash
-# usage: test-nvme.sh
-# NVMe by ioctl and by passthrough against an emulated controller: a virtual machine of QEMU (its
-# software emulation; no virtualisation is needed) with a namespace of 512-byte and one of 4096-byte
-# blocks and commands of 128 KiB at most. Times in it say nothing about devices.
+# usage: [PENSTOCK_TEST_BINARY=build/penstock] test-nvme.sh
+# NVMe by ioctl and by passthrough against emulated controllers: a virtual machine of QEMU (its
+# software emulation; no virtualisation is needed). First the exam, on a namespace of 512-byte blocks
+# (commands of 128 KiB at most) and one of 4096-byte blocks (64 KiB), devices that fail and devices
+# that are pulled out; then the machine is stopped hard in the middle of commits, and what it had said
+# to be durable must be there. Times in it say nothing about devices.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-TIME_MAX_S=280
+# For each of the two parts; alone on a machine both take two or three minutes together.
+TIME_MAX_S=500
 if [ "$(uname -m)" != x86_64 ] || ! have apt-get || [ "$(id -u)" != 0 ]; then
   say "test-nvme: NOT RUN: it takes x86-64, Debian's packages and root"
   exit 0
@@ -14,6 +17,8 @@ need qemu-system-x86_64 qemu-system-x86
 need busybox busybox-static
 need cpio cpio
 need depmod kmod
+need python3 python3-minimal
+need strip binutils
 
 # The kernel is unpacked, not installed.
 kernel_folder() {
@@ -53,23 +58,44 @@ initrd() {
   (cd "$root" && find . | cpio -o -H newc --quiet -R 0:0) > "$file"
 }
 
+# controller SERIAL MDTS BLOCK [DRIVE]: commands of 4096 << MDTS bytes at most, an empty image.
+controller() {
+  local image=$work/$1.img
+  rm -f "$image"
+  truncate -s 64M "$image"
+  qemu+=(-drive "${4:-file=$image,format=raw,cache=unsafe},if=none,id=$1"
+    -device "nvme,serial=$1,id=c-$1,mdts=$2"
+    -device "nvme-ns,id=n-$1,drive=$1,bus=c-$1,logical_block_size=$3,physical_block_size=$3")
+}
+
+# machine WHAT SCRIPT DEVICES: runs SCRIPT in the guest; machine.py says what WHAT is.
 machine() {
-  local folder=$1 shared=$2
-  truncate -s 1G "$work/lba512.img" "$work/lba4096.img"
-  timeout -k 5 "$TIME_MAX_S" qemu-system-x86_64 \
-    -accel tcg,thread=multi -cpu max -m 1G -smp 2 -nodefaults -no-user-config -no-reboot -display none \
+  timeout -k 5 "$TIME_MAX_S" python3 scripts/nvme-vm/machine.py "$1" "$shared" "$shared/killed" -- \
+    qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 1G -smp 2 -nodefaults -no-user-config \
+    -display none -trace enable=pci_nvme_flush_ns \
     -kernel "$folder"/boot/vmlinuz-* -initrd "$work/initrd.cpio" \
-    -append "console=ttyS0 panic=-1 quiet mitigations=off" -serial "file:$work/console" \
+    -append "console=ttyS0 panic=-1 quiet mitigations=off script=$2 devices=$3" \
+    -serial "file:$work/console" \
     -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
     -device virtio-9p-pci,fsdev=root,mount_tag=hostroot \
-    -fsdev local,id=shared,path="$shared",security_model=none \
-    -device virtio-9p-pci,fsdev=shared,mount_tag=shared \
-    -drive file="$work/lba512.img",if=none,id=a,format=raw,cache=unsafe \
-    -device nvme,serial=lba512,drive=a,mdts=5 \
-    -drive file="$work/lba4096.img",if=none,id=b,format=raw,cache=unsafe \
-    -device nvme,serial=lba4096,id=n,mdts=5 \
-    -device nvme-ns,drive=b,bus=n,logical_block_size=4096,physical_block_size=4096 \
-    < /dev/null >&2
+    -fsdev "local,id=shared,path=$shared,security_model=none" \
+    -device virtio-9p-pci,fsdev=shared,mount_tag=shared "${qemu[@]}" && return 0
+  tail -n 30 "$work/console" "$work/qemu.log" >&2
+  die "the virtual machine failed, or did not end within $TIME_MAX_S s"
+}
+
+# Reads of block 2048, writes of block 4096 and flushes fail.
+faults() {
+  local rule='[inject-error]\nonce = "off"\nerrno = "5"\nevent = "%s"\n'
+  printf "${rule}sector = \"%s\"\n" read_aio 2048 write_aio 4096
+  printf "$rule" flush_to_disk
+}
+
+# test_binary NAME: builds a test of the device crate, prints where it is.
+test_binary() {
+  cargo test --locked -p penstock-device --features nvme --test "$1" --no-run \
+    --message-format=json 2> "$work/log" | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' ||
+    { cat "$work/log" >&2; die "the test $1 does not build"; }
 }
 
 need_rust
@@ -78,19 +104,42 @@ trap 'rm -rf "$work"' EXIT
 shared=$work/shared
 mkdir "$shared"
 say "building the exam"
-cargo build --quiet --locked -p penstock-cli
-exam=$(cargo test --locked -p penstock-device --features nvme --test nvme --no-run --message-format=json 2> "$work/log" \
-  | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p') || { cat "$work/log" >&2; die "the exam does not build"; }
-cp "$exam" "$shared/exam"
-cp "${CARGO_TARGET_DIR:-target}/debug/penstock" "$shared/penstock"
-cp scripts/nvme-vm/guest.sh "$shared/guest.sh"
+binary=${PENSTOCK_TEST_BINARY:-}
+if [ -z "$binary" ]; then
+  cargo build --quiet --locked -p penstock-cli
+  binary=${CARGO_TARGET_DIR:-target}/debug/penstock
+fi
+# The guest reads programs over and over: without their names for debuggers they are a tenth as long.
+strip -o "$shared/exam" "$(test_binary nvme)"
+strip -o "$shared/killed" "$(test_binary killed)"
+strip -o "$shared/penstock" "$binary"
+cp scripts/nvme-vm/guest.sh scripts/nvme-vm/stops.sh "$shared/"
 # No multiple of any block, and longer than several commands.
-head -c 9000001 /dev/urandom > "$shared/file"
+head -c 3000001 /dev/urandom > "$shared/file"
+faults > "$work/faults"
 folder=$(kernel_folder)
 initrd "$folder" "$work/initrd.cpio"
-say "starting the virtual machine"
-machine "$folder" "$shared" || die "the virtual machine did not end by itself within $TIME_MAX_S s"
-[ -e "$shared/output" ] && cat "$shared/output"
-[ -e "$shared/status" ] || { tail -30 "$work/console" >&2; die "the virtual machine gave no status"; }
+
+say "the exam in the virtual machine"
+begin=$SECONDS
+qemu=()
+controller lba512 5 512
+controller lba4096 4 4096
+bad=driver=raw,file.driver=blkdebug,file.config=$work/faults
+controller bad 2 512 "$bad,file.image.driver=file,file.image.filename=$work/bad.img"
+controller pulled-a 5 512
+controller pulled-b 5 4096
+machine exam guest.sh 5
+[ ! -e "$shared/output" ] || cat "$shared/output"
+[ -e "$shared/status" ] || { tail -n 30 "$work/console" >&2; die "the virtual machine gave no status"; }
 [ "$(cat "$shared/status")" = 0 ] || die "the exam on NVMe failed"
-say "test-nvme: passed"
+grep -q pci_nvme_flush_ns "$work"/trace.* || die "no flush reached the controllers"
+say "the exam: $((SECONDS - begin)) s; stopping the virtual machine in the middle of commits"
+begin=$SECONDS
+qemu=()
+controller lba512 5 512
+controller lba4096 4 4096
+rm -f "$work"/trace.*
+for serial in lba512 lba4096; do "$shared/killed" format "$work/$serial.img" file; done
+machine stops stops.sh 2
+say "test-nvme: passed; the stops took $((SECONDS - begin)) s"

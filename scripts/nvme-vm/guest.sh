@@ -1,5 +1,5 @@
 # What runs in the virtual machine: the exam on a namespace of 512-byte and one of 4096-byte blocks,
-# then a file into a volume by one io and out of it by the others.
+# then a file into a volume by one io and out of it by the others; then devices that are not well.
 set -euo pipefail
 export RUST_BACKTRACE=0
 # Names of SHARED, as the guest sees it.
@@ -8,7 +8,7 @@ penstock() { "$shared/penstock" nvme "$@"; }
 
 for serial in lba512 lba4096; do
   echo "== $serial: the exam"
-  PENSTOCK_TEST_NVME=/dev/vm/$serial.ng "$shared/exam" -q --test-threads=1
+  PENSTOCK_TEST_NVME=/dev/vm/$serial.ng "$shared/exam" -q --test-threads=1 --skip faults::
   echo "== $serial: volumes"
   ng=/dev/vm/$serial.ng block=/dev/vm/$serial.blk
   penstock format $ng --io passthrough --force
@@ -23,4 +23,9 @@ for serial in lba512 lba4096; do
   done
   penstock check $ng --io passthrough
 done
+echo "== devices that fail and devices that go"
+# The host pulls out what is named on the second serial line.
+PENSTOCK_TEST_NVME_BAD=/dev/vm/bad.ng PENSTOCK_TEST_NVME_PULLED_A=/dev/vm/pulled-a.ng \
+  PENSTOCK_TEST_NVME_PULLED_B=/dev/vm/pulled-b.blk PENSTOCK_TEST_PULL=/dev/ttyS1 \
+  "$shared/exam" -q --test-threads=1 faults::
 echo "== all right"

@@ -6,6 +6,7 @@
 
 pub mod bytesize;
 pub mod error;
+pub mod histogram;
 pub mod metrics;
 pub mod nearest;
 pub mod range;
@@ -14,7 +15,8 @@ pub mod settings;
 
 pub use bytesize::ByteSize;
 pub use error::{Error, Kind, Result, Retry};
-pub use metrics::{Metric, Metrics};
+pub use histogram::Histogram;
+pub use metrics::{DeviceMetric, Metric, Metrics};
 pub use range::ByteRange;
 pub use secret::Secret;
 pub use settings::{ServeSettings, Settings};

@@ -1,29 +1,35 @@
-//! The one table of counters, and their atomic values; and the table of the gateway's metrics.
+//! The one table of counters, and their atomic values; and the tables of devices' and of the
+//! gateway's metrics.
 //!
-//! `penstock_stats()` and the box in EXPLAIN ANALYZE print from [`Metric::ALL`], `/metrics` of the
-//! gateway from [`GATEWAY`].
+//! `penstock_stats()` prints from [`Metric::ALL`] and [`DeviceMetric::ALL`], the box in EXPLAIN
+//! ANALYZE from the first, `/metrics` of the gateway from [`GATEWAY`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! metrics {
-    ($($variant:ident $name:literal $unit:literal $doc:literal;)*) => {
-        /// A counter, or a gauge where its name ends in `_now`.
+    (
+        $(#[$about:meta])* $table:ident
+        $($variant:ident $name:literal $unit:literal $doc:literal;)*
+    ) => {
+        $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(usize)]
-        pub enum Metric {
+        pub enum $table {
             $(#[doc = $doc] $variant,)*
         }
 
-        impl Metric {
+        impl $table {
             /// Every metric with its stable name, unit and meaning.
-            pub const ALL: &'static [(Metric, &'static str, &'static str, &'static str)] = &[
-                $((Metric::$variant, $name, $unit, $doc),)*
+            pub const ALL: &'static [($table, &'static str, &'static str, &'static str)] = &[
+                $(($table::$variant, $name, $unit, $doc),)*
             ];
         }
     };
 }
 
 metrics! {
+    /// A counter, or a gauge where its name ends in `_now`.
+    Metric
     Requests "requests" "count" "Requests sent, retries included.";
     RequestsGet "requests_get" "count" "GET requests sent.";
     RequestsHead "requests_head" "count" "HEAD requests sent.";
@@ -32,6 +38,8 @@ metrics! {
     RequestsDelete "requests_delete" "count" "DELETE requests sent.";
     RequestsHedged "requests_hedged" "count"
         "Second requests for answers that were late, at most 2 % of the GET requests.";
+    BodiesReplaced "bodies_replaced" "count"
+        "Answers that came far slower than others of their store and were asked for again, within the same 2 %.";
     Retries "retries" "count" "Requests that were sent again.";
     Errors "errors" "count" "Requests that ended in an error told to the caller.";
     BytesRead "bytes_read" "bytes" "Body bytes received.";
@@ -59,6 +67,25 @@ metrics! {
     UploadsAborted "uploads_aborted" "count" "Uploads given up; nothing became visible.";
     MemoryHeldNow "memory_held_bytes_now" "bytes"
         "Bytes of the memory limit in use; up to a sixteenth of the limit stays in use between queries, for bytes of opened objects that are kept.";
+}
+
+metrics! {
+    /// What is counted of each queue of a block device. The counts are the process's.
+    DeviceMetric
+    Reads "device_reads" "count" "Read commands that ended on block devices.";
+    Writes "device_writes" "count" "Write commands that ended.";
+    Flushes "device_flushes" "count" "Flush commands that ended.";
+    Trims "device_trims" "count" "Trim commands that ended.";
+    Errors "device_errors" "count" "Of all commands, those that failed.";
+    BytesRead "device_bytes_read" "bytes" "Bytes of the read commands.";
+    BytesWritten "device_bytes_written" "bytes" "Bytes of the write commands.";
+    InFlightNow "device_in_flight_now" "count" "Commands that devices are at work on.";
+    InFlightMost "device_in_flight_most" "count"
+        "Most commands of one queue that a device was at work on at once.";
+    TimeMicros "device_time_us" "microseconds"
+        "Sum of the time from giving each command to a device to its end.";
+    Latency "device_latency" "count"
+        "Commands by the time that they took: longer than the row before, up to `upto_us`, or without bound where that is NULL; rows of none are left out.";
 }
 
 /// What a metric of the gateway does over time.
@@ -189,6 +216,10 @@ mod tests {
     fn table_order_matches_the_enum() {
         for (index, row) in Metric::ALL.iter().enumerate() {
             assert_eq!(row.0 as usize, index, "{}", row.1);
+        }
+        for (index, row) in DeviceMetric::ALL.iter().enumerate() {
+            assert_eq!(row.0 as usize, index, "{}", row.1);
+            assert!(row.1.starts_with("device_") && row.3.ends_with('.'), "{}", row.1);
         }
     }
 

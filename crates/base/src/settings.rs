@@ -5,9 +5,14 @@
 //! Those that only `penstock serve` has are in [`SERVE_TABLE`], which no database sees.
 //! An unknown name is an error that suggests the nearest known one.
 
+mod values;
+
+pub use values::Validation;
+
 use crate::nearest::nearest;
 use crate::{ByteSize, Error, Kind, Result};
 use std::fmt;
+use values::{in_range, parse_bool, parse_number, parse_validation};
 
 /// The type of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,44 +31,6 @@ pub enum SettingType {
     Url,
     /// The name of a [`Validation`].
     Validation,
-}
-
-/// When what is remembered of an object counts without asking the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Validation {
-    /// As the door likes it: DuckDB as `Time`, the gateway and the command line as `Always`.
-    Auto,
-    /// Never: each open asks.
-    Always,
-    /// Within one query, once it has asked.
-    Query,
-    /// For `metadata_validity_ms` after the store confirmed it.
-    Time,
-    /// Always: objects never change under their names.
-    Never,
-}
-
-impl Validation {
-    /// Every policy with its name.
-    pub const ALL: &'static [(Validation, &'static str)] = &[
-        (Validation::Auto, "auto"),
-        (Validation::Always, "always"),
-        (Validation::Query, "query"),
-        (Validation::Time, "time"),
-        (Validation::Never, "never"),
-    ];
-
-    /// What stands for `Auto`.
-    pub fn or(self, of_the_door: Validation) -> Validation {
-        if self == Validation::Auto { of_the_door } else { self }
-    }
-}
-
-impl fmt::Display for Validation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(policy, _)| policy == self).map(|(_, name)| *name);
-        f.write_str(name.expect("the table has every policy"))
-    }
 }
 
 /// One row of the table.
@@ -254,9 +221,9 @@ settings! {
     open_fetch_bytes: Bytes = "256KiB" [0, 64 * MIB]
         "Bytes fetched with the request that opens an object: the tail of a Parquet file, the head of any other.";
     cache_dir: Text = ""
-        "Directory of the disk cache, for this process alone; what was read of remote objects is kept there by version, also from one process to the next; empty for none.";
+        "Directory of the disk cache, or a device made for it (`nvme:///dev/ng0n1`, by `penstock nvme format --cache`), for this process alone; what was read of remote objects is kept there by version, also from one process to the next; empty for none.";
     cache_disk_bytes: Bytes = "16GiB" [64 * MIB, u64::MAX]
-        "Most bytes of the disk cache; the oldest that were not read again give way.";
+        "Most bytes of the disk cache, if it is a directory (a device is used whole); the oldest that were not read again give way.";
     cache_memory_bytes: Bytes = "0" [0, u64::MAX]
         "Most bytes of remote objects kept in memory, of what was read, within half of memory_limit_bytes; 0 for none, since DuckDB keeps Parquet files in memory itself. For what it does not keep (CSV), where its cache is off, and for the gateway.";
     list_page_size: Number = "5000" [1, 5000]
@@ -281,6 +248,12 @@ settings! {
         "The penalty for each extra request in the cost model; where it is learned, the value to begin with (or the latency, if that is less).";
     parallel_read_auto_fanout_overhead_adaptive_enabled: Bool = "true"
         "Learns the cost model's penalty, latency and bandwidths from the times that reads took; without effect unless parallel_read_auto_fanout_enabled.";
+    nvme_io: Text = "auto"
+        "How bytes reach the device of an nvme:// URL that does not say it with `io`: `uring`, `direct`, `file`, `passthrough` or `ioctl`; `auto` is passthrough for /dev/ngXnY, else uring.";
+    nvme_queues: Text = "thread"
+        "How threads share the queues of a device whose nvme:// URL does not say it with `queues`: `thread`, `pool`, `single` or `sync`.";
+    nvme_queue_depth: Number = "32" [1, 1024]
+        "Most commands in flight per queue of a device whose nvme:// URL does not say it with `depth`.";
     request_log_entries: Number = "1000" [0, 1_000_000]
         "Most recent requests kept for penstock_requests().";
     ca_file: Text = ""
@@ -296,6 +269,8 @@ settings! {
         "HOST:PORT that S3 is served on; port 0 takes a free one.";
     admin_listen: Text = ""
         "HOST:PORT of /metrics, /healthz and /readyz, apart from the port of S3; empty for none.";
+    domains: Text = ""
+        "Host names of the gateway, separated by commas, before which a bucket may stand (virtual-host style): with `s3.example.org`, `lake.s3.example.org/key` is a key of the bucket `lake`. Path style works on every name.";
     tls_cert_file: Text = ""
         "PEM file of the certificate and its chain; empty serves without TLS; read again on SIGHUP and when it changes.";
     tls_key_file: Text = ""
@@ -374,62 +349,6 @@ fn spec_in(table: &'static [SettingSpec], name: &str) -> Result<&'static Setting
             None => error.with_hint("`FROM penstock_settings()` lists them"),
         }
     })
-}
-
-fn parse_bool(spec: &SettingSpec, value: &str) -> Result<bool> {
-    match value.trim().to_ascii_lowercase().as_str() {
-        "true" | "1" | "on" | "yes" => Ok(true),
-        "false" | "0" | "off" | "no" => Ok(false),
-        _ => Err(Error::new(
-            Kind::Invalid,
-            format!("setting `{}` takes true or false, not `{value}`", spec.name),
-        )),
-    }
-}
-
-fn parse_validation(spec: &SettingSpec, value: &str) -> Result<Validation> {
-    let name = value.trim().to_ascii_lowercase();
-    let names = || Validation::ALL.iter().map(|(_, name)| *name);
-    let found = Validation::ALL.iter().find(|(_, known)| *known == name);
-    found.map(|(policy, _)| *policy).ok_or_else(|| {
-        let names_text = names().collect::<Vec<_>>().join(", ");
-        let error = Error::new(
-            Kind::Invalid,
-            format!("setting `{}` takes one of {names_text}, not `{value}`", spec.name),
-        );
-        match nearest(&name, names()) {
-            Some(near) => error.with_hint(format!("Did you mean `{near}`?")),
-            None => error,
-        }
-    })
-}
-
-fn parse_number(spec: &SettingSpec, value: &str) -> Result<u64> {
-    value.trim().parse().map_err(|_| {
-        Error::new(
-            Kind::Invalid,
-            format!("setting `{}` takes a whole number, not `{value}`", spec.name),
-        )
-    })
-}
-
-fn in_range(spec: &SettingSpec, value: &str, parsed: Result<u64>) -> Result<u64> {
-    let number = parsed?;
-    match spec.range {
-        Some((min, max)) if number < min || number > max => {
-            let shown = |bound: u64| match spec.setting_type {
-                SettingType::Bytes => ByteSize(bound).to_string(),
-                _ => bound.to_string(),
-            };
-            let bounds = match max {
-                u64::MAX => format!("below {}", shown(min)),
-                max => format!("outside {} to {}", shown(min), shown(max)),
-            };
-            let why = format!("setting `{}` is {value}, {bounds}", spec.name);
-            Err(Error::new(Kind::Invalid, why))
-        }
-        _ => Ok(number),
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The contract with devices: geometry, commands, queues. It decides what a command must look like;
 //! how it reaches the medium is each device's matter.
 
+use crate::meter::Meter;
 use penstock_base::{Error, Kind, Result};
 
 /// What a device says of itself.
@@ -151,13 +152,14 @@ pub enum Ownership {
 /// A way to a device that takes several commands at once.
 pub trait Queue: Send {
     /// Carries out the commands and returns when every one of them has ended. Each has passed
-    /// [`Geometry::check_command`] and is no longer than `transfer_max_bytes`.
+    /// [`Geometry::check_command`] and is no longer than `transfer_max_bytes`. `meter` is the
+    /// queue's: it is told of each command's end, and how long that took.
     ///
     /// # Errors
     /// The first failure; what became of the other writes is then not known. The kind tells why:
     /// `Exhausted` (device full), `Denied` (read-only), `Unavailable` (gone or failing), `Corrupt`
     /// (the medium cannot give what it holds, or ends early).
-    fn run(&mut self, commands: &mut [Command<'_>]) -> Result<()>;
+    fn run(&mut self, commands: &mut [Command<'_>], meter: &Meter) -> Result<()>;
 }
 
 /// Logical blocks that can be read, written, flushed and trimmed.

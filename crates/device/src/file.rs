@@ -4,6 +4,7 @@
 use crate::buffer::{AlignedBuffer, is_aligned};
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
 use crate::errno::{ended_early, explain, explain_io};
+use crate::meter::Meter;
 use crate::open::OpenFile;
 use penstock_base::Result;
 use rustix::fs::FallocateFlags;
@@ -42,35 +43,33 @@ struct FileQueue {
 }
 
 impl Queue for FileQueue {
-    fn run(&mut self, commands: &mut [Command<'_>]) -> Result<()> {
+    fn run(&mut self, commands: &mut [Command<'_>], meter: &Meter) -> Result<()> {
         let FileQueue { file, bounce } = self;
         let geometry = &file.geometry;
         let alignment = geometry.buffer_alignment_bytes;
         let most = geometry.transfer_max_bytes as usize;
         let new = || AlignedBuffer::new(most, alignment as usize);
-        for command in commands {
-            match command {
-                Command::Read { block, into } if is_aligned(into, alignment) => {
-                    read(file, *block, into)?;
-                }
-                Command::Read { block, into } => {
-                    let through = &mut bounce.get_or_insert_with(new)[..into.len()];
-                    read(file, *block, through)?;
-                    into.copy_from_slice(through);
-                }
-                Command::Write { block, from } if is_aligned(from, alignment) => {
-                    write(file, *block, from)?;
-                }
-                Command::Write { block, from } => {
-                    let through = &mut bounce.get_or_insert_with(new)[..from.len()];
-                    through.copy_from_slice(from);
-                    write(file, *block, through)?;
-                }
-                Command::Flush => flush(file)?,
-                Command::Trim { block, blocks } => trim(file, *block, *blocks)?,
+        meter.one_by_one(commands, |command| match command {
+            Command::Read { block, into } if is_aligned(into, alignment) => {
+                read(file, *block, into)
             }
-        }
-        Ok(())
+            Command::Read { block, into } => {
+                let through = &mut bounce.get_or_insert_with(new)[..into.len()];
+                read(file, *block, through)?;
+                into.copy_from_slice(through);
+                Ok(())
+            }
+            Command::Write { block, from } if is_aligned(from, alignment) => {
+                write(file, *block, from)
+            }
+            Command::Write { block, from } => {
+                let through = &mut bounce.get_or_insert_with(new)[..from.len()];
+                through.copy_from_slice(from);
+                write(file, *block, through)
+            }
+            Command::Flush => flush(file),
+            Command::Trim { block, blocks } => trim(file, *block, *blocks),
+        })
     }
 }
 

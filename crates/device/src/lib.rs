@@ -5,12 +5,14 @@
 //! takes. A [`volume::Volume`] keeps the files of databases on a port. Nothing here retries, and
 //! nothing here knows objects or stores.
 
+pub mod address;
 pub mod buffer;
 pub mod device;
 mod errno;
 pub mod file;
 mod kernel;
 pub mod memory;
+pub mod meter;
 pub mod model;
 mod namespace;
 mod nvme;
@@ -26,7 +28,9 @@ pub use file::FileDevice;
 pub use kernel::ioctl::IoctlDevice;
 pub use kernel::passthrough::PassthroughDevice;
 pub use kernel::uring::UringDevice;
+pub use kernel::xnvme::XnvmeDevice;
 pub use memory::MemoryDevice;
+pub use meter::Meter;
 pub use open::{Io, OpenOptions, open};
 pub use port::Port;
 pub use queues::Discipline;

@@ -1,6 +1,7 @@
 //! A device of memory: for tests, and for measuring what everything above costs.
 
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
+use crate::meter::Meter;
 use penstock_base::Result;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -52,9 +53,9 @@ struct MemoryQueue {
 }
 
 impl Queue for MemoryQueue {
-    fn run(&mut self, commands: &mut [Command<'_>]) -> Result<()> {
+    fn run(&mut self, commands: &mut [Command<'_>], meter: &Meter) -> Result<()> {
         // Copies of bytes cannot panic half-way, so a poisoned lock hides no broken state.
-        for command in commands {
+        meter.one_by_one(commands, |command| {
             match command {
                 Command::Read { block, into } => {
                     let bytes = self.bytes.read().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +74,7 @@ impl Queue for MemoryQueue {
                     bytes[start..start + *blocks as usize * self.block_size].fill(0);
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
 use crate::errno::explain;
+use crate::meter::Meter;
 use penstock_base::Result;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap};
@@ -238,39 +239,46 @@ struct ModelQueue {
 }
 
 impl Queue for ModelQueue {
-    fn run(&mut self, commands: &mut [Command<'_>]) -> Result<()> {
+    fn run(&mut self, commands: &mut [Command<'_>], meter: &Meter) -> Result<()> {
         let mut first = Ok(());
         for command in commands {
-            let mut state = lock(&self.state);
-            let number = state.commands;
-            state.commands += 1;
-            if let Some((which, failure)) = &state.failure
-                && which.contains(&number)
-            {
-                // A device that turned read-only or is full still reads.
-                let still_reads = matches!(failure, Failure::Full | Failure::ReadOnly);
-                if !(still_reads && matches!(command, Command::Read { .. })) {
-                    first = first.and(Err(explain(failure.errno(), command.name(), "model")));
-                    continue;
-                }
-            }
-            match command {
-                Command::Read { block, into } => state.image.read(*block * self.block_size, into),
-                Command::Write { block, from } => {
-                    let offset = *block * self.block_size;
-                    state.image.write(offset, from);
-                    state.events.push(Event::Write { offset, bytes: (*from).into() });
-                }
-                Command::Flush => state.events.push(Event::Flush),
-                Command::Trim { block, blocks } => {
-                    let offset = *block * self.block_size;
-                    let bytes: Arc<[u8]> = vec![0; (*blocks * self.block_size) as usize].into();
-                    state.image.write(offset, &bytes);
-                    state.events.push(Event::Write { offset, bytes });
-                }
-            }
+            let outcome = meter.one_by_one(std::slice::from_mut(command), |it| self.one(it));
+            first = first.and(outcome);
         }
         first
+    }
+}
+
+impl ModelQueue {
+    fn one(&self, command: &mut Command<'_>) -> Result<()> {
+        let mut state = lock(&self.state);
+        let number = state.commands;
+        state.commands += 1;
+        if let Some((which, failure)) = &state.failure
+            && which.contains(&number)
+        {
+            // A device that turned read-only or is full still reads.
+            let still_reads = matches!(failure, Failure::Full | Failure::ReadOnly);
+            if !(still_reads && matches!(command, Command::Read { .. })) {
+                return Err(explain(failure.errno(), command.name(), "model"));
+            }
+        }
+        match command {
+            Command::Read { block, into } => state.image.read(*block * self.block_size, into),
+            Command::Write { block, from } => {
+                let offset = *block * self.block_size;
+                state.image.write(offset, from);
+                state.events.push(Event::Write { offset, bytes: (*from).into() });
+            }
+            Command::Flush => state.events.push(Event::Flush),
+            Command::Trim { block, blocks } => {
+                let offset = *block * self.block_size;
+                let bytes: Arc<[u8]> = vec![0; (*blocks * self.block_size) as usize].into();
+                state.image.write(offset, &bytes);
+                state.events.push(Event::Write { offset, bytes });
+            }
+        }
+        Ok(())
     }
 }
 

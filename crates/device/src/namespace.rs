@@ -4,7 +4,7 @@
 use crate::errno::{explain, explain_io};
 use crate::kernel::ioctl::{NvmeFile, identify, namespace};
 use crate::nvme::geometry;
-use crate::open::{OpenFile, OpenOptions, lock};
+use crate::open::{OpenFile, OpenOptions, lock, queue_depth};
 use penstock_base::{Error, Kind, Result};
 use rustix::fs::{FileType, OFlags};
 use std::os::unix::fs::OpenOptionsExt;
@@ -64,7 +64,9 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, takes_block: bool) -> Res
         geometry.transfer_max_bytes = asked.min(geometry.transfer_max_bytes);
         geometry.check(&name)?;
     }
-    Ok(NvmeFile { file: OpenFile { file, name, geometry, _lock: held }, namespace: id })
+    let queue_depth = queue_depth(options, &name)?;
+    let file = OpenFile { file, name, geometry, queue_depth, _lock: held };
+    Ok(NvmeFile { file, namespace: id })
 }
 
 /// `/dev/ng0n1` goes with `/dev/nvme0n1`.

@@ -3,14 +3,16 @@
 
 use crate::device::{Device, Geometry};
 use crate::errno::{explain, explain_io};
-use crate::{FileDevice, IoctlDevice, PassthroughDevice, UringDevice, namespace};
+use crate::{FileDevice, IoctlDevice, PassthroughDevice, UringDevice, XnvmeDevice, namespace};
 use penstock_base::{Error, Kind, Result, nearest::nearest};
 use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags, Stat, StatxFlags};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How bytes reach a file or block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +27,34 @@ pub enum Io {
     Ioctl,
     /// NVMe commands through io_uring, on `/dev/ngXnY`, several in flight per queue.
     Passthrough,
+    /// One of libxnvme's backends, by its name; the library is loaded when a device is opened.
+    Xnvme(Backend),
 }
 
+/// The name of a backend of libxnvme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backend(&'static str);
+
+impl Backend {
+    /// Any name: which there are, the library knows. A process uses few, so they are kept.
+    fn of(name: &str) -> Self {
+        static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = names.get(name).copied().unwrap_or_else(|| name.to_string().leak());
+        names.insert(known);
+        Backend(known)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        self.0
+    }
+}
+
+/// How the names of libxnvme's backends begin.
+const XNVME: &str = "xnvme:";
+
 impl Io {
-    /// Every way, its name, and what it is.
+    /// Every way of our own, its name, and what it is.
     pub const ALL: &'static [(Io, &'static str, &'static str)] = &[
         (Io::File, "file", "pread and pwrite through the page cache"),
         (Io::Direct, "direct", "pread and pwrite past the page cache"),
@@ -42,9 +68,41 @@ impl Io {
     /// # Errors
     /// `Invalid`, naming the nearest known one.
     pub fn by_name(name: &str) -> Result<Self> {
-        by_name("io", name, Self::ALL)
+        match name.strip_prefix(XNVME) {
+            Some("") => Err(Error::new(Kind::Invalid, "io=xnvme: names no backend")
+                .with_hint("Write io=xnvme:io_uring")),
+            Some(backend) => Ok(Io::Xnvme(Backend::of(backend))),
+            None => by_name("io", name, Self::ALL),
+        }
+    }
+
+    /// The way for a device whose user named none: NVMe commands where the device takes nothing
+    /// else, else io_uring.
+    pub fn for_path(path: &Path) -> Self {
+        if is_character_device(path) { Io::Passthrough } else { Io::Uring }
+    }
+
+    /// By its name, where `auto` leaves the choice to [`Io::for_path`].
+    ///
+    /// # Errors
+    /// As [`Io::by_name`].
+    pub fn choice(name: &str) -> Result<Option<Self>> {
+        if name == AUTO { Ok(None) } else { Self::by_name(name).map(Some) }
     }
 }
+
+/// The name that [`Io::by_name`] takes.
+impl fmt::Display for Io {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Io::Xnvme(backend) => write!(f, "{XNVME}{}", backend.name()),
+            own => f.write_str(Self::ALL.iter().find(|row| row.0 == *own).map_or("", |row| row.1)),
+        }
+    }
+}
+
+/// The name of the choice that depends on the device.
+const AUTO: &str = "auto";
 
 /// Finds a row by its name; the error lists what there is.
 pub(crate) fn by_name<T: Copy>(what: &str, name: &str, table: &[(T, &str, &str)]) -> Result<T> {
@@ -72,6 +130,10 @@ pub struct OpenOptions {
     pub block_size_bytes: Option<u32>,
     /// Most bytes of one command, if less than the device allows.
     pub transfer_max_bytes: Option<u32>,
+    /// Most commands in flight per queue, 32 if not given; for io_uring and passthrough.
+    pub queue_depth: Option<u32>,
+    /// The libxnvme to load, if not what XNVME_LIBRARY_PATH names, or the system's.
+    pub xnvme_library: Option<PathBuf>,
 }
 
 impl OpenOptions {
@@ -83,6 +145,8 @@ impl OpenOptions {
             create_bytes: None,
             block_size_bytes: None,
             transfer_max_bytes: None,
+            queue_depth: None,
+            xnvme_library: None,
         }
     }
 }
@@ -101,6 +165,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Device>> {
         Io::Passthrough => {
             Arc::new(PassthroughDevice::new(namespace::open(path, options, false)?)?)
         }
+        Io::Xnvme(backend) => Arc::new(XnvmeDevice::open(path, options, backend.name())?),
     })
 }
 
@@ -110,6 +175,8 @@ pub struct OpenFile {
     pub(crate) file: File,
     pub(crate) name: String,
     pub(crate) geometry: Geometry,
+    /// Most commands in flight per queue.
+    pub(crate) queue_depth: u32,
     /// Holds the lock, on a descriptor of its own: a ring that is closing keeps its file a while.
     pub(crate) _lock: File,
 }
@@ -154,8 +221,30 @@ impl OpenFile {
             size_bytes = bytes;
         }
         let geometry = geometry(&file, is_block, size_bytes, options, &name)?;
-        Ok(OpenFile { file, name, geometry, _lock: held })
+        let queue_depth = queue_depth(options, &name)?;
+        Ok(OpenFile { file, name, geometry, queue_depth, _lock: held })
     }
+}
+
+/// Commands in flight per queue, unless asked otherwise.
+const QUEUE_DEPTH: u32 = 32;
+/// What a ring takes with a buffer each, and more than a device gains from.
+const QUEUE_DEPTH_MAX: u32 = 1024;
+
+/// The depth that was asked for, if there is such a one.
+pub(crate) fn queue_depth(options: &OpenOptions, name: &str) -> Result<u32> {
+    let depth = options.queue_depth.unwrap_or(QUEUE_DEPTH);
+    if (1..=QUEUE_DEPTH_MAX).contains(&depth) {
+        return Ok(depth);
+    }
+    let message = format!("a queue depth of {depth} is not between 1 and {QUEUE_DEPTH_MAX}");
+    Err(Error::new(Kind::Invalid, message).with_operation("device open").with_object(name))
+}
+
+/// Whether a path leads to a device that takes commands only, such as `/dev/ng0n1`.
+pub(crate) fn is_character_device(path: &Path) -> bool {
+    let kind = rustix::fs::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    kind.is_ok_and(|kind| kind == FileType::CharacterDevice)
 }
 
 /// Whether it is a block device; everything but those and plain files is refused.
@@ -252,10 +341,24 @@ fn memory_alignment(file: &File, io: Io, block_size_bytes: u32) -> u32 {
     if io == Io::File {
         return 1;
     }
-    match rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
+    let told = match rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
         Ok(stat) if stat.stx_dio_mem_align > 0 => stat.stx_dio_mem_align,
         _ => block_size_bytes,
-    }
+    };
+    // zram tells less, and then copies whole pages over what lies behind a part of one.
+    if is_zram(file) { told.max(ZRAM_PAGE_BYTES) } else { told }
+}
+
+/// What zram copies at once.
+const ZRAM_PAGE_BYTES: u32 = 4096;
+
+/// Whether a file is a block device in compressed memory.
+fn is_zram(file: &File) -> bool {
+    let Ok(stat) = rustix::fs::fstat(file) else { return false };
+    let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let driver = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}"));
+    let name = driver.ok().and_then(|path| path.file_name().map(|it| it.to_owned()));
+    name.is_some_and(|name| name.to_string_lossy().starts_with("zram"))
 }
 
 /// What the kernel tells of a block device's queue in sysfs.

@@ -1,9 +1,9 @@
 //! A device as the threads of a process see it: checked, cut to size, queued by a discipline.
 //! It decides nothing about where bytes belong; that is the volume's matter.
 
-use crate::device::{Command, Device, Geometry, Queue};
-use crate::queues::{Discipline, Queues};
-use crate::split::split;
+use crate::device::{Command, Device, Geometry};
+use crate::queues::{Discipline, Lane, Queues};
+use crate::split::{is_split, split};
 use penstock_base::Result;
 use std::sync::Arc;
 
@@ -50,13 +50,20 @@ impl Port {
         for command in commands.iter() {
             geometry.check_command(command, self.device.name())?;
         }
-        let mut pieces = split(commands, geometry);
-        if pieces.is_empty() {
-            return Ok(());
+        if is_split(commands, geometry) {
+            return self.queue(commands);
         }
-        self.queues.with(&*self.device, |queue| match self.discipline {
-            Discipline::Sync => one_by_one(queue, &mut pieces),
-            Discipline::Single | Discipline::Pool | Discipline::Thread => queue.run(&mut pieces),
+        let mut pieces = split(commands, geometry);
+        match pieces.is_empty() {
+            true => Ok(()),
+            false => self.queue(&mut pieces),
+        }
+    }
+
+    fn queue(&self, pieces: &mut [Command<'_>]) -> Result<()> {
+        self.queues.with(&*self.device, |lane| match self.discipline {
+            Discipline::Sync => one_by_one(lane, pieces),
+            Discipline::Single | Discipline::Pool | Discipline::Thread => lane.run(pieces),
         })
     }
 
@@ -93,6 +100,6 @@ impl Port {
     }
 }
 
-fn one_by_one(queue: &mut dyn Queue, pieces: &mut [Command<'_>]) -> Result<()> {
-    pieces.iter_mut().try_for_each(|piece| queue.run(std::slice::from_mut(piece)))
+fn one_by_one(lane: &mut Lane, pieces: &mut [Command<'_>]) -> Result<()> {
+    pieces.iter_mut().try_for_each(|piece| lane.run(std::slice::from_mut(piece)))
 }

@@ -4,7 +4,8 @@
 //! Every discipline waits for what it gave to a queue before it lets go of it, so a completion is
 //! always taken by the thread that asked.
 
-use crate::device::{Device, Ownership, Queue};
+use crate::device::{Command, Device, Ownership, Queue};
+use crate::meter::Listed;
 use crate::open::by_name;
 use penstock_base::Result;
 use std::cell::RefCell;
@@ -34,6 +35,11 @@ impl Discipline {
         (Discipline::Thread, "thread", "a queue per thread"),
     ];
 
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|row| row.0 == self).map_or("", |row| row.1)
+    }
+
     /// Finds a discipline by its name.
     ///
     /// # Errors
@@ -43,7 +49,25 @@ impl Discipline {
     }
 }
 
-type Slot = Mutex<Box<dyn Queue>>;
+/// A queue with its meter.
+pub(crate) struct Lane {
+    // Before the meter, which goes to the device's when nothing is added any more.
+    queue: Box<dyn Queue>,
+    meter: Listed,
+}
+
+impl Lane {
+    fn open(device: &dyn Device, ownership: Ownership) -> Result<Self> {
+        Ok(Lane { queue: device.open_queue(ownership)?, meter: Listed::new(device.name()) })
+    }
+
+    /// As [`Queue::run`], counted.
+    pub(crate) fn run(&mut self, commands: &mut [Command<'_>]) -> Result<()> {
+        self.queue.run(commands, self.meter.meter())
+    }
+}
+
+type Slot = Mutex<Lane>;
 
 /// Queues of one device.
 pub(crate) enum Queues {
@@ -60,7 +84,7 @@ impl Queues {
             Discipline::Single => 1,
             Discipline::Pool => std::thread::available_parallelism().map_or(1, NonZero::get),
         };
-        let open = |_| device.open_queue(Ownership::Shared).map(Mutex::new);
+        let open = |_| Lane::open(device, Ownership::Shared).map(Mutex::new);
         Ok(Queues::Shared((0..count).map(open).collect::<Result<_>>()?))
     }
 
@@ -68,15 +92,15 @@ impl Queues {
     pub(crate) fn with<T>(
         &self,
         device: &dyn Device,
-        job: impl FnOnce(&mut dyn Queue) -> Result<T>,
+        job: impl FnOnce(&mut Lane) -> Result<T>,
     ) -> Result<T> {
         match self {
-            Queues::Shared(slots) => job(&mut **take(slots)),
+            Queues::Shared(slots) => job(&mut take(slots)),
             Queues::Owned(owned) => {
                 let slot = owned.of_this_thread(device)?;
-                let mut queue = lock(&slot);
-                match queue.as_mut() {
-                    Some(queue) => job(&mut **queue),
+                let mut lane = lock(&slot);
+                match lane.as_mut() {
+                    Some(lane) => job(lane),
                     None => unreachable!("a queue is taken away only when its port is dropped"),
                 }
             }
@@ -90,7 +114,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A free queue, looked for from a place of the thread's own; if all are busy, that one.
-fn take(slots: &[Slot]) -> MutexGuard<'_, Box<dyn Queue>> {
+fn take(slots: &[Slot]) -> MutexGuard<'_, Lane> {
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
     let first = hasher.hash_one(std::thread::current().id()) as usize % slots.len();
     for step in 0..slots.len() {
@@ -105,7 +129,7 @@ fn take(slots: &[Slot]) -> MutexGuard<'_, Box<dyn Queue>> {
 
 /// A thread's queue. Only its thread uses it, so the lock is free; it is there so that the port can
 /// close the queues of other threads when it goes.
-type OwnedSlot = Mutex<Option<Box<dyn Queue>>>;
+type OwnedSlot = Mutex<Option<Lane>>;
 
 /// The queues that threads own at one port.
 #[derive(Default)]
@@ -134,8 +158,8 @@ impl Owned {
         if let Some(slot) = found {
             return Ok(slot);
         }
-        let queue = device.open_queue(Ownership::Thread)?;
-        let slot = Arc::new(Mutex::new(Some(queue)));
+        let lane = Lane::open(device, Ownership::Thread)?;
+        let slot = Arc::new(Mutex::new(Some(lane)));
         lock(&self.slots).push(slot.clone());
         LEASES.with_borrow_mut(|leases| {
             leases.retain(|lease| lease.owner.strong_count() > 0);
@@ -151,10 +175,20 @@ impl Owned {
     }
 }
 
-impl Drop for Owned {
-    fn drop(&mut self) {
+impl Owned {
+    /// Closes the queues of all threads. One that a thread which ends is closing is waited for:
+    /// when this returns nothing holds the device any more.
+    fn close(&self) {
         for slot in lock(&self.slots).drain(..) {
             lock(&slot).take();
+        }
+    }
+}
+
+impl Drop for Queues {
+    fn drop(&mut self) {
+        if let Queues::Owned(owned) = self {
+            owned.close();
         }
     }
 }
@@ -162,7 +196,10 @@ impl Drop for Owned {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(owner) = self.owner.upgrade() {
-            lock(&owner.slots).retain(|slot| !Arc::ptr_eq(slot, &self.slot));
+            let mut slots = lock(&owner.slots);
+            slots.retain(|slot| !Arc::ptr_eq(slot, &self.slot));
+            // Under the lock of all, for which `Owned::close` waits.
+            lock(&self.slot).take();
         }
     }
 }
@@ -170,7 +207,9 @@ impl Drop for Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MemoryDevice;
+    use crate::meter::Meter;
+    use crate::{Geometry, MemoryDevice};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn a_queue_goes_with_its_thread_or_with_its_port() {
@@ -188,6 +227,59 @@ mod tests {
         assert!(lock(&slot).is_some());
         drop(queues);
         assert!(lock(&slot).is_none(), "the port closes the queues of every thread");
+    }
+
+    /// A device that counts its open queues, which are slow to close.
+    struct Counted(MemoryDevice, Arc<AtomicUsize>);
+
+    impl Device for Counted {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+
+        fn geometry(&self) -> &Geometry {
+            self.0.geometry()
+        }
+
+        fn open_queue(&self, ownership: Ownership) -> Result<Box<dyn Queue>> {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            Ok(Box::new(Slow(self.0.open_queue(ownership)?, self.1.clone())))
+        }
+    }
+
+    struct Slow(Box<dyn Queue>, Arc<AtomicUsize>);
+
+    impl Queue for Slow {
+        fn run(&mut self, commands: &mut [Command<'_>], meter: &Meter) -> Result<()> {
+            self.0.run(commands, meter)
+        }
+    }
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            for _ in 0..100 {
+                std::thread::yield_now();
+            }
+            self.1.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_thread_that_ends_meanwhile_does_not_keep_the_device() {
+        let memory = MemoryDevice::new(512, 8, 512).expect("the sizes are right");
+        let open = Arc::new(AtomicUsize::new(0));
+        let device = Counted(memory, open.clone());
+        for _ in 0..200 {
+            let queues = Queues::new(&device, Discipline::Thread).expect("memory has queues");
+            // A scope ends before its threads have left behind what was theirs.
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| queues.with(&device, |_| Ok(())));
+                }
+            });
+            drop(queues);
+            assert_eq!(open.load(Ordering::SeqCst), 0);
+        }
     }
 
     #[test]

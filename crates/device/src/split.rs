@@ -34,6 +34,19 @@ pub fn split<'a>(commands: &'a mut [Command<'_>], geometry: &Geometry) -> Vec<Co
     pieces
 }
 
+/// Whether the commands are what [`split`] would make of them, which then need not be made.
+pub fn is_split(commands: &[Command<'_>], geometry: &Geometry) -> bool {
+    let most = u64::from(geometry.transfer_max_bytes);
+    !commands.is_empty()
+        && commands.iter().all(|command| match command {
+            Command::Read { .. } | Command::Write { .. } => {
+                (1..=most).contains(&command.length_bytes())
+            }
+            Command::Flush => true,
+            Command::Trim { blocks, .. } => *blocks > 0,
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +80,8 @@ mod tests {
                 Command::Read { block: first, into: &mut target },
             ];
             let (mut written, mut read) = (0usize, 0usize);
+            let fits = (1..=per_transfer as usize).contains(&blocks);
+            prop_assert_eq!(is_split(&commands, &geometry), fits);
             for piece in split(&mut commands, &geometry) {
                 let length = piece.length_bytes();
                 prop_assert!(length > 0 && length <= u64::from(geometry.transfer_max_bytes));

@@ -1,13 +1,18 @@
-//! A process that is killed in the middle of its work (SIGKILL), two hundred times: what it had
-//! said to be durable is there, and the volume opens at once. The test starts itself as the process
-//! that is killed, so it has a main function of its own.
+//! A process that is killed in the middle of its work (SIGKILL), two hundred times on a file and
+//! two hundred times on a loop device: what it had said to be durable is there, and the volume
+//! opens at once. The test starts itself as the process that is killed, so it has a main function
+//! of its own; `make test-nvme` runs it in a virtual machine that is stopped:
+//!
+//! - `killed format PATH IO` makes a volume,
+//! - `killed child PATH IO FIRST` works until it is killed, and prints what is durable,
+//! - `killed check PATH IO [SAID]` looks at what is there, and prints where to go on.
 
 use penstock_base::Result;
 use penstock_device::model::Dice;
 use penstock_device::volume::{File, FormatOptions, Lock, OpenFileOptions, Volume, format};
 use penstock_device::{Discipline, Io, OpenOptions, Port, open};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -97,9 +102,13 @@ fn check(path: &Path, io: &str, said: Option<u64>) -> u64 {
     last.map_or(0, |last| last + 1)
 }
 
+fn make(path: &Path, io: &str) {
+    let port = port(path, io, true).expect("it is free");
+    format(&port, FormatOptions { force: true }).expect("it can be written");
+}
+
 fn parent(path: &Path) {
-    format(&port(path, "file", true).expect("makes the file"), FormatOptions::default())
-        .expect("it is empty");
+    make(path, "file");
     let mut dice = Dice::new(7);
     let mut first = 0;
     for round in 0..KILLS {
@@ -121,20 +130,74 @@ fn parent(path: &Path) {
     assert!(first > KILLS, "{first} records");
 }
 
+/// A file of the test; it is gone afterwards.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("penstock-killed-{name}-{}", std::process::id());
+        Scratch(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A loop device on a file, detached afterwards.
+struct Loop {
+    device: PathBuf,
+    _image: Scratch,
+}
+
+impl Loop {
+    /// # Errors
+    /// What `losetup` says; it takes root and a kernel with loop devices.
+    fn new() -> std::result::Result<Self, String> {
+        let image = Scratch::new("loop");
+        let file = std::fs::File::create(&image.0).expect("it can be made");
+        file.set_len(VOLUME_BYTES).expect("there is room");
+        let mut losetup = Command::new("losetup");
+        losetup.args(["--find", "--show", "--direct-io=on"]).arg(&image.0);
+        let output = losetup.output().map_err(|error| format!("losetup: {error}"))?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).trim().to_string());
+        }
+        let device = String::from_utf8_lossy(&output.stdout).trim().into();
+        Ok(Loop { device, _image: image })
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
+    }
+}
+
 fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    if let [_, word, path, io, first] = arguments.as_slice()
-        && word == "child"
-    {
-        let first = first.parse().expect("a number");
-        child(Path::new(path), io, first).expect("nothing but the kill ends it");
-        return;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["child", path, io, first] => {
+            let first = first.parse().expect("a number");
+            child(Path::new(path), io, first).expect("nothing but the kill ends it");
+        }
+        ["format", path, io] => make(Path::new(path), io),
+        ["check", path, io, said @ ..] => {
+            let said = said.first().map(|said| said.parse().expect("a number"));
+            let next = check(Path::new(path), io, said);
+            writeln!(std::io::stdout(), "{next}").expect("somebody reads it");
+        }
+        // What runners ask of every test binary.
+        words if words.contains(&"--list") => {}
+        _ => {
+            parent(&Scratch::new("file").0);
+            match Loop::new() {
+                Ok(device) => parent(&device.device),
+                Err(why) => eprintln!("killed: NOT RUN on a loop device: {why}"),
+            }
+        }
     }
-    // What runners ask of every test binary.
-    if arguments.iter().any(|word| word == "--list") {
-        return;
-    }
-    let path = std::env::temp_dir().join(format!("penstock-killed-{}", std::process::id()));
-    parent(&path);
-    std::fs::remove_file(&path).expect("it is there");
 }

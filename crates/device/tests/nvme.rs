@@ -31,3 +31,62 @@ fn a_second_opener_and_a_mount_are_kept_out() {
         assert_eq!(error.kind(), penstock_base::Kind::Conflict, "{error}");
     }
 }
+
+/// Devices that are not well; the virtual machine has them, a real one does not.
+mod faults {
+    use super::*;
+    use penstock_base::{Kind, Result};
+    use penstock_device::{AlignedBuffer, Discipline, Port};
+
+    fn port(variable: &str, io: Io) -> Port {
+        let path = std::env::var(variable).unwrap_or_else(|_| panic!("{variable} names a device"));
+        let device = open(Path::new(&path), &OpenOptions::new(io)).expect("it opens");
+        Port::new(device, Discipline::Thread).expect("it has queues")
+    }
+
+    fn refused(outcome: Result<()>, kind: Kind, name: &str) {
+        let error = outcome.expect_err("the device refuses this");
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(name), "{error}");
+        assert!(error.hint().is_some(), "{error}");
+    }
+
+    /// Reads of block 2048, writes of block 4096 and every flush fail; the rest is well.
+    #[test]
+    fn what_a_device_cannot_do_is_told_by_name() {
+        for io in [Io::Ioctl, Io::Passthrough] {
+            let port = port("PENSTOCK_TEST_NVME_BAD", io);
+            assert!(port.geometry().transfer_max_bytes <= 16 << 10, "{:?}", port.geometry());
+            let mut bytes = AlignedBuffer::new(256 << 10, 4096);
+            refused(port.read(1900, &mut bytes), Kind::Corrupt, "Unrecovered Read Error");
+            refused(port.write(4000, &bytes), Kind::Unavailable, "Write Fault");
+            refused(port.flush(), Kind::Unavailable, "NVMe status");
+            port.read(4096, &mut bytes).expect("a read beside the bad block");
+            port.write(8192, &bytes).expect("a write beside the bad block");
+        }
+    }
+
+    /// Writes and flushes until the device is gone; `PENSTOCK_TEST_PULL` is where to ask for that.
+    fn goes(letter: &str, io: Io) {
+        let port = port(&format!("PENSTOCK_TEST_NVME_PULLED_{}", letter.to_uppercase()), io);
+        assert!(port.geometry().has_volatile_cache);
+        let bytes = AlignedBuffer::new(64 << 10, 4096);
+        let pull = std::env::var("PENSTOCK_TEST_PULL").expect("PENSTOCK_TEST_PULL names a file");
+        std::fs::write(pull, format!("pull pulled-{letter}\n")).expect("somebody reads it");
+        let mut outcome = Ok(());
+        while outcome.is_ok() {
+            outcome = port.write(0, &bytes).and_then(|()| port.flush());
+        }
+        let error = outcome.expect_err("the loop ended so");
+        assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+        let again = port.read(0, &mut [0; 4096]).expect_err("it stays away");
+        assert_eq!(again.kind(), Kind::Unavailable, "{again}");
+        assert!(again.to_string().contains("gone"), "{again}");
+    }
+
+    #[test]
+    fn a_device_that_is_pulled_out_is_gone() {
+        goes("a", Io::Passthrough);
+        goes("b", Io::Ioctl);
+    }
+}

@@ -5,6 +5,7 @@
 
 pub mod conform;
 pub mod fake;
+pub mod killed;
 pub mod model;
 pub mod parquet;
 pub mod ramp;

@@ -3,6 +3,7 @@
 
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
 use crate::errno::explain_io;
+use crate::meter::Meter;
 use crate::nvme::{IDENTIFY_BYTES, PASSTHROUGH_BYTES, Passthrough, status_error, trim_range};
 use crate::open::OpenFile;
 use penstock_base::{Error, Kind, Result};
@@ -47,8 +48,8 @@ impl Device for IoctlDevice {
 struct IoctlQueue(Arc<NvmeFile>);
 
 impl Queue for IoctlQueue {
-    fn run(&mut self, commands: &mut [Command<'_>]) -> Result<()> {
-        commands.iter_mut().try_for_each(|command| run(&self.0, command))
+    fn run(&mut self, commands: &mut [Command<'_>], meter: &Meter) -> Result<()> {
+        meter.one_by_one(commands, |command| run(&self.0, command))
     }
 }
 

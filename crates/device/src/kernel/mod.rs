@@ -6,3 +6,4 @@ pub mod ioctl;
 pub mod passthrough;
 mod ring;
 pub mod uring;
+pub mod xnvme;

@@ -8,14 +8,14 @@
 use crate::buffer::{AlignedBuffer, is_aligned};
 use crate::device::{Command, Geometry, Ownership, Queue};
 use crate::errno::{ended_early, explain_io};
+use crate::meter::Meter;
 use crate::open::OpenFile;
 use io_uring::{IoUring, cqueue, squeue, types};
 use penstock_base::{Error, Kind, Result};
 use rustix::io::Errno;
 use std::os::fd::AsRawFd;
+use std::time::Instant;
 
-/// Most commands in flight per queue.
-const DEPTH: usize = 32;
 /// Memory of a queue for callers whose own is not aligned.
 const SLOTS_BYTES: usize = 2 << 20;
 /// The place of the only registered file.
@@ -64,17 +64,17 @@ pub(super) trait Dialect: Send {
 
 type Ring<D> = IoUring<<D as Dialect>::Entry, <D as Dialect>::Completion>;
 
-fn open_ring<D: Dialect>(ownership: Ownership) -> std::io::Result<Ring<D>> {
+fn open_ring<D: Dialect>(depth: u32, ownership: Ownership) -> std::io::Result<Ring<D>> {
     if ownership == Ownership::Thread {
         // Since Linux 6.1: completions cost no interrupt of the thread, and no lock.
         let mut builder = Ring::<D>::builder();
         builder.setup_single_issuer().setup_defer_taskrun();
-        match builder.build(DEPTH as u32) {
+        match builder.build(depth) {
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
             other => return other,
         }
     }
-    Ring::<D>::builder().build(DEPTH as u32)
+    Ring::<D>::builder().build(depth)
 }
 
 fn no_ring(error: &std::io::Error, object: &str) -> Error {
@@ -99,9 +99,9 @@ struct Slots {
 impl Slots {
     /// Makes and registers the slots, each of its own: before Linux 6.12 NVMe counts the segments
     /// of a whole registered region against the limit of one command.
-    fn fill<D: Dialect>(&mut self, ring: &Ring<D>, geometry: &Geometry) {
+    fn fill<D: Dialect>(&mut self, ring: &Ring<D>, geometry: &Geometry, most: usize) {
         let length = geometry.transfer_max_bytes as usize;
-        let count = (SLOTS_BYTES / length).clamp(2, DEPTH);
+        let count = (SLOTS_BYTES / length).clamp(most.min(2), most);
         let alignment = geometry.buffer_alignment_bytes.max(4096) as usize;
         self.buffers = (0..count).map(|_| AlignedBuffer::new(length, alignment)).collect();
         self.free = (0..count).collect();
@@ -121,15 +121,20 @@ pub(super) struct RingQueue<D: Dialect> {
     ring: Ring<D>,
     slots: Slots,
     dialect: D,
+    /// Of each command of a batch; kept so that a batch allocates nothing.
+    progress: Vec<Progress>,
+    /// Commands that came back with a rest or with nothing done.
+    again: Vec<usize>,
     /// Whether entries lie in the ring that must never reach the kernel.
     is_broken: bool,
 }
 
 /// A command that is in flight: how much of it is done, and where its bytes lie meanwhile.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Progress {
     done: usize,
     slot: Option<usize>,
+    begun: Instant,
 }
 
 /// How many commands the kernel holds. While there are any, the caller's memory must stay.
@@ -145,15 +150,19 @@ impl Drop for InFlight {
 }
 
 impl<D: Dialect> Queue for RingQueue<D> {
-    fn run(&mut self, commands: &mut [Command<'_>]) -> Result<()> {
+    fn run(&mut self, commands: &mut [Command<'_>], meter: &Meter) -> Result<()> {
         if self.is_broken {
             return Err(Error::new(Kind::Unavailable, "the ring failed earlier")
                 .with_object(&self.dialect.file().name)
                 .with_hint("Open the device anew"));
         }
-        let mut progress = vec![Progress::default(); commands.len()];
-        let outcome = self.drive(commands, &mut progress);
-        self.slots.free.extend(progress.iter().filter_map(|progress| progress.slot));
+        let begun = Instant::now();
+        self.again.clear();
+        self.progress.clear();
+        self.progress.resize(commands.len(), Progress { done: 0, slot: None, begun });
+        let outcome = self.drive(commands, begun, meter);
+        meter.in_flight(0);
+        self.slots.free.extend(self.progress.iter().filter_map(|progress| progress.slot));
         outcome
     }
 }
@@ -168,44 +177,81 @@ enum Pushed {
 impl<D: Dialect> RingQueue<D> {
     /// Opens a ring for a device.
     pub(super) fn open(dialect: D, ownership: Ownership) -> Result<Self> {
-        let OpenFile { file, name, .. } = dialect.file();
-        let ring = open_ring::<D>(ownership).map_err(|error| no_ring(&error, name))?;
+        let OpenFile { file, name, queue_depth, .. } = dialect.file();
+        let ring =
+            open_ring::<D>(*queue_depth, ownership).map_err(|error| no_ring(&error, name))?;
         ring.submitter()
             .register_files(&[file.as_raw_fd()])
             .map_err(|error| explain_io(&error, "io_uring register", name))?;
-        Ok(RingQueue { ring, slots: Slots::default(), dialect, is_broken: false })
+        Ok(RingQueue {
+            ring,
+            slots: Slots::default(),
+            dialect,
+            progress: Vec::new(),
+            again: Vec::new(),
+            is_broken: false,
+        })
     }
 
     /// Pushes and waits until nothing is in flight any more.
-    fn drive(&mut self, commands: &mut [Command<'_>], progress: &mut [Progress]) -> Result<()> {
-        let mut waiting: Vec<usize> = (0..commands.len()).rev().collect();
+    fn drive(&mut self, commands: &mut [Command<'_>], begun: Instant, meter: &Meter) -> Result<()> {
+        // Read once for all that ended together, and taken for the start of those that follow.
+        let mut now = begun;
+        let mut next = 0;
         let mut in_flight = InFlight(0);
         let mut failure: Option<Error> = None;
+        let depth = self.dialect.file().queue_depth as usize;
         loop {
-            while failure.is_none() && in_flight.0 < DEPTH {
-                let Some(index) = waiting.last().copied() else { break };
-                match self.push(index, &mut commands[index], &mut progress[index]) {
-                    Ok(Pushed::InFlight) => in_flight.0 += 1,
-                    Ok(Pushed::Ended) => {}
-                    Ok(Pushed::NoSlot) => break,
-                    Err(error) => failure = Some(error),
+            while failure.is_none() && in_flight.0 < depth {
+                let (index, is_rest) = match self.again.last() {
+                    Some(index) => (*index, true),
+                    None if next < commands.len() => (next, false),
+                    None => break,
+                };
+                if !is_rest {
+                    self.progress[index].begun = now;
                 }
-                waiting.pop();
+                match self.push(index, &mut commands[index]) {
+                    Ok(Pushed::InFlight) => in_flight.0 += 1,
+                    Ok(Pushed::Ended) => {
+                        let end = Instant::now();
+                        meter.ended(&commands[index], end - now, true);
+                        now = end;
+                    }
+                    Ok(Pushed::NoSlot) => break,
+                    Err(error) => {
+                        meter.ended(&commands[index], now.elapsed(), false);
+                        failure = Some(error);
+                    }
+                }
+                match is_rest {
+                    true => drop(self.again.pop()),
+                    false => next += 1,
+                }
             }
             if in_flight.0 == 0 {
                 return failure.map_or(Ok(()), Err);
             }
-            // With nothing left to push the thread sleeps until the last one has ended.
-            let wanted = if waiting.is_empty() { in_flight.0 } else { in_flight.0.div_ceil(2) };
+            // With nothing left to push the thread sleeps until the last one has ended; before, a
+            // quarter at once saves calls and leaves the device enough to do.
+            let is_last = next == commands.len() && self.again.is_empty();
+            let wanted = if is_last { in_flight.0 } else { in_flight.0.div_ceil(4) };
+            meter.in_flight(in_flight.0);
             self.submit(wanted, &mut in_flight)?;
+            now = Instant::now();
             loop {
                 let Some(entry) = self.ring.completion().next() else { break };
                 in_flight.0 -= 1;
                 let (index, result) = D::completion(&entry);
                 let index = index as usize;
-                match self.finish(result, &mut commands[index], &mut progress[index]) {
+                let outcome = self.finish(index, result, &mut commands[index]);
+                if !matches!(outcome, Ok(false)) {
+                    let took = now - self.progress[index].begun;
+                    meter.ended(&commands[index], took, outcome.is_ok());
+                }
+                match outcome {
                     Ok(true) => {}
-                    Ok(false) => waiting.push(index),
+                    Ok(false) => self.again.push(index),
                     Err(error) => failure = failure.or(Some(error)),
                 }
             }
@@ -226,33 +272,28 @@ impl<D: Dialect> RingQueue<D> {
     }
 
     /// Hands one command to the ring, or the rest of one that came back in part.
-    fn push(
-        &mut self,
-        index: usize,
-        command: &mut Command<'_>,
-        progress: &mut Progress,
-    ) -> Result<Pushed> {
+    fn push(&mut self, index: usize, command: &mut Command<'_>) -> Result<Pushed> {
         if let Command::Trim { block, blocks } = command {
             return self.dialect.trim(*block, *blocks).map(|()| Pushed::Ended);
         }
-        let geometry = &self.dialect.file().geometry;
+        let OpenFile { geometry, queue_depth, .. } = self.dialect.file();
         let alignment = geometry.buffer_alignment_bytes;
         let needs_slot = match command {
             Command::Read { into, .. } => !is_aligned(into, alignment),
             Command::Write { from, .. } => !is_aligned(from, alignment),
             Command::Flush | Command::Trim { .. } => false,
         };
-        if needs_slot && progress.slot.is_none() {
+        if needs_slot && self.progress[index].slot.is_none() {
             if self.slots.buffers.is_empty() {
-                self.slots.fill::<D>(&self.ring, geometry);
+                self.slots.fill::<D>(&self.ring, geometry, *queue_depth as usize);
             }
             let Some(slot) = self.slots.free.pop() else { return Ok(Pushed::NoSlot) };
-            progress.slot = Some(slot);
+            self.progress[index].slot = Some(slot);
             if let Command::Write { from, .. } = command {
                 self.slots.buffers[slot][..from.len()].copy_from_slice(from);
             }
         }
-        let transfer = self.transfer(command, *progress);
+        let transfer = self.transfer(command, self.progress[index]);
         let entry = self.dialect.entry(&transfer, index as u64);
         // SAFETY: the entry points into memory that `commands` borrows or that the slots own; both
         // stay until the command has ended, for `run` does not return or unwind before (InFlight).
@@ -263,7 +304,7 @@ impl<D: Dialect> RingQueue<D> {
 
     /// What is still to be done of a command, and where its bytes lie.
     fn transfer(&mut self, command: &mut Command<'_>, progress: Progress) -> Transfer {
-        let Progress { done, slot } = progress;
+        let Progress { done, slot, .. } = progress;
         let registered = slot.filter(|_| self.slots.is_registered).map(|slot| slot as u16);
         let memory = slot.map(|slot| self.slots.buffers[slot].as_mut_ptr());
         let (direction, block, own, length) = match command {
@@ -282,12 +323,8 @@ impl<D: Dialect> RingQueue<D> {
     }
 
     /// Takes a completion: whether the command is done, or has a rest.
-    fn finish(
-        &mut self,
-        result: i32,
-        command: &mut Command<'_>,
-        progress: &mut Progress,
-    ) -> Result<bool> {
+    fn finish(&mut self, index: usize, result: i32, command: &mut Command<'_>) -> Result<bool> {
+        let progress = &mut self.progress[index];
         let length = command.length_bytes() as usize;
         let moved = self.dialect.moved(result, length - progress.done, command.name());
         let outcome = moved.and_then(|moved| match moved {

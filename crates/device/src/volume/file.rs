@@ -5,7 +5,7 @@ use crate::device::Command;
 use crate::volume::Volume;
 use crate::volume::copies::memory;
 use crate::volume::map::Map;
-use crate::volume::node::{Edge, Lock, NO_PAGE, Node};
+use crate::volume::node::{Edge, HolesGuard, Lock, NO_PAGE, Node};
 use crate::volume::table::PAGE_BYTES;
 use penstock_base::{Error, Kind, Result};
 use std::sync::Arc;
@@ -121,6 +121,10 @@ impl File {
         let first = offset / PAGE_BYTES;
         let body_first = first + u64::from(head_length > 0);
         let tail_first = body_first + (body.len() / PAGE) as u64;
+        if self.node.has_holes() {
+            let mut holes = self.node.holes();
+            self.fill_holes(&mut holes, first, tail_first + 1)?;
+        }
         let map = self.node.map();
         self.check_map(&map, tail_first + u64::from(tail_length > 0), "volume read")?;
         let per_page = self.volume.paging.blocks_per_page;
@@ -158,7 +162,7 @@ impl File {
             return self.write_span(from, offset, u64::MAX);
         }
         self.volume.reserve(&self.node, end.div_ceil(PAGE_BYTES))?;
-        self.fill_zeros(size, offset)?;
+        self.leave_gap(size, offset)?;
         if offset.is_multiple_of(PAGE_BYTES) && end.is_multiple_of(PAGE_BYTES) {
             // Whole pages meet no other write, so threads may add blocks side by side.
             self.node.set_size(end);
@@ -167,6 +171,33 @@ impl File {
         }
         self.write_span(from, offset, size)?;
         self.node.set_size(end);
+        Ok(())
+    }
+
+    /// Makes nothing but zeros of what lies from the end of the file to a write behind it. Whole
+    /// pages are noted only: mostly another thread is about to write them.
+    fn leave_gap(&self, from: u64, to: u64) -> Result<()> {
+        let whole = from.next_multiple_of(PAGE_BYTES);
+        self.fill_zeros(from, whole.min(to))?;
+        // The page in which `to` lies is new, and whoever writes it begins with zeros.
+        if whole / PAGE_BYTES < to / PAGE_BYTES {
+            self.node.add_hole(whole / PAGE_BYTES, to / PAGE_BYTES);
+        }
+        Ok(())
+    }
+
+    /// Writes the zeros of pages that were never written.
+    fn fill_holes(&self, holes: &mut HolesGuard<'_>, first: u64, end: u64) -> Result<()> {
+        for (from, to) in holes.take(first, end) {
+            let length = ((to - from) * PAGE_BYTES).min(ZEROS_BYTES);
+            let zeros = memory(self.volume.port(), length as usize);
+            let mut at = from;
+            while at < to {
+                let pages = (to - at).min(length / PAGE_BYTES);
+                self.write_pages(at, &zeros[..(pages * PAGE_BYTES) as usize])?;
+                at += pages;
+            }
+        }
         Ok(())
     }
 
@@ -203,6 +234,7 @@ impl File {
         let pages = (body.len() / PAGE) as u64;
         if pages > 0 {
             self.node.forget_edge(first, first + pages);
+            self.node.leave_holes(first, first + pages);
             self.write_pages(first, body)?;
         }
         if !tail.is_empty() {
@@ -220,7 +252,7 @@ impl File {
             *bytes = memory(self.volume.port(), PAGE);
         }
         if self.node.edge_page.swap(NO_PAGE, Ordering::AcqRel) != page {
-            match page * PAGE_BYTES >= valid_end {
+            match page * PAGE_BYTES >= valid_end || self.node.leave_holes(page, page + 1) {
                 true => bytes.fill(0),
                 false => self.read_pages_of(bytes, page * PAGE_BYTES)?,
             }
@@ -252,6 +284,12 @@ impl File {
     /// As [`crate::Port::run`]. The volume then takes no more changes until it is opened anew.
     pub fn sync(&self) -> Result<()> {
         self.check("volume sync")?;
+        if self.node.is_temp() {
+            return Ok(());
+        }
+        // Held to the end: the size that becomes durable must take in none.
+        let mut holes = self.node.holes();
+        self.fill_holes(&mut holes, 0, NO_PAGE)?;
         self.volume.sync(&self.node)
     }
 
@@ -274,8 +312,13 @@ impl File {
             return Ok(());
         }
         self.node.forget_edge(0, NO_PAGE);
+        let mut holes = self.node.holes();
+        holes.take(size_bytes.div_ceil(PAGE_BYTES), NO_PAGE);
+        if !self.node.is_temp() {
+            self.fill_holes(&mut holes, 0, NO_PAGE)?;
+        }
         let outcome = self.volume.shorten(&self.node, size_bytes);
-        drop(growth);
+        drop((holes, growth));
         outcome
     }
 

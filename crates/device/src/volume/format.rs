@@ -26,7 +26,7 @@ pub fn format(port: &Port, options: FormatOptions) -> Result<()> {
     check_size(port, paging)?;
     let found = read_copies(port, paging)?;
     if !options.force {
-        check_empty(port, paging)?;
+        check_unused(port)?;
     }
     // Higher than any table that a crash may leave beside the new one.
     let generations = found.iter().filter_map(|found| found.as_ref().ok().map(|it| it.generation));
@@ -36,7 +36,13 @@ pub fn format(port: &Port, options: FormatOptions) -> Result<()> {
         .map_err(|error| error.with_operation("volume format"))
 }
 
-fn check_empty(port: &Port, paging: Paging) -> Result<()> {
+/// Refuses a device that is not empty at its begin or at its end.
+///
+/// # Errors
+/// `Conflict`, naming what is recognised; and as [`Port::run`].
+pub fn check_unused(port: &Port) -> Result<()> {
+    let paging = Paging::of(port)?;
+    check_size(port, paging)?;
     let mut start = memory(port, COPY_BYTES as usize);
     port.read(0, &mut start)?;
     let mut end = memory(port, COPY_BYTES as usize);

@@ -9,6 +9,7 @@
 mod copies;
 mod file;
 mod format;
+mod holes;
 mod map;
 mod node;
 mod room;
@@ -18,9 +19,9 @@ pub mod space;
 pub mod table;
 
 pub use file::File;
-pub use format::{FormatOptions, Report, check, format};
+pub use format::{FormatOptions, Report, check, check_unused, format};
 pub use node::Lock;
-pub use shared::SharedVolume;
+pub use shared::{Asked, SharedVolume, Wish};
 
 use crate::port::Port;
 use copies::{Paging, check_size, choose, commit, encode, read_copies, repair};
@@ -75,7 +76,8 @@ struct Core {
     space: Space,
 }
 
-// Locks are taken in this order: a node's `grow`, its `edge`, the volume's `core`, a node's `map`.
+// Locks are taken in this order: a node's `grow`, its `edge`, its `holes`, the volume's `core`, a
+// node's `map`.
 impl Volume {
     /// Opens the volume on a device. A read-only port gives a read-only volume; else copies of the
     /// table that are damaged are written anew from a sound one.

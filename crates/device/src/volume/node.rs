@@ -2,6 +2,7 @@
 
 use crate::buffer::AlignedBuffer;
 use crate::volume::TEMP_PREFIX;
+use crate::volume::holes::Holes;
 use crate::volume::map::Map;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -44,6 +45,10 @@ pub(crate) struct Node {
     edge: Mutex<Edge>,
     /// Which page of the file `edge` holds.
     pub(crate) edge_page: AtomicU64,
+    /// Pages that the file has and nobody wrote; held by whoever makes such pages, or none of them.
+    holes: Mutex<Holes>,
+    /// Whether there are any, without the lock. Set before the file's size takes them in.
+    has_holes: AtomicBool,
     holders: Mutex<Holders>,
 }
 
@@ -63,6 +68,8 @@ impl Node {
             grow: Mutex::new(()),
             edge: Mutex::new(Edge { page: AlignedBuffer::new(0, 1) }),
             edge_page: AtomicU64::new(NO_PAGE),
+            holes: Mutex::default(),
+            has_holes: AtomicBool::new(false),
             holders: Mutex::default(),
         }
     }
@@ -111,6 +118,28 @@ impl Node {
         lock(&self.edge)
     }
 
+    /// Whether some of its pages were never written.
+    pub(crate) fn has_holes(&self) -> bool {
+        self.has_holes.load(Ordering::Acquire)
+    }
+
+    /// Adds pages behind the end that nobody writes now.
+    pub(crate) fn add_hole(&self, first: u64, end: u64) {
+        let mut holes = lock(&self.holes);
+        holes.add(first, end);
+        self.has_holes.store(!holes.is_empty(), Ordering::Release);
+    }
+
+    /// Says that these pages are about to be written; whether some never were before.
+    pub(crate) fn leave_holes(&self, first: u64, end: u64) -> bool {
+        self.has_holes() && !self.holes().take(first, end).is_empty()
+    }
+
+    /// The holes, which nobody else fills or makes meanwhile.
+    pub(crate) fn holes(&self) -> HolesGuard<'_> {
+        HolesGuard { node: self, holes: lock(&self.holes) }
+    }
+
     /// Forgets the page that was written in part, if it is one of these.
     pub(crate) fn forget_edge(&self, first: u64, end: u64) {
         if (first..end).contains(&self.edge_page.load(Ordering::Acquire)) {
@@ -140,5 +169,20 @@ impl Node {
             Lock::Read => holders.readers -= 1,
             Lock::Write => holders.has_writer = false,
         }
+    }
+}
+
+/// The holes of a file, held.
+pub(crate) struct HolesGuard<'a> {
+    node: &'a Node,
+    holes: MutexGuard<'a, Holes>,
+}
+
+impl HolesGuard<'_> {
+    /// Takes out what lies in a range of pages.
+    pub(crate) fn take(&mut self, first: u64, end: u64) -> Vec<(u64, u64)> {
+        let taken = self.holes.take(first, end);
+        self.node.has_holes.store(!self.holes.is_empty(), Ordering::Release);
+        taken
     }
 }

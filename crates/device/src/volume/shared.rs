@@ -2,7 +2,7 @@
 //! another one on the same device has opened. It decides when a volume is closed: with its last
 //! handle.
 
-use crate::open::{OpenOptions, open};
+use crate::open::{Io, OpenOptions, open};
 use crate::port::Port;
 use crate::queues::Discipline;
 use crate::volume::Volume;
@@ -12,12 +12,65 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// How somebody wants a device to be opened; what is `None` is left open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// How bytes move.
+    pub io: Option<Io>,
+    /// How threads share queues.
+    pub discipline: Option<Discipline>,
+    /// Most commands in flight per queue.
+    pub queue_depth: Option<u32>,
+}
+
+/// What [`SharedVolume::join`] is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// Whether anything will be written. A reader may join a writer.
+    pub write: bool,
+    /// What must be so, also if the device is open already.
+    pub asked: Asked,
+    /// What else is taken if it is not open yet.
+    pub otherwise: Asked,
+}
+
 /// How a process has a device open; every handle has it open alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct How {
-    io: crate::Io,
+    io: Io,
     discipline: Discipline,
+    queue_depth: Option<u32>,
     write: bool,
+}
+
+impl How {
+    fn new(path: &Path, wish: &Wish) -> Self {
+        let asked = wish.asked.or(wish.otherwise);
+        How {
+            io: asked.io.unwrap_or_else(|| Io::for_path(path)),
+            discipline: asked.discipline.unwrap_or(Discipline::Thread),
+            queue_depth: asked.queue_depth,
+            write: wish.write,
+        }
+    }
+
+    fn suits(self, wish: &Wish) -> bool {
+        let asked = wish.asked;
+        (self.write || !wish.write)
+            && asked.io.is_none_or(|io| io == self.io)
+            && asked.discipline.is_none_or(|discipline| discipline == self.discipline)
+            && asked.queue_depth.is_none_or(|depth| Some(depth) == self.queue_depth)
+    }
+
+    fn open(self, path: &Path) -> Result<Arc<Volume>> {
+        let How { io, discipline, queue_depth, write } = self;
+        let options = OpenOptions { write, queue_depth, ..OpenOptions::new(io) };
+        let device = open(path, &options).map_err(|error| match error.kind() {
+            Kind::NotFound => error.with_hint("`penstock nvme format` makes a volume"),
+            _ => error,
+        })?;
+        Volume::open(Port::new(device, discipline)?)
+    }
 }
 
 /// Which device it is, whatever path leads to it: its own number, or that of a file's file system
@@ -54,40 +107,81 @@ pub struct SharedVolume {
 }
 
 impl SharedVolume {
+    /// Opens the volume on a device, or joins those who have it open with this io and discipline.
+    ///
+    /// # Errors
+    /// As [`SharedVolume::join`].
+    pub fn open(path: &Path, options: &OpenOptions, discipline: Discipline) -> Result<Self> {
+        let asked = Asked { io: Some(options.io), discipline: Some(discipline), queue_depth: None };
+        let otherwise = Asked { queue_depth: options.queue_depth, ..Asked::default() };
+        Self::join(path, &Wish { write: options.write, asked, otherwise })
+    }
+
     /// Opens the volume on a device, or joins those who have it open.
     ///
     /// # Errors
-    /// As [`open`] and [`Volume::open`]; `Conflict` if it is open with another io or discipline,
-    /// or read-only and should be written.
-    pub fn open(path: &Path, options: &OpenOptions, discipline: Discipline) -> Result<Self> {
-        let wish = How { io: options.io, discipline, write: options.write };
+    /// As [`open`](crate::open()) and [`Volume::open`]; `Conflict` if it is open otherwise than
+    /// asked, or read-only and should be written.
+    pub fn join(path: &Path, wish: &Wish) -> Result<Self> {
         // Held while a volume opens, so that two threads do not meet as two owners would.
         let mut rows = rows();
-        if let Some(key) = key(path)
-            && let Some(row) = rows.iter_mut().find(|row| row.key == key)
-        {
-            if row.how != wish {
-                return Err(conflict(row.how, path));
-            }
-            row.handles += 1;
-            return Ok(SharedVolume { volume: Some(row.volume.clone()), key });
+        if let Some(found) = Self::find(&mut rows, path, wish)? {
+            return Ok(found);
         }
-        let volume = Volume::open(Port::new(open(path, options)?, discipline)?)?;
+        let how = How::new(path, wish);
+        let volume = how.open(path)?;
         let Some(key) = key(path) else {
             return Err(Error::new(Kind::Unavailable, "the device went while it was opened")
                 .with_object(path.display().to_string()));
         };
-        rows.push(Row { key, how: wish, volume: volume.clone(), handles: 1 });
+        rows.push(Row { key, how, volume: volume.clone(), handles: 1 });
         Ok(SharedVolume { volume: Some(volume), key })
+    }
+
+    /// Looks at a volume. If nobody has it open, it is opened for the time of the look, in which
+    /// nobody of this process opens any: a look is never in the way of a writer.
+    ///
+    /// # Errors
+    /// As [`SharedVolume::join`], and those of `look`.
+    pub fn peek<T>(
+        path: &Path,
+        wish: &Wish,
+        look: impl FnOnce(&Arc<Volume>) -> Result<T>,
+    ) -> Result<T> {
+        let wish = Wish { write: false, ..*wish };
+        let mut rows = rows();
+        if let Some(found) = Self::find(&mut rows, path, &wish)? {
+            drop(rows);
+            return look(&found);
+        }
+        let volume = How::new(path, &wish).open(path)?;
+        look(&volume)
+    }
+
+    /// Whether the process has the device open.
+    pub fn is_open(path: &Path) -> bool {
+        let rows = rows();
+        key(path).is_some_and(|key| rows.iter().any(|row| row.key == key))
+    }
+
+    fn find(rows: &mut [Row], path: &Path, wish: &Wish) -> Result<Option<Self>> {
+        let Some(key) = key(path) else { return Ok(None) };
+        let Some(row) = rows.iter_mut().find(|row| row.key == key) else { return Ok(None) };
+        if !row.how.suits(wish) {
+            return Err(conflict(row.how, path));
+        }
+        row.handles += 1;
+        Ok(Some(SharedVolume { volume: Some(row.volume.clone()), key }))
     }
 }
 
 fn conflict(how: How, path: &Path) -> Error {
-    let name = crate::Io::ALL.iter().find(|row| row.0 == how.io).map_or("", |row| row.1);
-    let queues = Discipline::ALL.iter().find(|row| row.0 == how.discipline);
-    let queues = queues.map_or("", |row| row.1);
+    let (io, queues) = (how.io, how.discipline.name());
     let access = if how.write { "for writing" } else { "read-only" };
-    let message = format!("it is open already {access}, with io={name} and queues={queues}");
+    let mut message = format!("it is open already {access}, with io={io} and queues={queues}");
+    if let Some(depth) = how.queue_depth {
+        message += &format!(" of depth={depth}");
+    }
     Error::new(Kind::Conflict, message)
         .with_operation("volume open")
         .with_object(path.display().to_string())

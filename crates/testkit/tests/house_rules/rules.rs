@@ -274,9 +274,11 @@ pub fn reference(page: &str) -> Vec<Complaint> {
     let settings = settings.map(|row| (row.name, row.doc));
     let gateway = penstock_base::metrics::GATEWAY.iter().map(|row| (row.name, row.doc));
     let metrics = penstock_base::Metric::ALL.iter().map(|row| (row.1, row.3));
+    let devices = penstock_base::DeviceMetric::ALL.iter().map(|row| (row.1, row.3));
     let kinds = penstock_base::Kind::ALL.iter().map(|row| (row.1, row.2));
     settings
         .chain(metrics)
+        .chain(devices)
         .chain(gateway)
         .chain(kinds)
         .filter(|(name, doc)| !has_row(name, doc))

@@ -1,0 +1,334 @@
+//! The URLs of files on volumes: `nvme://PATH?db=NAME` and, for spilling, `nvme://PATH?temp`. Pure;
+//! it decides which file of which device a URL means, and nothing about opening it.
+//!
+//! PATH and NAME are taken as they stand. DuckDB makes the names of a database's companions by
+//! putting an ending before the `?`, and of temporary files by adding `/file` at the URL's end.
+
+use crate::open::Io;
+use crate::queues::Discipline;
+use crate::volume::table::is_name;
+use crate::volume::{Asked, TEMP_PREFIX};
+use penstock_base::{Error, Kind, Result, Settings, nearest::nearest};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// How these URLs begin; in any case.
+pub const SCHEME: &str = "nvme://";
+
+/// What DuckDB keeps beside a database while it is open; the longer ones first.
+pub const ENDINGS: [&str; 3] = [".wal.checkpoint", ".wal.recovery", ".wal"];
+
+const PARAMETERS: [&str; 5] = ["db", "temp", "io", "queues", "depth"];
+const EXAMPLE: &str = "Write nvme:///dev/ng0n1?db=sales";
+
+/// What lies at a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A database, or with its ending one of its companions.
+    Database(String),
+    /// A directory of temporary files, or a file in it.
+    Temp {
+        /// Its name; empty for the one that has none.
+        directory: String,
+        /// The file, if the URL names one.
+        file: Option<String>,
+    },
+    /// The volume: neither was named.
+    Volume,
+}
+
+/// A URL, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The file, block device or NVMe device.
+    pub device: PathBuf,
+    /// What on it.
+    pub place: Place,
+    /// How it should be opened.
+    pub asked: Asked,
+}
+
+fn fail<T>(url: &str, message: impl Into<String>, hint: impl Into<String>) -> Result<T> {
+    let error = Error::new(Kind::Invalid, message).with_operation("volume address");
+    Err(error.with_object(url).with_hint(hint))
+}
+
+/// Splits an ending of DuckDB's off a path.
+fn split_ending(path: &str) -> (&str, &'static str) {
+    let found = ENDINGS.into_iter().find(|ending| path.ends_with(ending)).unwrap_or("");
+    (&path[..path.len() - found.len()], found)
+}
+
+impl Address {
+    /// Takes a URL apart.
+    ///
+    /// # Errors
+    /// `Invalid` for what is no such URL: another scheme, no path, an unknown parameter or value,
+    /// a name that no database can have.
+    pub fn parse(url: &str) -> Result<Self> {
+        let Some(rest) = strip_scheme(url) else {
+            return fail(url, "it does not begin with nvme://", EXAMPLE);
+        };
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let parameters = Parameters::parse(url, query)?;
+        let (device, place) = match parameters {
+            Parameters { db: Some(_), temp: Some(_), .. } => {
+                let hint = "Name a database with db, or a place to spill with temp";
+                return fail(url, "it has both db and temp", hint);
+            }
+            Parameters { temp: Some(directory), file, .. } => {
+                (path, Place::Temp { directory, file })
+            }
+            Parameters { db: Some(db), .. } => {
+                let (device, ending) = split_ending(path);
+                check_name(url, &db)?;
+                (device, Place::Database(db + ending))
+            }
+            Parameters { db: None, temp: None, .. } => (path, Place::Volume),
+        };
+        if device.is_empty() {
+            return fail(url, "it names no device", "Write its path, such as nvme:///dev/ng0n1");
+        }
+        Ok(Address { device: PathBuf::from(device), place, asked: parameters.asked })
+    }
+
+    /// The name of the database, if it is one.
+    pub fn database(&self) -> Option<&str> {
+        match &self.place {
+            Place::Database(name) => Some(name),
+            Place::Temp { .. } | Place::Volume => None,
+        }
+    }
+
+    /// The one URL for all that mean the same, on the device at `real`. What was not asked for in
+    /// the URL itself is told by `asked`.
+    ///
+    /// # Errors
+    /// `Invalid` for a device whose name ends as DuckDB's logs do.
+    pub fn canonical(&self, real: &Path, asked: Asked) -> Result<String> {
+        let path = real.to_string_lossy();
+        let (_, ending) = split_ending(&path);
+        // With the ending in its place the URL of a log would be the URL of a database.
+        if !ending.is_empty() || path.contains('?') {
+            let message = format!("a volume cannot have a name with {ending}? in it");
+            return fail(&path, message, "Rename the file, or make a symbolic link elsewhere");
+        }
+        let place = match &self.place {
+            Place::Database(name) => format!("?db={name}"),
+            Place::Temp { .. } | Place::Volume => {
+                return fail(&path, "it names no database", EXAMPLE);
+            }
+        };
+        Ok(format!("{SCHEME}{path}{place}{}", self.asked.or(asked)))
+    }
+}
+
+/// The rest of a URL behind its scheme.
+pub fn strip_scheme(url: &str) -> Option<&str> {
+    let scheme = url.get(..SCHEME.len())?;
+    scheme.eq_ignore_ascii_case(SCHEME).then(|| &url[SCHEME.len()..])
+}
+
+fn check_name(url: &str, name: &str) -> Result<()> {
+    let hint = "A name has 1 to 255 bytes and no control characters";
+    if !is_name(name) {
+        return fail(url, "no database can have this name", hint);
+    }
+    let (_, ending) = split_ending(name);
+    if name.starts_with(TEMP_PREFIX) || !ending.is_empty() {
+        let message = format!("{TEMP_PREFIX}… and …{ending} are not names of databases");
+        return fail(url, message, "Choose another name");
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Parameters {
+    db: Option<String>,
+    temp: Option<String>,
+    /// What stands behind the last slash of a directory's URL.
+    file: Option<String>,
+    asked: Asked,
+}
+
+fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    let parts = query.split('&').filter(|part| !part.is_empty());
+    parts.map(|part| part.split_once('=').unwrap_or((part, "")))
+}
+
+impl Parameters {
+    fn parse(url: &str, query: &str) -> Result<Self> {
+        let (front, file) = match query.rsplit_once('/') {
+            Some((front, file)) if pairs(front).any(|pair| pair.0 == "temp") => (front, Some(file)),
+            _ => (query, None),
+        };
+        let file = file.filter(|file| !file.is_empty()).map(str::to_string);
+        let mut parameters = Parameters { file, ..Parameters::default() };
+        for (key, value) in pairs(front) {
+            let asked = &mut parameters.asked;
+            match key {
+                "db" => parameters.db = Some(value.to_string()),
+                "temp" => parameters.temp = Some(value.to_string()),
+                "io" => asked.io = Io::choice(value).map_err(|it| it.with_object(url))?,
+                "queues" => {
+                    let queues = Discipline::by_name(value).map_err(|it| it.with_object(url))?;
+                    asked.discipline = Some(queues);
+                }
+                "depth" => match value.parse() {
+                    Ok(depth) => asked.queue_depth = Some(depth),
+                    Err(_) => {
+                        let message = format!("depth={value} is no number of commands");
+                        return fail(url, message, "Write depth=32");
+                    }
+                },
+                unknown => return Err(unknown_parameter(url, unknown)),
+            }
+        }
+        Ok(parameters)
+    }
+}
+
+fn unknown_parameter(url: &str, name: &str) -> Error {
+    let hint = match nearest(name, PARAMETERS) {
+        Some(near) => format!("Did you mean {near}?"),
+        None => format!("Known are: {}", PARAMETERS.join(", ")),
+    };
+    let error = Error::new(Kind::Invalid, format!("there is no parameter {name}"));
+    error.with_operation("volume address").with_object(url).with_hint(hint)
+}
+
+impl Asked {
+    /// What the settings say.
+    ///
+    /// # Errors
+    /// `Invalid` for a name that is none.
+    pub fn from_settings(settings: &Settings) -> Result<Self> {
+        let of = |name: &'static str| move |error: Error| error.with_operation(name);
+        let depth = u32::try_from(settings.nvme_queue_depth).unwrap_or(u32::MAX);
+        Ok(Asked {
+            io: Io::choice(&settings.nvme_io).map_err(of("setting nvme_io"))?,
+            discipline: Some(
+                Discipline::by_name(&settings.nvme_queues).map_err(of("setting nvme_queues"))?,
+            ),
+            queue_depth: Some(depth),
+        })
+    }
+
+    /// The same, and what it leaves open from another.
+    #[must_use]
+    pub fn or(self, other: Asked) -> Self {
+        Asked {
+            io: self.io.or(other.io),
+            discipline: self.discipline.or(other.discipline),
+            queue_depth: self.queue_depth.or(other.queue_depth),
+        }
+    }
+
+    /// Only where it differs from another.
+    #[must_use]
+    pub fn unlike(self, other: Asked) -> Self {
+        Asked {
+            io: self.io.filter(|_| self.io != other.io),
+            discipline: self.discipline.filter(|_| self.discipline != other.discipline),
+            queue_depth: self.queue_depth.filter(|_| self.queue_depth != other.queue_depth),
+        }
+    }
+}
+
+/// As parameters behind others.
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(io) = self.io {
+            write!(f, "&io={io}")?;
+        }
+        if let Some(discipline) = self.discipline {
+            write!(f, "&queues={}", discipline.name())?;
+        }
+        self.queue_depth.map_or(Ok(()), |depth| write!(f, "&depth={depth}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Address {
+        Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    fn refusal(url: &str) -> String {
+        Address::parse(url).expect_err(url).to_string()
+    }
+
+    fn spill(directory: &str, file: Option<&str>) -> Place {
+        Place::Temp { directory: directory.into(), file: file.map(str::to_string) }
+    }
+
+    #[test]
+    fn a_database_and_its_companions() {
+        let plain = parse("nvme:///dev/ng0n1?db=sales");
+        assert_eq!(plain.device, Path::new("/dev/ng0n1"));
+        assert_eq!(plain.place, Place::Database("sales".into()));
+        assert_eq!(plain.asked, Asked::default());
+        for ending in ENDINGS {
+            let companion = parse(&format!("nvme:///dev/ng0n1{ending}?db=sales"));
+            assert_eq!(companion.device, plain.device);
+            assert_eq!(companion.place, Place::Database(format!("sales{ending}")));
+        }
+        assert_eq!(parse("NVMe://disk.img?db=a b/c?d").database(), Some("a b/c?d"));
+        assert_eq!(parse("nvme://disk.img").place, Place::Volume);
+    }
+
+    #[test]
+    fn a_place_to_spill_and_its_files() {
+        let url = "nvme:///dev/ng0n1?temp";
+        assert_eq!(parse(url).place, spill("", None));
+        assert_eq!(parse(&format!("{url}/a.tmp")).place, spill("", Some("a.tmp")));
+        assert_eq!(parse(&format!("{url}=x/a.tmp")).place, spill("x", Some("a.tmp")));
+        let asked = parse(&format!("{url}=x&io=file/a.tmp"));
+        assert_eq!(asked.place, spill("x", Some("a.tmp")));
+        assert_eq!(asked.asked.io, Some(Io::File));
+    }
+
+    #[test]
+    fn how_a_device_is_opened() {
+        let asked = parse("nvme:///d?db=a&io=direct&queues=pool&depth=8").asked;
+        let all = Asked {
+            io: Some(Io::Direct),
+            discipline: Some(Discipline::Pool),
+            queue_depth: Some(8),
+        };
+        assert_eq!(asked, all);
+        assert_eq!(parse("nvme:///d?io=auto&db=a").asked, Asked::default());
+        let defaults = Asked::from_settings(&Settings::default()).expect("they are good");
+        assert_eq!(defaults.io, None);
+        let mut settings = Settings::default();
+        settings.set("nvme_queues", "pool").expect("a text");
+        let set = Asked::from_settings(&settings).expect("it is known").unlike(defaults);
+        let url = parse("nvme://x?depth=4&db=a").canonical(Path::new("/d"), set);
+        assert_eq!(url.expect("a database"), "nvme:///d?db=a&queues=pool&depth=4");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        for (url, told) in [
+            ("s3://bucket?db=a", "nvme://"),
+            ("nvme://?db=a", "names no device"),
+            ("nvme:///d?db=", "1 to 255 bytes"),
+            ("nvme:///d?db=a.wal", "names of databases"),
+            ("nvme:///d?db=temp/a", "names of databases"),
+            ("nvme:///d?db=a&temp", "both db and temp"),
+            ("nvme:///d?db=a&io=urin", "Did you mean uring"),
+            ("nvme:///d?db=a&queues=threads", "Did you mean thread"),
+            ("nvme:///d?db=a&queue=thread", "Did you mean queues"),
+            ("nvme:///d?db=a&depth=many", "no number"),
+        ] {
+            assert!(refusal(url).contains(told), "{url}: {}", refusal(url));
+        }
+        let address = parse("nvme:///d?db=a");
+        for device in ["/x.wal", "/x?y"] {
+            let refused = address.canonical(Path::new(device), Asked::default());
+            assert!(refused.expect_err(device).to_string().contains("cannot have a name"));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The exam through libxnvme: a small library of our own with the same interface, made with `cc`;
+//! or the one that PENSTOCK_TEST_XNVME names, with the backend that PENSTOCK_TEST_XNVME_BACKEND
+//! names (io_uring without it).
+
+#[macro_use]
+#[path = "conformance/exam.rs"]
+mod exam;
+#[path = "conformance/cases.rs"]
+mod cases;
+#[allow(dead_code)] // the exam of other devices uses the rest
+#[path = "conformance/made.rs"]
+mod made;
+#[allow(dead_code)]
+#[path = "conformance/subject.rs"]
+mod subject;
+
+use made::Scratch;
+use penstock_base::Kind;
+use penstock_device::{Io, OpenOptions, open};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use subject::{BLOCKS, Subject};
+
+/// A library of our own, kept by what its definitions differ in.
+fn made(name: &str, definitions: &[&str]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let out = folder.join(format!("libxnvme-{name}-{}.so", std::process::id()));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/xnvme/fake_xnvme.c");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&out).arg(source);
+    let status = cc.args(definitions).status().expect("cc is there");
+    assert!(status.success(), "the library of the test does not compile");
+    out
+}
+
+/// The library to examine, and its backend.
+fn examined() -> &'static (PathBuf, String) {
+    static LIBRARY: OnceLock<(PathBuf, String)> = OnceLock::new();
+    LIBRARY.get_or_init(|| match std::env::var_os("PENSTOCK_TEST_XNVME") {
+        Some(path) => {
+            let backend = std::env::var("PENSTOCK_TEST_XNVME_BACKEND");
+            (path.into(), backend.unwrap_or_else(|_| "io_uring".into()))
+        }
+        None => (made("fake", &[]), "posix".into()),
+    })
+}
+
+fn options(library: &Path, backend: &str) -> OpenOptions {
+    let io = Io::by_name(&format!("xnvme:{backend}")).expect("every backend has a name");
+    OpenOptions { xnvme_library: Some(library.to_path_buf()), ..OpenOptions::new(io) }
+}
+
+fn subject(block_size: u32, blocks_per_transfer: u32) -> Subject {
+    let (library, backend) = examined();
+    let scratch = Scratch::new();
+    let options = OpenOptions {
+        create_bytes: Some(BLOCKS * u64::from(block_size)),
+        block_size_bytes: Some(block_size),
+        transfer_max_bytes: Some(block_size * blocks_per_transfer),
+        ..options(library, backend)
+    };
+    let device = open(&scratch.0, &options).expect("the library opens a file");
+    Subject::new(device, scratch)
+}
+
+exam!(xnvme, || subject(4096, 8));
+exam!(xnvme_512, || subject(512, 256));
+
+/// What comes of opening a file with a library.
+fn refusal(library: &Path, backend: &str) -> penstock_base::Error {
+    let scratch = Scratch::new();
+    std::fs::write(&scratch.0, [0; 8192]).expect("writes");
+    let error = open(&scratch.0, &options(library, backend)).err().expect("it is refused");
+    assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+    assert!(error.hint().is_some(), "{error}");
+    error
+}
+
+#[test]
+fn libraries_that_are_not_known_are_told() {
+    let absent = refusal(Path::new("/nowhere/libxnvme.so"), "posix").to_string();
+    assert!(absent.contains("cannot be loaded"), "{absent}");
+    let newer = refusal(&made("newer", &["-DMINOR=8"]), "posix").to_string();
+    assert!(newer.contains("version 0.8, known is 0.7"), "{newer}");
+    let drifted = refusal(&made("drifted", &["-DSHIFT=4"]), "posix").to_string();
+    assert!(drifted.contains("another layout"), "{drifted}");
+    let libc = refusal(Path::new("libc.so.6"), "posix").to_string();
+    assert!(libc.contains("it has no xnvme_"), "{libc}");
+    let backend = refusal(&examined().0, "no-such-backend").to_string();
+    assert!(backend.contains("no backend no-such-backend"), "{backend}");
+}
+
+#[test]
+fn an_end_that_moved_is_told() {
+    let (library, backend) = examined();
+    let scratch = Scratch::new();
+    let options = OpenOptions { create_bytes: Some(1 << 20), ..options(library, backend) };
+    let device = open(&scratch.0, &options).expect("opens");
+    let port = Subject::new(device, ()).port(penstock_device::Discipline::Thread);
+    let file = std::fs::OpenOptions::new().write(true).open(&scratch.0).expect("opens");
+    file.set_len(8192).expect("shrinks");
+    for block in [1, 2, 200] {
+        let error = port.read(block, &mut [0; 8192]).expect_err("the end is in the way");
+        assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    }
+    port.read(0, &mut [0; 8192]).expect("what is left can be read");
+}
