@@ -53,6 +53,15 @@ impl Attempts {
         self.progressed = true;
     }
 
+    /// What was asked for came, if slowly: the next request has the whole deadline.
+    pub fn restart(&mut self) {
+        self.progressed = false;
+        self.started = Instant::now();
+        self.failed = 0;
+        self.brief = None;
+        self.last = None;
+    }
+
     /// Runs one attempt whose answer is small: it must be there before the deadline.
     pub async fn bounded<T>(&self, attempt: impl Future<Output = Result<T>>) -> Result<T> {
         match timeout_at(self.started + self.policy.deadline, attempt).await {
@@ -65,11 +74,8 @@ impl Attempts {
 
     /// Waits before the next attempt, or gives the final error.
     pub async fn failed(&mut self, query: &QueryCore, error: Error) -> Result<()> {
-        if std::mem::take(&mut self.progressed) {
-            self.started = Instant::now();
-            self.failed = 0;
-            self.brief = None;
-            self.last = None;
+        if self.progressed {
+            self.restart();
         }
         let past = self.past(&error);
         let chance = query.engine.random.unit();

@@ -42,7 +42,7 @@ mod upload;
 mod waiting;
 
 pub use budget::Budget;
-pub use cache::CacheEntry;
+pub use cache::{CacheEntry, format_device as format_cache_device};
 pub use cancel::Cancellation;
 pub use engine::{Engine, Interrupted};
 pub use location::{Location, Mount, Opener, StoreOption};
@@ -62,5 +62,6 @@ pub use penstock_store::{
     PutResult, RequestEvent, WriteCondition,
 };
 // What may stand in their URLs and options, for help texts and reference pages.
+pub use penstock_device::meter as device_meter;
 pub use penstock_store::open::SCHEMES;
 pub use penstock_store::options as store_options;

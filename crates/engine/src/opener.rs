@@ -82,7 +82,7 @@ pub(crate) fn http_options_of(query: &Settings, engine: &Settings) -> Result<Opt
 /// # Errors
 /// `Invalid` or `Unsupported`, with the name of the setting.
 pub fn check_settings(settings: &Settings) -> Result<()> {
-    crate::cache::directory(&settings.cache_dir)?;
+    crate::cache::Home::of(&settings.cache_dir)?;
     HttpOptions::from_settings(settings)?.check()
 }
 

@@ -1,5 +1,5 @@
-//! Fetching ahead: footers and columns of a glob's next files, the next blocks of a file that is
-//! read in a row, and the memory that this may hold.
+//! Fetching ahead: footers and columns of a glob's next files, the next row groups of a file, and
+//! the memory that this may hold.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use penstock_engine::{Entry, Known, Query, Reader};
 use penstock_store::PutOptions;
 use penstock_testkit::parquet::footer;
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, pattern, read};
+use support::{Bench, Scripted, pattern, read};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -248,6 +248,41 @@ async fn the_next_row_groups_of_a_file_are_fetched_ahead_once_the_scan_goes_on()
     }
 }
 
+/// A wide file: its footer is longer than what opening fetches.
+#[tokio::test(start_paused = true)]
+async fn a_long_footer_takes_one_more_request_and_is_kept() {
+    let bench = Bench::new(Scripted::remote(LATENCY));
+    let mut data = pattern(4 + 20 * 3000 * 100);
+    let chunk = |index: u64| ByteRange { start: 4 + index * 100, end: 4 + (index + 1) * 100 };
+    let groups: Vec<Vec<ByteRange>> = (0..20)
+        .map(|group| (0..3000).map(|column| chunk(group * 3000 + column)).collect())
+        .collect();
+    let footer = footer(&groups);
+    data.extend(&footer);
+    assert!(footer.len() > 600 * KIB);
+    bench.store.place("wide.parquet", data.clone()).await;
+    let begin = data.len() - footer.len();
+    for expected in [2, 0] {
+        let query = bench.query();
+        let reader = query.open(&bench.at("wide.parquet"), &Known::NOTHING).await.unwrap();
+        read(&reader, &query, data.len() - 8, 8).await;
+        assert!(read(&reader, &query, begin, footer.len() - 8).await == footer[..footer.len() - 8]);
+        let gets = bench.store.take_calls();
+        assert_eq!(
+            gets.iter().filter(|call| call.starts_with("get")).count(),
+            expected,
+            "{gets:?}"
+        );
+        // Where the columns lie is known from it: one of each row group, in order.
+        for group in 0..20 {
+            let column = read(&reader, &query, 4 + group * 300_000, 100).await;
+            assert!(column == data[4 + group * 300_000..][..100]);
+        }
+        assert!(query.metrics().get(Metric::ReadAheadHits) >= 17);
+        bench.store.take_calls();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn row_groups_of_a_store_nearby_are_read_on_demand() {
     let bench = Bench::new(Scripted::new());
@@ -335,96 +370,4 @@ async fn several_readers_of_a_file_share_what_is_ahead_of_them() {
     let round_trips = begun.elapsed().as_millis() / LATENCY.as_millis();
     assert!(round_trips <= 5, "{round_trips} round trips");
     assert_eq!(query.metrics().get(Metric::ReadAheadWastedBytes), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn small_reads_in_a_row_are_fetched_ahead_in_growing_blocks() {
-    let bench = Bench::new(Scripted::new());
-    let data = pattern(6 * MIB + 5);
-    bench.store.place("a.csv.gz", data.clone()).await;
-    let query = bench.query();
-    let reader = query.open(&bench.at("a.csv.gz"), &Known::NOTHING).await.unwrap();
-    let mut all = Vec::new();
-    while all.len() < data.len() {
-        let step = (16 * KIB).min(data.len() - all.len());
-        let bytes = read(&reader, &query, all.len(), step).await;
-        all.extend(bytes);
-    }
-    assert!(all == data);
-    let calls = bench.store.take_calls();
-    assert!(calls.len() <= 8, "head, then blocks of the size of what was read: {calls:?}");
-    assert_eq!(query.metrics().get(Metric::BytesRead), data.len() as u64, "nothing twice");
-    drop(reader);
-    bench.engine.clear_cache();
-    assert_eq!(bench.engine.budget().held_bytes(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_next_block_is_on_its_way_before_it_is_needed() {
-    let bench = Bench::new(Scripted::new());
-    bench.store.place("a.csv", pattern(4 * MIB)).await;
-    let query = bench.query();
-    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
-    bench.store.take_calls();
-    for index in 0..12 {
-        read(&reader, &query, index * 16 * KIB, 16 * KIB).await;
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(bench.store.take_calls(), ["get a.csv 262144..524288"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn reads_here_and_there_fetch_nothing_ahead() {
-    let bench = Bench::new(Scripted::new());
-    let data = pattern(4 * MIB);
-    bench.store.place("a.bin", data.clone()).await;
-    let query = bench.query();
-    let reader = query.open(&bench.at("a.bin"), &Known::NOTHING).await.unwrap();
-    bench.store.take_calls();
-    for index in [50, 10, 30, 20, 40] {
-        let offset = index * 64 * KIB;
-        assert_eq!(read(&reader, &query, offset, 10).await, &data[offset..offset + 10]);
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(bench.store.take_calls().len(), 5);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_block_that_fails_is_read_again_by_the_reader_that_needs_it() {
-    let bench = Bench::new(Scripted::new());
-    let data = pattern(MIB);
-    bench.store.place("a.csv", data.clone()).await;
-    let query = bench.query();
-    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
-    bench.store.fail("get", Fault::Deny);
-    for index in 0..32 {
-        let offset = index * 16 * KIB;
-        assert_eq!(read(&reader, &query, offset, 16 * KIB).await, &data[offset..offset + 16 * KIB]);
-        tokio::task::yield_now().await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn writers_get_the_memory_of_what_was_read_ahead() {
-    let bench = Bench::with(Scripted::like_azure(), &[("memory_limit_bytes", "64MiB")]);
-    bench.store.place("a.csv", pattern(40 * MIB)).await;
-    let query = bench.query();
-    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
-    for index in 0..100 {
-        read(&reader, &query, index * 128 * KIB, 128 * KIB).await;
-        tokio::task::yield_now().await;
-    }
-    assert!(bench.engine.budget().held_bytes() > 8 << 20);
-    let gate = bench.store.hold("part");
-    let mut writer = query.create(&bench.at("out"), PutOptions::default()).unwrap();
-    let data = pattern(100 * MIB);
-    let open = async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(bench.engine.budget().held_bytes() <= 64 << 20);
-        gate.add_permits(1000);
-    };
-    let (written, ()) = tokio::join!(writer.write(&data), open);
-    written.unwrap();
-    writer.finish().await.unwrap();
-    assert!(bench.store.content("out").await.unwrap() == data);
 }

@@ -23,6 +23,23 @@ pub trait Inflow: Send + Debug {
 
     /// The next piece, `None` behind the last. After an error nothing more is asked.
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>>;
+
+    /// Metadata that is known only behind the last piece (a checksum in a trailer), for stores that
+    /// write an object's metadata after its bytes.
+    fn late_metadata(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+}
+
+/// Adds what a body told at its end to what was said of it before.
+pub(crate) fn with_late(options: &PutOptions, late: Vec<(String, String)>) -> PutOptions {
+    let mut options = options.clone();
+    for (name, value) in late {
+        if !options.metadata.iter().any(|pair| pair.0 == name) {
+            options.metadata.push((name, value));
+        }
+    }
+    options
 }
 
 /// The next piece of a body.
@@ -37,9 +54,9 @@ pub async fn next_piece(body: &mut dyn Inflow) -> Option<Result<Bytes>> {
 ///
 /// # Errors
 /// As [`next_piece`].
-pub(crate) async fn collect(mut body: Box<dyn Inflow>) -> Result<Bytes> {
+pub(crate) async fn collect(body: &mut dyn Inflow) -> Result<Bytes> {
     let mut pieces = Vec::new();
-    while let Some(piece) = next_piece(&mut *body).await {
+    while let Some(piece) = next_piece(body).await {
         pieces.push(piece?);
     }
     Ok(pieces.concat().into())

@@ -9,10 +9,11 @@ use bytes::Bytes;
 use penstock_store::{
     Body, GetRange, GetRequest, ListRequest, LocalStore, Payload, PutOptions, Store,
 };
+use penstock_testkit::killed::kill_after;
+use penstock_testkit::scratch::Scratch;
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::io::Write as _;
+use std::path::Path;
 
 const CHILD: &str = "write-until-killed";
 const ROUNDS: usize = 8;
@@ -59,7 +60,7 @@ async fn write(directory: &Path) {
             }
             store.complete_upload(&key, &id, &parts, &options).await.unwrap();
         }
-        println!("{key} {version}");
+        println!("{key} {version} .");
         std::io::stdout().flush().unwrap();
     }
 }
@@ -69,10 +70,10 @@ fn piece(version: u64) -> Bytes {
 }
 
 async fn killed_writer_leaves_whole_objects() {
-    let directory = Directory::new();
+    let directory = Scratch::new("crash");
     for round in 0..ROUNDS {
-        let durable = run_and_kill(&directory.0);
-        let store = LocalStore::open(&directory.0).unwrap();
+        let durable = run_and_kill(directory.path());
+        let store = LocalStore::open(directory.path()).unwrap();
         for (key, version) in &durable {
             let found = examine(&store, key).await;
             assert!(found >= *version, "round {round}: {key} went back to {found} from {version}");
@@ -83,7 +84,7 @@ async fn killed_writer_leaves_whole_objects() {
             examine(&store, &entry.key).await;
         }
         store.put("d/next", Bytes::from_static(b"x").into(), &PutOptions::default()).await.unwrap();
-        let left = hidden(&directory.0.join("d"), ".penstock-tmp-");
+        let left = hidden(&directory.path().join("d"), ".penstock-tmp-");
         assert!(left.is_empty(), "round {round}: leftovers outlive the next writer: {left:?}");
         store.delete("d/next", None).await.unwrap();
     }
@@ -92,28 +93,14 @@ async fn killed_writer_leaves_whole_objects() {
 
 /// Starts the writer, kills it in the middle, and returns the last durable version of each key.
 fn run_and_kill(directory: &Path) -> HashMap<String, u64> {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .arg(CHILD)
-        .arg(directory)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut durable = HashMap::new();
-    let mut note = |line: String| {
-        let (key, version) = line.split_once(' ').unwrap();
-        durable.insert(key.to_string(), version.parse().unwrap());
-    };
-    for line in lines.by_ref().take(REPORTS) {
-        note(line.unwrap());
-    }
-    child.kill().unwrap();
-    // What it told before the signal came counts too; a line that was cut does not.
-    lines
-        .map_while(Result::ok)
-        .filter(|line| line.ends_with(|c: char| c.is_ascii_digit()))
-        .for_each(note);
-    child.wait().unwrap();
+    kill_after(REPORTS, &[CHILD.as_ref(), directory.as_os_str()], |line| {
+        // A line that was cut does not count.
+        if let Some((key, version)) = line.strip_suffix(" .").and_then(|line| line.split_once(' '))
+        {
+            durable.insert(key.to_string(), version.parse().unwrap());
+        }
+    });
     durable
 }
 
@@ -135,21 +122,4 @@ fn hidden(directory: &Path, prefix: &str) -> Vec<String> {
     let names = std::fs::read_dir(directory).unwrap().flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.starts_with(prefix)).collect()
-}
-
-/// A directory of its own, removed at the end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-crash-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

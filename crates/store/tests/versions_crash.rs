@@ -9,10 +9,11 @@ use bytes::Bytes;
 use penstock_base::Kind;
 use penstock_store::streaming::{StreamingStore as _, versioned};
 use penstock_store::{GetRange, GetRequest, LocalStore, PutOptions, Store as _, VersionsRequest};
+use penstock_testkit::killed::kill_after;
+use penstock_testkit::scratch::Scratch;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::io::Write as _;
+use std::path::Path;
 
 const CHILD: &str = "write-until-killed";
 const ROUNDS: usize = 8;
@@ -98,11 +99,11 @@ impl Told {
 }
 
 async fn killed_writer_keeps_every_version() {
-    let directory = Directory::new();
+    let directory = Scratch::new("versions");
     let mut told = Told::default();
     for round in 0..ROUNDS {
-        run_and_kill(&directory.0, &mut told);
-        let store = LocalStore::open(&directory.0).unwrap();
+        run_and_kill(directory.path(), &mut told);
+        let store = LocalStore::open(directory.path()).unwrap();
         let listed = list(&store).await;
         for (place, what) in &told.made {
             let is_listed =
@@ -162,35 +163,5 @@ async fn content(store: &LocalStore, name: &str) -> Option<u64> {
 
 /// Starts the writer, kills it in the middle, and notes what it told.
 fn run_and_kill(directory: &Path, told: &mut Told) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .arg(CHILD)
-        .arg(directory)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    for line in lines.by_ref().take(REPORTS) {
-        told.note(&line.unwrap());
-    }
-    child.kill().unwrap();
-    // What it told before the signal came counts too.
-    lines.map_while(Result::ok).for_each(|line| told.note(&line));
-    child.wait().unwrap();
-}
-
-/// A directory of its own, removed at the end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-versions-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    kill_after(REPORTS, &[CHILD.as_ref(), directory.as_os_str()], |line| told.note(&line));
 }

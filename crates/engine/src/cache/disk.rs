@@ -4,38 +4,37 @@
 //! not cached, and counted: no read fails because of the cache.
 
 use crate::budget::Lease;
-use crate::cache::files::Directory;
+use crate::cache::home::Home;
 use crate::cache::index::{Found, Index, ObjectVersion, Place};
+use crate::cache::medium::{BlockFile, Medium, read_checked};
 use crate::cache::memory::blocks_of;
 use crate::cache::record::NAME_BYTES_MAX;
 use crate::cache::writer;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Result};
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 /// Most bytes waiting to be written. What comes beyond is not cached.
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
 
-/// The disk cache of one directory.
+/// The disk cache of one directory or device.
 #[derive(Debug)]
 pub(crate) struct DiskCache {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
     /// A child of a fork has no writer to wait for.
     process: u32,
-    /// Last, so that the directory is given up when it is told.
+    /// Last, so that the medium is given up when it is told.
     _end: TellEnd,
 }
 
 /// What the readers and the writing thread share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub directory: Directory,
+    pub medium: Box<dyn Medium>,
     pub state: Mutex<State>,
     /// Told when the queue grows or shrinks, and at the end.
     pub changed: Condvar,
@@ -44,7 +43,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct State {
     pub index: Index,
-    pub files: HashMap<u64, Arc<File>>,
+    pub files: HashMap<u64, Arc<dyn BlockFile>>,
     pub queue: VecDeque<Queued>,
     pub queue_bytes: u64,
     pub capacity_bytes: u64,
@@ -67,7 +66,7 @@ pub(super) struct Queued {
     pub lease: Option<Arc<Lease>>,
 }
 
-/// What happened to blocks since the directory was opened.
+/// What happened to blocks since the medium was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub written_bytes: u64,
@@ -88,7 +87,6 @@ pub(crate) struct Holdings {
     pub file_bytes: u64,
     pub capacity_bytes: u64,
     pub counts: Counts,
-    pub directory: PathBuf,
 }
 
 /// The caches that are open in this process, so that its engines share them.
@@ -103,7 +101,7 @@ struct Open {
     process: u32,
 }
 
-/// Whether a cache has given its directory up: that takes a moment after its last user left.
+/// Whether a cache has given its medium up: that takes a moment after its last user left.
 #[derive(Debug, Default)]
 struct End {
     is_over: Mutex<bool>,
@@ -129,16 +127,16 @@ impl Drop for TellEnd {
 }
 
 impl DiskCache {
-    /// The cache of a directory; opened already in this process, it is the same one.
+    /// The cache of a directory or device; opened already in this process, it is the same one.
     ///
     /// # Errors
-    /// `Invalid` when the directory cannot be used or another process uses it; `Exhausted` when
-    /// no thread can be started.
-    pub fn open(path: &Path, capacity_bytes: u64) -> Result<Arc<Self>> {
+    /// `Invalid` when it cannot be used or another process uses it; `Exhausted` when no thread can
+    /// be started.
+    pub fn open(home: &Home, capacity_bytes: u64) -> Result<Arc<Self>> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        // Made first, so that all spellings of it can be told to be one. It stays the same when
+        // Told first, so that all spellings of it can be told to be one. It stays the same when
         // the process changes its working directory.
-        let path = Directory::make(path)?;
+        let path = home.real_path()?;
         let process = std::process::id();
         open.retain(|known| known.process == process);
         if let Some(known) = open.iter().find(|known| known.path == path) {
@@ -150,25 +148,32 @@ impl DiskCache {
         }
         open.retain(|known| known.path != path && known.cache.strong_count() > 0);
         let end = Arc::new(End::default());
-        let cache = Arc::new(DiskCache::start(&path, capacity_bytes, &end)?);
+        let cache = DiskCache::start(home.hold(&path)?, capacity_bytes, &end)?;
+        let cache = Arc::new(cache);
         open.push(Open { path, cache: Arc::downgrade(&cache), end, process });
         Ok(cache)
     }
 
-    fn start(path: &Path, capacity_bytes: u64, end: &Arc<End>) -> Result<Self> {
-        let directory = Directory::hold(path)?;
+    /// A cache of its own, for tests of media that no setting names.
+    #[cfg(test)]
+    pub(super) fn on(medium: Box<dyn Medium>, capacity_bytes: u64) -> Result<Self> {
+        DiskCache::start(medium, capacity_bytes, &Arc::default())
+    }
+
+    fn start(medium: Box<dyn Medium>, capacity_bytes: u64, end: &Arc<End>) -> Result<Self> {
         let mut index = Index::default();
         let mut files = HashMap::new();
-        let next_file = directory.next_number();
-        for recovered in directory.recover() {
-            index.file_grew(recovered.number, recovered.bytes);
+        let recovered = medium.recover();
+        let next_file = medium.next_number();
+        for recovered in recovered {
+            index.file_grew(recovered.number, medium.taken_bytes(recovered.bytes));
             for (record, position) in recovered.records {
                 if index.gaps(&record.version, record.range) == [record.range] {
                     let place = Place::File { file: recovered.number, position, crc: record.crc };
                     index.insert(&record.version, record.range, place);
                 }
             }
-            files.insert(recovered.number, Arc::new(recovered.file));
+            files.insert(recovered.number, recovered.file);
         }
         let state = State {
             index,
@@ -182,8 +187,7 @@ impl DiskCache {
             is_ending: false,
             counts: Counts::default(),
         };
-        let shared =
-            Arc::new(Shared { directory, state: Mutex::new(state), changed: Condvar::new() });
+        let shared = Arc::new(Shared { medium, state: Mutex::new(state), changed: Condvar::new() });
         let writer = std::thread::Builder::new()
             .name("penstock-cache".into())
             .spawn({
@@ -225,11 +229,11 @@ impl DiskCache {
                     return false;
                 };
                 let is_good = match buf.len() as u64 == found.block.len() {
-                    true => read_checked(&file_handle, *position, *crc, buf),
+                    true => read_checked(&*file_handle, *position, *crc, buf),
                     false => {
                         let len = usize::try_from(found.block.len()).unwrap_or(usize::MAX);
                         let mut block = vec![0; len];
-                        let is_good = read_checked(&file_handle, *position, *crc, &mut block);
+                        let is_good = read_checked(&*file_handle, *position, *crc, &mut block);
                         buf.copy_from_slice(&block[from..from + buf.len()]);
                         is_good
                     }
@@ -299,11 +303,13 @@ impl DiskCache {
         let dropped: Vec<Queued> = state.queue.drain(..).collect();
         state.queue_bytes = 0;
         for file in state.index.clear() {
+            // Before it is given back, which lets another one have its place.
+            self.shared.medium.remove(file);
             state.files.remove(&file);
-            self.shared.directory.remove(file);
         }
         drop(state);
         drop(dropped);
+        self.shared.medium.settle();
     }
 
     /// Waits until what was offered is written.
@@ -325,7 +331,6 @@ impl DiskCache {
             file_bytes: state.index.file_bytes(),
             capacity_bytes: state.capacity_bytes,
             counts: state.counts,
-            directory: self.shared.directory.path.clone(),
         }
     }
 
@@ -352,9 +357,4 @@ impl Shared {
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Reads a whole block; whether its bytes are those that were written.
-pub(super) fn read_checked(file: &File, position: u64, crc: u32, block: &mut [u8]) -> bool {
-    file.read_exact_at(block, position).is_ok() && crc32fast::hash(block) == crc
 }

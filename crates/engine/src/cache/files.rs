@@ -6,15 +6,17 @@
 //! process itself, where Penstock may be loaded twice; so the lock file tells who holds it. Only
 //! files that carry this format's mark are ever removed.
 
+use crate::cache::medium::{BlockFile, Medium, Recovered, Sizes, Spot};
 use crate::cache::record::{
     HEAD_BYTES, HEADER_BYTES_MAX, Head, Record, TRAILER_BYTES, head, judge_head, parse_directory,
-    parse_trailer,
+    parse_trailer, trailer,
 };
 use penstock_base::{Error, Kind, Result};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const LOCK_NAME: &str = "penstock-cache.lock";
 const EXTENSION: &str = "blocks";
@@ -22,7 +24,7 @@ const EXTENSION: &str = "blocks";
 /// A directory that this process holds.
 #[derive(Debug)]
 pub(super) struct Directory {
-    pub path: PathBuf,
+    path: PathBuf,
     lock: File,
     /// A child of a fork does not hold it.
     process: u32,
@@ -37,15 +39,11 @@ impl Drop for Directory {
     }
 }
 
-/// A file from before, and what it holds.
-#[derive(Debug)]
-pub(super) struct Recovered {
-    pub number: u64,
-    pub file: File,
-    pub bytes: u64,
-    /// With where their blocks begin.
-    pub records: Vec<(Record, u64)>,
-}
+/// A file is this part of the capacity, within limits, so that what is forgotten at once is little
+/// and the number of open files small.
+const FILES: u64 = 64;
+const FILE_BYTES_MIN: u64 = 4 << 20;
+const FILE_BYTES_MAX: u64 = 256 << 20;
 
 impl Directory {
     /// Makes a directory if need be, readable by its owner only; its absolute path without links.
@@ -97,24 +95,12 @@ impl Directory {
         Ok(Directory { path: path.to_path_buf(), lock, process: std::process::id() })
     }
 
-    /// Greater than the number of any file that is there, also of those that are not ours.
-    pub fn next_number(&self) -> u64 {
-        self.numbers().last().map_or(0, |last| last.saturating_add(1))
-    }
-
     fn numbers(&self) -> Vec<u64> {
         let entries = std::fs::read_dir(&self.path).into_iter().flatten();
         let mut numbers: Vec<u64> =
             entries.filter_map(|entry| number_of(&entry.ok()?.path())).collect();
         numbers.sort_unstable();
         numbers
-    }
-
-    /// The files from before, oldest first. Those of other versions are removed; what is not ours
-    /// is left alone.
-    pub fn recover(&self) -> Vec<Recovered> {
-        let recover = |number| self.recover_one(number).ok().flatten();
-        self.numbers().into_iter().filter_map(recover).collect()
     }
 
     fn recover_one(&self, number: u64) -> io::Result<Option<Recovered>> {
@@ -135,31 +121,95 @@ impl Directory {
             }
             Head::Foreign => return Ok(None),
         }
-        let records = match directory_of(&file, bytes)? {
-            Some((directory, start)) => parse_directory(&directory, start),
-            None => walk(&file, bytes)?,
+        let (directory, file) = (directory_of(&file, bytes)?, Arc::new(Plain(file)));
+        let records = match directory {
+            Some((directory, start)) => {
+                parse_directory(&directory, file.start(), start, |at, header, block| {
+                    file.spot(at, header, block)
+                })
+            }
+            None => walk(&file.0, bytes)?,
         };
         Ok(Some(Recovered { number, file, bytes, records }))
     }
 
-    /// A new file with its head.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn create(&self, number: u64) -> io::Result<File> {
-        let file = private().read(true).create_new(true).open(self.file_path(number))?;
-        file.write_all_at(&head(), 0)?;
-        Ok(file)
+    fn file_path(&self, number: u64) -> PathBuf {
+        self.path.join(format!("{number:016x}.{EXTENSION}"))
+    }
+}
+
+impl Medium for Directory {
+    fn sizes(&self, asked_bytes: u64) -> Sizes {
+        let file_bytes = (asked_bytes / FILES).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX);
+        Sizes { capacity_bytes: asked_bytes, file_bytes }
     }
 
-    /// Removes a file. One that stays is found at the next start, and forgotten again when it is
-    /// the oldest.
-    pub fn remove(&self, number: u64) {
+    fn taken_bytes(&self, file_bytes: u64) -> u64 {
+        file_bytes
+    }
+
+    fn next_number(&self) -> u64 {
+        self.numbers().last().map_or(0, |last| last.saturating_add(1))
+    }
+
+    /// What is not ours is left alone.
+    fn recover(&self) -> Vec<Recovered> {
+        let recover = |number| self.recover_one(number).ok().flatten();
+        self.numbers().into_iter().filter_map(recover).collect()
+    }
+
+    fn create(&self, number: u64) -> io::Result<Arc<dyn BlockFile>> {
+        let file = private().read(true).create_new(true).open(self.file_path(number))?;
+        file.write_all_at(&head(), 0)?;
+        Ok(Arc::new(Plain(file)))
+    }
+
+    fn remove(&self, number: u64) {
         let _ = std::fs::remove_file(self.file_path(number));
     }
 
-    fn file_path(&self, number: u64) -> PathBuf {
-        self.path.join(format!("{number:016x}.{EXTENSION}"))
+    /// The file system remembers it, and a power cut that brings a file back harms nobody: its
+    /// blocks carry their checksums.
+    fn settle(&self) {}
+}
+
+/// A file of the directory: records one behind the other, without gaps.
+#[derive(Debug)]
+struct Plain(File);
+
+impl BlockFile for Plain {
+    fn start(&self) -> u64 {
+        HEAD_BYTES
+    }
+
+    fn spot(&self, at: u64, header_bytes: u64, block_bytes: u64) -> Spot {
+        let block = at + header_bytes;
+        Spot { block, end: block + block_bytes }
+    }
+
+    /// It may become longer than others by its directory.
+    fn closed_bytes(&self, end: u64, _: u64) -> u64 {
+        end
+    }
+
+    /// The header is written last: a record whose bytes did not arrive has none.
+    fn append(&self, at: u64, header: &[u8], block: &[u8]) -> io::Result<Spot> {
+        let spot = self.spot(at, header.len() as u64, block.len() as u64);
+        self.0.write_all_at(block, spot.block)?;
+        self.0.write_all_at(header, at)?;
+        Ok(spot)
+    }
+
+    fn close(&self, end: u64, directory: &[u8]) -> io::Result<u64> {
+        let trailer = trailer(end, directory);
+        self.0.write_all_at(directory, end)?;
+        let end = end + directory.len() as u64;
+        self.0.write_all_at(&trailer, end)?;
+        Ok(end + trailer.len() as u64)
+    }
+
+    fn read(&self, position: u64, into: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(into, position)
     }
 }
 

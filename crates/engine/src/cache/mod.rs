@@ -8,10 +8,13 @@
 mod disk;
 mod files;
 mod holdings;
+mod home;
 mod index;
+mod medium;
 mod memory;
 mod object;
 mod record;
+mod region;
 mod writer;
 
 #[cfg(test)]
@@ -19,12 +22,12 @@ mod tests;
 
 pub(crate) use disk::DiskCache;
 pub use holdings::CacheEntry;
+pub(crate) use home::Home;
 pub(crate) use memory::MemoryCache;
 pub(crate) use object::{CachedBlock, CachedObject};
+pub use region::format_device;
 
-use penstock_base::{Error, Kind, Result, Settings};
-use penstock_store::http::redacted_text;
-use std::path::PathBuf;
+use penstock_base::{Result, Settings};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The disk cache that an engine uses now.
@@ -55,7 +58,7 @@ impl DiskSlot {
         }
         let wanted = match dir.as_str() {
             "" => None,
-            dir => Some(DiskCache::open(&directory(dir)?, capacity_bytes)?),
+            dir => Some(DiskCache::open(&Home::of(dir)?, capacity_bytes)?),
         };
         let used = wanted.as_ref().map(|cache| Used {
             dir: dir.clone(),
@@ -72,24 +75,4 @@ impl DiskSlot {
     fn lock(&self) -> MutexGuard<'_, Option<Used>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The directory that a setting names. `~` is the home directory, as in DuckDB's own paths.
-///
-/// # Errors
-/// `Invalid` for a URL, which would name a directory of an odd name.
-pub(crate) fn directory(setting: &str) -> Result<PathBuf> {
-    let home = || std::env::var_os("HOME").map(PathBuf::from);
-    let path = match setting.strip_prefix('~') {
-        Some("") => home(),
-        Some(rest) => rest.strip_prefix('/').and_then(|rest| Some(home()?.join(rest))),
-        None if setting.contains("://") => None,
-        None => Some(PathBuf::from(setting)),
-    };
-    path.ok_or_else(|| {
-        Error::new(Kind::Invalid, "this is no local directory")
-            .with_operation("open cache_dir")
-            .with_object(redacted_text(setting))
-            .with_hint("Write its path out, such as /var/cache/penstock")
-    })
 }

@@ -7,6 +7,7 @@
 //! header carries a CRC-32 of itself and of its block: what does not fit is taken as not there.
 
 use crate::cache::index::ObjectVersion;
+use crate::cache::medium::Spot;
 use penstock_base::ByteRange;
 
 /// Of every file.
@@ -140,18 +141,24 @@ pub(super) fn parse_trailer(bytes: &[u8], file_bytes: u64) -> Option<(ByteRange,
     (HEAD_BYTES <= start && start <= end).then_some((ByteRange { start, end }, crc))
 }
 
-/// The records of a directory, with where their blocks begin in the file. Stops at the first that
-/// does not fit.
-pub(super) fn parse_directory(directory: &[u8], start: u64) -> Vec<(Record, u64)> {
+/// The records of a file's directory, with where their blocks begin. The first lies at `start`, the
+/// last ends at `end`; `spot` is told position, header bytes and block bytes. Stops at the first
+/// that does not fit.
+pub(super) fn parse_directory(
+    directory: &[u8],
+    start: u64,
+    end: u64,
+    spot: impl Fn(u64, u64, u64) -> Spot,
+) -> Vec<(Record, u64)> {
     let mut records = Vec::new();
-    let (mut rest, mut position) = (directory, HEAD_BYTES);
+    let (mut rest, mut position) = (directory, start);
     while let Some((record, header_bytes)) = Record::parse(rest) {
-        let block = position + header_bytes as u64;
-        position = block + record.range.len();
-        if position > start {
+        let spot = spot(position, header_bytes as u64, record.range.len());
+        if spot.end > end {
             break;
         }
-        records.push((record, block));
+        records.push((record, spot.block));
+        position = spot.end;
         rest = &rest[header_bytes..];
     }
     records
@@ -161,6 +168,10 @@ pub(super) fn parse_directory(directory: &[u8], start: u64) -> Vec<(Record, u64)
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn packed(at: u64, header_bytes: u64, block_bytes: u64) -> Spot {
+        Spot { block: at + header_bytes, end: at + header_bytes + block_bytes }
+    }
 
     fn record() -> impl Strategy<Value = Record> {
         (".{0,40}", "[a-z0-9]{1,20}", 0u64..1 << 40, 1..=BLOCK_BYTES_MAX, any::<u32>()).prop_map(
@@ -203,7 +214,7 @@ mod tests {
             if let Some((range, _)) = parse_trailer(&bytes, file_bytes) {
                 prop_assert!(range.start <= range.end && range.end <= file_bytes);
             }
-            for (record, block) in parse_directory(&bytes, start) {
+            for (record, block) in parse_directory(&bytes, HEAD_BYTES, start, packed) {
                 prop_assert!(block + record.range.len() <= start);
             }
         }
@@ -218,7 +229,7 @@ mod tests {
                 position += header.len() as u64 + record.range.len();
                 directory.extend(header);
             }
-            prop_assert_eq!(&parse_directory(&directory, position), &wanted);
+            prop_assert_eq!(&parse_directory(&directory, HEAD_BYTES, position, packed), &wanted);
             let end = position + directory.len() as u64;
             let told = parse_trailer(&trailer(position, &directory), end + TRAILER_BYTES);
             let crc = crc32fast::hash(&directory);

@@ -1,10 +1,11 @@
 //! The disk cache on a real directory: what comes back is what was offered, or nothing.
 
 use super::disk::{Counts, DiskCache};
+use super::home::Home;
 use super::index::ObjectVersion;
 use crate::budget::Budget;
 use bytes::Bytes;
-use penstock_base::{ByteRange, Kind, Metrics};
+use penstock_base::{ByteRange, Kind, Metrics, Result};
 use penstock_testkit::scratch::Scratch;
 use proptest::prelude::*;
 use std::path::Path;
@@ -23,6 +24,10 @@ fn version(name: &str) -> ObjectVersion {
 /// Bytes of an object, other ones at every place.
 fn bytes(start: u64, len: u64) -> Bytes {
     (start..start + len).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
+}
+
+fn open(path: &Path, capacity_bytes: u64) -> Result<Arc<DiskCache>> {
+    DiskCache::open(&Home::Directory(path.to_path_buf()), capacity_bytes)
 }
 
 fn offer(cache: &DiskCache, name: &str, start: u64, len: u64) {
@@ -60,7 +65,7 @@ fn copy_dir(from: &Path, to: &Path) {
 #[test]
 fn what_was_offered_is_there_at_once_and_after_a_restart() {
     let dir = Scratch::new("cache");
-    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    let cache = open(dir.path(), 64 * MIB).unwrap();
     offer(&cache, "a", 100, 3 * MIB);
     assert_eq!(check(&cache, "a", range(0, 4 * MIB)), 3 * MIB);
     assert_eq!(check(&cache, "b", range(0, 4 * MIB)), 0);
@@ -71,7 +76,7 @@ fn what_was_offered_is_there_at_once_and_after_a_restart() {
     cache.flush();
     assert_eq!(cache.holdings().counts.written_bytes, 4 * MIB);
     drop(cache);
-    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    let cache = open(dir.path(), 64 * MIB).unwrap();
     assert_eq!(check(&cache, "a", range(0, 5 * MIB)), 4 * MIB);
     let other = ObjectVersion { etag: "e2".into(), ..version("a") };
     assert!(cache.find(&other, range(0, 4 * MIB)).is_empty(), "another version");
@@ -80,13 +85,13 @@ fn what_was_offered_is_there_at_once_and_after_a_restart() {
 #[test]
 fn a_killed_process_loses_only_what_was_not_written() {
     let (dir, other) = (Scratch::new("cache"), Scratch::new("cache"));
-    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    let cache = open(dir.path(), 64 * MIB).unwrap();
     offer(&cache, "a", 0, 2 * MIB);
     offer(&cache, "b", 7, 11);
     cache.flush();
     // The files as they are now have no directories.
     copy_dir(dir.path(), other.path());
-    let recovered = DiskCache::open(other.path(), 64 * MIB).unwrap();
+    let recovered = open(other.path(), 64 * MIB).unwrap();
     assert_eq!(check(&recovered, "a", range(0, 2 * MIB)), 2 * MIB);
     assert_eq!(check(&recovered, "b", range(0, 100)), 11);
 }
@@ -94,8 +99,8 @@ fn a_killed_process_loses_only_what_was_not_written() {
 #[test]
 fn one_directory_is_one_cache_in_a_process_and_refused_to_others() {
     let dir = Scratch::new("cache");
-    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
-    let same = DiskCache::open(&dir.path().join("."), 64 * MIB).unwrap();
+    let cache = open(dir.path(), 64 * MIB).unwrap();
+    let same = open(&dir.path().join("."), 64 * MIB).unwrap();
     assert!(Arc::ptr_eq(&cache, &same));
     // As another copy of this code in the process would.
     let error = super::files::Directory::hold(dir.path()).unwrap_err();
@@ -108,7 +113,7 @@ fn one_directory_is_one_cache_in_a_process_and_refused_to_others() {
 #[test]
 fn the_oldest_give_way_and_what_is_read_again_stays() {
     let dir = Scratch::new("cache");
-    let cache = DiskCache::open(dir.path(), 16 * MIB).unwrap();
+    let cache = open(dir.path(), 16 * MIB).unwrap();
     for index in 0..40 {
         offer(&cache, "cold", index * MIB, MIB);
         if index == 0 {
@@ -135,7 +140,7 @@ fn the_oldest_give_way_and_what_is_read_again_stays() {
 #[test]
 fn clearing_forgets_everything_and_goes_on() {
     let dir = Scratch::new("cache");
-    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    let cache = open(dir.path(), 64 * MIB).unwrap();
     offer(&cache, "a", 0, MIB);
     cache.flush();
     offer(&cache, "a", MIB, MIB);
@@ -147,7 +152,7 @@ fn clearing_forgets_everything_and_goes_on() {
     cache.flush();
     assert_eq!(check(&cache, "a", range(0, MIB)), MIB);
     drop(cache);
-    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    let cache = open(dir.path(), 64 * MIB).unwrap();
     assert_eq!(check(&cache, "a", range(0, 2 * MIB)), MIB);
 }
 
@@ -162,7 +167,7 @@ fn files_of_other_versions_are_removed_and_foreign_ones_left() {
     std::fs::write(&foreign, "somebody's own file").unwrap();
     let plain = dir.path().join("notes.txt");
     std::fs::write(&plain, "x").unwrap();
-    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    let cache = open(dir.path(), 64 * MIB).unwrap();
     assert!(!other.exists());
     offer(&cache, "a", 0, MIB);
     cache.flush();
@@ -175,7 +180,7 @@ fn a_directory_that_cannot_be_made_is_told() {
     let dir = Scratch::new("cache");
     let file = dir.path().join("file");
     std::fs::write(&file, "x").unwrap();
-    let error = DiskCache::open(&file.join("cache"), 64 * MIB).unwrap_err();
+    let error = open(&file.join("cache"), 64 * MIB).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
     assert!(error.to_string().contains("cannot be made"), "{error}");
     assert!(error.hint().unwrap().contains("cache_dir"));
@@ -189,7 +194,7 @@ fn a_cache_follows_no_change_of_the_working_directory_and_leaves_other_files() {
     let relative = Path::new("/proc/self/cwd");
     let there = std::env::current_dir().unwrap();
     assert_eq!(super::files::Directory::make(relative).unwrap(), there.canonicalize().unwrap());
-    let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+    let cache = open(dir.path(), 64 * MIB).unwrap();
     offer(&cache, "a", 0, MIB);
     cache.flush();
     assert_eq!(cache.holdings().counts.written_bytes, MIB, "under another number");
@@ -202,7 +207,7 @@ fn opening_waits_for_the_one_that_is_closing() {
     let dir = Scratch::new("cache");
     let rounds = || {
         for _ in 0..50 {
-            let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+            let cache = open(dir.path(), 64 * MIB).unwrap();
             offer(&cache, "a", 0, 1000);
             assert_eq!(check(&cache, "a", range(0, 1000)), 1000);
         }
@@ -217,7 +222,7 @@ fn opening_waits_for_the_one_that_is_closing() {
 #[test]
 fn a_directory_that_vanishes_costs_no_read() {
     let dir = Scratch::new("cache");
-    let cache = DiskCache::open(&dir.path().join("c"), 64 * MIB).unwrap();
+    let cache = open(&dir.path().join("c"), 64 * MIB).unwrap();
     offer(&cache, "a", 0, MIB);
     cache.flush();
     std::fs::remove_dir_all(dir.path().join("c")).unwrap();
@@ -245,7 +250,7 @@ proptest! {
         is_closed: bool,
     ) {
         let (dir, other) = (Scratch::new("cache"), Scratch::new("cache"));
-        let cache = DiskCache::open(dir.path(), 64 * MIB).unwrap();
+        let cache = open(dir.path(), 64 * MIB).unwrap();
         for index in 0..20 {
             offer(&cache, "a", index * 1000, 999);
         }
@@ -262,7 +267,7 @@ proptest! {
         let at = at.index(content.len());
         content[at] ^= change;
         std::fs::write(&file, content).unwrap();
-        let recovered = DiskCache::open(other.path(), 64 * MIB).unwrap();
+        let recovered = open(other.path(), 64 * MIB).unwrap();
         let count = check(&recovered, "a", range(0, 20_000));
         if cut.is_none() && is_closed {
             prop_assert!(count >= 18 * 999 || at < 16, "{count} at {at}");

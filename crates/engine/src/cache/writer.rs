@@ -1,33 +1,26 @@
 //! The thread that writes blocks: into one open file at a time, the oldest file giving way.
 
-use crate::cache::disk::{Queued, Shared, State, read_checked};
+use crate::cache::disk::{Queued, Shared, State};
 use crate::cache::index::{Place, Survivor};
-use crate::cache::record::{HEAD_BYTES, Record, trailer};
+use crate::cache::medium::{BlockFile, Sizes, read_checked};
+use crate::cache::record::Record;
 use bytes::Bytes;
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, MutexGuard, PoisonError};
-
-/// A file is this part of the capacity, within limits, so that what is forgotten at once is little
-/// and the number of open files small.
-const FILES: u64 = 64;
-const FILE_BYTES_MIN: u64 = 4 << 20;
-const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// The file that is written.
 struct OpenFile {
     number: u64,
     epoch: u64,
-    file: Arc<File>,
+    file: Arc<dyn BlockFile>,
     position: u64,
     /// Headers of all its records.
     directory: Vec<u8>,
 }
 
 /// Blocks of a forgotten file, which is removed but still open.
-type Survivors = VecDeque<(Survivor, Arc<File>)>;
+type Survivors = VecDeque<(Survivor, Arc<dyn BlockFile>)>;
 
 /// Writes until the end; then closes the open file in good order.
 pub(super) fn run(shared: &Shared) {
@@ -35,7 +28,7 @@ pub(super) fn run(shared: &Shared) {
     let mut survivors = Survivors::new();
     loop {
         let next = match survivors.pop_front() {
-            Some((survivor, file)) => revive(shared, &survivor, &file),
+            Some((survivor, file)) => revive(shared, &survivor, &*file),
             None => match wait(shared) {
                 Some(queued) => Some(queued),
                 None => break,
@@ -65,7 +58,7 @@ fn wait(shared: &Shared) -> Option<Queued> {
 }
 
 /// A block of a removed file, as if it had been offered anew.
-fn revive(shared: &Shared, survivor: &Survivor, file: &File) -> Option<Queued> {
+fn revive(shared: &Shared, survivor: &Survivor, file: &dyn BlockFile) -> Option<Queued> {
     let mut block = vec![0; usize::try_from(survivor.block.len()).ok()?];
     if !read_checked(file, survivor.position, survivor.crc, &mut block) {
         shared.lock().counts.corrupt_blocks += 1;
@@ -87,14 +80,13 @@ fn write(shared: &Shared, open: &mut Option<OpenFile>, survivors: &mut Survivors
     let crc = crc32fast::hash(&queued.bytes);
     let record = Record { version: queued.version.clone(), range: queued.range, crc };
     let header = record.header();
-    let record_bytes = header.len() as u64 + queued.range.len();
-    let mut written = ready(shared, open, survivors, record_bytes)
+    let mut written = ready(shared, open, survivors, &header, &queued)
         .and_then(|open| open.append(&header, &queued.bytes));
     if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
         // Others filled the disk: the cache makes room for itself, and stays smaller.
         let state = shared.lock();
         if forget_oldest(shared, state, open.as_ref(), survivors) {
-            written = ready(shared, open, survivors, record_bytes)
+            written = ready(shared, open, survivors, &header, &queued)
                 .and_then(|open| open.append(&header, &queued.bytes));
         }
     }
@@ -106,7 +98,8 @@ fn write(shared: &Shared, open: &mut Option<OpenFile>, survivors: &mut Survivors
             if state.index.settle(&version, range.start, place) {
                 state.counts.written_bytes += range.len();
             }
-            state.index.file_grew(open.number, open.position);
+            let bytes = shared.medium.taken_bytes(open.position);
+            state.index.file_grew(open.number, bytes);
         }
         (Ok(_), _) => state.index.forget(&version, range.start, None),
         (Err(_), _) => {
@@ -123,19 +116,21 @@ fn ready<'a>(
     shared: &Shared,
     open: &'a mut Option<OpenFile>,
     survivors: &mut Survivors,
-    record_bytes: u64,
+    header: &[u8],
+    queued: &Queued,
 ) -> io::Result<&'a mut OpenFile> {
-    let (epoch, capacity_bytes) = {
+    let (epoch, asked_bytes) = {
         let state = shared.lock();
         (state.epoch, state.capacity_bytes)
     };
-    let file_bytes = (capacity_bytes / FILES).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX);
+    let Sizes { capacity_bytes, file_bytes } = shared.medium.sizes(asked_bytes);
+    let record_bytes = header.len() as u64 + queued.range.len();
     match open.take() {
         // Cleared: the file is removed.
         Some(old) if old.epoch != epoch => {}
-        Some(full) if full.position + record_bytes > file_bytes => {
+        Some(full) if full.bytes_with(header, queued.range.len()) > file_bytes => {
             let number = full.number;
-            let bytes = full.close()?;
+            let bytes = shared.medium.taken_bytes(full.close()?);
             shared.lock().index.file_grew(number, bytes);
         }
         fitting => *open = fitting,
@@ -165,7 +160,7 @@ fn forget_oldest(
     };
     let file = state.files.remove(&number);
     drop(state);
-    shared.directory.remove(number);
+    shared.medium.remove(number);
     if let Some(file) = file {
         survivors.extend(kept.into_iter().map(|survivor| (survivor, Arc::clone(&file))));
     }
@@ -179,34 +174,35 @@ impl OpenFile {
             state.next_file += 1;
             state.next_file - 1
         };
-        let file = Arc::new(shared.directory.create(number)?);
+        let file = shared.medium.create(number)?;
         let mut state = shared.lock();
         if state.epoch == epoch {
             state.files.insert(number, Arc::clone(&file));
-            state.index.file_grew(number, HEAD_BYTES);
+            state.index.file_grew(number, shared.medium.taken_bytes(file.start()));
         } else {
-            shared.directory.remove(number);
+            shared.medium.remove(number);
         }
-        Ok(OpenFile { number, epoch, file, position: HEAD_BYTES, directory: Vec::new() })
+        let position = file.start();
+        Ok(OpenFile { number, epoch, file, position, directory: Vec::new() })
     }
 
-    /// Where the block begins in the file. The header is written last: a record whose bytes did
-    /// not arrive has none.
+    /// Bytes of the file if one more record came and it were closed then.
+    fn bytes_with(&self, header: &[u8], block_bytes: u64) -> u64 {
+        let header_bytes = header.len() as u64;
+        let spot = self.file.spot(self.position, header_bytes, block_bytes);
+        self.file.closed_bytes(spot.end, self.directory.len() as u64 + header_bytes)
+    }
+
+    /// Where the block begins in the file.
     fn append(&mut self, header: &[u8], block: &[u8]) -> io::Result<u64> {
-        let position = self.position + header.len() as u64;
-        self.file.write_all_at(block, position)?;
-        self.file.write_all_at(header, self.position)?;
+        let spot = self.file.append(self.position, header, block)?;
         self.directory.extend(header);
-        self.position = position + block.len() as u64;
-        Ok(position)
+        self.position = spot.end;
+        Ok(spot.block)
     }
 
     /// Writes the directory; the file's length.
     fn close(self) -> io::Result<u64> {
-        let trailer = trailer(self.position, &self.directory);
-        self.file.write_all_at(&self.directory, self.position)?;
-        let end = self.position + self.directory.len() as u64;
-        self.file.write_all_at(&trailer, end)?;
-        Ok(end + trailer.len() as u64)
+        self.file.close(self.position, &self.directory)
     }
 }

@@ -1,13 +1,14 @@
 //! How much is asked of a store at once: what is learned of it, and who may ask now.
 //!
 //! Holds the state of one store; the decisions are pure and lie in `cost` (what a read costs),
-//! `learn` (the numbers of that), `policy` (what the settings allow), `window` (after a refusal)
-//! and `tail` (late answers).
+//! `learn` (the numbers of that), `policy` (what the settings allow), `window` (after a refusal),
+//! `tail` (late answers) and `trickle` (slow bodies).
 
 pub(crate) mod cost;
 pub(crate) mod learn;
 pub(crate) mod policy;
 mod tail;
+pub(crate) mod trickle;
 mod window;
 
 use crate::slots::{Slot, Slots};
@@ -19,6 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tail::Tail;
 use tokio::time::Instant;
+use trickle::{Stretch, Usual};
 use window::Window;
 
 /// Held bytes between two missing stretches are worth a request of their own from here on, however
@@ -35,6 +37,8 @@ pub(crate) struct Pace {
     slots: Slots,
     waiting: AtomicUsize,
     tail: Mutex<Tail>,
+    /// What connections bring.
+    usual: Mutex<Usual>,
     reads: AtomicU64,
     requests: AtomicU64,
 }
@@ -50,6 +54,7 @@ impl Pace {
             window: Mutex::new(window),
             waiting: AtomicUsize::new(0),
             tail: Mutex::default(),
+            usual: Mutex::default(),
             reads: AtomicU64::new(0),
             requests: AtomicU64::new(0),
         }
@@ -98,6 +103,14 @@ impl Pace {
     /// Whether a second request for a late answer can be paid for, which pays for it.
     pub fn spend(&self) -> bool {
         lock(&self.tail).spend()
+    }
+
+    /// Whether a body that came so far is to be replaced by another request, which pays for it.
+    /// Nothing extra goes to a store that has asked for less.
+    pub fn is_trickle(&self, stretch: &mut Stretch, left: u64, latency: Duration) -> bool {
+        stretch.judge(&mut lock(&self.usual), left, millis(latency))
+            && !lock(&self.window).is_limited()
+            && self.spend()
     }
 
     /// A second request was sent; whether it was answered first.

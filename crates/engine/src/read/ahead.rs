@@ -1,16 +1,21 @@
-//! Reading ahead of a reader that goes front to back in small steps (CSV, gzip, JSON).
+//! Reading ahead of a reader that goes front to back (CSV, gzip, JSON, bytes).
 //!
 //! The decision is pure ([`Detector`], [`next_block`]): two reads that follow each other begin a
-//! run; while less lies ready than the run has read so far, the next block is fetched, of the size
-//! of the run, from 256 KiB up to 8 MiB. So what is fetched in vain is never more than what was
-//! used. Any other read ends the run and drops what lies ready.
+//! run. In small steps, while less lies ready than the run has read so far, the next block is
+//! fetched, of the size of the run, from 256 KiB up to 8 MiB. So what is fetched in vain is never
+//! more than what was used. Any other read ends the run and drops what lies ready.
+//!
+//! In large steps the next ones are asked for while the present one is carried out, see `begun`. A
+//! large read of an object's beginning is a run by itself.
 //!
 //! Memory for a block is taken only if it is free, and given back when others wait for it.
 
 use crate::budget::{Lease, Pressable};
 use crate::cache::CachedObject;
 use crate::location::Location;
+use crate::pace::policy::{Policy, parts};
 use crate::query::QueryCore;
+use crate::read::begun::{Allowed, BEGUN_MAX, Begun, steps};
 use crate::read::flight::Wanted;
 use crate::read::flow::Flow;
 use crate::read::held::Piece;
@@ -24,13 +29,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// Larger reads go straight into the caller's buffer; a second copy would cost more than a round
-/// trip saves.
+/// Larger reads go straight into the caller's buffer, as far as they are not here before.
 const STEP_BYTES_MAX: u64 = 1 << 20;
 const BLOCK_BYTES_MIN: u64 = 256 << 10;
 const BLOCK_BYTES_MAX: u64 = 8 << 20;
 /// One block is used while the next arrives.
 const BLOCKS_MAX: usize = 2;
+/// Of the memory limit.
+const MEMORY_PARTS: u64 = 4;
 
 /// Notices runs of reads.
 #[derive(Debug, Default)]
@@ -40,13 +46,24 @@ struct Detector {
 }
 
 impl Detector {
-    /// Takes note of a read; bytes of the run that it continues, or 0.
-    fn note(&mut self, range: ByteRange) -> u64 {
-        let follows = self.next == Some(range.start) && range.len() <= STEP_BYTES_MAX;
-        self.next = Some(range.end);
-        self.run_bytes = if follows { self.run_bytes + range.len() } else { 0 };
+    /// Takes note of a read; bytes of the run that it continues, or 0. It may do so out of turn,
+    /// where it `was_expected`.
+    fn note(&mut self, range: ByteRange, was_expected: bool) -> u64 {
+        let begins = range.start == 0 && is_large(range);
+        let follows = was_expected || self.next == Some(range.start);
+        self.next = self.next.filter(|_| was_expected).max(Some(range.end));
+        self.run_bytes = match (follows, begins) {
+            (true, _) => self.run_bytes + range.len(),
+            (false, true) => range.len(),
+            (false, false) => 0,
+        };
         self.run_bytes
     }
+}
+
+/// Whether a read is too large to be fetched into memory of ours first.
+pub(super) fn is_large(range: ByteRange) -> bool {
+    range.len() > STEP_BYTES_MAX
 }
 
 /// The block to fetch next, if it is time: `ready_end` is where the bytes end that lie ready
@@ -69,7 +86,18 @@ pub(crate) struct Ahead {
 struct State {
     detector: Detector,
     blocks: VecDeque<Arc<Block>>,
+    /// Requests for what follows the present read, in order.
+    begun: VecDeque<Begun>,
+    /// What the link brought during one of the last large reads.
+    bytes_per_s: Option<f64>,
     registered: bool,
+}
+
+impl State {
+    /// What is held or on its way. To be dropped outside of the lock.
+    fn clear(&mut self) -> (Vec<Arc<Block>>, Vec<Begun>) {
+        (self.blocks.drain(..).collect(), self.begun.drain(..).collect())
+    }
 }
 
 /// A block on its way or ready. Dropping it stops its request.
@@ -166,7 +194,7 @@ impl Ahead {
         held: &[Piece],
     ) -> (Vec<Arc<Block>>, Vec<Arc<Block>>) {
         let mut state = self.lock();
-        let run_bytes = state.detector.note(range);
+        let run_bytes = state.detector.note(range, false);
         let mut dropped = Vec::new();
         if run_bytes == 0 {
             // Other threads may read elsewhere in the same reader; one that reads what lies ready
@@ -187,15 +215,99 @@ impl Ahead {
                 && let Some(block) = next_block(run_bytes, range.end, ready_end, source.size_bytes)
                 && let Some(lease) = source.query.engine.budget.try_lease(block.len())
             {
-                if !std::mem::replace(&mut state.registered, true) {
-                    let pressable: Weak<dyn Pressable> = Arc::downgrade(self) as Weak<_>;
-                    source.query.engine.budget.register(pressable);
-                }
+                self.register(&mut state, source);
                 state.blocks.push_back(Arc::new(fetch(source, block, lease, None)));
             }
         }
         let overlapping = state.blocks.iter().filter(|block| block.range.overlaps(&range));
         (overlapping.cloned().collect(), dropped)
+    }
+
+    /// Whether requests were begun for what follows.
+    pub fn has_begun(&self) -> bool {
+        !self.lock().begun.is_empty()
+    }
+
+    /// Takes note of a large read, and gives the requests that were begun for what it wants.
+    pub(super) fn large(&self, range: ByteRange) -> Vec<Begun> {
+        let mut state = self.lock();
+        let was_expected = state.begun.iter().any(|begun| begun.range.overlaps(&range));
+        let mut dropped = Vec::new();
+        let is_new = state.detector.note(range, was_expected) <= range.len() && !was_expected;
+        // What follows a read of the beginning follows it when it is read again.
+        if is_new && state.begun.front().is_none_or(|begun| begun.range.start != range.end) {
+            dropped.extend(state.begun.drain(..));
+        }
+        let blocks: Vec<_> = state.blocks.drain(..).collect();
+        let (mine, others): (VecDeque<Begun>, VecDeque<Begun>) =
+            state.begun.drain(..).partition(|begun| begun.range.overlaps(&range));
+        state.begun = others;
+        // One who reads out of turn may still come, but not long after.
+        while state.begun.len() > BEGUN_MAX
+            && state.begun.front().is_some_and(|begun| begun.range.end <= range.start)
+        {
+            dropped.extend(state.begun.pop_front());
+        }
+        drop(state);
+        drop((dropped, blocks));
+        // What begins before this read was meant for another one.
+        mine.into_iter().filter(|begun| begun.range.start >= range.start).collect()
+    }
+
+    /// Asks for what follows a large read which is nearly over.
+    pub fn begin_next(self: &Arc<Self>, source: &Source<'_>, range: ByteRange) {
+        let engine = &source.query.engine;
+        let (latency, limit) = (source.at.mount.latency.get(), engine.budget.limit_bytes());
+        let mut state = self.lock();
+        let run_bytes = state.detector.run_bytes;
+        let Some(read_end) = state.detector.next.filter(|_| run_bytes > 0) else { return };
+        let asked_end = state.begun.back().map_or(read_end, |begun| begun.range.end);
+        let step = range.len();
+        let profile = &source.at.mount.profile;
+        let bytes_per_s = state.bytes_per_s.unwrap_or(profile.connection_bytes_per_s);
+        let allowed = Allowed::of(run_bytes, step, bytes_per_s, latency, limit / MEMORY_PARTS);
+        let steps = steps(step, read_end, asked_end, source.size_bytes, allowed.window_bytes);
+        let held: u64 = state.begun.iter().map(Begun::memory_bytes).sum();
+        let mut memory_bytes = allowed.memory_bytes.saturating_sub(held);
+        let policy = Policy::of(&source.query.settings);
+        self.register(&mut state, source);
+        for step in steps {
+            let limit = policy.fanout_limit(step.len());
+            let pace = &source.at.mount.pace;
+            for part in parts(step, pace.fanout(&policy, step.len(), limit, latency)) {
+                if state.begun.len() >= BEGUN_MAX {
+                    return;
+                }
+                let share = part.len().min(memory_bytes);
+                memory_bytes -= share;
+                state.begun.push_back(Begun::send(source, part, share));
+            }
+        }
+    }
+
+    /// A large read is over: the link is free for what was begun.
+    pub fn large_done(&self, bytes_per_s: Option<f64>) {
+        let mut state = self.lock();
+        if let Some(sample) = bytes_per_s {
+            // The most that was seen lately: most samples are of a link that was not full.
+            let known = state.bytes_per_s.unwrap_or(sample);
+            state.bytes_per_s = Some(sample.max(known * 0.9 + sample * 0.1));
+        }
+        state.begun.iter().for_each(Begun::fill);
+    }
+
+    /// Stops what is on its way and gives back what lies ready.
+    pub fn stop(&self) {
+        let dropped = self.lock().clear();
+        drop(dropped);
+    }
+
+    fn register(self: &Arc<Self>, state: &mut State, source: &Source<'_>) {
+        if !std::mem::replace(&mut state.registered, true) {
+            let pressable: Weak<dyn Pressable> = Arc::downgrade(self) as Weak<_>;
+            source.query.engine.budget.register(pressable);
+        }
+        source.query.neighbours.follow(self);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -206,14 +318,15 @@ impl Ahead {
 impl Pressable for Ahead {
     fn returnable_bytes(&self) -> u64 {
         let Ok(state) = self.state.try_lock() else { return 0 };
-        state.blocks.iter().map(|block| block.range.len()).sum()
+        let begun: u64 = state.begun.iter().map(Begun::buffered_bytes).sum();
+        begun + state.blocks.iter().map(|block| block.range.len()).sum::<u64>()
     }
 
     fn press(&self) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
-        let dropped: Vec<Arc<Block>> = state.blocks.drain(..).collect();
+        let (blocks, begun) = state.clear();
         drop(state);
-        !dropped.is_empty()
+        !blocks.is_empty() || !begun.is_empty()
     }
 }
 
@@ -263,9 +376,9 @@ async fn fetch_bytes(
     {
         return Ok(bytes);
     }
-    let wanted = Wanted { query, at, version, cached: cached.as_ref(), meta: None };
+    let wanted = Wanted { query, at, version, cached: cached.as_ref(), meta: None, approach: None };
     let mut bytes = BytesMut::zeroed(usize::try_from(range.len()).unwrap_or(usize::MAX));
-    wanted.fetch(&mut bytes, range).await?;
+    wanted.fetch(&mut bytes, range, None).await?;
     Ok(bytes.freeze())
 }
 
@@ -282,10 +395,23 @@ mod tests {
     fn random_and_large_reads_are_no_run() {
         let mut detector = Detector::default();
         for read in [range(0, 10), range(50, 60), range(20, 30), range(60, 70)] {
-            assert_eq!(detector.note(read), 0);
+            assert_eq!(detector.note(read, false), 0);
         }
-        assert_eq!(detector.note(range(70, 90)), 20);
-        assert_eq!(detector.note(range(90, 91 + STEP_BYTES_MAX)), 0);
+        assert_eq!(detector.note(range(70, 90), false), 20);
+        assert_eq!(detector.note(range(100, 101 + STEP_BYTES_MAX), false), 0);
+    }
+
+    #[test]
+    fn a_large_read_of_the_beginning_is_a_run_and_threads_may_read_it_out_of_turn() {
+        const STEP: u64 = 4 << 20;
+        let step = |index: u64| range(index * STEP, (index + 1) * STEP);
+        let mut detector = Detector::default();
+        assert_eq!(detector.note(step(3), false), 0);
+        for (index, was_expected) in [(0, false), (1, false), (3, true), (2, true)] {
+            assert!(detector.note(step(index), was_expected) >= STEP, "{index}");
+        }
+        assert_eq!((detector.next, detector.run_bytes), (Some(4 * STEP), 4 * STEP));
+        assert_eq!(detector.note(step(9), false), 0);
     }
 
     #[test]
@@ -306,7 +432,7 @@ mod tests {
             for step in steps {
                 let read = range(at, at + step);
                 at += step;
-                let run = detector.note(read);
+                let run = detector.note(read, false);
                 ready_end = ready_end.max(at);
                 if let Some(block) = next_block(run, at, ready_end, size) {
                     prop_assert_eq!(block.start, ready_end);

@@ -66,7 +66,8 @@ impl Columns {
     }
 
     /// Takes note of a read; `parse` gives the layout of its file. Gives the blocks that the read
-    /// overlaps, and what is not needed any more; `None` while the layout is not known.
+    /// overlaps, and what is not needed any more; `None` while the layout is not known, and for a
+    /// read that is not of a row group.
     pub fn note(
         &mut self,
         reader: u64,
@@ -77,10 +78,13 @@ impl Columns {
         if !self.scan.knows(file) {
             self.scan.learn(file, Arc::new(parse()?));
         }
-        let again = self.scan.read(reader, file, range);
         let mine = self.ahead.iter().filter(|ahead| ahead.unit.file == file);
         let overlapping = mine.filter(|ahead| ahead.block.range.overlaps(&range));
         let found: Vec<_> = overlapping.map(|ahead| Arc::clone(&ahead.block)).collect();
+        if found.is_empty() && !self.scan.follows(file, range) {
+            return None;
+        }
+        let again = self.scan.read(reader, file, range);
         found.iter().for_each(|block| block.used(range));
         let dropped = if again { self.clear() } else { self.drop_unneeded() };
         Some((found, dropped))

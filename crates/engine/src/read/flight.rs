@@ -12,6 +12,8 @@ use crate::budget::{Budget, Lease};
 use crate::cache::CachedObject;
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
+use crate::read::begun::{Approach, Begun, TakenOver};
+use crate::read::held::Piece;
 use crate::read::stream::{Stream, told_as_change};
 use crate::read::version::Version;
 use bytes::Bytes;
@@ -226,17 +228,33 @@ struct Landing<'a> {
 }
 
 impl Landing<'_> {
-    async fn fill(&mut self, stream: &mut Stream) -> Result<()> {
-        let flight = Arc::clone(&self.leader.flight);
+    async fn fill(&mut self, stream: &mut Stream, approach: Option<&Approach>) -> Result<()> {
         while self.filled < self.buf.len() {
-            self.filled += stream.read_more(&mut self.buf[self.filled..]).await?;
-            let arrived = flight.range.start + self.filled as u64;
-            flight.arrived.store(arrived, Ordering::Relaxed);
-            if flight.is_followed.load(Ordering::Acquire) {
-                flight.serve(&self.buf[..self.filled], false);
-            }
+            let count = stream.read_more(&mut self.buf[self.filled..]).await?;
+            self.landed(count);
+            approach.inspect(|approach| approach.arrived(count as u64));
         }
         Ok(())
+    }
+
+    /// Copies what was read ahead.
+    fn copy(&mut self, pieces: Vec<Piece>, approach: Option<&Approach>) {
+        for piece in pieces {
+            let rest = &mut self.buf[self.filled..];
+            let count = piece.bytes.len().min(rest.len());
+            rest[..count].copy_from_slice(&piece.bytes[..count]);
+            self.landed(count);
+            approach.inspect(|approach| approach.copied(count as u64));
+        }
+    }
+
+    fn landed(&mut self, count: usize) {
+        self.filled += count;
+        let flight = &self.leader.flight;
+        flight.arrived.store(flight.range.start + self.filled as u64, Ordering::Relaxed);
+        if flight.is_followed.load(Ordering::Acquire) {
+            flight.serve(&self.buf[..self.filled], false);
+        }
     }
 }
 
@@ -264,17 +282,27 @@ pub(super) struct Wanted<'a> {
     pub cached: Option<&'a CachedObject>,
     /// Where an answer confirms what is remembered of the object.
     pub meta: Option<&'a ObjectMeta>,
+    /// Told of what arrives.
+    pub approach: Option<&'a Approach>,
 }
 
 impl<'a> Wanted<'a> {
-    /// Fills `buf` with a span, from the store or from another reader's flight; true when all of it
-    /// came from the store.
-    pub async fn fetch(self, buf: &mut [u8], range: ByteRange) -> Result<bool> {
+    /// Fills `buf` with a span, from the request that was begun for it, from the store or from
+    /// another reader's flight; true when all of it was asked of the store now.
+    pub async fn fetch(
+        self,
+        buf: &mut [u8],
+        range: ByteRange,
+        begun: Option<Begun>,
+    ) -> Result<bool> {
         let engine = &self.query.engine;
         let parts = engine.flights.enter(&engine.budget, self.at.id(), self.version, range);
         let mut parts = parts.into_iter();
         match (parts.next(), parts.len()) {
-            (Some(Part::Lead(leader)), 0) => self.lead(leader, buf).await.map(|()| true),
+            (Some(Part::Lead(leader)), 0) => {
+                let is_fresh = begun.is_none();
+                self.lead(leader, buf, begun).await.map(|()| is_fresh)
+            }
             (Some(first), _) => self.share(first, parts, buf).await.map(|()| false),
             (None, _) => Ok(true),
         }
@@ -298,18 +326,28 @@ impl<'a> Wanted<'a> {
             let (part, behind) = std::mem::take(&mut buf).split_at_mut(index(len));
             buf = behind;
             match one {
-                Part::Lead(leader) => self.lead(leader, part).boxed(),
+                Part::Lead(leader) => self.lead(leader, part, None).boxed(),
                 Part::Follow(range, landed) => self.follow(range, landed, part).boxed(),
             }
         });
         try_join_all(parts).map(|done| done.map(|_| ())).boxed()
     }
 
-    async fn lead(self, leader: Leader<'_>, buf: &mut [u8]) -> Result<()> {
+    async fn lead(self, leader: Leader<'_>, buf: &mut [u8], begun: Option<Begun>) -> Result<()> {
         let range = leader.flight.range;
         let mut landing = Landing { leader, buf, filled: 0 };
-        let mut stream = self.start(range).await?;
-        let filled = landing.fill(&mut stream).await;
+        let taken = match begun {
+            Some(begun) => begun.take_over().await,
+            None => None,
+        };
+        let mut stream = match taken {
+            Some(TakenOver { pieces, stream }) => {
+                landing.copy(pieces, self.approach);
+                stream
+            }
+            None => self.start(range).await?,
+        };
+        let filled = landing.fill(&mut stream, self.approach).await;
         filled.map_err(|error| told_as_change(error, self.at))?;
         if let Some(cached) = self.cached {
             cached.keep(self.query, range.start, landing.buf);
@@ -341,7 +379,7 @@ impl<'a> Wanted<'a> {
         drop(bytes);
         if !rest.is_empty() {
             // The leader was stopped, or failed.
-            self.fetch(rest, ByteRange { start, end: range.end }).await?;
+            self.fetch(rest, ByteRange { start, end: range.end }, None).await?;
         }
         Ok(())
     }

@@ -6,11 +6,13 @@
 //! the ETag.
 
 mod ahead;
+mod begun;
 mod columns;
 mod flight;
 mod flow;
 mod held;
 mod neighbours;
+mod order;
 mod parquet;
 mod plan;
 mod reader;

@@ -4,11 +4,10 @@
 //! What it does not understand gives `None`: then nothing is fetched ahead, and whoever reads the
 //! file tells what is wrong with it.
 
+use crate::read::plan::FOOTER_BYTES_MAX;
 use penstock_base::ByteRange;
 use std::ops::RangeInclusive;
 
-/// A longer footer is not looked at: its file has thousands of columns or row groups.
-const FOOTER_BYTES_MAX: usize = 256 << 10;
 /// Structures inside structures; the format needs five.
 const DEPTH_MAX: u32 = 16;
 
@@ -17,6 +16,8 @@ const DEPTH_MAX: u32 = 16;
 pub(crate) struct Layout {
     /// By row group, then by column.
     row_groups: Vec<Vec<ByteRange>>,
+    /// From the first byte of each row group to its last.
+    extents: Vec<ByteRange>,
     /// Where the last of them ends.
     columns_end: u64,
 }
@@ -24,22 +25,28 @@ pub(crate) struct Layout {
 impl Layout {
     /// Reads the footer at the end of `tail`, which is the end of a file.
     pub fn parse(tail: &[u8]) -> Option<Layout> {
-        let (rest, magic) = tail.split_at_checked(tail.len().checked_sub(4)?)?;
-        let (rest, length) = rest.split_at_checked(rest.len().checked_sub(4)?)?;
-        let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
-        if magic != b"PAR1" || length > FOOTER_BYTES_MAX {
-            return None;
-        }
-        let mut footer = Thrift { rest: &rest[rest.len().checked_sub(length)?..], depth: 0 };
+        let mut footer = Thrift { rest: footer(tail)?, depth: 0 };
         let row_groups =
             footer.structures_in(4, |row_group| row_group.structures_in(1, column_chunk))?;
         Some(Layout::new(row_groups))
     }
 
+    /// As [`Layout::parse`]; without row groups where the footer is here and not understood, so
+    /// that it is looked at once.
+    pub fn parse_once(tail: &[u8]) -> Option<Layout> {
+        footer(tail)?;
+        Some(Layout::parse(tail).unwrap_or_else(|| Layout::new(Vec::new())))
+    }
+
     /// A file with these column chunks, by row group.
     pub fn new(row_groups: Vec<Vec<ByteRange>>) -> Self {
-        let columns_end = row_groups.iter().flatten().map(|chunk| chunk.end).max().unwrap_or(0);
-        Layout { row_groups, columns_end }
+        let extent = |chunks: &Vec<ByteRange>| ByteRange {
+            start: chunks.iter().map(|chunk| chunk.start).min().unwrap_or(0),
+            end: chunks.iter().map(|chunk| chunk.end).max().unwrap_or(0),
+        };
+        let extents: Vec<ByteRange> = row_groups.iter().map(extent).collect();
+        let columns_end = extents.iter().map(|extent| extent.end).max().unwrap_or(0);
+        Layout { row_groups, extents, columns_end }
     }
 
     /// The row group, and the columns in it, that a read touches; none for a read of the footer,
@@ -49,7 +56,10 @@ impl Layout {
         if range.end > self.columns_end {
             return None;
         }
-        let (index, columns) = self.row_groups.iter().enumerate().find_map(|(index, chunks)| {
+        let mut near =
+            self.extents.iter().enumerate().filter(|(_, extent)| extent.overlaps(&range));
+        let (index, columns) = near.find_map(|(index, _)| {
+            let chunks = &self.row_groups[index];
             let first = chunks.iter().position(|chunk| chunk.overlaps(&range))?;
             let last = chunks.iter().rposition(|chunk| chunk.overlaps(&range))?;
             Some((index, first..=last))
@@ -67,6 +77,17 @@ impl Layout {
     pub fn row_group(&self, index: usize) -> &[ByteRange] {
         &self.row_groups[index]
     }
+}
+
+/// The footer at the end of a file, if all of it is here.
+fn footer(tail: &[u8]) -> Option<&[u8]> {
+    let (rest, magic) = tail.split_at_checked(tail.len().checked_sub(4)?)?;
+    let (rest, length) = rest.split_at_checked(rest.len().checked_sub(4)?)?;
+    let length = u32::from_le_bytes(length.try_into().ok()?);
+    if magic != b"PAR1" || u64::from(length) > FOOTER_BYTES_MAX {
+        return None;
+    }
+    rest.get(rest.len().checked_sub(length as usize)?..)
 }
 
 /// A chunk begins with its dictionary, where it has one.

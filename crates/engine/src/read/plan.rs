@@ -4,6 +4,11 @@
 use crate::pace::policy::parts;
 use penstock_base::ByteRange;
 
+/// A longer footer is not looked at: a hundred thousand column chunks.
+pub(crate) const FOOTER_BYTES_MAX: u64 = 8 << 20;
+/// Its length and the magic word stand behind it.
+const FOOTER_END_BYTES: u64 = 8;
+
 /// Where a span's bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -140,6 +145,15 @@ pub(crate) fn footer_window(size: u64) -> ByteRange {
     ByteRange { start: size - footer_guess_bytes(size).min(size), end: size }
 }
 
+/// Whether a read is of a Parquet footer that begins before the `tail` which is held, and worth
+/// keeping: it ends where the footer does or with the file, and is not endless.
+pub(crate) fn is_longer_footer(range: ByteRange, tail: ByteRange) -> bool {
+    range.start < tail.start
+        && range.end > tail.start
+        && tail.end.saturating_sub(range.end) <= FOOTER_END_BYTES
+        && tail.end - range.start <= FOOTER_BYTES_MAX
+}
+
 /// How much of a Parquet file its readers ask for first: a footer takes about a thousandth of the
 /// file. DuckDB reads that, rounded up to a power of two between 16 and 256 KiB; to fetch the same
 /// makes its read a hit without fetching more.
@@ -203,6 +217,19 @@ mod tests {
         assert_eq!(widen(range(size - 8, size), size, 0, true), None);
         assert_eq!(widen(range(0, 10), 1000, 100, false), Some(range(0, 100)));
         assert_eq!(widen(range(500, 510), 1000, 100, false), None);
+    }
+
+    #[test]
+    fn a_footer_is_kept_that_is_longer_than_the_tail_which_is_held() {
+        let tail = range(9000, 10_000);
+        assert!(
+            is_longer_footer(range(8000, 9992), tail) && is_longer_footer(range(1, 10_000), tail)
+        );
+        for other in [range(9100, 9992), range(8000, 9000), range(8000, 9900)] {
+            assert!(!is_longer_footer(other, tail), "{other:?}");
+        }
+        let far = FOOTER_BYTES_MAX + 10_000;
+        assert!(!is_longer_footer(range(0, far), range(far - 10, far)));
     }
 
     #[test]

@@ -5,11 +5,15 @@ use crate::location::Location;
 use crate::pace::policy::Policy;
 use crate::pace::{OnItsWay, Reserved};
 use crate::query::{Query, QueryCore};
-use crate::read::ahead::{Ahead, Source};
+use crate::read::ahead::{Ahead, Source, is_large};
+use crate::read::begun::{Approach, Begun};
+use crate::read::columns::LATENCY_MIN;
 use crate::read::flight::Wanted;
 use crate::read::held::{Held, Piece};
 use crate::read::neighbours::Place;
-use crate::read::plan::{Source as SpanSource, Span, divide, missing, plan, widen};
+use crate::read::plan::{
+    Source as SpanSource, Span, divide, is_longer_footer, missing, plan, widen,
+};
 use crate::read::stream::Stream;
 use crate::read::version::Version;
 use crate::read::{Opened, tail_first};
@@ -118,19 +122,38 @@ impl Reader {
             held = self.held.pieces();
         }
         let blocks = self.cached.as_ref().map_or_else(Vec::new, |cached| cached.find(range));
-        let before = held.len();
+        let mut ready = Ready { held, blocks, begun: Vec::new() };
+        let mut approach = None;
         // What the disk has needs nothing fetched ahead of it.
-        if blocks.is_empty() || !is_here(&spans(range, &held, &blocks)) {
-            held.extend(self.fetched_ahead(query, range, &held).await);
+        let mut from_ahead = false;
+        if ready.blocks.is_empty() || !is_here(&ready.spans(range)) {
+            let before = ready.held.len();
+            if let Some(pieces) = self.columns_ahead(query, range).await {
+                ready.held.extend(pieces);
+            } else if is_large(range) || self.ahead.has_begun() {
+                ready.begun = self.ahead.large(range).into_iter().map(Some).collect();
+                approach = self.approach(query, range);
+            } else {
+                let pieces = self.ahead.pieces(&self.source(query), range, &ready.held).await;
+                ready.held.extend(pieces);
+            }
+            from_ahead = ready.held.len() > before || !ready.begun.is_empty();
         }
-        let from_ahead = held.len() > before;
         query.scope.count(Metric::ReadAheadHits, u64::from(from_ahead));
-        let requests = self.requests(query, range, &here(&held, &blocks));
-        if !from_ahead && blocks.is_empty() && is_here(&requests.spans) {
+        let requests = self.requests(query, range, &ready.ranges());
+        if !from_ahead && ready.blocks.is_empty() && is_here(&requests.spans) {
             query.scope.count(Metric::OpenFetchHits, 1);
         }
         let retries = query.scope.metrics.get(Metric::Retries);
-        let alone = self.carry_out(query, buf, &requests.spans, &held, &blocks).await?;
+        let alone = self
+            .carry_out(query, &mut *buf, &requests.spans, &mut ready, approach.as_ref())
+            .await?;
+        if let Some(approach) = &approach {
+            self.ahead.large_done(approach.bytes_per_s());
+        }
+        if requests.bytes > 0 {
+            self.keep_footer(query, range, buf);
+        }
         // What others fetched, or a failure held up, tells nothing of the store's pace.
         if let Some(on_its_way) = requests.on_its_way
             && alone
@@ -168,22 +191,30 @@ impl Reader {
         Requests { spans, bytes, policy, on_its_way, _lanes: lanes }
     }
 
-    /// What was fetched ahead of a read: by what a scan reads of Parquet files, or by what lies
-    /// behind the bytes that were read last.
-    async fn fetched_ahead(
-        &self,
-        query: &Arc<QueryCore>,
-        range: ByteRange,
-        held: &[Piece],
-    ) -> Vec<Piece> {
-        if let Some(place) = &self.place
-            && let Some(pieces) = query.neighbours.columns(query, place, range).await
-        {
-            return pieces;
+    /// What was fetched ahead by what a scan reads of Parquet files; `None` where it is no scan.
+    async fn columns_ahead(&self, query: &Arc<QueryCore>, range: ByteRange) -> Option<Vec<Piece>> {
+        query.neighbours.columns(query, self.place.as_ref()?, range).await
+    }
+
+    /// Has the next large read asked for when this one is nearly over. Stores nearby are asked when
+    /// it comes.
+    fn approach(&self, query: &Arc<QueryCore>, range: ByteRange) -> Option<Approach> {
+        let latency = self.at.mount.latency.get();
+        let is_wanted = query.settings.parallel_read_enabled && latency >= LATENCY_MIN;
+        if !is_wanted || range.end >= self.size_bytes || !is_large(range) {
+            return None;
         }
-        let source =
-            Source { query, at: &self.at, version: &self.version, size_bytes: self.size_bytes };
-        self.ahead.pieces(&source, range, held).await
+        let (ahead, query, at) = (Arc::clone(&self.ahead), Arc::clone(query), self.at.clone());
+        let (version, size_bytes) = (self.version.clone(), self.size_bytes);
+        let begin = move || {
+            let source = Source { query: &query, at: &at, version: &version, size_bytes };
+            ahead.begin_next(&source, range);
+        };
+        Some(Approach::new(range.len(), latency, begin))
+    }
+
+    fn source<'a>(&'a self, query: &'a Arc<QueryCore>) -> Source<'a> {
+        Source { query, at: &self.at, version: &self.version, size_bytes: self.size_bytes }
     }
 
     /// Each span goes to its own part of the buffer; requests run at once, and while they do the
@@ -193,10 +224,13 @@ impl Reader {
         query: &Arc<QueryCore>,
         mut buf: &mut [u8],
         spans: &[Span],
-        held: &[Piece],
-        blocks: &[CachedBlock],
+        ready: &mut Ready,
+        approach: Option<&Approach>,
     ) -> Result<bool> {
-        let wanted = self.wanted(query);
+        let wanted = Wanted { approach, ..self.wanted(query) };
+        let copied = |part: &[u8]| {
+            approach.inspect(|approach| approach.copied(part.len() as u64));
+        };
         let mut fetches = Vec::new();
         let mut cached = Vec::new();
         for span in spans {
@@ -204,21 +238,31 @@ impl Reader {
             let (part, rest) = std::mem::take(&mut buf).split_at_mut(len);
             buf = rest;
             match span.source {
-                SpanSource::Held(index) => match held.get(index) {
-                    Some(piece) => copy_held(part, span.range.start, piece),
-                    None => cached.push((&blocks[index - held.len()], part, span.range)),
+                SpanSource::Held(index) => match ready.source(index) {
+                    Here::Held(piece) => {
+                        copy_held(part, span.range.start, piece);
+                        copied(part);
+                    }
+                    Here::Cached(index) => cached.push((index, part, span.range)),
+                    Here::Begun(begun) => {
+                        let begun = begun.filter(|begun| begun.range.start == span.range.start);
+                        fetches.push(wanted.fetch(part, span.range, begun));
+                    }
                 },
-                SpanSource::Store => fetches.push(wanted.fetch(part, span.range)),
+                SpanSource::Store => fetches.push(wanted.fetch(part, span.range, None)),
             }
         }
+        let blocks = &ready.blocks;
         let cached = async {
-            for (block, part, range) in cached {
+            for (index, part, range) in cached {
                 let is_read = self
                     .cached
                     .as_ref()
-                    .is_some_and(|cached| cached.read(query, block, range.start, part));
-                if !is_read {
-                    wanted.fetch(part, range).await?;
+                    .is_some_and(|cached| cached.read(query, &blocks[index], range.start, part));
+                if is_read {
+                    copied(part);
+                } else {
+                    wanted.fetch(part, range, None).await?;
                 }
             }
             Ok(())
@@ -234,6 +278,7 @@ impl Reader {
             version: &self.version,
             cached: self.cached.as_ref(),
             meta: Some(&self.meta),
+            approach: None,
         }
     }
 
@@ -251,6 +296,22 @@ impl Reader {
             return Ok(());
         }
         self.fill(query, window, window).await
+    }
+
+    /// Keeps a footer that is longer than what opening brought of it: whoever opens the file next
+    /// wants it too, and it tells where the columns lie.
+    fn keep_footer(&self, query: &QueryCore, range: ByteRange, bytes: &[u8]) {
+        let pieces = self.held.pieces();
+        let Some(tail) = pieces.iter().find(|piece| piece.range.end == self.size_bytes) else {
+            return;
+        };
+        if !self.tail_first || !is_longer_footer(range, tail.range) {
+            return;
+        }
+        let known = usize::try_from(range.end - tail.range.start).expect("a tail lies in memory");
+        let footer = [bytes, &tail.bytes[known..]].concat();
+        self.held.keep(range.start, footer.into(), &query.engine.budget);
+        query.engine.held.put(&self.at.id(), &self.version, &self.held);
     }
 
     /// Fetches what is missing of a window and keeps it, once for all readers that want it.
@@ -311,13 +372,42 @@ struct Requests<'a> {
     _lanes: Reserved<'a>,
 }
 
-/// What lies ready.
-fn here(held: &[Piece], blocks: &[CachedBlock]) -> Vec<ByteRange> {
-    held.iter().map(|piece| piece.range).chain(blocks.iter().map(CachedBlock::range)).collect()
+/// What is here of a range, or on its way.
+struct Ready {
+    held: Vec<Piece>,
+    blocks: Vec<CachedBlock>,
+    /// Until a span takes it.
+    begun: Vec<Option<Begun>>,
 }
 
-fn spans(range: ByteRange, held: &[Piece], blocks: &[CachedBlock]) -> Vec<Span> {
-    plan(range, &here(held, blocks), || 0, u64::MAX)
+/// One of them.
+enum Here<'a> {
+    Held(&'a Piece),
+    /// The block of this index.
+    Cached(usize),
+    Begun(Option<Begun>),
+}
+
+impl Ready {
+    fn ranges(&self) -> Vec<ByteRange> {
+        let held = self.held.iter().map(|piece| piece.range);
+        let blocks = self.blocks.iter().map(CachedBlock::range);
+        held.chain(blocks).chain(self.begun.iter().flatten().map(|begun| begun.range)).collect()
+    }
+
+    fn spans(&self, range: ByteRange) -> Vec<Span> {
+        plan(range, &self.ranges(), || 0, u64::MAX)
+    }
+
+    /// What stands at this place of [`Ready::ranges`].
+    fn source(&mut self, index: usize) -> Here<'_> {
+        let (held, blocks) = (self.held.len(), self.blocks.len());
+        match self.held.get(index) {
+            Some(piece) => Here::Held(piece),
+            None if index < held + blocks => Here::Cached(index - held),
+            None => Here::Begun(self.begun[index - held - blocks].take()),
+        }
+    }
 }
 
 /// Whether no span has to be fetched.

@@ -7,7 +7,8 @@
 //!
 //! - A column is expected where it was read in each of the last [`MEMORY`] row groups that are
 //!   over. One that filters skipped by their statistics is over as soon as the scan has passed it,
-//!   and nothing of it was read: so a scan that leaves out row groups is not followed into others.
+//!   and nothing of it was read: so a scan that leaves out row groups is not followed into others,
+//!   but in one that it reads, the columns are expected that it read in the others which it read.
 //! - What was fetched in vain stays below a tenth of what was read ([`WASTE_PARTS`]): beyond, no
 //!   more is expected until enough was read.
 //! - A row group that was read whole by one read says everything at once; a glob may take a fixed
@@ -52,25 +53,51 @@ pub(crate) struct Wanted {
     pub span: ByteRange,
 }
 
-/// How one column was used, in row groups that are over.
+/// Whether a column was read in the last row groups, the newest in the lowest bit.
 #[derive(Clone, Copy, Debug, Default)]
-struct History {
-    /// The last ones, the newest in the lowest bit.
+struct Past {
     read: u32,
     count: u32,
-    /// In any row group, over or not.
-    is_touched: bool,
 }
 
-impl History {
+impl Past {
     fn push(&mut self, is_read: bool) {
         self.read = self.read << 1 | u32::from(is_read);
         self.count = (self.count + 1).min(MEMORY);
     }
 
-    fn is_expected(self) -> bool {
+    fn is_all(self) -> bool {
         let wanted = (1 << self.count) - 1;
-        self.is_touched && self.read & wanted == wanted
+        self.read & wanted == wanted
+    }
+}
+
+/// How one column was used, in row groups that are over.
+#[derive(Clone, Copy, Debug, Default)]
+struct History {
+    /// Skipped ones among them.
+    all: Past,
+    /// Of those that were read.
+    entered: Past,
+    /// In any row group, over or not.
+    is_touched: bool,
+}
+
+impl History {
+    fn push(&mut self, is_read: bool, was_entered: bool) {
+        self.all.push(is_read);
+        if was_entered {
+            self.entered.push(is_read);
+        }
+    }
+
+    fn is_expected(self) -> bool {
+        self.is_touched && self.all.is_all()
+    }
+
+    /// In a row group that is being read: so it is not skipped.
+    fn is_expected_inside(self) -> bool {
+        self.is_touched && self.entered.is_all()
     }
 }
 
@@ -134,6 +161,11 @@ impl Scan {
         self.files = self.files.split_off(&file);
     }
 
+    /// Whether a read is one of a row group's columns.
+    pub fn follows(&self, file: usize, range: ByteRange) -> bool {
+        self.touched(file, range).is_some()
+    }
+
     /// Takes note of a read. `true` when all that is ahead has to be forgotten.
     pub fn read(&mut self, reader: u64, file: usize, range: ByteRange) -> bool {
         let Some((unit, columns)) = self.touched(file, range) else { return false };
@@ -150,8 +182,15 @@ impl Scan {
         self.mark(unit, columns.clone(), READ);
         self.read_bytes += range.len();
         if self.columns.len() <= *columns.end() {
-            let skipped = self.columns.iter().map(|known| known.count).max().unwrap_or(0);
-            let unknown = History { read: 0, count: skipped, is_touched: false };
+            let none_of = |counts: &dyn Fn(&History) -> u32| Past {
+                read: 0,
+                count: self.columns.iter().map(counts).max().unwrap_or(0),
+            };
+            let unknown = History {
+                all: none_of(&|known| known.all.count),
+                entered: none_of(&|known| known.entered.count),
+                is_touched: false,
+            };
             self.columns.resize(columns.end() + 1, unknown);
         }
         for history in &mut self.columns[columns] {
@@ -187,7 +226,6 @@ impl Scan {
     /// Bytes that may be ahead, given how many the link takes.
     pub fn allowed_bytes(&self, window_bytes: u64) -> u64 {
         if self.restarts > RESTARTS_MAX
-            || self.is_skipping()
             || self.wasted_bytes > WASTE_BYTES_MIN + self.read_bytes / WASTE_PARTS
         {
             0
@@ -233,16 +271,20 @@ impl Scan {
         inside.sort_unstable();
         inside.dedup();
         for unit in inside {
-            if let Some(wanted) = self.next_in(unit, bytes_max) {
+            if let Some(wanted) = self.next_in(unit, bytes_max, History::is_expected_inside) {
                 return self.begin(wanted, bytes_max);
             }
+        }
+        if self.is_skipping() {
+            return None;
         }
         let files: Vec<usize> =
             self.files.range(frontier.file..).map(|(index, _)| *index).collect();
         for file in files.into_iter().take_while(|file| *file <= frontier.file + FILES_AHEAD_MAX) {
             let first = if file == frontier.file { frontier.row_group + 1 } else { 0 };
             for row_group in first..self.files[&file].groups.len() {
-                if let Some(wanted) = self.next_in(Unit { file, row_group }, bytes_max) {
+                let unit = Unit { file, row_group };
+                if let Some(wanted) = self.next_in(unit, bytes_max, History::is_expected) {
                     return self.begin(wanted, bytes_max);
                 }
             }
@@ -261,7 +303,12 @@ impl Scan {
 
     /// The next neighbouring columns of a row group that are expected: as many as fit, but one at
     /// least.
-    fn next_in(&mut self, unit: Unit, bytes_max: u64) -> Option<Wanted> {
+    fn next_in(
+        &mut self,
+        unit: Unit,
+        bytes_max: u64,
+        is_expected: fn(History) -> bool,
+    ) -> Option<Wanted> {
         let (columns, expected_at) = (&self.columns, self.expected_at);
         let file = self.files.get_mut(&unit.file)?;
         let group = file.groups.get_mut(unit.row_group)?;
@@ -271,7 +318,7 @@ impl Scan {
         let chunks = file.layout.row_group(unit.row_group);
         group.flags.resize(chunks.len(), 0);
         let is_wanted = |column: usize| {
-            columns.get(column).is_some_and(|column| column.is_expected())
+            columns.get(column).is_some_and(|column| is_expected(*column))
                 && group.flags[column] == 0
                 && !chunks[column].is_empty()
         };
@@ -306,7 +353,10 @@ impl Scan {
         let chunks = file.layout.row_group(unit.row_group).len();
         let group = &mut file.groups[unit.row_group];
         group.flags.resize(chunks, 0);
-        group.is_touched |= flag == READ;
+        if flag == READ && !std::mem::replace(&mut group.is_touched, true) {
+            // More may be expected of it than of one that lies ahead.
+            group.settled_at = None;
+        }
         for column in &mut group.flags[columns] {
             *column |= flag;
         }
@@ -334,7 +384,7 @@ impl Scan {
             }
         }
         for (index, column) in self.columns.iter_mut().enumerate() {
-            column.push(group.flags.get(index).is_some_and(is_read));
+            column.push(group.flags.get(index).is_some_and(is_read), group.is_touched);
         }
         self.expected_at += 1;
     }

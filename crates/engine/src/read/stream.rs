@@ -2,6 +2,8 @@
 
 use crate::attempt::Attempts;
 use crate::location::Location;
+use crate::pace::millis;
+use crate::pace::trickle::Stretch;
 use crate::query::{Query, QueryCore};
 use crate::read::through::{self, Through};
 use crate::read::version::{Version, changed, mismatch};
@@ -29,6 +31,8 @@ pub struct Stream {
     pub(super) through: Option<Through>,
     ranges_ignored: bool,
     attempts: Attempts,
+    /// How fast it comes.
+    stretch: Stretch,
 }
 
 impl Query {
@@ -66,6 +70,7 @@ impl Stream {
             through: None,
             ranges_ignored: response.ranges_ignored,
             attempts,
+            stretch: Stretch::default(),
         })
     }
 
@@ -89,6 +94,7 @@ impl Stream {
             through: Some(through),
             ranges_ignored: false,
             attempts: Attempts::new(query, "GET", at),
+            stretch: Stretch::default(),
         }
     }
 
@@ -142,6 +148,11 @@ impl Stream {
         query.run(self.read_some(buf)).await
     }
 
+    /// Nobody read it for a while: what fails next has the whole deadline again.
+    pub(super) fn rested(&mut self) {
+        self.attempts.progressed();
+    }
+
     /// As [`Stream::read`], inside a verb.
     pub(crate) async fn read_some(&mut self, buf: &mut [u8]) -> Result<usize> {
         let left = usize::try_from(self.range.end - self.next).unwrap_or(usize::MAX);
@@ -163,6 +174,7 @@ impl Stream {
                 None => self.resume().await?,
             };
             let left = usize::try_from(self.body_end - self.next).unwrap_or(usize::MAX);
+            let asked = Instant::now();
             let error = match body.read(&mut buf[..want.min(left)]).await {
                 Ok(0) if self.range.end == u64::MAX => {
                     self.range.end = self.next;
@@ -174,7 +186,12 @@ impl Stream {
                     self.next += count as u64;
                     self.attempts.progressed();
                     let is_last = self.next == self.body_end;
-                    self.body = (!is_last).then_some(body);
+                    let is_trickle = self.is_trickle(count as u64, millis(asked.elapsed()));
+                    if is_last || is_trickle {
+                        drop(body);
+                    } else {
+                        self.body = Some(body);
+                    }
                     if let Some(through) = &mut self.through {
                         through.keep(&self.query, start, &buf[..count], is_last);
                     }
@@ -185,6 +202,20 @@ impl Stream {
             drop(body);
             self.attempts.failed(&self.query, resumable(error)).await?;
         }
+    }
+
+    /// Whether what comes is so little that the rest is asked for on another connection.
+    fn is_trickle(&mut self, bytes: u64, waited_ms: f64) -> bool {
+        let (mount, left) = (&self.at.mount, self.body_end - self.next);
+        if !(self.stretch.arrived(bytes, waited_ms) || left == 0) || self.range.end == u64::MAX {
+            return false;
+        }
+        let is_trickle = mount.pace.is_trickle(&mut self.stretch, left, mount.latency.get());
+        if is_trickle {
+            self.query.scope.count(Metric::BodiesReplaced, 1);
+            self.attempts.restart();
+        }
+        is_trickle
     }
 
     /// Reads at least one byte: the stream is known to have more.

@@ -9,9 +9,10 @@
 mod scenario;
 mod store;
 
-use scenario::{Outcome, Scenario, run, stream};
+use scenario::{Outcome, Scenario, in_a_row, run, stream, with_small_ones};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use store::Model;
 
 const SEEDS: u64 = 10_000;
@@ -90,4 +91,32 @@ fn reads_are_never_much_slower_than_plain_ones_and_much_faster_where_they_can_be
         let ratio = plain.as_secs_f64() / ours.as_secs_f64();
         assert!(ratio >= gain, "{ratio:.2} instead of {gain}: {model:?}");
     }
+}
+
+/// Six reads in a row do not wait for six first bytes, though no more is ahead than was read.
+#[test]
+fn reads_in_a_row_do_not_wait_for_each_first_byte() {
+    for (latency_ms, connection, link, gain) in
+        [(100.0, 5e4, 5e4, 1.45), (30.0, 1e5, 4e5, 1.25), (1.0, 1e5, 1e5, 0.99)]
+    {
+        let model = Model::calm(latency_ms, connection, link);
+        let plain = in_a_row(&model, &[("parallel_read_enabled", "false")]);
+        let ours = in_a_row(&model, &[]);
+        let ratio = plain.as_secs_f64() / ours.as_secs_f64();
+        assert!(ratio >= gain, "{ratio:.2} instead of {gain}: {model:?}");
+    }
+}
+
+/// A body that trickles costs a request more and the patience to notice it, not the four seconds
+/// that it would take.
+#[test]
+fn a_body_that_trickles_is_asked_for_again() {
+    let calm = Model::calm(20.0, 50_000.0, 400_000.0);
+    let (usual, none) = with_small_ones(&calm);
+    let (ours, replaced) = with_small_ones(&Model { trickles: 0.08, ..calm });
+    assert!(none == 0 && (1..=7).contains(&replaced), "{replaced} were replaced");
+    // Two may come before it is known what is usual.
+    let unjudged = Duration::from_secs(2 * 4);
+    let allowed = usual + unjudged + Duration::from_millis(750) * u32::try_from(replaced).unwrap();
+    assert!(ours < allowed, "{ours:?} in place of {usual:?}, {replaced} replaced");
 }

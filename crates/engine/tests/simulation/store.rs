@@ -42,6 +42,8 @@ pub struct Model {
     pub fails: f64,
     /// Chance that a body breaks off.
     pub breaks: f64,
+    /// Chance that a body trickles: fifty times as slow as others.
+    pub trickles: f64,
 }
 
 impl Model {
@@ -56,6 +58,7 @@ impl Model {
             servers: usize::MAX,
             fails: 0.0,
             breaks: 0.0,
+            trickles: 0.0,
         }
     }
 }
@@ -118,6 +121,7 @@ struct SimBody {
     bytes: Bytes,
     /// Bytes after which the connection breaks.
     breaks_after: Option<usize>,
+    piece: usize,
     sent: usize,
     ms_per_byte: (f64, f64),
     link: Arc<Mutex<Option<Instant>>>,
@@ -157,8 +161,7 @@ impl BodySource for SimBody {
             });
         }
         let (count, mut arrival) = self.next.take().unwrap_or_else(|| {
-            let piece = (self.bytes.len() / 4).max(16 << 10);
-            let count = piece.min(end - self.sent).min(buf.len());
+            let count = self.piece.min(end - self.sent).min(buf.len());
             (count, Box::pin(sleep_until(self.book(count))))
         });
         if arrival.as_mut().poll(context).is_pending() {
@@ -257,12 +260,14 @@ impl Store for SimStore {
         let bytes = OBJECT.slice(range.start as usize..range.end as usize);
         let breaks = self.chance(self.model.breaks);
         let breaks_after = breaks.then(|| (bytes.len() as f64 * self.random.unit()) as usize);
+        let slowness = if self.chance(self.model.trickles) { 50.0 } else { 1.0 };
         let body = SimBody {
+            piece: if slowness > 1.0 { 16 << 10 } else { (bytes.len() / 4).max(16 << 10) },
             bytes,
             breaks_after,
             sent: 0,
             ms_per_byte: (
-                1.0 / self.model.connection_bytes_per_ms,
+                slowness / self.model.connection_bytes_per_ms,
                 1.0 / self.model.link_bytes_per_ms,
             ),
             link: Arc::clone(&self.link),

@@ -60,7 +60,7 @@ impl Staged {
             return Ok(());
         }
         self.land().await?;
-        self.take_off()
+        self.take_off().await
     }
 
     /// Waits for the write that is under way.
@@ -74,13 +74,15 @@ impl Staged {
     }
 
     /// Begins to write what is held.
-    fn take_off(&mut self) -> Result<()> {
+    async fn take_off(&mut self) -> Result<()> {
+        let turn = self.share.turn().await;
         let mut temp = self.temp.take().ok_or_else(used_up)?;
         let pieces = std::mem::take(&mut self.held);
         self.held_bytes = 0;
         let shown = self.shown();
         self.flight = Some(tokio::task::spawn_blocking(move || {
             let written = temp.append(&pieces, &shown);
+            drop((pieces, turn));
             (temp, written)
         }));
         Ok(())

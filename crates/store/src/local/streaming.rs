@@ -4,7 +4,7 @@ use super::errno::explain;
 use super::{LocalStore, Staged, upload, versioned_key, versions};
 use crate::streaming::{
     Inflow, PartEntry, PartSink, Permit, Removed, Revision, StreamingStore, UploadEntry,
-    Versioning, VersionsPage, VersionsRequest, next_piece,
+    Versioning, VersionsPage, VersionsRequest, next_piece, with_late,
 };
 use crate::{ETag, Part, PutOptions, PutResult, Store, UploadId, tags};
 use async_trait::async_trait;
@@ -13,11 +13,12 @@ use penstock_base::{Kind, Result};
 /// The pair of metadata that holds the tags (see [`PutOptions::metadata`]).
 const TAGGING: &str = "@tagging";
 
-async fn fill(staged: &mut Staged, mut body: Box<dyn Inflow>) -> Result<()> {
+/// Takes a body, and gives back what it told at its end.
+async fn fill(staged: &mut Staged, mut body: Box<dyn Inflow>) -> Result<Vec<(String, String)>> {
     while let Some(piece) = next_piece(&mut *body).await {
         staged.write(piece?).await?;
     }
-    Ok(())
+    Ok(body.late_metadata())
 }
 
 #[async_trait]
@@ -29,8 +30,8 @@ impl StreamingStore for LocalStore {
         options: &PutOptions,
     ) -> Result<PutResult> {
         let mut staged = self.stage(key, Some(body.size_bytes()), &options.condition).await?;
-        fill(&mut staged, body).await?;
-        staged.place(options).await
+        let late = fill(&mut staged, body).await?;
+        staged.place(&with_late(options, late)).await
     }
 
     async fn part_flow(

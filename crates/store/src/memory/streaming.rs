@@ -3,6 +3,7 @@
 use super::{MemoryStore, State, Upload};
 use crate::streaming::{
     Account, ContainerEntry, Inflow, PartEntry, PartSink, StreamingStore, UploadEntry, collect,
+    with_late,
 };
 use crate::{Part, PutOptions, PutResult, Store, UploadId};
 use async_trait::async_trait;
@@ -28,11 +29,12 @@ impl StreamingStore for MemoryStore {
     async fn put_flow(
         &self,
         key: &str,
-        body: Box<dyn Inflow>,
+        mut body: Box<dyn Inflow>,
         options: &PutOptions,
     ) -> Result<PutResult> {
-        let bytes = collect(body).await?;
-        self.put(key, bytes.into(), options).await
+        let bytes = collect(&mut *body).await?;
+        let options = with_late(options, body.late_metadata());
+        self.put(key, bytes.into(), &options).await
     }
 
     async fn part_flow(
@@ -40,9 +42,9 @@ impl StreamingStore for MemoryStore {
         key: &str,
         upload: &UploadId,
         number: u32,
-        body: Box<dyn Inflow>,
+        mut body: Box<dyn Inflow>,
     ) -> Result<Part> {
-        let bytes = collect(body).await?;
+        let bytes = collect(&mut *body).await?;
         self.upload_part(key, upload, number, bytes.into()).await
     }
 

@@ -31,6 +31,15 @@ fn a_read_names_a_row_group_and_columns() {
     assert_eq!(layout.touched(range(70, 91)), None, "a read of the footer is none of a column");
 }
 
+#[test]
+fn a_footer_that_is_not_understood_is_looked_at_once() {
+    let mut tail = footer(&[vec![range(4, 10)]]);
+    tail[..8].fill(0xff);
+    assert_eq!(Layout::parse(&tail), None);
+    assert_eq!(Layout::parse_once(&tail), Some(Layout::new(Vec::new())));
+    assert_eq!(Layout::parse_once(&tail[1..]), None, "not all of it is here");
+}
+
 proptest! {
     #[test]
     fn what_was_written_is_read(

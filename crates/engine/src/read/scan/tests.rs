@@ -96,6 +96,23 @@ fn a_row_group_that_is_read_whole_at_once_tells_all() {
 }
 
 #[test]
+fn in_a_row_group_behind_skipped_ones_the_columns_are_expected_that_others_were_read_for() {
+    let mut model = Model::new(60, 6, 100);
+    for column in [1, 2, 4] {
+        model.read(1, 7, column..=column);
+    }
+    model.read(1, 30, 1..=1);
+    assert_eq!(model.begun, HashSet::from([(30, 2), (30, 4)]), "and nothing of the next ones");
+    model.read(1, 30, 2..=2);
+    model.read(1, 30, 4..=4);
+    // A column that a filter made unnecessary is read on demand in the next ones.
+    model.read(1, 50, 1..=1);
+    model.read(1, 50, 2..=2);
+    model.read(1, 58, 1..=1);
+    assert!(model.begun.contains(&(58, 2)) && !model.begun.contains(&(58, 4)));
+}
+
+#[test]
 fn what_is_ahead_of_a_glob_at_first_is_the_number_of_bytes_that_it_is_given() {
     let mut scan = Scan::new(7 * CHUNK);
     for file in 0..9 {

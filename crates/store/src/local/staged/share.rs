@@ -2,14 +2,19 @@
 //! little while many do, so that memory does not grow with the number of clients.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Most bytes that are collected before they are written. As much again may be on its way to the
 /// file.
 pub(super) const WRITE_BYTES_MAX: usize = 1 << 20;
-/// Fewest: below this the hop to a blocking thread costs more than the write.
-const WRITE_BYTES_MIN: usize = 128 << 10;
+/// Fewest: below this the hop to a blocking thread costs more than the write. Among many bodies the
+/// blocking threads do not sleep, and the hop costs little.
+const WRITE_BYTES_MIN: usize = 64 << 10;
 /// What all bodies together may collect, as long as each has the least.
-const WRITE_BYTES_ALL: usize = 8 << 20;
+const WRITE_BYTES_ALL: usize = 4 << 20;
+/// Most writes at once: a write is a copy into the kernel's cache, and more threads than this make
+/// no disk faster, but each has a stack and a heap of its own.
+const WRITES_MAX: usize = 8;
 
 /// One of the bodies that are on their way into buckets of this process, which share the memory in
 /// which bytes are collected.
@@ -17,12 +22,19 @@ const WRITE_BYTES_ALL: usize = 8 << 20;
 pub(super) struct Share(());
 
 static BODIES: AtomicUsize = AtomicUsize::new(0);
+static WRITES: Semaphore = Semaphore::const_new(WRITES_MAX);
 
 impl Share {
     /// Begins to share.
     pub fn take() -> Self {
         BODIES.fetch_add(1, Ordering::Relaxed);
         Share(())
+    }
+
+    /// Waits for a write's turn, which lasts as long as what is given back.
+    pub async fn turn(&self) -> Option<SemaphorePermit<'static>> {
+        // The semaphore is never closed.
+        WRITES.acquire().await.ok()
     }
 
     /// Bytes that one body collects.
@@ -48,8 +60,8 @@ mod tests {
 
     #[test]
     fn few_collect_much_and_many_little() {
-        assert_eq!([0, 1, 8].map(share_bytes), [WRITE_BYTES_MAX; 3]);
-        assert_eq!(share_bytes(16), 512 << 10);
+        assert_eq!([0, 1, 4].map(share_bytes), [WRITE_BYTES_MAX; 3]);
+        assert_eq!(share_bytes(16), 256 << 10);
         assert_eq!([64, 10_000].map(share_bytes), [WRITE_BYTES_MIN; 2]);
     }
 }

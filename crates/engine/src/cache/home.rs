@@ -1,0 +1,143 @@
+//! Where a setting puts the disk cache: a directory, or a device that was made for it.
+
+use crate::cache::files::Directory;
+use crate::cache::medium::Medium;
+use crate::cache::region::Region;
+use penstock_base::{Error, Kind, Result};
+use penstock_device::address::{Address, Place, strip_scheme};
+use penstock_device::volume::Asked;
+use penstock_device::{Discipline, Io, OpenOptions, Port, open};
+use penstock_store::http::redacted_text;
+use std::path::{Path, PathBuf};
+
+/// A place for a disk cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// Made if need be.
+    Directory(PathBuf),
+    /// Never made: see `penstock nvme format --cache`.
+    Device(DeviceHome),
+}
+
+/// A device, and how it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceHome {
+    path: PathBuf,
+    asked: Asked,
+}
+
+fn wrong(setting: &str, message: impl Into<String>, hint: impl Into<String>) -> Error {
+    Error::new(Kind::Invalid, message)
+        .with_operation("open cache_dir")
+        .with_object(redacted_text(setting))
+        .with_hint(hint)
+}
+
+impl Home {
+    /// What a setting names. `~` is the home directory, as in DuckDB's own paths.
+    ///
+    /// # Errors
+    /// `Invalid` for a URL of another kind, which would name a directory of an odd name, and for
+    /// what is wrong with that of a device.
+    pub fn of(setting: &str) -> Result<Self> {
+        if strip_scheme(setting).is_some() {
+            return DeviceHome::of(setting).map(Home::Device);
+        }
+        let home = || std::env::var_os("HOME").map(PathBuf::from);
+        let path = match setting.strip_prefix('~') {
+            Some("") => home(),
+            Some(rest) => rest.strip_prefix('/').and_then(|rest| Some(home()?.join(rest))),
+            None if setting.contains("://") => None,
+            None => Some(PathBuf::from(setting)),
+        };
+        path.map(Home::Directory).ok_or_else(|| {
+            let hint = "Write its path out, such as /var/cache/penstock, or name a device as \
+                        nvme:///dev/ng0n1";
+            wrong(setting, "this is no local directory", hint)
+        })
+    }
+
+    /// The one path of all that lead to it. A directory is made.
+    ///
+    /// # Errors
+    /// `Invalid` when it cannot be made or is not there, with the reason.
+    pub fn real_path(&self) -> Result<PathBuf> {
+        match self {
+            Home::Directory(path) => Directory::make(path),
+            Home::Device(device) => device.path.canonicalize().map_err(|error| {
+                let name = device.path.display();
+                let hint = format!("Make one with `penstock nvme format --cache {name}`");
+                wrong(&name.to_string(), format!("there is no such device: {error}"), hint)
+            }),
+        }
+    }
+
+    /// Takes it for this process.
+    ///
+    /// # Errors
+    /// `Invalid` when it cannot be used, or another process uses it, with the reason.
+    pub(super) fn hold(&self, real_path: &Path) -> Result<Box<dyn Medium>> {
+        match self {
+            Home::Directory(_) => Ok(Box::new(Directory::hold(real_path)?)),
+            Home::Device(device) => Ok(Box::new(Region::hold(device.port(real_path)?)?)),
+        }
+    }
+}
+
+impl DeviceHome {
+    fn of(setting: &str) -> Result<Self> {
+        let named = |error: Error| error.with_operation("open cache_dir");
+        let Address { device: path, place, asked } = Address::parse(setting).map_err(named)?;
+        if place != Place::Volume {
+            let hint = format!("Leave db and temp out: nvme://{}", path.display());
+            return Err(wrong(setting, "a cache has a device of its own, no part of one", hint));
+        }
+        Ok(DeviceHome { path, asked })
+    }
+
+    /// Opens the device: nobody else may have it.
+    fn port(&self, real_path: &Path) -> Result<Port> {
+        let mut options =
+            OpenOptions::new(self.asked.io.unwrap_or_else(|| Io::for_path(real_path)));
+        options.queue_depth = self.asked.queue_depth;
+        let device = open(real_path, &options).map_err(|error| match error.kind() {
+            Kind::Conflict => error.with_note("give each process a cache_dir of its own"),
+            _ => error.with_note("the disk cache that cache_dir names"),
+        })?;
+        Port::new(device, self.asked.discipline.unwrap_or(Discipline::Thread))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_and_devices_are_told_apart() {
+        assert_eq!(Home::of("/var/c").unwrap(), Home::Directory("/var/c".into()));
+        let Home::Device(device) = Home::of("NVMe:///dev/ng0n1?io=ioctl&queues=pool").unwrap()
+        else {
+            unreachable!("it is a device")
+        };
+        assert_eq!(device.path, Path::new("/dev/ng0n1"));
+        let (io, discipline) = (Some(Io::Ioctl), Some(Discipline::Pool));
+        assert_eq!(device.asked, Asked { io, discipline, queue_depth: None });
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        for (setting, told) in [
+            ("s3://bucket/cache", "local directory"),
+            ("nvme://", "names no device"),
+            ("nvme:///d?io=urin", "Did you mean uring"),
+            ("nvme:///d?queue=pool", "Did you mean queues"),
+            ("nvme:///d?db=sales", "a device of its own"),
+        ] {
+            let error = Home::of(setting).unwrap_err();
+            assert_eq!(error.kind(), Kind::Invalid);
+            assert!(error.to_string().contains(told), "{error}");
+        }
+        let gone = Home::of("nvme:///dev/no-such-device").unwrap().real_path().unwrap_err();
+        assert!(gone.hint().unwrap().contains("penstock nvme format --cache"), "{gone}");
+    }
+}

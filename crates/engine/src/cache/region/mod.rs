@@ -1,0 +1,340 @@
+//! The disk cache on a device: slots instead of files. It decides when a slot may be used again,
+//! and how what lies there from before is found; `layout` decides what the bytes mean.
+//!
+//! Nothing here waits for the device to make anything durable but clearing: a block that a power
+//! cut has torn does not have its checksum, and is fetched anew.
+
+mod layout;
+mod scan;
+
+#[cfg(test)]
+mod tests;
+
+use crate::cache::medium::{BlockFile, Medium, Recovered, Sizes, Spot, io_error};
+use layout::{Found, Head, Label, PAGE_BYTES, Trailer, VERSION, header_pages, pages, put_header};
+use penstock_base::{Error, Kind, Result};
+use penstock_device::volume::check_unused;
+use penstock_device::{AlignedBuffer, Command, Port};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A cache on a device that this process has open.
+#[derive(Debug)]
+pub(super) struct Region(Arc<Core>);
+
+/// What the files of a region share with it.
+struct Core {
+    port: Port,
+    label: Label,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    /// Those that no file has; the last one is taken first.
+    free: Vec<u64>,
+    /// By number, the slots of files that were not removed.
+    used: Vec<(u64, u64)>,
+    next_number: u64,
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Core({}, {:?})", self.port.name(), self.label)
+    }
+}
+
+fn failure(port: &Port, kind: Kind, message: impl Into<String>) -> Error {
+    Error::new(kind, message).with_operation("open cache_dir").with_object(port.name())
+}
+
+/// Makes an empty cache on a device; how many bytes of blocks it holds. What a cache or a volume or
+/// anybody else has left there is lost, so it must be said that this is meant.
+///
+/// # Errors
+/// `Conflict` if the device is not empty and `is_forced` is not set, naming what is on it;
+/// `Invalid` if it is too small; `Unsupported` for blocks larger than a page; and as [`Port::run`].
+pub fn format_device(port: &Port, is_forced: bool) -> Result<u64> {
+    check_blocks(port)?;
+    if !is_forced {
+        check_unused(port)?;
+    }
+    let device_bytes = port.geometry().size_bytes();
+    let Some(label) = Label::of(random(), device_bytes) else {
+        let least = Label::device_bytes_min();
+        let message = format!("{device_bytes} bytes are too few for a cache: it takes {least}");
+        return Err(failure(port, Kind::Invalid, message));
+    };
+    write_label(port, &label)?;
+    Ok(label.capacity_bytes())
+}
+
+/// Numbers that no earlier cache or file has had.
+fn random() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+fn check_blocks(port: &Port) -> Result<()> {
+    let block_bytes = u64::from(port.geometry().block_size_bytes);
+    if PAGE_BYTES.is_multiple_of(block_bytes) {
+        return Ok(());
+    }
+    let message = format!("blocks of {block_bytes} bytes are larger than a page");
+    Err(failure(port, Kind::Unsupported, message)
+        .with_hint("Format the namespace with blocks of 4096 bytes or less"))
+}
+
+/// Where the two labels lie.
+fn label_places(port: &Port) -> [u64; 2] {
+    let pages = port.geometry().size_bytes() / PAGE_BYTES;
+    [0, pages.saturating_sub(1) * PAGE_BYTES]
+}
+
+fn write_label(port: &Port, label: &Label) -> Result<()> {
+    let page = label.encode();
+    for place in label_places(port) {
+        write_at(port, place, &[&page])?;
+        port.flush()?;
+    }
+    Ok(())
+}
+
+/// Memory that the device takes as it is.
+fn memory(port: &Port, bytes: u64) -> AlignedBuffer {
+    let alignment = port.geometry().buffer_alignment_bytes.max(PAGE_BYTES as u32);
+    AlignedBuffer::new(bytes as usize, alignment as usize)
+}
+
+/// Writes parts of whole pages one behind the other, in flight together.
+fn write_at(port: &Port, offset: u64, parts: &[&[u8]]) -> Result<()> {
+    let block_bytes = u64::from(port.geometry().block_size_bytes);
+    let mut at = offset;
+    let mut batch = Vec::with_capacity(parts.len());
+    for from in parts {
+        batch.push(Command::Write { block: at / block_bytes, from });
+        at += from.len() as u64;
+    }
+    port.run(&mut batch)
+}
+
+/// Reads any bytes from the begin of a page on, without reading a page in vain.
+fn read_at(port: &Port, offset: u64, into: &mut [u8]) -> Result<()> {
+    let block_bytes = u64::from(port.geometry().block_size_bytes);
+    let whole = into.len() / block_bytes as usize * block_bytes as usize;
+    let (body, rest) = into.split_at_mut(whole);
+    if rest.is_empty() {
+        return port.read(offset / block_bytes, body);
+    }
+    let mut tail = memory(port, block_bytes);
+    let last = (offset + whole as u64) / block_bytes;
+    port.run(&mut [
+        Command::Read { block: offset / block_bytes, into: body },
+        Command::Read { block: last, into: &mut tail },
+    ])?;
+    rest.copy_from_slice(&tail[..rest.len()]);
+    Ok(())
+}
+
+impl Region {
+    /// Takes a device that was made a cache. What another version of Penstock has left there is
+    /// given up; a label that is damaged is written anew from the other.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no cache: nothing else is ever touched; and as [`Port::run`].
+    pub fn hold(port: Port) -> Result<Self> {
+        check_blocks(&port)?;
+        let device_bytes = port.geometry().size_bytes();
+        let mut found = [Found::Nothing; 2];
+        for (found, place) in found.iter_mut().zip(label_places(&port)) {
+            let mut page = memory(&port, PAGE_BYTES);
+            read_at(&port, place, &mut page)?;
+            *found = Label::judge(&page, device_bytes);
+        }
+        let ours = |found: &Found| match found {
+            Found::Ours(label) => Some(*label),
+            Found::OtherVersion(_) | Found::Nothing => None,
+        };
+        let label = match (found.iter().find_map(ours), found[0]) {
+            (Some(label), _) => label,
+            (None, Found::OtherVersion(_)) => match Label::of(random(), device_bytes) {
+                Some(label) => label,
+                None => return Err(no_cache(&port)),
+            },
+            (None, _) => return Err(no_cache(&port)),
+        };
+        if found != [Found::Ours(label); 2] {
+            write_label(&port, &label)?;
+        }
+        Ok(Self::with_label(port, label))
+    }
+
+    fn with_label(port: Port, label: Label) -> Self {
+        let free = (0..label.slots).rev().collect();
+        let slots = Mutex::new(Slots { free, ..Slots::default() });
+        Region(Arc::new(Core { port, label, slots }))
+    }
+
+    /// A cache of small slots, for tests.
+    #[cfg(test)]
+    pub fn lay_out(port: Port, slot_bytes: u64) -> Result<Self> {
+        let label = Label::with_slots(random(), port.geometry().size_bytes(), slot_bytes);
+        let label = label.expect("the device is large enough for such slots");
+        write_label(&port, &label)?;
+        Ok(Self::with_label(port, label))
+    }
+}
+
+fn no_cache(port: &Port) -> Error {
+    let message = format!("there is no cache of format {VERSION} or before on it");
+    failure(port, Kind::Invalid, message).with_hint(format!(
+        "Make one with `penstock nvme format --cache {}`; whatever lies there is lost",
+        port.name()
+    ))
+}
+
+impl Core {
+    /// Slots are taken and given back whole.
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Medium for Region {
+    /// All of the device: it was made for nothing else. A slot that is being emptied and one that
+    /// is being filled are beside the rest.
+    fn sizes(&self, _: u64) -> Sizes {
+        let file_bytes = self.0.label.slot_bytes;
+        Sizes { capacity_bytes: self.0.label.capacity_bytes(), file_bytes }
+    }
+
+    /// A slot is in use whole.
+    fn taken_bytes(&self, _: u64) -> u64 {
+        self.0.label.slot_bytes
+    }
+
+    fn next_number(&self) -> u64 {
+        self.0.slots().next_number
+    }
+
+    fn recover(&self) -> Vec<Recovered> {
+        let found = scan::scan(&self.0.port, &self.0.label);
+        let mut slots = self.0.slots();
+        slots.next_number = found.iter().map(|it| it.head.number + 1).max().unwrap_or(0);
+        slots.free.retain(|slot| found.iter().all(|it| it.slot != *slot));
+        slots.used = found.iter().map(|it| (it.head.number, it.slot)).collect();
+        drop(slots);
+        let recovered = |it: scan::Scanned| {
+            let file = SlotFile { core: self.0.clone(), slot: it.slot, head: it.head };
+            let records = it.records(&file);
+            let bytes = self.0.label.slot_bytes;
+            Recovered { number: it.head.number, file: Arc::new(file), bytes, records }
+        };
+        found.into_iter().map(recovered).collect()
+    }
+
+    fn create(&self, number: u64) -> io::Result<Arc<dyn BlockFile>> {
+        let head = Head { number, mark: random() };
+        let slot = {
+            let mut slots = self.0.slots();
+            let slot = slots.free.pop().ok_or(io::ErrorKind::StorageFull)?;
+            slots.used.push((number, slot));
+            slot
+        };
+        // From here on it is given back when it is dropped.
+        let file = SlotFile { core: self.0.clone(), slot, head };
+        let page = head.encode(self.0.label.id);
+        write_at(&self.0.port, file.offset(0), &[&page]).map_err(io_error)?;
+        Ok(Arc::new(file))
+    }
+
+    fn remove(&self, number: u64) {
+        let slot = {
+            let mut slots = self.0.slots();
+            let at = slots.used.iter().position(|used| used.0 == number);
+            at.map(|at| slots.used.swap_remove(at).1)
+        };
+        if let Some(slot) = slot {
+            let zeros = memory(&self.0.port, PAGE_BYTES);
+            let _ = write_at(&self.0.port, self.0.label.slot_start(slot), &[&zeros]);
+        }
+    }
+
+    fn settle(&self) {
+        // A device that fails here fails the next blocks too, and they are not cached.
+        let _ = self.0.port.flush();
+    }
+}
+
+/// A file in a slot; the slot is free again when nobody has it open.
+#[derive(Debug)]
+struct SlotFile {
+    core: Arc<Core>,
+    slot: u64,
+    head: Head,
+}
+
+impl Drop for SlotFile {
+    fn drop(&mut self) {
+        let mut slots = self.core.slots();
+        slots.used.retain(|used| used.1 != self.slot);
+        slots.free.push(self.slot);
+    }
+}
+
+impl SlotFile {
+    /// On the device.
+    fn offset(&self, position: u64) -> u64 {
+        self.core.label.slot_start(self.slot) + position
+    }
+}
+
+impl BlockFile for SlotFile {
+    fn start(&self) -> u64 {
+        PAGE_BYTES
+    }
+
+    fn spot(&self, at: u64, header_bytes: u64, block_bytes: u64) -> Spot {
+        let block = at + header_pages(header_bytes);
+        Spot { block, end: block + pages(block_bytes) }
+    }
+
+    fn closed_bytes(&self, end: u64, directory_bytes: u64) -> u64 {
+        end + pages(directory_bytes) + PAGE_BYTES
+    }
+
+    fn append(&self, at: u64, header: &[u8], block: &[u8]) -> io::Result<Spot> {
+        let port = &self.core.port;
+        let spot = self.spot(at, header.len() as u64, block.len() as u64);
+        if self.closed_bytes(spot.end, header.len() as u64) > self.core.label.slot_bytes {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let mut head = memory(port, spot.block - at);
+        put_header(self.head.mark, header, &mut head);
+        let (body, rest) = block.split_at(block.len() / PAGE_BYTES as usize * PAGE_BYTES as usize);
+        let mut tail = memory(port, pages(rest.len() as u64));
+        tail[..rest.len()].copy_from_slice(rest);
+        write_at(port, self.offset(at), &[&head, body, &tail]).map_err(io_error)?;
+        Ok(spot)
+    }
+
+    fn close(&self, end: u64, directory: &[u8]) -> io::Result<u64> {
+        let Core { port, label, .. } = &*self.core;
+        let trailer = Trailer {
+            end,
+            directory_bytes: directory.len() as u64,
+            directory_crc: crc32fast::hash(directory),
+        };
+        let mut padded = memory(port, pages(directory.len() as u64));
+        padded[..directory.len()].copy_from_slice(directory);
+        write_at(port, self.offset(end), &[&padded]).map_err(io_error)?;
+        let page = trailer.encode(self.head.mark);
+        write_at(port, self.offset(label.slot_bytes - PAGE_BYTES), &[&page]).map_err(io_error)?;
+        Ok(label.slot_bytes)
+    }
+
+    fn read(&self, position: u64, into: &mut [u8]) -> io::Result<()> {
+        read_at(&self.core.port, self.offset(position), into).map_err(io_error)
+    }
+}

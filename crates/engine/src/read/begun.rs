@@ -1,0 +1,358 @@
+//! Large reads that follow each other: the next one is asked for before the present one is over.
+//!
+//! The request is sent when what is left of the present read takes about as long as a first byte
+//! ([`is_time`]). Until the present read is over its bytes stay in the socket: they would only
+//! compete. While the reader is busy with what it has, they are read into memory, as far as that is
+//! allowed. The read that wants them takes the answer over where it stands, and has the rest of it
+//! go straight into its own buffer.
+//!
+//! The decisions are pure: [`is_time`], [`steps`], [`Allowed`].
+
+use crate::query::QueryCore;
+use crate::read::ahead::Source;
+use crate::read::held::Piece;
+use crate::read::stream::Stream;
+use crate::request_log::Scope;
+use bytes::BytesMut;
+use penstock_base::{ByteRange, Metric, Result};
+use penstock_store::GetRange;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// Smaller pieces of memory would be too many.
+const PIECE_BYTES: u64 = 1 << 20;
+/// The next request is sent so much earlier than its first byte is needed.
+const EARLY: f64 = 1.25;
+/// Of a first read, one part of so many may be fetched in vain: whether another follows is not
+/// known.
+const FIRST_PARTS: u64 = 10;
+/// Most requests that are sent and not taken over.
+pub(super) const BEGUN_MAX: usize = 16;
+
+/// How much may be ahead of a run of reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Allowed {
+    /// To be asked for.
+    pub window_bytes: u64,
+    /// Of it, to be read into memory.
+    pub memory_bytes: u64,
+}
+
+impl Allowed {
+    /// Behind a run of `run_bytes`, the last of it a read of `step_bytes`, over a link that brings
+    /// `bytes_per_s`: what it brings during one latency, and what the reader takes at once. Never
+    /// more than was read; behind a first read, the next one and little of it in memory.
+    pub fn of(
+        run_bytes: u64,
+        step_bytes: u64,
+        bytes_per_s: f64,
+        latency: Duration,
+        memory_limit_bytes: u64,
+    ) -> Self {
+        if run_bytes <= step_bytes {
+            let memory_bytes = (run_bytes / FIRST_PARTS).min(memory_limit_bytes);
+            return Allowed { window_bytes: run_bytes, memory_bytes };
+        }
+        // A cast saturates.
+        let in_flight = (bytes_per_s * latency.as_secs_f64()) as u64;
+        let window_bytes = in_flight.saturating_add(step_bytes).min(run_bytes);
+        Allowed { window_bytes, memory_bytes: window_bytes.min(memory_limit_bytes) }
+    }
+}
+
+/// The reads to ask for: those of `step_bytes` that follow `asked_end`, where reads have come to
+/// `read_end`; at least one where none is asked for.
+pub(super) fn steps(
+    step_bytes: u64,
+    read_end: u64,
+    asked_end: u64,
+    size: u64,
+    window_bytes: u64,
+) -> Vec<ByteRange> {
+    let mut steps = Vec::new();
+    let mut start = asked_end.max(read_end);
+    while start < size
+        && step_bytes > 0
+        && steps.len() < BEGUN_MAX
+        && (start == read_end || start - read_end + step_bytes <= window_bytes)
+    {
+        let end = start.saturating_add(step_bytes).min(size);
+        steps.push(ByteRange { start, end });
+        start = end;
+    }
+    steps
+}
+
+/// Whether what is `left` of a read, of which so much `arrived` in this time, will have arrived
+/// when the first byte of a request could that is sent now.
+fn is_time(arrived: u64, left: u64, elapsed: Duration, latency: Duration) -> bool {
+    left as f64 * elapsed.as_secs_f64() <= arrived as f64 * latency.as_secs_f64() * EARLY
+}
+
+/// A read that is under way, and what is done when its end is near.
+pub(super) struct Approach {
+    left_bytes: AtomicU64,
+    latency: Duration,
+    /// First bytes, and how many came over the network since.
+    seen: Mutex<Option<(Instant, u64)>>,
+    begin: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Approach {
+    pub fn new(len: u64, latency: Duration, begin: impl FnOnce() + Send + 'static) -> Self {
+        Approach {
+            left_bytes: AtomicU64::new(len),
+            latency,
+            seen: Mutex::default(),
+            begin: Mutex::new(Some(Box::new(begin))),
+        }
+    }
+
+    /// Bytes that were here.
+    pub fn copied(&self, bytes: u64) {
+        let before = self.left_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if before <= bytes {
+            self.begin();
+        }
+    }
+
+    /// Bytes that came over the network.
+    pub fn arrived(&self, bytes: u64) {
+        let before = self.left_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let left = before.saturating_sub(bytes);
+        let now = Instant::now();
+        let (since, arrived) = {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            match seen.as_mut() {
+                // How long the first ones took is not known.
+                None => *seen.insert((now, 0)),
+                Some((since, arrived)) => {
+                    *arrived += bytes;
+                    (*since, *arrived)
+                }
+            }
+        };
+        if left == 0 || (arrived > 0 && is_time(arrived, left, now - since, self.latency)) {
+            self.begin();
+        }
+    }
+
+    /// What the link brought in a second, if that was seen.
+    pub fn bytes_per_s(&self) -> Option<f64> {
+        let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, arrived) = seen?;
+        let elapsed = since.elapsed();
+        (arrived >= PIECE_BYTES && elapsed >= Duration::from_millis(1))
+            .then(|| arrived as f64 / elapsed.as_secs_f64())
+    }
+
+    fn begin(&self) {
+        let begin = self.begin.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(begin) = begin {
+            begin();
+        }
+    }
+}
+
+/// What a request does that nobody reads yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    /// Its bytes stay in the socket.
+    Parked,
+    /// They are read into memory.
+    Filling,
+    /// A reader takes it over.
+    Wanted,
+}
+
+/// A request that was sent for a read which has not come yet. Dropping it ends the request.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub range: ByteRange,
+    phase: watch::Sender<Phase>,
+    task: JoinHandle<Result<TakenOver>>,
+    memory_bytes: u64,
+    buffered_bytes: Arc<AtomicU64>,
+    is_taken: bool,
+    scope: Arc<Scope>,
+}
+
+/// An answer as far as it has come: bytes in memory, and the stream that has the rest.
+#[derive(Debug)]
+pub(super) struct TakenOver {
+    pub pieces: Vec<Piece>,
+    pub stream: Stream,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.task.abort();
+        if !self.is_taken {
+            self.scope.count(Metric::ReadAheadWastedBytes, self.buffered_bytes());
+        }
+    }
+}
+
+impl Begun {
+    /// Sends the request; up to `memory_bytes` of its answer may be read into memory.
+    pub fn send(source: &Source<'_>, range: ByteRange, memory_bytes: u64) -> Self {
+        let query = source.query;
+        let (phase, told) = watch::channel(Phase::Parked);
+        let buffered_bytes = Arc::new(AtomicU64::new(0));
+        let scope = Arc::clone(&query.scope);
+        scope.count(Metric::ReadAheadBytes, range.len());
+        let answer = Answer {
+            query: Arc::clone(query),
+            told,
+            buffered_bytes: Arc::clone(&buffered_bytes),
+            memory_bytes,
+        };
+        let query = Arc::clone(query);
+        let (at, version) = (source.at.clone(), source.version.clone());
+        let handle = query.engine.handle.clone();
+        let task = handle.spawn(scope.run(async move {
+            let asked = GetRange::Bounded(range);
+            let taken = async {
+                let stream = Stream::pinned(&query, &at, &version, asked).await?;
+                answer.wait(stream).await
+            };
+            query.cancel.race(taken).await
+        }));
+        Begun { range, phase, task, memory_bytes, buffered_bytes, is_taken: false, scope }
+    }
+
+    /// The read before it is over: the link is free.
+    pub fn fill(&self) {
+        self.phase.send_if_modified(|phase| {
+            let is_parked = *phase == Phase::Parked;
+            *phase = (*phase).max(Phase::Filling);
+            is_parked
+        });
+    }
+
+    /// Bytes of it that may be in memory.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    /// Bytes of it in memory.
+    pub fn buffered_bytes(&self) -> u64 {
+        self.buffered_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Its answer, when that has begun; `None` where the request failed: who needs the bytes asks
+    /// again and tells its own error.
+    pub async fn take_over(mut self) -> Option<TakenOver> {
+        self.phase.send_replace(Phase::Wanted);
+        let taken = (&mut self.task).await;
+        let taken = taken.ok()?.ok()?;
+        self.is_taken = true;
+        Some(taken)
+    }
+}
+
+/// The task behind a request.
+struct Answer {
+    query: Arc<QueryCore>,
+    told: watch::Receiver<Phase>,
+    buffered_bytes: Arc<AtomicU64>,
+    memory_bytes: u64,
+}
+
+impl Answer {
+    /// Reads ahead as far as it may, until a reader wants the answer.
+    async fn wait(mut self, mut stream: Stream) -> Result<TakenOver> {
+        let mut pieces = Vec::new();
+        let mut start = stream.range().start;
+        let end = stream.range().end.min(start.saturating_add(self.memory_bytes));
+        self.until(Phase::Filling).await;
+        while start < end && !self.is_wanted() {
+            let room = (end - start).min(PIECE_BYTES);
+            let Some(lease) = self.query.engine.budget.try_lease(room) else { break };
+            let mut bytes = BytesMut::zeroed(usize::try_from(room).unwrap_or(usize::MAX));
+            let mut filled = 0;
+            while filled < bytes.len() && !self.is_wanted() {
+                let count = stream.read_more(&mut bytes[filled..]).await?;
+                filled += count;
+                self.buffered_bytes.fetch_add(count as u64, Ordering::Relaxed);
+            }
+            bytes.truncate(filled);
+            pieces.push(Piece::new(start, bytes.freeze(), lease));
+            start += filled as u64;
+        }
+        self.until(Phase::Wanted).await;
+        stream.rested();
+        Ok(TakenOver { pieces, stream })
+    }
+
+    fn is_wanted(&self) -> bool {
+        *self.told.borrow() == Phase::Wanted
+    }
+
+    async fn until(&mut self, phase: Phase) {
+        // Nobody left who could want it: the task is about to be stopped.
+        let _ = self.told.wait_for(|told| *told >= phase).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_next_is_sent_one_latency_before_the_end() {
+        let (latency, second) = (Duration::from_millis(100), Duration::from_secs(1));
+        // 100 MiB in a second, so 10 MiB are one latency.
+        assert!(!is_time(100 * MIB, 20 * MIB, second, latency));
+        assert!(is_time(100 * MIB, 10 * MIB, second, latency));
+        assert!(is_time(100 * MIB, 0, second, latency));
+    }
+
+    #[test]
+    fn behind_a_first_read_little_is_kept_and_behind_a_run_what_fills_the_link() {
+        let latency = Duration::from_millis(100);
+        let step = 32 * MIB;
+        let first = Allowed::of(step, step, 1e9, latency, u64::MAX);
+        assert_eq!(first, Allowed { window_bytes: step, memory_bytes: step / 10 });
+        let run = Allowed::of(10 * step, step, 1e9, latency, 50 * MIB);
+        assert_eq!(run, Allowed { window_bytes: 100_000_000 + step, memory_bytes: 50 * MIB });
+        assert_eq!(steps(step, step, step, 10 * step, run.window_bytes).len(), 3);
+        assert_eq!(steps(step, step, 0, 10 * step, 0), [ByteRange { start: step, end: 2 * step }]);
+        assert_eq!(steps(step, step, 0, step, u64::MAX), []);
+    }
+
+    proptest! {
+        #[test]
+        fn steps_follow_each_other_up_to_the_window_and_the_end(
+            step in 1u64..100, read_end in 0u64..1000, ahead in 0u64..300, size in 0u64..1500,
+            window in 0u64..500,
+        ) {
+            let asked_end = read_end + ahead;
+            let mut next = asked_end;
+            for range in steps(step, read_end, asked_end, size, window) {
+                prop_assert_eq!(range.start, next);
+                prop_assert!(!range.is_empty() && range.len() <= step && range.end <= size);
+                prop_assert!(range.end - read_end <= window.max(step));
+                next = range.end;
+            }
+        }
+
+        /// Whatever the link: what may be ahead is never more than what was read.
+        #[test]
+        fn never_more_is_ahead_than_was_read(
+            run in 0u64..1 << 40, step in 1u64..1 << 30, rate in 0.0..1e12f64, ms in 0u64..10_000,
+            memory in 0u64..1 << 40,
+        ) {
+            let allowed = Allowed::of(run, step, rate, Duration::from_millis(ms), memory);
+            prop_assert!(allowed.window_bytes <= run);
+            prop_assert!(allowed.memory_bytes <= allowed.window_bytes.min(memory));
+        }
+    }
+}

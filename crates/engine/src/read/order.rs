@@ -1,0 +1,176 @@
+//! Which files of a glob are begun ahead of a scan, and how much of each. Pure.
+//!
+//! - When the first file of a glob is opened, the scan has nearly always just begun (DuckDB binds
+//!   it): the next [`FILES_AHEAD_FIRST`] files follow, within [`BYTES_AHEAD_FIRST`]. That is also
+//!   all that `DESCRIBE`, a `LIMIT 1` or a filter on the path can fetch in vain; what is still on
+//!   its way when the statement ends is stopped.
+//! - Each further step in order lets it run further ahead, up to [`FILES_AHEAD_MAX`] files. A jump
+//!   begins anew.
+//! - Small files come whole as long as a batch is small ([`WHOLE_BYTES_MAX`]); beyond, many of them
+//!   at once would cost more time on the wire than the round trip that they save, and Parquet files
+//!   give their footers only.
+
+use crate::read::plan::{footer_window, opening_window};
+use penstock_base::ByteRange;
+use std::ops::Range;
+
+/// Most files whose first bytes are on their way or unused.
+const FILES_AHEAD_MAX: usize = 32;
+/// Files ahead after the first step in order; it grows with each further step.
+const FILES_AHEAD_START: usize = 8;
+/// Files ahead of the first one, before any step.
+const FILES_AHEAD_FIRST: usize = 15;
+/// Most bytes ahead before any step: on a slow link (150 Mbit/s) they take no longer than its round
+/// trip (30 ms).
+const BYTES_AHEAD_FIRST: u64 = 512 << 10;
+/// Most bytes of a batch whose small files are fetched whole.
+const WHOLE_BYTES_MAX: u64 = 512 << 10;
+/// Threads open neighbouring files in any order; a step of this size is still "next".
+pub(super) const STEP_MAX: usize = 16;
+
+/// How far a scan has come in the files of its glob.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    furthest: Option<usize>,
+    steps: usize,
+    /// Files before this one were begun or passed.
+    pub begun: usize,
+}
+
+impl Order {
+    /// Takes note that a file was opened; the files whose first bytes may be fetched now.
+    pub fn opened(&mut self, index: usize, count: usize) -> Batch {
+        match self.furthest {
+            None => {
+                self.furthest = Some(index);
+                // Later ones are opened first where the path was filtered, or by other threads.
+                let depth = if index == 0 { FILES_AHEAD_FIRST } else { 0 };
+                return self.ahead(index, depth, count, BYTES_AHEAD_FIRST);
+            }
+            Some(furthest) if index > furthest + STEP_MAX || index + STEP_MAX < furthest => {
+                *self = Order { furthest: Some(index), steps: 0, begun: index + 1 };
+                return Batch::NONE;
+            }
+            Some(furthest) if index > furthest => {
+                self.furthest = Some(index);
+                self.steps += 1;
+            }
+            // Opened again, or by a thread that is a little behind.
+            Some(_) => return Batch::NONE,
+        }
+        let depth = (self.steps * FILES_AHEAD_START).min(FILES_AHEAD_MAX);
+        self.ahead(index, depth, count, u64::MAX)
+    }
+
+    fn ahead(&self, index: usize, depth: usize, count: usize, bytes_max: u64) -> Batch {
+        let start = self.begun.max(index + 1);
+        let end = (index + 1 + depth).min(count).max(start);
+        Batch { files: start..end, bytes_max }
+    }
+}
+
+/// Files whose first bytes may be fetched at once.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Batch {
+    pub files: Range<usize>,
+    pub bytes_max: u64,
+}
+
+impl Batch {
+    const NONE: Batch = Batch { files: 0..0, bytes_max: 0 };
+}
+
+/// What is fetched of the files of a batch, in their order; fewer than they are where all would be
+/// more than `bytes_max`. Each file is its size and whether its readers begin at its end.
+pub(super) fn windows(files: &[(u64, bool)], window_bytes: u64, bytes_max: u64) -> Vec<ByteRange> {
+    let whole = files.iter().map(|&(size, tail_first)| {
+        opening_window(size, window_bytes, tail_first).unwrap_or(NOTHING)
+    });
+    let is_small = whole.clone().map(|window| window.len()).sum::<u64>() <= WHOLE_BYTES_MAX;
+    let mut left = bytes_max;
+    whole
+        .zip(files)
+        .map(|(window, &(size, tail_first))| {
+            if is_small || !tail_first || window.is_empty() { window } else { footer_window(size) }
+        })
+        .take_while(|window| {
+            let fits = window.len() <= left;
+            left = left.saturating_sub(window.len());
+            fits
+        })
+        .collect()
+}
+
+const NOTHING: ByteRange = ByteRange { start: 0, end: 0 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_first_file_begins_a_few_and_each_step_more() {
+        let mut order = Order::default();
+        assert_eq!(order.opened(0, 100), Batch { files: 1..16, bytes_max: BYTES_AHEAD_FIRST });
+        order.begun = 16;
+        assert_eq!(order.opened(0, 100), Batch::NONE);
+        assert_eq!(order.opened(1, 100).files, 16..16);
+        assert_eq!(order.opened(2, 100).files, 16..19);
+    }
+
+    #[test]
+    fn a_jump_begins_anew_and_a_first_file_further_on_begins_nothing() {
+        let mut order = Order::default();
+        order.opened(0, 1000);
+        order.opened(1, 1000);
+        assert_eq!(order.opened(500, 1000), Batch::NONE);
+        assert_eq!(order.opened(501, 1000).files, 502..510);
+        assert!(Order::default().opened(7, 1000).files.is_empty());
+    }
+
+    #[test]
+    fn a_small_batch_comes_whole_and_a_larger_one_by_its_footers() {
+        let small = windows(&[(20 << 10, true); 9], 256 << 10, BYTES_AHEAD_FIRST);
+        assert_eq!(small, [ByteRange { start: 0, end: 20 << 10 }; 9]);
+        let large = windows(&[(200 << 10, true); 9], 256 << 10, BYTES_AHEAD_FIRST);
+        assert_eq!(large, [ByteRange { start: 184 << 10, end: 200 << 10 }; 9]);
+        let text = windows(&[(200 << 10, false); 9], 256 << 10, BYTES_AHEAD_FIRST);
+        assert_eq!(text, [ByteRange { start: 0, end: 200 << 10 }; 2]);
+        assert!(windows(&[(200, true); 9], 0, 100).iter().all(ByteRange::is_empty));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_begun_twice_nor_too_far_ahead(
+            steps in prop::collection::vec((0usize..3, 0usize..40), 1..200), count in 1usize..300,
+        ) {
+            let mut order = Order::default();
+            let mut index = 0;
+            let mut begun = std::collections::HashSet::new();
+            for (step, taken) in steps {
+                index = (index + step).min(count - 1);
+                let files = order.opened(index, count).files;
+                let taken = files.start..(files.start + taken).min(files.end);
+                order.begun = order.begun.max(taken.end);
+                for file in taken {
+                    prop_assert!(file > index && file <= index + FILES_AHEAD_MAX && file < count);
+                    prop_assert!(begun.insert(file), "{} twice", file);
+                }
+            }
+        }
+
+        #[test]
+        fn windows_lie_in_their_files_and_within_the_bytes(
+            files in prop::collection::vec((0u64..2_000_000, any::<bool>()), 0..40),
+            window_bytes in 0u64..(1 << 19), bytes_max in 0u64..(1 << 20),
+        ) {
+            let windows = windows(&files, window_bytes, bytes_max);
+            prop_assert!(windows.iter().map(ByteRange::len).sum::<u64>() <= bytes_max);
+            for (window, (size, tail_first)) in windows.iter().zip(files) {
+                prop_assert!(window.end <= size);
+                let at_its_end = if tail_first { window.end == size } else { window.start == 0 };
+                prop_assert!(window.is_empty() || at_its_end);
+            }
+        }
+    }
+}

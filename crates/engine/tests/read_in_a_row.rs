@@ -1,0 +1,213 @@
+//! Fetching ahead of a reader that goes front to back: blocks of a file that is read in small
+//! steps, requests for the next large step, and the memory that this may hold.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use penstock_base::Metric;
+use penstock_engine::{Known, Query};
+use penstock_store::PutOptions;
+use std::time::Duration;
+use support::{Bench, Fault, Scripted, pattern, read};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const LATENCY: Duration = Duration::from_millis(100);
+
+/// Lets background work go as far as it can.
+async fn settle() {
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_reads_in_a_row_are_fetched_ahead_in_growing_blocks() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(6 * MIB + 5);
+    bench.store.place("a.csv.gz", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv.gz"), &Known::NOTHING).await.unwrap();
+    let mut all = Vec::new();
+    while all.len() < data.len() {
+        let step = (16 * KIB).min(data.len() - all.len());
+        let bytes = read(&reader, &query, all.len(), step).await;
+        all.extend(bytes);
+    }
+    assert!(all == data);
+    let calls = bench.store.take_calls();
+    assert!(calls.len() <= 8, "head, then blocks of the size of what was read: {calls:?}");
+    assert_eq!(query.metrics().get(Metric::BytesRead), data.len() as u64, "nothing twice");
+    drop(reader);
+    bench.engine.clear_cache();
+    assert_eq!(bench.engine.budget().held_bytes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_block_is_on_its_way_before_it_is_needed() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("a.csv", pattern(4 * MIB)).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.store.take_calls();
+    for index in 0..12 {
+        read(&reader, &query, index * 16 * KIB, 16 * KIB).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.store.take_calls(), ["get a.csv 262144..524288"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_here_and_there_fetch_nothing_ahead() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(4 * MIB);
+    bench.store.place("a.bin", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.bin"), &Known::NOTHING).await.unwrap();
+    bench.store.take_calls();
+    for index in [50, 10, 30, 20, 40] {
+        let offset = index * 64 * KIB;
+        assert_eq!(read(&reader, &query, offset, 10).await, &data[offset..offset + 10]);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.store.take_calls().len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_that_fails_is_read_again_by_the_reader_that_needs_it() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(MIB);
+    bench.store.place("a.csv", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    bench.store.fail("get", Fault::Deny);
+    for index in 0..32 {
+        let offset = index * 16 * KIB;
+        assert_eq!(read(&reader, &query, offset, 16 * KIB).await, &data[offset..offset + 16 * KIB]);
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn writers_get_the_memory_of_what_was_read_ahead() {
+    let bench = Bench::with(Scripted::like_azure(), &[("memory_limit_bytes", "64MiB")]);
+    bench.store.place("a.csv", pattern(40 * MIB)).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    for index in 0..100 {
+        read(&reader, &query, index * 128 * KIB, 128 * KIB).await;
+        tokio::task::yield_now().await;
+    }
+    assert!(bench.engine.budget().held_bytes() > 8 << 20);
+    let gate = bench.store.hold("part");
+    let mut writer = query.create(&bench.at("out"), PutOptions::default()).unwrap();
+    let data = pattern(100 * MIB);
+    let open = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(bench.engine.budget().held_bytes() <= 64 << 20);
+        gate.add_permits(1000);
+    };
+    let (written, ()) = tokio::join!(writer.write(&data), open);
+    written.unwrap();
+    writer.finish().await.unwrap();
+    assert!(bench.store.content("out").await.unwrap() == data);
+}
+
+/// Reads of an object in steps of so many bytes; round trips, as the clock of the test tells.
+async fn in_steps(bench: &Bench, query: &Query, data: &[u8], step: usize) -> u128 {
+    let reader = query.open(&bench.at("a.bin"), &Known::NOTHING).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    for start in (0..data.len()).step_by(step) {
+        let len = step.min(data.len() - start);
+        assert!(read(&reader, query, start, len).await == data[start..start + len]);
+        // The reader is busy with it.
+        settle().await;
+    }
+    begun.elapsed().as_millis() / LATENCY.as_millis()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_large_read_is_asked_for_before_the_present_one_is_over() {
+    for (step, round_trips_max) in [(4 * MIB, 6), (16 * MIB, 4)] {
+        let mut store = Scripted::remote(LATENCY);
+        store.profile.connection_bytes_per_s = 1e9;
+        let bench = Bench::with(store, &[("open_fetch_bytes", "0")]);
+        let data = pattern(64 * MIB + 5);
+        bench.store.place("a.bin", data.clone()).await;
+        let query = bench.query();
+        let round_trips = in_steps(&bench, &query, &data, step).await;
+        assert!(round_trips <= round_trips_max, "{step}: {round_trips} round trips");
+        let metrics = query.metrics();
+        assert_eq!(metrics.get(Metric::BytesRead), data.len() as u64, "nothing twice");
+        assert_eq!(metrics.get(Metric::ReadAheadWastedBytes), 0);
+        assert!(metrics.get(Metric::ReadAheadHits) > 0);
+        assert_eq!(bench.engine.budget().held_bytes(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_reads_here_and_there_or_of_a_store_nearby_ask_for_nothing_else() {
+    for (delay, starts) in [(LATENCY, vec![8, 0, 32, 16]), (Duration::ZERO, vec![0, 4, 8, 12])] {
+        let bench = Bench::with(Scripted::remote(delay), &[("parallel_read_max_fanout", "1")]);
+        let data = pattern(40 * MIB);
+        bench.store.place("a.bin", data.clone()).await;
+        let query = bench.query();
+        let reader = query.open(&bench.at("a.bin"), &Known::NOTHING).await.unwrap();
+        // A store that is near is known to be so from its first answers on.
+        read(&reader, &query, 39 * MIB, KIB).await;
+        bench.store.take_calls();
+        for start in &starts {
+            read(&reader, &query, start * MIB, 4 * MIB).await;
+            settle().await;
+        }
+        let calls = bench.store.take_calls();
+        // The read of the beginning is no run before another one follows it.
+        let of_the_next = usize::from(!delay.is_zero());
+        assert_eq!(calls.len(), 4 + of_the_next, "{calls:?}");
+        assert!(query.metrics().get(Metric::ReadAheadWastedBytes) <= 4 * MIB as u64 / 10);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_behind_a_large_read_is_bounded_and_ends_with_the_query() {
+    for end in ["cancel", "drop", "close"] {
+        let store = Scripted::remote(LATENCY);
+        let bench = Bench::with(store, &[("memory_limit_bytes", "64MiB")]);
+        let data = pattern(100 * MIB);
+        bench.store.place("a.bin", data.clone()).await;
+        let query = bench.query();
+        let reader = query.open(&bench.at("a.bin"), &Known::NOTHING).await.unwrap();
+        let before = bench.engine.budget().held_bytes();
+        for start in (0..60).step_by(12) {
+            read(&reader, &query, start * MIB, 12 * MIB).await;
+            tokio::time::sleep(2 * LATENCY).await;
+            let held = bench.engine.budget().held_bytes() - before;
+            let most = if start == 0 { 12 * MIB as u64 / 10 } else { 16 << 20 };
+            assert!(held > 0 && held <= most, "{held} behind {start} MiB");
+        }
+        match end {
+            "cancel" => query.cancel(),
+            "drop" => drop(query),
+            _ => drop(reader),
+        }
+        settle().await;
+        assert_eq!(bench.engine.budget().held_bytes(), before, "{end}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_begun_and_fails_is_made_again_by_the_read_that_needs_it() {
+    let bench = Bench::new(Scripted::remote(LATENCY));
+    let data = pattern(24 * MIB);
+    bench.store.place("a.bin", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.bin"), &Known::NOTHING).await.unwrap();
+    read(&reader, &query, 0, 8 * MIB).await;
+    bench.store.fail("get", Fault::Deny);
+    bench.store.fail("get", Fault::CutBody(MIB));
+    for start in [8 * MIB, 16 * MIB] {
+        let bytes = read(&reader, &query, start, 8 * MIB).await;
+        assert!(bytes == data[start..start + 8 * MIB], "{start}");
+    }
+}
