@@ -7,9 +7,11 @@
 #include "extension.hpp"
 
 #include "options.hpp"
+#include "volume_file_system.hpp"
 
 #include "duckdb/execution/physical_operator.hpp"
 #include "duckdb/execution/physical_plan_generator.hpp"
+#include "duckdb/main/attached_database.hpp"
 #include "duckdb/main/extension_manager.hpp"
 #include "duckdb/optimizer/optimizer_extension.hpp"
 #include "duckdb/parser/parsed_data/attach_info.hpp"
@@ -188,6 +190,14 @@ void RewriteAttach(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &
 		return;
 	}
 	auto &info = InfoOf(*plan);
+	if (IsOnVolume(info.path)) {
+		// DuckDB would take the name of the device.
+		auto name = DatabaseOnVolume(info.path);
+		if (NameText(info.name).empty() && !AttachedDatabase::NameIsReserved(Name(name))) {
+			info.name = Name(name);
+		}
+		return;
+	}
 	vector<string> extensions;
 	string extension;
 	if (IsOurs(info.path)) {

@@ -2,6 +2,7 @@
 #include "extension.hpp"
 
 #include "file_system.hpp"
+#include "volume_file_system.hpp"
 
 #include "duckdb/planner/extension_callback.hpp"
 
@@ -25,7 +26,7 @@ private:
 };
 
 void Load(ExtensionLoader &loader) {
-	loader.SetDescription("Reads and writes S3, Azure, GCS, R2 and HTTP");
+	loader.SetDescription("Reads and writes S3, Azure, GCS, R2 and HTTP; keeps databases on NVMe devices");
 	auto &db = loader.GetDatabaseInstance();
 	auto &config = DBConfig::GetConfig(db);
 	auto engine = make_shared_ptr<Engine>(db);
@@ -38,6 +39,7 @@ void Load(ExtensionLoader &loader) {
 	RegisterAttach(config);
 	RegisterConnections(db, engine);
 	db.GetFileSystem().RegisterSubSystem(make_uniq<PenstockFileSystem>(engine));
+	db.GetFileSystem().RegisterSubSystem(make_uniq<VolumeFileSystem>(engine));
 }
 
 } // namespace

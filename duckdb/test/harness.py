@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import boto3
 import duckdb
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,6 +94,19 @@ class Fake:
     def url(self, name: str) -> str:
         """The URL of a name, with the bucket or container in front."""
         return ("s3://" if self.kind == "s3" else "az://") + name
+
+    def unfinished_uploads(self, url: str) -> list[str]:
+        """Keys below a URL of S3's with uploads that were neither completed nor aborted."""
+        client = boto3.client(
+            "s3",
+            endpoint_url=f"http://{self.address}",
+            aws_access_key_id=S3_KEY,
+            aws_secret_access_key=S3_KEY,
+            region_name="us-east-1",
+        )
+        bucket, prefix = url.removeprefix("s3://").split("/", 1)
+        rows = client.list_multipart_uploads(Bucket=bucket, Prefix=prefix).get("Uploads", [])
+        return [row["Key"] for row in rows]
 
     def tell(self, method: str, path: str, body: str = "") -> Any:  # noqa: ANN401
         """An administration request; the JSON of its answer, if it has one."""

@@ -80,7 +80,7 @@ def _nest(records: Iterator[Record], opened: Record | None) -> list[Record]:
             if opened is None:
                 raise TestFailedError(f"line {record.line}: endloop without a loop")
             return inside
-        if record.words[0] in ("foreach", "loop"):
+        if record.words[0].removeprefix("concurrent") in ("foreach", "loop"):
             record.body = _nest(records, record)
         inside.append(record)
     if opened is not None:

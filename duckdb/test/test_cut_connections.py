@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import boto3
 import duckdb
 import pytest
-from harness import AZURE_KEY, S3_KEY, Fake, wait_until
+from harness import AZURE_KEY, Fake, wait_until
 
 LARGE = "SELECT hash(i) AS v FROM range(2000000) t(i)"
 RIGHT = (60_000, sum(range(60_000)))
@@ -128,19 +127,5 @@ def test_a_cut_abort_is_tried_again(
         run(con, "write large", root)
     name = "AbortMultipartUpload"
     wait_until(lambda: [r["operation"] for r in store.requests()].count(name) == 3, "three aborts")
-    assert unfinished(store, root) == []
+    assert store.unfinished_uploads(root) == []
     store.reset()
-
-
-def unfinished(store: Fake, root: str) -> list[str]:
-    """Uploads below a URL that were neither completed nor aborted."""
-    s3 = boto3.client(
-        "s3",
-        endpoint_url=f"http://{store.address}",
-        aws_access_key_id=S3_KEY,
-        aws_secret_access_key=S3_KEY,
-        region_name="us-east-1",
-    )
-    bucket, prefix = root.removeprefix("s3://").split("/", 1)
-    rows = s3.list_multipart_uploads(Bucket=bucket, Prefix=prefix).get("Uploads", [])
-    return [row["Key"] for row in rows]

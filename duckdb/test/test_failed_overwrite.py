@@ -6,8 +6,8 @@ import threading
 
 import duckdb
 import pytest
-from harness import Fake, connect
-from test_interruption import fired, interrupt_when_asked, wait_for
+from harness import Fake, connect, wait_until
+from test_interruption import fired, interrupt_when_asked
 
 LARGE = "SELECT hash(i) AS v FROM range(2000000) t(i)"
 # The request that makes a large object visible.
@@ -83,7 +83,7 @@ def test_another_writers_object_survives(
 
     thread = threading.Thread(target=ours)
     thread.start()
-    wait_for(lambda: fired(store), "our upload")
+    wait_until(lambda: fired(store), "our upload")
     other = connect()
     other.execute(f"CREATE SECRET s ({store.secret})")
     other.execute(f"COPY (SELECT 7 AS v) TO '{url}' (FORMAT parquet)")

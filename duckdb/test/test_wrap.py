@@ -255,7 +255,10 @@ def test_a_statement_keeps_the_settings_it_began_with(store: Fake, blob: str) ->
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_a_failed_sub_read_is_the_statements_error(number: int, store: Fake, blob: str) -> None:
     con = wrapped(store)
-    con.execute("SET enable_external_file_cache = false; SET http_retries = 0")
+    con.execute("SET enable_external_file_cache = false")
+    if store.kind == "s3":
+        # A setting of httpfs, which is not there beside azure.
+        con.execute("SET http_retries = 0")
     store.arm(f"status=403,method=GET,nth={number}")
     with pytest.raises(duckdb.Error, match=r"403|Forbidden|AuthenticationFailed|denied") as told:
         md5(con, blob)

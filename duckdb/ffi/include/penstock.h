@@ -61,7 +61,7 @@ bool ps_query_barrier(ps_query *query, ps_error **error);
 /* Gives up every detached upload that is not durable yet. One whose last request is on its way is seen to its end in
  * the background, and its object removed. */
 void ps_query_abort_uploads(ps_query *query);
-ps_rows *ps_query_stats(const ps_query *query); /* same columns as ps_engine_stats, this query only */
+ps_rows *ps_query_stats(const ps_query *query); /* name, unit, value, description; this query only */
 /* What is remembered of objects: cache, object, etag, size_bytes, cached_bytes, blocks. */
 bool ps_query_cache(const ps_query *query, ps_rows **out, ps_error **error);
 bool ps_query_clear_cache(const ps_query *query, ps_error **error);
@@ -134,10 +134,49 @@ typedef bool (*ps_sub_read_fn)(void *context, uint64_t handle, uint64_t offset, 
 bool ps_parallel_read(const ps_parallel *parallel, const ps_query *query, uint64_t offset, uint64_t len, bool own_is_shared,
                       bool own_was_read, ps_sub_read_fn read, void *context, ps_error **error);
 
+/* ---- databases on devices: files of volumes, at nvme://PATH?db=NAME[&io=IO][&queues=QUEUES][&depth=N] ----
+ * The volume of a device is opened with the first file or spilling directory on it and closed with the last; all of a
+ * process share it. `settings` are those that differ from the engine's. An ending of DuckDB's before the `?` (`.wal`)
+ * names a companion of the database. */
+typedef struct ps_volumes ps_volumes; /* what one database instance asks of volumes: its settings, where it spills */
+typedef struct ps_file ps_file;       /* one open file; reads and writes of different ranges from any thread */
+bool ps_volumes_new(const ps_engine *engine, ps_volumes **out, ps_error **error);
+void ps_volumes_free(ps_volumes *volumes);
+/* One cell: the name of the database that a URL names; empty if it names none. Touches no device. */
+bool ps_volume_database(ps_str url, ps_rows **out, ps_error **error);
+/* One cell: the one URL of all that mean the same database. */
+bool ps_volume_url(const ps_volumes *volumes, ps_str url, const ps_pair *settings, size_t count, ps_rows **out, ps_error **error);
+enum {
+	PS_FILE_WRITE = 1, PS_FILE_CREATE = 2, PS_FILE_TRUNCATE = 4, PS_FILE_EXCLUSIVE = 8,
+	PS_FILE_NULL_IF_ABSENT = 16, /* on a volume that is there; then *out is null */
+	PS_FILE_READ_LOCK = 32, PS_FILE_WRITE_LOCK = 64
+};
+bool ps_file_open(const ps_volumes *volumes, ps_str url, const ps_pair *settings, size_t count, uint32_t flags, ps_file **out,
+                  ps_error **error);
+void ps_file_free(ps_file *file);
+/* Fills `buffer`; fewer bytes only at the end of the file. */
+bool ps_file_read(const ps_file *file, void *buffer, uint64_t len, uint64_t offset, uint64_t *got, ps_error **error);
+bool ps_file_write(const ps_file *file, const void *data, uint64_t len, uint64_t offset, ps_error **error);
+bool ps_file_sync(const ps_file *file, ps_error **error); /* bytes and size are durable on return */
+bool ps_file_truncate(const ps_file *file, uint64_t size_bytes, ps_error **error);
+bool ps_file_trim(const ps_file *file, uint64_t offset, uint64_t len, ps_error **error); /* the bytes are not needed any more */
+uint64_t ps_file_size(const ps_file *file);
+bool ps_file_exists(const ps_volumes *volumes, ps_str url, const ps_pair *settings, size_t count, bool *out, ps_error **error);
+bool ps_file_remove(const ps_volumes *volumes, ps_str url, const ps_pair *settings, size_t count, bool *was_there, ps_error **error);
+/* In place of the file that may be there; at no moment is there none. */
+bool ps_file_move(const ps_volumes *volumes, ps_str from, ps_str to, const ps_pair *settings, size_t count, ps_error **error);
+/* Directories for spilling, at nvme://PATH?temp; each belongs to this instance and is gone with it, or with the process. */
+bool ps_spill_exists(const ps_volumes *volumes, ps_str url, bool *out, ps_error **error);
+bool ps_spill_create(const ps_volumes *volumes, ps_str url, const ps_pair *settings, size_t count, ps_error **error);
+bool ps_spill_list(const ps_volumes *volumes, ps_str url, ps_rows **out, ps_error **error); /* name */
+bool ps_spill_remove(const ps_volumes *volumes, ps_str url, ps_error **error); /* with the files in it */
+
 /* ---- introspection: every cell is text; the shim casts by column name. Requests: number, started_us (since the
  * epoch), method, url, range, status (0: no answer), first_byte_us, duration_us, sent_bytes, received_bytes,
  * new_connection, error ---- */
-ps_rows *ps_engine_stats(const ps_engine *engine);    /* name, unit, value, description */
+/* name, unit, value, description; of a device's queue also device, queue ("closed": all that are), and of a count of
+ * commands by their time upto_us */
+ps_rows *ps_engine_stats(const ps_engine *engine);
 ps_rows *ps_engine_requests(const ps_engine *engine); /* see ps_rows_column_name */
 size_t ps_rows_count(const ps_rows *rows);
 size_t ps_rows_column_count(const ps_rows *rows);

@@ -114,7 +114,7 @@ pub extern "C" fn ps_process_ends() {
 pub unsafe extern "C" fn ps_engine_stats(engine: *const PsEngine) -> *mut PsRows {
     // SAFETY: the caller vouches for it.
     let Ok(engine) = (unsafe { handle(engine, "engine") }) else { return std::ptr::null_mut() };
-    quiet(std::ptr::null_mut(), || PsRows::of_metrics(engine.0.metrics()).give())
+    quiet(std::ptr::null_mut(), || PsRows::of_engine(engine.0.metrics()).give())
 }
 
 /// See the header.

@@ -8,21 +8,27 @@
 mod abi;
 mod engine;
 mod error;
+mod file;
 mod names;
 mod query;
 mod reading;
 mod rows;
+mod spills;
 mod tables;
+mod volumes;
 mod wrap;
 mod writing;
 
 pub use abi::{PsPair, PsStr};
 pub use engine::*;
 pub use error::*;
+pub use file::*;
 pub use names::*;
 pub use query::*;
 pub use reading::*;
 pub use rows::*;
+pub use spills::*;
 pub use tables::*;
+pub use volumes::*;
 pub use wrap::*;
 pub use writing::*;

@@ -1,7 +1,8 @@
 //! Introspection tables: every cell is text.
 
 use crate::abi::{PsStr, free};
-use penstock_base::{Metric, Metrics};
+use penstock_base::{DeviceMetric, Metric, Metrics};
+use penstock_engine::device_meter::{Reading, readings as device_readings};
 use penstock_engine::{CacheEntry, LoggedRequest};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,6 +14,9 @@ pub struct PsRows {
 }
 
 const STATS: &[&str] = &["name", "unit", "value", "description"];
+/// Those of an engine, which has devices too: rows of a queue name its device and its number.
+const ENGINE_STATS: &[&str] =
+    &["name", "unit", "value", "description", "device", "queue", "upto_us"];
 
 const REQUESTS: &[&str] = &[
     "number",
@@ -42,6 +46,19 @@ impl PsRows {
             ]
         };
         PsRows { columns: STATS, rows: Metric::ALL.iter().map(row).collect() }
+    }
+
+    /// All counters, those of devices at the end: first the sums over all queues, then each queue.
+    pub(crate) fn of_engine(metrics: &Metrics) -> Self {
+        let mut rows = PsRows::of_metrics(metrics).rows;
+        rows.iter_mut().for_each(|row| row.resize(ENGINE_STATS.len(), String::new()));
+        let (sum, queues) = device_readings();
+        push_device(&mut rows, &sum, "", "");
+        for queue in queues {
+            let number = queue.queue.map_or("closed".to_string(), |number| number.to_string());
+            push_device(&mut rows, &queue.reading, &queue.device, &number);
+        }
+        PsRows { columns: ENGINE_STATS, rows }
     }
 
     pub(crate) fn of_requests(requests: &[LoggedRequest]) -> Self {
@@ -83,8 +100,29 @@ impl PsRows {
         PsRows { columns: &["text"], rows: vec![vec![text]] }
     }
 
+    pub(crate) fn of_names(names: Vec<String>) -> Self {
+        PsRows { columns: &["name"], rows: names.into_iter().map(|name| vec![name]).collect() }
+    }
+
     pub(crate) fn give(self) -> *mut PsRows {
         Box::into_raw(Box::new(self))
+    }
+}
+
+/// The rows of one device's queue, or of all.
+fn push_device(rows: &mut Vec<Vec<String>>, reading: &Reading, device: &str, queue: &str) {
+    for (metric, name, unit, doc) in DeviceMetric::ALL {
+        let mut push = |value: u64, upto: String| {
+            let texts = [name, unit, &*value.to_string(), doc, device, queue, &upto];
+            rows.push(texts.map(str::to_string).to_vec());
+        };
+        if *metric != DeviceMetric::Latency {
+            push(reading.get(*metric), String::new());
+            continue;
+        }
+        for (bound, count) in reading.latency.buckets().filter(|(_, count)| *count > 0) {
+            push(count, bound.map_or_else(String::new, |it| it.as_micros().to_string()));
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::error::{PsError, guarded, quiet};
 use crate::rows::PsRows;
 use penstock_base::Settings;
 use penstock_base::settings::{SettingType, TABLE, spec};
+use penstock_device::volume::Asked;
 use penstock_engine::check_settings;
 use std::ptr::null_mut;
 
@@ -82,6 +83,7 @@ pub unsafe extern "C" fn ps_setting_check(
         guarded(error, || {
             let mut settings = Settings::default();
             settings.set(name.text("the setting's name")?, value.text("the setting")?)?;
+            Asked::from_settings(&settings)?;
             check_settings(&settings)
         })
     }

@@ -1,0 +1,129 @@
+//! Directories for spilling on volumes. One is there from when it is made until it is removed, or
+//! its database instance is gone; it keeps the volume open meanwhile.
+
+use crate::abi::{PsPair, PsStr, give};
+use crate::error::{PsError, guarded};
+use crate::rows::PsRows;
+use crate::volumes::{At, PsVolumes, put};
+use penstock_base::{Kind, Result};
+use penstock_device::address::Place;
+use penstock_device::volume::{SharedVolume, Volume};
+use std::path::Path;
+
+/// A URL of a directory for spilling: its device and the prefix of its files.
+fn directory<'a>(volumes: &PsVolumes, at: &'a At) -> Result<(&'a Path, String)> {
+    match &at.address.place {
+        Place::Temp { directory, file: None } => {
+            Ok((&at.address.device, volumes.prefix(directory)))
+        }
+        _ => {
+            let hint = "Spilling goes to nvme:///dev/ng0n1?temp";
+            Err(at.error(Kind::Invalid, "it is no directory for spilling").with_hint(hint))
+        }
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`crate::ps_volume_url`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_spill_exists(
+    volumes: *const PsVolumes,
+    url: PsStr,
+    out: *mut bool,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (volumes, at) = At::new(volumes, url, std::ptr::null(), 0)?;
+            let there = match directory(volumes, &at) {
+                Ok((_, prefix)) => volumes.spills().contains_key(&prefix),
+                Err(_) => false,
+            };
+            put(out, there)
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`crate::ps_volume_url`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_spill_create(
+    volumes: *const PsVolumes,
+    url: PsStr,
+    settings: *const PsPair,
+    count: usize,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (volumes, at) = At::new(volumes, url, settings, count)?;
+            let (device, prefix) = directory(volumes, &at)?;
+            let wish = volumes.wish(at.address.asked, &at.settings, true)?;
+            let volume = SharedVolume::join(device, &wish)?;
+            volumes.spills().insert(prefix, volume);
+            Ok(())
+        })
+    }
+    .is_some()
+}
+
+/// Names of the files in a directory, without its prefix.
+fn files(volume: &Volume, prefix: &str) -> Vec<String> {
+    let names = volume.list().into_iter();
+    names.filter_map(|file| file.name.strip_prefix(prefix).map(str::to_string)).collect()
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`crate::ps_volume_url`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_spill_list(
+    volumes: *const PsVolumes,
+    url: PsStr,
+    out: *mut *mut PsRows,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (volumes, at) = At::new(volumes, url, std::ptr::null(), 0)?;
+            let (_, prefix) = directory(volumes, &at)?;
+            let spills = volumes.spills();
+            let names = spills.get(&prefix).map(|volume| files(volume, &prefix));
+            give(out, PsRows::of_names(names.unwrap_or_default()))
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`crate::ps_volume_url`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_spill_remove(
+    volumes: *const PsVolumes,
+    url: PsStr,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (volumes, at) = At::new(volumes, url, std::ptr::null(), 0)?;
+            let (_, prefix) = directory(volumes, &at)?;
+            let Some(volume) = volumes.spills().remove(&prefix) else { return Ok(()) };
+            files(&volume, &prefix)
+                .iter()
+                .try_for_each(|name| volume.remove(&(prefix.clone() + name)))
+        })
+    }
+    .is_some()
+}

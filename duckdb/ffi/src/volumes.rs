@@ -1,0 +1,316 @@
+//! Files on volumes by name: what a URL means, whether it is there, removing, moving.
+
+use crate::abi::{PsPair, PsStr, free, give, handle, pairs};
+use crate::engine::{PsEngine, with_pairs};
+use crate::error::{PsError, guarded};
+use crate::rows::PsRows;
+use penstock_base::{Error, Kind, Result, Settings};
+use penstock_device::address::{Address, ENDINGS, Place};
+use penstock_device::volume::{Asked, SharedVolume, TEMP_PREFIX, Volume, Wish};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Instances of this process, so that their temporary files have names of their own.
+static INSTANCES: AtomicU64 = AtomicU64::new(0);
+
+/// What one database instance asks of volumes, given to the caller.
+pub struct PsVolumes {
+    settings: Settings,
+    instance: u64,
+    /// The volumes on which it spills, by the names of the directories. A file of a directory is
+    /// closed and opened again while it holds bytes, so the directory keeps the volume open.
+    spills: Mutex<BTreeMap<String, SharedVolume>>,
+}
+
+/// A file as its URL and the settings describe it.
+pub(crate) struct Target {
+    pub device: PathBuf,
+    pub name: String,
+    pub wish: Wish,
+}
+
+impl PsVolumes {
+    pub(crate) fn spills(&self) -> MutexGuard<'_, BTreeMap<String, SharedVolume>> {
+        self.spills.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The prefix of all files of a directory.
+    pub(crate) fn prefix(&self, directory: &str) -> String {
+        format!("{TEMP_PREFIX}{}/{directory}/", self.instance)
+    }
+
+    pub(crate) fn wish(&self, asked: Asked, settings: &Settings, write: bool) -> Result<Wish> {
+        Ok(Wish { write, asked, otherwise: Asked::from_settings(settings)? })
+    }
+
+    pub(crate) fn target(&self, at: &At, write: bool) -> Result<Target> {
+        let Address { device, place, asked } = &at.address;
+        let wish = self.wish(*asked, &at.settings, write)?;
+        let name = match place {
+            Place::Database(name) => name.clone(),
+            Place::Temp { directory, file: Some(file) } => self.prefix(directory) + file,
+            Place::Temp { file: None, .. } => {
+                return Err(at.error(Kind::Invalid, "it is a directory for spilling, no file"));
+            }
+            Place::Volume => return Err(at.missing_name(&wish)),
+        };
+        Ok(Target { device: device.clone(), name, wish })
+    }
+}
+
+/// What every verb is given: a URL and the settings in force.
+pub(crate) struct At {
+    pub url: String,
+    pub address: Address,
+    pub settings: Settings,
+}
+
+impl At {
+    /// # Safety
+    /// The handle came from this library, text and pairs are readable.
+    pub(crate) unsafe fn new<'a>(
+        volumes: *const PsVolumes,
+        url: PsStr,
+        settings: *const PsPair,
+        count: usize,
+    ) -> Result<(&'a PsVolumes, Self)> {
+        // SAFETY: passed on from the caller.
+        let (volumes, url, changed) = unsafe {
+            (
+                handle(volumes, "volumes")?,
+                url.text("the URL")?,
+                pairs(settings, count, "a setting")?,
+            )
+        };
+        let settings = with_pairs(volumes.settings.clone(), &changed)?;
+        Ok((volumes, At { url: url.to_string(), address: Address::parse(url)?, settings }))
+    }
+
+    pub(crate) fn error(&self, kind: Kind, message: impl Into<String>) -> Error {
+        Error::new(kind, message).with_operation("volume address").with_object(&self.url)
+    }
+
+    /// The error of a URL without a database tells which there are.
+    fn missing_name(&self, wish: &Wish) -> Error {
+        let found = SharedVolume::peek(&self.address.device, wish, |it| Ok(databases(it)));
+        let names = match found {
+            Ok(names) => names,
+            Err(error) => return error,
+        };
+        let hint = match names.is_empty() {
+            true => "The volume is empty; ?db=sales makes a database of that name".to_string(),
+            false => format!("Add ?db= and a new name, or one that is there: {}", names.join(", ")),
+        };
+        self.error(Kind::Invalid, "it names no database").with_hint(hint)
+    }
+}
+
+/// The names of the databases on a volume.
+fn databases(volume: &Arc<Volume>) -> Vec<String> {
+    let names = volume.list().into_iter().map(|file| file.name);
+    let is_database = |name: &String| {
+        !name.starts_with(TEMP_PREFIX) && !ENDINGS.iter().any(|ending| name.ends_with(ending))
+    };
+    names.filter(is_database).collect()
+}
+
+/// The device behind links and relative paths.
+fn real(at: &At) -> Result<PathBuf> {
+    let path = &at.address.device;
+    path.canonicalize().map_err(|error| {
+        let (kind, hint) = match error.kind() {
+            std::io::ErrorKind::NotFound => (
+                Kind::NotFound,
+                format!("`penstock nvme format {} --size 10GiB` makes a file", path.display()),
+            ),
+            std::io::ErrorKind::PermissionDenied => {
+                (Kind::Denied, "Ask for access to it".to_string())
+            }
+            _ => (Kind::Unavailable, "Look at the path".to_string()),
+        };
+        let error = Error::new(kind, error.to_string()).with_operation("volume open");
+        error.with_object(path.display().to_string()).with_hint(hint)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// The handle came from this library, the out-parameters are null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_volumes_new(
+    engine: *const PsEngine,
+    out: *mut *mut PsVolumes,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let settings = handle(engine, "engine")?.0.settings().clone();
+            let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
+            give(out, PsVolumes { settings, instance, spills: Mutex::default() })
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// `volumes` came from this library, and is used no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_volumes_free(volumes: *mut PsVolumes) {
+    // SAFETY: the caller vouches for it.
+    unsafe { free(volumes) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// The text is readable, the out-parameters are null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_volume_database(
+    url: PsStr,
+    out: *mut *mut PsRows,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let address = Address::parse(url.text("the URL")?)?;
+            give(out, PsRows::of_text(address.database().unwrap_or_default().to_string()))
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// Handles came from this library, text and pairs are readable, the out-parameters are null or
+/// writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_volume_url(
+    volumes: *const PsVolumes,
+    url: PsStr,
+    settings: *const PsPair,
+    count: usize,
+    out: *mut *mut PsRows,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (volumes, at) = At::new(volumes, url, settings, count)?;
+            let device = real(&at)?;
+            if at.address.place == Place::Volume {
+                volumes.target(&at, false)?;
+            }
+            // Who opens the files later sees none but the settings of all: what a connection has
+            // set for itself goes along in the URL.
+            let own = Asked::from_settings(&volumes.settings)?;
+            let set = Asked::from_settings(&at.settings)?.unlike(own);
+            give(out, PsRows::of_text(at.address.canonical(&device, set)?))
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`ps_volume_url`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_file_exists(
+    volumes: *const PsVolumes,
+    url: PsStr,
+    settings: *const PsPair,
+    count: usize,
+    out: *mut bool,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (volumes, at) = At::new(volumes, url, settings, count)?;
+            let Target { device, name, wish } = volumes.target(&at, false)?;
+            let exists = SharedVolume::peek(&device, &wish, |volume| Ok(volume.exists(&name)))?;
+            put(out, exists)
+        })
+    }
+    .is_some()
+}
+
+/// Gives a plain value to the caller.
+///
+/// # Safety
+/// `out` is null or writable.
+pub(crate) unsafe fn put<T>(out: *mut T, value: T) -> Result<()> {
+    if out.is_null() {
+        return Err(Error::new(Kind::Internal, "the out-parameter is null"));
+    }
+    // SAFETY: not null, and the caller vouches for it.
+    unsafe { out.write(value) };
+    Ok(())
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`ps_volume_url`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_file_remove(
+    volumes: *const PsVolumes,
+    url: PsStr,
+    settings: *const PsPair,
+    count: usize,
+    was_there: *mut bool,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (volumes, at) = At::new(volumes, url, settings, count)?;
+            let Target { device, name, wish } = volumes.target(&at, true)?;
+            let volume = SharedVolume::join(&device, &wish)?;
+            match volume.remove(&name) {
+                Ok(()) => put(was_there, true),
+                Err(error) if error.kind() == Kind::NotFound => put(was_there, false),
+                Err(error) => Err(error),
+            }
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`ps_volume_url`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_file_move(
+    volumes: *const PsVolumes,
+    from: PsStr,
+    to: PsStr,
+    settings: *const PsPair,
+    count: usize,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (volumes, at) = At::new(volumes, from, settings, count)?;
+            let (_, to) = At::new(volumes, to, settings, count)?;
+            let Target { device, name, wish } = volumes.target(&at, true)?;
+            let target = volumes.target(&to, true)?;
+            if device != target.device {
+                let message = "a file cannot move to another device";
+                return Err(at.error(Kind::Unsupported, message));
+            }
+            SharedVolume::join(&device, &wish)?.rename(&name, &target.name)
+        })
+    }
+    .is_some()
+}

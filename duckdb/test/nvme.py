@@ -1,0 +1,48 @@
+"""Volumes for the tests of nvme://: files, made by the binary, and databases on them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import duckdb
+from harness import BUILD, connect
+
+BINARY = BUILD / "penstock"
+
+
+def penstock(*arguments: str | Path) -> str:
+    """What `penstock` prints; it must succeed."""
+    command = [str(BINARY), "nvme", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def format_volume(path: Path, size: str = "256MiB") -> Path:
+    """An empty volume."""
+    penstock("format", path, "--size", size)
+    return path
+
+
+def url(volume: Path, db: str = "main_db", **parameters: str) -> str:
+    """The URL of a database."""
+    more = "".join(f"&{key}={value}" for key, value in parameters.items())
+    return f"nvme://{volume}?db={db}{more}"
+
+
+def attached(
+    volume: Path, db: str = "main_db", options: str = "", **parameters: str
+) -> duckdb.DuckDBPyConnection:
+    """A fresh DuckDB with a database of the volume attached as `d`, and in use."""
+    con = connect()
+    con.execute(f"ATTACH '{url(volume, db, **parameters)}' AS d {options}")
+    con.execute("USE d")
+    return con
+
+
+def value(con: duckdb.DuckDBPyConnection, sql: str) -> object:
+    """The one cell of a result."""
+    row = con.execute(sql).fetchone()
+    assert row is not None
+    return row[0]

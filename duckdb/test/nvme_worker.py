@@ -1,0 +1,128 @@
+"""A DuckDB process that is killed in the middle of its work, and what must be there afterwards.
+
+Two threads write, each its own table by rules that make the contents a function of the number of
+its committed transactions. After each commit a thread says so; a checkpoint comes in between now
+and then, so that transactions are written while one runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+import duckdb
+from harness import connect
+from nvme import url, value
+
+TABLES = ("a", "b")
+ROWS = 7
+KEPT = 40
+
+
+def checks(table: str, transactions: int) -> str:
+    """SQL that is true if a table holds exactly what so many transactions wrote."""
+    first = max(0, transactions - KEPT) * ROWS
+    written = (
+        f"SELECT i, repeat('{table}' || i, i % 300) AS text "
+        f"FROM range({first}, {transactions * ROWS}) r(i)"
+    )
+    sums = "count(*), coalesce(sum(i), 0), coalesce(bit_xor(hash(i, text)), 0)"
+    return f"SELECT (SELECT ({sums}) FROM d.{table}) = (SELECT ({sums}) FROM ({written}))"
+
+
+def transact(con: duckdb.DuckDBPyConnection, table: str, number: int) -> None:
+    """The transaction of this number: new rows, old ones away, and the count of transactions."""
+    first = number * ROWS
+    con.execute("BEGIN")
+    con.execute(
+        f"INSERT INTO d.{table} SELECT i, repeat('{table}' || i, i % 300) "
+        f"FROM range({first}, {first + ROWS}) r(i)"
+    )
+    con.execute(f"DELETE FROM d.{table} WHERE i < {(number + 1 - KEPT) * ROWS}")
+    con.execute(f"UPDATE d.done SET n = {number + 1} WHERE name = '{table}'")
+    con.execute("COMMIT")
+
+
+def attach(volume: Path, **parameters: str) -> duckdb.DuckDBPyConnection:
+    """DuckDB with the database, which replays its log."""
+    con = connect()
+    con.execute("SET threads = 2")
+    con.execute("SET checkpoint_threshold = '64KB'")
+    con.execute(f"ATTACH '{url(volume, 'd', **parameters)}' AS d")
+    return con
+
+
+def prepare(con: duckdb.DuckDBPyConnection) -> None:
+    """The tables, empty."""
+    con.execute("CREATE TABLE d.done (name VARCHAR, n BIGINT)")
+    for table in TABLES:
+        con.execute(f"CREATE TABLE d.{table} (i BIGINT PRIMARY KEY, text VARCHAR)")
+        con.execute(f"INSERT INTO d.done VALUES ('{table}', 0)")
+
+
+def verify(con: duckdb.DuckDBPyConnection, told: dict[str, int]) -> dict[str, int]:
+    """Transactions by table; at most one more than was told, and whole."""
+    found = {}
+    for table in TABLES:
+        count = value(con, f"SELECT n FROM d.done WHERE name = '{table}'")
+        assert isinstance(count, int)
+        assert told[table] <= count <= told[table] + 1, (table, told[table], count)
+        assert value(con, checks(table, count)) is True, (table, count)
+        found[table] = count
+    return found
+
+
+def work(con: duckdb.DuckDBPyConnection, done: dict[str, int]) -> None:
+    """Transactions without end; each commit is told as a line of one write."""
+
+    def run(table: str) -> None:
+        mine = con.cursor()
+        number = done[table]
+        while True:
+            transact(mine, table, number)
+            number += 1
+            os.write(1, f"{table} {number}\n".encode())
+
+    for table in TABLES:
+        threading.Thread(target=run, args=(table,), daemon=True).start()
+    checkpoints = con.cursor()
+    while True:
+        # Refused while another transaction writes.
+        with suppress(duckdb.TransactionException):
+            checkpoints.execute("CHECKPOINT d")
+
+
+def serve(volume: Path, told: dict[str, int], **parameters: str) -> None:
+    """The whole life of the process: looks at what is there, says so, and goes on writing."""
+    con = attach(volume, **parameters)
+    found = verify(con, told)
+    lines = [f"{table} {found[table]}\n" for table in TABLES]
+    os.write(1, "".join([*lines, "ready 0\n"]).encode())
+    work(con, found)
+
+
+def main(volume: Path, **parameters: str) -> None:
+    """Forks a process for each line of stdin, which tells how much was committed in each table.
+
+    DuckDB is loaded once, and has no threads yet when it is forked.
+    """
+    for line in sys.stdin:
+        told = dict(zip(TABLES, map(int, line.split()), strict=True))
+        child = os.fork()
+        if child == 0:
+            os.write(1, f"pid {os.getpid()}\n".encode())
+            try:
+                serve(volume, told, **parameters)
+            except BaseException:
+                os.write(1, f"failed {traceback.format_exc()!r}\n".encode())
+            os._exit(1)
+        os.waitpid(child, 0)
+        os.write(1, b"ended 0\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), **dict(pair.split("=") for pair in sys.argv[2:]))

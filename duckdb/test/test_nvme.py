@@ -1,0 +1,46 @@
+"""ATTACH 'nvme://…': a read-write database on a volume, in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from harness import connect
+from nvme import attached, format_volume, penstock, url, value
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    """An empty volume on a file."""
+    return format_volume(tmp_path / "disk.img")
+
+
+@pytest.mark.parametrize("queues", ["thread", "pool", "single", "sync"])
+@pytest.mark.parametrize("io", ["uring", "direct", "file"])
+def test_what_is_written_is_there_the_next_time(io: str, queues: str, volume: Path) -> None:
+    with attached(volume, io=io, queues=queues) as con:
+        con.execute("CREATE TABLE t AS SELECT i, hash(i) AS h FROM range(300000) t(i)")
+        con.execute("CHECKPOINT")
+        con.execute("INSERT INTO t SELECT i, hash(i) FROM range(300000, 300010) t(i)")
+    with attached(volume, options="(READ_ONLY)") as con:
+        assert value(con, "SELECT count(*) FROM t") == 300010
+        assert value(con, "SELECT bit_xor(h) FROM t") == value(
+            con, "SELECT bit_xor(hash(i)) FROM range(300010) t(i)"
+        )
+        with pytest.raises(duckdb.Error, match="read-only"):
+            con.execute("INSERT INTO t VALUES (1, 1)")
+
+
+def test_a_database_has_its_own_name_and_the_device_is_free_after_detach(volume: Path) -> None:
+    with connect() as con:
+        con.execute(f"ATTACH '{url(volume, 'sales')}'")
+        con.execute(f"ATTACH '{url(volume, 'stock')}'")
+        con.execute("CREATE TABLE sales.t AS SELECT 1 AS i")
+        con.execute("CREATE TABLE stock.t AS SELECT 2 AS i")
+        assert value(con, "SELECT i FROM stock.t") == 2
+        con.execute("DETACH sales")
+        con.execute("DETACH stock")
+        assert penstock("ls", volume).split()[1::2] == ["sales", "stock"]
+        con.execute(f"ATTACH '{url(volume, 'sales')}'")
+        assert value(con, "SELECT i FROM sales.t") == 1

@@ -1,0 +1,113 @@
+"""temp_directory on a volume: what memory cannot hold goes to the device, and leaves it again."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from harness import connect
+from nvme import format_volume, penstock, url, value
+
+SORT = "SELECT i, hash(i) AS h, repeat('x', 40) || i AS text FROM range({}) r(i) ORDER BY h"
+
+
+def spilling(volume: Path, directory: str = "temp") -> duckdb.DuckDBPyConnection:
+    """DuckDB with little memory that spills to the volume."""
+    con = connect()
+    con.execute("SET threads = 2")
+    con.execute("SET enable_progress_bar = false")
+    con.execute("SET memory_limit = '100MB'")
+    con.execute(f"SET temp_directory = 'nvme://{volume}?{directory}'")
+    return con
+
+
+def free(volume: Path) -> str:
+    """What `check` says of the room that is left."""
+    return penstock("check", volume).splitlines()[-1]
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    """An empty volume on a file."""
+    return format_volume(tmp_path / "disk.img", "1GiB")
+
+
+@pytest.mark.parametrize("directory", ["temp", "temp=spill&io=file&queues=pool"])
+def test_a_sort_and_a_join_larger_than_memory(directory: str, volume: Path) -> None:
+    empty = free(volume)
+    with spilling(volume, directory) as con:
+        # Values longer than a block have files of their own.
+        con.execute("CREATE TABLE big (s VARCHAR)")
+        for letter in range(50):
+            con.execute(f"INSERT INTO big SELECT repeat(chr({65 + letter % 26}), 1000000)")
+        con.execute("CREATE TABLE t AS " + SORT.format(2000000))
+        rows = con.execute("SELECT path FROM duckdb_temporary_files()").fetchall()
+        assert rows and all(path.startswith("nvme://") for (path,) in rows)
+        assert value(con, "SELECT count(*) FROM t JOIN t u USING (h)") == 2000000
+        con.execute("DROP TABLE t")
+        assert value(con, "SELECT sum(length(s)) FROM big") == 50000000
+    assert free(volume) == empty
+
+
+def test_beside_a_database_on_the_same_device(volume: Path) -> None:
+    with spilling(volume) as con:
+        con.execute(f"ATTACH '{url(volume)}' AS d")
+        con.execute("CREATE TABLE d.t AS " + SORT.format(2000000))
+        con.execute("CHECKPOINT d")
+        before = "SELECT h, lag(h, 1, 0::UBIGINT) OVER () AS before FROM d.t"
+        assert value(con, f"SELECT bool_and(h >= before) FROM ({before})") is True
+    assert penstock("ls", volume).split()[1] == "main_db"
+
+
+def test_two_databases_of_a_process_do_not_meet(volume: Path) -> None:
+    with spilling(volume) as one, spilling(volume) as two:
+        one.execute("CREATE TABLE t AS " + SORT.format(2000000))
+        two.execute("CREATE TABLE t AS " + SORT.format(1500000))
+        for con, count in [(one, 2000000), (two, 1500000)]:
+            assert value(con, "SELECT bit_xor(h) FROM t") == value(
+                con, f"SELECT bit_xor(hash(i)) FROM range({count}) r(i)"
+            )
+
+
+def test_after_a_kill_nothing_is_left(volume: Path) -> None:
+    empty = free(volume)
+    program = (
+        "import sys; from test_nvme_spill import *\n"
+        "con = spilling(Path(sys.argv[1]))\n"
+        "con.execute('CREATE TABLE t AS ' + SORT.format(2000000))\n"
+        "print(value(con, 'SELECT sum(size) FROM duckdb_temporary_files()'), flush=True)\n"
+        "sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, volume],
+        cwd=Path(__file__).parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout
+    assert int(process.stdout.readline()) > 10 << 20
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert free(volume) == empty
+
+
+def test_a_device_without_room_ends_the_query_only(tmp_path: Path) -> None:
+    volume = format_volume(tmp_path / "small.img", "32MiB")
+    with spilling(volume) as con:
+        con.execute(f"ATTACH '{url(volume)}' AS d")
+        con.execute("CREATE TABLE d.t AS SELECT 42 AS i")
+        with pytest.raises(duckdb.Error, match="bytes more are needed"):
+            con.execute("CREATE TABLE t AS " + SORT.format(3000000))
+        con.execute("INSERT INTO d.t VALUES (43)")
+        con.execute("CHECKPOINT d")
+        assert value(con, "SELECT sum(i) FROM d.t") == 85
+
+
+def test_a_place_that_cannot_be_spilled_to(volume: Path) -> None:
+    for directory, told in [("db=a", "no directory for spilling"), ("temp&io=x", "io=x")]:
+        with spilling(volume, directory) as con, pytest.raises(duckdb.Error, match=told):
+            con.execute("CREATE TABLE t AS " + SORT.format(2000000))
