@@ -1,8 +1,8 @@
 //! GetObjectAttributes: one request to the back end.
 
 use crate::buckets::Buckets;
+use crate::checksum::{HasChecksums as _, Sums};
 use crate::get::{about_object, shown_tag, signed, size_of};
-use crate::headers::Notes;
 use crate::parts::PartSizes;
 use crate::{refuse, versions};
 use penstock_store::ObjectMeta;
@@ -37,7 +37,8 @@ pub(crate) async fn attributes(
         output.storage_class = Some(dto::StorageClass::from_static(dto::StorageClass::STANDARD));
     }
     if wants(dto::ObjectAttributes::CHECKSUM) {
-        output.checksum = Notes::of(&meta).checksum();
+        let sums = Sums::of(&meta);
+        output.checksum = (!sums.is_empty()).then(|| sums.to_dto());
     }
     if wants(dto::ObjectAttributes::OBJECT_PARTS) {
         output.object_parts = parts(&meta, input.max_parts, input.part_number_marker)?;
@@ -93,16 +94,11 @@ fn parts(
     let part = |number: i32| -> S3Result<dto::ObjectPart> {
         let place = u32::try_from(number).ok();
         let size = place.and_then(|place| sizes.range(place)).map(|range| range.len());
-        let sums = place.and_then(|place| Notes::of_part(meta, place)).unwrap_or_default();
-        Ok(dto::ObjectPart {
-            part_number: Some(number),
-            size: size.map(signed).transpose()?,
-            checksum_crc32: sums.checksum_crc32,
-            checksum_crc32c: sums.checksum_crc32c,
-            checksum_crc64nvme: sums.checksum_crc64nvme,
-            checksum_sha1: sums.checksum_sha1,
-            checksum_sha256: sums.checksum_sha256,
-        })
+        let sums = place.and_then(|place| Sums::of_part(meta, place)).unwrap_or_default();
+        let size = size.map(signed).transpose()?;
+        let mut part = dto::ObjectPart { part_number: Some(number), size, ..Default::default() };
+        part.set_checksums(&sums);
+        Ok(part)
     };
     let parts = (marker + 1..=last).map(part).collect::<S3Result<Vec<_>>>()?;
     Ok(Some(dto::GetObjectAttributesParts {

@@ -159,6 +159,7 @@ const EXPECTED_OWNER: &str = "x-amz-expected-bucket-owner";
 const EXPECTED_SOURCE_OWNER: &str = "x-amz-source-expected-bucket-owner";
 
 /// Lets in what the grants allow, and counts each operation.
+#[derive(Clone)]
 pub(crate) struct Access {
     pub ring: Arc<KeyRing>,
     pub stats: Arc<Stats>,

@@ -1,75 +1,45 @@
 //! Checks that a body is the one its sender hashed, before the object becomes visible.
 //!
-//! Content-MD5 and the `x-amz-checksum-*` family (crc32, crc32c, crc64nvme, sha1, sha256), sent as
-//! headers or as trailers of an aws-chunked body. The signature's own SHA-256 is checked by s3s.
+//! Content-MD5 and the `x-amz-checksum-*` family, sent as headers or as trailers of an aws-chunked
+//! body. The SHA-256 that a signature of version 4 covers is checked by s3s; where no such
+//! signature is, here.
 
+mod algorithm;
 mod joined;
+mod sums;
 
+pub use algorithm::Algorithm;
 pub use joined::PartSums;
+pub use sums::{HasChecksums, PART_SUMS_NOTE, Sums};
 
+use algorithm::{HEADER, Hasher};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderMap;
-use s3s::checksum::ChecksumHasher;
-use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, StatusCode};
+use ring::digest;
+use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto;
-use s3s::{S3Error, S3Result, s3_error};
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
-const HEADER: &str = "x-amz-checksum-";
 /// Headers of that prefix that carry no checksum.
 const ABOUT: [&str; 3] = ["algorithm", "mode", "type"];
-
-/// One algorithm of the `x-amz-checksum-*` family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
-    /// CRC-32 (ISO-HDLC).
-    Crc32,
-    /// CRC-32C (Castagnoli).
-    Crc32c,
-    /// CRC-64/NVME.
-    Crc64Nvme,
-    /// SHA-1.
-    Sha1,
-    /// SHA-256.
-    Sha256,
-}
-
-impl Algorithm {
-    const ALL: [(Algorithm, &'static str); 5] = [
-        (Algorithm::Crc32, "x-amz-checksum-crc32"),
-        (Algorithm::Crc32c, "x-amz-checksum-crc32c"),
-        (Algorithm::Crc64Nvme, "x-amz-checksum-crc64nvme"),
-        (Algorithm::Sha1, "x-amz-checksum-sha1"),
-        (Algorithm::Sha256, "x-amz-checksum-sha256"),
-    ];
-
-    /// By its name in `x-amz-checksum-algorithm` and its kin, in any case.
-    fn of_name(name: &str) -> Option<Algorithm> {
-        let named = |row: &&(Algorithm, &str)| {
-            row.1.strip_prefix(HEADER).is_some_and(|own| own.eq_ignore_ascii_case(name))
-        };
-        Self::ALL.iter().find(named).map(|row| row.0)
-    }
-
-    fn size_bytes(self) -> usize {
-        match self {
-            Algorithm::Crc32 | Algorithm::Crc32c => 4,
-            Algorithm::Crc64Nvme => 8,
-            Algorithm::Sha1 => 20,
-            Algorithm::Sha256 => 32,
-        }
-    }
-
-    fn header(self) -> &'static str {
-        Self::ALL.iter().find(|row| row.0 == self).map_or("", |row| row.1)
-    }
-}
+const CONTENT_SHA256: &str = "x-amz-content-sha256";
 
 /// Hashes a body while it passes and compares at its end.
 pub struct Verifier {
     md5: Option<(Md5, [u8; 16])>,
-    hasher: ChecksumHasher,
-    expected: Vec<(Algorithm, Option<String>)>,
+    /// `x-amz-content-sha256` of a request that version 4 did not sign.
+    payload: Option<(digest::Context, String)>,
+    expected: Option<Expected>,
+}
+
+/// A checksum of the family.
+struct Expected {
+    algorithm: Algorithm,
+    hasher: Hasher,
+    /// `None` for one that comes as a trailer.
+    text: Option<String>,
 }
 
 impl Verifier {
@@ -81,23 +51,18 @@ impl Verifier {
     /// that is none of its algorithm; `InvalidRequest` for several; `NotImplemented` for an
     /// algorithm that is not here.
     pub fn from_headers(headers: &HeaderMap) -> S3Result<Self> {
-        let expected = announced(headers)?;
-        let mut hasher = ChecksumHasher::default();
-        for (algorithm, _) in &expected {
-            match algorithm {
-                Algorithm::Crc32 => hasher.crc32 = Some(Crc32::new()),
-                Algorithm::Crc32c => hasher.crc32c = Some(Crc32c::new()),
-                Algorithm::Crc64Nvme => hasher.crc64nvme = Some(Crc64Nvme::new()),
-                Algorithm::Sha1 => hasher.sha1 = Some(Sha1::new()),
-                Algorithm::Sha256 => hasher.sha256 = Some(Sha256::new()),
-            }
-        }
-        Ok(Verifier { md5: expected_md5(headers)?, hasher, expected })
+        let expected = announced(headers)?.map(|(algorithm, text)| Expected {
+            algorithm,
+            hasher: Hasher::new(algorithm),
+            text,
+        });
+        let (md5, payload) = (expected_md5(headers)?, expected_payload(headers));
+        Ok(Verifier { md5, payload, expected })
     }
 
     /// Whether there is anything to compare.
     pub fn is_empty(&self) -> bool {
-        self.md5.is_none() && self.expected.is_empty()
+        self.md5.is_none() && self.payload.is_none() && self.expected.is_none()
     }
 
     /// Takes the next bytes of the body.
@@ -105,15 +70,21 @@ impl Verifier {
         if let Some((md5, _)) = &mut self.md5 {
             md5.update(bytes);
         }
-        self.hasher.update(bytes);
+        if let Some((sha, _)) = &mut self.payload {
+            sha.update(bytes);
+        }
+        if let Some(expected) = &mut self.expected {
+            expected.hasher.update(bytes);
+        }
     }
 
     /// Compares with what the sender hashed; `trailers` are those that followed the body. Returns
-    /// the computed checksums, which S3 puts in its answer.
+    /// the checksum, which S3 puts in its answer.
     ///
     /// # Errors
-    /// `BadDigest` when one differs, or a trailer that was announced did not come.
-    pub fn finish(self, trailers: Option<&HeaderMap>) -> S3Result<dto::Checksum> {
+    /// `BadDigest` when one differs, or a trailer that was announced did not come;
+    /// `XAmzContentSHA256Mismatch`.
+    pub fn finish(self, trailers: Option<&HeaderMap>) -> S3Result<Sums> {
         if let Some((md5, expected)) = self.md5
             && md5.finalize() != expected
         {
@@ -122,32 +93,23 @@ impl Verifier {
                 "The Content-MD5 you specified did not match what we received."
             ));
         }
-        let mut computed = self.hasher.finalize();
-        if !self.expected.is_empty() {
-            let kind = dto::ChecksumType::FULL_OBJECT;
-            computed.checksum_type = Some(dto::ChecksumType::from_static(kind));
+        if let Some((sha, expected)) = self.payload
+            && hex(sha.finish().as_ref()) != expected.to_ascii_lowercase()
+        {
+            return Err(wrong_payload());
         }
-        for (algorithm, header) in self.expected {
-            let name = algorithm.header();
-            let trailer = || trailers?.get(name)?.to_str().ok().map(|text| text.trim().to_string());
-            let Some(expected) = header.or_else(trailer) else {
-                return Err(s3_error!(
-                    BadDigest,
-                    "the trailer {name} was announced and did not come"
-                ));
-            };
-            let actual = match algorithm {
-                Algorithm::Crc32 => &computed.checksum_crc32,
-                Algorithm::Crc32c => &computed.checksum_crc32c,
-                Algorithm::Crc64Nvme => &computed.checksum_crc64nvme,
-                Algorithm::Sha1 => &computed.checksum_sha1,
-                Algorithm::Sha256 => &computed.checksum_sha256,
-            };
-            if actual.as_ref() != Some(&expected) {
-                return Err(mismatch(algorithm));
-            }
+        let Some(Expected { algorithm, hasher, text }) = self.expected else {
+            return Ok(Sums::default());
+        };
+        let name = algorithm.header();
+        let trailer = || trailers?.get(name)?.to_str().ok().map(|text| text.trim().to_string());
+        let Some(expected) = text.or_else(trailer) else {
+            return Err(s3_error!(BadDigest, "the trailer {name} was announced and did not come"));
+        };
+        match hasher.finish() == expected {
+            true => Ok(Sums::one(algorithm, expected)),
+            false => Err(mismatch(algorithm)),
         }
-        Ok(computed)
     }
 }
 
@@ -165,17 +127,18 @@ pub fn whole_object_checksum(headers: &HeaderMap) -> S3Result<Option<Verifier>> 
     let mut whole = headers.clone();
     // That one is the digest of the request's own XML.
     whole.remove("content-md5");
+    whole.remove(CONTENT_SHA256);
     let verifier = Verifier::from_headers(&whole)?;
     Ok((!verifier.is_empty()).then_some(verifier))
 }
 
 fn mismatch(algorithm: Algorithm) -> S3Error {
-    let name = algorithm.header().trim_start_matches(HEADER).to_ascii_uppercase();
+    let name = Sums::shown(algorithm);
     s3_error!(BadDigest, "The {name} you specified did not match the calculated checksum.")
 }
 
-/// The checksums that a request carries, or announces as trailers: one at most, in S3.
-fn announced(headers: &HeaderMap) -> S3Result<Vec<(Algorithm, Option<String>)>> {
+/// The checksum that a request carries, or announces as a trailer: one at most, in S3.
+fn announced(headers: &HeaderMap) -> S3Result<Option<(Algorithm, Option<String>)>> {
     let mut found: Vec<(Algorithm, Option<String>)> = Vec::new();
     for (name, value) in headers {
         let Some(own) = name.as_str().strip_prefix(HEADER) else { continue };
@@ -200,7 +163,8 @@ fn announced(headers: &HeaderMap) -> S3Result<Vec<(Algorithm, Option<String>)>> 
                    allowed.";
         return Err(s3_error!(InvalidRequest, "{why}"));
     }
-    if let Some((algorithm, Some(text))) = found.first() {
+    let Some((algorithm, text)) = found.pop() else { return Ok(None) };
+    if let Some(text) = &text {
         // A composite one has the number of parts behind it.
         let sum = text.split_once('-').map_or(text.as_str(), |parts| parts.0);
         if STANDARD.decode(sum).map(|sum| sum.len()) != Ok(algorithm.size_bytes()) {
@@ -209,13 +173,11 @@ fn announced(headers: &HeaderMap) -> S3Result<Vec<(Algorithm, Option<String>)>> 
         }
     }
     let told = headers.get("x-amz-sdk-checksum-algorithm").and_then(|value| value.to_str().ok());
-    if let (Some(told), Some((algorithm, _))) = (told, found.first())
-        && Algorithm::of_name(told) != Some(*algorithm)
-    {
+    if told.is_some_and(|told| Algorithm::of_name(told) != Some(algorithm)) {
         let why = "Value for x-amz-sdk-checksum-algorithm header is invalid.";
         return Err(s3_error!(InvalidRequest, "{why}"));
     }
-    Ok(found)
+    Ok(Some((algorithm, text)))
 }
 
 /// A checksum that nobody compares must not look like one that was.
@@ -248,14 +210,11 @@ pub fn upload_kind(
     };
     let Some(algorithm) = Algorithm::of_name(&name) else {
         let why = "Checksum algorithm provided is unsupported. Please try again with any of the \
-                   valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]";
+                   valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256, SHA512, MD5, XXHASH64, \
+                   XXHASH3, XXHASH128]";
         return Err(s3_error!(InvalidRequest, "{why}"));
     };
-    let (composes, joins) = match algorithm {
-        Algorithm::Crc64Nvme => (false, true),
-        Algorithm::Crc32 | Algorithm::Crc32c => (true, true),
-        Algorithm::Sha1 | Algorithm::Sha256 => (true, false),
-    };
+    let (composes, joins) = (algorithm.composes(), algorithm.crc().is_some());
     let default = if composes { Type::COMPOSITE } else { Type::FULL_OBJECT };
     let kind = kind.unwrap_or_else(|| default.to_string());
     let fits = if kind == Type::COMPOSITE { composes } else { joins };
@@ -267,6 +226,29 @@ pub fn upload_kind(
         ));
     }
     Ok((Some(dto::ChecksumAlgorithm::from(name)), Some(Type::from(kind))))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+fn wrong_payload() -> S3Error {
+    let code = S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into());
+    let why = "The provided 'x-amz-content-sha256' header does not match what was computed.";
+    let mut error = S3Error::with_message(code, why);
+    error.set_status_code(StatusCode::BAD_REQUEST);
+    error
+}
+
+/// The digest that a request without a signature of version 4 tells of its body.
+fn expected_payload(headers: &HeaderMap) -> Option<(digest::Context, String)> {
+    let authorization = headers.get(AUTHORIZATION);
+    if authorization.is_some_and(|value| value.as_bytes().starts_with(b"AWS4-")) {
+        return None;
+    }
+    let told = headers.get(CONTENT_SHA256)?.to_str().ok()?;
+    let is_digest = told.len() == 64 && told.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_digest.then(|| (digest::Context::new(&digest::SHA256), told.to_string()))
 }
 
 fn expected_md5(headers: &HeaderMap) -> S3Result<Option<(Md5, [u8; 16])>> {
@@ -283,7 +265,6 @@ fn expected_md5(headers: &HeaderMap) -> S3Result<Option<(Md5, [u8; 16])>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use s3s::S3ErrorCode;
 
     fn headers(rows: &[(&'static str, &str)]) -> HeaderMap {
         let mut map = HeaderMap::new();
@@ -293,10 +274,7 @@ mod tests {
         map
     }
 
-    fn check(
-        rows: &[(&'static str, &str)],
-        trailers: &[(&'static str, &str)],
-    ) -> S3Result<dto::Checksum> {
+    fn check(rows: &[(&'static str, &str)], trailers: &[(&'static str, &str)]) -> S3Result<Sums> {
         let mut verifier = Verifier::from_headers(&headers(rows))?;
         verifier.update(b"hello ");
         verifier.update(b"world");
@@ -311,8 +289,11 @@ mod tests {
     #[test]
     fn right_digests_pass_and_are_returned() {
         let sums = check(&[("content-md5", MD5), ("x-amz-checksum-crc32", CRC32)], &[]).unwrap();
-        assert_eq!(sums.checksum_crc32.as_deref(), Some(CRC32));
-        assert_eq!(sums.checksum_sha1, None);
+        assert_eq!(sums, Sums::one(Algorithm::Crc32, CRC32.to_string()));
+        // What s3s has no field for is a header.
+        let xxh = ("x-amz-checksum-xxhash64", "RatnNLIeaWg=");
+        let sums = check(&[xxh], &[]).unwrap();
+        assert_eq!((sums.to_dto().checksum_crc32, sums.headers()[xxh.0] == xxh.1), (None, true));
     }
 
     #[test]
@@ -323,6 +304,21 @@ mod tests {
         assert_eq!(wrong_crc.code(), &S3ErrorCode::BadDigest);
         let no_md5 = check(&[("content-md5", "not base64")], &[]).unwrap_err();
         assert_eq!(no_md5.code(), &S3ErrorCode::InvalidDigest);
+    }
+
+    #[test]
+    fn a_digest_that_nobody_signed_is_compared_too() {
+        let wrong = "0".repeat(64);
+        let right = hex(digest::digest(&digest::SHA256, b"hello world").as_ref());
+        let of = |sum: &str, rest: &[(&'static str, &str)]| {
+            let rows = [&[("x-amz-content-sha256", sum)], rest].concat();
+            check(&rows, &[]).map(drop).map_err(|error| error.code().as_str().to_string())
+        };
+        assert_eq!(of(&right.to_uppercase(), &[]), Ok(()));
+        assert_eq!(of(&wrong, &[]), Err("XAmzContentSHA256Mismatch".to_string()));
+        assert_eq!(of("UNSIGNED-PAYLOAD", &[]), Ok(()));
+        // s3s compares that one.
+        assert_eq!(of(&wrong, &[("authorization", "AWS4-HMAC-SHA256 x")]), Ok(()));
     }
 
     #[test]
@@ -340,8 +336,8 @@ mod tests {
         assert!(check(&[crc, ("x-amz-sdk-checksum-algorithm", "crc32")], &[]).is_ok());
         assert!(check(&[crc, ("x-amz-checksum-type", "FULL_OBJECT")], &[]).is_ok());
         // What nobody would compare is refused.
-        assert_eq!(code(&[("x-amz-checksum-sha512", "AAAA")]), "NotImplemented");
-        assert_eq!(code(&[("x-amz-trailer", "x-amz-checksum-xxhash64")]), "NotImplemented");
+        assert_eq!(code(&[("x-amz-checksum-sha3", "AAAA")]), "NotImplemented");
+        assert_eq!(code(&[("x-amz-trailer", "x-amz-checksum-blake3")]), "NotImplemented");
     }
 
     #[test]
@@ -358,6 +354,7 @@ mod tests {
         assert_eq!(kind(Some("cRc32"), None), both("CRC32", "COMPOSITE"));
         assert_eq!(kind(Some("CRC32C"), Some("full_object")), both("CRC32C", "FULL_OBJECT"));
         assert_eq!(kind(Some("CRC64NVME"), None), both("CRC64NVME", "FULL_OBJECT"));
+        assert_eq!(kind(Some("xxhash3"), None), both("XXHASH3", "COMPOSITE"));
         for (name, type_) in [
             (None, Some("COMPOSITE")),
             (Some("MD4"), None),

@@ -2,9 +2,10 @@
 
 use crate::body::CopyFlow;
 use crate::buckets::{Bucket, Buckets};
+use crate::checksum::Sums;
 use crate::conditions::{ReadConditions, Tag, source_conditions, write_condition};
 use crate::get::{about_object, judge, shown_tag, size_of, start, store_range};
-use crate::headers::{Notes, ObjectHeaders, checksum_notes, object_headers, tag_count};
+use crate::headers::{ObjectHeaders, object_headers, tag_count};
 use crate::locks::{self, lock_asked};
 use crate::put::{in_store, judged_anew, place};
 use crate::sharing::new_object;
@@ -242,9 +243,7 @@ async fn copy_through(
         options.metadata.push((TAGGING.to_string(), text));
     }
     // The bytes are the same; a checksum of parts' checksums is not the copy's.
-    let sums = Notes::of(stream.meta()).checksum().unwrap_or_default();
-    let is_full = |(_, sum): &(String, String)| !sum.contains('-');
-    options.metadata.extend(checksum_notes(&sums).into_iter().filter(is_full));
+    options.metadata.extend(Sums::of(stream.meta()).of_bytes().notes());
     place(bucket, key, Box::new(CopyFlow::new(stream)), &options).await
 }
 

@@ -11,19 +11,17 @@ mod signature;
 
 use crate::auth::KeyRing;
 use crate::front::Limits;
+use crate::hosts::{Hosts, PATH};
 use fields::Form;
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
-    CONTENT_TYPE, ETAG, EXPIRES, LOCATION, TRANSFER_ENCODING,
+    CONTENT_TYPE, ETAG, EXPIRES, HOST, LOCATION, TRANSFER_ENCODING,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result, s3_error, xml};
 use std::time::SystemTime;
 
-/// What stays as it is in a path.
-const PATH: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
 /// What stays as it is in a query.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
@@ -54,6 +52,7 @@ pub(crate) struct FormSender(pub String);
 pub(crate) struct FormAnswer {
     bucket: String,
     key: String,
+    location: String,
     redirect: Option<String>,
     status: StatusCode,
 }
@@ -85,12 +84,13 @@ fn boundary(headers: &HeaderMap) -> Option<String> {
 /// `InvalidAccessKeyId`.
 pub(crate) async fn put_of(
     request: Request<Body>,
+    hosts: &Hosts,
     ring: &KeyRing,
     limits: &Limits,
     now: SystemTime,
 ) -> S3Result<(Request<Body>, FormAnswer)> {
     let (mut head, mut body) = request.into_parts();
-    let bucket = bucket_of(&head.uri)?;
+    let bucket = bucket_of(&hosts.full_path(&head.headers, head.uri.path()))?;
     let size_max_bytes = limits.form_size_max_bytes;
     let limit = usize::try_from(size_max_bytes).unwrap_or(usize::MAX);
     let held = body.store_all_limited(limit).await;
@@ -108,7 +108,10 @@ pub(crate) async fn put_of(
         policy::check(policy, &form, &bucket, now)?;
     }
     let key = form.key()?;
-    let answer = FormAnswer::of(&form, &bucket, &key)?;
+    let location = hosts.location(&head.headers, &bucket, &key);
+    let answer = FormAnswer::of(&form, &bucket, &key, location)?;
+    // From here on the bucket stands in the path.
+    head.headers.remove(HOST);
     head.method = Method::PUT;
     let path = format!("/{bucket}/{}", utf8_percent_encode(&key, PATH));
     head.uri = path.parse().map_err(|_| s3_error!(InvalidURI, "the key makes no URL"))?;
@@ -123,8 +126,8 @@ pub(crate) async fn put_of(
 }
 
 /// The bucket of a path that has no key.
-fn bucket_of(uri: &Uri) -> S3Result<String> {
-    let path = percent_decode_str(uri.path()).decode_utf8();
+fn bucket_of(path: &str) -> S3Result<String> {
+    let path = percent_decode_str(path).decode_utf8();
     let path = path.map_err(|_| s3_error!(InvalidURI, "the path is not UTF-8"))?;
     let bucket = path.trim_matches('/');
     match bucket.is_empty() || bucket.contains('/') {
@@ -167,7 +170,7 @@ fn tags(document: &str) -> S3Result<String> {
 }
 
 impl FormAnswer {
-    fn of(form: &Form, bucket: &str, key: &str) -> S3Result<Self> {
+    fn of(form: &Form, bucket: &str, key: &str, location: String) -> S3Result<Self> {
         let redirect = form.field("success_action_redirect").or_else(|| form.field("redirect"));
         let redirect = redirect.filter(|url| !url.is_empty()).map(str::to_string);
         if redirect.as_ref().is_some_and(|url| HeaderValue::from_str(url).is_err()) {
@@ -179,7 +182,8 @@ impl FormAnswer {
             Some("201") => StatusCode::CREATED,
             _ => StatusCode::NO_CONTENT,
         };
-        Ok(FormAnswer { bucket: bucket.to_string(), key: key.to_string(), redirect, status })
+        let (bucket, key) = (bucket.to_string(), key.to_string());
+        Ok(FormAnswer { bucket, key, location, redirect, status })
     }
 
     /// Says the answer to the PutObject as the form wants it; errors stay as they are.
@@ -190,7 +194,6 @@ impl FormAnswer {
         let etag = response.headers().get(ETAG).and_then(|value| value.to_str().ok());
         let etag = etag.unwrap_or_default().to_string();
         response.headers_mut().remove(CONTENT_LENGTH);
-        let path = format!("/{}/{}", self.bucket, utf8_percent_encode(&self.key, PATH));
         if let Some(redirect) = self.redirect {
             let joint = if redirect.contains('?') { '&' } else { '?' };
             let written = |text: &str| utf8_percent_encode(text, QUERY).to_string();
@@ -208,25 +211,25 @@ impl FormAnswer {
             return response;
         }
         *response.status_mut() = self.status;
-        if let Ok(location) = HeaderValue::from_str(&path) {
+        if let Ok(location) = HeaderValue::from_str(&self.location) {
             response.headers_mut().insert(LOCATION, location);
         }
         *response.body_mut() = match self.status {
             StatusCode::CREATED => {
                 let xml = HeaderValue::from_static("application/xml");
                 response.headers_mut().insert(CONTENT_TYPE, xml);
-                Body::from(self.document(&path, &etag))
+                Body::from(self.document(&etag))
             }
             _ => Body::empty(),
         };
         response
     }
 
-    fn document(&self, path: &str, etag: &str) -> String {
+    fn document(&self, etag: &str) -> String {
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<PostResponse><Location>{}</Location>\
              <Bucket>{}</Bucket><Key>{}</Key><ETag>{}</ETag></PostResponse>",
-            escaped(path),
+            escaped(&self.location),
             escaped(&self.bucket),
             escaped(&self.key),
             escaped(etag)
@@ -254,7 +257,7 @@ fn escaped(text: &str) -> String {
 pub(crate) fn fuzz(input: &[u8]) {
     let Ok(form) = Form::parse(&bytes::Bytes::copy_from_slice(input), "b") else { return };
     assert!(form.file.len() <= input.len(), "more than was sent");
-    drop((form.key(), FormAnswer::of(&form, "lake", "k")));
+    drop((form.key(), FormAnswer::of(&form, "lake", "k", String::new())));
     drop(set_headers(&mut HeaderMap::new(), &form));
     if let Some(policy) = form.field("policy") {
         drop(policy::check(policy, &form, "lake", SystemTime::UNIX_EPOCH));

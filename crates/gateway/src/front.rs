@@ -5,6 +5,7 @@ use crate::auth::KeyRing;
 use crate::cors::Question;
 use crate::exchange::{Exchange, Ledger};
 use crate::forms::{is_form, put_of};
+use crate::hosts::Hosts;
 use crate::observed::{Inbound, Outbound, Rest};
 use crate::pages::Pages;
 use crate::ready::Readiness;
@@ -12,7 +13,9 @@ use crate::stats::Stats;
 use crate::telemetry::Refused;
 use crate::{error, heads, telemetry::Telemetry, v2};
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT,
+};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use penstock_base::settings::ServeSettings;
@@ -58,6 +61,7 @@ pub(crate) struct Front {
     pub limits: Arc<Limits>,
     pub ring: Arc<KeyRing>,
     pub pages: Arc<Pages>,
+    pub hosts: Arc<Hosts>,
     /// Places of requests at work.
     pub places: Arc<Semaphore>,
 }
@@ -141,7 +145,7 @@ impl Front {
         now: SystemTime,
     ) -> Result<Response<s3s::Body>, HttpError> {
         let question = Question::of(request.method(), request.headers());
-        let path = request.uri().path().to_string();
+        let path = self.hosts.full_path(request.headers(), request.uri().path());
         if *request.method() == Method::OPTIONS {
             return match self.pages.preflight(question, &path).await {
                 Ok(response) => Ok(response),
@@ -162,10 +166,18 @@ impl Front {
         now: SystemTime,
     ) -> Result<Response<s3s::Body>, HttpError> {
         if !is_form(&request) {
-            let response = self.s3.call(request).await?;
+            let is_head = *request.method() == Method::HEAD;
+            let mut response = self.s3.call(request).await?;
+            // s3s knows one status only of a HEAD that went well.
+            if is_head
+                && response.headers().contains_key(CONTENT_RANGE)
+                && response.status() == StatusCode::OK
+            {
+                *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            }
             return if is_unread(&response) { refusal(unread()) } else { Ok(response) };
         }
-        match put_of(request, &self.ring, &self.limits, now).await {
+        match put_of(request, &self.hosts, &self.ring, &self.limits, now).await {
             Ok((put, form)) => Ok(form.told(self.s3.call(put).await?)),
             Err(error) => refusal(error),
         }
@@ -202,7 +214,8 @@ impl Front {
         peer: SocketAddr,
         request: &Request<B>,
     ) -> Option<Response<Outbound>> {
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !is_read || self.hosts.bucket(request.headers()).is_some() {
             return None;
         }
         match request.uri().path() {

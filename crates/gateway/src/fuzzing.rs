@@ -10,7 +10,7 @@ use crate::lock::{BY_RULE, HOLD, Lock, RETENTION};
 use crate::notes::Notes;
 use crate::parts::{PARTS_NOTE, PartSizes};
 use crate::policy::{Facts, Policy, Request};
-use crate::{cors, forms, heads, list, locks, sharing, tagging, v2};
+use crate::{cors, forms, heads, lenient, list, locks, sharing, tagging, v2};
 use http::HeaderMap;
 use penstock_base::Secret;
 use penstock_store::ObjectMeta;
@@ -115,6 +115,7 @@ impl Users for Nobody {
 /// Heads of requests: a path with a query, an authorization, a date, grants, each in a line.
 fn head(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
+    text.split('\n').for_each(|line| lenient::fuzz(line.as_bytes()));
     let mut lines = text.split('\n');
     let uri = lines.next().unwrap_or_default();
     drop(list::store_token(uri));

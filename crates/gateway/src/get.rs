@@ -3,11 +3,12 @@
 
 use crate::body::ObjectBody;
 use crate::buckets::{Bucket, Buckets};
+use crate::checksum::{HasChecksums as _, Sums};
 use crate::conditions::{ReadConditions, Verdict, read_conditions};
 use crate::error::{Subject, to_s3};
-use crate::headers::{HasChecksums as _, Notes, set_object_headers, tag_count};
+use crate::headers::{set_object_headers, tag_count};
 use crate::parts::PartSizes;
-use crate::{refuse, versions};
+use crate::{overrides, refuse, versions};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use penstock_base::{ByteRange, Error};
 use penstock_engine::Stream;
@@ -188,16 +189,14 @@ async fn start_part(
 }
 
 /// The checksums that an answer tells when it is asked to: those of the part, or of the whole.
-fn told_checksums(
-    mode: Option<&dto::ChecksumMode>,
-    wanted: &Wanted,
-    meta: &ObjectMeta,
-) -> Option<dto::Checksum> {
+fn told_checksums(mode: Option<&dto::ChecksumMode>, wanted: &Wanted, meta: &ObjectMeta) -> Sums {
     let is_enabled = mode.is_some_and(|mode| mode.as_str() == dto::ChecksumMode::ENABLED);
     match wanted.part {
-        _ if !is_enabled || wanted.is_ranged => None,
-        Some(number) if PartSizes::of(meta).is_some() => Notes::of_part(meta, number),
-        _ => Notes::of(meta).checksum(),
+        _ if !is_enabled || wanted.is_ranged => Sums::default(),
+        Some(number) if PartSizes::of(meta).is_some() => {
+            Sums::of_part(meta, number).unwrap_or_default()
+        }
+        _ => Sums::of(meta),
     }
 }
 
@@ -207,6 +206,7 @@ pub(crate) async fn get(
     request: S3Request<dto::GetObjectInput>,
 ) -> S3Result<S3Response<dto::GetObjectOutput>> {
     refuse::encryption_of_read(&request.headers)?;
+    let chosen = overrides::chosen(&request)?;
     let mut input = request.input;
     let wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
     let bucket = buckets.get(&input.bucket).await?;
@@ -237,12 +237,14 @@ pub(crate) async fn get(
     set_object_headers!(output, &meta);
     output.tag_count = tag_count(&meta);
     let sums = told_checksums(input.checksum_mode.as_ref(), &wanted, &meta);
-    output.set_checksums(sums.unwrap_or_default());
+    output.set_checksums(&sums);
     output.content_range = content_range;
     let body = s3s::Body::http_body_unsync(ObjectBody::new(stream, len));
     output.body = Some(StreamingBlob::from(body));
     let mut response = S3Response::new(output);
     response.status = status;
+    response.headers = sums.headers();
+    response.headers.extend(chosen);
     Ok(response)
 }
 
@@ -252,6 +254,7 @@ pub(crate) async fn head(
     request: S3Request<dto::HeadObjectInput>,
 ) -> S3Result<S3Response<dto::HeadObjectOutput>> {
     refuse::encryption_of_read(&request.headers)?;
+    let chosen = overrides::chosen(&request)?;
     let mut input = request.input;
     let wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
     let bucket = buckets.get(&input.bucket).await?;
@@ -289,10 +292,12 @@ pub(crate) async fn head(
     };
     set_object_headers!(output, &meta);
     let sums = told_checksums(input.checksum_mode.as_ref(), &wanted, &meta);
-    output.set_checksums(sums.unwrap_or_default());
+    output.set_checksums(&sums);
     output.content_range = content_range;
     let mut response = S3Response::new(output);
     response.status = status;
+    response.headers = sums.headers();
+    response.headers.extend(chosen);
     // s3s has no field for it here.
     response
         .headers

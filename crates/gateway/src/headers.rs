@@ -3,7 +3,6 @@
 //! User metadata keeps its names. The standard headers (`Cache-Control` and its kin) are kept as
 //! pairs whose names begin with `@`, which no `x-amz-meta-` header can carry.
 
-use http::HeaderMap;
 use penstock_store::tags;
 use penstock_store::{ObjectMeta, PutOptions, WriteCondition};
 use s3s::dto;
@@ -159,121 +158,6 @@ pub fn tag_count(meta: &ObjectMeta) -> Option<i32> {
         None => pair("@tag-count")?.parse().ok(),
     };
     count.filter(|count| *count > 0)
-}
-
-/// Checksums, as an object's metadata tells them: `@checksum-crc32` and its kin.
-#[derive(Clone, Debug, Default)]
-pub struct Notes(dto::Checksum);
-
-const CHECKSUM: &str = "@checksum-";
-/// The pair of metadata that tells the checksums of parts: the algorithm's name, a colon, and one
-/// after the other.
-pub const PART_SUMS_NOTE: &str = "@part-sums";
-
-/// The fields of checksums and the names of their algorithms.
-macro_rules! each_checksum {
-    ($sums:expr, $each:expr) => {{
-        $each("crc32", &mut $sums.checksum_crc32);
-        $each("crc32c", &mut $sums.checksum_crc32c);
-        $each("crc64nvme", &mut $sums.checksum_crc64nvme);
-        $each("sha1", &mut $sums.checksum_sha1);
-        $each("sha256", &mut $sums.checksum_sha256);
-    }};
-}
-
-/// The pairs of metadata that tell of checksums.
-pub fn checksum_notes(sums: &dto::Checksum) -> Vec<(String, String)> {
-    let (mut sums, mut notes) = (sums.clone(), Vec::new());
-    let mut note = |name: &str, sum: &mut Option<String>| {
-        notes.extend(sum.take().map(|sum| (format!("{CHECKSUM}{name}"), sum)));
-    };
-    each_checksum!(sums, note);
-    notes
-}
-
-/// The checksums that a request's head tells; those of a trailer come too late for the metadata
-/// of a body that flows.
-pub fn known_checksums(headers: &HeaderMap) -> dto::Checksum {
-    let mut sums = dto::Checksum::default();
-    let told = |name: &str, sum: &mut Option<String>| {
-        let header = headers.get(format!("x-amz-checksum-{name}"));
-        *sum = header.and_then(|value| value.to_str().ok()).map(str::to_string);
-    };
-    each_checksum!(sums, told);
-    sums
-}
-
-/// An answer that carries checksums.
-pub trait HasChecksums {
-    /// Takes them.
-    fn set_checksums(&mut self, sums: dto::Checksum);
-}
-
-macro_rules! has_checksums {
-    ($($output:ty [$($kind:ident)?]),*) => {
-        $(impl HasChecksums for $output {
-            fn set_checksums(&mut self, sums: dto::Checksum) {
-                self.checksum_crc32 = sums.checksum_crc32;
-                self.checksum_crc32c = sums.checksum_crc32c;
-                self.checksum_crc64nvme = sums.checksum_crc64nvme;
-                self.checksum_sha1 = sums.checksum_sha1;
-                self.checksum_sha256 = sums.checksum_sha256;
-                $(self.$kind = sums.$kind;)?
-            }
-        })*
-    };
-}
-has_checksums!(
-    dto::GetObjectOutput [checksum_type],
-    dto::HeadObjectOutput [checksum_type],
-    dto::PutObjectOutput [checksum_type],
-    dto::CompleteMultipartUploadOutput [checksum_type],
-    // The answer to a part has no field for it.
-    dto::UploadPartOutput []
-);
-
-impl Notes {
-    /// What an object's metadata tells.
-    pub fn of(meta: &ObjectMeta) -> Self {
-        let mut sums = dto::Checksum::default();
-        let found = |name: &str, sum: &mut Option<String>| {
-            let note = format!("{CHECKSUM}{name}");
-            let pair = meta.metadata.iter().find(|(name, _)| *name == note);
-            *sum = pair.map(|(_, value)| value.clone());
-        };
-        each_checksum!(sums, found);
-        let is_composite =
-            meta.metadata.iter().any(|(name, sum)| name.starts_with(CHECKSUM) && sum.contains('-'));
-        let kind = if is_composite {
-            dto::ChecksumType::COMPOSITE
-        } else {
-            dto::ChecksumType::FULL_OBJECT
-        };
-        if sums != dto::Checksum::default() {
-            sums.checksum_type = Some(dto::ChecksumType::from_static(kind));
-        }
-        Notes(sums)
-    }
-
-    /// Those of one part of an upload, where its completion told them.
-    pub fn of_part(meta: &ObjectMeta, number: u32) -> Option<dto::Checksum> {
-        let note = meta.metadata.iter().find(|(name, _)| name == PART_SUMS_NOTE);
-        let (algorithm, list) = note?.1.split_once(':')?;
-        let at = usize::try_from(number).ok()?.checked_sub(1)?;
-        let wanted = list.split(',').nth(at)?;
-        let mut sums = dto::Checksum::default();
-        let found = |name: &str, sum: &mut Option<String>| {
-            *sum = (name == algorithm).then(|| wanted.to_string());
-        };
-        each_checksum!(sums, found);
-        sums.checksum_type = Notes::of(meta).0.checksum_type;
-        Some(sums)
-    }
-
-    /// Those that there are.
-    pub fn checksum(self) -> Option<dto::Checksum> {
-        (self.0 != dto::Checksum::default()).then_some(self.0)
-    }
 }
 
 fn http_date(time: &dto::Timestamp) -> S3Result<String> {

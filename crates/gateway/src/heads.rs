@@ -30,7 +30,9 @@ pub(crate) fn fault<B>(request: &Request<B>, now: SystemTime) -> Option<S3Error>
             let why = "AWS authorization header is invalid. Expected AwsAccessKeyId:signature";
             return Some(s3_error!(InvalidArgument, "{why}"));
         }
-        return date_fault(headers, now);
+        if let Some(fault) = date_fault(headers, now) {
+            return Some(fault);
+        }
     }
     if let Some(fields) = authorization.strip_prefix("AWS4-HMAC-SHA256") {
         if let Some(fault) = authorization::header_fault(fields) {
@@ -46,6 +48,14 @@ pub(crate) fn fault<B>(request: &Request<B>, now: SystemTime) -> Option<S3Error>
                        STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a valid sha256 value.";
             return Some(s3_error!(InvalidArgument, "{why}"));
         }
+    }
+    if !authorization.starts_with("AWS4-")
+        && text(headers, "x-amz-content-sha256").is_some_and(|told| told.starts_with("STREAMING-"))
+    {
+        // Nobody would take the chunks out of such a body.
+        let why = "A body in chunks (x-amz-content-sha256: STREAMING-...) takes a signature of \
+                   version 4 in the Authorization header.";
+        return Some(s3_error!(InvalidRequest, "{why}"));
     }
     let query = request.uri().query().unwrap_or_default();
     authorization::query_fault(query).or_else(|| validity_fault(query))
@@ -142,6 +152,15 @@ mod tests {
         assert_eq!(code("/", &[v4, date, odd]).as_deref(), Some("InvalidArgument"));
         let plain = ("x-amz-content-sha256", "UNSIGNED-PAYLOAD");
         assert_eq!(code("/", &[v4, date, plain]), None);
+    }
+
+    #[test]
+    fn chunks_need_a_signature_of_version_4() {
+        let chunks = ("x-amz-content-sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER");
+        assert_eq!(code("/b/k", &[chunks]).as_deref(), Some("InvalidRequest"));
+        let v2 = [("authorization", "AWS K:s"), ("x-amz-date", "20130524T000000Z"), chunks];
+        assert_eq!(code("/b/k", &v2).as_deref(), Some("InvalidRequest"));
+        assert_eq!(code("/b/k", &v2[..2]), None);
     }
 
     #[test]

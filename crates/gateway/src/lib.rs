@@ -31,12 +31,15 @@ pub mod fuzzing;
 mod get;
 mod headers;
 mod heads;
+mod hosts;
+mod lenient;
 mod list;
 mod lock;
 mod locks;
 mod metered;
 mod notes;
 mod observed;
+mod overrides;
 mod pages;
 mod parts;
 mod policy;
@@ -73,6 +76,7 @@ use access_log::AccessLog;
 use buckets::Buckets;
 use exchange::Ledger;
 use front::{Front, Limits};
+use hosts::Hosts;
 use pages::Pages;
 use penstock_base::settings::ServeSettings;
 use penstock_base::{Error, Kind, Result, Settings};
@@ -164,6 +168,7 @@ pub struct Gateway {
     tls: Option<Arc<Tls>>,
     options: Options,
     lists: Lists,
+    hosts: Hosts,
 }
 
 impl Gateway {
@@ -178,6 +183,7 @@ impl Gateway {
         check_keys(&options)?;
         let lists = Lists::parse(&options.serve.acl)?;
         let tls = options.tls_files()?.map(Tls::open).transpose()?.map(Arc::new);
+        let hosts = Hosts::parse(&options.serve.domains, tls.is_some())?;
         let telemetry = Arc::new(Telemetry::new(SystemTime::now()));
         let routes = Routes::new(&options.backends, &options.buckets)?;
         let (engine, accounts) = open(&options, telemetry.clone())?;
@@ -197,7 +203,18 @@ impl Gateway {
             listen => Some(server::bind("--admin-listen", listen).await?),
         };
         let ledger = Ledger { telemetry, log };
-        Ok(Gateway { listener, address, admin, buckets, readiness, ledger, tls, options, lists })
+        Ok(Gateway {
+            listener,
+            address,
+            admin,
+            buckets,
+            readiness,
+            ledger,
+            tls,
+            options,
+            lists,
+            hosts,
+        })
     }
 
     /// Where it listens, with the port that port 0 became.
@@ -242,11 +259,12 @@ impl Gateway {
             telemetry: self.ledger.telemetry.clone(),
             sharing,
         };
+        let hosts = Arc::new(self.hosts);
+        let gateway =
+            s3::Gateway { buckets: self.buckets.clone(), lists: self.lists, hosts: hosts.clone() };
         let front = Front {
-            s3: s3_service(
-                s3::Gateway { buckets: self.buckets.clone(), lists: self.lists },
-                access,
-            ),
+            s3: s3_service(&gateway, &access),
+            hosts,
             ring,
             pages: Arc::new(Pages { buckets: self.buckets, rules: cors }),
             stats,
@@ -265,15 +283,23 @@ impl Gateway {
     }
 }
 
-fn s3_service(gateway: s3::Gateway, access: auth::Access) -> S3Service {
-    let mut builder = S3ServiceBuilder::new(gateway);
-    builder.set_auth(auth::Keys(access.ring.clone()));
-    builder.set_access(access);
+/// The service, and before it another one for requests that it does not parse as they are.
+fn s3_service(gateway: &s3::Gateway, access: &auth::Access) -> S3Service {
     let mut config = S3Config::default();
     config.xml_max_body_size = XML_BYTES_MAX;
     config.post_object_max_file_size = FORM_BYTES_MAX;
-    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-    builder.build()
+    let config = Arc::new(StaticConfigProvider::new(Arc::new(config)));
+    let builder = || {
+        let mut builder = S3ServiceBuilder::new(gateway.clone());
+        builder.set_auth(auth::Keys(access.ring.clone()));
+        builder.set_access(access.clone());
+        builder.set_host(Hosts::clone(&gateway.hosts));
+        builder.set_config(config.clone());
+        builder
+    };
+    let mut first = builder();
+    first.set_route(lenient::Lenient { strict: builder().build() });
+    first.build()
 }
 
 /// Reads the TLS files and opens the access log again, without touching connections.
@@ -321,7 +347,8 @@ type Accounts = Vec<Arc<dyn Account>>;
 
 /// Makes the engine and the accounts that the table leads to.
 fn open(options: &Options, telemetry: Arc<Telemetry>) -> Result<(Arc<Engine>, Accounts)> {
-    let settings = options.settings.clone();
+    // Nobody reads the engine's list of requests here; the access log has them.
+    let settings = Settings { request_log_entries: 0, ..options.settings.clone() };
     let random = Arc::new(SeededRandom::from_entropy());
     let engine = Engine::on_runtime(settings, Handle::current(), random, |_| Arc::new(NoUrls));
     let http = HttpOptions::from_settings(&options.settings)?;

@@ -13,6 +13,8 @@ use condition::Condition;
 use s3s::{S3Error, S3Result, s3_error};
 use serde_json::{Map, Value};
 
+/// The versions of the language that there are.
+const VERSIONS: [&str; 2] = ["2008-10-17", "2012-10-17"];
 /// Longest document, as in S3.
 const POLICY_BYTES_MAX: usize = 20 << 10;
 /// What stands before a bucket's name in a resource.
@@ -108,6 +110,10 @@ impl Policy {
         }
         let document: Value = serde_json::from_str(text)
             .map_err(|_| malformed("Policies must be valid JSON and the first byte must be '{'"))?;
+        let version = document.get("Version");
+        if version.is_some_and(|it| !it.as_str().is_some_and(|it| VERSIONS.contains(&it))) {
+            return Err(malformed("The policy must contain a valid version string"));
+        }
         let statements = match document.get("Statement") {
             Some(Value::Array(statements)) => statements.clone(),
             Some(statement @ Value::Object(_)) => vec![statement.clone()],
@@ -234,6 +240,9 @@ fn parse_principal(value: &Value) -> S3Result<Principal> {
         },
         _ => return Err(malformed("Invalid principal in policy")),
     };
+    if named.is_empty() || named.iter().any(String::is_empty) {
+        return Err(malformed("Invalid principal in policy"));
+    }
     if named.iter().any(|name| name == "*") {
         return Ok(Principal::Everyone);
     }

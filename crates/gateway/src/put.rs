@@ -1,26 +1,25 @@
 //! Putting objects.
 
 use crate::buckets::{Bucket, Buckets};
+use crate::checksum::{HasChecksums as _, Sums};
 use crate::conditions::write_condition;
 use crate::error::{Subject, to_s3};
 use crate::get::{about_object, shown_tag};
-use crate::headers::{
-    HasChecksums as _, ObjectHeaders, checksum_notes, known_checksums, object_headers,
-};
+use crate::headers::{ObjectHeaders, object_headers};
 use crate::locks::{self, lock_asked};
 use crate::receive::{Incoming, Sent, receive};
 use crate::sharing::new_object;
-use crate::{refuse, tagging};
+use crate::{lenient, refuse, tagging};
 use penstock_base::Kind;
 use penstock_store::{Inflow, PutOptions, PutResult, WriteCondition};
-use s3s::{S3Request, S3Result, dto, s3_error};
+use s3s::{S3Request, S3Response, S3Result, dto, s3_error};
 
 /// PutObject: one request to the back end.
 pub(crate) async fn put(
     buckets: &Buckets,
     mut request: S3Request<dto::PutObjectInput>,
-) -> S3Result<dto::PutObjectOutput> {
-    let trailers = request.trailing_headers.take();
+) -> S3Result<S3Response<dto::PutObjectOutput>> {
+    let trailers = lenient::trailers(&mut request);
     let input = &mut request.input;
     let acl = new_object(&request.extensions, &request.headers, &input.bucket).await?;
     if input.write_offset_bytes.is_some() {
@@ -40,18 +39,18 @@ pub(crate) async fn put(
     let sent = Sent::new(input.body.take(), &request.headers, trailers, input.content_length);
     let (result, sums) = match receive(sent).await? {
         Incoming::Whole(bytes, sums) => {
-            options.metadata.extend(checksum_notes(&sums));
+            options.metadata.extend(sums.notes());
             let at = bucket.at(&input.key);
             let placed = bucket.query().put(&at, bytes.into(), &options).await;
             (placed.map_err(about_object), sums)
         }
         Incoming::Flowing(body, verdict) => {
-            options.metadata.extend(checksum_notes(&known_checksums(&request.headers)));
+            options.metadata.extend(Sums::of_headers(&request.headers).notes());
             let key = bucket.key(&input.key);
             let placed = bucket.store.put_flow(&key, body, &options).await;
             match verdict.settle(Subject::Object, placed) {
                 Ok((result, sums)) => (Ok(result), sums),
-                Err(error) => (Err(error), dto::Checksum::default()),
+                Err(error) => (Err(error), Sums::default()),
             }
         }
     };
@@ -65,8 +64,10 @@ pub(crate) async fn put(
         version_id: result.version,
         ..Default::default()
     };
-    output.set_checksums(sums);
-    Ok(output)
+    output.set_checksums(&sums);
+    let mut response = S3Response::new(output);
+    response.headers = sums.headers();
+    Ok(response)
 }
 
 /// The store's form of a condition.

@@ -4,7 +4,7 @@
 //! A small body is taken whole, so that the engine may send it again; a larger one flows, and
 //! what is held of it is one piece.
 
-use crate::checksum::Verifier;
+use crate::checksum::{Sums, Verifier};
 use crate::error::{Subject, body_error, to_s3};
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream as _;
@@ -12,7 +12,7 @@ use http::HeaderMap;
 use penstock_base::{Error, Kind, Result};
 use penstock_store::Inflow;
 use penstock_store::streaming::next_piece;
-use s3s::dto::{self, StreamingBlob};
+use s3s::dto::StreamingBlob;
 use s3s::{S3Error, S3Result, TrailingHeaders, s3_error};
 use std::future::Future as _;
 use std::pin::Pin;
@@ -56,7 +56,7 @@ impl<'a> Sent<'a> {
 #[derive(Debug)]
 pub enum Incoming {
     /// Whole and verified, with its checksums.
-    Whole(Bytes, dto::Checksum),
+    Whole(Bytes, Sums),
     /// Still to come; the verdict is told at its end.
     Flowing(Box<dyn Inflow>, Verdict),
 }
@@ -68,7 +68,7 @@ pub struct Verdict(Arc<Mutex<Told>>);
 #[derive(Debug, Default)]
 struct Told {
     refusal: Option<S3Error>,
-    sums: dto::Checksum,
+    sums: Sums,
 }
 
 impl Verdict {
@@ -81,7 +81,7 @@ impl Verdict {
     ///
     /// # Errors
     /// The sender's, else the store's.
-    pub fn settle<T>(self, subject: Subject, result: Result<T>) -> S3Result<(T, dto::Checksum)> {
+    pub fn settle<T>(self, subject: Subject, result: Result<T>) -> S3Result<(T, Sums)> {
         let mut told = self.lock();
         if let Some(refusal) = told.refusal.take() {
             return Err(refusal);
@@ -257,6 +257,10 @@ impl Inflow for Receiving {
             }
             self.held = Some(piece);
         }
+    }
+
+    fn late_metadata(&self) -> Vec<(String, String)> {
+        self.verdict.lock().sums.notes()
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::auth::bucket_owner;
 use crate::buckets::Buckets;
+use crate::hosts::Hosts;
 use crate::sharing::Lists;
 use crate::{
     acls, attributes, copy, delete, get, list, locks, put, subresources, tagging, uploads, versions,
@@ -12,9 +13,11 @@ use s3s::{S3, S3Request, S3Response, S3Result};
 use std::sync::Arc;
 
 /// S3 over the back ends.
+#[derive(Clone)]
 pub(crate) struct Gateway {
     pub buckets: Arc<Buckets>,
     pub lists: Lists,
+    pub hosts: Arc<Hosts>,
 }
 
 fn answer<T>(output: T) -> S3Result<S3Response<T>> {
@@ -41,8 +44,7 @@ impl S3 for Gateway {
         &self,
         request: S3Request<HeadBucketInput>,
     ) -> S3Result<S3Response<HeadBucketOutput>> {
-        self.buckets.check(&request.input.bucket).await?;
-        answer(HeadBucketOutput::default())
+        answer(subresources::head(&self.buckets, &request.input.bucket).await?)
     }
 
     async fn get_bucket_location(
@@ -78,7 +80,7 @@ impl S3 for Gateway {
         &self,
         request: S3Request<PutObjectInput>,
     ) -> S3Result<S3Response<PutObjectOutput>> {
-        answer(put::put(&self.buckets, request).await?)
+        put::put(&self.buckets, request).await
     }
 
     async fn copy_object(
@@ -184,7 +186,7 @@ impl S3 for Gateway {
         &self,
         request: S3Request<UploadPartInput>,
     ) -> S3Result<S3Response<UploadPartOutput>> {
-        answer(uploads::part(&self.buckets, request).await?)
+        uploads::part(&self.buckets, request).await
     }
 
     async fn upload_part_copy(
@@ -212,7 +214,7 @@ impl S3 for Gateway {
         &self,
         request: S3Request<CompleteMultipartUploadInput>,
     ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-        answer(uploads::complete(&self.buckets, request).await?)
+        answer(uploads::complete(&self.buckets, &self.hosts, request).await?)
     }
 
     async fn abort_multipart_upload(

@@ -24,8 +24,10 @@ use tokio_rustls::TlsAcceptor;
 
 /// Wait after an accept that failed for want of descriptors, so that closing ones free some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Most bytes that one read takes from a connection.
+/// Most bytes that one read takes from a connection while there are few.
 const READ_BYTES_MAX: usize = 128 << 10;
+/// Connections beyond which each further one reads less at a time, so that memory grows slower.
+const CONNECTIONS_FEW: u64 = 16;
 /// Most connections to the admin port at once.
 const ADMIN_CONNECTIONS_MAX: u64 = 64;
 
@@ -70,6 +72,8 @@ enum Port {
 struct Connections {
     port: Port,
     http: http1::Builder,
+    /// For connections among many.
+    http_frugal: http1::Builder,
     head_timeout: Duration,
     stall_timeout: Duration,
     tls: Option<TlsAcceptor>,
@@ -142,9 +146,11 @@ fn connections(settings: &ServeSettings, port: Port, tls: Option<TlsAcceptor>) -
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_header_size(head_size);
     // A head must fit; beyond that a larger buffer costs memory and saves no time.
+    let mut http_frugal = http.clone();
+    http_frugal.max_buf_size(head_size.max(READ_BYTES_MAX / 4));
     http.max_buf_size(head_size.max(READ_BYTES_MAX));
     let stall_timeout = Duration::from_millis(settings.client_stall_timeout_ms);
-    Connections { port, http, head_timeout, stall_timeout, tls }
+    Connections { port, http, http_frugal, head_timeout, stall_timeout, tls }
 }
 
 async fn accept_all(
@@ -208,8 +214,10 @@ impl Connections {
         watcher: Watcher,
     ) {
         let port = self.port;
+        let is_among_few = front.telemetry().connections_open.get() <= CONNECTIONS_FEW;
         let service = service_fn(move |request| answer(port, front.clone(), peer, request));
-        let connection = self.http.serve_connection(TokioIo::new(stream), service);
+        let http = if is_among_few { &self.http } else { &self.http_frugal };
+        let connection = http.serve_connection(TokioIo::new(stream), service);
         // A connection that breaks is its client's affair, and the client knows.
         watcher.watch(connection).await.ok();
     }

@@ -55,6 +55,14 @@ pub(crate) async fn location(
     Ok(dto::GetBucketLocationOutput { location_constraint })
 }
 
+/// HeadBucket, which tells the region that clients then sign for.
+pub(crate) async fn head(buckets: &Buckets, bucket: &str) -> S3Result<dto::HeadBucketOutput> {
+    buckets.check(bucket).await?;
+    let location = buckets.notes(bucket).await?.0.location;
+    let bucket_region = Some(location.unwrap_or_else(|| "us-east-1".to_string()));
+    Ok(dto::HeadBucketOutput { bucket_region, ..Default::default() })
+}
+
 /// GetBucketTagging.
 pub(crate) async fn tags(buckets: &Buckets, bucket: &str) -> S3Result<dto::GetBucketTaggingOutput> {
     let Some(tags) = notes(buckets, bucket).await?.tags else {

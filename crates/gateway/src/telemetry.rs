@@ -3,13 +3,10 @@
 //! Every figure belongs to a row of [`penstock_base::metrics::GATEWAY`]; no label can take
 //! unboundedly many values.
 
-mod histogram;
 mod prometheus;
 
-pub use histogram::Histogram;
-
 use crate::stats::Snapshot;
-use penstock_base::metrics as table;
+use penstock_base::{Histogram, metrics as table};
 use penstock_store::{Observer, RequestEvent};
 use prometheus::{Family, Sample};
 use std::collections::BTreeMap;
@@ -47,17 +44,51 @@ impl Count {
     }
 }
 
-#[derive(Debug, Default)]
+/// Upper bounds: from half a millisecond (a small read from the page cache) to a minute (a slow
+/// upload).
+const BOUNDS: &[Duration] = &[
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_micros(2500),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_millis(2500),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+];
+
+#[derive(Debug)]
 struct Operation {
     statuses: BTreeMap<u16, u64>,
     total: Histogram,
     first_byte: Histogram,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Backend {
     statuses: BTreeMap<u16, u64>,
     total: Histogram,
+}
+
+impl Default for Operation {
+    fn default() -> Self {
+        let (total, first_byte) = (Histogram::new(BOUNDS), Histogram::new(BOUNDS));
+        Operation { statuses: BTreeMap::new(), total, first_byte }
+    }
+}
+
+impl Default for Backend {
+    fn default() -> Self {
+        Backend { statuses: BTreeMap::new(), total: Histogram::new(BOUNDS) }
+    }
 }
 
 /// The counters of one gateway.

@@ -9,26 +9,27 @@ pub(crate) use listing::list_uploads;
 
 use crate::auth::bucket_owner;
 use crate::buckets::{Bucket, Buckets};
-use crate::checksum::{PartSums, Verifier, upload_kind, whole_object_checksum};
+use crate::checksum::{
+    HasChecksums as _, PART_SUMS_NOTE, PartSums, Sums, Verifier, upload_kind, whole_object_checksum,
+};
 use crate::conditions::{source_conditions, write_condition};
 use crate::copy::{PartCopyError, Source, copy_part};
 use crate::error::{NO_SUCH_PART, Subject, to_s3};
 use crate::get::shown_tag;
-use crate::headers::{
-    HasChecksums as _, ObjectHeaders, PART_SUMS_NOTE, checksum_notes, object_headers,
-};
+use crate::headers::{ObjectHeaders, object_headers};
+use crate::hosts::Hosts;
 use crate::list::page_size;
 use crate::locks::{self, lock_asked};
 use crate::parts::{PARTS_NOTE, PartSizes, part_number};
 use crate::put::{in_store, judged_anew};
 use crate::receive::{Incoming, Sent, receive};
 use crate::sharing::{initiator_note, new_object, of_upload};
-use crate::{refuse, tagging};
+use crate::{lenient, refuse, tagging};
 use penstock_base::{Error, Kind};
 use penstock_store::streaming::split_version;
 use penstock_store::{Part, PartEntry, PutOptions, PutResult, UploadId, WriteCondition};
 use s3s::dto;
-use s3s::{S3Error, S3Request, S3Result, s3_error};
+use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Smallest part that is not the last, as in S3.
@@ -78,8 +79,8 @@ pub(crate) async fn create(
 pub(crate) async fn part(
     buckets: &Buckets,
     mut request: S3Request<dto::UploadPartInput>,
-) -> S3Result<dto::UploadPartOutput> {
-    let trailers = request.trailing_headers.take();
+) -> S3Result<S3Response<dto::UploadPartOutput>> {
+    let trailers = lenient::trailers(&mut request);
     let input = &mut request.input;
     refuse::unkept_headers(&request.headers)?;
     let number = part_number(input.part_number)?;
@@ -101,8 +102,10 @@ pub(crate) async fn part(
         e_tag: Some(dto::ETag::Strong(part.etag)),
         ..Default::default()
     };
-    output.set_checksums(sums);
-    Ok(output)
+    output.set_checksums(&sums);
+    let mut response = S3Response::new(output);
+    response.headers = sums.headers();
+    Ok(response)
 }
 
 /// UploadPartCopy.
@@ -185,6 +188,7 @@ pub(crate) async fn list_parts(
 /// CompleteMultipartUpload: at most two requests to the back end, the list of parts and the commit.
 pub(crate) async fn complete(
     buckets: &Buckets,
+    hosts: &Hosts,
     mut request: S3Request<dto::CompleteMultipartUploadInput>,
 ) -> S3Result<dto::CompleteMultipartUploadOutput> {
     let input = &mut request.input;
@@ -200,7 +204,7 @@ pub(crate) async fn complete(
     let sums;
     let result = match target.parts(&named).await? {
         Found::Completed(result) => {
-            sums = dto::Checksum::default();
+            sums = Sums::default();
             result
         }
         Found::Parts(parts) => {
@@ -231,14 +235,14 @@ pub(crate) async fn complete(
     };
     let mut output = dto::CompleteMultipartUploadOutput {
         server_side_encryption: bucket.encryption(),
-        location: Some(format!("/{}/{}", input.bucket, input.key)),
+        location: Some(hosts.location(&request.headers, &input.bucket, &input.key)),
         bucket: Some(input.bucket.clone()),
         key: Some(input.key.clone()),
         e_tag: shown_tag(&bucket, result.etag.as_ref()),
         version_id: result.version,
         ..Default::default()
     };
-    output.set_checksums(sums);
+    output.set_checksums(&sums);
     Ok(output)
 }
 
@@ -349,10 +353,10 @@ impl Target<'_> {
         &self,
         parts: &[Part],
         condition: WriteCondition,
-        sums: &dto::Checksum,
+        sums: &Sums,
         notes: Vec<(String, String)>,
     ) -> S3Result<PutResult> {
-        let mut metadata = checksum_notes(sums);
+        let mut metadata = sums.notes();
         metadata.extend(notes);
         if !self.bucket.store.judges_parts() {
             let note = PartSizes::new(parts.iter().map(|part| part.size_bytes)).note();

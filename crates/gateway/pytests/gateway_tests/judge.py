@@ -118,8 +118,13 @@ class Lanes:
 
     def _begin(self) -> Running:
         directory = self._directory / f"lane-{self._count}"
-        settings = {"extra": lane_settings(), "backend_extra": "encrypted_at_rest = true\n"}
-        lane = Lane(self._kind.gateway, self._kind.back_end, directory, **settings)
+        lane = Lane(
+            self._kind.gateway,
+            self._kind.back_end,
+            directory,
+            extra=lane_settings(),
+            backend_extra="encrypted_at_rest = true\n",
+        )
         return self._stack.enter_context(lane)
 
     def clear(self) -> None:

@@ -4,13 +4,11 @@
 //! it; *full object* is that of all bytes, which CRCs of parts can be joined to when their sizes
 //! are known. The parts' own were compared with their bytes when they came in.
 
-use super::{Algorithm, Verifier, mismatch};
+use super::algorithm::Hasher;
+use super::{Algorithm, Expected, Sums, Verifier, mismatch};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use crc_fast::CrcAlgorithm;
 use penstock_store::{Part, PartEntry};
-use s3s::checksum::ChecksumHasher;
-use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
 use s3s::{S3Result, dto, s3_error};
 
 /// Longest note of the parts' checksums: metadata is short of room.
@@ -25,6 +23,7 @@ pub struct PartSums {
     parts: Vec<(u32, Vec<u8>, u64)>,
 }
 
+/// What a completion says of a part, in an algorithm that s3s knows.
 fn sum_of(algorithm: Algorithm, part: &dto::CompletedPart) -> Option<&String> {
     match algorithm {
         Algorithm::Crc32 => part.checksum_crc32.as_ref(),
@@ -32,15 +31,7 @@ fn sum_of(algorithm: Algorithm, part: &dto::CompletedPart) -> Option<&String> {
         Algorithm::Crc64Nvme => part.checksum_crc64nvme.as_ref(),
         Algorithm::Sha1 => part.checksum_sha1.as_ref(),
         Algorithm::Sha256 => part.checksum_sha256.as_ref(),
-    }
-}
-
-fn crc_of(algorithm: Algorithm) -> Option<(CrcAlgorithm, usize)> {
-    match algorithm {
-        Algorithm::Crc32 => Some((CrcAlgorithm::Crc32IsoHdlc, 4)),
-        Algorithm::Crc32c => Some((CrcAlgorithm::Crc32Iscsi, 4)),
-        Algorithm::Crc64Nvme => Some((CrcAlgorithm::Crc64Nvme, 8)),
-        Algorithm::Sha1 | Algorithm::Sha256 => None,
+        _ => None,
     }
 }
 
@@ -54,7 +45,7 @@ impl PartSums {
             };
             let parts = parts.iter().zip(named).map(sum).collect::<Option<Vec<_>>>()?;
             // CRC-64 has no composite form.
-            let is_full = is_full || algorithm == Algorithm::Crc64Nvme;
+            let is_full = is_full || !algorithm.composes();
             Some(PartSums { algorithm, is_full, parts })
         })
     }
@@ -81,37 +72,24 @@ impl PartSums {
 
     /// The note that tells them again; `None` where it would be too long.
     pub fn note(&self) -> Option<String> {
-        let name = self.algorithm.header().trim_start_matches("x-amz-checksum-");
+        let name = self.algorithm.name();
         let sums: Vec<String> = self.parts.iter().map(|part| STANDARD.encode(&part.1)).collect();
         let note = format!("{name}:{}", sums.join(","));
         (note.len() <= NOTE_BYTES_MAX).then_some(note)
     }
 
-    /// The checksum of the whole.
-    pub fn joined(self) -> dto::Checksum {
+    /// The checksum of the whole; none where parts' hashes cannot be joined.
+    pub fn joined(self) -> Sums {
         let text = match self.is_full {
             true => self.full(),
             false => Some(self.composite()),
         };
-        let mut sums = dto::Checksum::default();
-        let kind = match self.is_full {
-            true => dto::ChecksumType::FULL_OBJECT,
-            false => dto::ChecksumType::COMPOSITE,
-        };
-        sums.checksum_type = text.is_some().then(|| dto::ChecksumType::from_static(kind));
-        match self.algorithm {
-            Algorithm::Crc32 => sums.checksum_crc32 = text,
-            Algorithm::Crc32c => sums.checksum_crc32c = text,
-            Algorithm::Crc64Nvme => sums.checksum_crc64nvme = text,
-            Algorithm::Sha1 => sums.checksum_sha1 = text,
-            Algorithm::Sha256 => sums.checksum_sha256 = text,
-        }
-        sums
+        text.map(|text| Sums::one(self.algorithm, text)).unwrap_or_default()
     }
 
     /// The CRC of all bytes. `None` for a hash, which cannot be joined, and for sums that are none.
     fn full(&self) -> Option<String> {
-        let (crc, width) = crc_of(self.algorithm)?;
+        let (crc, width) = (self.algorithm.crc()?, self.algorithm.size_bytes());
         let number = |sum: &[u8]| {
             let sum = (sum.len() == width).then_some(sum)?;
             Some(sum.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte)))
@@ -125,27 +103,11 @@ impl PartSums {
     }
 
     fn composite(&self) -> String {
-        let mut hasher = ChecksumHasher::default();
-        match self.algorithm {
-            Algorithm::Crc32 => hasher.crc32 = Some(Crc32::new()),
-            Algorithm::Crc32c => hasher.crc32c = Some(Crc32c::new()),
-            Algorithm::Crc64Nvme => hasher.crc64nvme = Some(Crc64Nvme::new()),
-            Algorithm::Sha1 => hasher.sha1 = Some(Sha1::new()),
-            Algorithm::Sha256 => hasher.sha256 = Some(Sha256::new()),
-        }
+        let mut hasher = Hasher::new(self.algorithm);
         for (_, sum, _) in &self.parts {
             hasher.update(sum);
         }
-        let sums = hasher.finalize();
-        let sum = [
-            sums.checksum_crc32,
-            sums.checksum_crc32c,
-            sums.checksum_crc64nvme,
-            sums.checksum_sha1,
-            sums.checksum_sha256,
-        ];
-        let sum = sum.into_iter().flatten().next().unwrap_or_default();
-        format!("{sum}-{}", self.parts.len())
+        format!("{}-{}", hasher.finish(), self.parts.len())
     }
 }
 
@@ -155,21 +117,20 @@ impl Verifier {
     /// # Errors
     /// `BadDigest` when one differs; `NotImplemented` when the parts do not tell it.
     pub fn finish_joined(self, parts: Option<&PartSums>) -> S3Result<()> {
-        for (algorithm, expected) in self.expected {
-            let joined = parts.filter(|parts| parts.algorithm == algorithm);
-            let Some(actual) = joined.and_then(PartSums::full) else {
-                return Err(s3_error!(
-                    NotImplemented,
-                    "{} of a whole upload without that of each part: this bucket's back end cannot \
-                     read parts before they are completed",
-                    algorithm.header()
-                ));
-            };
-            if expected.is_some_and(|expected| expected != actual) {
-                return Err(mismatch(algorithm));
-            }
+        let Some(Expected { algorithm, text, .. }) = self.expected else { return Ok(()) };
+        let joined = parts.filter(|parts| parts.algorithm == algorithm);
+        let Some(actual) = joined.and_then(PartSums::full) else {
+            return Err(s3_error!(
+                NotImplemented,
+                "{} of a whole upload without that of each part: this bucket's back end cannot \
+                 read parts before they are completed",
+                algorithm.header()
+            ));
+        };
+        match text.is_some_and(|expected| expected != actual) {
+            true => Err(mismatch(algorithm)),
+            false => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -179,14 +140,17 @@ mod tests {
     use proptest::prelude::*;
 
     fn sums(bytes: &[u8]) -> dto::Checksum {
-        let mut hasher = ChecksumHasher {
-            crc32: Some(Crc32::new()),
-            crc32c: Some(Crc32c::new()),
-            crc64nvme: Some(Crc64Nvme::new()),
-            ..Default::default()
+        let sum = |algorithm| {
+            let mut hasher = Hasher::new(algorithm);
+            hasher.update(bytes);
+            Some(hasher.finish())
         };
-        hasher.update(bytes);
-        hasher.finalize()
+        dto::Checksum {
+            checksum_crc32: sum(Algorithm::Crc32),
+            checksum_crc32c: sum(Algorithm::Crc32c),
+            checksum_crc64nvme: sum(Algorithm::Crc64Nvme),
+            ..Default::default()
+        }
     }
 
     fn parts_of(pieces: &[Vec<u8>]) -> Vec<Part> {
@@ -216,17 +180,17 @@ mod tests {
             let crc32 = named(&pieces, |sums| dto::CompletedPart {
                 checksum_crc32: sums.checksum_crc32, ..Default::default()
             });
-            let crc32 = PartSums::of(&crc32, &parts, true).unwrap().joined();
+            let crc32 = PartSums::of(&crc32, &parts, true).unwrap().joined().to_dto();
             prop_assert_eq!(crc32.checksum_crc32, whole.checksum_crc32);
             let crc32c = named(&pieces, |sums| dto::CompletedPart {
                 checksum_crc32c: sums.checksum_crc32c, ..Default::default()
             });
-            let crc32c = PartSums::of(&crc32c, &parts, true).unwrap().joined();
+            let crc32c = PartSums::of(&crc32c, &parts, true).unwrap().joined().to_dto();
             prop_assert_eq!(crc32c.checksum_crc32c, whole.checksum_crc32c);
             let crc64 = named(&pieces, |sums| dto::CompletedPart {
                 checksum_crc64nvme: sums.checksum_crc64nvme, ..Default::default()
             });
-            let crc64 = PartSums::of(&crc64, &parts, false).unwrap().joined();
+            let crc64 = PartSums::of(&crc64, &parts, false).unwrap().joined().to_dto();
             prop_assert_eq!(crc64.checksum_crc64nvme, whole.checksum_crc64nvme);
         }
     }
@@ -238,7 +202,7 @@ mod tests {
             checksum_crc32: sums.checksum_crc32,
             ..Default::default()
         });
-        let sums = PartSums::of(&told, &parts_of(&pieces), false).unwrap().joined();
+        let sums = PartSums::of(&told, &parts_of(&pieces), false).unwrap().joined().to_dto();
         // CRC-32 of the two parts' CRC-32s, from Python's zlib.
         assert_eq!(sums.checksum_crc32.as_deref(), Some("1Fu2mQ==-2"));
         let mut bare = told.clone();

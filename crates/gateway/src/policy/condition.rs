@@ -60,6 +60,20 @@ enum Operator {
     Null,
 }
 
+impl Operator {
+    /// Whether a policy may name this value: one that no request could ever meet is a mistake, and
+    /// a negation of it would hold for all.
+    fn takes(self, value: &str) -> bool {
+        match self {
+            Operator::Equals | Operator::EqualsIgnoreCase | Operator::Like => true,
+            Operator::IsAddress => network(value).is_some(),
+            Operator::Bool => ["true", "false"].iter().any(|it| value.eq_ignore_ascii_case(it)),
+            Operator::Null => matches!(value, "true" | "false"),
+            Operator::Compares(_) => value.parse::<f64>().is_ok(),
+        }
+    }
+}
+
 /// Operators without their negations.
 const OPERATORS: &[(&str, Operator, bool)] = &[
     ("stringequals", Operator::Equals, false),
@@ -122,13 +136,19 @@ impl Condition {
             let why = format!("The operator {operator} of a condition is not known here");
             let (_, operator, is_negated) = row.ok_or_else(|| malformed(&why))?;
             for (name, wanted) in names.as_object().ok_or_else(wrong)? {
+                let values = texts(wanted)?;
+                if let Some(odd) = values.iter().find(|value| !operator.takes(value)) {
+                    return Err(malformed(&format!(
+                        "`{odd}` is no value for the condition {bare}"
+                    )));
+                }
                 conditions.push(Condition {
                     operator: *operator,
                     is_negated: *is_negated,
                     if_exists,
                     each,
                     name: known(name)?,
-                    wanted: texts(wanted)?,
+                    wanted: values,
                 });
             }
         }
@@ -193,15 +213,18 @@ fn known(name: &str) -> S3Result<String> {
     }
 }
 
-/// Whether an address is in a network (`10.0.0.0/8`), or is this address.
-fn is_in(address: &str, network: &str) -> bool {
-    let (base, bits) = match network.split_once('/') {
-        Some((base, bits)) => (base, bits.parse::<u32>().ok()),
-        None => (network, Some(128)),
-    };
-    let (Ok(address), Ok(base), Some(bits)) =
-        (address.parse::<IpAddr>(), base.parse::<IpAddr>(), bits)
-    else {
+/// A network (`10.0.0.0/8`), or one address: where it begins, and how many bits say so.
+fn network(text: &str) -> Option<(IpAddr, u32)> {
+    let (base, bits) = text.split_once('/').unwrap_or((text, ""));
+    let base: IpAddr = base.parse().ok()?;
+    let width = if base.is_ipv4() { 32 } else { 128 };
+    let bits = if text.contains('/') { bits.parse().ok()? } else { width };
+    (bits <= width).then_some((base, bits))
+}
+
+/// Whether an address is in a network.
+fn is_in(address: &str, wanted: &str) -> bool {
+    let (Ok(address), Some((base, bits))) = (address.parse::<IpAddr>(), network(wanted)) else {
         return false;
     };
     let first = |bytes: u128, width: u32| {

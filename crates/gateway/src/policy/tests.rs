@@ -136,3 +136,41 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_could_never_be_met_is_malformed() {
+    let parse = |text: &str| Policy::parse(text, "lake").is_ok();
+    let policy = |version: &str, principal: &str, condition: &str| {
+        format!(
+            r#"{{"Version": "{version}", "Statement": {{"Effect": "Allow",
+                "Principal": {principal}, "Action": "s3:GetObject",
+                "Resource": "arn:aws:s3:::lake/*", "Condition": {condition}}}}}"#
+        )
+    };
+    let of = |condition: &str| parse(&policy("2012-10-17", "\"*\"", condition));
+    for good in [
+        r#"{"NotIpAddress": {"aws:SourceIp": ["10.0.0.0/8", "::1", "10.1.2.3/32", "::/0"]}}"#,
+        r#"{"NumericLessThan": {"s3:max-keys": "10"}, "Null": {"s3:prefix": "true"}}"#,
+        "{}",
+    ] {
+        assert!(of(good), "{good}");
+    }
+    for odd in [
+        r#"{"NotIpAddress": {"aws:SourceIp": "10.0.0"}}"#,
+        r#"{"IpAddress": {"aws:SourceIp": "10.0.0.0/33"}}"#,
+        r#"{"IpAddress": {"aws:SourceIp": "10.0.0.0/"}}"#,
+        r#"{"NumericLessThan": {"s3:max-keys": "ten"}}"#,
+        r#"{"Null": {"s3:prefix": "maybe"}}"#,
+    ] {
+        assert!(!of(odd), "{odd}");
+    }
+    assert!(parse(&policy("2008-10-17", r#"{"AWS": "me"}"#, "{}")));
+    for (version, principal) in [
+        ("2012-10-18", "\"*\""),
+        ("", "\"*\""),
+        ("2012-10-17", "\"\""),
+        ("2012-10-17", r#"{"AWS": []}"#),
+    ] {
+        assert!(!parse(&policy(version, principal, "{}")), "{version} {principal}");
+    }
+}

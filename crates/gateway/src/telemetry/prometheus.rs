@@ -1,6 +1,6 @@
 //! Prints metrics in the text format of Prometheus (version 0.0.4). Pure.
 
-use super::histogram::Histogram;
+use penstock_base::Histogram;
 use penstock_base::metrics::GatewayMetric;
 use std::fmt::Write as _;
 
@@ -76,12 +76,12 @@ fn write_sample(page: &mut String, metric: &GatewayMetric, sample: &Sample) {
         }
         Value::Histogram(histogram) => {
             for (bound, count) in histogram.cumulative() {
-                let at = braced(&labels, Some(&bound.to_string()));
+                let at = braced(&labels, Some(&bound.as_secs_f64().to_string()));
                 let _ = writeln!(page, "{name}_bucket{at} {count}");
             }
             let (count, plain) = (histogram.count(), braced(&labels, None));
             let _ = writeln!(page, "{name}_bucket{} {count}", braced(&labels, Some("+Inf")));
-            let _ = writeln!(page, "{name}_sum{plain} {}", histogram.sum_seconds());
+            let _ = writeln!(page, "{name}_sum{plain} {}", histogram.sum().as_secs_f64());
             let _ = writeln!(page, "{name}_count{plain} {count}");
         }
     }

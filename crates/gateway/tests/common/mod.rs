@@ -113,6 +113,15 @@ pub fn azure(fake: &FakeHandle) -> BackendOptions {
 
 /// The back end of the S3 fake.
 pub fn s3(fake: &FakeHandle) -> BackendOptions {
+    speaking_s3("s3://", fake)
+}
+
+/// The same fake, spoken to as Google's XML API is.
+pub fn google(fake: &FakeHandle) -> BackendOptions {
+    speaking_s3("gs://", fake)
+}
+
+fn speaking_s3(url: &str, fake: &FakeHandle) -> BackendOptions {
     let pairs = [
         ("endpoint", fake.endpoint()),
         ("key_id", "test".to_string()),
@@ -121,7 +130,7 @@ pub fn s3(fake: &FakeHandle) -> BackendOptions {
         ("url_style", "path".to_string()),
     ];
     let options = pairs.map(|(name, value)| (name.to_string(), Secret::new(value))).to_vec();
-    BackendOptions { options, ..remote("s3://") }
+    BackendOptions { options, ..remote(url) }
 }
 
 fn remote(url: &str) -> BackendOptions {

@@ -1,0 +1,116 @@
+//! Checksums of every kind that S3 has: compared before anything is visible, and told again.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod common;
+
+use common::{Answer, Lane, Request, Server, sign};
+
+/// Of "hello world", by zlib, hashlib and xxHash's own implementation.
+const SUMS: [(&str, &str); 10] = [
+    ("x-amz-checksum-crc32", "DUoRhQ=="),
+    ("x-amz-checksum-crc32c", "yZRlqg=="),
+    ("x-amz-checksum-crc64nvme", "jSnVw/bqjr4="),
+    ("x-amz-checksum-sha1", "Kq5sNclPz7QV2+lfQIuc6R7oRu0="),
+    ("x-amz-checksum-sha256", "uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek="),
+    (
+        "x-amz-checksum-sha512",
+        "MJ7MSJwS1utMxA9QyQLytNDtd+5RGnx6m808qG1M2G+YndNbxf9JlnDaNCVbRbDP2DDoH2Bdz33FVC6TrpzXbw==",
+    ),
+    ("x-amz-checksum-md5", "XrY7u+Ae7tCTyyK7j1rNww=="),
+    ("x-amz-checksum-xxhash64", "RatnNLIeaWg="),
+    ("x-amz-checksum-xxhash3", "1Eex6kDmmIs="),
+    ("x-amz-checksum-xxhash128", "340J6T+HSQCpm4d1zBW2xw=="),
+];
+
+/// The same algorithm, of other bytes.
+fn other(sum: &str) -> String {
+    let first = if sum.starts_with('A') { 'B' } else { 'A' };
+    format!("{first}{}", &sum[1..])
+}
+
+async fn put(server: &Server, path: &str, name: &str, sum: &str, is_trailer: bool) -> Answer {
+    if !is_trailer {
+        let headers = [(name, sum)];
+        let body = b"hello world";
+        return server
+            .send(Request { method: "PUT", path, headers: &headers, body, ..Default::default() })
+            .await;
+    }
+    let body = sign::unsigned_chunks(&[b"hello ", b"world"], (name, sum));
+    let length = body.len().to_string();
+    let headers = [
+        ("content-encoding", "aws-chunked"),
+        ("content-length", length.as_str()),
+        ("x-amz-decoded-content-length", "11"),
+        ("x-amz-trailer", name),
+    ];
+    let request = Request {
+        method: "PUT",
+        path,
+        headers: &headers,
+        body: &body,
+        content_sha256: Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER"),
+        ..Default::default()
+    };
+    server.send(request).await
+}
+
+async fn told(server: &Server, method: &str, path: &str, name: &str) -> String {
+    let headers = [("x-amz-checksum-mode", "ENABLED")];
+    let request = Request { method, path, headers: &headers, ..Default::default() };
+    server.send(request).await.header(name).to_string()
+}
+
+on_every_lane!(every_kind_is_compared_before_anything_is_there);
+
+async fn every_kind_is_compared_before_anything_is_there(lane: Lane) {
+    let server = Server::on(lane).await;
+    for (name, sum) in SUMS {
+        for is_trailer in [false, true] {
+            let what = format!("{name}, trailer: {is_trailer}");
+            let path = format!("/lake/{name}-{is_trailer}");
+            let wrong = put(&server, &path, name, &other(sum), is_trailer).await;
+            assert_eq!((wrong.status, wrong.code().as_str()), (400, "BadDigest"), "{what}");
+            assert_eq!(server.get(&path).await.status, 404, "{what}");
+            let right = put(&server, &path, name, sum, is_trailer).await;
+            assert_eq!((right.status, right.header(name)), (200, sum), "{what}: {}", right.text());
+            // S3 tells those again that it keeps itself.
+            if lane != Lane::S3 {
+                assert_eq!(told(&server, "GET", &path, name).await, sum, "{what}");
+                assert_eq!(told(&server, "HEAD", &path, name).await, sum, "{what}");
+            }
+        }
+    }
+}
+
+/// A large body is placed as it comes; a directory's metadata is written behind it.
+#[tokio::test]
+async fn the_checksum_in_a_trailer_of_a_large_body_is_kept_on_a_directory() {
+    let server = Server::on(Lane::Local).await;
+    let large = vec![b'a'; 300 << 10];
+    // CRC-32 of 307,200 times "a", from Python's zlib.
+    let sum = "IGoStg==";
+    let body = sign::unsigned_chunks(&[&large], ("x-amz-checksum-crc32", sum));
+    let length = body.len().to_string();
+    let headers = [
+        ("content-encoding", "aws-chunked"),
+        ("content-length", length.as_str()),
+        ("x-amz-decoded-content-length", "307200"),
+        ("x-amz-trailer", "x-amz-checksum-crc32"),
+        // Mended before it is understood, which must not lose the trailer.
+        ("if-match", "no_tag"),
+    ];
+    let request = |headers| Request {
+        method: "PUT",
+        path: "/lake/large",
+        headers,
+        body: &body,
+        content_sha256: Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER"),
+        ..Default::default()
+    };
+    assert_eq!(server.send(request(&headers)).await.code(), "NoSuchKey");
+    let put = server.send(request(&headers[..4])).await;
+    assert_eq!((put.status, put.header("x-amz-checksum-crc32")), (200, sum), "{}", put.text());
+    assert_eq!(told(&server, "HEAD", "/lake/large", "x-amz-checksum-crc32").await, sum);
+}
