@@ -19,8 +19,12 @@ from penstock_bench import (
     gateway_campaign,
     gateway_report,
     modes,
+    nvme,
+    nvme_report,
     page,
     picture,
+    raw,
+    raw_report,
     replay,
     report,
     soak,
@@ -28,12 +32,15 @@ from penstock_bench import (
 )
 from penstock_bench.campaign import Campaign, Plan
 from penstock_bench.config import OUT, ConfigError, load_peers, load_workload
+from penstock_bench.devices import KINDS as DEVICES
+from penstock_bench.devices import DeviceError
 from penstock_bench.gateways import BACK_ENDS, GATEWAYS, GatewayError
 from penstock_bench.network import PROFILES, NetworkError, Profile, open_network
 from penstock_bench.processes import StartError
 from penstock_bench.progress import Progress
 from penstock_bench.stores import KINDS
 
+MODES = (*modes.MODES, *raw.MODES, *nvme.MODES)
 DEFAULT_STORES = {"file": "file", "s3": "fake-s3", "azure": "fake-azure"}
 
 
@@ -59,28 +66,35 @@ def numbers(text: str) -> tuple[int, ...]:
         raise ConfigError(f"not a list of whole numbers: {text!r}") from None
 
 
+def profile_of(options: argparse.Namespace) -> Profile:
+    """The network that is asked for."""
+    if options.profile not in PROFILES:
+        raise ConfigError(f"no profile {options.profile}; there are: {', '.join(PROFILES)}")
+    return PROFILES[options.profile]
+
+
 def plan(options: argparse.Namespace) -> Plan:
     """What to run, from the options."""
     workload = load_workload(options.workload)
     quick = options.quick not in ("", "0")
-    mode = modes.find(options.mode) if workload.modes else None
+    mode = modes.find(options.mode or modes.DEFAULT) if workload.modes else None
     if mode:
         workload = replace(
             workload, steps=tuple(step for step in workload.steps if step.name in mode.steps)
         )
     peers = {peer.name: peer for peer in mode.peers} if mode else load_peers()
-    names = options.peers.replace(",", " ").split() or list(peers)
+    by_default = [name for name, peer in peers.items() if not peer.by_name]
+    names = options.peers.replace(",", " ").split() or list(workload.peers) or by_default
     unknown = [name for name in names if name not in peers]
     if unknown:
         raise ConfigError(f"no peer {', '.join(unknown)}; there are: {', '.join(peers)}")
-    if options.profile not in PROFILES:
-        raise ConfigError(f"no profile {options.profile}; there are: {', '.join(PROFILES)}")
+    profile = profile_of(options)
     default_sizes = workload.quick_sizes if quick else workload.sizes
     sizes = numbers(options.rows) or default_sizes
     default_runs = workload.quick_runs if quick else workload.runs
     return Plan(
         workload=workload,
-        profile=PROFILES[options.profile],
+        profile=profile,
         stores=chosen_stores(options.store),
         peers=tuple(peers[name] for name in dict.fromkeys([*names, *([] if mode else ["local"])])),
         sizes=sizes,
@@ -157,8 +171,10 @@ def run_replay(options: argparse.Namespace) -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     progress = Progress()
     ways = replay.chosen(options.store.split(), options.peers.split())
-    campaign = replay.Campaign(ways, runs, rows, OUT, progress)
-    records = campaign.run()
+    profile = profile_of(options)
+    with open_network(profile, OUT) as network:
+        campaign = replay.Campaign(ways, runs, rows, OUT, progress, profile, network)
+        records = campaign.run()
     progress.close()
     print(f"{replay.text(records)}\nrecords {campaign.path}")
     return int(any("error" in record for record in records if record["peer"] == report.OURS))
@@ -175,6 +191,37 @@ def run_soak(options: argparse.Namespace) -> int:
     return int(any(record["violations"] for record in records))
 
 
+def run_raw(options: argparse.Namespace) -> int:
+    """The workload that asks devices, and fio."""
+    kinds = words_of(options.store, DEVICES, DEVICES, "device")
+    chosen = words_of(options.mode, raw.MODES, raw.MODES, "mode")
+    quick = options.quick not in ("", "0")
+    runs = int(options.runs or (1 if quick else 5))
+    OUT.mkdir(parents=True, exist_ok=True)
+    progress = Progress()
+    campaign = raw.Campaign(kinds, runs, quick, chosen, OUT, progress)
+    records = campaign.run()
+    progress.close()
+    print(f"{raw_report.text(records)}\nrecords {campaign.path}")
+    return 0
+
+
+def run_nvme(options: argparse.Namespace) -> int:
+    """The workload that asks DuckDB on devices; ROWS are scale factors."""
+    kinds = words_of(options.store, DEVICES, DEVICES, "device")
+    chosen = words_of(options.mode, nvme.MODES, nvme.MODES, "mode")
+    quick = options.quick not in ("", "0")
+    runs = int(options.runs or (nvme.QUICK_RUNS if quick else nvme.RUNS))
+    scales = numbers(options.rows) or (nvme.QUICK_SCALES if quick else nvme.SCALES)
+    OUT.mkdir(parents=True, exist_ok=True)
+    progress = Progress()
+    campaign = nvme.Campaign(kinds, scales, runs, chosen, OUT, progress)
+    records = campaign.run()
+    progress.close()
+    print(f"{nvme_report.text(records)}\nrecords {campaign.path}")
+    return int(any("error" in record for record in records))
+
+
 def words_of(
     text: str, default: tuple[str, ...], known: tuple[str, ...], what: str
 ) -> tuple[str, ...]:
@@ -186,14 +233,30 @@ def words_of(
     return words
 
 
+OF_THEIR_OWN: dict[str, Callable[[argparse.Namespace], int]] = {
+    gateway_campaign.NAME: run_gateways,
+    nvme.NAME: run_nvme,
+    raw.NAME: run_raw,
+    replay.NAME: run_replay,
+    soak.NAME: run_soak,
+}
+"""Workloads that are no files of bench/workloads."""
+TEXTS: dict[str, Callable[[list[dict[str, Any]]], str]] = {
+    gateway_campaign.NAME: gateway_report.text,
+    nvme.NAME: nvme_report.text,
+    raw.NAME: raw_report.text,
+    replay.NAME: replay.text,
+    soak.NAME: soak.text,
+}
+"""What their records say."""
+
+
 def run(options: argparse.Namespace) -> int:
     """Runs a workload; the exit code tells of failed runs of our own."""
-    if options.workload == gateway_campaign.NAME:
-        return run_gateways(options)
-    if options.workload == replay.NAME:
-        return run_replay(options)
-    if options.workload == soak.NAME:
-        return run_soak(options)
+    if options.workload in OF_THEIR_OWN:
+        if options.profile != "loopback" and options.workload != replay.NAME:
+            raise ConfigError(f"{options.workload} runs on this machine only; leave PROFILE out")
+        return OF_THEIR_OWN[options.workload](options)
     chosen = plan(options)
     OUT.mkdir(parents=True, exist_ok=True)
     progress = Progress()
@@ -210,14 +273,8 @@ def again(options: argparse.Namespace) -> int:
     for name in options.files:
         path = Path(name)
         records = [json.loads(line) for line in path.read_text().splitlines()]
-        if records[0]["workload"] == gateway_campaign.NAME:
-            print(gateway_report.text(records))
-            continue
-        if records[0]["workload"] == replay.NAME:
-            print(replay.text(records))
-            continue
-        if records[0]["workload"] == soak.NAME:
-            print(soak.text(records))
+        if text := TEXTS.get(records[0]["workload"]):
+            print(text(records))
             continue
         show(records, path)
     return 0
@@ -251,19 +308,22 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="penstock_bench", description=__doc__)
     verbs = parser.add_subparsers(required=True)
     options: dict[str, tuple[str, str]] = {
-        "workload": ("six_steps", "name of a file in bench/workloads, gateway, replay or soak"),
+        "workload": (
+            "six_steps",
+            f"name of a file in bench/workloads, or {', '.join(OF_THEIR_OWN)}",
+        ),
         "quick": ("", "1 takes the workload's quick sizes and runs"),
         "rows": ("", "sizes, for example '5k 2M'"),
         "runs": ("", "runs of each cell"),
         "threads": ("", "DuckDB's threads, for example '0 1'; 0 is its default"),
         "peers": ("", "peers, all by default"),
-        "store": ("", f"kinds of store: {', '.join(KINDS)}"),
+        "store": ("", f"kinds of store: {', '.join(KINDS)}; devices: {', '.join(DEVICES)}"),
         "duration": (str(soak.DURATION_S), "seconds of soak on each store"),
         "rate": (str(soak.OPERATIONS_PER_S), "requests a second of soak"),
         "profile": ("loopback", f"network: {', '.join(PROFILES)}"),
         "mode": (
-            "low-threads",
-            f"configurations of a workload with modes: {', '.join(modes.MODES)}",
+            "",
+            f"configurations of a workload with modes: {', '.join(MODES)}",
         ),
     }
     for name, verb in (("run", run), ("demo", demo)):
@@ -287,7 +347,7 @@ def main() -> int:
     verb: Callable[[argparse.Namespace], int] = options.verb
     try:
         return verb(options)
-    except (ConfigError, GatewayError, NetworkError, StartError) as error:
+    except (ConfigError, DeviceError, GatewayError, NetworkError, StartError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 

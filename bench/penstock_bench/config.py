@@ -17,7 +17,7 @@ OUT = BUILD / "bench"
 
 PROTOCOLS = ("s3", "azure", "file")
 # Workloads that are programs of their own and have no file.
-PROGRAMS = ("gateway", "replay", "soak")
+PROGRAMS = ("gateway", "nvme", "nvme_raw", "replay", "soak")
 
 
 class ConfigError(Exception):
@@ -77,6 +77,8 @@ class Workload:
     """Statements that write what all runs read, once for each store, through Penstock."""
     modes: bool
     """Its peers, threads and steps come from `modes.py`."""
+    peers: tuple[str, ...]
+    """Those it is for; empty: all that are not ``by_name``."""
     steps: tuple[Step, ...]
 
 
@@ -91,6 +93,8 @@ class Peer:
     settings: dict[str, str | bool | int]
     wrap: bool = False
     """Wrapped by Penstock."""
+    by_name: bool = False
+    """Measured only where a workload or the command line names it."""
 
 
 def _take(table: dict[str, Any], where: str, required: set[str], optional: set[str]) -> None:
@@ -126,7 +130,7 @@ def parse_workload(text: str, name: str) -> Workload:
     """A workload from the text of its file."""
     table = tomllib.loads(text)
     required = {"title", "sizes", "quick_sizes", "runs", "quick_runs", "protocols", "step"}
-    _take(table, name, required, {"setup", "prepare", "fresh_store", "shared", "modes"})
+    _take(table, name, required, {"setup", "prepare", "fresh_store", "shared", "modes", "peers"})
     steps = tuple(
         parse_step(step, f"{name}.step[{index}]") for index, step in enumerate(table.pop("step"))
     )
@@ -146,6 +150,7 @@ def parse_workload(text: str, name: str) -> Workload:
         prepare=tuple(table.get("prepare", ())),
         shared=tuple(table.get("shared", ())),
         modes=table.get("modes", False),
+        peers=tuple(table.get("peers", ())),
         steps=steps,
     )
 
@@ -153,7 +158,7 @@ def parse_workload(text: str, name: str) -> Workload:
 def parse_peer(text: str, name: str) -> Peer:
     """A peer from the text of its file."""
     table = tomllib.loads(text)
-    _take(table, name, {"title", "extension", "protocols"}, {"settings", "wrap"})
+    _take(table, name, {"title", "extension", "protocols"}, {"settings", "wrap", "by_name"})
     if table["extension"] not in ("penstock", "azure", "httpfs", "none"):
         raise ConfigError(f"{name}: unknown extension {table['extension']}")
     return Peer(
@@ -163,6 +168,7 @@ def parse_peer(text: str, name: str) -> Peer:
         protocols=_protocols(table["protocols"], name),
         settings=table.get("settings", {}),
         wrap=table.get("wrap", False),
+        by_name=table.get("by_name", False),
     )
 
 

@@ -12,11 +12,12 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
 from penstock_bench.config import BUILD, ROOT
+from penstock_bench.network import Network
 from penstock_bench.processes import end
 from penstock_bench.sql import AZURITE_ACCOUNT, AZURITE_KEY, S3_KEY
 
@@ -55,10 +56,10 @@ def _is_foreign(variable: str) -> bool:
 class _Child:
     """One of our binaries; prints its address in its first line."""
 
-    def __init__(self, command: Sequence[str | Path], log: Path) -> None:
+    def __init__(self, prefix: Sequence[str], command: Sequence[str | Path], log: Path) -> None:
         self._log = log.open("wb")
         self._process = subprocess.Popen(
-            [str(word) for word in command],
+            [*prefix, *map(str, command)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -92,6 +93,8 @@ class Lane:
         extra: lines at the top of Penstock's config file.
         backend_extra: lines of its section for the back end.
         fake_flags: options of our fakes.
+        network: lies between the gateway (or whoever asks the back end directly) and the back end;
+            where it has a namespace, all of them run in it.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class Lane:
         extra: str = "",
         fake_flags: Sequence[str] = (),
         backend_extra: str = "",
+        network: Network | None = None,
     ) -> None:
         if gateway not in GATEWAYS:
             raise GatewayError(f"no gateway {gateway}; there are: {', '.join(GATEWAYS)}")
@@ -110,6 +114,7 @@ class Lane:
         self._gateway, self._back_end, self._directory = gateway, back_end, directory
         self._extra, self._fake_flags = extra, fake_flags
         self._backend_extra = backend_extra
+        self._network = network or Network()
         self._stack = ExitStack()
         self.back_end: Running | None = None
         """The server behind the gateway; None for a directory."""
@@ -120,7 +125,7 @@ class Lane:
         self._stack.callback(shutil.rmtree, self._directory, ignore_errors=True)
         try:
             if self._back_end != "directory":
-                self.back_end = self._start_back_end()
+                self.back_end = self._distant(self._start_back_end())
             return self._start_gateway()
         except BaseException:
             self._stack.close()
@@ -142,6 +147,11 @@ class Lane:
         fake = BUILD / "penstock-fake"
         command: list[str | Path] = [fake, protocol, "--quiet", *self._fake_flags]
         return self._child(command, self._directory / "fake.log")
+
+    def _distant(self, back_end: Running) -> Running:
+        """The same server at the other end of the network."""
+        host, port = back_end.url.rsplit(":", 1)
+        return replace(back_end, url=f"{host}:{self._network.expose(int(port))}")
 
     def _start_gateway(self) -> Running:
         if self._gateway == "direct":
@@ -189,14 +199,14 @@ class Lane:
         )
 
     def _child(self, command: Sequence[str | Path], log: Path) -> Running:
-        child = _Child(command, log)
+        child = _Child(self._network.prefix, command, log)
         self._stack.callback(child.stop)
         return Running(child.url, child.pid, self._directory)
 
     def _peer(self, name: str, back_end: str, directory: Path) -> Running:
         script = ROOT / f"scripts/peers/{name}.sh"
         started = subprocess.run(
-            [script, "start", directory],
+            [*self._network.prefix, script, "start", directory],
             stdout=subprocess.PIPE,
             text=True,
             check=False,

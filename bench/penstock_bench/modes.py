@@ -108,6 +108,10 @@ MODES = {
 }
 
 
+DEFAULT = "low-threads"
+"""The mode of who names none."""
+
+
 def find(name: str) -> Mode:
     """The mode of this name."""
     if name not in MODES:

@@ -38,6 +38,18 @@ class Profile:
         """Whether our fakes are slow themselves."""
         return self.name.endswith("-fake")
 
+    @property
+    def fake_flags(self) -> tuple[str, ...]:
+        """Options that make one of our fakes as slow as this network."""
+        if not self.is_fakes:
+            return ()
+        flags = ["--latency-ms", str(self.rtt_ms)]
+        if self.down_mbit:
+            flags += ["--bandwidth-mbit", str(self.down_mbit)]
+        if self.up_mbit:
+            flags += ["--bandwidth-up-mbit", str(self.up_mbit)]
+        return tuple(flags)
+
     def link(self, loopback_bytes_per_s: float, loopback_rtt_s: float) -> Link:
         """The link in seconds and bytes; unlimited parts get the measured loopback figures."""
         return Link(

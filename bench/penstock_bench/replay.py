@@ -1,7 +1,8 @@
 """The workload `replay`: ClickHouse asks a wide table, on stores with and without a gateway.
 
 Decides which ways to a store are compared (a disk of ClickHouse's on the store itself, and the same
-through each gateway) and what is recorded. Ways alternate; each run has a store of its own.
+through each gateway) and what is recorded. Ways alternate; each run has a store of its own. The
+network lies before the store: gateways are near ClickHouse.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from penstock_bench import machine
 from penstock_bench.config import ROOT
 from penstock_bench.gateway_report import table
 from penstock_bench.gateways import GatewayError, Lane, Running
+from penstock_bench.network import PROFILES, Network, Profile
 from penstock_bench.processes import cpu_s
 from penstock_bench.sql import AZURITE_ACCOUNT, AZURITE_KEY
-from penstock_bench.stores import make_s3_bucket
+from penstock_bench.stores import within
 
 NAME = "replay"
 BUCKET = "replay"
@@ -95,15 +97,19 @@ class Campaign:
         rows: int,
         out: Path,
         progress: Callable[[str], None],
+        profile: Profile = PROFILES["loopback"],
+        network: Network | None = None,
     ) -> None:
         self._ways, self._runs, self._rows, self._progress = ways, runs, rows, progress
-        self._name = f"{NAME}-loopback-{time.strftime('%Y%m%dT%H%M%S')}"
+        self._profile, self._network = profile, network or Network()
+        self._name = f"{NAME}-{profile.name}-{time.strftime('%Y%m%dT%H%M%S')}"
         self.path, self._scratch = out / f"{self._name}.jsonl", out / self._name
         self._common = {
             "schema": 1,
             "campaign": self._name,
             "workload": NAME,
             "rows": rows,
+            "profile": asdict(profile),
             "machine": machine.machine(),
             **machine.commit(),
         }
@@ -139,18 +145,24 @@ class Campaign:
     def _replay(self, way: Way) -> dict[str, Any]:
         native = way.gateway == "native"
         # ClickHouse's own disk needs no gateway; the lane's is not used then.
-        lane = Lane("versitygw" if native else way.gateway, way.back_end, self._scratch)
+        lane = Lane(
+            "versitygw" if native else way.gateway,
+            way.back_end,
+            self._scratch,
+            fake_flags=self._profile.fake_flags,
+            network=self._network,
+        )
         with lane as server:
             if native:
                 assert lane.back_end is not None
                 return self._ask(azure_disk(lane.back_end), lane.back_end)
-            make_s3_bucket(server.url, BUCKET)
+            within(self._network, "make_s3_bucket", server.url, BUCKET)
             return self._ask(s3_disk(server), server)
 
     def _ask(self, disk: str, server: Running) -> dict[str, Any]:
         cpu = cpu_s(server.pid)
         done = subprocess.run(
-            [sys.executable, "-m", "penstock_bench.replay_worker"],
+            [*self._network.prefix, sys.executable, "-m", "penstock_bench.replay_worker"],
             input=json.dumps({"disk": disk, "rows": self._rows, "queries": QUERIES}),
             capture_output=True,
             text=True,
@@ -167,24 +179,31 @@ class Campaign:
 
 def text(records: list[dict[str, Any]]) -> str:
     """The table: medians over the runs, and the share of the time that a gateway adds."""
-    rows = [["store", "way", "load s", f"{QUERIES} queries s", "p50 ms", "p99 ms", "against S3"]]
+    first = records[0]
+    profile = first.get("profile", {"name": "loopback"})["name"]
+    head = ["store", "way", "load s", f"{QUERIES} queries s", "least to most", "p50 ms", "p99 ms"]
+    rows = [[*head, "server CPU s", "against S3"]]
     base = _total(records, Way("direct", "s3-fake"))
     answers = {record["answers"] for record in records if "answers" in record}
     for way in dict.fromkeys(Way(record["peer"], record["store"]) for record in records):
         good = _good(records, way)
         if not good:
-            rows.append([way.back_end, way.gateway, *["failed"] * 5])
+            rows.append([way.back_end, way.gateway, *["failed"] * 7])
             continue
         every = sorted(second for record in good for second in record["queries_s"])
         total = _total(records, way)
+        totals = [sum(record["queries_s"]) for record in good]
+        cpu = statistics.median(record["server_cpu_s"] for record in good)
         rows.append(
             [
                 way.back_end,
                 way.gateway,
                 f"{statistics.median(record['load_s'] for record in good):.2f}",
                 f"{total:.2f}",
+                f"{min(totals):.2f} to {max(totals):.2f}",
                 f"{every[len(every) // 2] * 1e3:.1f}",
                 f"{every[int(len(every) * 0.99)] * 1e3:.1f}",
+                f"{cpu:.2f}",
                 f"{(total / base - 1) * 100:+.1f} %" if base else "-",
             ]
         )
@@ -194,7 +213,8 @@ def text(records: list[dict[str, Any]]) -> str:
         if "error" in record
     ]
     same = "the answers are the same on all" if len(answers) == 1 else "THE ANSWERS DIFFER"
-    return "\n".join([table(rows), same, *told])
+    title = f"ClickHouse, {first['rows']} rows, network {profile}"
+    return "\n".join([title, table(rows), same, *told])
 
 
 def _good(records: list[dict[str, Any]], way: Way) -> list[dict[str, Any]]:

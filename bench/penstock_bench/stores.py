@@ -91,13 +91,7 @@ class Store:
         listen = f"127.0.0.1:{port}"
         if self._kind.startswith("fake-"):
             command: list[str | Path] = [BUILD / "penstock-fake", KINDS[self._kind]]
-            command += ["--listen", listen, "--quiet"]
-            if self._profile.is_fakes:
-                command += ["--latency-ms", str(self._profile.rtt_ms)]
-                if self._profile.down_mbit:
-                    command += ["--bandwidth-mbit", str(self._profile.down_mbit)]
-                if self._profile.up_mbit:
-                    command += ["--bandwidth-up-mbit", str(self._profile.up_mbit)]
+            command += ["--listen", listen, "--quiet", *self._profile.fake_flags]
             return command, env
         if self._kind == "serve":
             (self._directory / sql.BUCKET).mkdir()
@@ -129,15 +123,18 @@ class Store:
         return [binary.strip(), "--port", listen, "--quiet", "posix", self._directory], env
 
     def _make_bucket(self, protocol: str, port: int) -> None:
-        """Through the namespace if there is one: the port listens inside."""
-        if self._kind == "serve":
-            return
-        code = "from penstock_bench import stores; import sys; stores.make_bucket(*sys.argv[1:])"
-        subprocess.run(
-            [*self._network.prefix, sys.executable, "-c", code, protocol, str(port)],
-            check=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "bench")},
-        )
+        if self._kind != "serve":
+            within(self._network, "make_bucket", protocol, str(port))
+
+
+def within(network: Network, function: str, *words: str) -> None:
+    """Calls a function of this file in the namespace, if there is one: ports listen inside."""
+    code = f"from penstock_bench import stores; import sys; stores.{function}(*sys.argv[1:])"
+    subprocess.run(
+        [*network.prefix, sys.executable, "-c", code, *words],
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "bench")},
+    )
 
 
 def make_s3_bucket(url: str, bucket: str) -> None:

@@ -11,6 +11,7 @@ import json
 import re
 import resource
 import sys
+import tempfile
 import time
 import urllib.request
 from pathlib import Path
@@ -20,6 +21,7 @@ import duckdb
 import penstock
 
 from penstock_bench import sql
+from penstock_bench.config import BUILD
 from penstock_bench.figures import same_answer
 from penstock_bench.processes import cpu_s
 
@@ -71,8 +73,8 @@ def first_line(error: BaseException) -> str:
     return re.sub(r"(sig|Signature)=[^&\s]+", r"\1=***", text)[:400]
 
 
-def connect(job: dict[str, Any]) -> duckdb.DuckDBPyConnection:
-    """A session with the peer's extension, secret and settings."""
+def connect(job: dict[str, Any], scratch: str) -> duckdb.DuckDBPyConnection:
+    """A session with the peer's extension, secret and settings, which may name a directory."""
     con = duckdb.connect(config={"allow_unsigned_extensions": "true"})
     con.execute("SET autoinstall_known_extensions = false; SET autoload_known_extensions = false")
     con.execute("SET enable_progress_bar = false")
@@ -86,7 +88,7 @@ def connect(job: dict[str, Any]) -> duckdb.DuckDBPyConnection:
     if secret:
         con.execute(secret)
     for statement in sql.settings(job["settings"]):
-        con.execute(statement)
+        con.execute(statement.replace("{scratch}", scratch))
     return con
 
 
@@ -143,9 +145,9 @@ def versions(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     return {"duckdb": duckdb.__version__, **{name: version or "" for name, version in rows}}
 
 
-def work(job: dict[str, Any]) -> dict[str, Any]:
+def work(job: dict[str, Any], scratch: str) -> dict[str, Any]:
     """The whole session."""
-    con = connect(job)
+    con = connect(job, scratch)
     begin = time.perf_counter()
     if job["setup"]:
         con.execute(sql.fill(job["setup"], job["rows"], job["root"]))
@@ -169,7 +171,8 @@ def main() -> None:
     job = json.load(sys.stdin)
     if job["endpoint"]["protocol"] == "file":
         Path(job["root"]).mkdir(parents=True, exist_ok=True)
-    json.dump(work(job), sys.stdout)
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=BUILD) as scratch:
+        json.dump(work(job, scratch), sys.stdout)
 
 
 if __name__ == "__main__":

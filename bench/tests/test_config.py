@@ -17,6 +17,14 @@ def test_every_shipped_file_is_valid() -> None:
     assert {"penstock", "azure", "httpfs", "local"} <= config.load_peers().keys()
 
 
+def test_peers_that_a_workload_names_exist_and_cache_peers_are_measured_by_name_only() -> None:
+    peers = config.load_peers()
+    for path in (config.BENCH / "workloads").glob("*.toml"):
+        assert set(config.load_workload(path.stem).peers) <= peers.keys()
+    by_name = {name for name, peer in peers.items() if peer.by_name}
+    assert by_name == {"penstock-disk", "penstock-memory"}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -39,7 +47,7 @@ def test_unknown_extension_is_refused() -> None:
 
 
 def test_unknown_workload_names_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(config.ConfigError, match=r"gateway, parallel_read, .*six_steps"):
+    with pytest.raises(config.ConfigError, match=r"far_scan, .*six_steps"):
         config.load_workload("six_stpes")
 
 

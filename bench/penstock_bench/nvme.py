@@ -1,0 +1,202 @@
+"""The workload `nvme`: DuckDB on a device without a file system, beside stock DuckDB on ext4.
+
+The experiments of the paper on DuckDB over xNVMe: a scan of TPC-H's customer at several scale
+factors, by every way to the device; and what it left open: bulk loads, and spilling. Decides which
+cells are measured and on what. Every run is a fresh process with the page cache dropped; peers
+alternate (A B C, B C A, ...), so each run of ours has one of stock DuckDB beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock_bench import customer, machine
+from penstock_bench.config import BENCH, BUILD
+from penstock_bench.devices import DeviceError, made, run, why_not
+
+NAME = "nvme"
+SCHEMA = 1
+SIZE_BYTES = 768 << 20
+SCALES, QUICK_SCALES = (1, 4, 16), (1,)
+RUNS, QUICK_RUNS = 20, 2
+STOCK = "stock"
+OURS = "thread"
+VARIANTS = {
+    "file": "io=file&queues=thread",
+    "sync": "io=direct&queues=sync",
+    "single": "io=uring&queues=single",
+    "pool": "io=uring&queues=pool",
+    OURS: "io=uring&queues=thread",
+}
+"""The paper's five; passthrough is a sixth on NVMe devices, of which this machine has none."""
+MODES = ("scan", "load", "spill")
+SPILL_MEMORY = "150MB"
+TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a peer keeps its databases and spills."""
+
+    databases: str
+    spill: str
+
+    def database(self, scale: int) -> str:
+        """What to attach."""
+        return self.databases.format(name=f"sf{scale}")
+
+
+@contextmanager
+def ext4(kind: str, folder: Path) -> Iterator[Path]:
+    """A folder on ext4: this checkout's own for a file, else a fresh one on a device."""
+    if kind == "file":
+        found = run("stat", "--file-system", "--format=%T", folder).strip()
+        if found != "ext2/ext3":
+            raise DeviceError(f"{folder} lies on {found}, not on ext4")
+        place = folder / "stock"
+        place.mkdir(exist_ok=True)
+        try:
+            yield place
+        finally:
+            for path in place.iterdir():
+                path.unlink()
+            place.rmdir()
+        return
+    place = folder / "mount"
+    place.mkdir(exist_ok=True)
+    with made(kind, folder / "stock", SIZE_BYTES, filled=False) as device:
+        run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", device)
+        run("mount", device, place)
+        try:
+            yield place
+        finally:
+            run("umount", place)
+    place.rmdir()
+
+
+@contextmanager
+def places(kind: str, folder: Path, scales: Sequence[int]) -> Iterator[dict[str, Place]]:
+    """The same databases on ext4 and in a volume on a device of the same kind."""
+    binary = BUILD / "penstock"
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        stock = stack.enter_context(ext4(kind, folder))
+        device = stack.enter_context(made(kind, folder, SIZE_BYTES, filled=False))
+        run(binary, "nvme", "format", device, "--force")
+        for scale in scales:
+            database = stock / f"sf{scale}.duckdb"
+            customer.make(database, scale)
+            run(binary, "nvme", "import", device, database, "--db", f"sf{scale}")
+        found = {STOCK: Place(f"{stock}/{{name}}.duckdb", f"{stock}/spill")}
+        for name, how in VARIANTS.items():
+            found[name] = Place(f"nvme://{device}?db={{name}}&{how}", f"nvme://{device}?temp&{how}")
+        yield found
+
+
+def drop_caches() -> None:
+    """What was read is forgotten."""
+    os.sync()
+    Path("/proc/sys/vm/drop_caches").write_text("3")
+
+
+def measure(job: dict[str, Any]) -> dict[str, Any]:
+    """One run in a process of its own."""
+    drop_caches()
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock_bench.nvme_worker"],
+        input=json.dumps(job),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+        env={**os.environ, "PYTHONPATH": str(BENCH)},
+    )
+    if done.returncode:
+        return {"error": (done.stderr.strip().splitlines() or ["it said nothing"])[-1][:400]}
+    return dict(json.loads(done.stdout))
+
+
+class Campaign:
+    """One execution of the workload."""
+
+    def __init__(
+        self,
+        kinds: Sequence[str],
+        scales: Sequence[int],
+        runs: int,
+        modes: Sequence[str],
+        out: Path,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._kinds, self._scales, self._runs, self._modes = kinds, scales, runs, modes
+        self._name = f"{NAME}-{time.strftime('%Y%m%dT%H%M%S')}"
+        self.path, self._folder = out / f"{self._name}.jsonl", out / self._name
+        self._progress = progress
+        self._common = {
+            "schema": SCHEMA,
+            "campaign": self._name,
+            "workload": NAME,
+            "machine": machine.machine(),
+            **machine.commit(),
+        }
+        self.records: list[dict[str, Any]] = []
+
+    def run(self) -> list[dict[str, Any]]:
+        """All of it; gives the records that were also written."""
+        if os.geteuid() != 0:
+            raise DeviceError("dropping the page cache takes root")
+        for kind in self._kinds:
+            if reason := why_not(kind):
+                self._progress(f"{kind}: not measured: {reason}")
+                continue
+            with places(kind, self._folder, self._scales) as found:
+                for mode in self._modes:
+                    self._mode(kind, mode, found)
+        return self.records
+
+    def _mode(self, kind: str, mode: str, found: dict[str, Place]) -> None:
+        # Loads and spills are of the largest, by the discipline that is the default.
+        scales = self._scales if mode == "scan" else self._scales[-1:]
+        peers = tuple(found) if mode == "scan" else (STOCK, OURS)
+        for scale in scales:
+            for number in range(self._runs):
+                shift = number % len(peers)
+                for peer in (*peers[shift:], *peers[:shift]):
+                    self._progress(f"{kind} · {mode} · SF {scale} · {peer} · run {number + 1}")
+                    self._record(kind, mode, scale, number, peer, found[peer])
+
+    def _record(
+        self, kind: str, mode: str, scale: int, number: int, peer: str, place: Place
+    ) -> None:
+        job = {
+            "mode": mode,
+            "extension": peer != STOCK,
+            "database": place.database(scale),
+            "loaded": place.databases.format(name="loaded"),
+            "spill": place.spill,
+            "memory": SPILL_MEMORY,
+            "rows": customer.rows(scale),
+        }
+        record = {
+            **self._common,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "load": os.getloadavg()[0],
+            "device": kind,
+            "mode": mode,
+            "scale": scale,
+            "run": number,
+            "peer": peer,
+            **measure(job),
+        }
+        self.records.append(record)
+        with self.path.open("a") as out:
+            out.write(json.dumps(record) + "\n")

@@ -1,0 +1,246 @@
+"""The workload `nvme_raw`: random reads and writes of devices, ours beside fio.
+
+Decides which cells are measured and how a run is counted. Peers alternate (A B C, B C A, ...) in
+each cell, so a run of ours has a run of fio's beside it. Processor time is of the whole process,
+the kernel's threads that work for it included, less that of a run which moves nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock_bench import machine
+from penstock_bench.config import ROOT
+from penstock_bench.devices import DeviceError, made, run, why_not
+
+NAME = "nvme_raw"
+SCHEMA = 1
+KIB = 1 << 10
+SIZE_BYTES = 512 << 20
+SECONDS, QUICK_SECONDS = 0.5, 0.2
+FIO, FIO_FIXED = "fio", "fio-fixed"
+"""fio as it comes, and with buffers and files registered and without its clocks."""
+FIO_EXTRA = {FIO: (), FIO_FIXED: ("--fixedbufs=1", "--registerfiles=1", "--gtod_reduce=1")}
+MODES = ("fio", "variants")
+OURS = "uring/thread"
+BATCH_DEPTHS, BATCH_BYTES = 16, 32 << 20
+"""A batch of ours is so many times as long as the queue is deep, while it needs no more memory."""
+VARIANTS = tuple(
+    f"{io}/{queues}"
+    for io in ("file", "direct", "uring")
+    for queues in ("sync", "single", "pool", "thread")
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is asked of a device."""
+
+    rw: str
+    size_bytes: int
+    depth: int
+    threads: int
+
+
+AGAINST_FIO = tuple(
+    Cell(rw, size, depth, threads)
+    for size in (4 * KIB, 256 * KIB)
+    for rw, depths in (("read", (1, 8, 32)), ("write", (8,)))
+    for depth in depths
+    for threads in (1, 2)
+)
+BY_VARIANT = (Cell("read", 4 * KIB, 32, 2), Cell("read", 256 * KIB, 8, 2))
+
+
+def build() -> Path:
+    """The measuring program, built anew where that is needed."""
+    run(
+        "cargo",
+        "build",
+        "--release",
+        "--locked",
+        "--quiet",
+        "--manifest-path",
+        ROOT / "Cargo.toml",
+        "-p",
+        "penstock-device",
+        "--example",
+        "bench_device",
+    )
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    return target / "release/examples/bench_device"
+
+
+def fio_install() -> str:
+    """The path of fio, which is installed where it is missing."""
+    return run(ROOT / "scripts/peers/fio.sh", "install").strip().splitlines()[-1]
+
+
+def measured(command: Sequence[str]) -> tuple[str, float, float]:
+    """What a program prints, and its user and system time."""
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout and child.stderr
+    output, trouble = child.stdout.read(), child.stderr.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise DeviceError(f"{' '.join(command)}: {(trouble or output).strip()[-300:]}")
+    return output, usage.ru_utime, usage.ru_stime
+
+
+class Peers:
+    """How each peer is called, and how its output is read."""
+
+    def __init__(self, bench: Path, fio: str, seconds: float) -> None:
+        self._bench, self._fio, self._seconds = bench, fio, seconds
+
+    def measure(self, peer: str, device: Path, cell: Cell) -> dict[str, Any]:
+        """One run: commands, seconds, processor time."""
+        once = self._fio_run if peer in FIO_EXTRA else self._own_run
+        _, idle_user_s, idle_sys_s = once(peer, device, cell, 0)
+        found, user_s, sys_s = once(peer, device, cell, self._seconds)
+        return {
+            **found,
+            "cpu_s": user_s + sys_s,
+            "user_s": user_s,
+            "idle_cpu_s": idle_user_s + idle_sys_s,
+        }
+
+    def _own_run(
+        self, peer: str, device: Path, cell: Cell, seconds: float
+    ) -> tuple[dict[str, Any], float, float]:
+        io, queues = peer.split("/")
+        batch = max(cell.depth, min(cell.depth * BATCH_DEPTHS, BATCH_BYTES // cell.size_bytes))
+        # A caller with one command at a time waits for each.
+        batch = 1 if cell.depth == 1 else batch
+        output, user_s, sys_s = measured(
+            [
+                str(self._bench),
+                str(device),
+                f"io={io}",
+                f"queues={queues}",
+                f"rw={cell.rw}",
+                f"size_bytes={cell.size_bytes}",
+                f"depth={cell.depth}",
+                f"threads={cell.threads}",
+                f"batch={batch}",
+                f"seconds={seconds}",
+            ]
+        )
+        return json.loads(output), user_s, sys_s
+
+    def _fio_run(
+        self, peer: str, device: Path, cell: Cell, seconds: float
+    ) -> tuple[dict[str, Any], float, float]:
+        how_long = ["--time_based", f"--runtime={int(seconds * 1e3)}ms"]
+        output, user_s, sys_s = measured(
+            [
+                self._fio,
+                "--name=bench",
+                f"--filename={device}",
+                "--ioengine=io_uring",
+                "--direct=1",
+                f"--rw=rand{cell.rw}",
+                f"--bs={cell.size_bytes}",
+                f"--iodepth={cell.depth}",
+                f"--numjobs={cell.threads}",
+                "--thread",
+                "--norandommap",
+                "--randrepeat=0",
+                "--allow_file_create=0",
+                "--group_reporting",
+                "--output-format=json",
+                *FIO_EXTRA[peer],
+                *(how_long if seconds else ["--number_ios=1"]),
+            ]
+        )
+        found = json.loads(output[output.index("{") :])["jobs"][0][cell.rw]
+        return (
+            {"commands": found["total_ios"], "wall_s": max(found["runtime"], 1) / 1e3},
+            user_s,
+            sys_s,
+        )
+
+    def limits(self, device: Path) -> dict[str, float]:
+        """What the device gives at best: bytes by large commands, commands by many small ones."""
+        large = self.measure(FIO_FIXED, device, Cell("read", 1024 * KIB, 16, 2))
+        small = self.measure(FIO_FIXED, device, Cell("read", 4 * KIB, 128, 2))
+        return {
+            "bytes_per_s": large["commands"] * 1024 * KIB / large["wall_s"],
+            "commands_per_s": small["commands"] / small["wall_s"],
+        }
+
+
+class Campaign:
+    """One execution of the workload."""
+
+    def __init__(
+        self,
+        kinds: Sequence[str],
+        runs: int,
+        quick: bool,
+        modes: Sequence[str],
+        out: Path,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._kinds, self._runs, self._modes = kinds, runs, modes
+        self._name = f"{NAME}-{time.strftime('%Y%m%dT%H%M%S')}"
+        self.path, self._folder = out / f"{self._name}.jsonl", out
+        self._progress = progress
+        self._peers = Peers(build(), fio_install(), QUICK_SECONDS if quick else SECONDS)
+        self._common = {
+            "schema": SCHEMA,
+            "campaign": self._name,
+            "workload": NAME,
+            "machine": machine.machine(),
+            **machine.commit(),
+        }
+        self.records: list[dict[str, Any]] = []
+
+    def run(self) -> list[dict[str, Any]]:
+        """All of it; gives the records that were also written."""
+        for kind in self._kinds:
+            if reason := why_not(kind):
+                self._progress(f"{kind}: not measured: {reason}")
+                continue
+            with made(kind, self._folder, SIZE_BYTES) as device:
+                common = {"device": kind, "limits": self._peers.limits(device)}
+                for mode, cell, peers in self._cells():
+                    self._measure({**common, "mode": mode}, device, cell, peers)
+        return self.records
+
+    def _cells(self) -> Iterator[tuple[str, Cell, tuple[str, ...]]]:
+        if "fio" in self._modes:
+            yield from (("fio", cell, (OURS, FIO, FIO_FIXED)) for cell in AGAINST_FIO)
+        if "variants" in self._modes:
+            yield from (("variants", cell, (*VARIANTS, FIO)) for cell in BY_VARIANT)
+
+    def _measure(
+        self, common: dict[str, Any], device: Path, cell: Cell, peers: tuple[str, ...]
+    ) -> None:
+        for number in range(self._runs):
+            shift = number % len(peers)
+            for peer in (*peers[shift:], *peers[:shift]):
+                self._progress(
+                    f"{common['device']} · {cell} · {peer} · run {number + 1} of {self._runs}"
+                )
+                record = {
+                    **self._common,
+                    "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                    "load": os.getloadavg()[0],
+                    **common,
+                    **vars(cell),
+                    "peer": peer,
+                    "run": number,
+                    **self._peers.measure(peer, device, cell),
+                }
+                self.records.append(record)
+                with self.path.open("a") as out:
+                    out.write(json.dumps(record) + "\n")

@@ -1,0 +1,49 @@
+"""The tables of `nvme`, from rows made by hand, and the table that it scans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+from penstock_bench import customer, nvme, nvme_report
+
+
+def record(peer: str, run: int, **more: object) -> dict[str, object]:
+    """A record of a run."""
+    return {"device": "file", "mode": "scan", "scale": 4, "peer": peer, "run": run, **more}
+
+
+def test_ours_is_told_beside_stock() -> None:
+    records = [
+        record(peer, run, seconds={"scan": (0.100 + 0.010 * run) * factor})
+        for peer, factor in (("single", 2.0), (nvme.OURS, 0.5), (nvme.STOCK, 1.0))
+        for run in range(6)
+    ]
+    lines = nvme_report.text(records).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [nvme.STOCK, nvme.OURS, "single"]
+    assert lines[0].startswith("file: scan, SF 4")
+    assert lines[1].split()[1:] == ["125.0", "7.6", "6"]
+    _, mean, error, runs, ratio, chance = lines[2].split()
+    assert (mean, error, runs, ratio) == ("62.5", "3.8", "6", "0.500")
+    assert float(chance) < 0.001
+    assert float(lines[3].split()[-1]) > 0.999
+
+
+def test_a_failed_run_is_told_and_not_compared() -> None:
+    records = [record(nvme.STOCK, 0, seconds={"scan": 1.0}), record(nvme.OURS, 0, error="no room")]
+    assert nvme_report.text(records).splitlines()[-1].endswith("thread run 1: no room")
+
+
+def test_the_table_is_the_same_every_time(tmp_path: Path) -> None:
+    answers = []
+    for name in ("a", "b"):
+        customer.make(tmp_path / name, 1)
+        with duckdb.connect(str(tmp_path / name)) as con:
+            answers.append(
+                con.execute(
+                    "SELECT count(*), bit_xor(hash(COLUMNS(*))), min(length(c_comment)),"
+                    " min(c_acctbal), max(c_acctbal) FROM customer"
+                ).fetchall()
+            )
+    assert answers[0] == answers[1]
+    assert answers[0][0][0] == customer.rows(1)
