@@ -1,6 +1,6 @@
 #!/bin/bash
 # usage: test.sh [STAGE...]
-# All tests: lint, Rust, stores against servers that are not ours, the extension in SQL, Python.
+# All tests: lint, Rust, NVMe in a virtual machine, stores against servers that are not ours, the extension in SQL, Python.
 # Every stage runs, whatever became of the others; the last line counts stages, and the exit code is
 # non-zero if one failed. Stages may be named to run only those.
 . "$(dirname "$0")/lib.sh"
@@ -57,6 +57,8 @@ conformance() {
 }
 build() { scripts/build.sh; }
 sql() { scripts/duckdb-test.sh; }
+# Says so itself where there is no emulation.
+nvme() { PENSTOCK_TEST_BINARY=build/penstock scripts/test-nvme.sh; }
 python() { build/venv/bin/python -m pytest -q python/tests bench/tests; }
 # Clients that are not ours, on every lane; ClickHouse and the page that tells of it among them.
 gateway() {
@@ -65,7 +67,7 @@ gateway() {
 }
 
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(lint rust conformance build sql python gateway)
+[ ${#stages[@]} -gt 0 ] || stages=(lint rust conformance build sql python gateway nvme)
 passed=()
 failed=()
 for stage in "${stages[@]}"; do

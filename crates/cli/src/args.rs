@@ -158,8 +158,8 @@ pub struct NvmeDevice {
     /// File, block device or NVMe device such as /dev/ng0n1
     #[arg(value_name = "DEVICE")]
     pub path: PathBuf,
-    /// How bytes move: file, direct, uring, ioctl or passthrough
-    #[arg(long, default_value = "uring")]
+    /// How bytes move: auto, uring, direct, file, passthrough, ioctl or xnvme:BACKEND
+    #[arg(long, default_value = "auto")]
     pub io: String,
 }
 
@@ -175,6 +175,9 @@ pub struct NvmeFormat {
     /// Overwrite whatever is there
     #[arg(long)]
     pub force: bool,
+    /// Make a cache for remote objects, which cache_dir names, instead of a volume
+    #[arg(long)]
+    pub cache: bool,
 }
 
 /// `penstock nvme import` and `penstock nvme export`.

@@ -1,11 +1,12 @@
-//! `penstock nvme`: volumes on files and block devices. It decides what is printed and which files
-//! make a database; the volume decides everything else.
+//! `penstock nvme`: volumes and caches on files and block devices. It decides what is printed and
+//! which files make a database; the volume and the engine's cache decide everything else.
 
 use crate::args::{NvmeCommand, NvmeCopy, NvmeDevice, NvmeFormat, NvmeRemove};
 use crate::print;
 use penstock_base::{ByteSize, Error, Kind, Result};
 use penstock_device::volume::{FormatOptions, Lock, OpenFileOptions, Volume, check, format};
 use penstock_device::{Discipline, Io, OpenOptions, Port, open};
+use penstock_engine::format_cache_device;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -30,11 +31,9 @@ pub fn run(command: &NvmeCommand) -> Result<()> {
 }
 
 fn port(device: &NvmeDevice, write: bool, create: Option<ByteSize>) -> Result<Port> {
-    let options = OpenOptions {
-        write,
-        create_bytes: create.map(|size| size.0),
-        ..OpenOptions::new(Io::by_name(&device.io)?)
-    };
+    let io = Io::choice(&device.io)?.unwrap_or_else(|| Io::for_path(&device.path));
+    let create_bytes = create.map(|size| size.0);
+    let options = OpenOptions { write, create_bytes, ..OpenOptions::new(io) };
     Port::new(open(&device.path, &options)?, Discipline::Thread)
 }
 
@@ -44,6 +43,10 @@ fn volume(device: &NvmeDevice, write: bool) -> Result<Arc<Volume>> {
 
 fn make(target: &NvmeFormat) -> Result<()> {
     let port = port(&target.device, true, target.size)?;
+    if target.cache {
+        let size = ByteSize(format_cache_device(&port, target.force)?);
+        return print(&format!("{}: a cache of {size}\n", target.device.path.display()));
+    }
     format(&port, FormatOptions { force: target.force })?;
     let volume = Volume::open(port)?;
     let (size, free) = (ByteSize(volume.size_bytes()), ByteSize(volume.free_bytes()));

@@ -2,7 +2,7 @@
 
 use crate::report::exit_code;
 use crate::settings::{flag, variable_of};
-use penstock_base::metrics::{GATEWAY, Metric};
+use penstock_base::metrics::{DeviceMetric, GATEWAY, Metric};
 use penstock_base::settings::{SERVE_TABLE, SettingSpec, SettingType, TABLE};
 use penstock_base::{ByteSize, Kind, Result, Settings};
 use penstock_engine::store_options::{self, Family};
@@ -36,6 +36,7 @@ pub fn page() -> Result<String> {
     settings(&mut page);
     serve_settings(&mut page);
     metrics(&mut page);
+    device_metrics(&mut page);
     gateway_metrics(&mut page);
     errors(&mut page);
     options(&mut page);
@@ -176,6 +177,19 @@ fn metrics(page: &mut String) {
     }
 }
 
+fn device_metrics(page: &mut String) {
+    page.push_str(
+        "\n## Metrics of devices\n\n\
+         `FROM penstock_stats()` lists them too: first over all queues of the process, then, with \
+         `device` and `queue`, for each queue; what closed queues counted is their device's \
+         queue `closed`.\n\n\
+         | name | unit | meaning |\n| --- | --- | --- |\n",
+    );
+    for (_, name, unit, doc) in DeviceMetric::ALL {
+        line(page, &[&code(name), unit, doc]);
+    }
+}
+
 fn errors(page: &mut String) {
     page.push_str(
         "\n## Errors\n\n\
@@ -246,6 +260,9 @@ mod tests {
             assert!(page.contains(&format!("| `{name}` |")), "{name}");
         }
         for (_, name, _, _) in Metric::ALL {
+            assert!(page.contains(&format!("| `{name}` |")), "{name}");
+        }
+        for (_, name, _, _) in DeviceMetric::ALL {
             assert!(page.contains(&format!("| `{name}` |")), "{name}");
         }
         for (_, name, _) in Kind::ALL {

@@ -48,8 +48,8 @@ fn every_test_that_the_promises_name_exists() {
 
 #[test]
 fn every_setting_that_a_page_names_exists() {
-    let guides =
-        ["duckdb", "wrap", "serve", "gateway", "cli"].map(|name| format!("docs/guide/{name}.md"));
+    let guides = ["duckdb", "wrap", "serve", "gateway", "cli", "nvme"]
+        .map(|name| format!("docs/guide/{name}.md"));
     // SQL functions are the names that the extension registers.
     let sql = ["tables", "wrap"].map(|name| page(&format!("duckdb/src/{name}.cpp"))).concat();
     for name in guides.iter().map(String::as_str).chain(["README.md"]) {
