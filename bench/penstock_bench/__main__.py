@@ -11,31 +11,19 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from penstock_bench import (
-    gateway_campaign,
-    gateway_report,
-    modes,
-    nvme,
-    nvme_report,
-    page,
-    picture,
-    raw,
-    raw_report,
-    replay,
-    report,
-    soak,
-    timeline,
-)
+from penstock_bench import apart, modes, nvme, page, picture, raw, report, soak, timeline
 from penstock_bench.campaign import Campaign, Plan
 from penstock_bench.config import OUT, ConfigError, load_peers, load_workload
 from penstock_bench.devices import KINDS as DEVICES
 from penstock_bench.devices import DeviceError
-from penstock_bench.gateways import BACK_ENDS, GATEWAYS, GatewayError
+from penstock_bench.gateways import GatewayError
 from penstock_bench.network import PROFILES, NetworkError, Profile, open_network
+from penstock_bench.options import is_quick, numbers, profile_of
 from penstock_bench.processes import StartError
 from penstock_bench.progress import Progress
 from penstock_bench.stores import KINDS
@@ -54,29 +42,10 @@ def chosen_stores(text: str) -> dict[str, str]:
     return stores
 
 
-def numbers(text: str) -> tuple[int, ...]:
-    """Integers from a list such as ``5000 50000`` or ``5k,2M``."""
-    units = {"k": 1_000, "M": 1_000_000}
-    try:
-        return tuple(
-            int(word[:-1]) * units[word[-1]] if word[-1] in units else int(word)
-            for word in text.replace(",", " ").split()
-        )
-    except ValueError:
-        raise ConfigError(f"not a list of whole numbers: {text!r}") from None
-
-
-def profile_of(options: argparse.Namespace) -> Profile:
-    """The network that is asked for."""
-    if options.profile not in PROFILES:
-        raise ConfigError(f"no profile {options.profile}; there are: {', '.join(PROFILES)}")
-    return PROFILES[options.profile]
-
-
 def plan(options: argparse.Namespace) -> Plan:
     """What to run, from the options."""
     workload = load_workload(options.workload)
-    quick = options.quick not in ("", "0")
+    quick = is_quick(options)
     mode = modes.find(options.mode or modes.DEFAULT) if workload.modes else None
     if mode:
         workload = replace(
@@ -148,122 +117,15 @@ def show(records: list[dict[str, Any]], path: Path) -> None:
     print(f"records {path}\npicture {image}\npage    {path.with_suffix('.html')}")
 
 
-def run_gateways(options: argparse.Namespace) -> int:
-    """The workload that asks gateways and not DuckDB."""
-    stores = words_of(options.store, gateway_campaign.STORES, BACK_ENDS, "store")
-    peers = words_of(options.peers, gateway_campaign.PEERS, GATEWAYS, "peer")
-    quick = options.quick not in ("", "0")
-    runs = int(options.runs or (1 if quick else 3))
-    OUT.mkdir(parents=True, exist_ok=True)
-    progress = Progress()
-    campaign = gateway_campaign.Campaign(stores, peers, runs, quick, OUT, progress)
-    records = campaign.run()
-    progress.close()
-    print(f"{gateway_report.text(records)}\nrecords {campaign.path}")
-    return int(any("error" in record for record in records if record["peer"] == report.OURS))
-
-
-def run_replay(options: argparse.Namespace) -> int:
-    """The workload that asks ClickHouse."""
-    quick = options.quick not in ("", "0")
-    runs = int(options.runs or (1 if quick else 3))
-    rows = (numbers(options.rows) or (replay.QUICK_ROWS if quick else replay.ROWS,))[0]
-    OUT.mkdir(parents=True, exist_ok=True)
-    progress = Progress()
-    ways = replay.chosen(options.store.split(), options.peers.split())
-    profile = profile_of(options)
-    with open_network(profile, OUT) as network:
-        campaign = replay.Campaign(ways, runs, rows, OUT, progress, profile, network)
-        records = campaign.run()
-    progress.close()
-    print(f"{replay.text(records)}\nrecords {campaign.path}")
-    return int(any("error" in record for record in records if record["peer"] == report.OURS))
-
-
-def run_soak(options: argparse.Namespace) -> int:
-    """The workload that lasts; DURATION is in seconds, RATE in requests a second."""
-    stores = words_of(options.store, soak.STORES, BACK_ENDS, "store")
-    OUT.mkdir(parents=True, exist_ok=True)
-    progress = Progress()
-    records = soak.run(stores, float(options.duration), float(options.rate), OUT, progress)
-    progress.close()
-    print(soak.text(records))
-    return int(any(record["violations"] for record in records))
-
-
-def run_raw(options: argparse.Namespace) -> int:
-    """The workload that asks devices, and fio."""
-    kinds = words_of(options.store, DEVICES, DEVICES, "device")
-    chosen = words_of(options.mode, raw.MODES, raw.MODES, "mode")
-    quick = options.quick not in ("", "0")
-    runs = int(options.runs or (1 if quick else 5))
-    OUT.mkdir(parents=True, exist_ok=True)
-    progress = Progress()
-    campaign = raw.Campaign(kinds, runs, quick, chosen, OUT, progress)
-    records = campaign.run()
-    progress.close()
-    print(f"{raw_report.text(records)}\nrecords {campaign.path}")
-    return 0
-
-
-def run_nvme(options: argparse.Namespace) -> int:
-    """The workload that asks DuckDB on devices; ROWS are scale factors."""
-    kinds = words_of(options.store, DEVICES, DEVICES, "device")
-    chosen = words_of(options.mode, nvme.MODES, nvme.MODES, "mode")
-    quick = options.quick not in ("", "0")
-    runs = int(options.runs or (nvme.QUICK_RUNS if quick else nvme.RUNS))
-    scales = numbers(options.rows) or (nvme.QUICK_SCALES if quick else nvme.SCALES)
-    OUT.mkdir(parents=True, exist_ok=True)
-    progress = Progress()
-    campaign = nvme.Campaign(kinds, scales, runs, chosen, OUT, progress)
-    records = campaign.run()
-    progress.close()
-    print(f"{nvme_report.text(records)}\nrecords {campaign.path}")
-    return int(any("error" in record for record in records))
-
-
-def words_of(
-    text: str, default: tuple[str, ...], known: tuple[str, ...], what: str
-) -> tuple[str, ...]:
-    """Names from a list such as ``directory,azurite``."""
-    words = tuple(text.replace(",", " ").split()) or default
-    unknown = [word for word in words if word not in known]
-    if unknown:
-        raise ConfigError(f"no {what} {', '.join(unknown)}; there are: {', '.join(known)}")
-    return words
-
-
-OF_THEIR_OWN: dict[str, Callable[[argparse.Namespace], int]] = {
-    gateway_campaign.NAME: run_gateways,
-    nvme.NAME: run_nvme,
-    raw.NAME: run_raw,
-    replay.NAME: run_replay,
-    soak.NAME: run_soak,
-}
-"""Workloads that are no files of bench/workloads."""
-TEXTS: dict[str, Callable[[list[dict[str, Any]]], str]] = {
-    gateway_campaign.NAME: gateway_report.text,
-    nvme.NAME: nvme_report.text,
-    raw.NAME: raw_report.text,
-    replay.NAME: replay.text,
-    soak.NAME: soak.text,
-}
-"""What their records say."""
-
-
 def run(options: argparse.Namespace) -> int:
     """Runs a workload; the exit code tells of failed runs of our own."""
-    if options.workload in OF_THEIR_OWN:
-        if options.profile != "loopback" and options.workload != replay.NAME:
-            raise ConfigError(f"{options.workload} runs on this machine only; leave PROFILE out")
-        return OF_THEIR_OWN[options.workload](options)
+    if options.workload in apart.APART:
+        return apart.run(options)
     chosen = plan(options)
     OUT.mkdir(parents=True, exist_ok=True)
-    progress = Progress()
-    with open_network(chosen.profile, OUT) as network:
+    with closing(Progress()) as progress, open_network(chosen.profile, OUT) as network:
         campaign = Campaign(chosen, network, OUT, progress)
         records = campaign.run()
-    progress.close()
     show(records, campaign.path)
     return failures(records)
 
@@ -273,8 +135,8 @@ def again(options: argparse.Namespace) -> int:
     for name in options.files:
         path = Path(name)
         records = [json.loads(line) for line in path.read_text().splitlines()]
-        if text := TEXTS.get(records[0]["workload"]):
-            print(text(records))
+        if text := apart.told(records):
+            print(text)
             continue
         show(records, path)
     return 0
@@ -310,7 +172,7 @@ def arguments() -> argparse.ArgumentParser:
     options: dict[str, tuple[str, str]] = {
         "workload": (
             "six_steps",
-            f"name of a file in bench/workloads, or {', '.join(OF_THEIR_OWN)}",
+            f"name of a file in bench/workloads, or {', '.join(apart.APART)}",
         ),
         "quick": ("", "1 takes the workload's quick sizes and runs"),
         "rows": ("", "sizes, for example '5k 2M'"),

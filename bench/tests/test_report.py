@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 from penstock_bench import campaign, config, page, picture, report
-from penstock_bench.__main__ import chosen_stores, numbers
+from penstock_bench.__main__ import chosen_stores
 from penstock_bench.figures import Link
 from penstock_bench.network import PROFILES
+from penstock_bench.options import numbers
 
 LINK = Link(0.0001, 1e9, 1e9)
 
