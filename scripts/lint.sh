@@ -16,6 +16,8 @@ check clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warni
 check ruff build/venv/bin/ruff check --quiet .
 check "ruff format" build/venv/bin/ruff format --check --quiet .
 check mypy build/venv/bin/mypy
+# Apart: two folders have a conftest.
+check "mypy of the extension's tests" env MYPYPATH=duckdb/test build/venv/bin/mypy duckdb/test scripts
 for version in 1.5.5 2.0.0; do
   check "shim against DuckDB $version" scripts/duckdb-check-headers.sh "$version"
 done

@@ -59,7 +59,7 @@ def gateway(directory: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """`penstock serve` on the small disk, and a connection with a secret for it."""
     (directory / "lake").mkdir()
     env = {**os.environ, "PENSTOCK_ACCESS_KEY": "lake", "PENSTOCK_SECRET_KEY": "hunter2"}
-    serve = [BUILD / "penstock", "serve", "--dir", directory, "--listen", "127.0.0.1:0"]
+    serve = [f"{BUILD}/penstock", "serve", "--dir", f"{directory}", "--listen", "127.0.0.1:0"]
     # Python ignores SIGXFSZ; so must the server, or it dies of it where files are limited.
     process = subprocess.Popen(serve, stdout=subprocess.PIPE, env=env, restore_signals=False)
     assert process.stdout

@@ -47,13 +47,14 @@ def web(
     duckdb.sql(f"COPY (SELECT i FROM range(100000) t(i)) TO '{tmp_path}/x.parquet'")
     for name in ("x.csv", "x.csv.gz"):
         duckdb.sql(f"COPY (SELECT i FROM range(1000) t(i)) TO '{tmp_path}/{name}'")
-    handler = type("OneHandler", (request.param,), {"seen": []})
+    seen: list[dict[str, str]] = []
+    handler = type("OneHandler", (request.param,), {"seen": seen})
     server = http.server.ThreadingHTTPServer(
         ("127.0.0.1", 0), functools.partial(handler, directory=str(tmp_path))
     )
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", handler.seen
+    yield f"http://127.0.0.1:{server.server_port}", seen
     server.shutdown()
     thread.join()
     server.server_close()

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import duckdb
+import duckdb_cli
 import pytest
 from harness import EXTENSION, Fake, wait_until
 
@@ -157,7 +158,7 @@ def test_sigint_ends_the_command_line_in_an_upload(
 ) -> None:
     store.arm("stall=60000,method=PUT")
     # Not the script `duckdb`, which on SIGINT kills the program that it has started.
-    cli = Path(__import__("duckdb_cli").__file__).with_name("duckdb")
+    cli = Path(duckdb_cli.__file__).with_name("duckdb")
     process = subprocess.Popen(
         [cli, "-unsigned"],
         stdin=subprocess.PIPE,

@@ -74,12 +74,11 @@ def test_a_secret_made_by_us_is_used_after_httpfs_came(fakes: dict[str, Fake]) -
 
 @pytest.mark.parametrize("maker", ["penstock", "httpfs"])
 def test_persistent_secrets(maker: str, fakes: dict[str, Fake], tmp_path: Path) -> None:
-    config = {"secret_directory": str(tmp_path)}
-    first = connect(load=False, **config)
+    first = connect(load=False, secret_directory=str(tmp_path))
     load(first, maker)
     first.execute(f"CREATE PERSISTENT SECRET kept ({fakes['s3'].secret})")
     first.close()
-    second = connect(**config)
+    second = connect(secret_directory=str(tmp_path))
     second.execute("COPY (SELECT 7 AS i) TO 's3://orders/kept.csv'")
     assert second.execute("FROM 's3://orders/kept.csv'").fetchall() == [(7,)]
     second.execute("DROP SECRET kept")

@@ -173,7 +173,7 @@ def test_damage_to_the_tables(volume: Path) -> None:
     assert "no copy of the volume's table is sound" in refusal(f"ATTACH '{url(volume)}'")
 
 
-def crc64(bytes_: bytes) -> int:
+def crc64(bytes_: bytes | bytearray) -> int:
     """CRC-64/NVME, bit by bit."""
     crc = 0xFFFFFFFFFFFFFFFF
     for byte in bytes_:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 STOPS = 10
 IO = ("passthrough", "ioctl", "uring")
@@ -55,9 +56,10 @@ class Machine:
         with socket.socket(socket.AF_UNIX) as plug, plug.makefile("rw") as wire:
             plug.connect(str(self._socket))
             wire.readline()
-            for order in ({"execute": "qmp_capabilities"}, {"execute": command}):
-                if arguments and order["execute"] == command:
-                    order = {**order, "arguments": arguments}
+            asked: dict[str, Any] = {"execute": command}
+            if arguments:
+                asked["arguments"] = arguments
+            for order in ({"execute": "qmp_capabilities"}, asked):
                 wire.write(json.dumps(order) + "\n")
                 wire.flush()
                 while "return" not in (answer := json.loads(wire.readline())):
