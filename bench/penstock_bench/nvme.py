@@ -12,19 +12,18 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock_bench import customer, machine
+from penstock_bench import customer
 from penstock_bench.config import BENCH, BUILD
 from penstock_bench.devices import DeviceError, made, run, why_not
+from penstock_bench.records import Records, begin
 
 NAME = "nvme"
-SCHEMA = 1
 SIZE_BYTES = 768 << 20
 SCALES, QUICK_SCALES = (1, 4, 16), (1,)
 RUNS, QUICK_RUNS = 20, 2
@@ -138,17 +137,9 @@ class Campaign:
         progress: Callable[[str], None],
     ) -> None:
         self._kinds, self._scales, self._runs, self._modes = kinds, scales, runs, modes
-        self._name = f"{NAME}-{time.strftime('%Y%m%dT%H%M%S')}"
-        self.path, self._folder = out / f"{self._name}.jsonl", out / self._name
+        self.records = Records(NAME, out)
+        self._folder = out / self.records.campaign
         self._progress = progress
-        self._common = {
-            "schema": SCHEMA,
-            "campaign": self._name,
-            "workload": NAME,
-            "machine": machine.machine(),
-            **machine.commit(),
-        }
-        self.records: list[dict[str, Any]] = []
 
     def run(self) -> list[dict[str, Any]]:
         """All of it; gives the records that were also written."""
@@ -161,7 +152,7 @@ class Campaign:
             with places(kind, self._folder, self._scales) as found:
                 for mode in self._modes:
                     self._mode(kind, mode, found)
-        return self.records
+        return self.records.all
 
     def _mode(self, kind: str, mode: str, found: dict[str, Place]) -> None:
         # Loads and spills are of the largest, by the discipline that is the default.
@@ -172,31 +163,22 @@ class Campaign:
                 shift = number % len(peers)
                 for peer in (*peers[shift:], *peers[:shift]):
                     self._progress(f"{kind} · {mode} · SF {scale} · {peer} · run {number + 1}")
-                    self._record(kind, mode, scale, number, peer, found[peer])
+                    self._record(kind, mode, scale, number, peer, found)
 
     def _record(
-        self, kind: str, mode: str, scale: int, number: int, peer: str, place: Place
+        self, kind: str, mode: str, scale: int, number: int, peer: str, found: dict[str, Place]
     ) -> None:
+        place = found[peer]
         job = {
             "mode": mode,
             "extension": peer != STOCK,
             "database": place.database(scale),
+            "source": found[STOCK].database(scale),
             "loaded": place.databases.format(name="loaded"),
             "spill": place.spill,
             "memory": SPILL_MEMORY,
             "rows": customer.rows(scale),
         }
-        record = {
-            **self._common,
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "load": os.getloadavg()[0],
-            "device": kind,
-            "mode": mode,
-            "scale": scale,
-            "run": number,
-            "peer": peer,
-            **measure(job),
-        }
-        self.records.append(record)
-        with self.path.open("a") as out:
-            out.write(json.dumps(record) + "\n")
+        cell = {"device": kind, "mode": mode, "scale": scale, "run": number, "peer": peer}
+        began = begin()
+        self.records.add(began, {**cell, **measure(job)})

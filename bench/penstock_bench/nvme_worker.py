@@ -14,8 +14,6 @@ from typing import Any
 
 import duckdb
 
-from penstock_bench import customer
-
 ORDERED = "SELECT * FROM d.customer ORDER BY c_address"
 JOINED = "SELECT * FROM d.customer a JOIN d.customer b USING (c_name) WHERE a.c_address <> ''"
 
@@ -47,7 +45,8 @@ def scan(con: duckdb.DuckDBPyConnection, job: dict[str, Any]) -> dict[str, float
 
 def load(con: duckdb.DuckDBPyConnection, job: dict[str, Any]) -> dict[str, float]:
     """A bulk load out of memory, and the checkpoint that makes it durable."""
-    con.execute(f"CREATE TABLE source AS {customer.select(job['rows'] // customer.ROWS_PER_SCALE)}")
+    con.execute(f"ATTACH '{job['source']}' AS s (READ_ONLY)")
+    con.execute("CREATE TABLE source AS FROM s.customer")
     con.execute(f"ATTACH '{job['loaded']}' AS d")
     con.execute("DROP TABLE IF EXISTS d.customer; CHECKPOINT d")
     create = "CREATE TABLE d.customer AS FROM source"
@@ -58,7 +57,8 @@ def spill(con: duckdb.DuckDBPyConnection, job: dict[str, Any]) -> dict[str, floa
     """A sort and a join that do not fit into memory."""
     con.execute(f"SET memory_limit = '{job['memory']}'")
     con.execute(f"SET temp_directory = '{job['spill']}'")
-    con.execute(f"ATTACH '{job['database']}' AS d (READ_ONLY)")
+    # Not read-only: that would open a device for reading, on which nothing can be spilled.
+    con.execute(f"ATTACH '{job['database']}' AS d")
     return {"sort": explained_s(con, ORDERED), "join": explained_s(con, JOINED)}
 
 

@@ -10,18 +10,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock_bench import machine
 from penstock_bench.config import ROOT
 from penstock_bench.devices import DeviceError, made, run, why_not
+from penstock_bench.records import Records, begin
 
 NAME = "nvme_raw"
-SCHEMA = 1
 KIB = 1 << 10
 SIZE_BYTES = 512 << 20
 SECONDS, QUICK_SECONDS = 0.5, 0.2
@@ -191,18 +189,9 @@ class Campaign:
         progress: Callable[[str], None],
     ) -> None:
         self._kinds, self._runs, self._modes = kinds, runs, modes
-        self._name = f"{NAME}-{time.strftime('%Y%m%dT%H%M%S')}"
-        self.path, self._folder = out / f"{self._name}.jsonl", out
+        self.records, self._folder = Records(NAME, out), out
         self._progress = progress
         self._peers = Peers(build(), fio_install(), QUICK_SECONDS if quick else SECONDS)
-        self._common = {
-            "schema": SCHEMA,
-            "campaign": self._name,
-            "workload": NAME,
-            "machine": machine.machine(),
-            **machine.commit(),
-        }
-        self.records: list[dict[str, Any]] = []
 
     def run(self) -> list[dict[str, Any]]:
         """All of it; gives the records that were also written."""
@@ -214,7 +203,7 @@ class Campaign:
                 common = {"device": kind, "limits": self._peers.limits(device)}
                 for mode, cell, peers in self._cells():
                     self._measure({**common, "mode": mode}, device, cell, peers)
-        return self.records
+        return self.records.all
 
     def _cells(self) -> Iterator[tuple[str, Cell, tuple[str, ...]]]:
         if "fio" in self._modes:
@@ -231,16 +220,7 @@ class Campaign:
                 self._progress(
                     f"{common['device']} · {cell} · {peer} · run {number + 1} of {self._runs}"
                 )
-                record = {
-                    **self._common,
-                    "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                    "load": os.getloadavg()[0],
-                    **common,
-                    **vars(cell),
-                    "peer": peer,
-                    "run": number,
-                    **self._peers.measure(peer, device, cell),
-                }
-                self.records.append(record)
-                with self.path.open("a") as out:
-                    out.write(json.dumps(record) + "\n")
+                began = begin()
+                found = self._peers.measure(peer, device, cell)
+                run = {**common, **vars(cell), "peer": peer, "run": number, **found}
+                self.records.add(began, run)
