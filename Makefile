@@ -1,7 +1,7 @@
 # The few verbs of this project; the work is in scripts/. `make help` lists them.
 SHELL := /bin/bash
 PY := build/venv/bin/python
-export WORKLOAD QUICK ROWS RUNS STORE PROFILE PEERS THREADS MODE DURATION RATE
+export WORKLOAD QUICK ROWS RUNS STORE PROFILE PEERS THREADS MODE PROTOCOLS STEPS DURATION RATE
 
 .PHONY: help build demo test test-nvme bench parity lint fmt wheel clean venv-test
 .DEFAULT_GOAL := help

@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock_bench import apart, modes, nvme, page, picture, raw, report, soak, timeline
 from penstock_bench.campaign import Campaign, Plan
-from penstock_bench.config import OUT, ConfigError, load_peers, load_workload
+from penstock_bench.config import OUT, ConfigError, load_peers, load_workload, narrowed
 from penstock_bench.devices import KINDS as DEVICES
 from penstock_bench.devices import DeviceError
 from penstock_bench.gateways import GatewayError
@@ -44,7 +44,7 @@ def chosen_stores(text: str) -> dict[str, str]:
 
 def plan(options: argparse.Namespace) -> Plan:
     """What to run, from the options."""
-    workload = load_workload(options.workload)
+    workload = narrowed(load_workload(options.workload), options.protocols, options.steps)
     quick = is_quick(options)
     mode = modes.find(options.mode or modes.DEFAULT) if workload.modes else None
     if mode:
@@ -179,6 +179,11 @@ def arguments() -> argparse.ArgumentParser:
         "runs": ("", "runs of each cell"),
         "threads": ("", "DuckDB's threads, for example '0 1'; 0 is its default"),
         "peers": ("", "peers, all by default"),
+        "protocols": ("", "of the workload's protocols these only"),
+        "steps": (
+            "",
+            "of the workload's steps these only; the first read of a file is the cold one",
+        ),
         "store": ("", f"kinds of store: {', '.join(KINDS)}; devices: {', '.join(DEVICES)}"),
         "duration": (str(soak.DURATION_S), "seconds of soak on each store"),
         "rate": (str(soak.OPERATIONS_PER_S), "requests a second of soak"),

@@ -6,7 +6,7 @@ An unknown key is an error: a misspelt setting must not silently measure somethi
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +169,25 @@ def parse_peer(text: str, name: str) -> Peer:
         settings=table.get("settings", {}),
         wrap=table.get("wrap", False),
         by_name=table.get("by_name", False),
+    )
+
+
+def narrowed(workload: Workload, protocols: str, steps: str) -> Workload:
+    """The same with these protocols and steps only, from lists such as ``s3,azure``; empty: all."""
+    kept = {"protocols": workload.protocols, "steps": tuple(step.name for step in workload.steps)}
+    for what, text in (("protocols", protocols), ("steps", steps)):
+        wanted = text.replace(",", " ").split()
+        unknown = [name for name in wanted if name not in kept[what]]
+        if unknown:
+            known = ", ".join(kept[what])
+            raise ConfigError(
+                f"{workload.name} has no {what} {', '.join(unknown)}; it has: {known}"
+            )
+        kept[what] = tuple(name for name in kept[what] if name in wanted or not wanted)
+    return replace(
+        workload,
+        protocols=kept["protocols"],
+        steps=tuple(step for step in workload.steps if step.name in kept["steps"]),
     )
 
 

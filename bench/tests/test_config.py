@@ -51,6 +51,17 @@ def test_unknown_workload_names_those_there_are(tmp_path: Path) -> None:
         config.load_workload("six_stpes")
 
 
+def test_a_workload_is_narrowed_to_what_is_named() -> None:
+    two = WORKLOAD.replace('"s3"', '"s3", "azure"') + STEP + STEP.replace('"a"', '"b"')
+    workload = config.parse_workload(two, "w")
+    assert config.narrowed(workload, "", "") == workload
+    found = config.narrowed(workload, "azure", "b, a")
+    assert found.protocols == ("azure",)
+    assert [step.name for step in found.steps] == ["a", "b"]
+    with pytest.raises(config.ConfigError, match="w has no steps c; it has: a, b"):
+        config.narrowed(workload, "s3", "a c")
+
+
 @pytest.mark.parametrize(("size", "trips"), [(0, 1), (8 << 20, 1), ((8 << 20) + 1, 3)])
 def test_round_trips_grow_above_one_part(size: int, trips: int) -> None:
     limit = config.Limit(s3=1, azure=1, s3_large=3)
