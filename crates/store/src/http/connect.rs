@@ -1,5 +1,6 @@
 //! Opens connections: name lookup, several addresses, proxy tunnel, TLS.
 
+use crate::http::addresses::{first_to_answer, rotated};
 use crate::http::connection::{Connection, Stream, TLS_BUFFER_BYTES};
 use crate::http::pool::Origin;
 use crate::http::proxy::Proxy;
@@ -9,16 +10,12 @@ use penstock_base::{Error, Kind, Result, Retry};
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig};
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::BufReader;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
-
-/// Least time that one of several addresses gets.
-const ADDRESS_TIMEOUT_MIN: Duration = Duration::from_millis(250);
 
 /// Rotates through the addresses of a host: large stores publish many, and each has its own limit.
 static NEXT_ADDRESS: AtomicUsize = AtomicUsize::new(0);
@@ -104,36 +101,27 @@ async fn connect_tcp(peer: &Peer<'_>, deadline: Instant, limit: Duration) -> Res
                 "Check the endpoint, region or account in the URL and the secret, and the network",
             ))
     })?;
-    let addresses = rotated(addresses.collect(), NEXT_ADDRESS.fetch_add(1, Ordering::Relaxed));
-    let mut last = unavailable(format!("the host name `{host}` has no address"));
-    let mut all_refused = true;
-    for (index, address) in addresses.iter().enumerate() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let others = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
-        let share = (left / others).max(ADDRESS_TIMEOUT_MIN);
-        last = match timeout(share, Socket::connect(*address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => {
-                all_refused &= error.kind() == ErrorKind::ConnectionRefused;
-                unavailable(format!("no connection to {role}{host} ({address})"))
-                    .with_source(error)
-                    .with_hint(peer.hint("Check the endpoint and port; is the server running?"))
-            }
-            Err(_) => {
-                all_refused = false;
-                too_slow(&format!("the connection to {role}{host} ({address})"), limit)
-            }
-        };
-    }
-    Err(if all_refused { last.with_retry(Retry::Briefly) } else { last })
-}
-
-/// Keeps the system's order of address families, and rotates inside the first one.
-fn rotated(mut addresses: Vec<SocketAddr>, turn: usize) -> Vec<SocketAddr> {
-    let Some(first) = addresses.first().copied() else { return addresses };
-    let same = addresses.iter().take_while(|next| next.is_ipv4() == first.is_ipv4()).count();
-    addresses[..same].rotate_left(turn % same);
-    addresses
+    let turn = NEXT_ADDRESS.fetch_add(1, Ordering::Relaxed);
+    let addresses = rotated(addresses.collect(), turn);
+    let Ok(connected) = timeout_at(deadline, first_to_answer(&addresses)).await else {
+        let tried: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        return Err(too_slow(
+            &format!("the connection to {role}{host} ({})", tried.join(", ")),
+            limit,
+        ));
+    };
+    let failed = match connected {
+        Ok(socket) => return Ok(socket),
+        Err(failed) => failed,
+    };
+    let all_refused = failed.iter().all(|(_, error)| error.kind() == ErrorKind::ConnectionRefused);
+    let error = match failed.into_iter().last() {
+        Some((address, error)) => unavailable(format!("no connection to {role}{host} ({address})"))
+            .with_source(error)
+            .with_hint(peer.hint("Check the endpoint and port; is the server running?")),
+        None => unavailable(format!("the host name `{host}` has no address")),
+    };
+    Err(if all_refused { error.with_retry(Retry::Briefly) } else { error })
 }
 
 /// Asks the proxy for a tunnel (RFC 9110 section 9.3.6).
@@ -218,22 +206,4 @@ fn unavailable(message: impl Into<String>) -> Error {
 fn too_slow(what: &str, limit: Duration) -> Error {
     unavailable(format!("{what} took longer than {} s", limit.as_secs_f64()))
         .with_hint("The limit is the setting connect_timeout_ms")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rotation_keeps_every_address_and_the_order_of_families() {
-        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
-        let all = ["1.1.1.1:1", "2.2.2.2:1", "3.3.3.3:1", "[::1]:1"].map(address).to_vec();
-        for turn in 0..7 {
-            let turned = rotated(all.clone(), turn);
-            assert_eq!(turned[0], all[turn % 3]);
-            assert_eq!(turned[3], all[3]);
-            assert!(all.iter().all(|address| turned.contains(address)));
-        }
-        assert!(rotated(Vec::new(), 3).is_empty());
-    }
 }

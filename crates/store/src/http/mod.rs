@@ -4,6 +4,7 @@
 //! it lies. The client decides about connections (reuse, proxy, TLS, time limits) and nothing
 //! else: what a status means is decided in [`crate::answer`], and retries are the engine's.
 
+mod addresses;
 mod body;
 mod chain;
 mod chunked;
