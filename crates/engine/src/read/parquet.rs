@@ -20,6 +20,8 @@ pub(crate) struct Layout {
     extents: Vec<ByteRange>,
     /// Where the last of them ends.
     columns_end: u64,
+    /// Whether they follow each other, as nearly all writers place them.
+    is_in_order: bool,
 }
 
 impl Layout {
@@ -46,7 +48,8 @@ impl Layout {
         };
         let extents: Vec<ByteRange> = row_groups.iter().map(extent).collect();
         let columns_end = extents.iter().map(|extent| extent.end).max().unwrap_or(0);
-        Layout { row_groups, extents, columns_end }
+        let is_in_order = extents.windows(2).all(|pair| pair[0].end <= pair[1].start);
+        Layout { row_groups, extents, columns_end, is_in_order }
     }
 
     /// The row group, and the columns in it, that a read touches; none for a read of the footer,
@@ -56,8 +59,14 @@ impl Layout {
         if range.end > self.columns_end {
             return None;
         }
-        let mut near =
-            self.extents.iter().enumerate().filter(|(_, extent)| extent.overlaps(&range));
+        // A file may have a hundred thousand row groups, and as many reads.
+        let passed = if self.is_in_order {
+            self.extents.partition_point(|extent| extent.end <= range.start)
+        } else {
+            0
+        };
+        let near = self.extents.iter().enumerate().skip(passed);
+        let mut near = near.filter(|(_, extent)| extent.overlaps(&range));
         let (index, columns) = near.find_map(|(index, _)| {
             let chunks = &self.row_groups[index];
             let first = chunks.iter().position(|chunk| chunk.overlaps(&range))?;

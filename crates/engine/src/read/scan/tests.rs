@@ -144,6 +144,33 @@ fn several_scans_of_one_file_at_once_are_not_followed() {
     assert_eq!(scan.allowed_bytes(u64::MAX), 0);
 }
 
+/// A hundred thousand column chunks, whichever way they lie: each read is followed, and what is
+/// looked at for each does not grow with the file (this test would not end).
+#[test]
+fn a_file_of_a_hundred_thousand_chunks_is_followed() {
+    for (row_groups, columns, step) in [(100_000, 1, 1), (1_000, 100, 7), (100, 1_000, 10)] {
+        let mut scan = Scan::new(0);
+        let file = layout(row_groups, columns);
+        scan.learn(0, Arc::clone(&file));
+        let (mut ahead, mut found, mut reads) = (HashSet::new(), 0, 0);
+        for row_group in 0..row_groups {
+            for column in (0..columns).step_by(step) {
+                assert!(!scan.read(1, 0, file.row_group(row_group)[column]));
+                (reads, found) = (reads + 1, found + u32::from(ahead.remove(&(row_group, column))));
+                let mut left =
+                    scan.allowed_bytes(8 * CHUNK).saturating_sub(ahead.len() as u64 * CHUNK);
+                while let Some(wanted) = scan.next(left) {
+                    left -= wanted.span.len();
+                    ahead.extend(wanted.columns.map(|column| (wanted.unit.row_group, column)));
+                }
+            }
+        }
+        let first_two = 2 * columns.div_ceil(step) as u32 + 1;
+        assert!(found + first_two >= reads, "{found} of {reads} in {row_groups} row groups");
+        assert!(ahead.is_empty(), "nothing in vain");
+    }
+}
+
 /// How a scan goes: its threads, the columns of every row group, one more that is read in some of
 /// them only, and the row groups that its filters leave.
 #[derive(Clone, Debug)]
