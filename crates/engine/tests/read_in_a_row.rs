@@ -211,3 +211,59 @@ async fn a_request_that_was_begun_and_fails_is_made_again_by_the_read_that_needs
         assert!(bytes == data[start..start + 8 * MIB], "{start}");
     }
 }
+
+/// As the threads of a JSON scan read: each has a reader, and takes the next step when it is done
+/// with the one before.
+#[tokio::test(start_paused = true)]
+async fn readers_that_take_turns_find_asked_for_what_follows_all_of_them() {
+    const STEP: usize = 4 * MIB;
+    let mut store = Scripted::remote(LATENCY);
+    store.profile.connection_bytes_per_s = 1e9;
+    let bench = Bench::with(store, &[("open_fetch_bytes", "0"), ("parallel_read_max_fanout", "1")]);
+    let data = pattern(24 * STEP + 5);
+    bench.store.place("a.json", data.clone()).await;
+    let query = bench.query();
+    let mut readers = Vec::new();
+    for _ in 0..3 {
+        readers.push(query.open(&bench.at("a.json"), &Known::NOTHING).await.unwrap());
+    }
+    let begun = tokio::time::Instant::now();
+    let next = std::cell::Cell::new(0);
+    let scan = async |reader: &penstock_engine::Reader| {
+        while next.get() < data.len() {
+            let start = next.get();
+            let len = STEP.min(data.len() - start);
+            next.set(start + len);
+            assert!(read(reader, &query, start, len).await == data[start..start + len]);
+            settle().await;
+        }
+    };
+    tokio::join!(scan(&readers[0]), scan(&readers[1]), scan(&readers[2]));
+    let round_trips = begun.elapsed().as_millis() / LATENCY.as_millis();
+    assert!(round_trips <= 5, "{round_trips} round trips, where eight are without");
+    let metrics = query.metrics();
+    assert_eq!(metrics.get(Metric::BytesRead), data.len() as u64, "nothing twice");
+    assert_eq!(metrics.get(Metric::ReadAheadWastedBytes), 0);
+    drop(readers);
+    assert_eq!(bench.engine.budget().held_bytes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_scans_of_one_object_are_two_runs() {
+    const STEP: usize = 4 * MIB;
+    let bench = Bench::with(Scripted::remote(LATENCY), &[("parallel_read_max_fanout", "1")]);
+    let data = pattern(8 * STEP);
+    bench.store.place("a.json", data.clone()).await;
+    let query = bench.query();
+    let one = query.open(&bench.at("a.json"), &Known::NOTHING).await.unwrap();
+    let other = query.open(&bench.at("a.json"), &Known::NOTHING).await.unwrap();
+    for start in (0..data.len()).step_by(STEP) {
+        for reader in [&one, &other] {
+            assert!(read(reader, &query, start, STEP).await == data[start..start + STEP]);
+            settle().await;
+        }
+    }
+    let metrics = query.metrics();
+    assert!(metrics.get(Metric::ReadAheadHits) >= 12, "both find what follows");
+    assert_eq!(metrics.get(Metric::ReadAheadWastedBytes), 0);
+}

@@ -223,9 +223,16 @@ impl Ahead {
         (overlapping.cloned().collect(), dropped)
     }
 
-    /// Whether requests were begun for what follows.
-    pub fn has_begun(&self) -> bool {
-        !self.lock().begun.is_empty()
+    /// Whether requests were begun for what a read wants.
+    pub fn has_begun(&self, range: ByteRange) -> bool {
+        self.lock().begun.iter().any(|begun| begun.range.overlaps(&range))
+    }
+
+    /// Whether a read belongs to what was read before it.
+    pub fn goes_on_with(&self, range: ByteRange) -> bool {
+        let state = self.lock();
+        state.detector.next == Some(range.start)
+            || state.begun.iter().any(|begun| begun.range.overlaps(&range))
     }
 
     /// Takes note of a large read, and gives the requests that were begun for what it wants.

@@ -16,6 +16,7 @@ mod order;
 mod parquet;
 mod plan;
 mod reader;
+mod ready;
 mod scan;
 mod stream;
 mod through;

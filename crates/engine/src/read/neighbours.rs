@@ -69,6 +69,8 @@ struct State {
     tasks: Vec<AbortHandle>,
     /// Of readers that go front to back.
     readers: Vec<Weak<Ahead>>,
+    /// Of those, what is read in large steps, and of which object.
+    runs: Vec<(ObjectId, Weak<Ahead>)>,
     registered: bool,
 }
 
@@ -241,6 +243,18 @@ impl Neighbours {
         let is_other = |known: &Weak<Ahead>| known.as_ptr() != Arc::as_ptr(reader);
         state.readers.retain(|known| known.strong_count() > 0 && is_other(known));
         state.readers.push(Arc::downgrade(reader));
+    }
+
+    /// The runs of large reads of an object, but for one's own, which is one of them from now on.
+    pub fn runs(&self, object: &ObjectId, own: &Arc<Ahead>) -> Vec<Arc<Ahead>> {
+        let mut state = self.lock();
+        state.runs.retain(|(_, run)| run.strong_count() > 0);
+        if !state.runs.iter().any(|(_, run)| run.as_ptr() == Arc::as_ptr(own)) {
+            state.runs.push((object.clone(), Arc::downgrade(own)));
+        }
+        let others =
+            state.runs.iter().filter(|(of, run)| of == object && run.as_ptr() != Arc::as_ptr(own));
+        others.filter_map(|(_, run)| run.upgrade()).collect()
     }
 
     /// Stops what is on its way.

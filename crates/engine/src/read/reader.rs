@@ -1,12 +1,12 @@
 //! An open object: positional reads into the caller's buffer, from any thread.
 
-use crate::cache::{CachedBlock, CachedObject};
+use crate::cache::CachedObject;
 use crate::location::Location;
 use crate::pace::policy::Policy;
 use crate::pace::{OnItsWay, Reserved};
 use crate::query::{Query, QueryCore};
 use crate::read::ahead::{Ahead, Source, is_large};
-use crate::read::begun::{Approach, Begun};
+use crate::read::begun::Approach;
 use crate::read::columns::LATENCY_MIN;
 use crate::read::flight::Wanted;
 use crate::read::held::{Held, Piece};
@@ -14,6 +14,7 @@ use crate::read::neighbours::Place;
 use crate::read::plan::{
     Source as SpanSource, Span, divide, is_longer_footer, missing, plan, widen,
 };
+use crate::read::ready::{Here, Ready, copy_held, is_here};
 use crate::read::stream::Stream;
 use crate::read::version::Version;
 use crate::read::{Opened, tail_first};
@@ -21,7 +22,7 @@ use bytes::Bytes;
 use futures_util::future::{try_join, try_join_all};
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
 use penstock_store::ObjectMeta;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Reads from this size on tell a store's pace.
 const MEASURED_BYTES_MIN: u64 = 1 << 20;
@@ -36,6 +37,8 @@ pub struct Reader {
     held: Arc<Held>,
     cached: Option<CachedObject>,
     ahead: Arc<Ahead>,
+    /// The run that its large reads belong to: its own, or one of readers that take turns.
+    run: Mutex<Arc<Ahead>>,
     tail_first: bool,
     /// In the glob that it was opened from.
     place: Option<Place>,
@@ -53,6 +56,7 @@ impl Reader {
             Some(whole) => Arc::clone(whole),
             None => query.engine.held.get_or_default(&at.id(), &version),
         };
+        let ahead = Ahead::new();
         Reader {
             at: at.clone(),
             // `open` fetches an object of unknown size whole, and then its size is known.
@@ -61,7 +65,8 @@ impl Reader {
             cached: CachedObject::of(query, at, &version),
             version,
             held,
-            ahead: Ahead::new(),
+            run: Mutex::new(Arc::clone(&ahead)),
+            ahead,
             tail_first: tail_first(&at.key),
             place,
         }
@@ -124,15 +129,16 @@ impl Reader {
         let blocks = self.cached.as_ref().map_or_else(Vec::new, |cached| cached.find(range));
         let mut ready = Ready { held, blocks, begun: Vec::new() };
         let mut approach = None;
+        let mut run = None;
         // What the disk has needs nothing fetched ahead of it.
         let mut from_ahead = false;
         if ready.blocks.is_empty() || !is_here(&ready.spans(range)) {
             let before = ready.held.len();
             if let Some(pieces) = self.columns_ahead(query, range).await {
                 ready.held.extend(pieces);
-            } else if is_large(range) || self.ahead.has_begun() {
-                ready.begun = self.ahead.large(range).into_iter().map(Some).collect();
-                approach = self.approach(query, range);
+            } else if let Some(run) = &*run.insert(self.run(query, range)) {
+                ready.begun = run.large(range).into_iter().map(Some).collect();
+                approach = self.approach(query, run, range);
             } else {
                 let pieces = self.ahead.pieces(&self.source(query), range, &ready.held).await;
                 ready.held.extend(pieces);
@@ -148,8 +154,8 @@ impl Reader {
         let alone = self
             .carry_out(query, &mut *buf, &requests.spans, &mut ready, approach.as_ref())
             .await?;
-        if let Some(approach) = &approach {
-            self.ahead.large_done(approach.bytes_per_s());
+        if let (Some(approach), Some(Some(run))) = (&approach, &run) {
+            run.large_done(approach.bytes_per_s());
         }
         if requests.bytes > 0 {
             self.keep_footer(query, range, buf);
@@ -196,19 +202,39 @@ impl Reader {
         query.neighbours.columns(query, self.place.as_ref()?, range).await
     }
 
+    /// The run that a large read belongs to, or a small one at the end of such a run. The threads
+    /// of a scan may have a reader each, which reads every nth step: together they are one run.
+    fn run(&self, query: &QueryCore, range: ByteRange) -> Option<Arc<Ahead>> {
+        let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_large(range) {
+            return run.has_begun(range).then(|| Arc::clone(&run));
+        }
+        if !run.goes_on_with(range) {
+            let others = query.neighbours.runs(&self.at.id(), &self.ahead);
+            let other = others.into_iter().find(|other| other.goes_on_with(range));
+            *run = other.unwrap_or_else(|| Arc::clone(&self.ahead));
+        }
+        Some(Arc::clone(&run))
+    }
+
     /// Has the next large read asked for when this one is nearly over. Stores nearby are asked when
     /// it comes.
-    fn approach(&self, query: &Arc<QueryCore>, range: ByteRange) -> Option<Approach> {
+    fn approach(
+        &self,
+        query: &Arc<QueryCore>,
+        run: &Arc<Ahead>,
+        range: ByteRange,
+    ) -> Option<Approach> {
         let latency = self.at.mount.latency.get();
         let is_wanted = query.settings.parallel_read_enabled && latency >= LATENCY_MIN;
         if !is_wanted || range.end >= self.size_bytes || !is_large(range) {
             return None;
         }
-        let (ahead, query, at) = (Arc::clone(&self.ahead), Arc::clone(query), self.at.clone());
+        let (run, query, at) = (Arc::clone(run), Arc::clone(query), self.at.clone());
         let (version, size_bytes) = (self.version.clone(), self.size_bytes);
         let begin = move || {
             let source = Source { query: &query, at: &at, version: &version, size_bytes };
-            ahead.begin_next(&source, range);
+            run.begin_next(&source, range);
         };
         Some(Approach::new(range.len(), latency, begin))
     }
@@ -370,52 +396,4 @@ struct Requests<'a> {
     /// Where it tells the store's pace.
     on_its_way: Option<OnItsWay<'a>>,
     _lanes: Reserved<'a>,
-}
-
-/// What is here of a range, or on its way.
-struct Ready {
-    held: Vec<Piece>,
-    blocks: Vec<CachedBlock>,
-    /// Until a span takes it.
-    begun: Vec<Option<Begun>>,
-}
-
-/// One of them.
-enum Here<'a> {
-    Held(&'a Piece),
-    /// The block of this index.
-    Cached(usize),
-    Begun(Option<Begun>),
-}
-
-impl Ready {
-    fn ranges(&self) -> Vec<ByteRange> {
-        let held = self.held.iter().map(|piece| piece.range);
-        let blocks = self.blocks.iter().map(CachedBlock::range);
-        held.chain(blocks).chain(self.begun.iter().flatten().map(|begun| begun.range)).collect()
-    }
-
-    fn spans(&self, range: ByteRange) -> Vec<Span> {
-        plan(range, &self.ranges(), || 0, u64::MAX)
-    }
-
-    /// What stands at this place of [`Ready::ranges`].
-    fn source(&mut self, index: usize) -> Here<'_> {
-        let (held, blocks) = (self.held.len(), self.blocks.len());
-        match self.held.get(index) {
-            Some(piece) => Here::Held(piece),
-            None if index < held + blocks => Here::Cached(index - held),
-            None => Here::Begun(self.begun[index - held - blocks].take()),
-        }
-    }
-}
-
-/// Whether no span has to be fetched.
-fn is_here(spans: &[Span]) -> bool {
-    spans.iter().all(|span| span.source != SpanSource::Store)
-}
-
-fn copy_held(buf: &mut [u8], start: u64, piece: &Piece) {
-    let from = usize::try_from(start - piece.range.start).expect("a held piece fits into memory");
-    buf.copy_from_slice(&piece.bytes[from..from + buf.len()]);
 }
