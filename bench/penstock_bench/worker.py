@@ -92,12 +92,22 @@ def connect(job: dict[str, Any], scratch: str) -> duckdb.DuckDBPyConnection:
     return con
 
 
+def wasted_bytes(con: duckdb.DuckDBPyConnection, job: dict[str, Any]) -> int | None:
+    """Bytes that Penstock fetched ahead so far and nobody wanted; None for other peers."""
+    if job["extension"] != "penstock":
+        return None
+    name = "read_ahead_wasted_bytes"
+    row = con.execute(f"SELECT value FROM penstock_stats() WHERE name = '{name}'").fetchone()
+    return int(row[0]) if row else None
+
+
 def timed_step(
     con: duckdb.DuckDBPyConnection, job: dict[str, Any], step: dict[str, Any]
 ) -> dict[str, Any]:
     """Runs one step and says what it cost."""
     statement = sql.fill(step["sql"], job["rows"], job["root"], job["shared"])
     mark(job.get("mark_url"), step["name"])
+    wasted = wasted_bytes(con, job)
     counters = server_counters(job["stats_url"])
     server_cpu = server_cpu_s(job["server_pid"])
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -120,6 +130,8 @@ def timed_step(
     counted = server_counters(job["stats_url"])
     if counters is not None and counted is not None:
         result |= {name: counted[name] - counters[name] for name in counters}
+    if wasted is not None:
+        result["wasted_bytes"] = (wasted_bytes(con, job) or 0) - wasted
     if step.get("check") and error is None:
         expected = con.execute(sql.fill(step["check"], job["rows"], job["root"])).fetchall()
         if not same_answer(answer, expected):
