@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock_bench import raw, raw_report
+from penstock_bench.records import Ticks, processor_ticks
 
 
 def row(peer: str, run: int, commands: int, cpu_s: float, **more: object) -> dict[str, Any]:
@@ -42,3 +43,9 @@ def test_variants_are_told_best_first() -> None:
     lines = raw_report.text(rows).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["uring/thread", "fio", "direct/sync"]
     assert lines[1].endswith("1.50")
+
+
+def test_what_the_host_took_is_the_eighth_number() -> None:
+    text = "cpu  10 1 5 80 2 0 1 7 3 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
+    assert processor_ticks(text) == Ticks(106, 7)
+    assert processor_ticks().all > 0
