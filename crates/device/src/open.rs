@@ -183,9 +183,11 @@ pub struct OpenFile {
 
 /// Blocks of a plain file, unless asked otherwise.
 const BLOCK_SIZE_BYTES: u32 = 4096;
-/// Most bytes of a command to a file, unless asked otherwise: DuckDB's block, and beyond it the
-/// measured throughput no longer grows.
+/// Most bytes of a command to a file or block device, unless asked otherwise: DuckDB's block, and
+/// beyond it the measured throughput no longer grows.
 const TRANSFER_MAX_BYTES: u32 = 256 << 10;
+/// Most that may be asked for.
+const ASKED_MAX_BYTES: u32 = 1 << 20;
 
 impl OpenFile {
     /// Opens and locks; see [`open`].
@@ -302,7 +304,6 @@ fn geometry(
             .with_hint(hint))
     };
     let mut block_size_bytes = options.block_size_bytes.unwrap_or(BLOCK_SIZE_BYTES);
-    let mut transfer_max_bytes = TRANSFER_MAX_BYTES;
     let mut can_trim = true;
     if is_block {
         let own = rustix::fs::ioctl_blksszget(file);
@@ -312,14 +313,12 @@ fn geometry(
             return refuse(message, "Leave the block size out: the device tells it");
         }
         block_size_bytes = own;
-        let limits = QueueLimits::read(file);
-        transfer_max_bytes = limits.transfer_max_bytes.unwrap_or(TRANSFER_MAX_BYTES);
-        transfer_max_bytes = transfer_max_bytes.min(TRANSFER_MAX_BYTES);
-        can_trim = limits.discard_max_bytes.is_some_and(|most| most > 0);
+        can_trim = discard_max_bytes(file).is_some_and(|most| most > 0);
     }
-    if let Some(asked) = options.transfer_max_bytes {
-        transfer_max_bytes = asked.min(transfer_max_bytes.max(1 << 20));
-    }
+    // What a block device takes at once is the kernel's matter: it cuts what is longer, at less
+    // cost.
+    let asked = options.transfer_max_bytes.map(|asked| asked.min(ASKED_MAX_BYTES));
+    let transfer_max_bytes = asked.unwrap_or(TRANSFER_MAX_BYTES);
     let geometry = Geometry {
         block_size_bytes,
         block_count: size_bytes / u64::from(block_size_bytes.max(1)),
@@ -361,27 +360,13 @@ fn is_zram(file: &File) -> bool {
     name.is_some_and(|name| name.to_string_lossy().starts_with("zram"))
 }
 
-/// What the kernel tells of a block device's queue in sysfs.
-struct QueueLimits {
-    transfer_max_bytes: Option<u32>,
-    discard_max_bytes: Option<u64>,
-}
-
-impl QueueLimits {
-    fn read(file: &File) -> Self {
-        let number = |name: &str| -> Option<u64> {
-            let stat = rustix::fs::fstat(file).ok()?;
-            let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
-            // A partition has the queue of its disk, one folder up.
-            let folder = format!("/sys/dev/block/{major}:{minor}");
-            let texts = ["queue", "../queue"].map(|queue| format!("{folder}/{queue}/{name}"));
-            let text = texts.iter().find_map(|path| std::fs::read_to_string(path).ok())?;
-            text.trim().parse().ok()
-        };
-        let kib = number("max_hw_sectors_kb").and_then(|kib| u32::try_from(kib << 10).ok());
-        QueueLimits {
-            transfer_max_bytes: kib.filter(|most| *most > 0),
-            discard_max_bytes: number("discard_max_bytes"),
-        }
-    }
+/// What a block device discards at once, as the kernel tells in sysfs.
+fn discard_max_bytes(file: &File) -> Option<u64> {
+    let stat = rustix::fs::fstat(file).ok()?;
+    let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    // A partition has the queue of its disk, one folder up.
+    let folder = format!("/sys/dev/block/{major}:{minor}");
+    let texts = ["queue", "../queue"].map(|queue| format!("{folder}/{queue}/discard_max_bytes"));
+    let text = texts.iter().find_map(|path| std::fs::read_to_string(path).ok())?;
+    text.trim().parse().ok()
 }

@@ -18,6 +18,8 @@ use std::time::Instant;
 
 /// Memory of a queue for callers whose own is not aligned.
 const SLOTS_BYTES: usize = 2 << 20;
+/// In how many steps a ring is filled: the device begins with the first while others are prepared.
+const STRIDES: usize = 4;
 /// The place of the only registered file.
 pub(super) const FILE: types::Fixed = types::Fixed(0);
 
@@ -201,8 +203,11 @@ impl<D: Dialect> RingQueue<D> {
         let mut in_flight = InFlight(0);
         let mut failure: Option<Error> = None;
         let depth = self.dialect.file().queue_depth as usize;
+        let stride = depth.div_ceil(STRIDES);
         loop {
-            while failure.is_none() && in_flight.0 < depth {
+            let full = depth.min(in_flight.0 + stride);
+            let mut has_slot = true;
+            while failure.is_none() && in_flight.0 < full {
                 let (index, is_rest) = match self.again.last() {
                     Some(index) => (*index, true),
                     None if next < commands.len() => (next, false),
@@ -218,7 +223,10 @@ impl<D: Dialect> RingQueue<D> {
                         meter.ended(&commands[index], end - now, true);
                         now = end;
                     }
-                    Ok(Pushed::NoSlot) => break,
+                    Ok(Pushed::NoSlot) => {
+                        has_slot = false;
+                        break;
+                    }
                     Err(error) => {
                         meter.ended(&commands[index], now.elapsed(), false);
                         failure = Some(error);
@@ -233,13 +241,21 @@ impl<D: Dialect> RingQueue<D> {
                 return failure.map_or(Ok(()), Err);
             }
             // With nothing left to push the thread sleeps until the last one has ended; before, a
-            // quarter at once saves calls and leaves the device enough to do.
+            // quarter at once saves calls and leaves the device enough to do. It does not sleep
+            // while there is something to push or to take.
             let is_last = next == commands.len() && self.again.is_empty();
-            let wanted = if is_last { in_flight.0 } else { in_flight.0.div_ceil(4) };
+            let can_push = !is_last && failure.is_none() && has_slot && in_flight.0 < depth;
+            let wanted = match is_last {
+                true => in_flight.0,
+                false if can_push || !self.ring.completion().is_empty() => 0,
+                false => in_flight.0.div_ceil(4),
+            };
             meter.in_flight(in_flight.0);
             self.submit(wanted, &mut in_flight)?;
             now = Instant::now();
-            loop {
+            // What ended at once is not taken at once: the device has nothing to do meanwhile.
+            let most = if is_last { depth } else { stride };
+            for _ in 0..most {
                 let Some(entry) = self.ring.completion().next() else { break };
                 in_flight.0 -= 1;
                 let (index, result) = D::completion(&entry);
