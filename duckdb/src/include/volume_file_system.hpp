@@ -70,9 +70,9 @@ public:
 	bool CanSeek() override {
 		return true;
 	}
-	//! False makes DuckDB read neighbouring blocks together, and many commands go to the device at once.
+	//! False would make DuckDB read neighbouring blocks together and copy them; the volume reads ahead.
 	bool OnDiskFile(FileHandle &) override {
-		return false;
+		return true;
 	}
 	bool IsPipe(const string &, optional_ptr<FileOpener>) override {
 		return false;

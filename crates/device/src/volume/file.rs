@@ -11,14 +11,14 @@ use penstock_base::{Error, Kind, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-const PAGE: usize = PAGE_BYTES as usize;
+pub(super) const PAGE: usize = PAGE_BYTES as usize;
 /// Most bytes of zeros that are written at once.
 const ZEROS_BYTES: u64 = 1 << 20;
 
 /// An open file; threads may use it together, also to write, as long as their ranges differ.
 pub struct File {
-    volume: Arc<Volume>,
-    node: Arc<Node>,
+    pub(super) volume: Arc<Volume>,
+    pub(super) node: Arc<Node>,
     lock: Lock,
 }
 
@@ -100,13 +100,13 @@ impl File {
         self.check("volume read")?;
         let size = self.node.size();
         let count = size.saturating_sub(offset).min(into.len() as u64) as usize;
-        self.read_pages_of(&mut into[..count], offset)?;
+        self.read_helped(&mut into[..count], offset, size)?;
         Ok(count)
     }
 
     /// Reads a range inside the file: parts of pages through memory of our own, whole pages
     /// straight to the caller, all of it in one batch.
-    fn read_pages_of(&self, into: &mut [u8], offset: u64) -> Result<()> {
+    pub(super) fn read_pages_of(&self, into: &mut [u8], offset: u64) -> Result<()> {
         if into.is_empty() {
             return Ok(());
         }
@@ -152,6 +152,13 @@ impl File {
         if from.is_empty() {
             return Ok(());
         }
+        self.before_change(offset, end)?;
+        let outcome = self.write_range(from, offset, end);
+        self.after_change(offset, end);
+        outcome
+    }
+
+    fn write_range(&self, from: &[u8], offset: u64, end: u64) -> Result<()> {
         if end <= self.node.size() {
             return self.write_span(from, offset, u64::MAX);
         }
@@ -235,7 +242,7 @@ impl File {
         if pages > 0 {
             self.node.forget_edge(first, first + pages);
             self.node.leave_holes(first, first + pages);
-            self.write_pages(first, body)?;
+            self.write_helped(first, body)?;
         }
         if !tail.is_empty() {
             self.patch(at + body.len() as u64, tail, valid_end)?;
@@ -263,7 +270,7 @@ impl File {
         Ok(())
     }
 
-    fn write_pages(&self, first: u64, from: &[u8]) -> Result<()> {
+    pub(super) fn write_pages(&self, first: u64, from: &[u8]) -> Result<()> {
         let pages = (from.len() / PAGE) as u64;
         let map = self.node.map();
         self.check_map(&map, first + pages, "volume write")?;
@@ -303,6 +310,13 @@ impl File {
         self.check(OPERATION)?;
         self.volume.check_writable(OPERATION)?;
         self.end(size_bytes, 0, OPERATION)?;
+        self.before_change(size_bytes.min(self.node.size()), u64::MAX)?;
+        let outcome = self.set_size(size_bytes);
+        self.after_change(0, u64::MAX);
+        outcome
+    }
+
+    fn set_size(&self, size_bytes: u64) -> Result<()> {
         let growth = self.node.growth();
         let size = self.node.size();
         if size_bytes > size {
@@ -335,6 +349,8 @@ impl File {
         let first = offset.div_ceil(PAGE_BYTES);
         if first < end {
             self.node.forget_edge(first, end);
+            self.before_change(first * PAGE_BYTES, end * PAGE_BYTES)?;
+            self.after_change(first * PAGE_BYTES, end * PAGE_BYTES);
             let map = self.node.map();
             self.volume.trim(&map.pieces(first, end - first));
         }

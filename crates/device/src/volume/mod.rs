@@ -6,9 +6,12 @@
 //! removing are durable when they return, whole or not at all; bytes and growth after
 //! [`File::sync`]. How bytes move is the port's matter.
 
+mod ahead;
+mod behind;
 mod copies;
 mod file;
 mod format;
+mod helped;
 mod holes;
 mod map;
 mod node;
@@ -17,6 +20,7 @@ mod shared;
 pub mod signature;
 pub mod space;
 pub mod table;
+mod thread;
 
 pub use file::File;
 pub use format::{FormatOptions, Report, check, check_unused, format};
@@ -24,12 +28,16 @@ pub use node::Lock;
 pub use shared::{Asked, SharedVolume, Wish};
 
 use crate::port::Port;
+use ahead::Ahead;
+use behind::Behind;
 use copies::{Paging, check_size, choose, commit, encode, read_copies, repair};
+use helped::Helpers;
 use map::Map;
 use node::Node;
 use penstock_base::{Error, Kind, Result};
 use space::{Extent, Space};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use table::{Entry, PAGE_BYTES, Table, data_pages, is_name};
@@ -59,7 +67,9 @@ pub struct FileInfo {
 
 /// An open volume, shared by the threads of a process.
 pub struct Volume {
-    port: Port,
+    // Before the port, which their threads hold.
+    helpers: Option<Helpers>,
+    port: Arc<Port>,
     paging: Paging,
     core: Mutex<Core>,
     /// Set when a flush or a write of the table failed: what is durable is not known any more.
@@ -74,6 +84,8 @@ struct Core {
     table: Table,
     nodes: BTreeMap<String, Arc<Node>>,
     space: Space,
+    /// Holds the pages that temporary files had and that were not trimmed.
+    spilled: Range<u64>,
 }
 
 // Locks are taken in this order: a node's `grow`, its `edge`, its `holes`, the volume's `core`, a
@@ -86,6 +98,19 @@ impl Volume {
     /// `NotFound` where there is none, `Unsupported` for a newer format, `Corrupt` if no copy of
     /// the table is sound or the device shrank; and as [`Port::run`].
     pub fn open(port: Port) -> Result<Arc<Self>> {
+        Self::open_with(port, false)
+    }
+
+    /// As [`Volume::open`], for a device past the page cache: files that are read in order are read
+    /// ahead, and what is spilled is written behind, by threads of the volume.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub fn open_with_helpers(port: Port) -> Result<Arc<Self>> {
+        Self::open_with(port, true)
+    }
+
+    fn open_with(port: Port, has_helpers: bool) -> Result<Arc<Self>> {
         let paging = Paging::of(&port)?;
         check_size(&port, paging)?;
         let found = read_copies(&port, paging)?;
@@ -101,8 +126,20 @@ impl Volume {
         });
         let nodes = nodes.collect();
         let trims = AtomicBool::new(port.geometry().can_trim);
-        let core = Mutex::new(Core { table, nodes, space });
-        Ok(Arc::new(Volume { port, paging, core, is_failed: AtomicBool::new(false), trims }))
+        let core = Mutex::new(Core { table, nodes, space, spilled: 0..0 });
+        let port = Arc::new(port);
+        let helpers = has_helpers.then(|| Helpers {
+            ahead: Ahead::new(port.clone()),
+            behind: Behind::new(port.clone()),
+        });
+        Ok(Arc::new(Volume {
+            helpers,
+            port,
+            paging,
+            core,
+            is_failed: AtomicBool::default(),
+            trims,
+        }))
     }
 
     /// The device under the volume.
@@ -339,6 +376,7 @@ impl Drop for Volume {
         // Only the second and third copy of the last table may still be in the device's cache; a
         // failure leaves the first, which is durable.
         if !self.port.geometry().is_read_only && !self.is_failed.load(Ordering::Acquire) {
+            self.trim_spilled();
             let _ = self.port.flush();
         }
     }

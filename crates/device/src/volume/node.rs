@@ -2,6 +2,8 @@
 
 use crate::buffer::AlignedBuffer;
 use crate::volume::TEMP_PREFIX;
+use crate::volume::ahead::Window;
+use crate::volume::behind::Late;
 use crate::volume::holes::Holes;
 use crate::volume::map::Map;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,6 +52,10 @@ pub(crate) struct Node {
     /// Whether there are any, without the lock. Set before the file's size takes them in.
     has_holes: AtomicBool,
     holders: Mutex<Holders>,
+    /// What of it is read ahead. No other lock is taken while it is held.
+    window: Mutex<Window>,
+    /// What of it is on its way to the device; only of temporary files.
+    late: Mutex<Late>,
 }
 
 /// What these locks guard is changed in single steps, so a panic elsewhere leaves it whole.
@@ -71,6 +77,8 @@ impl Node {
             holes: Mutex::default(),
             has_holes: AtomicBool::new(false),
             holders: Mutex::default(),
+            window: Mutex::default(),
+            late: Mutex::default(),
         }
     }
 
@@ -138,6 +146,16 @@ impl Node {
     /// The holes, which nobody else fills or makes meanwhile.
     pub(crate) fn holes(&self) -> HolesGuard<'_> {
         HolesGuard { node: self, holes: lock(&self.holes) }
+    }
+
+    /// What of it is read ahead.
+    pub(crate) fn window(&self) -> MutexGuard<'_, Window> {
+        lock(&self.window)
+    }
+
+    /// What of it is on its way to the device.
+    pub(crate) fn late(&self) -> MutexGuard<'_, Late> {
+        lock(&self.late)
     }
 
     /// Forgets the page that was written in part, if it is one of these.

@@ -6,6 +6,7 @@ use crate::volume::space::Extent;
 use crate::volume::table::{Entry, PAGE_BYTES};
 use crate::volume::{Core, Volume};
 use penstock_base::{Kind, Result};
+use std::ops::Range;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
@@ -56,7 +57,7 @@ impl Volume {
         *map = kept;
         node.set_size(size_bytes);
         drop(map);
-        self.release(core, &freed);
+        self.release(core, &freed, node.is_temp());
         Ok(())
     }
 
@@ -64,14 +65,31 @@ impl Volume {
     pub(super) fn discard(&self, core: MutexGuard<'_, Core>, node: &Node) {
         let freed = std::mem::take(&mut *node.map_mut());
         node.mark_removed();
-        self.release(core, freed.extents());
+        self.release(core, freed.extents(), node.is_temp());
     }
 
-    /// Gives pages back and tells the device.
-    pub(super) fn release(&self, mut core: MutexGuard<'_, Core>, extents: &[Extent]) {
-        // Before anybody can get these pages: a trim must not meet what is written next.
-        self.trim(extents);
+    /// Gives pages back and tells the device. Of temporary files it is told when the volume closes:
+    /// others of them follow soon, and a file system under the device would find their room anew.
+    fn release(&self, mut core: MutexGuard<'_, Core>, extents: &[Extent], is_temp: bool) {
+        if is_temp {
+            for extent in extents {
+                let Range { start, end } = core.spilled;
+                core.spilled = match start < end {
+                    true => start.min(extent.first_page)..end.max(extent.end()),
+                    false => extent.first_page..extent.end(),
+                };
+            }
+        } else {
+            // Before anybody can get these pages: a trim must not meet what is written next.
+            self.trim(extents);
+        }
         extents.iter().for_each(|extent| core.space.release(*extent));
+    }
+
+    /// Trims what temporary files have left behind.
+    pub(super) fn trim_spilled(&self) {
+        let core = self.core();
+        self.trim(&core.space.free_within(core.spilled.start, core.spilled.end));
     }
 
     /// Trimming is advice: a device that refuses it keeps the old bytes, which nobody reads.

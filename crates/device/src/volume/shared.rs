@@ -69,7 +69,14 @@ impl How {
             Kind::NotFound => error.with_hint("`penstock nvme format` makes a volume"),
             _ => error,
         })?;
-        Volume::open(Port::new(device, discipline)?)
+        let port = Port::new(device, discipline)?;
+        match io {
+            // The page cache reads ahead and writes behind.
+            Io::File => Volume::open(port),
+            // The others are there to be compared; threads beside the callers' are no part of them.
+            _ if discipline == Discipline::Thread => Volume::open_with_helpers(port),
+            _ => Volume::open(port),
+        }
     }
 }
 

@@ -46,6 +46,17 @@ impl Space {
         self.free_pages
     }
 
+    /// The free pages of a range.
+    pub fn free_within(&self, first: u64, end: u64) -> Vec<Extent> {
+        let before = self.free.range(..first).next_back();
+        let runs = before.into_iter().chain(self.free.range(first..end));
+        let cut = runs.filter_map(|(start, length)| {
+            let (from, to) = (first.max(*start), end.min(start + length));
+            (from < to).then(|| Extent { first_page: from, pages: to - from })
+        });
+        cut.collect()
+    }
+
     /// Takes `wanted` pages, or if they are not to be had at least `least`; `None` if even those
     /// are not free. It prefers the pages right after `after`, then the first run that holds all,
     /// then the longest runs.

@@ -1,5 +1,6 @@
 //! The volume against what files of a database ask of it, against failures, and against power cuts.
 
+mod ahead;
 mod crash;
 mod failures;
 mod files;

@@ -1,0 +1,242 @@
+//! Reading ahead in files that are read in order: what comes next is fetched while the caller
+//! computes, as the page cache does for files of a file system. It decides what is fetched into how
+//! much memory; when a read is in order is told by the history.
+//!
+//! A thread of its own reads, by a queue of its own: batches block, here as everywhere. What is
+//! fetched is dropped when the file changes there, so a read gives what the last write left.
+
+mod history;
+mod window;
+
+pub(crate) use window::Window;
+
+use crate::buffer::AlignedBuffer;
+use crate::device::Command;
+use crate::port::Port;
+use crate::volume::node::Node;
+use crate::volume::table::PAGE_BYTES;
+use crate::volume::thread::Worker;
+use penstock_base::Result;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Bytes that are fetched and dropped together: a block of DuckDB's.
+pub(crate) const PIECE_BYTES: u64 = 256 << 10;
+/// Most that a file is fetched ahead of its reader.
+pub(crate) const AHEAD_BYTES: u64 = 8 << 20;
+/// Most pieces of a file that are held.
+pub(crate) const PIECES: usize = 64;
+/// Pieces of one batch: enough commands in flight, and the first is not kept waiting for long.
+const BATCH: usize = 4;
+/// Buffers that are kept for the next pieces.
+const SPARES: usize = 32;
+
+/// A part of a file that is fetched.
+pub(crate) struct Piece {
+    pub range: Range<u64>,
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+enum State {
+    /// Nobody reads it yet.
+    Asked,
+    Coming,
+    Here(AlignedBuffer),
+    /// It has to be read directly: that tells why it could not be fetched.
+    Gone,
+}
+
+/// What these locks guard is changed in single steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Piece {
+    pub(crate) fn new(range: Range<u64>) -> Arc<Self> {
+        let (state, arrived) = (Mutex::new(State::Asked), Condvar::new());
+        Arc::new(Piece { range, state, arrived })
+    }
+
+    /// Gives the bytes from `offset` on, which lie inside; waits for those that are coming. False
+    /// if the caller is better off reading them itself.
+    pub(crate) fn give(&self, offset: u64, into: &mut [u8]) -> bool {
+        let mut state = lock(&self.state);
+        while matches!(*state, State::Coming) {
+            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        match &*state {
+            State::Here(bytes) => {
+                let from = (offset - self.range.start) as usize;
+                into.copy_from_slice(&bytes[from..from + into.len()]);
+                true
+            }
+            State::Asked | State::Coming | State::Gone => {
+                *state = State::Gone;
+                false
+            }
+        }
+    }
+
+    /// Whether it can be dropped without somebody waiting for it.
+    pub(crate) fn is_idle(&self) -> bool {
+        !matches!(*lock(&self.state), State::Coming)
+    }
+
+    fn begin(&self) -> bool {
+        let mut state = lock(&self.state);
+        let is_asked = matches!(*state, State::Asked);
+        if is_asked {
+            *state = State::Coming;
+        }
+        is_asked
+    }
+
+    fn end(&self, state: State) {
+        *lock(&self.state) = state;
+        self.arrived.notify_all();
+    }
+
+    /// Takes the memory out.
+    fn empty(&self) -> Option<AlignedBuffer> {
+        match std::mem::replace(&mut *lock(&self.state), State::Gone) {
+            State::Here(bytes) => Some(bytes),
+            State::Asked | State::Coming | State::Gone => None,
+        }
+    }
+}
+
+/// What the reading thread is asked for.
+#[derive(Default)]
+struct Asked {
+    pieces: VecDeque<(Arc<Node>, Arc<Piece>)>,
+    spares: Vec<AlignedBuffer>,
+    is_closed: bool,
+}
+
+struct Shared {
+    port: Arc<Port>,
+    asked: Mutex<Asked>,
+    more: Condvar,
+}
+
+/// The read-ahead of a volume; its thread begins with the first piece and ends when this goes.
+pub(crate) struct Ahead {
+    shared: Arc<Shared>,
+    worker: Worker,
+}
+
+impl Ahead {
+    pub(crate) fn new(port: Arc<Port>) -> Self {
+        let shared = Shared { port, asked: Mutex::default(), more: Condvar::new() };
+        Ahead { shared: Arc::new(shared), worker: Worker::default() }
+    }
+
+    /// Has pieces of a file fetched.
+    ///
+    /// # Errors
+    /// `Exhausted` where the system gives no thread.
+    pub(crate) fn ask(&self, node: &Arc<Node>, pieces: Vec<Arc<Piece>>) -> Result<()> {
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        let shared = self.shared.clone();
+        let started = self.worker.start("penstock-ahead", move || shared.serve());
+        started.map_err(|error| error.with_object(self.shared.port.name()))?;
+        let pieces = pieces.into_iter().map(|piece| (node.clone(), piece));
+        lock(&self.shared.asked).pieces.extend(pieces);
+        self.shared.more.notify_one();
+        Ok(())
+    }
+
+    /// Keeps the memory of pieces that are needed no more.
+    pub(crate) fn recycle(&self, pieces: Vec<Arc<Piece>>) {
+        let mut asked = lock(&self.shared.asked);
+        for bytes in pieces.iter().filter_map(|piece| piece.empty()) {
+            if asked.spares.len() < SPARES {
+                asked.spares.push(bytes);
+            }
+        }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        lock(&self.shared.asked).is_closed = true;
+        self.shared.more.notify_all();
+        self.worker.join();
+    }
+}
+
+impl Shared {
+    fn serve(&self) {
+        while let Some((node, pieces, buffers)) = self.next() {
+            self.fetch(&node, &pieces, buffers);
+        }
+    }
+
+    /// The next pieces, of one file, with memory for them; none when the volume closes.
+    #[allow(clippy::type_complexity)]
+    fn next(&self) -> Option<(Arc<Node>, Vec<Arc<Piece>>, Vec<AlignedBuffer>)> {
+        let mut asked = lock(&self.asked);
+        loop {
+            if asked.is_closed {
+                return None;
+            }
+            let Some((node, _)) = asked.pieces.front() else {
+                asked = self.more.wait(asked).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let node = node.clone();
+            let mut pieces = Vec::new();
+            while pieces.len() < BATCH {
+                let is_same = |row: &(Arc<Node>, Arc<Piece>)| Arc::ptr_eq(&row.0, &node);
+                if !asked.pieces.front().is_some_and(is_same) {
+                    break;
+                }
+                let Some((_, piece)) = asked.pieces.pop_front() else { break };
+                if piece.begin() {
+                    pieces.push(piece);
+                }
+            }
+            if !pieces.is_empty() {
+                let kept = asked.spares.len().saturating_sub(pieces.len());
+                let buffers = asked.spares.split_off(kept);
+                return Some((node, pieces, buffers));
+            }
+        }
+    }
+
+    /// Reads pieces together.
+    fn fetch(&self, node: &Node, pieces: &[Arc<Piece>], mut spares: Vec<AlignedBuffer>) {
+        let geometry = self.port.geometry();
+        let alignment = geometry.buffer_alignment_bytes.max(4096) as usize;
+        let mut next =
+            || spares.pop().unwrap_or_else(|| AlignedBuffer::new(PIECE_BYTES as usize, alignment));
+        let mut buffers: Vec<AlignedBuffer> = pieces.iter().map(|_| next()).collect();
+        let is_read = {
+            let map = node.map();
+            let blocks_per_page = PAGE_BYTES / u64::from(geometry.block_size_bytes);
+            let mut batch = Vec::new();
+            let mut is_there = true;
+            for (piece, buffer) in pieces.iter().zip(&mut buffers) {
+                let first = piece.range.start / PAGE_BYTES;
+                let end = piece.range.end / PAGE_BYTES;
+                // A file that was made shorter meanwhile gave its pages away.
+                is_there &= end <= map.pages() && !node.is_removed();
+                let mut rest = &mut buffer[..((end - first) * PAGE_BYTES) as usize];
+                for extent in map.pieces(first, end - first) {
+                    let length = (extent.pages * PAGE_BYTES) as usize;
+                    let (into, later) = rest.split_at_mut(length);
+                    batch.push(Command::Read { block: extent.first_page * blocks_per_page, into });
+                    rest = later;
+                }
+            }
+            is_there && self.port.run(&mut batch).is_ok()
+        };
+        for (piece, buffer) in pieces.iter().zip(buffers) {
+            piece.end(if is_read { State::Here(buffer) } else { State::Gone });
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Files beside whose callers the volume reads and writes. It decides which reads and writes go
+//! that way: blocks of databases are read ahead, blocks that are spilled are written behind.
+
+use crate::volume::ahead::Ahead;
+use crate::volume::behind::{self, Behind};
+use crate::volume::file::{File, PAGE};
+use penstock_base::Result;
+
+/// The smallest block of DuckDB's: shorter reads are not of a scan.
+const BLOCK_LEAST_BYTES: usize = 16 << 10;
+
+/// What reads and writes beside the callers.
+pub(crate) struct Helpers {
+    pub ahead: Ahead,
+    pub behind: Behind,
+}
+
+/// Whether a range is whole pages.
+fn is_whole(offset: u64, length: usize) -> bool {
+    (offset as usize | length).is_multiple_of(PAGE)
+}
+
+impl File {
+    /// Reads a range inside the file, whose size is `size`.
+    pub(super) fn read_helped(&self, into: &mut [u8], offset: u64, size: u64) -> Result<()> {
+        let Some(helpers) = &self.volume.helpers else { return self.read_pages_of(into, offset) };
+        if self.node.is_temp() {
+            return self.read_late(into, offset);
+        }
+        let is_block = into.len() >= BLOCK_LEAST_BYTES && is_whole(offset, into.len());
+        match is_block && !self.node.has_holes() {
+            true => self.read_ahead(&helpers.ahead, into, offset, size),
+            false => self.read_pages_of(into, offset),
+        }
+    }
+
+    /// Reads whole pages: what was fetched ahead from there, the rest from the device.
+    fn read_ahead(&self, ahead: &Ahead, into: &mut [u8], offset: u64, size: u64) -> Result<()> {
+        let end = offset + into.len() as u64;
+        let found = self.node.window().read(offset, end, size);
+        ahead.ask(&self.node, found.asked)?;
+        let (mut at, mut rest) = (offset, into);
+        for piece in &found.here {
+            let (from, to) = (piece.range.start.max(at), piece.range.end.min(end));
+            let (gap, later) = rest.split_at_mut((from - at) as usize);
+            self.read_pages_of(gap, at)?;
+            let (here, later) = later.split_at_mut((to - from) as usize);
+            if !piece.give(from, here) {
+                self.read_pages_of(here, from)?;
+            }
+            (at, rest) = (to, later);
+        }
+        self.read_pages_of(rest, at)?;
+        ahead.recycle(found.dropped);
+        Ok(())
+    }
+
+    /// Reads what is on its way to the device from memory, the rest from there.
+    fn read_late(&self, into: &mut [u8], offset: u64) -> Result<()> {
+        self.node.late().check()?;
+        if !is_whole(offset, into.len()) {
+            behind::finish(&self.node, offset, offset + into.len() as u64);
+            return self.read_pages_of(into, offset);
+        }
+        for gap in behind::copy(&self.node, into, offset) {
+            let place = (gap.start - offset) as usize..(gap.end - offset) as usize;
+            self.read_pages_of(&mut into[place], gap.start)?;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that nothing is on its way to a range that is about to change.
+    pub(super) fn before_change(&self, start: u64, end: u64) -> Result<()> {
+        if self.volume.helpers.is_some() && self.node.is_temp() {
+            self.node.late().check()?;
+            behind::settle(&self.node, start, end);
+        }
+        Ok(())
+    }
+
+    /// Drops what was fetched ahead of a range that has changed.
+    pub(super) fn after_change(&self, start: u64, end: u64) {
+        if let Some(helpers) = &self.volume.helpers {
+            let gone = self.node.window().forget(start, end);
+            helpers.ahead.recycle(gone);
+        }
+    }
+
+    /// Writes whole pages: what is spilled later, so that the writer can go on.
+    pub(super) fn write_helped(&self, first: u64, from: &[u8]) -> Result<()> {
+        if let Some(helpers) = &self.volume.helpers
+            && self.node.is_temp()
+            && helpers.behind.take(&self.node, first, from)?
+        {
+            return Ok(());
+        }
+        self.write_pages(first, from)
+    }
+}
