@@ -255,23 +255,39 @@ impl<D: Dialect> RingQueue<D> {
             now = Instant::now();
             // What ended at once is not taken at once: the device has nothing to do meanwhile.
             let most = if is_last { depth } else { stride };
-            for _ in 0..most {
-                let Some(entry) = self.ring.completion().next() else { break };
-                in_flight.0 -= 1;
-                let (index, result) = D::completion(&entry);
-                let index = index as usize;
-                let outcome = self.finish(index, result, &mut commands[index]);
-                if !matches!(outcome, Ok(false)) {
-                    let took = now - self.progress[index].begun;
-                    meter.ended(&commands[index], took, outcome.is_ok());
-                }
-                match outcome {
-                    Ok(true) => {}
-                    Ok(false) => self.again.push(index),
-                    Err(error) => failure = failure.or(Some(error)),
-                }
+            if let Err(error) = self.take_ended(most, commands, &mut in_flight, now, meter) {
+                failure = failure.or(Some(error));
             }
         }
+    }
+
+    /// Takes up to `most` completions; fails with the first failure among them.
+    fn take_ended(
+        &mut self,
+        most: usize,
+        commands: &mut [Command<'_>],
+        in_flight: &mut InFlight,
+        now: Instant,
+        meter: &Meter,
+    ) -> Result<()> {
+        let mut all = Ok(());
+        for _ in 0..most {
+            let Some(entry) = self.ring.completion().next() else { break };
+            in_flight.0 -= 1;
+            let (index, result) = D::completion(&entry);
+            let index = index as usize;
+            let outcome = self.finish(index, result, &mut commands[index]);
+            if !matches!(outcome, Ok(false)) {
+                let took = now - self.progress[index].begun;
+                meter.ended(&commands[index], took, outcome.is_ok());
+            }
+            match outcome {
+                Ok(true) => {}
+                Ok(false) => self.again.push(index),
+                Err(error) => all = all.and(Err(error)),
+            }
+        }
+        all
     }
 
     /// Gives the kernel what was pushed and waits for `wanted` completions.

@@ -120,7 +120,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_list_of_bytes(reads in prop::collection::vec((0u64..90, 1u64..9), 0..60)) {
+        fn it_agrees_with_a_list_of_bytes(
+            reads in prop::collection::vec((0u64..90, 1u64..9), 0..60),
+        ) {
             let (mut history, mut seen) = (History::default(), [false; 100]);
             for (start, length) in reads {
                 if seen[start as usize..(start + length) as usize].iter().all(|it| *it) {
