@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A connection whose bytes are added to [`Stats`].
@@ -15,13 +15,20 @@ pub struct Metered {
     stream: TcpStream,
     stats: Arc<Stats>,
     stall: StallTimer,
+    read_bytes_max: u64,
 }
 
 impl Metered {
     /// Counts `stream`'s bytes in `stats`; a write on which nothing moves for `stall_timeout` is an
-    /// error. What is read may well be nothing for long: the next request.
-    pub fn new(stream: TcpStream, stats: Arc<Stats>, stall_timeout: Duration) -> Self {
-        Metered { stream, stats, stall: StallTimer::new(stall_timeout) }
+    /// error. What is read may well be nothing for long: the next request. One read takes at most
+    /// `read_bytes_max`.
+    pub fn new(
+        stream: TcpStream,
+        stats: Arc<Stats>,
+        stall_timeout: Duration,
+        read_bytes_max: u64,
+    ) -> Self {
+        Metered { stream, stats, stall: StallTimer::new(stall_timeout), read_bytes_max }
     }
 
     fn written(
@@ -52,7 +59,8 @@ impl AsyncRead for Metered {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        let most = self.read_bytes_max;
+        ready!(Pin::new(&mut (&mut self.stream).take(most)).poll_read(context, buffer))?;
         self.stats.received(buffer.filled().len() - before);
         Poll::Ready(Ok(()))
     }

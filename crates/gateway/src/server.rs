@@ -28,6 +28,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const READ_BYTES_MAX: usize = 128 << 10;
 /// Connections beyond which each further one reads less at a time, so that memory grows slower.
 const CONNECTIONS_FEW: u64 = 16;
+/// Most bytes that one read takes from each of those: a byte less than a buffer of hyper's, which
+/// doubles its buffers when one was filled.
+const READ_BYTES_AMONG_MANY: u64 = (32 << 10) - 1;
 /// Most connections to the admin port at once.
 const ADMIN_CONNECTIONS_MAX: u64 = 64;
 
@@ -72,8 +75,6 @@ enum Port {
 struct Connections {
     port: Port,
     http: http1::Builder,
-    /// For connections among many.
-    http_frugal: http1::Builder,
     head_timeout: Duration,
     stall_timeout: Duration,
     tls: Option<TlsAcceptor>,
@@ -145,12 +146,10 @@ fn connections(settings: &ServeSettings, port: Port, tls: Option<TlsAcceptor>) -
     let head_size = usize::try_from(settings.head_size_max_bytes).unwrap_or(usize::MAX);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_header_size(head_size);
-    // A head must fit; beyond that a larger buffer costs memory and saves no time.
-    let mut http_frugal = http.clone();
-    http_frugal.max_buf_size(head_size.max(READ_BYTES_MAX / 4));
+    // A head must fit.
     http.max_buf_size(head_size.max(READ_BYTES_MAX));
     let stall_timeout = Duration::from_millis(settings.client_stall_timeout_ms);
-    Connections { port, http, http_frugal, head_timeout, stall_timeout, tls }
+    Connections { port, http, head_timeout, stall_timeout, tls }
 }
 
 async fn accept_all(
@@ -192,7 +191,9 @@ impl Connections {
         }
         // Without it the last segment of an answer waits for the peer's delayed acknowledgement.
         stream.set_nodelay(true).ok();
-        let stream = Metered::new(stream, front.stats.clone(), self.stall_timeout);
+        let is_among_few = telemetry.connections_open.get() <= CONNECTIONS_FEW;
+        let most = if is_among_few { READ_BYTES_MAX as u64 } else { READ_BYTES_AMONG_MANY };
+        let stream = Metered::new(stream, front.stats.clone(), self.stall_timeout, most);
         match &self.tls {
             None => self.serve_http(stream, peer, front, watcher).await,
             Some(tls) => match tokio::time::timeout(self.head_timeout, tls.accept(stream)).await {
@@ -214,10 +215,8 @@ impl Connections {
         watcher: Watcher,
     ) {
         let port = self.port;
-        let is_among_few = front.telemetry().connections_open.get() <= CONNECTIONS_FEW;
         let service = service_fn(move |request| answer(port, front.clone(), peer, request));
-        let http = if is_among_few { &self.http } else { &self.http_frugal };
-        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let connection = self.http.serve_connection(TokioIo::new(stream), service);
         // A connection that breaks is its client's affair, and the client knows.
         watcher.watch(connection).await.ok();
     }

@@ -1,9 +1,11 @@
 //! What a gateway needs of a local bucket besides the traits of stores: bodies that are never whole
 //! in memory, and the end of the bucket.
 //!
-//! A [`Staged`] body is a hidden file that grows as pieces come, one write at a time on a blocking
-//! thread while the next pieces arrive, and is published or forgotten as a whole.
+//! A [`Staged`] body is a hidden file that grows as pieces come, and is published or forgotten as a
+//! whole. A piece is written where it arrives while the disk keeps up, and else on a blocking
+//! thread, one write at a time, while the next pieces are collected.
 
+mod here;
 mod share;
 
 use super::errno::explain_io;
@@ -13,6 +15,7 @@ use super::write::{self, Temp};
 use super::{LocalStore, Shared, attributes::Attributes};
 use crate::{Part, PutOptions, PutResult, UploadId, WriteCondition};
 use bytes::Bytes;
+use here::Here;
 use penstock_base::{Error, Kind, Result};
 use share::Share;
 use std::sync::Arc;
@@ -56,11 +59,33 @@ impl Staged {
         self.size_bytes += piece.len() as u64;
         self.held_bytes += piece.len();
         self.held.push(piece);
+        if self.held_bytes < share::WRITE_BYTES_LEAST {
+            return Ok(());
+        }
+        if self.flight.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.land().await?;
+        }
+        if self.flight.is_none()
+            && self.held_bytes <= share::WRITE_BYTES_MAX
+            && let Some(here) = Here::begin()
+        {
+            return self.write_held(here);
+        }
         if self.held_bytes < self.share.bytes() {
             return Ok(());
         }
         self.land().await?;
         self.take_off().await
+    }
+
+    /// Writes what is held on this thread.
+    fn write_held(&mut self, here: Here) -> Result<()> {
+        let shown = self.shown();
+        let pieces = std::mem::take(&mut self.held);
+        self.held_bytes = 0;
+        let written = self.temp.as_mut().ok_or_else(used_up)?.append(&pieces, &shown);
+        drop(here);
+        written
     }
 
     /// Waits for the write that is under way.

@@ -7,8 +7,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// Most bytes that are collected before they are written. As much again may be on its way to the
 /// file.
 pub(super) const WRITE_BYTES_MAX: usize = 1 << 20;
-/// Fewest: below this the hop to a blocking thread costs more than the write. Among many bodies the
-/// blocking threads do not sleep, and the hop costs little.
+/// Fewest that are written at once before the last: below this the call costs more than the copy.
+pub(super) const WRITE_BYTES_LEAST: usize = 16 << 10;
+/// Fewest that go to a blocking thread: below this the hop costs more than the write. Among many
+/// bodies the blocking threads do not sleep, and the hop costs little.
 const WRITE_BYTES_MIN: usize = 64 << 10;
 /// What all bodies together may collect, as long as each has the least.
 const WRITE_BYTES_ALL: usize = 4 << 20;

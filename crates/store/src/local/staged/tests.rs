@@ -48,13 +48,28 @@ fn piece(byte: u8, len: usize) -> Bytes {
     vec![byte; len].into()
 }
 
+/// On one thread every write goes to a blocking thread.
 #[tokio::test]
 async fn pieces_of_any_size_make_the_whole() {
+    pieces_make_the_whole().await;
+}
+
+/// With more threads than writers, those that receive the pieces write them too, in turn with
+/// blocking threads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn pieces_make_the_whole_whoever_writes_them() {
+    let bodies: Vec<_> = (0..8).map(|_| tokio::spawn(pieces_make_the_whole())).collect();
+    for body in bodies {
+        body.await.unwrap();
+    }
+}
+
+async fn pieces_make_the_whole() {
     let bucket = Bucket::new();
     let mut staged = bucket.store.stage("a/b", None, &WriteCondition::None).await.unwrap();
     let mut whole = Vec::new();
     for (index, len) in
-        [0, 1, 700_000, 400_000, WRITE_BYTES, 3 * WRITE_BYTES + 1, 5].iter().enumerate()
+        [0, 1, 700_000, 400_000, WRITE_BYTES, 3 * WRITE_BYTES + 1, 5, 20_000].iter().enumerate()
     {
         staged.write(piece(index as u8, *len)).await.unwrap();
         whole.extend(piece(index as u8, *len));
