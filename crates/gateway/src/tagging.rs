@@ -14,10 +14,16 @@ const BUCKET_TAGS_MAX: usize = 50;
 const NAME_CHARS_MAX: usize = 128;
 const VALUE_CHARS_MAX: usize = 256;
 
+/// Whether S3 takes a character in a tag: letters and digits of any language, spaces, and these.
+fn is_tag_char(char: char) -> bool {
+    char.is_alphanumeric() || char.is_whitespace() || "+-=._:/@".contains(char)
+}
+
 /// Checks the tags of a request.
 ///
 /// # Errors
-/// `InvalidTag` for a name that is empty, too long or stands twice, and for too many.
+/// `InvalidTag` for a name that is empty, too long or stands twice, for characters that S3 does not
+/// take, and for too many.
 fn checked(tags: Vec<dto::Tag>) -> S3Result<Vec<(String, String)>> {
     if tags.len() > TAGS_MAX {
         return Err(s3_error!(InvalidTag, "Object tags cannot be greater than 10"));
@@ -25,10 +31,11 @@ fn checked(tags: Vec<dto::Tag>) -> S3Result<Vec<(String, String)>> {
     let mut pairs: Vec<(String, String)> = Vec::with_capacity(tags.len());
     for tag in tags {
         let (name, value) = (tag.key.unwrap_or_default(), tag.value.unwrap_or_default());
-        if name.is_empty() || name.chars().count() > NAME_CHARS_MAX {
+        let is_long = name.chars().count() > NAME_CHARS_MAX;
+        if name.is_empty() || is_long || !name.chars().all(is_tag_char) {
             return Err(s3_error!(InvalidTag, "The TagKey you have provided is invalid"));
         }
-        if value.chars().count() > VALUE_CHARS_MAX {
+        if value.chars().count() > VALUE_CHARS_MAX || !value.chars().all(is_tag_char) {
             return Err(s3_error!(InvalidTag, "The TagValue you have provided is invalid"));
         }
         if pairs.iter().any(|(known, _)| *known == name) {
@@ -146,5 +153,13 @@ mod tests {
             assert!(checked(tags).is_err());
         }
         assert!(checked(vec![tag("a", "1"), tag("a", "2")]).is_err());
+    }
+
+    #[test]
+    fn tags_are_of_the_characters_that_s3_takes() {
+        assert!(checked(vec![tag("Grüße an @all", "a+b-c=d._:/ e")]).is_ok());
+        for tags in [tag("user!name", "x"), tag("data%20", "x"), tag("x", "a,b"), tag("x", "(a)")] {
+            assert_eq!(checked(vec![tags]).unwrap_err().code(), &s3s::S3ErrorCode::InvalidTag);
+        }
     }
 }
