@@ -134,6 +134,10 @@ pub(crate) struct Scan {
     restarts: u32,
     read_bytes: u64,
     wasted_bytes: u64,
+    /// Begun, and neither read nor over.
+    pending_bytes: u64,
+    /// Row groups that were skipped, as far as is known.
+    skipped: usize,
     /// May be ahead before anything is learned.
     first_bytes: u64,
 }
@@ -158,7 +162,15 @@ impl Scan {
 
     /// Forgets the files before this one.
     pub fn pass(&mut self, file: usize) {
-        self.files = self.files.split_off(&file);
+        let kept = self.files.split_off(&file);
+        for passed in std::mem::replace(&mut self.files, kept).into_values() {
+            let open = passed.groups.iter().enumerate().filter(|(_, group)| !group.is_over);
+            for (row_group, group) in open {
+                let chunks = passed.layout.row_group(row_group).iter().zip(&group.flags);
+                let pending = chunks.filter(|(_, flags)| is_pending(flags));
+                self.pending_bytes -= pending.map(|(chunk, _)| chunk.len()).sum::<u64>();
+            }
+        }
     }
 
     /// Whether a read is one of a row group's columns.
@@ -176,6 +188,7 @@ impl Scan {
         if again {
             self.restart();
         }
+        self.note_late(unit);
         if let Some(left) = self.readers.insert(reader, unit).filter(|left| *left != unit) {
             self.leave(left);
         }
@@ -278,6 +291,7 @@ impl Scan {
         if self.is_skipping() {
             return None;
         }
+        let bytes_max = self.bytes_max_outside(bytes_max);
         let files: Vec<usize> =
             self.files.range(frontier.file..).map(|(index, _)| *index).collect();
         for file in files.into_iter().take_while(|file| *file <= frontier.file + FILES_AHEAD_MAX) {
@@ -290,6 +304,23 @@ impl Scan {
             }
         }
         None
+    }
+
+    /// Once row groups were skipped the next ones may be too: then no more is fetched of them than may
+    /// be in vain.
+    fn bytes_max_outside(&self, bytes_max: u64) -> u64 {
+        if self.skipped == 0 {
+            return bytes_max;
+        }
+        let in_vain = WASTE_BYTES_MIN + self.read_bytes / WASTE_PARTS;
+        bytes_max.min(in_vain.saturating_sub(self.wasted_bytes + self.pending_bytes))
+    }
+
+    /// A row group that was taken for skipped is read after all.
+    fn note_late(&mut self, unit: Unit) {
+        if self.group(unit).is_some_and(|group| group.is_over && !group.is_touched) {
+            self.skipped = self.skipped.saturating_sub(1);
+        }
     }
 
     /// `None` for a span that is too long: what lies behind it must not overtake it.
@@ -357,8 +388,17 @@ impl Scan {
             // More may be expected of it than of one that lies ahead.
             group.settled_at = None;
         }
-        for column in &mut group.flags[columns] {
-            *column |= flag;
+        for (column, chunk) in columns.clone().zip(&file.layout.row_group(unit.row_group)[columns])
+        {
+            let flags = &mut group.flags[column];
+            let was_pending = is_pending(flags) && !group.is_over;
+            *flags |= flag;
+            let is_pending = is_pending(flags) && !group.is_over;
+            match (was_pending, is_pending) {
+                (false, true) => self.pending_bytes += chunk.len(),
+                (true, false) => self.pending_bytes -= chunk.len(),
+                _ => {}
+            }
         }
     }
 
@@ -379,8 +419,9 @@ impl Scan {
         }
         let chunks = file.layout.row_group(unit.row_group);
         for (chunk, flags) in chunks.iter().zip(&group.flags) {
-            if flags & (READ | BEGUN) == BEGUN {
+            if is_pending(flags) {
                 self.wasted_bytes += chunk.len();
+                self.pending_bytes -= chunk.len();
             }
         }
         for (index, column) in self.columns.iter_mut().enumerate() {
@@ -408,6 +449,7 @@ impl Scan {
             }
             file.swept = file.swept.max(end);
         }
+        self.skipped += skipped.len();
         skipped.into_iter().for_each(|unit| self.over(unit));
     }
 
@@ -415,11 +457,17 @@ impl Scan {
         self.restarts += 1;
         self.readers.clear();
         self.frontier = None;
+        (self.pending_bytes, self.skipped) = (0, 0);
         for file in self.files.values_mut() {
             file.swept = 0;
             file.groups.iter_mut().for_each(|group| *group = Group::default());
         }
     }
+}
+
+/// Begun and not read.
+fn is_pending(flags: &u8) -> bool {
+    flags & (READ | BEGUN) == BEGUN
 }
 
 fn is_read(flags: &u8) -> bool {

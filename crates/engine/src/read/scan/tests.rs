@@ -112,6 +112,20 @@ fn in_a_row_group_behind_skipped_ones_the_columns_are_expected_that_others_were_
     assert!(model.begun.contains(&(58, 2)) && !model.begun.contains(&(58, 4)));
 }
 
+/// A range of a sorted column: row groups before it and behind it are skipped.
+#[test]
+fn a_scan_that_has_skipped_is_ahead_by_no_more_than_it_may_waste() {
+    let mut model = Model::new(200, 2, 100);
+    for row_group in 5..105 {
+        model.read(1, row_group, 0..=0);
+        model.read(1, row_group, 1..=1);
+        let bound = WASTE_BYTES_MIN + model.read_bytes() / WASTE_PARTS;
+        assert!(model.ahead_bytes() <= bound, "{} ahead", model.ahead_bytes());
+    }
+    assert!(model.begun.len() > 150, "and goes on: {}", model.begun.len());
+    assert!(model.wasted_bytes() <= WASTE_BYTES_MIN + model.read_bytes() / WASTE_PARTS);
+}
+
 #[test]
 fn what_is_ahead_of_a_glob_at_first_is_the_number_of_bytes_that_it_is_given() {
     let mut scan = Scan::new(7 * CHUNK);
