@@ -101,7 +101,7 @@ void WrapHandle::ReadAt(const ps_parallel &parallel, data_ptr_t buffer, idx_t si
 	SubReads sub_reads {*this, *query, buffer, location, {}, nullptr};
 	ps_error *error = nullptr;
 	bool succeeded = ps_parallel_read(&parallel, query->handle, location, size, own->flags.RequireParallelAccess(),
-	                                  was_read, OnSubRead, &sub_reads, &error);
+	                                  FilesUsed(), OnSubRead, &sub_reads, &error);
 	if (!succeeded && sub_reads.failure) {
 		ps_error_free(error);
 		std::rethrow_exception(sub_reads.failure);
@@ -126,6 +126,11 @@ int64_t WrapHandle::ReadNext(const ps_parallel &parallel, data_ptr_t buffer, int
 	auto count = fs.Read(*own, buffer, size);
 	was_read = true;
 	return count;
+}
+
+uint64_t WrapHandle::FilesUsed() {
+	lock_guard<mutex> guard(lock);
+	return was_read ? 1 + others.size() : 0;
 }
 
 FileHandle &WrapHandle::File(idx_t number) {

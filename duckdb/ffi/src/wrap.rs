@@ -140,7 +140,7 @@ pub unsafe extern "C" fn ps_parallel_read(
     offset: u64,
     len: u64,
     own_is_shared: bool,
-    own_was_read: bool,
+    files_used: u64,
     read: Option<PsSubReadFn>,
     context: *mut c_void,
     error: *mut *mut PsError,
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn ps_parallel_read(
                 read.ok_or_else(|| Error::new(Kind::Internal, "the sub-read function is null"))?;
             let reads = Reads { read, context };
             let carry_out = Arc::new(move |sub: SubRead| reads.carry_out(sub));
-            let own = OwnFile { is_shared: own_is_shared, was_read: own_was_read };
+            let own = OwnFile { is_shared: own_is_shared, files_used };
             if parallel.read(query, range, own, carry_out) {
                 Ok(())
             } else {

@@ -280,17 +280,7 @@ fn wrapped_reads_survive_nulls_and_tell_failures() {
         assert!(!ps_parallel_may_split(null(), opened.query, 1 << 30));
         assert!(ps_parallel_may_split(parallel, opened.query, 1 << 30));
         let read = Some(fail_second as PsSubReadFn);
-        assert!(!ps_parallel_read(
-            null(),
-            opened.query,
-            0,
-            9,
-            false,
-            true,
-            read,
-            context,
-            &mut error
-        ));
+        assert!(!ps_parallel_read(null(), opened.query, 0, 9, false, 1, read, context, &mut error));
         assert_eq!(told(error).0, Kind::Internal as i32);
         assert!(!ps_parallel_read(
             parallel,
@@ -298,7 +288,7 @@ fn wrapped_reads_survive_nulls_and_tell_failures() {
             0,
             9,
             false,
-            true,
+            1,
             None,
             context,
             &mut error
@@ -311,7 +301,7 @@ fn wrapped_reads_survive_nulls_and_tell_failures() {
             past,
             9,
             false,
-            true,
+            1,
             read,
             context,
             &mut error
@@ -323,7 +313,7 @@ fn wrapped_reads_survive_nulls_and_tell_failures() {
             0,
             9,
             false,
-            true,
+            1,
             read,
             context,
             &mut error
@@ -334,7 +324,7 @@ fn wrapped_reads_survive_nulls_and_tell_failures() {
             0,
             9,
             false,
-            true,
+            1,
             read,
             context,
             &mut error

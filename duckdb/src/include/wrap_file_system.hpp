@@ -53,6 +53,8 @@ private:
 	}
 	//! The open file of this number; 0 is our own.
 	FileHandle &File(idx_t number);
+	//! Open files that reads have used; 0 before the first read has succeeded.
+	uint64_t FilesUsed();
 	unique_ptr<FileHandle> OpenAgain();
 
 	const OpenFileInfo file;

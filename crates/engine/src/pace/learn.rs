@@ -27,6 +27,9 @@ const NEAR_MS: f64 = 5.0;
 const PLAIN_FIRST: u32 = 2;
 /// After so many split reads one plain read measures the bandwidth again.
 const PLAIN_EVERY: u32 = 32;
+/// The first split read of each thread's file opens connections, and tells nothing of those that
+/// follow. From so many in a row on they are what this store is read by: many files, each read once.
+const COLD_MAX: u32 = 4;
 /// What remains of the learned penalty after each large read that was left plain.
 const FADE: f64 = 0.98;
 /// Longest penalty that is believed.
@@ -75,6 +78,8 @@ pub(crate) struct Seen {
     pub took_ms: f64,
     /// Where it is known.
     pub load: Option<Load>,
+    /// It had to open connections first, which later reads of the same file find open.
+    pub is_cold: bool,
 }
 
 /// What is known of one store or wrapped file system.
@@ -92,6 +97,8 @@ pub(crate) struct Learner {
     unjudged: Option<Seen>,
     plain_was_seen: bool,
     split_since_plain: u32,
+    /// Split reads in a row that were not judged because they were cold.
+    cold_in_a_row: u32,
 }
 
 impl Default for Learner {
@@ -112,6 +119,7 @@ impl Learner {
             unjudged: None,
             plain_was_seen: false,
             split_since_plain: 0,
+            cold_in_a_row: 0,
         }
     }
 
@@ -162,12 +170,15 @@ impl Learner {
 
     /// A read has ended.
     pub fn observe(&mut self, policy: &Policy, seen: &Seen) {
-        let &Seen { len, fanout, took_ms, load } = seen;
+        let &Seen { len, fanout, took_ms, load, is_cold } = seen;
         if took_ms < FROM_MEMORY_MS {
             return;
         }
         if fanout > 1 {
-            self.observe_split(policy, seen);
+            self.cold_in_a_row = if is_cold { self.cold_in_a_row.saturating_add(1) } else { 0 };
+            if !is_cold || self.cold_in_a_row > COLD_MAX {
+                self.observe_split(policy, seen);
+            }
             self.split_since_plain = self.split_since_plain.saturating_add(1);
         } else if len <= SMALL_BYTES && load.is_none() {
             let transfer_ms = len as f64 / self.bytes_per_ms.value;
@@ -212,7 +223,7 @@ impl Learner {
             self.unjudged = seen.load.is_none().then_some(*seen);
             return;
         }
-        let &Seen { len, fanout, took_ms, load } = seen;
+        let &Seen { len, fanout, took_ms, load, .. } = seen;
         if let Some(load) = load {
             self.observe_share(seen, load);
         }

@@ -141,7 +141,7 @@ impl OnItsWay<'_> {
             requests: mean(self.others.1, requests.load(Ordering::Relaxed), self.requests),
         };
         let took_ms = millis(self.began.elapsed());
-        let seen = Seen { len, fanout: self.requests, took_ms, load: Some(load) };
+        let seen = Seen { len, fanout: self.requests, took_ms, load: Some(load), is_cold: false };
         lock(&self.pace.learner).observe(policy, &seen);
     }
 }

@@ -44,8 +44,9 @@ pub struct ParallelReads {
 pub struct OwnFile {
     /// It was opened for parallel access.
     pub is_shared: bool,
-    /// A read of it has succeeded.
-    pub was_read: bool,
+    /// Open files of the object that reads have used, itself among them; 0 before its first read has
+    /// succeeded.
+    pub files_used: u64,
 }
 
 /// Which open file the sub-read of a lane reads.
@@ -58,6 +59,11 @@ struct Handles {
 }
 
 impl Handles {
+    /// How many open files so many lanes read.
+    fn count(self, lanes: u64) -> u64 {
+        if self.dedicated { lanes } else { 1 + self.of_lane(1).min(lanes - 1) }
+    }
+
     fn of_lane(self, lane: u64) -> u64 {
         match lane {
             0 => 0,
@@ -93,7 +99,7 @@ impl ParallelReads {
     pub fn read(&self, query: &Query, range: ByteRange, own: OwnFile, read: SubReader) -> bool {
         let settings = query.settings();
         let policy = Policy::of(settings);
-        let limit = match self.first_read_alone && !own.was_read {
+        let limit = match self.first_read_alone && own.files_used == 0 {
             true => 1,
             false => policy.fanout_limit(range.len()),
         };
@@ -103,21 +109,22 @@ impl ParallelReads {
         let helpers = pool.reserve(wanted - 1, settings.parallel_read_io_threads);
         let parts = parts(range, helpers.count() + 1);
         let fanout = (parts.len() as u64).max(1);
+        let handles = Handles {
+            dedicated: settings.parallel_read_dedicated_handles || !self.shares_handle,
+            own_is_shared: own.is_shared,
+        };
+        let is_cold = handles.count(fanout) > own.files_used;
         let started = Instant::now();
         let succeeded = if fanout == 1 {
             drop(helpers);
             read(SubRead { handle: 0, range })
         } else {
-            let handles = Handles {
-                dedicated: settings.parallel_read_dedicated_handles || !self.shares_handle,
-                own_is_shared: own.is_shared,
-            };
             split(helpers, parts, handles, read)
         };
         if succeeded {
             let took_ms = millis(started.elapsed());
-            self.learner()
-                .observe(&policy, &Seen { len: range.len(), fanout, took_ms, load: None });
+            let seen = Seen { len: range.len(), fanout, took_ms, load: None, is_cold };
+            self.learner().observe(&policy, &seen);
         }
         count(query, fanout);
         succeeded

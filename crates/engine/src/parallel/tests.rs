@@ -16,7 +16,7 @@ fn query(settings: &[(&str, &str)]) -> Query {
 
 const FIXED: (&str, &str) = ("parallel_read_auto_fanout_enabled", "false");
 const LEN: u64 = 64 << 20;
-const OWN: OwnFile = OwnFile { is_shared: false, was_read: true };
+const OWN: OwnFile = OwnFile { is_shared: false, files_used: 1 };
 
 fn range() -> ByteRange {
     ByteRange { start: 7, end: 7 + LEN }
@@ -55,14 +55,14 @@ fn the_first_read_is_alone_where_servers_may_know_no_ranges() {
     for (system, alone) in [("HTTPFileSystem", 1), ("unknown", 1), ("S3FileSystem", 4)] {
         let query = query(&[FIXED]);
         let reads = ParallelReads::new(system);
-        for (was_read, parts) in [(false, alone), (true, 4)] {
+        for (files_used, parts) in [(0, alone), (1, 4)] {
             let seen = Arc::new(Mutex::new(0));
             let count = Arc::clone(&seen);
             let record = Arc::new(move |_: SubRead| {
                 *count.lock().unwrap() += 1;
                 true
             });
-            assert!(reads.read(&query, range(), OwnFile { was_read, ..OWN }, record));
+            assert!(reads.read(&query, range(), OwnFile { files_used, ..OWN }, record));
             assert_eq!(*seen.lock().unwrap(), parts, "{system}");
         }
     }

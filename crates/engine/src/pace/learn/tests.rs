@@ -22,7 +22,7 @@ impl Link {
 }
 
 fn plain(len: u64, took_ms: f64) -> Seen {
-    Seen { len, fanout: 1, took_ms, load: None }
+    Seen { len, fanout: 1, took_ms, load: None, is_cold: false }
 }
 
 fn policy() -> Policy {
@@ -37,7 +37,7 @@ fn run(learner: &mut Learner, link: &Link, len: u64, reads: u32) -> (f64, f64) {
     for _ in 0..reads {
         let fanout = learner.choose(&policy, len, limit, 1.0);
         let took = link.read_ms(len, fanout);
-        learner.observe(&policy, &Seen { len, fanout, took_ms: took, load: None });
+        learner.observe(&policy, &Seen { len, fanout, took_ms: took, load: None, is_cold: false });
         total += took;
     }
     (link.read_ms(len, 1) * f64::from(reads), total)
@@ -129,7 +129,7 @@ fn run_measured(learner: &mut Learner, link: &Link, len: u64, reads: u32) -> f64
         let fanout = learner.choose(&policy, len, policy.fanout_limit(len), 1.0);
         let took_ms = link.read_ms(len, fanout);
         let load = Some(Load { reads: 1.0, requests: fanout as f64 });
-        learner.observe(&policy, &Seen { len, fanout, took_ms, load });
+        learner.observe(&policy, &Seen { len, fanout, took_ms, load, is_cold: false });
         total += took_ms;
     }
     total
@@ -151,7 +151,7 @@ fn readers_share_what_the_link_carries() {
         let fanout = learner.choose(&policy, 128 << 20, 8, 1.0);
         let took_ms = link.read_ms(128 << 20, fanout);
         let load = Some(Load { reads: 1.0, requests: fanout as f64 });
-        learner.observe(&policy, &Seen { len: 128 << 20, fanout, took_ms, load });
+        learner.observe(&policy, &Seen { len: 128 << 20, fanout, took_ms, load, is_cold: false });
     }
     let model = learner.model(&policy, 1.0);
     assert!((190_000.0..250_000.0).contains(&model.link_bytes_per_ms), "{model:?}");
@@ -205,11 +205,42 @@ proptest! {
             let load = load.map(|(reads, requests)| Load { reads, requests });
             let limit = policy.fanout_limit(len);
             prop_assert!((1..=limit).contains(&learner.choose(&policy, len, limit, 1.0)));
-            learner.observe(&policy, &Seen { len, fanout, took_ms, load });
+            learner.observe(&policy, &Seen { len, fanout, took_ms, load, is_cold: false });
             let model = learner.model(&policy, 1.0);
             prop_assert!(model.first_byte_ms >= 0.0 && model.first_byte_ms.is_finite());
             prop_assert!(model.bytes_per_ms > 0.0 && model.bytes_per_ms.is_finite());
             prop_assert!((0.0..=OVERHEAD_MAX_MS).contains(&model.overhead_ms));
         }
+    }
+}
+
+/// Files that are read many times by splits whose connections the first one opened, and files that
+/// are read once.
+#[test]
+fn the_first_split_of_a_file_says_nothing_unless_there_are_only_such() {
+    let link = Link {
+        first_byte_ms: 100.0,
+        connection_bytes_per_ms: 250_000.0,
+        link_bytes_per_ms: 1e6,
+        overhead_ms: 10.0,
+    };
+    let (policy, len, opening_ms) = (policy(), 33 << 20, 200.0);
+    for (reads_of_a_file, is_split) in [(8, true), (1, false)] {
+        let mut learner = Learner::default();
+        learner.observe_open(100.0);
+        let mut split = 0;
+        for _ in 0..40 {
+            let mut is_open = false;
+            for _ in 0..reads_of_a_file {
+                let fanout = learner.choose(&policy, len, policy.fanout_limit(len), 1.0);
+                let is_cold = fanout > 1 && !is_open;
+                is_open |= fanout > 1;
+                split += u32::from(fanout > 1);
+                let took_ms = link.read_ms(len, fanout) + if is_cold { opening_ms } else { 0.0 };
+                learner.observe(&policy, &Seen { len, fanout, took_ms, load: None, is_cold });
+            }
+        }
+        let part = f64::from(split) / f64::from(40 * reads_of_a_file);
+        assert!((part > 0.8) == is_split && (part < 0.3) != is_split, "{part} of the reads split");
     }
 }
