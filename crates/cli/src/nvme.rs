@@ -6,7 +6,7 @@ use crate::print;
 use penstock_base::{ByteSize, Error, Kind, Result};
 use penstock_device::volume::{FormatOptions, Lock, OpenFileOptions, Volume, check, format};
 use penstock_device::{Discipline, Io, OpenOptions, Port, open};
-use penstock_engine::format_cache_device;
+use penstock_engine::{CacheDevice, format_cache_device, look_at_cache_device};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -53,15 +53,45 @@ fn make(target: &NvmeFormat) -> Result<()> {
     print(&format!("{}: a volume of {size}, {free} free\n", target.device.path.display()))
 }
 
+/// The size of a cache in words.
+fn cache_size(cache: &CacheDevice) -> String {
+    match cache.capacity_bytes {
+        Some(bytes) => format!("a cache of {}", ByteSize(bytes)),
+        None => "a cache of another version of Penstock".to_string(),
+    }
+}
+
 fn ls(device: &NvmeDevice) -> Result<()> {
-    let lines = volume(device, false)?.list().into_iter();
+    let port = port(device, false, None)?;
+    if let Some(cache) = look_at_cache_device(&port)? {
+        return print(&format!("{}: {}, no volume\n", device.path.display(), cache_size(&cache)));
+    }
+    let lines = Volume::open(port)?.list().into_iter();
     let lines = lines.map(|file| format!("{:>14}  {}\n", file.size_bytes, file.name));
     print(&lines.collect::<String>())
 }
 
 fn look(device: &NvmeDevice) -> Result<()> {
-    let report = check(&port(device, false, None)?)?;
+    let port = port(device, false, None)?;
+    let fail = |message, hint| {
+        Err(Error::new(Kind::Corrupt, message)
+            .with_operation("nvme check")
+            .with_object(device.path.display().to_string())
+            .with_hint(hint))
+    };
     let mut text = String::new();
+    if let Some(cache) = look_at_cache_device(&port)? {
+        for (index, is_sound) in cache.sound_labels.iter().enumerate() {
+            let verdict = if *is_sound { "sound" } else { "damaged" };
+            text += &format!("label {}: {verdict}\n", index + 1);
+        }
+        print(&(text + &cache_size(&cache) + "; blocks are checked when they are read\n"))?;
+        return match cache.sound_labels.contains(&false) {
+            true => fail("one of the cache's labels is damaged", "The next use makes it anew"),
+            false => Ok(()),
+        };
+    }
+    let report = check(&port)?;
     for (index, copy) in report.copies.iter().enumerate() {
         text += &format!("table {}: {copy}\n", index + 1);
     }
@@ -74,10 +104,10 @@ fn look(device: &NvmeDevice) -> Result<()> {
     print(&text)?;
     match report.sound_copies == report.copies.len() {
         true => Ok(()),
-        false => Err(Error::new(Kind::Corrupt, "not every copy of the table is sound")
-            .with_operation("nvme check")
-            .with_object(device.path.display().to_string())
-            .with_hint("Nothing is lost: the next opening for writing makes the others anew")),
+        false => fail(
+            "not every copy of the table is sound",
+            "Nothing is lost: the next opening for writing makes the others anew",
+        ),
     }
 }
 

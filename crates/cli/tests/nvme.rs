@@ -126,3 +126,32 @@ fn a_larger_file_gives_its_room_and_a_damaged_table_is_told() {
 fn resize(path: impl AsRef<Path>, bytes: u64) {
     std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(bytes).unwrap();
 }
+
+#[test]
+fn a_cache_is_told_to_be_one_and_never_taken_for_a_volume() {
+    let dir = Dir::new();
+    let (device, file) = (dir.path("cache"), dir.path("db"));
+    fine(&["format", "--cache", &device, "--size", "64MiB"]);
+    assert!(fine(&["ls", &device]).contains("a cache of 56MiB, no volume"));
+    let checked = fine(&["check", &device]);
+    assert_eq!(checked.matches("sound").count(), 2, "{checked}");
+    database(&file, 5000, 1);
+    for verb in [&["grow", &device][..], &["import", &device, &file, "--db", "x"]] {
+        assert!(refused(verb).contains("but a Penstock cache"), "{}", refused(verb));
+    }
+    let mut bytes = std::fs::read(&device).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&device, &bytes).unwrap();
+    assert!(refused(&["check", &device]).contains("one of the cache's labels is damaged"));
+    // Each, made over the other, leaves nothing by which the other would open.
+    fine(&["format", &device, "--force"]);
+    assert_eq!(fine(&["ls", &device]), "");
+    fine(&["import", &device, &file, "--db", "x"]);
+    fine(&["format", "--cache", &device, "--force"]);
+    for copy in [0, bytes.len() - 4096] {
+        let mut bytes = std::fs::read(&device).unwrap();
+        bytes[copy..copy + 64].fill(0);
+        std::fs::write(&device, &bytes).unwrap();
+    }
+    assert!(refused(&["ls", &device]).contains("there is no Penstock volume on it"));
+}

@@ -42,7 +42,8 @@ mod upload;
 mod waiting;
 
 pub use budget::Budget;
-pub use cache::{CacheEntry, format_device as format_cache_device};
+pub use cache::look_at_device as look_at_cache_device;
+pub use cache::{CacheDevice, CacheEntry, format_device as format_cache_device};
 pub use cancel::Cancellation;
 pub use engine::{Engine, Interrupted};
 pub use location::{Location, Mount, Opener, StoreOption};

@@ -7,6 +7,7 @@
 use crate::buffer::AlignedBuffer;
 use crate::device::Command;
 use crate::port::Port;
+use crate::volume::signature::{HEAD_BYTES, recognise};
 use crate::volume::table::{COPIES, COPY_BYTES, COPY_PAGES, Flaw, PAGE_BYTES, PAGES_MIN};
 use crate::volume::table::{FORMAT_VERSION, Table, copy_pages};
 use penstock_base::{Error, Kind, Result};
@@ -100,11 +101,7 @@ pub(crate) fn choose(found: &[Found; COPIES], port: &Port, paging: Paging) -> Re
                 format!("no copy of the volume's table is sound: {what}"),
                 "Restore the device from a backup".into(),
             ),
-            None => fail(
-                Kind::NotFound,
-                "there is no Penstock volume on it".into(),
-                format!("Make one with `penstock nvme format {}`", port.name()),
-            ),
+            None => Err(no_volume(port)),
         };
     };
     if table.page_count > paging.pages {
@@ -113,6 +110,27 @@ pub(crate) fn choose(found: &[Found; COPIES], port: &Port, paging: Paging) -> Re
         return fail(Kind::Corrupt, message, "The device shrank: restore its size".into());
     }
     Ok(table.clone())
+}
+
+/// The error of a device without a volume tells what it holds instead.
+fn no_volume(port: &Port) -> Error {
+    let mut head = memory(port, HEAD_BYTES);
+    let known = match port.read(0, &mut head) {
+        Ok(()) => recognise(&head),
+        Err(error) => return error,
+    };
+    let (message, hint) = match known {
+        Some(what) => (
+            format!("there is no Penstock volume on it, but {what}"),
+            "Name another device; `penstock nvme format --force` would overwrite this one".into(),
+        ),
+        None => (
+            "there is no Penstock volume on it".to_string(),
+            format!("Make one with `penstock nvme format {}`", port.name()),
+        ),
+    };
+    let error = Error::new(Kind::NotFound, message).with_operation("volume open");
+    error.with_object(port.name()).with_hint(hint)
 }
 
 /// The table as bytes for the device.

@@ -25,7 +25,7 @@ pub use holdings::CacheEntry;
 pub(crate) use home::Home;
 pub(crate) use memory::MemoryCache;
 pub(crate) use object::{CachedBlock, CachedObject};
-pub use region::format_device;
+pub use region::{CacheDevice, format_device, look_at_device};
 
 use penstock_base::{Result, Settings};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -13,7 +13,7 @@ mod tests;
 use crate::cache::medium::{BlockFile, Medium, Recovered, Sizes, Spot, io_error};
 use layout::{Found, Head, Label, PAGE_BYTES, Trailer, VERSION, header_pages, pages, put_header};
 use penstock_base::{Error, Kind, Result};
-use penstock_device::volume::check_unused;
+use penstock_device::volume::{check_unused, table::COPY_BYTES};
 use penstock_device::{AlignedBuffer, Command, Port};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -67,8 +67,52 @@ pub fn format_device(port: &Port, is_forced: bool) -> Result<u64> {
         let message = format!("{device_bytes} bytes are too few for a cache: it takes {least}");
         return Err(failure(port, Kind::Invalid, message));
     };
+    // A volume that lay here has copies of its table there, and would open from one of them.
+    let end = device_bytes / PAGE_BYTES * PAGE_BYTES;
+    for place in [COPY_BYTES, end - COPY_BYTES] {
+        write_at(port, place, &[&memory(port, PAGE_BYTES)])?;
+    }
     write_label(port, &label)?;
     Ok(label.capacity_bytes())
+}
+
+/// A cache on a device, as its labels tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheDevice {
+    /// Most bytes of blocks; `None` if another version of Penstock has made it.
+    pub capacity_bytes: Option<u64>,
+    /// Whether each of the two labels is sound.
+    pub sound_labels: [bool; 2],
+}
+
+/// Looks whether a device was made a cache; changes nothing.
+///
+/// # Errors
+/// As [`Port::run`].
+pub fn look_at_device(port: &Port) -> Result<Option<CacheDevice>> {
+    let found = labels(port)?;
+    let sound_labels = found.map(|found| found != Found::Nothing);
+    let capacity_bytes = found.iter().find_map(ours).map(|label| label.capacity_bytes());
+    let is_cache = sound_labels.contains(&true);
+    Ok(is_cache.then_some(CacheDevice { capacity_bytes, sound_labels }))
+}
+
+/// What lies where the labels should be.
+fn labels(port: &Port) -> Result<[Found; 2]> {
+    let mut found = [Found::Nothing; 2];
+    for (found, place) in found.iter_mut().zip(label_places(port)) {
+        let mut page = memory(port, PAGE_BYTES);
+        read_at(port, place, &mut page)?;
+        *found = Label::judge(&page, port.geometry().size_bytes());
+    }
+    Ok(found)
+}
+
+fn ours(found: &Found) -> Option<Label> {
+    match found {
+        Found::Ours(label) => Some(*label),
+        Found::OtherVersion(_) | Found::Nothing => None,
+    }
 }
 
 /// Numbers that no earlier cache or file has had.
@@ -146,16 +190,7 @@ impl Region {
     pub fn hold(port: Port) -> Result<Self> {
         check_blocks(&port)?;
         let device_bytes = port.geometry().size_bytes();
-        let mut found = [Found::Nothing; 2];
-        for (found, place) in found.iter_mut().zip(label_places(&port)) {
-            let mut page = memory(&port, PAGE_BYTES);
-            read_at(&port, place, &mut page)?;
-            *found = Label::judge(&page, device_bytes);
-        }
-        let ours = |found: &Found| match found {
-            Found::Ours(label) => Some(*label),
-            Found::OtherVersion(_) | Found::Nothing => None,
-        };
+        let found = labels(&port)?;
         let label = match (found.iter().find_map(ours), found[0]) {
             (Some(label), _) => label,
             (None, Found::OtherVersion(_)) => match Label::of(random(), device_bytes) {
