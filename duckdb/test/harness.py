@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -58,6 +59,24 @@ def pypi_extension(name: str) -> Path:
 def load_pypi(con: duckdb.DuckDBPyConnection, name: str) -> None:
     """Loads an extension that came from PyPI."""
     con.execute(f"LOAD '{pypi_extension(name)}'")
+
+
+def refused_process(setting: str, url: str, secret: str) -> str:
+    """What another process is told, which reads a URL with `SET` of a cache that is in use."""
+    script = (
+        "from harness import connect\n"
+        "con = connect()\n"
+        f'con.execute("CREATE SECRET s ({secret})")\n'
+        f'con.execute("SET {setting}")\n'
+        f"con.execute(\"FROM '{url}' LIMIT 1\")\n"
+    )
+    command = [sys.executable, "-c", script]
+    here = Path(__file__).parent
+    done = subprocess.run(
+        command, cwd=here, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode != 0
+    return done.stderr
 
 
 @dataclass

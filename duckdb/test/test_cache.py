@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from harness import EXTENSION, Fake, connect
+from harness import EXTENSION, Fake, connect, refused_process
 
 ROWS = "SELECT i, hash(i) AS h FROM range(300000) t(i)"
 
@@ -108,20 +108,9 @@ def test_another_process_is_refused_and_told_what_to_do(
 ) -> None:
     con = reader(store, tmp_path)
     answer = total(con, url)
-    script = (
-        "import duckdb\n"
-        "con = duckdb.connect(config={'allow_unsigned_extensions': 'true'})\n"
-        f"con.execute(\"LOAD '{EXTENSION}'\")\n"
-        f'con.execute("CREATE SECRET s ({store.secret})")\n'
-        f"con.execute(\"SET penstock_cache_dir = '{tmp_path}'\")\n"
-        f"con.execute(\"FROM '{url}' LIMIT 1\")\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode != 0
-    assert "uses this cache directory" in done.stderr
-    assert "Give each process a cache_dir of its own" in done.stderr
+    told = refused_process(f"penstock_cache_dir = '{tmp_path}'", url, store.secret)
+    assert "uses this cache directory" in told
+    assert "Give each process a cache_dir of its own" in told
     # The first one goes on, and without a cache so does everyone.
     assert total(con, url) == answer
     con.execute("SET GLOBAL penstock_cache_dir = ''")

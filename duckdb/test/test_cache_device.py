@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
 import pytest
-from harness import EXTENSION, ROOT, Fake, connect
+from harness import ROOT, Fake, connect, refused_process
 
 ROWS = "SELECT i, hash(i) AS h FROM range(300000) t(i)"
 
@@ -124,20 +123,9 @@ def test_another_process_is_refused_and_told_what_to_do(
 ) -> None:
     con = reader(store, str(device))
     answer = total(con, url)
-    script = (
-        "import duckdb\n"
-        "con = duckdb.connect(config={'allow_unsigned_extensions': 'true'})\n"
-        f"con.execute(\"LOAD '{EXTENSION}'\")\n"
-        f'con.execute("CREATE SECRET s ({store.secret})")\n'
-        f"con.execute(\"SET penstock_cache_dir = 'nvme://{device}'\")\n"
-        f"con.execute(\"FROM '{url}' LIMIT 1\")\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode != 0
-    assert "another process has the device open" in done.stderr
-    assert "give each process a cache_dir of its own" in done.stderr
+    told = refused_process(f"penstock_cache_dir = 'nvme://{device}'", url, store.secret)
+    assert "another process has the device open" in told
+    assert "give each process a cache_dir of its own" in told
     assert total(con, url) == answer
     con.close()
 
