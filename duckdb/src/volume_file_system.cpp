@@ -63,6 +63,7 @@ idx_t VolumeHandle::Size() {
 }
 
 void VolumeHandle::Append(const void *buffer, idx_t size) {
+	CheckCut();
 	if (appended.size() + size > APPENDED_MAX_BYTES) {
 		WriteAppended();
 	}
@@ -85,6 +86,7 @@ void VolumeHandle::WriteAppended() {
 }
 
 void VolumeHandle::Sync() {
+	CheckCut();
 	WriteAppended();
 	ps_error *error = nullptr;
 	Check(ps_file_sync(&File(), &error), error);
@@ -96,9 +98,30 @@ void VolumeHandle::Truncate(idx_t size) {
 		appended.resize(size - written);
 		return;
 	}
-	WriteAppended();
+	if (size < written) {
+		appended.clear();
+	} else {
+		WriteAppended();
+	}
 	ps_error *error = nullptr;
-	Check(ps_file_truncate(&File(), size, &error), error);
+	if (ps_file_truncate(&File(), size, &error)) {
+		return;
+	}
+	if (!appends) {
+		Raise(error);
+	}
+	// DuckDB cuts its log back where a commit has failed, and an exception there would end the process.
+	// What is left must never have anything behind it, or a replay would take it for committed.
+	uncut = Text(ps_error_message(error));
+	ps_error_free(error);
+}
+
+void VolumeHandle::CheckCut() {
+	if (!uncut.empty()) {
+		throw IOException("\"%s\" takes nothing more, since a transaction that failed could not be cut off: %s. "
+		                  "DETACH the database and ATTACH it again",
+		                  path, uncut);
+	}
 }
 
 idx_t VolumeHandle::ReadAt(void *buffer, idx_t size, idx_t location) {
@@ -111,6 +134,7 @@ idx_t VolumeHandle::ReadAt(void *buffer, idx_t size, idx_t location) {
 }
 
 void VolumeHandle::WriteAt(const void *buffer, idx_t size, idx_t location) {
+	CheckCut();
 	ps_error *error = nullptr;
 	Check(ps_file_write(&File(), buffer, size, location, &error), error);
 	DUCKDB_LOG_FILE_SYSTEM_WRITE((*this), size, location);

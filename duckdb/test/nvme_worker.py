@@ -23,13 +23,16 @@ ROWS = 7
 KEPT = 40
 
 
+def rows(table: str, first: int, end: int) -> str:
+    """SQL of rows: mostly short strings, and every fiftieth in blocks of its own."""
+    length = "CASE WHEN i % 50 = 0 THEN 5000 ELSE i % 300 END"
+    return f"SELECT i, repeat('{table}' || i, {length}) AS text FROM range({first}, {end}) r(i)"
+
+
 def checks(table: str, transactions: int) -> str:
     """SQL that is true if a table holds exactly what so many transactions wrote."""
     first = max(0, transactions - KEPT) * ROWS
-    written = (
-        f"SELECT i, repeat('{table}' || i, i % 300) AS text "
-        f"FROM range({first}, {transactions * ROWS}) r(i)"
-    )
+    written = rows(table, first, transactions * ROWS)
     sums = "count(*), coalesce(sum(i), 0), coalesce(bit_xor(hash(i, text)), 0)"
     return f"SELECT (SELECT ({sums}) FROM d.{table}) = (SELECT ({sums}) FROM ({written}))"
 
@@ -38,10 +41,7 @@ def transact(con: duckdb.DuckDBPyConnection, table: str, number: int) -> None:
     """The transaction of this number: new rows, old ones away, and the count of transactions."""
     first = number * ROWS
     con.execute("BEGIN")
-    con.execute(
-        f"INSERT INTO d.{table} SELECT i, repeat('{table}' || i, i % 300) "
-        f"FROM range({first}, {first + ROWS}) r(i)"
-    )
+    con.execute(f"INSERT INTO d.{table} {rows(table, first, first + ROWS)}")
     con.execute(f"DELETE FROM d.{table} WHERE i < {(number + 1 - KEPT) * ROWS}")
     con.execute(f"UPDATE d.done SET n = {number + 1} WHERE name = '{table}'")
     con.execute("COMMIT")
@@ -72,8 +72,25 @@ def verify(con: duckdb.DuckDBPyConnection, told: dict[str, int]) -> dict[str, in
         assert isinstance(count, int)
         assert told[table] <= count <= told[table] + 1, (table, told[table], count)
         assert value(con, checks(table, count)) is True, (table, count)
+        verify_index(con, table, count)
         found[table] = count
     return found
+
+
+def verify_index(con: duckdb.DuckDBPyConnection, table: str, transactions: int) -> None:
+    """The index of the keys knows the last row, and none that was deleted."""
+    last, deleted = transactions * ROWS - 1, (transactions - KEPT) * ROWS - 1
+    for key, there in [(last, True), (deleted, False)]:
+        if key >= 0:
+            assert value(con, f"SELECT count(*) FROM d.{table} WHERE i = {key}") == there, key
+            con.execute("BEGIN")
+            try:
+                con.execute(f"INSERT INTO d.{table} VALUES ({key}, '')")
+            except duckdb.ConstraintException:
+                assert there, key
+            else:
+                assert not there, key
+            con.execute("ROLLBACK")
 
 
 def work(con: duckdb.DuckDBPyConnection, done: dict[str, int]) -> None:

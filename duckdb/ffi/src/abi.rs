@@ -42,6 +42,9 @@ impl PsStr {
         if self.data.is_null() {
             return Err(Error::new(Kind::Internal, format!("{what} is null, with a length")));
         }
+        if isize::try_from(self.len).is_err() {
+            return Err(Error::new(Kind::Internal, format!("{what}: no text has so many bytes")));
+        }
         // SAFETY: not null, and the caller vouches for `len` bytes.
         let bytes = unsafe { std::slice::from_raw_parts(self.data, self.len) };
         std::str::from_utf8(bytes)
@@ -59,6 +62,9 @@ pub unsafe fn array<'a, T>(first: *const T, count: usize, what: &str) -> Result<
     }
     if first.is_null() {
         return Err(Error::new(Kind::Internal, format!("{what} is null, with a count")));
+    }
+    if count.checked_mul(size_of::<T>()).is_none_or(|bytes| isize::try_from(bytes).is_err()) {
+        return Err(Error::new(Kind::Internal, format!("{what}: no memory has {count} of them")));
     }
     // SAFETY: not null, and the caller vouches for `count` elements.
     Ok(unsafe { std::slice::from_raw_parts(first, count) })

@@ -3,9 +3,11 @@
 use crate::abi::{PsPair, PsStr, free, give, handle};
 use crate::error::{PsError, guarded};
 use crate::volumes::{At, PsVolumes, Target, put};
+use crate::window::{Plan, SMALL_MAX_BYTES, Window};
 use penstock_base::{Error, Kind, Result};
 use penstock_device::volume::{File, Lock, OpenFileOptions, SharedVolume};
 use std::ffi::c_void;
+use std::sync::Mutex;
 
 /// Bytes that a look at a file takes along, so that it need not open the device a second time.
 const HEAD_BYTES: usize = 4096;
@@ -46,6 +48,8 @@ enum Access {
     Open {
         // Before the volume: files go first.
         file: File,
+        /// DuckDB replays its log in pieces of 4 KiB.
+        ahead: Mutex<Window>,
         _volume: SharedVolume,
     },
     /// A reader without a lock on a volume that nobody else has open. It must not be in the way of
@@ -79,12 +83,13 @@ impl PsFile {
         if flags.has(Flags::TRUNCATE) && file.size_bytes() > 0 {
             file.truncate(0)?;
         }
-        Ok(Some(PsFile { access: Access::Open { file, _volume: volume }, may_write }))
+        let access = Access::Open { file, ahead: Mutex::default(), _volume: volume };
+        Ok(Some(PsFile { access, may_write }))
     }
 
     fn read(&self, into: &mut [u8], offset: u64) -> Result<usize> {
         match &self.access {
-            Access::Open { file, .. } => file.read_at(into, offset),
+            Access::Open { file, ahead, .. } => read_ahead(file, ahead, into, offset),
             Access::Look { target, head, size_bytes } => {
                 let length = size_bytes.saturating_sub(offset).min(into.len() as u64) as usize;
                 let start = offset.min(*size_bytes) as usize;
@@ -115,6 +120,28 @@ impl PsFile {
                 Err(Error::new(Kind::Denied, "the file was opened for reading")
                     .with_operation("volume write"))
             }
+        }
+    }
+}
+
+/// Reads through the window, if nobody else is at it. Of two threads that read small pieces at once
+/// neither is the reader for whom it is there.
+fn read_ahead(file: &File, ahead: &Mutex<Window>, into: &mut [u8], offset: u64) -> Result<usize> {
+    if into.len() > SMALL_MAX_BYTES {
+        return file.read_at(into, offset);
+    }
+    let Ok(mut window) = ahead.try_lock() else { return file.read_at(into, offset) };
+    match window.plan(offset, into.len(), file.changes()) {
+        Plan::Straight => {
+            drop(window);
+            file.read_at(into, offset)
+        }
+        Plan::Held => Ok(window.take(into, offset)),
+        Plan::Fill => {
+            // Before the bytes: a change that ends meanwhile makes them old.
+            let changes = file.changes();
+            window.fill(offset, changes, |room| file.read_at(room, offset))?;
+            Ok(window.take(into, offset))
         }
     }
 }
@@ -175,8 +202,14 @@ pub unsafe extern "C" fn ps_file_free(file: *mut PsFile) {
     unsafe { free(file) }
 }
 
+/// A length that memory can have: no range of it is longer than `isize::MAX`.
 fn length(len: u64) -> Result<usize> {
-    usize::try_from(len).map_err(|_| Error::new(Kind::Invalid, "it exceeds the address space"))
+    let fits = isize::try_from(len).ok().and_then(|len| usize::try_from(len).ok());
+    fits.ok_or_else(|| {
+        Error::new(Kind::Invalid, format!("{len} bytes exceed the address space"))
+            .with_operation("volume file")
+            .with_hint("This is a mistake of the caller; please report it")
+    })
 }
 
 /// See the header.

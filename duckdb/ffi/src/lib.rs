@@ -16,6 +16,7 @@ mod rows;
 mod spills;
 mod tables;
 mod volumes;
+mod window;
 mod wrap;
 mod writing;
 

@@ -27,6 +27,7 @@ public:
 	//! when there are enough of them or somebody asks for more than the size.
 	void Append(const void *buffer, idx_t size);
 	void Sync();
+	//! Raises nothing for a log: one that cannot be cut back takes nothing more instead.
 	void Truncate(idx_t size);
 	void Close() override;
 
@@ -35,10 +36,14 @@ public:
 
 private:
 	void WriteAppended();
+	//! Raises if the log could not be cut back.
+	void CheckCut();
 
 	VolumeFileHandle file;
 	//! What was appended and is not written yet.
 	vector<data_t> appended;
+	//! Why the log could not be cut back; empty if it could.
+	string uncut;
 };
 
 class VolumeFileSystem : public FileSystem {

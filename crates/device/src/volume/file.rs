@@ -59,6 +59,12 @@ impl File {
         self.node.size()
     }
 
+    /// Counts the writes and truncations of the file that have ended, by any handle, and its
+    /// removal. Bytes that were read after a look at it are right while it stands where it stood.
+    pub fn changes(&self) -> u64 {
+        self.node.changes()
+    }
+
     /// The volume that it is on.
     pub fn volume(&self) -> &Arc<Volume> {
         &self.volume
@@ -145,6 +151,12 @@ impl File {
     /// `Exhausted` if the volume is full; `Denied` if it is read-only; `NotFound` if the file was
     /// removed; and as [`crate::Port::run`], where the bytes of the range are then not known.
     pub fn write_at(&self, from: &[u8], offset: u64) -> Result<()> {
+        let outcome = self.write_range(from, offset);
+        self.node.note_change();
+        outcome
+    }
+
+    fn write_range(&self, from: &[u8], offset: u64) -> Result<()> {
         const OPERATION: &str = "volume write";
         self.check(OPERATION)?;
         self.volume.check_writable(OPERATION)?;
@@ -306,6 +318,12 @@ impl File {
     /// # Errors
     /// As [`File::write_at`].
     pub fn truncate(&self, size_bytes: u64) -> Result<()> {
+        let outcome = self.resize(size_bytes);
+        self.node.note_change();
+        outcome
+    }
+
+    fn resize(&self, size_bytes: u64) -> Result<()> {
         const OPERATION: &str = "volume truncate";
         self.check(OPERATION)?;
         self.volume.check_writable(OPERATION)?;

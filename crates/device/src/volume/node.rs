@@ -41,6 +41,8 @@ pub(crate) struct Node {
     /// Held shared while bytes move, so that pages are not given away meanwhile.
     map: RwLock<Map>,
     size: AtomicU64,
+    /// Writes and truncations that have ended.
+    changes: AtomicU64,
     /// Held by whoever makes the file longer or shorter.
     pub(crate) grow: Mutex<()>,
     /// Held by whoever writes a part of a page.
@@ -71,6 +73,7 @@ impl Node {
             is_removed: AtomicBool::new(false),
             map: RwLock::new(map),
             size: AtomicU64::new(size_bytes),
+            changes: AtomicU64::new(0),
             grow: Mutex::new(()),
             edge: Mutex::new(Edge { page: AlignedBuffer::new(0, 1) }),
             edge_page: AtomicU64::new(NO_PAGE),
@@ -100,6 +103,7 @@ impl Node {
 
     pub(crate) fn mark_removed(&self) {
         self.is_removed.store(true, Ordering::Release);
+        self.note_change();
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -108,6 +112,15 @@ impl Node {
 
     pub(crate) fn set_size(&self, bytes: u64) {
         self.size.store(bytes, Ordering::Release);
+    }
+
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// To be called when a change has ended, well or not: who read before may have read old bytes.
+    pub(crate) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn map(&self) -> RwLockReadGuard<'_, Map> {

@@ -1,0 +1,42 @@
+"""A device that fails under ATTACH, at each command in turn: a clear error, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from nvme import format_volume
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The disk that fails."""
+    made = tmp_path_factory.mktemp("disk") / "failing_disk.so"
+    command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", made]
+    subprocess.run([*command, HERE / "failing_disk.c", "-ldl"], check=True)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("failure", "how", "step"),
+    [("EIO", "once", 1), ("ENODEV", "lasting", 3), ("ENOSPC", "lasting", 7), ("EROFS", "once", 7)],
+)
+def test_nothing_is_lost_whichever_command_fails(
+    failure: str, how: str, step: int, library: Path, tmp_path: Path
+) -> None:
+    volume = format_volume(tmp_path / "disk.img", "16MiB")
+    done = subprocess.run(
+        [sys.executable, HERE / "failing_disk.py", library, volume, failure, how, str(step)],
+        env={**os.environ, "LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 40, "commands that failed"
