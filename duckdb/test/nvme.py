@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -46,3 +49,20 @@ def value(con: duckdb.DuckDBPyConnection, sql: str) -> object:
     row = con.execute(sql).fetchone()
     assert row is not None
     return row[0]
+
+
+@contextmanager
+def loop_device(file: Path, *options: str) -> Iterator[Path]:
+    """A block device over a file, past the page cache."""
+    command = ["losetup", "--find", "--show", "--direct-io=on", *options, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    device = Path(done.stdout.strip())
+    try:
+        yield device
+    finally:
+        subprocess.run(["losetup", "--detach", str(device)], check=True)
+
+
+def has_loop_devices() -> bool:
+    """Whether this user may make one."""
+    return os.geteuid() == 0 and subprocess.run(["losetup", "--find"], check=False).returncode == 0

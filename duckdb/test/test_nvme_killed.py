@@ -8,12 +8,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import nvme_worker as worker
-from nvme import format_volume, penstock
+from nvme import format_volume, has_loop_devices, loop_device, penstock
 
 KILLS = 200
 LOOP_KILLS = 40
@@ -81,24 +79,6 @@ def kill_often(volume: Path, kills: int, **parameters: str) -> None:
 
 def test_what_was_committed_outlives_two_hundred_kills(tmp_path: Path) -> None:
     kill_often(format_volume(tmp_path / "disk.img", "64MiB"), KILLS)
-
-
-@contextmanager
-def loop_device(file: Path) -> Iterator[Path]:
-    """A block device over a file, past the page cache."""
-    command = ["losetup", "--find", "--show", "--direct-io=on", str(file)]
-    device = Path(
-        subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    )
-    try:
-        yield device
-    finally:
-        subprocess.run(["losetup", "--detach", str(device)], check=True)
-
-
-def has_loop_devices() -> bool:
-    """Whether this user may make one."""
-    return os.geteuid() == 0 and subprocess.run(["losetup", "--find"], check=False).returncode == 0
 
 
 def test_on_a_block_device_too(tmp_path: Path) -> None:

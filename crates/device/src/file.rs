@@ -79,13 +79,17 @@ fn read(file: &OpenFile, block: u64, into: &mut [u8]) -> Result<()> {
     let mut rest = into;
     while !rest.is_empty() {
         match file.file.read_at(rest, offset) {
-            Ok(0) => return Err(ended_early(OPERATION, &file.name, offset)),
+            Ok(0) => {
+                return Err(file.judge(ended_early(OPERATION, &file.name, offset), OPERATION));
+            }
             Ok(count) => {
                 offset += count as u64;
                 rest = &mut rest[count..];
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(explain_io(&error, OPERATION, &file.name)),
+            Err(error) => {
+                return Err(file.judge(explain_io(&error, OPERATION, &file.name), OPERATION));
+            }
         }
     }
     Ok(())
@@ -97,13 +101,17 @@ fn write(file: &OpenFile, block: u64, from: &[u8]) -> Result<()> {
     let mut rest = from;
     while !rest.is_empty() {
         match file.file.write_at(rest, offset) {
-            Ok(0) => return Err(ended_early(OPERATION, &file.name, offset)),
+            Ok(0) => {
+                return Err(file.judge(ended_early(OPERATION, &file.name, offset), OPERATION));
+            }
             Ok(count) => {
                 offset += count as u64;
                 rest = &rest[count..];
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(explain_io(&error, OPERATION, &file.name)),
+            Err(error) => {
+                return Err(file.judge(explain_io(&error, OPERATION, &file.name), OPERATION));
+            }
         }
     }
     Ok(())

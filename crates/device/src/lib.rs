@@ -20,6 +20,7 @@ pub mod open;
 pub mod port;
 pub mod queues;
 pub mod split;
+mod state;
 pub mod volume;
 
 pub use buffer::AlignedBuffer;

@@ -3,6 +3,7 @@
 
 use crate::device::{Device, Geometry};
 use crate::errno::{explain, explain_io};
+use crate::state::refuse_read_only;
 use crate::{FileDevice, IoctlDevice, PassthroughDevice, UringDevice, XnvmeDevice, namespace};
 use penstock_base::{Error, Kind, Result, nearest::nearest};
 use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags, Stat, StatxFlags};
@@ -209,6 +210,9 @@ impl OpenFile {
         how.custom_flags(claim.bits() as i32);
         how.create(options.create_bytes.is_some() && options.write && !is_block);
         let held = how.open(path).map_err(fail)?;
+        if is_block && options.write {
+            refuse_read_only(&held, &name)?;
+        }
         lock(&held, options.write, &name)?;
         let direct = if options.io == Io::File { OFlags::empty() } else { OFlags::DIRECT };
         let file = how.create(false).custom_flags(direct.bits() as i32).open(path).map_err(fail)?;

@@ -156,7 +156,7 @@ mod tests {
         };
         let (mut bytes, mut changes) = (file(300_000, 0), 0);
         let (mut window, mut at) = (Window::default(), 0u64);
-        for round in 0..20_000u64 {
+        for round in 0..4_000u64 {
             match random(8) {
                 0 => {
                     let place = random(bytes.len() as u64) as usize;

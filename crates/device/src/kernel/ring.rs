@@ -375,6 +375,7 @@ impl<D: Dialect> RingQueue<D> {
                 Ok(progress.done >= length)
             }
         });
+        let outcome = outcome.map_err(|error| self.dialect.file().judge(error, command.name()));
         if !matches!(outcome, Ok(false))
             && let Some(slot) = progress.slot.take()
         {
