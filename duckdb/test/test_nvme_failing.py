@@ -17,8 +17,8 @@ HERE = Path(__file__).resolve().parent
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The disk that fails."""
     made = tmp_path_factory.mktemp("disk") / "failing_disk.so"
-    command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", made]
-    subprocess.run([*command, HERE / "failing_disk.c", "-ldl"], check=True)
+    command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", f"{made}"]
+    subprocess.run([*command, f"{HERE}/failing_disk.c", "-ldl"], check=True)
     return made
 
 

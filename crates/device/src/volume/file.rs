@@ -151,12 +151,6 @@ impl File {
     /// `Exhausted` if the volume is full; `Denied` if it is read-only; `NotFound` if the file was
     /// removed; and as [`crate::Port::run`], where the bytes of the range are then not known.
     pub fn write_at(&self, from: &[u8], offset: u64) -> Result<()> {
-        let outcome = self.write_range(from, offset);
-        self.node.note_change();
-        outcome
-    }
-
-    fn write_range(&self, from: &[u8], offset: u64) -> Result<()> {
         const OPERATION: &str = "volume write";
         self.check(OPERATION)?;
         self.volume.check_writable(OPERATION)?;
@@ -318,12 +312,6 @@ impl File {
     /// # Errors
     /// As [`File::write_at`].
     pub fn truncate(&self, size_bytes: u64) -> Result<()> {
-        let outcome = self.resize(size_bytes);
-        self.node.note_change();
-        outcome
-    }
-
-    fn resize(&self, size_bytes: u64) -> Result<()> {
         const OPERATION: &str = "volume truncate";
         self.check(OPERATION)?;
         self.volume.check_writable(OPERATION)?;

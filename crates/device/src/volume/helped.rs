@@ -78,12 +78,14 @@ impl File {
         Ok(())
     }
 
-    /// Drops what was fetched ahead of a range that has changed.
+    /// Drops what was fetched ahead of a range that has changed, and tells of the change: in this
+    /// order, or who was told could still be given the old bytes.
     pub(super) fn after_change(&self, start: u64, end: u64) {
         if let Some(helpers) = &self.volume.helpers {
             let gone = self.node.window().forget(start, end);
             helpers.ahead.recycle(gone);
         }
+        self.node.note_change();
     }
 
     /// Writes whole pages: what is spilled later, so that the writer can go on.
