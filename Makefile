@@ -24,7 +24,7 @@ bench: build ## benchmarks against the peers (WORKLOAD=name QUICK=1 PROFILE=loop
 test: venv-test ## all tests on a fresh machine, set-up included
 	@scripts/test.sh
 
-test-nvme: ## NVMe against emulated controllers, in a virtual machine of QEMU that is also stopped hard (3 minutes)
+test-nvme: build venv-test ## NVMe against emulated controllers, in virtual machines of QEMU, one of which is stopped hard
 	@scripts/test-nvme.sh
 
 parity: build venv-test ## docs/clickhouse.md anew, from ClickHouse itself

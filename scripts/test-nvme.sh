@@ -1,13 +1,14 @@
 #!/bin/bash
-# usage: [PENSTOCK_TEST_BINARY=build/penstock] test-nvme.sh
-# NVMe by ioctl and by passthrough against emulated controllers: a virtual machine of QEMU (its
-# software emulation; no virtualisation is needed). First the exam, on a namespace of 512-byte blocks
-# (commands of 128 KiB at most) and one of 4096-byte blocks (64 KiB), devices that fail and devices
-# that are pulled out; then the machine is stopped hard in the middle of commits, and what it had said
-# to be durable must be there. Times in it say nothing about devices.
+# usage: test-nvme.sh
+# NVMe by ioctl and by passthrough against emulated controllers: virtual machines of QEMU (its
+# software emulation; no virtualisation is needed), side by side. One takes the exam and attaches
+# databases, on a namespace of 512-byte blocks (commands of 128 KiB at most) and one of 4096-byte
+# blocks (64 KiB), and has devices that fail and devices that are pulled out. Two are stopped hard while
+# DuckDB commits, and what they had said to be durable must be there. Times in them say nothing about
+# devices. Needs build/penstock, the extension and the test set of build/venv.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-# For each of the two parts; alone on a machine both take two or three minutes together.
+# For each of them.
 TIME_MAX_S=500
 if [ "$(uname -m)" != x86_64 ] || ! have apt-get || [ "$(id -u)" != 0 ]; then
   say "test-nvme: NOT RUN: it takes x86-64, Debian's packages and root"
@@ -18,7 +19,6 @@ need busybox busybox-static
 need cpio cpio
 need depmod kmod
 need python3 python3-minimal
-need strip binutils
 
 # The kernel is unpacked, not installed.
 kernel_folder() {
@@ -37,11 +37,11 @@ kernel_folder() {
   echo "$folder"
 }
 
-# initrd FOLDER FILE: busybox, the modules that are needed in the order of their needs, and init.
+# initrd FILE: busybox, the modules that are needed in the order of their needs, and init.
 initrd() {
-  local folder=$1 file=$2 root modules name line path
+  local file=$1 root modules name line path
   root=$work/initrd
-  modules=$(echo "$folder"/lib/modules/*)
+  modules=$(echo "$kernel"/lib/modules/*)
   mkdir -p "$root"/{bin,dev,proc,sys,root,modules}
   cp "$(command -v busybox)" "$root/bin/busybox"
   install -m 755 scripts/nvme-vm/init "$root/init"
@@ -58,10 +58,17 @@ initrd() {
   (cd "$root" && find . | cpio -o -H newc --quiet -R 0:0) > "$file"
 }
 
+# begin NAME: a folder for a machine, and in it the one that it shares.
+begin() {
+  folder=$work/$1
+  qemu=()
+  mkdir -p "$folder/shared"
+  cp scripts/nvme-vm/*.sh "$work/paths" "$folder/shared/"
+}
+
 # controller SERIAL MDTS BLOCK [DRIVE]: commands of 4096 << MDTS bytes at most, an empty image.
 controller() {
-  local image=$work/$1.img
-  rm -f "$image"
+  local image=$folder/$1.img
   truncate -s 64M "$image"
   qemu+=(-drive "${4:-file=$image,format=raw,cache=unsafe},if=none,id=$1"
     -device "nvme,serial=$1,id=c-$1,mdts=$2"
@@ -70,17 +77,17 @@ controller() {
 
 # machine WHAT SCRIPT DEVICES: runs SCRIPT in the guest; machine.py says what WHAT is.
 machine() {
-  timeout -k 5 "$TIME_MAX_S" python3 scripts/nvme-vm/machine.py "$1" "$shared" "$shared/killed" -- \
+  timeout -k 5 "$TIME_MAX_S" python3 scripts/nvme-vm/machine.py "$1" "$folder/shared" -- \
     qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 1G -smp 2 -nodefaults -no-user-config \
     -display none -trace enable=pci_nvme_flush_ns \
-    -kernel "$folder"/boot/vmlinuz-* -initrd "$work/initrd.cpio" \
+    -kernel "$kernel"/boot/vmlinuz-* -initrd "$work/initrd.cpio" \
     -append "console=ttyS0 panic=-1 quiet mitigations=off script=$2 devices=$3" \
-    -serial "file:$work/console" \
+    -serial "file:$folder/console" \
     -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
     -device virtio-9p-pci,fsdev=root,mount_tag=hostroot \
-    -fsdev "local,id=shared,path=$shared,security_model=none" \
+    -fsdev "local,id=shared,path=$folder/shared,security_model=none" \
     -device virtio-9p-pci,fsdev=shared,mount_tag=shared "${qemu[@]}" && return 0
-  tail -n 30 "$work/console" "$work/qemu.log" >&2
+  tail -n 30 "$folder/console" "$folder/qemu.log" >&2
   die "the virtual machine failed, or did not end within $TIME_MAX_S s"
 }
 
@@ -91,55 +98,68 @@ faults() {
   printf "$rule" flush_to_disk
 }
 
-# test_binary NAME: builds a test of the device crate, prints where it is.
-test_binary() {
-  cargo test --locked -p penstock-device --features nvme --test "$1" --no-run \
+# exam_binary: builds the exam of the device crate, prints where it is.
+exam_binary() {
+  cargo test --locked -p penstock-device --features nvme --test nvme --no-run \
     --message-format=json 2> "$work/log" | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' ||
-    { cat "$work/log" >&2; die "the test $1 does not build"; }
+    { cat "$work/log" >&2; die "the exam does not build"; }
+}
+
+exam() {
+  local began=$SECONDS bad
+  begin exam
+  # No multiple of any block, and longer than several commands.
+  head -c 3000001 /dev/urandom > "$folder/shared/file"
+  cp "$1" "$folder/shared/exam"
+  faults > "$folder/faults"
+  controller lba512 5 512
+  controller lba4096 4 4096
+  bad=driver=raw,file.driver=blkdebug,file.config=$folder/faults
+  controller bad 2 512 "$bad,file.image.driver=file,file.image.filename=$folder/bad.img"
+  for letter in a b c d; do controller pulled-$letter 5 512; done
+  machine exam guest.sh 7
+  [ ! -e "$folder/shared/output" ] || cat "$folder/shared/output" >&2
+  [ -e "$folder/shared/status" ] || { tail -n 30 "$folder/console" >&2; die "the virtual machine gave no status"; }
+  [ "$(cat "$folder/shared/status")" = 0 ] || die "the exam on NVMe failed"
+  grep -q pci_nvme_flush_ns "$folder"/trace.* || die "no flush reached the controllers"
+  say "the exam in the virtual machine: passed in $((SECONDS - began)) s"
+}
+
+# stops FIRST-LAST: by number, see machine.py.
+stops() {
+  local began=$SECONDS
+  begin "stops-$1"
+  controller lba512 5 512
+  controller lba4096 4 4096
+  "$folder/shared/commits.sh" prepare "$folder/lba512.img" "$folder/lba4096.img" direct
+  machine "$1" stops.sh 2
+  say "stops $1 of a virtual machine in the middle of commits: passed in $((SECONDS - began)) s"
 }
 
 need_rust
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-shared=$work/shared
-mkdir "$shared"
-say "building the exam"
-binary=${PENSTOCK_TEST_BINARY:-}
-if [ -z "$binary" ]; then
-  cargo build --quiet --locked -p penstock-cli
-  binary=${CARGO_TARGET_DIR:-target}/debug/penstock
-fi
-# The guest reads programs over and over: without their names for debuggers they are a tenth as long.
-strip -o "$shared/exam" "$(test_binary nvme)"
-strip -o "$shared/killed" "$(test_binary killed)"
-strip -o "$shared/penstock" "$binary"
-cp scripts/nvme-vm/guest.sh scripts/nvme-vm/stops.sh "$shared/"
-# No multiple of any block, and longer than several commands.
-head -c 3000001 /dev/urandom > "$shared/file"
-faults > "$work/faults"
-folder=$(kernel_folder)
-initrd "$folder" "$work/initrd.cpio"
-
-say "the exam in the virtual machine"
-begin=$SECONDS
-qemu=()
-controller lba512 5 512
-controller lba4096 4 4096
-bad=driver=raw,file.driver=blkdebug,file.config=$work/faults
-controller bad 2 512 "$bad,file.image.driver=file,file.image.filename=$work/bad.img"
-controller pulled-a 5 512
-controller pulled-b 5 4096
-machine exam guest.sh 5
-[ ! -e "$shared/output" ] || cat "$shared/output"
-[ -e "$shared/status" ] || { tail -n 30 "$work/console" >&2; die "the virtual machine gave no status"; }
-[ "$(cat "$shared/status")" = 0 ] || die "the exam on NVMe failed"
-grep -q pci_nvme_flush_ns "$work"/trace.* || die "no flush reached the controllers"
-say "the exam: $((SECONDS - begin)) s; stopping the virtual machine in the middle of commits"
-begin=$SECONDS
-qemu=()
-controller lba512 5 512
-controller lba4096 4 4096
-rm -f "$work"/trace.*
-for serial in lba512 lba4096; do "$shared/killed" format "$work/$serial.img" file; done
-machine stops stops.sh 2
-say "test-nvme: passed; the stops took $((SECONDS - begin)) s"
+cat > "$work/paths" << PATHS
+DUCKDB=$(build/venv/bin/python -c 'import duckdb_cli, os; print(os.path.dirname(duckdb_cli.__file__))')/duckdb
+EXTENSION=$(echo "$ROOT"/build/duckdb/*/penstock.duckdb_extension)
+PENSTOCK=$ROOT/build/penstock
+PATHS
+. "$work/paths"
+for file in "$DUCKDB" "$EXTENSION" "$PENSTOCK"; do
+  [ -e "$file" ] || die "there is no $file: run make build venv-test"
+done
+kernel=$(kernel_folder)
+initrd "$work/initrd.cpio"
+say "stopping two virtual machines while DuckDB commits, and building the exam meanwhile"
+stops 0-4 > "$work/stops.1" 2>&1 &
+machines=($!)
+stops 5-9 > "$work/stops.2" 2>&1 &
+machines+=($!)
+binary=$(exam_binary)
+exam "$binary" &
+machines+=($!)
+status=0
+for machine in "${machines[@]}"; do wait "$machine" || status=1; done
+cat "$work"/stops.[12] >&2
+[ $status = 0 ] || die "test-nvme: failed"
+say "test-nvme: passed in $SECONDS s"

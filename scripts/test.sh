@@ -58,7 +58,7 @@ conformance() {
 build() { scripts/build.sh; }
 sql() { scripts/duckdb-test.sh; }
 # Says so itself where there is no emulation.
-nvme() { PENSTOCK_TEST_BINARY=build/penstock scripts/test-nvme.sh; }
+nvme() { scripts/test-nvme.sh; }
 python() { build/venv/bin/python -m pytest -q python/tests bench/tests; }
 # Clients that are not ours, on every lane; ClickHouse and the page that tells of it among them.
 gateway() {

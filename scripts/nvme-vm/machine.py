@@ -1,24 +1,27 @@
 """Drives the virtual machine of test-nvme.sh: lets it run, pulls devices out of it, stops it hard.
 
-Usage: machine.py exam|stops SHARED KILLED -- QEMU ARGUMENT...
+Usage: machine.py exam|FIRST-LAST SHARED -- QEMU ARGUMENT...
+
+`exam` lets the guest do its work; numbers are those of the stops in the middle of it.
 
 The guest tells by its second serial line what it does, and is answered through QEMU's control
 socket. Decides when the machine is stopped, and whether what it had said is there afterwards; the
-work itself is done by the test program KILLED (crates/device/tests/killed.rs).
+work itself, and comparing every row after a stop, is done by DuckDB (commits.sh).
 """
 
 from __future__ import annotations
 
 import atexit
 import json
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-STOPS = 10
 IO = ("passthrough", "ioctl", "uring")
 SERIALS = ("lba512", "lba4096")
 
@@ -99,25 +102,22 @@ class Book:
                 self.said[serial] = int(number)
                 self.count += 1
             case ["next", serial, number]:
-                self.found(serial, int(number))
+                said = self.said.get(serial, -1)
+                if int(number) <= said:
+                    sys.exit(f"{serial}: {said} was said to be durable, the next is {number}")
             case ["failed", *rest]:
                 sys.exit(f"the guest failed: {' '.join(rest)}")
 
-    def found(self, serial: str, following: int) -> None:
-        """The number after the last that is there."""
-        said = self.said.get(serial, -1)
-        if following <= said:
-            sys.exit(f"{serial}: {said} was said to be durable, there are {following} records")
 
-
-def stops(command: list[str], shared: Path, killed: str) -> None:
+def stops(numbers: range, command: list[str], shared: Path) -> None:
     """Stops the machine in the middle of its commits: by SIGKILL, or by a reset, in turns."""
     book, machine = Book(), None
-    for number in range(STOPS):
+    for number in numbers:
         (shared / "io").write_text(IO[number % len(IO)])
+        began = time.monotonic()
         machine = machine or Machine(command, shared)
-        # Twelve commits go by between two checkpoints of a log: stops before and after one.
-        wanted = 4 + 7 * number % 29
+        # A checkpoint comes every few commits: stops before and after one.
+        wanted = 3 + 7 * number % 13
         booted = False
         for words in machine.lines():
             booted = booted or words == ["boot"]
@@ -128,7 +128,9 @@ def stops(command: list[str], shared: Path, killed: str) -> None:
         else:
             sys.exit("the machine ended by itself")
         how = "SIGKILL" if number % 2 else "reset"
-        print(f"stop {number + 1} by {how}: {book.count} commits so far", file=sys.stderr)
+        seconds = time.monotonic() - began
+        told = f"stop {number + 1} by {how} after {seconds:.0f} s: {book.count} commits so far"
+        print(told, file=sys.stderr)
         if number % 2:
             machine.kill()
             for words in machine.lines():
@@ -140,12 +142,17 @@ def stops(command: list[str], shared: Path, killed: str) -> None:
             machine.control("system_reset")
     if machine:
         machine.kill()
-    for serial in SERIALS:
-        check = [killed, "check", str(shared.parent / f"{serial}.img"), "direct"]
-        book.found(serial, int(subprocess.run(check, check=True, capture_output=True).stdout))
+    images = [shared.parent / f"{serial}.img" for serial in SERIALS]
+    check = [shared / "commits.sh", "check", *images, "direct"]
+    done = subprocess.run(check, check=True, stdout=subprocess.PIPE, text=True)
+    for line in done.stdout.splitlines():
+        book.note(line.split())
     traces = shared.parent.glob("trace.*")
     flushes = sum(trace.read_text().count("pci_nvme_flush_ns") for trace in traces)
-    print(f"{STOPS} stops, {book.count} commits, nothing lost; {flushes} flushes", file=sys.stderr)
+    print(
+        f"{len(numbers)} stops, {book.count} commits, nothing lost; {flushes} flushes",
+        file=sys.stderr,
+    )
     # A flush for each record of the log that was said to be durable, at least.
     if flushes < book.count:
         sys.exit(f"{book.count} commits were said to be durable with {flushes} flushes")
@@ -153,14 +160,15 @@ def stops(command: list[str], shared: Path, killed: str) -> None:
 
 def main() -> None:
     """Entry point."""
-    what, shared, killed, _, *command = sys.argv[1:]
+    what, shared, _, *command = sys.argv[1:]
+    # Whoever ends this program ends the machine with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("it took too long, or was given up"))
     match what:
         case "exam":
             exam(command, Path(shared))
-        case "stops":
-            stops(command, Path(shared), killed)
         case _:
-            sys.exit(__doc__)
+            first, last = map(int, what.split("-"))
+            stops(range(first, last + 1), command, Path(shared))
 
 
 main()

@@ -5,24 +5,7 @@ shared=/mnt
 io=$(cat $shared/io)
 ending=ng
 [ "$io" != uring ] || ending=blk
-tell() { echo "$*" > /dev/ttyS1; }
-
-# commit SERIAL FIRST: until the machine is stopped.
-commit() {
-  "$shared/killed" child "/dev/vm/$1.$ending" "$io" "$2" | while read -r number; do
-    tell said "$1" "$number"
-  done
-  tell failed "$1 by $io"
-}
-
 # The stop may have cut a line.
-tell
-tell boot
-declare -A next
-for serial in lba512 lba4096; do
-  next[$serial]=$("$shared/killed" check "/dev/vm/$serial.$ending" "$io") ||
-    { tell failed "check of $serial by $io"; exit 1; }
-  tell next $serial "${next[$serial]}"
-done
-for serial in lba512 lba4096; do commit $serial "${next[$serial]}" & done
-wait
+printf '\nboot\n' > /dev/ttyS1
+"$shared/commits.sh" work "/dev/vm/lba512.$ending" "/dev/vm/lba4096.$ending" "$io" > /dev/ttyS1 2> "$shared/why"
+echo "failed by $io: $(tr '\n' ' ' < $shared/why)" > /dev/ttyS1
