@@ -60,7 +60,7 @@ def _records(lines: list[str]) -> Iterator[Record]:
         record = Record(at, text.split())
         if record.words[0] in ("statement", "query"):
             sql: list[str] = []
-            while at < len(lines) and lines[at].strip() and lines[at].strip() != "----":
+            while at < len(lines) and not lines[at].startswith(("#", "----")) and lines[at].strip():
                 sql.append(lines[at])
                 at += 1
             record.sql = "\n".join(sql)
