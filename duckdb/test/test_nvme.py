@@ -44,3 +44,19 @@ def test_a_database_has_its_own_name_and_the_device_is_free_after_detach(volume:
         assert penstock("ls", volume).split()[1::2] == ["sales", "stock"]
         con.execute(f"ATTACH '{url(volume, 'sales')}'")
         assert value(con, "SELECT i FROM sales.t") == 1
+
+
+def test_databases_and_spills_go_on_without_external_access(volume: Path) -> None:
+    with attached(volume) as con:
+        con.execute(f"SET temp_directory = 'nvme://{volume}?temp'")
+        con.execute("SET enable_external_access = false")
+        # The log is opened only now, by a name that DuckDB has listed another way.
+        con.execute("CREATE TABLE t AS SELECT i, hash(i) AS h FROM range(3000000) t(i)")
+        con.execute("CHECKPOINT")
+        con.execute("INSERT INTO t VALUES (-1, 0)")
+        con.execute("SET threads = 1; SET memory_limit = '40MB'")
+        assert value(con, "SELECT count(*) FROM (FROM t ORDER BY h OFFSET 10)") == 2999991
+        with pytest.raises(duckdb.PermissionException):
+            con.execute(f"ATTACH '{url(volume, 'other')}' AS other")
+    with attached(volume, options="(READ_ONLY)") as con:
+        assert value(con, "SELECT count(*) FROM t") == 3000001

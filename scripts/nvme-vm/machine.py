@@ -143,7 +143,7 @@ def stops(numbers: range, command: list[str], shared: Path) -> None:
     if machine:
         machine.kill()
     images = [shared.parent / f"{serial}.img" for serial in SERIALS]
-    check = [shared / "commits.sh", "check", *images, "direct"]
+    check = [f"{shared}/commits.sh", "check", *map(str, images), "direct"]
     done = subprocess.run(check, check=True, stdout=subprocess.PIPE, text=True)
     for line in done.stdout.splitlines():
         book.note(line.split())

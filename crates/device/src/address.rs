@@ -100,6 +100,23 @@ impl Address {
         }
     }
 
+    /// The same, also of a URL with the ending of a companion behind it: where DuckDB lists what may
+    /// be opened without external access, it adds endings to whole paths.
+    ///
+    /// # Errors
+    /// As [`Address::parse`].
+    pub fn parse_any(url: &str) -> Result<Self> {
+        let (front, ending) = split_ending(url);
+        match Self::parse(front) {
+            Ok(Address { device, place: Place::Database(name), asked })
+                if split_ending(&name).1.is_empty() =>
+            {
+                Ok(Address { device, place: Place::Database(name + ending), asked })
+            }
+            _ => Self::parse(url),
+        }
+    }
+
     /// The one URL for all that mean the same, on the device at `real`. What was not asked for in
     /// the URL itself is told by `asked`.
     ///
@@ -113,13 +130,21 @@ impl Address {
             let message = format!("a volume cannot have a name with {ending}? in it");
             return fail(&path, message, "Rename the file, or make a symbolic link elsewhere");
         }
-        let place = match &self.place {
-            Place::Database(name) => format!("?db={name}"),
-            Place::Temp { .. } | Place::Volume => {
-                return fail(&path, "it names no database", EXAMPLE);
+        let asked = self.asked.or(asked).to_string();
+        match &self.place {
+            Place::Database(name) => {
+                let (name, ending) = split_ending(name);
+                Ok(format!("{SCHEME}{path}{ending}?db={name}{asked}"))
             }
-        };
-        Ok(format!("{SCHEME}{path}{place}{}", self.asked.or(asked)))
+            // Its files' URLs begin with the directory's.
+            Place::Temp { directory, file } => {
+                let equals = if directory.is_empty() { "" } else { "=" };
+                let temp = format!("{asked}&temp{equals}{directory}");
+                let file = file.as_ref().map_or_else(String::new, |file| format!("/{file}"));
+                Ok(format!("{SCHEME}{path}?{}{file}", &temp[1..]))
+            }
+            Place::Volume => fail(&path, "it names no database", EXAMPLE),
+        }
     }
 }
 
@@ -307,6 +332,33 @@ mod tests {
         let set = Asked::from_settings(&settings).expect("it is known").unlike(defaults);
         let url = parse("nvme://x?depth=4&db=a").canonical(Path::new("/d"), set);
         assert_eq!(url.expect("a database"), "nvme:///d?db=a&queues=pool&depth=4");
+    }
+
+    #[test]
+    fn all_urls_of_a_file_have_one_form_which_means_it_too() {
+        for (urls, form) in [
+            (["NVMe://x?db=a", "nvme://y?db=a"], "nvme:///d?db=a"),
+            (
+                ["nvme://x.wal?depth=4&db=a", "nvme://x?db=a&depth=4.wal"],
+                "nvme:///d.wal?db=a&depth=4",
+            ),
+            (
+                ["nvme://x?db=a.wal.recovery", "nvme://x.wal.recovery?db=a"],
+                "nvme:///d.wal.recovery?db=a",
+            ),
+            (["nvme://x?temp", "nvme://x?temp="], "nvme:///d?temp"),
+            (["nvme://x?temp=t&io=file", "nvme://x?io=file&temp=t/"], "nvme:///d?io=file&temp=t"),
+            (["nvme://x?temp=t/f.wal", "nvme://x?temp=t/f.wal"], "nvme:///d?temp=t/f.wal"),
+        ] {
+            for url in urls {
+                let address = Address::parse_any(url).expect(url);
+                let canonical = address.canonical(Path::new("/d"), Asked::default()).expect(url);
+                assert_eq!(canonical, form, "{url}");
+                let again = parse(&canonical);
+                assert_eq!((again.place, again.asked), (address.place, address.asked), "{url}");
+            }
+        }
+        assert!(Address::parse_any("nvme://x?db=a.wal.wal").is_err());
     }
 
     #[test]

@@ -144,7 +144,8 @@ bool ps_volumes_new(const ps_engine *engine, ps_volumes **out, ps_error **error)
 void ps_volumes_free(ps_volumes *volumes);
 /* One cell: the name of the database that a URL names; empty if it names none. Touches no device. */
 bool ps_volume_database(ps_str url, ps_rows **out, ps_error **error);
-/* One cell: the one URL of all that mean the same database. */
+/* One cell: the one URL of all that mean the same database, companion or place to spill; also of a URL with the ending of
+ * a companion at its end. */
 bool ps_volume_url(const ps_volumes *volumes, ps_str url, const ps_pair *settings, size_t count, ps_rows **out, ps_error **error);
 enum {
 	PS_FILE_WRITE = 1, PS_FILE_CREATE = 2, PS_FILE_TRUNCATE = 4, PS_FILE_EXCLUSIVE = 8,

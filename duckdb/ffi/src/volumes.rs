@@ -77,6 +77,19 @@ impl At {
         count: usize,
     ) -> Result<(&'a PsVolumes, Self)> {
         // SAFETY: passed on from the caller.
+        unsafe { Self::parsed(volumes, url, settings, count, Address::parse) }
+    }
+
+    /// # Safety
+    /// As [`At::new`].
+    unsafe fn parsed<'a>(
+        volumes: *const PsVolumes,
+        url: PsStr,
+        settings: *const PsPair,
+        count: usize,
+        parse: fn(&str) -> Result<Address>,
+    ) -> Result<(&'a PsVolumes, Self)> {
+        // SAFETY: passed on from the caller.
         let (volumes, url, changed) = unsafe {
             (
                 handle(volumes, "volumes")?,
@@ -85,7 +98,7 @@ impl At {
             )
         };
         let settings = with_pairs(volumes.settings.clone(), &changed)?;
-        Ok((volumes, At { url: url.to_string(), address: Address::parse(url)?, settings }))
+        Ok((volumes, At { url: url.to_string(), address: parse(url)?, settings }))
     }
 
     pub(crate) fn error(&self, kind: Kind, message: impl Into<String>) -> Error {
@@ -203,7 +216,7 @@ pub unsafe extern "C" fn ps_volume_url(
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         guarded(error, || {
-            let (volumes, at) = At::new(volumes, url, settings, count)?;
+            let (volumes, at) = At::parsed(volumes, url, settings, count, Address::parse_any)?;
             let device = real(&at)?;
             if at.address.place == Place::Volume {
                 volumes.target(&at, false)?;
