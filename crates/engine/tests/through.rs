@@ -251,7 +251,8 @@ async fn memory_beside_a_disk_gives_way_to_writers() {
     bench.store.place("a", data.clone()).await;
     assert!(get(&bench, "a", GetRange::All).await == data);
     let held = bench.engine.budget().held_bytes();
-    assert!(held > 0 && held <= 40 * MIB as u64, "half of the limit, and what is being written");
+    // Half of the limit at most, and what a slow disk has not taken yet.
+    assert!(held > 0 && held <= 64 << 20, "{held}");
     assert!(get(&bench, "a", GetRange::All).await == data);
     let query = bench.query();
     let mut writers = Vec::new();

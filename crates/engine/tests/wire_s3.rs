@@ -370,8 +370,16 @@ fn interruption_ends_a_blocked_read_and_a_blocked_write() {
     let mut writer = query.create(&wire.at("b.bin"), PutOptions::default()).unwrap();
     asked.store(false, Ordering::Relaxed);
     query.block_on(writer.write(b"x")).unwrap();
-    asked.store(true, Ordering::Relaxed);
-    let error = query.block_on(writer.finish()).unwrap_err();
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // A request that the store has not struck yet would take effect once faults are over.
+            while wire.fake.faults().fired().last() == Some(&0) {
+                std::thread::yield_now();
+            }
+            asked.store(true, Ordering::Relaxed);
+        });
+        query.block_on(writer.finish()).unwrap_err()
+    });
     assert_eq!(error.kind(), Kind::Cancelled);
     drop(writer);
     wire.fake.faults().clear();
