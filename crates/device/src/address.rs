@@ -100,8 +100,8 @@ impl Address {
         }
     }
 
-    /// The same, also of a URL with the ending of a companion behind it: where DuckDB lists what may
-    /// be opened without external access, it adds endings to whole paths.
+    /// The same, also of a URL with the ending of a companion behind it: where DuckDB lists what
+    /// may be opened without external access, it adds endings to whole paths.
     ///
     /// # Errors
     /// As [`Address::parse`].

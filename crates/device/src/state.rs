@@ -24,8 +24,8 @@ pub(crate) fn refuse_read_only(file: &File, name: &str) -> Result<()> {
 }
 
 impl OpenFile {
-    /// The error of a command, seen for what it is: a block device that was pulled out has no blocks
-    /// any more, so the kernel calls it full, or at its end.
+    /// The error of a command, seen for what it is: a block device that was pulled out has no
+    /// blocks any more, so the kernel calls it full, or at its end.
     pub(crate) fn judge(&self, error: Error, operation: &'static str) -> Error {
         let may_be_gone = matches!(error.kind(), Kind::Exhausted | Kind::Corrupt);
         if may_be_gone && self.is_gone() {

@@ -28,7 +28,8 @@ const PLAIN_FIRST: u32 = 2;
 /// After so many split reads one plain read measures the bandwidth again.
 const PLAIN_EVERY: u32 = 32;
 /// The first split read of each thread's file opens connections, and tells nothing of those that
-/// follow. From so many in a row on they are what this store is read by: many files, each read once.
+/// follow. From so many in a row on they are what this store is read by: many files, each read
+/// once.
 const COLD_MAX: u32 = 4;
 /// What remains of the learned penalty after each large read that was left plain.
 const FADE: f64 = 0.98;

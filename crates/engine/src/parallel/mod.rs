@@ -44,8 +44,8 @@ pub struct ParallelReads {
 pub struct OwnFile {
     /// It was opened for parallel access.
     pub is_shared: bool,
-    /// Open files of the object that reads have used, itself among them; 0 before its first read has
-    /// succeeded.
+    /// Open files of the object that reads have used, itself among them; 0 before its first read
+    /// has succeeded.
     pub files_used: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What is here of a read before anything is asked for: held pieces, cached blocks, requests that were
-//! begun. Pure.
+//! What is here of a read before anything is asked for: held pieces, cached blocks, requests that
+//! were begun. Pure.
 
 use crate::cache::CachedBlock;
 use crate::read::begun::Begun;

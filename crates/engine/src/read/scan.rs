@@ -306,8 +306,8 @@ impl Scan {
         None
     }
 
-    /// Once row groups were skipped the next ones may be too: then no more is fetched of them than may
-    /// be in vain.
+    /// Once row groups were skipped the next ones may be too: then no more is fetched of them than
+    /// may be in vain.
     fn bytes_max_outside(&self, bytes_max: u64) -> u64 {
         if self.skipped == 0 {
             return bytes_max;
