@@ -44,6 +44,10 @@ Printed by `make parity`, which runs every line below with the engine itself (ch
 once the tables are dropped, not one of their objects left in the bucket. "no, says ClickHouse" is
 the kind of disk, not the store: it is the same on S3 without a gateway.
 
+A DROP that meets a running merge can leave the part that the merge was writing: ClickHouse then
+never asks for the deletion of those objects. The table of "BACKUP and RESTORE", which is dropped
+with several parts in each partition, is therefore set not to merge.
+
 A disk through the gateway is an S3 disk with the gateway's address and keys:
 
 ```sql
