@@ -9,7 +9,7 @@
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 # For each of them.
-TIME_MAX_S=800
+TIME_MAX_S=500
 if [ "$(uname -m)" != x86_64 ] || ! have apt-get || [ "$(id -u)" != 0 ]; then
   say "test-nvme: NOT RUN: it takes x86-64, Debian's packages and root"
   exit 0
