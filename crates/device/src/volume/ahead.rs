@@ -152,6 +152,10 @@ impl Ahead {
 
     /// Keeps the memory of pieces that are needed no more.
     pub(crate) fn recycle(&self, pieces: Vec<Arc<Piece>>) {
+        if pieces.is_empty() {
+            // Nearly every write and many reads: not worth the lock that all files share.
+            return;
+        }
         let mut asked = lock(&self.shared.asked);
         for bytes in pieces.iter().filter_map(|piece| piece.empty()) {
             if asked.spares.len() < SPARES {
