@@ -58,6 +58,35 @@ async fn the_next_block_is_on_its_way_before_it_is_needed() {
     assert_eq!(bench.store.take_calls(), ["get a.csv 262144..524288"]);
 }
 
+/// DuckDB looks at the beginning of a text file and then reads it from the beginning: what came
+/// ahead of the first look is not fetched twice.
+#[tokio::test(start_paused = true)]
+async fn what_lies_ready_is_kept_for_a_reader_that_goes_back_to_the_beginning() {
+    let bench = Bench::new(Scripted::new());
+    let data = pattern(6 * MIB + 5);
+    bench.store.place("a.csv.gz", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv.gz"), &Known::NOTHING).await.unwrap();
+    let step = 16 * KIB;
+    for index in 0..MIB / step {
+        read(&reader, &query, index * step, step).await;
+        settle().await;
+    }
+    let first = query.metrics().get(Metric::BytesRead);
+    assert!(first > 3 * MIB as u64 / 2, "{first}: there is something to lose");
+    for at in (0..data.len()).step_by(step) {
+        let length = step.min(data.len() - at);
+        assert!(read(&reader, &query, at, length).await == data[at..at + length]);
+        settle().await;
+    }
+    drop(reader);
+    let metrics = query.metrics();
+    assert_eq!(metrics.get(Metric::ReadAheadWastedBytes), 0);
+    assert!(metrics.get(Metric::BytesRead) <= (data.len() + MIB) as u64, "only the look twice");
+    bench.engine.clear_cache();
+    assert_eq!(bench.engine.budget().held_bytes(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn reads_here_and_there_fetch_nothing_ahead() {
     let bench = Bench::new(Scripted::new());

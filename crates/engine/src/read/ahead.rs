@@ -3,7 +3,8 @@
 //! The decision is pure ([`Detector`], [`next_block`]): two reads that follow each other begin a
 //! run. In small steps, while less lies ready than the run has read so far, the next block is
 //! fetched, of the size of the run, from 256 KiB up to 8 MiB. So what is fetched in vain is never
-//! more than what was used. Any other read ends the run and drops what lies ready.
+//! more than what was used. Any other read ends the run and drops what lies ready, unless it goes
+//! back: DuckDB looks at the beginning of a text file first, and then reads it from the beginning.
 //!
 //! In large steps the next ones are asked for while the present one is carried out, see `begun`. A
 //! large read of an object's beginning is a run by itself.
@@ -35,6 +36,8 @@ const BLOCK_BYTES_MIN: u64 = 256 << 10;
 const BLOCK_BYTES_MAX: u64 = 8 << 20;
 /// One block is used while the next arrives.
 const BLOCKS_MAX: usize = 2;
+/// As many may lie where a reader was before it went back.
+const BLOCKS_KEPT_MAX: usize = 2 * BLOCKS_MAX;
 /// Of the memory limit.
 const MEMORY_PARTS: u64 = 4;
 
@@ -67,13 +70,14 @@ pub(super) fn is_large(range: ByteRange) -> bool {
 }
 
 /// The block to fetch next, if it is time: `ready_end` is where the bytes end that lie ready
-/// without a gap behind the read that ended at `read_end`.
-fn next_block(run_bytes: u64, read_end: u64, ready_end: u64, size: u64) -> Option<ByteRange> {
-    if run_bytes == 0 || ready_end >= size || ready_end.saturating_sub(read_end) > run_bytes {
+/// without a gap behind the read that ended at `read_end`; `end` is that of the object, or of the
+/// gap where more lies ready behind it.
+fn next_block(run_bytes: u64, read_end: u64, ready_end: u64, end: u64) -> Option<ByteRange> {
+    if run_bytes == 0 || ready_end >= end || ready_end.saturating_sub(read_end) > run_bytes {
         return None;
     }
     let bytes = run_bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
-    Some(ByteRange { start: ready_end, end: ready_end.saturating_add(bytes).min(size) })
+    Some(ByteRange { start: ready_end, end: ready_end.saturating_add(bytes).min(end) })
 }
 
 /// The read-ahead of one reader.
@@ -85,6 +89,7 @@ pub(crate) struct Ahead {
 #[derive(Debug, Default)]
 struct State {
     detector: Detector,
+    /// In the order of the object.
     blocks: VecDeque<Arc<Block>>,
     /// Requests for what follows the present read, in order.
     begun: VecDeque<Begun>,
@@ -194,12 +199,13 @@ impl Ahead {
         held: &[Piece],
     ) -> (Vec<Arc<Block>>, Vec<Arc<Block>>) {
         let mut state = self.lock();
+        let goes_back = state.detector.next.is_some_and(|next| range.end <= next);
         let run_bytes = state.detector.note(range, false);
         let mut dropped = Vec::new();
         if run_bytes == 0 {
             // Other threads may read elsewhere in the same reader; one that reads what lies ready
             // still gets it.
-            if !state.blocks.iter().any(|block| block.range.start < range.end) {
+            if !goes_back && !state.blocks.iter().any(|block| block.range.start < range.end) {
                 dropped.extend(state.blocks.drain(..));
             }
         } else {
@@ -211,12 +217,17 @@ impl Ahead {
                 .map(|piece| piece.range)
                 .chain(state.blocks.iter().map(|block| block.range));
             let ready_end = contiguous_end(range.end, ready.collect());
-            if state.blocks.len() < BLOCKS_MAX
-                && let Some(block) = next_block(run_bytes, range.end, ready_end, source.size_bytes)
+            let near = state.blocks.partition_point(|block| block.range.start <= ready_end);
+            let end = state.blocks.get(near).map_or(source.size_bytes, |kept| kept.range.start);
+            if near < BLOCKS_MAX
+                && let Some(block) = next_block(run_bytes, range.end, ready_end, end)
                 && let Some(lease) = source.query.engine.budget.try_lease(block.len())
             {
                 self.register(&mut state, source);
-                state.blocks.push_back(Arc::new(fetch(source, block, lease, None)));
+                state.blocks.insert(near, Arc::new(fetch(source, block, lease, None)));
+            }
+            if state.blocks.len() > BLOCKS_KEPT_MAX {
+                dropped.extend(state.blocks.pop_back());
             }
         }
         let overlapping = state.blocks.iter().filter(|block| block.range.overlaps(&range));
