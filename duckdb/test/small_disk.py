@@ -47,10 +47,12 @@ def limit_files() -> None:
 def used_bytes(directory: Path) -> int:
     """What the files below it take, hidden ones too."""
     total = 0
-    for path in directory.rglob("*"):
-        with suppress(FileNotFoundError):  # it is being removed
-            status = path.lstat()
-            total += status.st_blocks * 512 if stat.S_ISREG(status.st_mode) else 0
+    # Unlike pathlib's, this walk goes on where a directory is removed under it.
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            with suppress(FileNotFoundError):  # it is being removed
+                status = Path(parent, name).lstat()
+                total += status.st_blocks * 512 if stat.S_ISREG(status.st_mode) else 0
     return total
 
 
