@@ -51,7 +51,9 @@ SUMMARY = (
 SYNC = "SETTINGS mutations_sync = 2"
 UNTIL = "UNTIL "
 """Before a SELECT that is asked again until it answers 1: for what happens in the background."""
-UNMERGED = "max_bytes_to_merge_at_max_space_in_pool = 1, max_bytes_to_merge_at_min_space_in_pool = 1"
+UNMERGED = (
+    "max_bytes_to_merge_at_max_space_in_pool = 1, max_bytes_to_merge_at_min_space_in_pool = 1"
+)
 """For a table that is dropped with several parts in a partition: ClickHouse loses sight of the part
 that a merge is writing when DROP meets it, and never asks for the deletion of its objects."""
 
