@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import Any
 
 from penstock_bench.gateway_report import table
-from penstock_bench.nvme import STOCK
+from penstock_bench.nvme import CONTAINED, STOCK
 from penstock_bench.paired import p_less, series
 
 Cell = dict[str, dict[int, float]]
@@ -24,7 +24,8 @@ def cells(records: list[dict[str, Any]]) -> dict[Key, Cell]:
     found: dict[Key, Cell] = defaultdict(lambda: defaultdict(dict))
     for record in records:
         for statement, seconds in record.get("seconds", {}).items():
-            key = (record["device"], statement, record["scale"])
+            what = statement + (f", {CONTAINED}" if record["mode"] == CONTAINED else "")
+            key = (record["device"], what, record["scale"])
             found[key][record["peer"]][record["run"]] = seconds
     return found
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
+import pytest
 from penstock_bench import customer, nvme, nvme_report
+from penstock_bench.contained import contained, why_not
 
 
 def record(peer: str, run: int, **more: object) -> dict[str, object]:
@@ -32,6 +37,30 @@ def test_ours_is_told_beside_stock() -> None:
 def test_a_failed_run_is_told_and_not_compared() -> None:
     records = [record(nvme.STOCK, 0, seconds={"scan": 1.0}), record(nvme.OURS, 0, error="no room")]
     assert nvme_report.text(records).splitlines()[-1].endswith("thread run 1: no room")
+
+
+def test_a_spill_in_a_container_is_a_table_of_its_own() -> None:
+    seconds = {"sort": 1.0}
+    records = [
+        {**record(peer, run, seconds=seconds), "mode": mode}
+        for mode in ("spill", nvme.CONTAINED)
+        for peer in (nvme.STOCK, nvme.OURS)
+        for run in range(2)
+    ]
+    heads = [part.splitlines()[0] for part in nvme_report.text(records).split("\n\n")]
+    assert [head.split("SF")[0] for head in heads] == ["file: sort, ", "file: sort, contained, "]
+
+
+def test_a_contained_process_cannot_hold_more(tmp_path: Path) -> None:
+    if reason := why_not():
+        pytest.skip(reason)
+    with contained(64 << 20) as prefix:
+        fits, grows = (
+            subprocess.run([*prefix, sys.executable, "-c", f"bytearray({size} << 20)"], check=False)
+            for size in (8, 256)
+        )
+    assert fits.returncode == 0
+    assert grows.returncode == -signal.SIGKILL
 
 
 def test_the_table_is_the_same_every_time(tmp_path: Path) -> None:
