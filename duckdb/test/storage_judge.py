@@ -79,7 +79,7 @@ def main() -> int:
         print(run_one(asked.one, checkout, asked.on))
         return 0
     root = checkout / "test/sql/storage"
-    files = sorted(path for path in root.rglob("*.test"))
+    files = sorted(path for path in root.rglob("*.test*") if path.suffix in (".test", ".test_slow"))
     names = {str(path.relative_to(root)): path for path in files}
     chosen = [name for name in names if any(fnmatch.fnmatch(name, it) for it in asked.patterns)]
     list_file = LISTS / "storage-passes.txt"

@@ -178,8 +178,13 @@ class StorageRun:
         # The test may have left a transaction that failed, and have statements verified.
         with suppress(duckdb.Error):
             self.main.rollback()
-        self.main.execute("PRAGMA disable_verification")
-        now = self.main.execute(everything).fetchall()
+        try:
+            self.main.execute("PRAGMA disable_verification")
+            now = self.main.execute(everything).fetchall()
+        except duckdb.Error:
+            # The connection's database became invalid: one of the same instance knows as much, but
+            # for what was set for the session.
+            now = self.main.cursor().execute(everything).fetchall()
         return {it: value for it, value in now if value != first[it] and it not in PLACES}
 
     def open(self) -> duckdb.DuckDBPyConnection:
