@@ -20,12 +20,11 @@ def why_not() -> str:
     """Why no process can be contained here; empty if it can."""
     if os.geteuid() != 0:
         return "a memory cgroup takes root"
-    if (V1 / "memory.limit_in_bytes").exists():
-        return ""
     controllers = V2 / "cgroup.subtree_control"
-    if controllers.exists() and "memory" in controllers.read_text().split():
-        return ""
-    return "the kernel offers no memory cgroups here"
+    is_v1 = (V1 / "memory.limit_in_bytes").exists()
+    if not is_v1 and not (controllers.exists() and "memory" in controllers.read_text().split()):
+        return "the kernel offers no memory cgroups here"
+    return "" if os.access(V1 if is_v1 else V2, os.W_OK) else "/sys/fs/cgroup is read-only"
 
 
 @contextmanager
