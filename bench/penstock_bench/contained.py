@@ -11,31 +11,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-V1 = Path("/sys/fs/cgroup/memory")
-V2 = Path("/sys/fs/cgroup")
+ROOT = Path("/sys/fs/cgroup")
+V1_LIMIT = "memory.limit_in_bytes"
 ENTER = ("sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"')
+
+
+def _parent() -> tuple[Path, str]:
+    """Where a group can be made, and the name of its limit."""
+    v1 = ROOT / "memory"
+    return (v1, V1_LIMIT) if (v1 / V1_LIMIT).exists() else (ROOT, "memory.max")
 
 
 def why_not() -> str:
     """Why no process can be contained here; empty if it can."""
-    if os.geteuid() != 0:
-        return "a memory cgroup takes root"
-    controllers = V2 / "cgroup.subtree_control"
-    is_v1 = (V1 / "memory.limit_in_bytes").exists()
+    parent, limit = _parent()
+    controllers = parent / "cgroup.subtree_control"
+    is_v1 = limit == V1_LIMIT
     if not is_v1 and not (controllers.exists() and "memory" in controllers.read_text().split()):
         return "the kernel offers no memory cgroups here"
-    return "" if os.access(V1 if is_v1 else V2, os.W_OK) else "/sys/fs/cgroup is read-only"
+    return "" if os.access(parent, os.W_OK) else f"no cgroup can be made in {parent} (root can)"
 
 
 @contextmanager
 def contained(limit_bytes: int) -> Iterator[list[str]]:
     """The words before a command that start it with this much memory."""
-    is_v1 = (V1 / "memory.limit_in_bytes").exists()
-    group = (V1 if is_v1 else V2) / f"penstock-bench-{os.getpid()}"
+    parent, limit = _parent()
+    group = parent / f"penstock-bench-{os.getpid()}"
     group.mkdir()
     try:
-        limit = group / ("memory.limit_in_bytes" if is_v1 else "memory.max")
-        limit.write_text(str(limit_bytes))
+        (group / limit).write_text(str(limit_bytes))
         yield [*ENTER, str(group)]
     finally:
         group.rmdir()

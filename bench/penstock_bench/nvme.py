@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,9 @@ SIZE_BYTES = 768 << 20
 SCALES, QUICK_SCALES = (1, 4, 16), (1,)
 RUNS, QUICK_RUNS = 20, 2
 STOCK = "stock"
-OURS = "thread"
+OURS, CACHED = "thread", "file"
 VARIANTS = {
-    "file": "io=file&queues=thread",
+    CACHED: "io=file&queues=thread",
     "sync": "io=direct&queues=sync",
     "single": "io=uring&queues=single",
     "pool": "io=uring&queues=pool",
@@ -167,7 +167,7 @@ class Campaign:
         # Loads and spills are of the largest, by the discipline that is the default and through the
         # page cache.
         scales = self._scales if mode == "scan" else self._scales[-1:]
-        peers = tuple(found) if mode == "scan" else (STOCK, OURS, "file")
+        peers = tuple(found) if mode == "scan" else (STOCK, OURS, CACHED)
         for scale in scales:
             for number in range(self._runs):
                 shift = number % len(peers)
@@ -191,8 +191,6 @@ class Campaign:
         }
         cell = {"device": kind, "mode": mode, "scale": scale, "run": number, "peer": peer}
         began = begin()
-        if mode != CONTAINED:
-            self.records.add(began, {**cell, **measure(job)})
-            return
-        with contained(CONTAINED_BYTES) as prefix:
+        bounds = contained(CONTAINED_BYTES) if mode == CONTAINED else nullcontext(())
+        with bounds as prefix:
             self.records.add(began, {**cell, **measure(job, prefix)})
