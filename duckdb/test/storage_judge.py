@@ -1,11 +1,12 @@
 """Runs DuckDB's own storage tests (test/sql/storage of a checkout) on databases of a volume.
 
-usage: scripts/judges/duckdb-storage.sh CHECKOUT [--on nvme|file] [--update] [PATTERN...]
+usage: scripts/judges/duckdb-storage.sh CHECKOUT [--on nvme|file] [--slow] [--update] [PATTERN...]
 
 Each file is a process of its own. What `load` and ATTACH name in the test's directory becomes a
 database of a volume; with `--on file` it stays a file, which tells what a failure is owed to. The
 list judges/storage-passes.txt holds what passes, judges/storage-cannot.tsv what cannot and why; a
-test that is in neither and fails, or that is in the list and fails, is a failure of the run.
+test that is in neither and fails, or that is in the list and fails, is a failure of the run. With
+`--slow` those that DuckDB calls slow are run too, of which not all have been run yet.
 """
 
 from __future__ import annotations
@@ -73,13 +74,15 @@ def main() -> int:
     parser.add_argument("--on", choices=["nvme", "file"], default="nvme")
     parser.add_argument("--one", type=Path)
     parser.add_argument("--update", action="store_true")
+    parser.add_argument("--slow", action="store_true")
     asked = parser.parse_intermixed_args()
     checkout = asked.checkout.resolve()
     if asked.one:
         print(run_one(asked.one, checkout, asked.on))
         return 0
     root = checkout / "test/sql/storage"
-    files = sorted(path for path in root.rglob("*.test*") if path.suffix in (".test", ".test_slow"))
+    kinds = ("*.test", "*.test_slow") if asked.slow else ("*.test",)
+    files = sorted(path for kind in kinds for path in root.rglob(kind))
     names = {str(path.relative_to(root)): path for path in files}
     chosen = [name for name in names if any(fnmatch.fnmatch(name, it) for it in asked.patterns)]
     list_file = LISTS / "storage-passes.txt"
