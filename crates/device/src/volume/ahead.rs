@@ -13,6 +13,7 @@ pub(crate) use window::Window;
 use crate::buffer::AlignedBuffer;
 use crate::device::Command;
 use crate::port::Port;
+use crate::volume::behind;
 use crate::volume::node::Node;
 use crate::volume::table::PAGE_BYTES;
 use crate::volume::thread::Worker;
@@ -219,7 +220,10 @@ impl Shared {
         let mut next =
             || spares.pop().unwrap_or_else(|| AlignedBuffer::new(PIECE_BYTES as usize, alignment));
         let mut buffers: Vec<AlignedBuffer> = pieces.iter().map(|_| next()).collect();
-        let is_read = {
+        let finish = |piece: &Arc<Piece>| {
+            behind::finish(&self.port, node, piece.range.start, piece.range.end).is_ok()
+        };
+        let is_read = pieces.iter().all(finish) && {
             let map = node.map();
             let blocks_per_page = PAGE_BYTES / u64::from(geometry.block_size_bytes);
             let mut batch = Vec::new();

@@ -1,7 +1,9 @@
-//! Writing behind for files that spill: their blocks need not be durable, so a writer goes on while
-//! a thread of the volume writes, as it does over a page cache. It decides how many bytes may be on
-//! their way, who finds them meanwhile, and what becomes of a failure: every later call on the file
-//! tells it.
+//! Writing behind: who writes blocks goes on while a thread of the volume writes them, as it does
+//! over a page cache. It decides how many bytes may be on their way, who finds them meanwhile, and
+//! who writes them: the thread, or whoever needs them written before its turn came.
+//!
+//! What cannot be written stays in memory, and reads find it there. Who needs it written tries once
+//! more and is told why it fails; so a sync never succeeds without it.
 
 use crate::buffer::AlignedBuffer;
 use crate::device::Command;
@@ -10,9 +12,10 @@ use crate::volume::copies::memory;
 use crate::volume::node::Node;
 use crate::volume::table::PAGE_BYTES;
 use crate::volume::thread::Worker;
-use penstock_base::{Error, Kind, Result};
+use penstock_base::Result;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Largest write that is taken: a block of DuckDB's. Longer ones keep a device busy themselves.
@@ -27,42 +30,95 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Memory for parts: as much as may be on its way.
+#[derive(Default)]
+struct Pool(Mutex<(usize, Vec<AlignedBuffer>)>);
+
+/// The bytes of a part. Their memory goes back with the last who holds them.
+struct Bytes {
+    pool: Arc<Pool>,
+    buffer: Option<AlignedBuffer>,
+}
+
+impl Pool {
+    /// A copy of some bytes, unless too much is on its way.
+    fn copy(self: &Arc<Self>, port: &Port, from: &[u8]) -> Option<Arc<Bytes>> {
+        let spare = {
+            let (count, spares) = &mut *lock(&self.0);
+            if *count >= PARTS {
+                return None;
+            }
+            *count += 1;
+            spares.pop()
+        };
+        let mut buffer = spare.unwrap_or_else(|| memory(port, PART_BYTES));
+        buffer[..from.len()].copy_from_slice(from);
+        Some(Arc::new(Bytes { pool: self.clone(), buffer: Some(buffer) }))
+    }
+}
+
+impl Bytes {
+    fn get(&self) -> &[u8] {
+        self.buffer.as_deref().expect("it goes when this goes")
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        let (count, spares) = &mut *lock(&self.pool.0);
+        *count -= 1;
+        spares.extend(self.buffer.take());
+    }
+}
+
 /// Some pages of a file on their way to the device.
 struct Part {
     pages: Range<u64>,
     state: Mutex<State>,
-    ended: Condvar,
+    /// It is not being written any more.
+    rested: Condvar,
 }
 
 enum State {
-    Waiting(Arc<AlignedBuffer>),
-    Writing(Arc<AlignedBuffer>),
-    /// Written, or needed no more, or failed; which, the file tells.
+    Waiting(Arc<Bytes>),
+    Writing(Arc<Bytes>),
+    /// Written, or needed no more.
     Ended,
 }
 
-impl Part {
-    fn length(&self) -> usize {
-        ((self.pages.end - self.pages.start) * PAGE_BYTES) as usize
-    }
+/// A part that is written by whoever holds this, and its bytes.
+type Claimed = (Arc<Part>, Arc<Bytes>);
 
+impl Part {
     /// The bytes, while they may not be on the device yet.
-    fn bytes(&self) -> Option<Arc<AlignedBuffer>> {
+    fn bytes(&self) -> Option<Arc<Bytes>> {
         match &*lock(&self.state) {
             State::Waiting(bytes) | State::Writing(bytes) => Some(bytes.clone()),
             State::Ended => None,
         }
     }
 
-    /// Waits until it is written; if nobody needs it any more, only for a write that is under way.
-    fn settle(&self, is_needed: bool) {
+    /// Takes it to write it, if it waits for somebody who does.
+    fn claim(self: &Arc<Self>) -> Option<Claimed> {
         let mut state = lock(&self.state);
-        if !is_needed && matches!(*state, State::Waiting(_)) {
-            *state = State::Ended;
+        let State::Waiting(bytes) = &*state else { return None };
+        let bytes = bytes.clone();
+        *state = State::Writing(bytes.clone());
+        Some((self.clone(), bytes))
+    }
+
+    fn rest(&self, state: State) {
+        *lock(&self.state) = state;
+        self.rested.notify_all();
+    }
+
+    /// Waits until nobody writes it.
+    fn await_rest(&self) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        while matches!(*state, State::Writing(_)) {
+            state = self.rested.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        while !matches!(*state, State::Ended) {
-            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        state
     }
 }
 
@@ -70,52 +126,114 @@ impl Part {
 #[derive(Default)]
 pub(crate) struct Late {
     /// By their first pages; they do not overlap.
-    parts: BTreeMap<u64, Arc<Part>>,
-    /// Why a part could not be written.
-    failure: Option<(Kind, String)>,
+    parts: Mutex<BTreeMap<u64, Arc<Part>>>,
+    /// Whether there are any, without the lock.
+    is_any: AtomicBool,
 }
 
 impl Late {
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.is_any.load(Ordering::Acquire)
+    }
+
     fn overlapping(&self, pages: &Range<u64>) -> Vec<Arc<Part>> {
-        let before = self.parts.range(..pages.start).next_back().map(|row| row.1);
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let parts = lock(&self.parts);
+        let before = parts.range(..pages.start).next_back().map(|row| row.1);
         let before = before.filter(|part| part.pages.end > pages.start);
-        let within = self.parts.range(pages.clone()).map(|row| row.1);
+        let within = parts.range(pages.clone()).map(|row| row.1);
         before.into_iter().chain(within).cloned().collect()
     }
 
-    fn remove(&mut self, part: &Arc<Part>) {
-        if self.parts.get(&part.pages.start).is_some_and(|held| Arc::ptr_eq(held, part)) {
-            self.parts.remove(&part.pages.start);
-        }
+    fn insert(&self, part: Arc<Part>) {
+        let mut parts = lock(&self.parts);
+        parts.insert(part.pages.start, part);
+        self.is_any.store(true, Ordering::Release);
     }
 
-    /// The failure of a write that its writer was not told.
-    pub(crate) fn check(&self) -> Result<()> {
-        let Some((kind, message)) = &self.failure else { return Ok(()) };
-        let message = format!("an earlier write failed: {message}");
-        Err(Error::new(*kind, message).with_operation("volume write"))
+    fn remove(&self, part: &Arc<Part>) {
+        let mut parts = lock(&self.parts);
+        if parts.get(&part.pages.start).is_some_and(|held| Arc::ptr_eq(held, part)) {
+            parts.remove(&part.pages.start);
+        }
+        self.is_any.store(!parts.is_empty(), Ordering::Release);
     }
 }
 
 /// Sees to it that a range of a file can be written or given away: parts inside it are needed no
 /// more, parts that reach beyond it are written first.
-pub(crate) fn settle(node: &Node, start: u64, end: u64) {
-    end_all(node, start, end, |part| {
-        start.div_ceil(PAGE_BYTES) > part.pages.start || part.pages.end > end / PAGE_BYTES
-    });
-}
-
-/// Waits until all of a range is written.
-pub(crate) fn finish(node: &Node, start: u64, end: u64) {
-    end_all(node, start, end, |_| true);
-}
-
-fn end_all(node: &Node, start: u64, end: u64, is_needed: impl Fn(&Part) -> bool) {
+///
+/// # Errors
+/// As [`Port::run`], for the latter.
+pub(crate) fn settle(port: &Port, node: &Node, start: u64, end: u64) -> Result<()> {
     let parts = node.late().overlapping(&(start / PAGE_BYTES..end.div_ceil(PAGE_BYTES)));
-    for part in parts {
-        part.settle(is_needed(&part));
+    let inside = start.div_ceil(PAGE_BYTES)..end / PAGE_BYTES;
+    let is_inside = |pages: &Range<u64>| inside.start <= pages.start && pages.end <= inside.end;
+    let (unneeded, needed): (Vec<_>, _) =
+        parts.into_iter().partition(|part| is_inside(&part.pages));
+    for part in unneeded {
+        *part.await_rest() = State::Ended;
         node.late().remove(&part);
     }
+    write_all(port, node, &needed)
+}
+
+/// Sees to it that all of a range is written.
+///
+/// # Errors
+/// As [`Port::run`]; what could not be written is still on its way then.
+pub(crate) fn finish(port: &Port, node: &Node, start: u64, end: u64) -> Result<()> {
+    let parts = node.late().overlapping(&(start / PAGE_BYTES..end.div_ceil(PAGE_BYTES)));
+    write_all(port, node, &parts)
+}
+
+fn write_all(port: &Port, node: &Node, parts: &[Arc<Part>]) -> Result<()> {
+    loop {
+        let claimed: Vec<Claimed> = parts.iter().filter_map(Part::claim).collect();
+        if !claimed.is_empty() {
+            write(port, node, claimed)?;
+        }
+        // Others write the rest; what they give back is tried here, for the error.
+        if parts.iter().all(|part| matches!(*part.await_rest(), State::Ended)) {
+            return Ok(());
+        }
+    }
+}
+
+/// Writes parts of a file together; what cannot be written waits again.
+fn write(port: &Port, node: &Node, parts: Vec<Claimed>) -> Result<()> {
+    let outcome = write_batch(port, node, &parts);
+    for (part, bytes) in parts {
+        match outcome {
+            Ok(()) => {
+                node.late().remove(&part);
+                part.rest(State::Ended);
+            }
+            Err(_) => part.rest(State::Waiting(bytes)),
+        }
+    }
+    outcome
+}
+
+fn write_batch(port: &Port, node: &Node, parts: &[Claimed]) -> Result<()> {
+    let map = node.map();
+    let blocks_per_page = PAGE_BYTES / u64::from(port.geometry().block_size_bytes);
+    let mut batch = Vec::new();
+    for (part, bytes) in parts {
+        // A file that is gone, or shorter, gave its pages away.
+        if node.is_removed() || part.pages.end > map.pages() {
+            continue;
+        }
+        let mut rest = bytes.get();
+        for extent in map.pieces(part.pages.start, part.pages.end - part.pages.start) {
+            let (from, later) = rest.split_at((extent.pages * PAGE_BYTES) as usize);
+            batch.push(Command::Write { block: extent.first_page * blocks_per_page, from });
+            rest = later;
+        }
+    }
+    port.run(&mut batch)
 }
 
 /// Copies what is on its way of a range of whole pages; gives the ranges of bytes that are not.
@@ -133,7 +251,7 @@ pub(crate) fn copy(node: &Node, into: &mut [u8], offset: u64) -> Vec<Range<u64>>
         let own = ((from - part.pages.start) * PAGE_BYTES) as usize;
         let length = ((to - from) * PAGE_BYTES) as usize;
         let place = ((from - first) * PAGE_BYTES) as usize;
-        into[place..place + length].copy_from_slice(&bytes[own..own + length]);
+        into[place..place + length].copy_from_slice(&bytes.get()[own..own + length]);
         at = to;
     }
     if at < end {
@@ -145,9 +263,6 @@ pub(crate) fn copy(node: &Node, into: &mut [u8], offset: u64) -> Vec<Range<u64>>
 #[derive(Default)]
 struct Queue {
     parts: VecDeque<(Arc<Node>, Arc<Part>)>,
-    spares: Vec<AlignedBuffer>,
-    /// Parts that wait or are being written.
-    count: usize,
     is_closed: bool,
 }
 
@@ -160,13 +275,14 @@ struct Shared {
 /// The writing behind of a volume; its thread begins with the first block and ends when this goes.
 pub(crate) struct Behind {
     shared: Arc<Shared>,
+    pool: Arc<Pool>,
     worker: Worker,
 }
 
 impl Behind {
     pub(crate) fn new(port: Arc<Port>) -> Self {
         let shared = Shared { port, queue: Mutex::default(), more: Condvar::new() };
-        Behind { shared: Arc::new(shared), worker: Worker::default() }
+        Behind { shared: Arc::new(shared), pool: Arc::default(), worker: Worker::default() }
     }
 
     /// Takes pages of a file from `first` on, for which the file has room and [`settle`] was
@@ -178,28 +294,16 @@ impl Behind {
         if from.len() > PART_BYTES {
             return Ok(false);
         }
-        let spare = {
-            let mut queue = lock(&self.shared.queue);
-            if queue.count >= PARTS {
-                return Ok(false);
-            }
-            queue.count += 1;
-            queue.spares.pop()
-        };
+        let Some(bytes) = self.pool.copy(&self.shared.port, from) else { return Ok(false) };
         let shared = self.shared.clone();
         let started = self.worker.start("penstock-behind", move || shared.serve());
-        if let Err(error) = started {
-            lock(&self.shared.queue).count -= 1;
-            return Err(error.with_object(self.shared.port.name()));
-        }
-        let mut bytes = spare.unwrap_or_else(|| memory(&self.shared.port, PART_BYTES));
-        bytes[..from.len()].copy_from_slice(from);
+        started.map_err(|error| error.with_object(self.shared.port.name()))?;
         let part = Arc::new(Part {
             pages: first..first + from.len() as u64 / PAGE_BYTES,
-            state: Mutex::new(State::Waiting(Arc::new(bytes))),
-            ended: Condvar::new(),
+            state: Mutex::new(State::Waiting(bytes)),
+            rested: Condvar::new(),
         });
-        node.late().parts.insert(first, part.clone());
+        node.late().insert(part.clone());
         lock(&self.shared.queue).parts.push_back((node.clone(), part));
         self.shared.more.notify_one();
         Ok(true)
@@ -208,34 +312,23 @@ impl Behind {
 
 impl Drop for Behind {
     fn drop(&mut self) {
-        // What was spilled is needed no more.
+        // What was spilled is needed no more; what lasts, the volume has seen to.
         lock(&self.shared.queue).is_closed = true;
         self.shared.more.notify_all();
         self.worker.join();
     }
 }
 
-/// A part that is being written, and its bytes.
-type Begun = (Arc<Part>, Arc<AlignedBuffer>);
-
 impl Shared {
     fn serve(&self) {
         while let Some((node, parts)) = self.next() {
-            let outcome = self.write(&node, &parts);
-            let mut late = node.late();
-            if let Err(error) = outcome {
-                late.failure.get_or_insert((error.kind(), error.to_string()));
-            }
-            for (part, _) in &parts {
-                late.remove(part);
-            }
-            drop(late);
-            self.end(parts);
+            // Who needs them written tries again, and tells.
+            let _ = write(&self.port, &node, parts);
         }
     }
 
     /// The next parts, of one file; none when the volume closes.
-    fn next(&self) -> Option<(Arc<Node>, Vec<Begun>)> {
+    fn next(&self) -> Option<(Arc<Node>, Vec<Claimed>)> {
         let mut queue = lock(&self.queue);
         loop {
             if queue.is_closed {
@@ -246,56 +339,16 @@ impl Shared {
                 continue;
             };
             let node = node.clone();
-            let mut begun = Vec::new();
-            while begun.len() < BATCH
+            let mut claimed = Vec::new();
+            while claimed.len() < BATCH
                 && queue.parts.front().is_some_and(|row| Arc::ptr_eq(&row.0, &node))
                 && let Some((_, part)) = queue.parts.pop_front()
             {
-                let mut state = lock(&part.state);
-                match &*state {
-                    State::Waiting(bytes) => {
-                        let bytes = bytes.clone();
-                        *state = State::Writing(bytes.clone());
-                        drop(state);
-                        begun.push((part, bytes));
-                    }
-                    State::Writing(_) | State::Ended => queue.count -= 1,
-                }
+                claimed.extend(part.claim());
             }
-            if !begun.is_empty() {
-                return Some((node, begun));
+            if !claimed.is_empty() {
+                return Some((node, claimed));
             }
-        }
-    }
-
-    /// Writes parts of a file together.
-    fn write(&self, node: &Node, parts: &[Begun]) -> Result<()> {
-        let map = node.map();
-        let blocks_per_page = PAGE_BYTES / u64::from(self.port.geometry().block_size_bytes);
-        let mut batch = Vec::new();
-        for (part, bytes) in parts {
-            // A file that is gone, or shorter, gave its pages away.
-            if node.is_removed() || part.pages.end > map.pages() {
-                continue;
-            }
-            let mut rest = &bytes[..part.length()];
-            for extent in map.pieces(part.pages.start, part.pages.end - part.pages.start) {
-                let (from, later) = rest.split_at((extent.pages * PAGE_BYTES) as usize);
-                batch.push(Command::Write { block: extent.first_page * blocks_per_page, from });
-                rest = later;
-            }
-        }
-        self.port.run(&mut batch)
-    }
-
-    fn end(&self, parts: Vec<Begun>) {
-        let mut queue = lock(&self.queue);
-        for (part, bytes) in parts {
-            *lock(&part.state) = State::Ended;
-            part.ended.notify_all();
-            queue.count -= 1;
-            // A reader may be copying from it.
-            queue.spares.extend(Arc::into_inner(bytes));
         }
     }
 }

@@ -300,6 +300,7 @@ impl File {
         if self.node.is_temp() {
             return Ok(());
         }
+        self.volume.finish(&self.node)?;
         // Held to the end: the size that becomes durable must take in none.
         let mut holes = self.node.holes();
         self.fill_holes(&mut holes, 0, NO_PAGE)?;
@@ -337,6 +338,7 @@ impl File {
         if !self.node.is_temp() {
             self.fill_holes(&mut holes, 0, NO_PAGE)?;
         }
+        self.volume.finish(&self.node)?;
         let outcome = self.volume.shorten(&self.node, size_bytes);
         drop((holes, growth));
         outcome

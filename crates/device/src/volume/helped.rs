@@ -1,12 +1,14 @@
 //! Files beside whose callers the volume reads and writes. It decides which reads and writes go
-//! that way: blocks of databases are read ahead, blocks that are spilled are written behind.
+//! that way: blocks of databases are read ahead, blocks of all files are written behind.
 
+use crate::volume::Volume;
 use crate::volume::ahead::Ahead;
 use crate::volume::behind::{self, Behind};
 use crate::volume::file::{File, PAGE};
+use crate::volume::node::Node;
 use penstock_base::Result;
 
-/// The smallest block of DuckDB's: shorter reads are not of a scan.
+/// The smallest block of DuckDB's: shorter reads are not of a scan, shorter writes not of a load.
 const BLOCK_LEAST_BYTES: usize = 16 << 10;
 
 /// What reads and writes beside the callers.
@@ -20,15 +22,46 @@ fn is_whole(offset: u64, length: usize) -> bool {
     (offset as usize | length).is_multiple_of(PAGE)
 }
 
+impl Volume {
+    /// Sees to it that nothing of a lasting file is on its way to the device.
+    pub(super) fn finish(&self, node: &Node) -> Result<()> {
+        match node.is_temp() {
+            true => Ok(()),
+            false => behind::finish(&self.port, node, 0, u64::MAX),
+        }
+    }
+}
+
 impl File {
-    /// Reads a range inside the file, whose size is `size`.
+    /// Reads a range inside the file, whose size is `size`: what is on its way to the device from
+    /// memory, the rest from there.
     pub(super) fn read_helped(&self, into: &mut [u8], offset: u64, size: u64) -> Result<()> {
         let Some(helpers) = &self.volume.helpers else { return self.read_pages_of(into, offset) };
-        if self.node.is_temp() {
-            return self.read_late(into, offset);
+        if self.node.late().is_empty() {
+            return self.read_scanned(helpers, into, offset, size);
         }
+        if !is_whole(offset, into.len()) {
+            let end = offset + into.len() as u64;
+            behind::finish(self.volume.port(), &self.node, offset, end)?;
+            return self.read_pages_of(into, offset);
+        }
+        for gap in behind::copy(&self.node, into, offset) {
+            let place = (gap.start - offset) as usize..(gap.end - offset) as usize;
+            self.read_scanned(helpers, &mut into[place], gap.start, size)?;
+        }
+        Ok(())
+    }
+
+    /// Reads of the device, blocks of a lasting file through what is fetched ahead.
+    fn read_scanned(
+        &self,
+        helpers: &Helpers,
+        into: &mut [u8],
+        offset: u64,
+        size: u64,
+    ) -> Result<()> {
         let is_block = into.len() >= BLOCK_LEAST_BYTES && is_whole(offset, into.len());
-        match is_block && !self.node.has_holes() {
+        match is_block && !self.node.is_temp() && !self.node.has_holes() {
             true => self.read_ahead(&helpers.ahead, into, offset, size),
             false => self.read_pages_of(into, offset),
         }
@@ -55,27 +88,9 @@ impl File {
         Ok(())
     }
 
-    /// Reads what is on its way to the device from memory, the rest from there.
-    fn read_late(&self, into: &mut [u8], offset: u64) -> Result<()> {
-        self.node.late().check()?;
-        if !is_whole(offset, into.len()) {
-            behind::finish(&self.node, offset, offset + into.len() as u64);
-            return self.read_pages_of(into, offset);
-        }
-        for gap in behind::copy(&self.node, into, offset) {
-            let place = (gap.start - offset) as usize..(gap.end - offset) as usize;
-            self.read_pages_of(&mut into[place], gap.start)?;
-        }
-        Ok(())
-    }
-
     /// Sees to it that nothing is on its way to a range that is about to change.
     pub(super) fn before_change(&self, start: u64, end: u64) -> Result<()> {
-        if self.volume.helpers.is_some() && self.node.is_temp() {
-            self.node.late().check()?;
-            behind::settle(&self.node, start, end);
-        }
-        Ok(())
+        behind::settle(self.volume.port(), &self.node, start, end)
     }
 
     /// Drops what was fetched ahead of a range that has changed, and tells of the change: in this
@@ -88,10 +103,10 @@ impl File {
         self.node.note_change();
     }
 
-    /// Writes whole pages: what is spilled later, so that the writer can go on.
+    /// Writes whole pages: blocks later, so that the writer can go on.
     pub(super) fn write_helped(&self, first: u64, from: &[u8]) -> Result<()> {
         if let Some(helpers) = &self.volume.helpers
-            && self.node.is_temp()
+            && (self.node.is_temp() || from.len() >= BLOCK_LEAST_BYTES)
             && helpers.behind.take(&self.node, first, from)?
         {
             return Ok(());

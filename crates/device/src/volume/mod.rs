@@ -102,7 +102,8 @@ impl Volume {
     }
 
     /// As [`Volume::open`], for a device past the page cache: files that are read in order are read
-    /// ahead, and what is spilled is written behind, by threads of the volume.
+    /// ahead, and blocks are written behind, by threads of the volume. What of them cannot be
+    /// written is told by the file's next [`File::sync`], which tries once more.
     ///
     /// # Errors
     /// As [`Volume::open`].
@@ -373,9 +374,11 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        // Only the second and third copy of the last table may still be in the device's cache; a
-        // failure leaves the first, which is durable.
+        // What nobody synced may be lost, and the second and third copy of the last table, which
+        // may still be in the device's cache: the first is durable. So failures do not matter.
         if !self.port.geometry().is_read_only && !self.is_failed.load(Ordering::Acquire) {
+            let nodes: Vec<_> = self.core().nodes.values().cloned().collect();
+            nodes.iter().for_each(|node| drop(self.finish(node)));
             self.trim_spilled();
             let _ = self.port.flush();
         }

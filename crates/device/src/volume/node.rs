@@ -56,8 +56,8 @@ pub(crate) struct Node {
     holders: Mutex<Holders>,
     /// What of it is read ahead. No other lock is taken while it is held.
     window: Mutex<Window>,
-    /// What of it is on its way to the device; only of temporary files.
-    late: Mutex<Late>,
+    /// What of it is on its way to the device. No other lock is taken while it is held.
+    late: Late,
 }
 
 /// What these locks guard is changed in single steps, so a panic elsewhere leaves it whole.
@@ -81,7 +81,7 @@ impl Node {
             has_holes: AtomicBool::new(false),
             holders: Mutex::default(),
             window: Mutex::default(),
-            late: Mutex::default(),
+            late: Late::default(),
         }
     }
 
@@ -167,8 +167,8 @@ impl Node {
     }
 
     /// What of it is on its way to the device.
-    pub(crate) fn late(&self) -> MutexGuard<'_, Late> {
-        lock(&self.late)
+    pub(crate) fn late(&self) -> &Late {
+        &self.late
     }
 
     /// Forgets the page that was written in part, if it is one of these.

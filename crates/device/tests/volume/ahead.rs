@@ -1,6 +1,6 @@
 //! Files that are read ahead, or written behind, give what was written last.
 
-use crate::shadow::{CREATE, EXISTING, device, formatted, pattern};
+use crate::shadow::{CREATE, EXISTING, content, device, formatted, pattern};
 use penstock_base::{DeviceMetric, Kind};
 use penstock_device::meter::readings;
 use penstock_device::model::{Dice, Failure};
@@ -13,11 +13,26 @@ const BLOCKS: usize = 24;
 /// As in DuckDB's files, blocks begin behind three headers.
 const FIRST: usize = 12288;
 
+fn memory_device() -> Arc<MemoryDevice> {
+    Arc::new(MemoryDevice::new(4096, 16 << 8, BLOCK as u32).expect("the sizes are right"))
+}
+
+fn port(device: &Arc<MemoryDevice>) -> Port {
+    Port::new(device.clone(), Discipline::Thread).expect("memory has queues")
+}
+
+fn opened(device: &Arc<MemoryDevice>) -> Arc<Volume> {
+    format(&port(device), FormatOptions::default()).expect("it is empty");
+    Volume::open_with_helpers(port(device)).expect("opens")
+}
+
 fn in_memory() -> Arc<Volume> {
-    let device = MemoryDevice::new(4096, 16 << 8, BLOCK as u32).expect("the sizes are right");
-    let port = Port::new(Arc::new(device), Discipline::Thread).expect("memory has queues");
-    format(&port, FormatOptions::default()).expect("it is empty");
-    Volume::open_with_helpers(port).expect("opens")
+    opened(&memory_device())
+}
+
+/// The volume on a device, whoever has it open.
+fn beside(device: &Arc<MemoryDevice>) -> Arc<Volume> {
+    Volume::open(port(device)).expect("opens")
 }
 
 fn read(file: &File, offset: usize, length: usize) -> Vec<u8> {
@@ -95,48 +110,56 @@ fn what_was_written_is_read_also_where_it_was_fetched_before() {
     }
 }
 
-#[test]
-fn what_was_spilled_is_read_wherever_it_is() {
-    for seed in 0..20 {
-        let (volume, mut dice) = (in_memory(), Dice::new(seed));
-        let file = volume.open_file("temp/0", CREATE).expect("creates");
-        let mut live = Vec::new();
-        for _ in 0..300 {
-            let slot = dice.below(20) as usize * BLOCK;
-            match dice.below(12) {
-                0..6 => {
-                    let bytes = pattern(BLOCK, &mut dice);
-                    file.write_at(&bytes, slot as u64).expect("spills");
-                    live.resize(live.len().max(slot + BLOCK), 0);
-                    live[slot..slot + BLOCK].copy_from_slice(&bytes);
-                }
-                6 => {
-                    let from = slot + dice.below(BLOCK as u64) as usize;
-                    let bytes = pattern(1 + dice.below(9000) as usize, &mut dice);
-                    file.write_at(&bytes, from as u64).expect("spills");
-                    live.resize(live.len().max(from + bytes.len()), 0);
-                    live[from..from + bytes.len()].copy_from_slice(&bytes);
-                }
-                7 => {
-                    let size = dice.below(live.len() as u64 + 1) as usize;
-                    file.truncate(size as u64).expect("cuts");
-                    live.truncate(size);
-                    file.truncate((size + 5000) as u64).expect("grows");
-                    live.resize(size + 5000, 0);
-                }
-                8 => {
-                    let from = dice.below(live.len() as u64 + 1) as usize;
-                    let length = 1 + dice.below(2 * BLOCK as u64) as usize;
-                    let end = live.len().min(from + length);
-                    assert!(read(&file, from, length) == live[from..end], "seed {seed}");
-                }
-                _ => {
-                    let (from, end) = (slot.min(live.len()), live.len().min(slot + BLOCK));
-                    assert!(read(&file, slot, BLOCK) == live[from..end], "seed {seed}");
-                }
+/// Writes, cuts and reads at random; returns what the file holds then.
+fn live_through(file: &File, dice: &mut Dice, seed: u64) -> Vec<u8> {
+    let mut live = Vec::new();
+    for _ in 0..300 {
+        let slot = dice.below(20) as usize * BLOCK;
+        match dice.below(13) {
+            0..6 => {
+                let bytes = pattern(BLOCK, dice);
+                file.write_at(&bytes, slot as u64).expect("writes");
+                live.resize(live.len().max(slot + BLOCK), 0);
+                live[slot..slot + BLOCK].copy_from_slice(&bytes);
+            }
+            6 => {
+                let from = slot + dice.below(BLOCK as u64) as usize;
+                let bytes = pattern(1 + dice.below(90_000) as usize, dice);
+                file.write_at(&bytes, from as u64).expect("writes");
+                live.resize(live.len().max(from + bytes.len()), 0);
+                live[from..from + bytes.len()].copy_from_slice(&bytes);
+            }
+            7 => {
+                let size = dice.below(live.len() as u64 + 1) as usize;
+                file.truncate(size as u64).expect("cuts");
+                live.truncate(size);
+                file.truncate((size + 5000) as u64).expect("grows");
+                live.resize(size + 5000, 0);
+            }
+            8 => {
+                let from = dice.below(live.len() as u64 + 1) as usize;
+                let length = 1 + dice.below(2 * BLOCK as u64) as usize;
+                let end = live.len().min(from + length);
+                assert!(read(file, from, length) == live[from..end], "seed {seed}");
+            }
+            9 => file.sync().expect("syncs"),
+            _ => {
+                let (from, end) = (slot.min(live.len()), live.len().min(slot + BLOCK));
+                assert!(read(file, slot, BLOCK) == live[from..end], "seed {seed}");
             }
         }
-        volume.remove("temp/0").expect("removes");
+    }
+    live
+}
+
+#[test]
+fn what_was_written_is_read_wherever_it_is() {
+    for seed in 0..40 {
+        let (volume, mut dice) = (in_memory(), Dice::new(seed));
+        let name = if seed % 2 == 0 { "temp/0" } else { "db" };
+        let file = volume.open_file(name, CREATE).expect("creates");
+        live_through(&file, &mut dice, seed);
+        volume.remove(name).expect("removes");
         let other = volume.open_file("other", CREATE).expect("creates");
         let bytes = pattern(20 * BLOCK, &mut dice);
         other.write_at(&bytes, 0).expect("writes");
@@ -146,25 +169,72 @@ fn what_was_spilled_is_read_wherever_it_is() {
 }
 
 #[test]
-fn a_device_that_fails_is_told_by_a_later_call_on_what_was_spilled() {
+fn what_was_synced_is_on_the_device_and_what_was_written_after_the_close() {
+    for seed in 0..20 {
+        let (device, mut dice) = (memory_device(), Dice::new(seed));
+        let volume = opened(&device);
+        let file = volume.open_file("db", CREATE).expect("creates");
+        let mut live = live_through(&file, &mut dice, seed);
+        live.resize(20 * BLOCK, 0);
+        file.truncate(live.len() as u64).expect("grows");
+        file.sync().expect("syncs");
+        // Past the volume and its threads, as somebody would find it after a crash.
+        assert!(content(&beside(&device), "db") == live, "seed {seed}, synced");
+        let block = pattern(BLOCK, &mut dice);
+        live[BLOCK..2 * BLOCK].copy_from_slice(&block);
+        file.write_at(&block, BLOCK as u64).expect("writes");
+        drop((file, volume));
+        assert!(content(&beside(&device), "db") == live, "seed {seed}, closed");
+    }
+}
+
+#[test]
+fn what_a_device_does_not_take_stays_and_a_sync_tells() {
+    let (model, port) = device(4096, formatted(4096));
+    let volume = Volume::open_with_helpers(port).expect("opens");
+    let file = volume.open_file("db", CREATE).expect("creates");
+    let bytes = pattern(4 * 65536, &mut Dice::new(5));
+    file.write_at(&bytes, 0).expect("is taken");
+    file.sync().expect("syncs");
+    model.fail(0..u64::MAX, Failure::Full);
+    let later = pattern(65536, &mut Dice::new(6));
+    file.write_at(&later, 65536).expect("is taken");
+    for _ in 0..3 {
+        assert_eq!(file.sync().expect_err("it is not there").kind(), Kind::Exhausted);
+        assert!(read(&file, 65536, 65536) == later, "nothing is lost meanwhile");
+    }
+    // Parts of it have to be on the device before they can be read, or written again.
+    assert_eq!(file.read_at(&mut [0; 10], 65537).expect_err("so").kind(), Kind::Exhausted);
+    assert_eq!(file.write_at(&[1; 10], 65537).expect_err("so").kind(), Kind::Exhausted);
+    model.fail(0..0, Failure::Full);
+    file.sync().expect("there is room now");
+    drop((file, volume));
+    let found = content(&Volume::open(device(4096, model.image()).1).expect("opens"), "db");
+    assert!(found[65536..131_072] == later && found[..65536] == bytes[..65536]);
+}
+
+#[test]
+fn what_is_spilled_to_a_device_that_fails_is_told_once_memory_does_not_do() {
     let (model, port) = device(4096, formatted(4096));
     let volume = Volume::open_with_helpers(port).expect("opens");
     let file = volume.open_file("temp/0", CREATE).expect("creates");
-    file.write_at(&[1; 65536], 0).expect("is taken");
-    // A part that reaches beyond what is read is waited for.
-    assert_eq!(read(&file, 1, 10), [1; 10]);
     model.fail(0..u64::MAX, Failure::Failing);
-    file.write_at(&[2; 65536], 0).expect("is taken");
-    let outcomes = [file.read_at(&mut [0; 10], 1), file.read_at(&mut [0; 4096], 0)];
-    for outcome in outcomes {
-        assert_eq!(outcome.expect_err("it is not there").kind(), Kind::Unavailable);
-    }
-    let error = file.write_at(&[3; 65536], 0).expect_err("the file is lost");
-    assert!(error.to_string().contains("an earlier write failed"), "{error}");
+    let length = 16 << 10;
+    let outcomes = (0..70).map(|index| file.write_at(&vec![index; length], index as u64 * 16384));
+    let taken = outcomes.take_while(Result::is_ok).count();
+    assert_eq!(taken, 64, "as much as may be on its way");
+    assert_eq!(read(&file, 5 * length, length), vec![5; length]);
+    // What is needed no more makes room.
+    file.truncate(60 * length as u64).expect("cuts");
+    file.write_at(&vec![9; length], 60 * length as u64).expect("is taken");
+    volume.remove("temp/0").expect("removes");
+    drop(file);
     model.fail(0..0, Failure::Failing);
     let next = volume.open_file("temp/1", CREATE).expect("creates");
-    next.write_at(&[4; 65536], 0).expect("is taken");
-    assert_eq!(read(&next, 0, 65536), [4; 65536]);
+    for index in 0..64 {
+        next.write_at(&vec![4; length], index * length as u64).expect("is taken");
+    }
+    assert_eq!(read(&next, 0, length), vec![4; length]);
 }
 
 #[test]
