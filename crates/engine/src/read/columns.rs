@@ -9,10 +9,11 @@
 //! only from [`LATENCY_MIN`] on.
 
 use crate::read::ahead::Block;
-use crate::read::flow::Flow;
+use crate::read::flow::{Flow, Running};
 use crate::read::parquet::Layout;
 use crate::read::scan::{Scan, Unit};
 use penstock_base::ByteRange;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,9 @@ const MEMORY_PARTS: u64 = 4;
 pub(crate) struct Columns {
     scan: Scan,
     pub flow: Arc<Flow>,
+    /// By reader: the bytes of a read that nothing was fetched ahead for, from which the flow learns
+    /// too.
+    on_demand: HashMap<u64, (Running, u64)>,
     ahead: Vec<Ahead>,
 }
 
@@ -62,7 +66,12 @@ impl Columns {
     /// files of a glob are nearly always read.
     pub fn new(is_glob: bool, flow: Flow) -> Self {
         let first_bytes = if is_glob { FIRST_BYTES_MAX } else { 0 };
-        Columns { scan: Scan::new(first_bytes), flow: Arc::new(flow), ahead: Vec::new() }
+        Columns {
+            scan: Scan::new(first_bytes),
+            flow: Arc::new(flow),
+            on_demand: HashMap::new(),
+            ahead: Vec::new(),
+        }
     }
 
     /// Takes note of a read; `parse` gives the layout of its file. Gives the blocks that the read
@@ -86,18 +95,30 @@ impl Columns {
         }
         let again = self.scan.read(reader, file, range);
         found.iter().for_each(|block| block.used(range));
+        let here = |block: &Arc<Block>| {
+            let ByteRange { start, end } = block.range;
+            end.min(range.end) - start.max(range.start)
+        };
+        let missing = range.len() - found.iter().map(here).sum::<u64>();
+        if missing > 0 {
+            self.on_demand.insert(reader, (self.flow.begin(), missing));
+        }
         let dropped = if again { self.clear() } else { self.drop_unneeded() };
         Some((found, dropped))
     }
 
-    /// Takes note that a read has ended.
-    pub fn done(&mut self, file: usize, range: ByteRange) -> Dropped {
+    /// Takes note that a read has ended well.
+    pub fn done(&mut self, reader: u64, file: usize, range: ByteRange) -> Dropped {
+        if let Some((running, bytes)) = self.on_demand.remove(&reader) {
+            self.flow.end(&running, bytes);
+        }
         self.scan.done(file, range);
         self.drop_unneeded()
     }
 
     /// Takes note that a reader is closed.
     pub fn closed(&mut self, reader: u64) -> Dropped {
+        self.on_demand.remove(&reader);
         self.scan.closed(reader);
         self.drop_unneeded()
     }
@@ -118,7 +139,8 @@ impl Columns {
                 self.scan.learn(file, Arc::new(layout));
             }
         }
-        let window = self.flow.window_bytes(room.latency, self.scan.unit_bytes());
+        let (unit_bytes, readers) = (self.scan.unit_bytes(), self.scan.reader_count());
+        let window = self.flow.window_bytes(room.latency, unit_bytes, readers);
         let allowed = self.scan.allowed_bytes(window.min(room.memory_limit_bytes / MEMORY_PARTS));
         let span_bytes_max = if self.scan.is_learned() { u64::MAX } else { FIRST_SPAN_BYTES_MAX };
         let mut left = allowed.saturating_sub(self.ahead_bytes());

@@ -53,13 +53,16 @@ impl Flow {
         }
     }
 
-    /// Bytes that fill the link while a reader is busy with `unit_bytes`, which it takes at once.
-    pub fn window_bytes(&self, latency: Duration, unit_bytes: u64) -> u64 {
+    /// Bytes that fill the link while so many readers are busy with `unit_bytes` each, which they
+    /// take at once.
+    pub fn window_bytes(&self, latency: Duration, unit_bytes: u64, readers: u64) -> u64 {
         let mut state = self.lock();
         state.latency = state.latency.min(latency);
-        // Twice, so that a reader that was held up is not noticed; a cast saturates.
+        // Twice, and one unit more, so that a reader that was held up is not noticed; a cast
+        // saturates.
         let in_flight = (state.bytes_per_s * state.latency.as_secs_f64()) as u64;
-        in_flight.saturating_add(unit_bytes).saturating_mul(2)
+        let taken = unit_bytes.saturating_mul(readers.saturating_add(1));
+        in_flight.saturating_mul(2).saturating_add(taken)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -78,7 +81,7 @@ mod tests {
         const LATENCY: Duration = Duration::from_millis(50);
         const UNIT: u64 = 1 << 20;
         let flow = Flow::new(1e6, LATENCY);
-        let mut window = flow.window_bytes(LATENCY, UNIT);
+        let mut window = flow.window_bytes(LATENCY, UNIT, 1);
         let first = window;
         for _ in 0..40 {
             // All of a window at once: the last byte is there after the latency and its own time.
@@ -88,10 +91,12 @@ mod tests {
                 tokio::time::sleep(Duration::from_secs_f64(UNIT as f64 / RATE)).await;
                 flow.end(running, UNIT);
             }
-            window = flow.window_bytes(Duration::from_secs(9), UNIT);
+            window = flow.window_bytes(Duration::from_secs(9), UNIT, 1);
         }
         let full = (RATE * LATENCY.as_secs_f64()) as u64;
         assert!(first < 3 * UNIT, "{first}");
         assert!(window > full && window <= 2 * (full + UNIT), "{window} of {full}");
+        let of_four = flow.window_bytes(LATENCY, UNIT, 4);
+        assert_eq!(of_four, window + 3 * UNIT, "each reader takes a unit at once");
     }
 }

@@ -230,7 +230,7 @@ impl Neighbours {
     pub fn done(&self, query: &Arc<QueryCore>, place: &Place, range: ByteRange) {
         let mut state = self.lock();
         if let Some(glob) = state.globs.iter_mut().find(|glob| glob.id == place.glob) {
-            let dropped = glob.columns.done(place.index, range);
+            let dropped = glob.columns.done(place.reader, place.index, range);
             glob.pull(query);
             drop(state);
             drop(dropped);

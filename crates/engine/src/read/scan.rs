@@ -262,6 +262,11 @@ impl Scan {
         self.is_learned
     }
 
+    /// Number of readers inside a row group.
+    pub fn reader_count(&self) -> u64 {
+        self.readers.len() as u64
+    }
+
     /// What is read of the row group that is read now, as far as that is known.
     pub fn unit_bytes(&self) -> u64 {
         let Some(unit) = self.frontier else { return 0 };
