@@ -190,3 +190,29 @@ fn blocks(span: ByteRange) -> impl Iterator<Item = ByteRange> {
         ByteRange { start, end: (start + each).min(span.end) }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four readers of a row group each: what they read on demand tells the link's rate.
+    #[tokio::test(start_paused = true)]
+    async fn the_flow_learns_from_reads_on_demand() {
+        const LATENCY: Duration = Duration::from_millis(100);
+        const GROUP: u64 = 5 << 20;
+        let group = |index: u64| ByteRange { start: index * GROUP, end: (index + 1) * GROUP };
+        let layout = || Some(Layout::new((0..9).map(|index| vec![group(index)]).collect()));
+        let mut columns = Columns::new(false, Flow::new(1e6, LATENCY));
+        for reader in 0..4 {
+            let noted = columns.note(reader, 0, group(reader), layout);
+            assert!(noted.is_some_and(|(found, _)| found.is_empty()));
+        }
+        tokio::time::sleep(LATENCY).await;
+        for reader in 0..4 {
+            drop(columns.done(reader, 0, group(reader)));
+        }
+        // Nothing that a reader takes itself: twice what the link brought in a latency.
+        assert_eq!(columns.flow.window_bytes(LATENCY, 0, 0), 2 * 4 * GROUP);
+        assert!(columns.on_demand.is_empty());
+    }
+}
