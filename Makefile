@@ -21,7 +21,7 @@ demo: build ## the main job on a fresh machine, set-up included (ROWS="5000 5000
 bench: build ## benchmarks against the peers (WORKLOAD=name QUICK=1 PROFILE=loopback|wan RUNS=n MODE=name)
 	@PYTHONPATH=bench $(PY) -m penstock_bench run
 
-test: venv-test ## all tests on a fresh machine, set-up included
+test: ## all tests on a fresh machine, set-up included
 	@scripts/test.sh
 
 test-nvme: build venv-test ## NVMe against emulated controllers, in virtual machines of QEMU, one of which is stopped hard
@@ -31,7 +31,7 @@ parity: build venv-test ## docs/clickhouse.md anew, from ClickHouse itself
 	@PYTHONPATH=bench:crates/gateway/pytests $(PY) -m gateway_tests.clickhouse > build/clickhouse.md
 	@mv build/clickhouse.md docs/clickhouse.md
 
-lint: venv-test ## rustfmt, clippy, ruff, mypy, shim against every DuckDB's headers
+lint: ## rustfmt, clippy, ruff, mypy, shim against every DuckDB's headers
 	@scripts/lint.sh
 
 fmt: venv-test ## format Rust and Python

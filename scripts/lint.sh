@@ -13,6 +13,8 @@ check() {
 }
 check rustfmt cargo fmt --all --check
 check clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+# Free where it is there, and waits for whoever is making it.
+check "Python packages" scripts/venv.sh test
 check ruff build/venv/bin/ruff check --quiet .
 check "ruff format" build/venv/bin/ruff format --check --quiet .
 check mypy build/venv/bin/mypy

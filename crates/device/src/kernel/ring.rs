@@ -243,8 +243,8 @@ impl<D: Dialect> RingQueue<D> {
             if in_flight.0 == 0 {
                 return failure.map_or(Ok(()), Err);
             }
-            // With nothing left to push the thread sleeps until the last one has ended; before, until
-            // a few have. It does not sleep while there is something to push or to take.
+            // With nothing left to push the thread sleeps until the last one has ended; before,
+            // until a few have. It does not sleep while there is something to push or to take.
             let is_last = next == commands.len() && self.again.is_empty();
             let can_push = !is_last && failure.is_none() && has_slot && in_flight.0 < depth;
             let wanted = match is_last {

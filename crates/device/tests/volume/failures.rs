@@ -36,13 +36,16 @@ fn a_failure_at_any_command_is_told_and_loses_nothing() {
         (Failure::Gone, Kind::Unavailable),
         (Failure::Failing, Kind::Unavailable),
     ];
+    let openers: [fn(Port) -> Result<Arc<Volume>>; 2] = [Volume::open, Volume::open_with_helpers];
     for (failure, kind) in kinds {
-        for is_lasting in [false, true] {
+        for (is_lasting, open) in
+            [false, true].into_iter().flat_map(|lasting| openers.map(|open| (lasting, open)))
+        {
             for first in 0..200u64 {
                 let (model, port) = device(4096, base.clone());
                 let end = if is_lasting { u64::MAX } else { first + 1 };
                 let mut is_committed = false;
-                let outcome = Volume::open(port).and_then(|volume| {
+                let outcome = open(port).and_then(|volume| {
                     model.fail(first..end, failure);
                     work(&volume, &mut is_committed)
                 });

@@ -35,8 +35,8 @@ const MEMORY_PARTS: u64 = 4;
 pub(crate) struct Columns {
     scan: Scan,
     pub flow: Arc<Flow>,
-    /// By reader: the bytes of a read that nothing was fetched ahead for, from which the flow learns
-    /// too.
+    /// By reader: the bytes of a read that nothing was fetched ahead for; the flow learns from
+    /// them too.
     on_demand: HashMap<u64, (Running, u64)>,
     ahead: Vec<Ahead>,
 }
