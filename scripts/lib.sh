@@ -15,7 +15,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 install_package() {
   have apt-get && [ "$(id -u)" = 0 ] || die "install the package $1 and run again"
   say "installing $1"
-  [ -n "${PENSTOCK_APT_UPDATED:-}" ] || { apt-get update -qq; export PENSTOCK_APT_UPDATED=1; }
+  [ -n "${APT_IS_UPDATED:-}" ] || { apt-get update -qq; export APT_IS_UPDATED=1; }
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
 }
 

@@ -86,8 +86,32 @@ enum State {
     Ended,
 }
 
-/// A part that is written by whoever holds this, and its bytes.
-type Claimed = (Arc<Part>, Arc<Bytes>);
+/// A part that is written by whoever holds this; it waits again when this goes before the end.
+struct Claimed {
+    part: Arc<Part>,
+    bytes: Option<Arc<Bytes>>,
+}
+
+impl Claimed {
+    fn bytes(&self) -> &[u8] {
+        self.bytes.as_deref().expect("they are there until the end").get()
+    }
+
+    /// It is on the device, or nobody needs it.
+    fn end(mut self, node: &Node) {
+        node.late().remove(&self.part);
+        self.bytes = None;
+        self.part.rest(State::Ended);
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        if let Some(bytes) = self.bytes.take() {
+            self.part.rest(State::Waiting(bytes));
+        }
+    }
+}
 
 impl Part {
     /// The bytes, while they may not be on the device yet.
@@ -104,7 +128,7 @@ impl Part {
         let State::Waiting(bytes) = &*state else { return None };
         let bytes = bytes.clone();
         *state = State::Writing(bytes.clone());
-        Some((self.clone(), bytes))
+        Some(Claimed { part: self.clone(), bytes: Some(bytes) })
     }
 
     fn rest(&self, state: State) {
@@ -162,8 +186,8 @@ impl Late {
     }
 }
 
-/// Sees to it that a range of a file can be written or given away: parts inside it are needed no
-/// more, parts that reach beyond it are written first.
+/// Sees to it that a range of a file whose bytes nobody keeps can be written or given away: parts
+/// inside it are needed no more, parts that reach beyond it are written first.
 ///
 /// # Errors
 /// As [`Port::run`], for the latter.
@@ -173,11 +197,19 @@ pub(crate) fn settle(port: &Port, node: &Node, start: u64, end: u64) -> Result<(
     let is_inside = |pages: &Range<u64>| inside.start <= pages.start && pages.end <= inside.end;
     let (unneeded, needed): (Vec<_>, _) =
         parts.into_iter().partition(|part| is_inside(&part.pages));
-    for part in unneeded {
-        *part.await_rest() = State::Ended;
-        node.late().remove(&part);
-    }
+    unneeded.iter().for_each(|part| forget_one(node, part));
     write_all(port, node, &needed)
+}
+
+/// Nobody needs what is on its way from a page on: the file ends there.
+pub(crate) fn forget(node: &Node, first: u64) {
+    let parts = node.late().overlapping(&(first..u64::MAX));
+    parts.iter().filter(|part| part.pages.start >= first).for_each(|part| forget_one(node, part));
+}
+
+fn forget_one(node: &Node, part: &Arc<Part>) {
+    *part.await_rest() = State::Ended;
+    node.late().remove(part);
 }
 
 /// Sees to it that all of a range is written.
@@ -202,16 +234,22 @@ fn write_all(port: &Port, node: &Node, parts: &[Arc<Part>]) -> Result<()> {
     }
 }
 
-/// Writes parts of a file together; what cannot be written waits again.
+/// Writes parts of a file together; if that fails, one by one, so that only what the device does
+/// not take waits again.
 fn write(port: &Port, node: &Node, parts: Vec<Claimed>) -> Result<()> {
-    let outcome = write_batch(port, node, &parts);
-    for (part, bytes) in parts {
-        match outcome {
-            Ok(()) => {
-                node.late().remove(&part);
-                part.rest(State::Ended);
-            }
-            Err(_) => part.rest(State::Waiting(bytes)),
+    let together = write_batch(port, node, &parts);
+    if parts.len() == 1 && together.is_err() {
+        return together;
+    }
+    let mut outcome = Ok(());
+    for part in parts {
+        let written = match &together {
+            Ok(()) => Ok(()),
+            Err(_) => write_batch(port, node, std::slice::from_ref(&part)),
+        };
+        match written {
+            Ok(()) => part.end(node),
+            Err(error) => outcome = Err(error),
         }
     }
     outcome
@@ -221,13 +259,14 @@ fn write_batch(port: &Port, node: &Node, parts: &[Claimed]) -> Result<()> {
     let map = node.map();
     let blocks_per_page = PAGE_BYTES / u64::from(port.geometry().block_size_bytes);
     let mut batch = Vec::new();
-    for (part, bytes) in parts {
+    for claimed in parts {
+        let pages = &claimed.part.pages;
         // A file that is gone, or shorter, gave its pages away.
-        if node.is_removed() || part.pages.end > map.pages() {
+        if node.is_removed() || pages.end > map.pages() {
             continue;
         }
-        let mut rest = bytes.get();
-        for extent in map.pieces(part.pages.start, part.pages.end - part.pages.start) {
+        let mut rest = claimed.bytes();
+        for extent in map.pieces(pages.start, pages.end - pages.start) {
             let (from, later) = rest.split_at((extent.pages * PAGE_BYTES) as usize);
             batch.push(Command::Write { block: extent.first_page * blocks_per_page, from });
             rest = later;
@@ -285,19 +324,17 @@ impl Behind {
         Behind { shared: Arc::new(shared), pool: Arc::default(), worker: Worker::default() }
     }
 
-    /// Takes pages of a file from `first` on, for which the file has room and [`settle`] was
-    /// called; false if too much is on its way, and the caller has to write them.
-    ///
-    /// # Errors
-    /// `Exhausted` where the system gives no thread.
-    pub(crate) fn take(&self, node: &Arc<Node>, first: u64, from: &[u8]) -> Result<bool> {
+    /// Takes pages of a file from `first` on, for which the file has room and nothing is on its
+    /// way; false if too much is, or the system gives no thread, and the caller has to write them.
+    pub(crate) fn take(&self, node: &Arc<Node>, first: u64, from: &[u8]) -> bool {
         if from.len() > PART_BYTES {
-            return Ok(false);
+            return false;
         }
-        let Some(bytes) = self.pool.copy(&self.shared.port, from) else { return Ok(false) };
+        let Some(bytes) = self.pool.copy(&self.shared.port, from) else { return false };
         let shared = self.shared.clone();
-        let started = self.worker.start("penstock-behind", move || shared.serve());
-        started.map_err(|error| error.with_object(self.shared.port.name()))?;
+        if self.worker.start("penstock-behind", move || shared.serve()).is_err() {
+            return false;
+        }
         let part = Arc::new(Part {
             pages: first..first + from.len() as u64 / PAGE_BYTES,
             state: Mutex::new(State::Waiting(bytes)),
@@ -306,7 +343,7 @@ impl Behind {
         node.late().insert(part.clone());
         lock(&self.shared.queue).parts.push_back((node.clone(), part));
         self.shared.more.notify_one();
-        Ok(true)
+        true
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::device::Command;
 use crate::volume::Volume;
+use crate::volume::behind;
 use crate::volume::copies::memory;
 use crate::volume::map::Map;
 use crate::volume::node::{Edge, HolesGuard, Lock, NO_PAGE, Node};
@@ -82,7 +83,7 @@ impl File {
     }
 
     /// Whether the file still has the pages before `end`; with the map held, it keeps them.
-    fn check_map(&self, map: &Map, end: u64, operation: &'static str) -> Result<()> {
+    pub(super) fn check_map(&self, map: &Map, end: u64, operation: &'static str) -> Result<()> {
         self.check(operation)?;
         match end <= map.pages() {
             true => Ok(()),
@@ -166,13 +167,13 @@ impl File {
 
     fn write_range(&self, from: &[u8], offset: u64, end: u64) -> Result<()> {
         if end <= self.node.size() {
-            return self.write_span(from, offset, u64::MAX);
+            return self.write_span(from, offset, u64::MAX, true);
         }
         let growth = self.node.growth();
         let size = self.node.size();
         if end <= size {
             drop(growth);
-            return self.write_span(from, offset, u64::MAX);
+            return self.write_span(from, offset, u64::MAX, true);
         }
         self.volume.reserve(&self.node, end.div_ceil(PAGE_BYTES))?;
         self.leave_gap(size, offset)?;
@@ -180,10 +181,18 @@ impl File {
             // Whole pages meet no other write, so threads may add blocks side by side.
             self.node.set_size(end);
             drop(growth);
-            return self.write_span(from, offset, u64::MAX);
+            return self.write_span(from, offset, u64::MAX, true);
         }
-        self.write_span(from, offset, size)?;
-        self.node.set_size(end);
+        match self.write_span(from, offset, size, true) {
+            Ok(()) => self.node.set_size(end),
+            Err(error) => {
+                // The file ends where it did, and nobody waits for what was taken of this.
+                let end = size.div_ceil(PAGE_BYTES);
+                self.node.holes().take(end, NO_PAGE);
+                behind::forget(&self.node, end);
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
@@ -201,13 +210,15 @@ impl File {
 
     /// Writes the zeros of pages that were never written.
     fn fill_holes(&self, holes: &mut HolesGuard<'_>, first: u64, end: u64) -> Result<()> {
-        for (from, to) in holes.take(first, end) {
+        let taken = holes.take(first, end);
+        for (index, (from, to)) in taken.iter().copied().enumerate() {
             let length = ((to - from) * PAGE_BYTES).min(ZEROS_BYTES);
             let zeros = memory(self.volume.port(), length as usize);
             let mut at = from;
             while at < to {
                 let pages = (to - at).min(length / PAGE_BYTES);
-                self.write_pages(at, &zeros[..(pages * PAGE_BYTES) as usize])?;
+                let written = self.write_pages(at, &zeros[..(pages * PAGE_BYTES) as usize]);
+                written.inspect_err(|_| holes.put_back(&taken[index..]))?;
                 at += pages;
             }
         }
@@ -226,14 +237,15 @@ impl File {
             // Up to the end of a page, so that all but the first and last write are whole pages.
             let next = (at + ZEROS_BYTES) / PAGE_BYTES * PAGE_BYTES;
             let end = next.min(to);
-            self.write_span(&zeros[..(end - at) as usize], at, from)?;
+            self.write_span(&zeros[..(end - at) as usize], at, from, false)?;
             at = end;
         }
         Ok(())
     }
 
-    /// Writes a range for which there are pages. Pages from `valid_end` on hold nothing yet.
-    fn write_span(&self, from: &[u8], offset: u64, valid_end: u64) -> Result<()> {
+    /// Writes a range for which there are pages, its blocks later if `is_helped`. Pages from
+    /// `valid_end` on hold nothing yet.
+    fn write_span(&self, from: &[u8], offset: u64, valid_end: u64, is_helped: bool) -> Result<()> {
         let (mut at, mut rest) = (offset, from);
         let within = at as usize % PAGE;
         if within > 0 || rest.len() < PAGE {
@@ -248,7 +260,10 @@ impl File {
         if pages > 0 {
             self.node.forget_edge(first, first + pages);
             self.node.leave_holes(first, first + pages);
-            self.write_helped(first, body)?;
+            match is_helped {
+                true => self.write_helped(first, body)?,
+                false => self.write_pages(first, body)?,
+            }
         }
         if !tail.is_empty() {
             self.patch(at + body.len() as u64, tail, valid_end)?;
@@ -300,8 +315,11 @@ impl File {
         if self.node.is_temp() {
             return Ok(());
         }
-        self.volume.finish(&self.node)?;
-        // Held to the end: the size that becomes durable must take in none.
+        self.volume.check_writable("volume sync")?;
+        // Held to the end: the size that becomes durable must take in nothing that is on its way,
+        // and no holes.
+        let _growth = self.node.growth();
+        self.volume.finish(&self.node, self.node.size())?;
         let mut holes = self.node.holes();
         self.fill_holes(&mut holes, 0, NO_PAGE)?;
         self.volume.sync(&self.node)
@@ -317,7 +335,9 @@ impl File {
         self.check(OPERATION)?;
         self.volume.check_writable(OPERATION)?;
         self.end(size_bytes, 0, OPERATION)?;
-        self.before_change(size_bytes.min(self.node.size()), u64::MAX)?;
+        if self.node.is_temp() {
+            self.before_change(size_bytes.min(self.node.size()), u64::MAX)?;
+        }
         let outcome = self.set_size(size_bytes);
         self.after_change(0, u64::MAX);
         outcome
@@ -332,16 +352,19 @@ impl File {
             self.node.set_size(size_bytes);
             return Ok(());
         }
+        // What is kept becomes durable; what is cut off is needed until it is.
+        self.volume.finish(&self.node, size_bytes)?;
+        let end = size_bytes.div_ceil(PAGE_BYTES);
         self.node.forget_edge(0, NO_PAGE);
         let mut holes = self.node.holes();
-        holes.take(size_bytes.div_ceil(PAGE_BYTES), NO_PAGE);
         if !self.node.is_temp() {
-            self.fill_holes(&mut holes, 0, NO_PAGE)?;
+            self.fill_holes(&mut holes, 0, end)?;
         }
-        self.volume.finish(&self.node)?;
-        let outcome = self.volume.shorten(&self.node, size_bytes);
+        self.volume.shorten(&self.node, size_bytes)?;
+        holes.take(end, NO_PAGE);
+        behind::forget(&self.node, end);
         drop((holes, growth));
-        outcome
+        Ok(())
     }
 
     /// Says that the bytes of a range are no longer needed: reads of it may give anything that was

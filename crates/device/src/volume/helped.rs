@@ -23,11 +23,11 @@ fn is_whole(offset: u64, length: usize) -> bool {
 }
 
 impl Volume {
-    /// Sees to it that nothing of a lasting file is on its way to the device.
-    pub(super) fn finish(&self, node: &Node) -> Result<()> {
+    /// Sees to it that nothing of a lasting file's first bytes is on its way to the device.
+    pub(super) fn finish(&self, node: &Node, size_bytes: u64) -> Result<()> {
         match node.is_temp() {
             true => Ok(()),
-            false => behind::finish(&self.port, node, 0, u64::MAX),
+            false => behind::finish(&self.port, node, 0, size_bytes),
         }
     }
 }
@@ -88,9 +88,13 @@ impl File {
         Ok(())
     }
 
-    /// Sees to it that nothing is on its way to a range that is about to change.
+    /// Sees to it that nothing is on its way to a range that is about to change. What lasts is
+    /// written: until the change is made, a sync has to find it.
     pub(super) fn before_change(&self, start: u64, end: u64) -> Result<()> {
-        behind::settle(self.volume.port(), &self.node, start, end)
+        match self.node.is_temp() {
+            true => behind::settle(self.volume.port(), &self.node, start, end),
+            false => behind::finish(self.volume.port(), &self.node, start, end),
+        }
     }
 
     /// Drops what was fetched ahead of a range that has changed, and tells of the change: in this
@@ -107,9 +111,12 @@ impl File {
     pub(super) fn write_helped(&self, first: u64, from: &[u8]) -> Result<()> {
         if let Some(helpers) = &self.volume.helpers
             && (self.node.is_temp() || from.len() >= BLOCK_LEAST_BYTES)
-            && helpers.behind.take(&self.node, first, from)?
         {
-            return Ok(());
+            let end = first + (from.len() / PAGE) as u64;
+            self.check_map(&self.node.map(), end, "volume write")?;
+            if helpers.behind.take(&self.node, first, from) {
+                return Ok(());
+            }
         }
         self.write_pages(first, from)
     }

@@ -15,10 +15,10 @@ impl Holes {
         self.0.is_empty()
     }
 
-    /// Adds a range behind all others.
+    /// Adds a range that overlaps no other.
     pub(crate) fn add(&mut self, first: u64, end: u64) {
         if first < end {
-            debug_assert!(self.0.values().all(|before| *before <= first));
+            debug_assert!(self.0.range(..end).next_back().is_none_or(|row| *row.1 <= first));
             self.0.insert(first, end);
         }
     }

@@ -326,7 +326,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes `next` the table. What was written before is durable with it.
+    /// Makes `next` the table. What the device was given before is durable with it.
     fn commit(&self, core: &mut Core, mut next: Table, operation: &'static str) -> Result<()> {
         next.generation = core.table.generation + 1;
         let encoded = encode(&self.port, &next)?;
@@ -336,7 +336,7 @@ impl Volume {
         Ok(())
     }
 
-    /// After this, nothing is written any more: the page cache forgets what it could not write, so
+    /// After this, nothing is promised any more: the page cache forgets what it could not write, so
     /// a second flush would succeed without it.
     fn fail(&self, error: Error) -> Error {
         self.is_failed.store(true, Ordering::Release);
@@ -378,7 +378,7 @@ impl Drop for Volume {
         // may still be in the device's cache: the first is durable. So failures do not matter.
         if !self.port.geometry().is_read_only && !self.is_failed.load(Ordering::Acquire) {
             let nodes: Vec<_> = self.core().nodes.values().cloned().collect();
-            nodes.iter().for_each(|node| drop(self.finish(node)));
+            nodes.iter().for_each(|node| drop(self.finish(node, node.size())));
             self.trim_spilled();
             let _ = self.port.flush();
         }

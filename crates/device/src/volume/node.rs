@@ -210,6 +210,12 @@ pub(crate) struct HolesGuard<'a> {
 }
 
 impl HolesGuard<'_> {
+    /// Puts back what was taken and not written.
+    pub(crate) fn put_back(&mut self, ranges: &[(u64, u64)]) {
+        ranges.iter().for_each(|(first, end)| self.holes.add(*first, *end));
+        self.node.has_holes.store(!self.holes.is_empty(), Ordering::Release);
+    }
+
     /// Takes out what lies in a range of pages.
     pub(crate) fn take(&mut self, first: u64, end: u64) -> Vec<(u64, u64)> {
         let taken = self.holes.take(first, end);

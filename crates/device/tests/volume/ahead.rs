@@ -214,6 +214,46 @@ fn what_a_device_does_not_take_stays_and_a_sync_tells() {
 }
 
 #[test]
+fn what_failed_changes_nothing_that_returned() {
+    let (model, port) = device(4096, formatted(4096));
+    let volume = Volume::open_with_helpers(port).expect("opens");
+    // What lay in the pages before must not show.
+    let other = volume.open_file("other", CREATE).expect("creates");
+    other.write_at(&[0xEE; 1 << 20], 0).expect("writes");
+    other.sync().expect("syncs");
+    drop(other);
+    volume.remove("other").expect("removes");
+    let file = volume.open_file("db", CREATE).expect("creates");
+    let mut live = pattern(4 * 65536, &mut Dice::new(8));
+    file.write_at(&live, 0).expect("is taken");
+    file.sync().expect("syncs");
+    model.fail(0..u64::MAX, Failure::Full);
+    for at in [0, 2 * 65536] {
+        let block = pattern(65536, &mut Dice::new(9 + at as u64));
+        file.write_at(&block, at as u64).expect("is taken");
+        live[at..at + 65536].copy_from_slice(&block);
+    }
+    // The first is to be kept and cannot be written; so the second must not be lost either.
+    assert_eq!(file.truncate(65536).expect_err("no room").kind(), Kind::Exhausted);
+    // Its blocks were taken, its last page was not: it never was.
+    for gap in [3 * 4096, 2 * 4096, 0] {
+        assert!(file.write_at(&vec![7; 100_000], live.len() as u64 + gap).is_err());
+    }
+    assert_eq!(file.size_bytes(), live.len() as u64);
+    // Pages that nobody wrote are zeros, also when making them so failed first.
+    file.write_at(&[5; 65536], 6 * 65536).expect("is taken");
+    assert_eq!(file.sync().expect_err("no room").kind(), Kind::Exhausted);
+    model.fail(0..0, Failure::Full);
+    live.resize(6 * 65536, 0);
+    live.extend([5; 65536]);
+    assert!(read(&file, 0, live.len()) == live, "read");
+    file.sync().expect("there is room now");
+    drop((file, volume));
+    let found = content(&Volume::open(device(4096, model.image()).1).expect("opens"), "db");
+    assert!(found == live, "on the device");
+}
+
+#[test]
 fn what_is_spilled_to_a_device_that_fails_is_told_once_memory_does_not_do() {
     let (model, port) = device(4096, formatted(4096));
     let volume = Volume::open_with_helpers(port).expect("opens");

@@ -35,9 +35,8 @@ const MEMORY_PARTS: u64 = 4;
 pub(crate) struct Columns {
     scan: Scan,
     pub flow: Arc<Flow>,
-    /// By reader: the bytes of a read that nothing was fetched ahead for; the flow learns from
-    /// them too.
-    on_demand: HashMap<u64, (Running, u64)>,
+    /// By reader: its read that runs. The flow learns from what of it is fetched on demand too.
+    reading: HashMap<u64, Running>,
     ahead: Vec<Ahead>,
 }
 
@@ -69,7 +68,7 @@ impl Columns {
         Columns {
             scan: Scan::new(first_bytes),
             flow: Arc::new(flow),
-            on_demand: HashMap::new(),
+            reading: HashMap::new(),
             ahead: Vec::new(),
         }
     }
@@ -95,22 +94,23 @@ impl Columns {
         }
         let again = self.scan.read(reader, file, range);
         found.iter().for_each(|block| block.used(range));
-        let here = |block: &Arc<Block>| {
-            let ByteRange { start, end } = block.range;
-            end.min(range.end) - start.max(range.start)
-        };
-        let missing = range.len() - found.iter().map(here).sum::<u64>();
-        if missing > 0 {
-            self.on_demand.insert(reader, (self.flow.begin(), missing));
-        }
+        self.reading.insert(reader, self.flow.begin());
         let dropped = if again { self.clear() } else { self.drop_unneeded() };
         Some((found, dropped))
     }
 
-    /// Takes note that a read has ended well.
-    pub fn done(&mut self, reader: u64, file: usize, range: ByteRange) -> Dropped {
-        if let Some((running, bytes)) = self.on_demand.remove(&reader) {
-            self.flow.end(&running, bytes);
+    /// Takes note that a read has ended well, and how much of it was fetched on demand.
+    pub fn done(
+        &mut self,
+        reader: u64,
+        file: usize,
+        range: ByteRange,
+        on_demand_bytes: u64,
+    ) -> Dropped {
+        if let Some(running) = self.reading.remove(&reader)
+            && on_demand_bytes > 0
+        {
+            self.flow.end(&running, on_demand_bytes);
         }
         self.scan.done(file, range);
         self.drop_unneeded()
@@ -118,7 +118,7 @@ impl Columns {
 
     /// Takes note that a reader is closed.
     pub fn closed(&mut self, reader: u64) -> Dropped {
-        self.on_demand.remove(&reader);
+        self.reading.remove(&reader);
         self.scan.closed(reader);
         self.drop_unneeded()
     }
@@ -209,10 +209,11 @@ mod tests {
         }
         tokio::time::sleep(LATENCY).await;
         for reader in 0..4 {
-            drop(columns.done(reader, 0, group(reader)));
+            // The third one's bytes were held.
+            drop(columns.done(reader, 0, group(reader), if reader == 2 { 0 } else { GROUP }));
         }
         // Nothing that a reader takes itself: twice what the link brought in a latency.
-        assert_eq!(columns.flow.window_bytes(LATENCY, 0, 0), 2 * 4 * GROUP);
-        assert!(columns.on_demand.is_empty());
+        assert_eq!(columns.flow.window_bytes(LATENCY, 0, 0), 2 * 3 * GROUP);
+        assert!(columns.reading.is_empty());
     }
 }

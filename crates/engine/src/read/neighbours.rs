@@ -226,11 +226,17 @@ impl Neighbours {
         Some(found)
     }
 
-    /// Takes note that a read has ended.
-    pub fn done(&self, query: &Arc<QueryCore>, place: &Place, range: ByteRange) {
+    /// Takes note that a read has ended well, and how much of it was fetched on demand.
+    pub fn done(
+        &self,
+        query: &Arc<QueryCore>,
+        place: &Place,
+        range: ByteRange,
+        on_demand_bytes: u64,
+    ) {
         let mut state = self.lock();
         if let Some(glob) = state.globs.iter_mut().find(|glob| glob.id == place.glob) {
-            let dropped = glob.columns.done(place.reader, place.index, range);
+            let dropped = glob.columns.done(place.reader, place.index, range, on_demand_bytes);
             glob.pull(query);
             drop(state);
             drop(dropped);

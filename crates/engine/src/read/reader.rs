@@ -101,23 +101,24 @@ impl Reader {
             .filter(|range| range.end <= self.size_bytes)
             .ok_or_else(|| self.past_the_end(offset, buf.len()))?;
         let result = self.read_range(query, buf, range).await;
-        if let (Ok(()), Some(place)) = (&result, &self.place) {
-            query.neighbours.done(query, place, range);
+        if let (Ok(on_demand_bytes), Some(place)) = (&result, &self.place) {
+            query.neighbours.done(query, place, range, *on_demand_bytes);
         }
         if let Err(error) = &result
             && matches!(error.kind(), Kind::Conflict | Kind::NotFound)
         {
             query.forget(&self.at);
         }
-        result
+        result.map(|_| ())
     }
 
+    /// Gives the bytes that had to be fetched for it.
     async fn read_range(
         &self,
         query: &Arc<QueryCore>,
         buf: &mut [u8],
         range: ByteRange,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let window = query.settings.open_fetch_bytes;
         let mut held = self.held.pieces();
         let ranges: Vec<ByteRange> = held.iter().map(|piece| piece.range).collect();
@@ -167,7 +168,7 @@ impl Reader {
         {
             on_its_way.ended(&requests.policy, requests.bytes);
         }
-        Ok(())
+        Ok(requests.bytes)
     }
 
     /// What is missing of a range, in as many requests at once as cost least.
