@@ -27,6 +27,8 @@ fn work(volume: &Arc<Volume>, is_committed: &mut bool) -> Result<()> {
     Ok(())
 }
 
+type Opener = fn(Port) -> Result<Arc<Volume>>;
+
 #[test]
 fn a_failure_at_any_command_is_told_and_loses_nothing() {
     let base = formatted(4096);
@@ -36,7 +38,7 @@ fn a_failure_at_any_command_is_told_and_loses_nothing() {
         (Failure::Gone, Kind::Unavailable),
         (Failure::Failing, Kind::Unavailable),
     ];
-    let openers: [fn(Port) -> Result<Arc<Volume>>; 2] = [Volume::open, Volume::open_with_helpers];
+    let openers: [Opener; 2] = [Volume::open, Volume::open_with_helpers];
     for (failure, kind) in kinds {
         for (is_lasting, open) in
             [false, true].into_iter().flat_map(|lasting| openers.map(|open| (lasting, open)))
