@@ -220,6 +220,7 @@ impl Shared {
         let mut next =
             || spares.pop().unwrap_or_else(|| AlignedBuffer::new(PIECE_BYTES as usize, alignment));
         let mut buffers: Vec<AlignedBuffer> = pieces.iter().map(|_| next()).collect();
+        // What is on its way there is newer than what the device has.
         let finish = |piece: &Arc<Piece>| {
             behind::finish(&self.port, node, piece.range.start, piece.range.end).is_ok()
         };
