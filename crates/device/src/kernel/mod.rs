@@ -1,8 +1,9 @@
-//! The calls in which the kernel keeps addresses of our memory: the only `unsafe` of this crate.
+//! The calls in which the kernel takes addresses of our memory: the only `unsafe` of this crate.
 
 #![allow(unsafe_code)] // the kernel takes pointers
 
 pub mod ioctl;
+pub mod pages;
 pub mod passthrough;
 mod ring;
 pub mod uring;

@@ -12,6 +12,7 @@ pub(crate) use window::Window;
 
 use crate::buffer::AlignedBuffer;
 use crate::device::Command;
+use crate::kernel::pages::populate;
 use crate::port::Port;
 use crate::volume::behind;
 use crate::volume::node::Node;
@@ -27,7 +28,7 @@ pub(crate) const PIECE_BYTES: u64 = 256 << 10;
 /// Most that a file is fetched ahead of its reader.
 pub(crate) const AHEAD_BYTES: u64 = 8 << 20;
 /// Most pieces of a file that are held.
-pub(crate) const PIECES: usize = 64;
+pub(crate) const PIECES: usize = 96;
 /// Pieces of one batch: enough commands in flight, and the first is not kept waiting for long.
 const BATCH: usize = 4;
 /// Buffers that are kept for the next pieces.
@@ -70,6 +71,7 @@ impl Piece {
         match &*state {
             State::Here(bytes) => {
                 let from = (offset - self.range.start) as usize;
+                populate(into);
                 into.copy_from_slice(&bytes[from..from + into.len()]);
                 true
             }

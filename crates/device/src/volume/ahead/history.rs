@@ -2,6 +2,7 @@
 //! too: that is how far it is worth reading ahead. Pure.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Ranges that are remembered apart; a reader of more places than this reads in no order.
 const RANGES: usize = 256;
@@ -49,6 +50,11 @@ impl Ranges {
         self.ends.len() >= RANGES || self.bytes >= BYTES
     }
 
+    /// Where the first range begins that begins at `at` or behind it.
+    fn next(&self, at: u64) -> u64 {
+        self.ends.range(at..).next().map_or(u64::MAX, |(start, _)| *start)
+    }
+
     /// Where the range ends that holds `at`; else `at`.
     fn end(&self, at: u64) -> u64 {
         let before = self.ends.range(..=at).next_back();
@@ -82,6 +88,18 @@ impl History {
             }
             end = next;
         }
+    }
+
+    /// How many bytes of a range were read lately.
+    pub(crate) fn read_within(&self, range: Range<u64>) -> u64 {
+        let (mut at, mut bytes) = (range.start, 0);
+        while at < range.end {
+            let end = self.unread(at).min(range.end);
+            bytes += end - at;
+            // None begins at `end`: it would belong to what was just counted.
+            at = self.old.next(end).min(self.new.next(end));
+        }
+        bytes
     }
 }
 
@@ -133,6 +151,8 @@ mod tests {
                 seen[start as usize..(start + length) as usize].fill(true);
                 let ahead = seen[start as usize..].iter().take_while(|it| **it).count();
                 prop_assert_eq!(history.unread(start), start + ahead as u64);
+                let within = seen[start as usize / 2..].iter().filter(|it| **it).count();
+                prop_assert_eq!(history.read_within(start / 2..100), within as u64);
             }
         }
     }

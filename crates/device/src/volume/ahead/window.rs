@@ -7,14 +7,37 @@ use crate::volume::table::PAGE_BYTES;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+/// Where a file is looked at to tell whether all of it is being read: right before a read.
+const NEAR_BYTES: u64 = 16 << 20;
+/// Less than this before a read tells nothing.
+const NEAR_LEAST_BYTES: u64 = 2 << 20;
+/// Bytes that are read of a file until a piece that nobody came for may be dropped: as much again as
+/// several readers in order take until they come for the last of all pieces.
+const STALE_BYTES: u64 = 2 * PIECES as u64 * PIECE_BYTES;
+/// Reads in a row that find nothing, after which nobody will come for what is held.
+const MISSES: u32 = 16;
+/// Which share of what was fetched may be dropped unread before guessing ends.
+const WASTED_SHARE: u64 = 8;
+
 /// The pieces of one file, and what was read of it.
 #[derive(Default)]
 pub(crate) struct Window {
     history: History,
     /// By their starts; they do not overlap.
-    pieces: BTreeMap<u64, Arc<Piece>>,
+    pieces: BTreeMap<u64, Held>,
     /// Their starts, the oldest first; some are gone.
     order: VecDeque<u64>,
+    read_bytes: u64,
+    /// Of what was fetched: what was read to its end, and what was dropped before.
+    used_bytes: u64,
+    wasted_bytes: u64,
+    misses: u32,
+}
+
+struct Held {
+    piece: Arc<Piece>,
+    /// How much had been read of the file when it was asked for.
+    since_bytes: u64,
 }
 
 /// What a read finds, and what it sets off.
@@ -34,20 +57,43 @@ impl Window {
     /// Notes a read of whole pages of a file that ends at `file_end`.
     pub(crate) fn read(&mut self, start: u64, end: u64, file_end: u64) -> Found {
         let before = self.history.note(start, end);
+        self.read_bytes += end - start;
         let mut found = Found { here: self.overlapping(start, end), end, ..Found::default() };
+        self.misses = if found.here.is_empty() { self.misses + 1 } else { 0 };
         for piece in &found.here {
             // Blocks are read once: DuckDB keeps them itself.
             if piece.range.end <= end {
                 self.pieces.remove(&piece.range.start);
+                self.used_bytes += piece.range.end - piece.range.start;
                 found.dropped.push(piece.clone());
             }
         }
-        let (reach, file_end) = (before.min(AHEAD_BYTES), file_end / PAGE_BYTES * PAGE_BYTES);
+        let (reach, file_end) = (self.reach(start, before), file_end / PAGE_BYTES * PAGE_BYTES);
         // Several at once are fewer calls: only when half of what is wanted ahead is used up.
-        if before >= end - start && self.known(end) < end + reach.div_ceil(2) {
+        if reach >= end - start && self.known(end) < end + reach.div_ceil(2) {
             self.ask((end + reach).min(file_end), file_end, &mut found);
         }
         found
+    }
+
+    /// How far ahead of a read is worth fetching. `before` bytes before it were read without a gap.
+    /// Where most of what lies before it was read or will be, it is one of several readers that take
+    /// the parts of a file in turn, and what follows is read too, gap or not.
+    fn reach(&self, start: u64, before: u64) -> u64 {
+        let reach = before.min(AHEAD_BYTES);
+        let near = start.saturating_sub(NEAR_BYTES)..start;
+        let near_bytes = near.end - near.start;
+        let is_guessing_bad = self.wasted_bytes * WASTED_SHARE > self.used_bytes;
+        if reach == AHEAD_BYTES || near_bytes < NEAR_LEAST_BYTES || is_guessing_bad {
+            return reach;
+        }
+        let held = self.pieces.range(near.clone()).map(|(_, held)| &held.piece.range);
+        let held_bytes: u64 = held.map(|range| range.end.min(near.end) - range.start).sum();
+        let known_bytes = self.history.read_within(near) + held_bytes;
+        match known_bytes >= near_bytes / 4 * 3 {
+            true => reach.max(known_bytes.min(AHEAD_BYTES)),
+            false => reach,
+        }
     }
 
     /// Up to where all from `at` on is read or here.
@@ -72,20 +118,24 @@ impl Window {
             let next = self.pieces.range(at..).next().map_or(u64::MAX, |(start, _)| *start);
             let piece = Piece::new(at..(at + PIECE_BYTES).min(file_end).min(next));
             self.order.push_back(piece.range.start);
-            self.pieces.insert(piece.range.start, piece.clone());
+            let held = Held { piece: piece.clone(), since_bytes: self.read_bytes };
+            self.pieces.insert(piece.range.start, held);
             found.asked.push(piece);
         }
     }
 
-    /// Drops the oldest pieces until there is room for one more; false if they are on their way.
+    /// Drops the oldest pieces until there is room for one more; false if somebody may still come
+    /// for them. Dropped earlier, they would be fetched in vain as soon as there are many readers.
     fn make_room(&mut self, found: &mut Found) -> bool {
         while self.pieces.len() >= PIECES {
             let Some(oldest) = self.order.front() else { return false };
-            if let Some(piece) = self.pieces.get(oldest) {
-                if !piece.is_idle() {
+            if let Some(held) = self.pieces.get(oldest) {
+                let is_stale = self.read_bytes - held.since_bytes > STALE_BYTES;
+                if !(is_stale || self.misses >= MISSES) || !held.piece.is_idle() {
                     return false;
                 }
-                found.dropped.extend(self.pieces.remove(oldest));
+                self.wasted_bytes += held.piece.range.end - held.piece.range.start;
+                found.dropped.extend(self.pieces.remove(oldest).map(|held| held.piece));
             }
             self.order.pop_front();
         }
@@ -96,9 +146,10 @@ impl Window {
     }
 
     fn overlapping(&self, start: u64, end: u64) -> Vec<Arc<Piece>> {
-        let before = self.pieces.range(..start).next_back().map(|(_, piece)| piece);
-        let before = before.filter(|piece| piece.range.end > start);
-        before.into_iter().chain(self.pieces.range(start..end).map(|row| row.1)).cloned().collect()
+        let before = self.pieces.range(..start).next_back().map(|row| row.1);
+        let before = before.filter(|held| held.piece.range.end > start);
+        let within = self.pieces.range(start..end).map(|row| row.1);
+        before.into_iter().chain(within).map(|held| held.piece.clone()).collect()
     }
 
     /// Drops what overlaps a range that was written or given away.
@@ -171,6 +222,62 @@ mod tests {
             }
             assert!(window.pieces.len() <= PIECES && window.order.len() <= 4 * PIECES + 1);
         }
+    }
+
+    /// Blocks of row groups as a number of threads takes them: each reads the columns of one side by
+    /// side, and takes the next when it is done.
+    fn interleaved(threads: u64, groups: u64) -> Vec<u64> {
+        const COLUMNS: u64 = 6;
+        const BLOCKS: u64 = 4;
+        let mut next = (0..groups).map(|group| {
+            let first = group * COLUMNS * BLOCKS;
+            let block = move |at| first + at % COLUMNS * BLOCKS + at / COLUMNS;
+            (0..COLUMNS * BLOCKS).map(block).collect::<VecDeque<u64>>()
+        });
+        let mut active: Vec<_> = next.by_ref().take(threads as usize).collect();
+        let (mut order, mut turn) = (Vec::new(), 0);
+        while !active.is_empty() {
+            // Out of step, but always the same way.
+            turn = (turn * 5 + 3) % 1021;
+            let at = turn % active.len();
+            order.extend(active[at].pop_front());
+            if active[at].is_empty() {
+                match next.next() {
+                    Some(group) => active[at] = group,
+                    None => drop(active.swap_remove(at)),
+                }
+            }
+        }
+        order
+    }
+
+    #[test]
+    fn several_threads_that_read_all_of_a_file_find_most_of_it_here() {
+        for (threads, direct_most) in [(1, 20), (2, 40), (4, 120), (8, 500)] {
+            let order = interleaved(threads, 80);
+            let mut window = Window::default();
+            let mut direct = 0;
+            for block in &order {
+                let at = block * PIECE_BYTES;
+                let end = order.len() as u64 * PIECE_BYTES;
+                direct += u64::from(window.read(at, at + PIECE_BYTES, end).here.is_empty());
+            }
+            assert!(direct <= direct_most, "{threads} threads: {direct} of {}", order.len());
+            let wasted = window.wasted_bytes / PIECE_BYTES;
+            assert!(wasted <= order.len() as u64 / 20, "{threads} threads: {wasted} in vain");
+        }
+    }
+
+    #[test]
+    fn a_reader_elsewhere_gets_room_from_what_nobody_comes_for() {
+        let mut window = Window::default();
+        for place in 0..6 {
+            scan(&mut window, place * 1000, 30);
+        }
+        assert_eq!(window.pieces.len(), PIECES, "all given up, none stale");
+        let asked = scan(&mut window, 9000, 2 * u64::from(MISSES));
+        assert!(asked.concat().iter().any(|range| range.start > 9000 * PIECE_BYTES));
+        assert!(window.pieces.len() <= PIECES);
     }
 
     #[test]
