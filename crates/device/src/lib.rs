@@ -27,7 +27,6 @@ pub use buffer::AlignedBuffer;
 pub use device::{Command, Device, Geometry, Ownership, Queue};
 pub use file::FileDevice;
 pub use kernel::ioctl::IoctlDevice;
-pub use kernel::pages::populate;
 pub use kernel::passthrough::PassthroughDevice;
 pub use kernel::uring::UringDevice;
 pub use kernel::xnvme::XnvmeDevice;

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // the kernel takes pointers
 
 pub mod ioctl;
-pub mod pages;
+pub(crate) mod pages;
 pub mod passthrough;
 mod ring;
 pub mod uring;

@@ -8,7 +8,7 @@ const POPULATED_LEAST_BYTES: usize = 64 << 10;
 
 /// Has the kernel give all pages of memory that is about to be written by copying, as by
 /// `MADV_POPULATE_WRITE` of madvise(2). What it holds stays; a kernel before Linux 5.14 does nothing.
-pub fn populate(into: &mut [u8]) {
+pub(crate) fn populate(into: &mut [u8]) {
     if into.len() < POPULATED_LEAST_BYTES {
         return;
     }
