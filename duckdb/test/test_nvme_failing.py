@@ -40,3 +40,19 @@ def test_nothing_is_lost_whichever_command_fails(
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 40, "commands that failed"
+
+
+def test_what_spills_to_a_disk_that_fails_is_right_or_an_error(
+    library: Path, tmp_path: Path
+) -> None:
+    volume = format_volume(tmp_path / "disk.img", "1GiB")
+    done = subprocess.run(
+        [sys.executable, HERE / "failing_spill.py", library, volume, "8"],
+        env={**os.environ, "LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 4, "rounds that ended with an error"

@@ -2,6 +2,7 @@
 //! take the detour through an aligned buffer: only if the caller's memory is not aligned.
 
 use crate::buffer::{AlignedBuffer, is_aligned};
+use crate::cached::CachedDevice;
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
 use crate::errno::{ended_early, explain, explain_io};
 use crate::meter::Meter;
@@ -33,6 +34,10 @@ impl Device for FileDevice {
 
     fn open_queue(&self, _: Ownership) -> Result<Box<dyn Queue>> {
         Ok(Box::new(FileQueue { file: self.0.clone(), bounce: None }))
+    }
+
+    fn cached(&self) -> Result<Option<Arc<dyn Device>>> {
+        Ok(Some(Arc::new(CachedDevice::beside(&self.0)?)))
     }
 }
 
@@ -121,10 +126,11 @@ fn flush(file: &OpenFile) -> Result<()> {
     file.file.sync_data().map_err(|error| explain_io(&error, "device flush", &file.name))
 }
 
-/// Gives blocks back: a hole in a file, a discard on a block device.
+/// Gives blocks back: a hole in a file, a discard on a block device. By the handle that claims a
+/// device: to any other the kernel refuses it where the page cache holds something of the blocks.
 pub(crate) fn trim(file: &OpenFile, block: u64, blocks: u64) -> Result<()> {
     let size = u64::from(file.geometry.block_size_bytes);
     let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    rustix::fs::fallocate(&file.file, how, block * size, blocks * size)
+    rustix::fs::fallocate(&file.held, how, block * size, blocks * size)
         .map_err(|errno| explain(errno, "device trim", &file.name))
 }

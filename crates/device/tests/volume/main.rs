@@ -7,3 +7,4 @@ mod files;
 mod guard;
 mod shadow;
 mod shared;
+mod spilled;
