@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 const POPULATED_LEAST_BYTES: usize = 64 << 10;
 
 /// Has the kernel give all pages of memory that is about to be written by copying, as by
-/// `MADV_POPULATE_WRITE` of madvise(2). What it holds stays; a kernel before Linux 5.14 does nothing.
+/// `MADV_POPULATE_WRITE` of madvise(2). What it holds stays; before Linux 5.14 nothing happens.
 pub(crate) fn populate(into: &mut [u8]) {
     if into.len() < POPULATED_LEAST_BYTES {
         return;

@@ -152,8 +152,8 @@ impl Volume {
         &self.port
     }
 
-    /// How the bytes of a file move. What spills need not last, so where there is a page cache it may
-    /// use the memory that is free, as it does on a file system.
+    /// How the bytes of a file move. What spills need not last, so where there is a page cache it
+    /// may use the memory that is free, as it does on a file system.
     fn port_of(&self, node: &Node) -> &Port {
         self.spill.as_ref().filter(|_| node.is_temp()).unwrap_or(&self.port)
     }

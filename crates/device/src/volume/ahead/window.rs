@@ -11,7 +11,7 @@ use std::sync::Arc;
 const NEAR_BYTES: u64 = 16 << 20;
 /// Less than this before a read tells nothing.
 const NEAR_LEAST_BYTES: u64 = 2 << 20;
-/// Bytes that are read of a file until a piece that nobody came for may be dropped: as much again as
+/// Bytes that are read of a file until a piece that nobody came for may be dropped: twice what
 /// several readers in order take until they come for the last of all pieces.
 const STALE_BYTES: u64 = 2 * PIECES as u64 * PIECE_BYTES;
 /// Reads in a row that find nothing, after which nobody will come for what is held.
@@ -77,8 +77,8 @@ impl Window {
     }
 
     /// How far ahead of a read is worth fetching. `before` bytes before it were read without a gap.
-    /// Where most of what lies before it was read or will be, it is one of several readers that take
-    /// the parts of a file in turn, and what follows is read too, gap or not.
+    /// Where most of what lies before it was read or will be, it is one of several readers that
+    /// take the parts of a file in turn, and what follows is read too, gap or not.
     fn reach(&self, start: u64, before: u64) -> u64 {
         let reach = before.min(AHEAD_BYTES);
         let near = start.saturating_sub(NEAR_BYTES)..start;
@@ -224,8 +224,8 @@ mod tests {
         }
     }
 
-    /// Blocks of row groups as a number of threads takes them: each reads the columns of one side by
-    /// side, and takes the next when it is done.
+    /// Blocks of row groups as a number of threads takes them: each reads the columns of one side
+    /// by side, and takes the next when it is done.
     fn interleaved(threads: u64, groups: u64) -> Vec<u64> {
         const COLUMNS: u64 = 6;
         const BLOCKS: u64 = 4;
