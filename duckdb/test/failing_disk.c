@@ -4,7 +4,6 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -60,15 +59,6 @@ ssize_t pwrite64(int file, const void *from, size_t count, off64_t offset) {
 		return -1;
 	}
 	return NEXT(pwrite64)(file, from, count, offset);
-}
-
-// Whether what the page cache held was written.
-int sync_file_range(int file, off64_t offset, off64_t count, unsigned int flags) {
-	if (flags == SYNC_FILE_RANGE_WAIT_BEFORE && fails(file)) {
-		errno = failure;
-		return -1;
-	}
-	return NEXT(sync_file_range)(file, offset, count, flags);
 }
 
 int fdatasync(int file) {

@@ -55,4 +55,4 @@ def test_what_spills_to_a_disk_that_fails_is_right_or_an_error(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 4, "rounds that ended with an error"
+    assert int(done.stdout) >= 4, "those in which all commands failed from some point on"

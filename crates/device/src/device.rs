@@ -3,7 +3,6 @@
 
 use crate::meter::Meter;
 use penstock_base::{Error, Kind, Result};
-use std::sync::Arc;
 
 /// What a device says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,13 +175,4 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// `Unsupported` or `Exhausted` when the kernel gives none.
     fn open_queue(&self, ownership: Ownership) -> Result<Box<dyn Queue>>;
-
-    /// The same device through the page cache, for bytes that need not last; none where there is no
-    /// page cache.
-    ///
-    /// # Errors
-    /// What the system says where it gives no handle.
-    fn cached(&self) -> Result<Option<Arc<dyn Device>>> {
-        Ok(None)
-    }
 }

@@ -2,7 +2,6 @@
 //! take the detour through an aligned buffer: only if the caller's memory is not aligned.
 
 use crate::buffer::{AlignedBuffer, is_aligned};
-use crate::cached::CachedDevice;
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
 use crate::errno::{ended_early, explain, explain_io};
 use crate::meter::Meter;
@@ -34,10 +33,6 @@ impl Device for FileDevice {
 
     fn open_queue(&self, _: Ownership) -> Result<Box<dyn Queue>> {
         Ok(Box::new(FileQueue { file: self.0.clone(), bounce: None }))
-    }
-
-    fn cached(&self) -> Result<Option<Arc<dyn Device>>> {
-        Ok(Some(Arc::new(CachedDevice::beside(&self.0)?)))
     }
 }
 

@@ -7,7 +7,6 @@
 
 pub mod address;
 pub mod buffer;
-mod cached;
 pub mod device;
 mod errno;
 pub mod file;

@@ -179,7 +179,7 @@ pub struct OpenFile {
     /// Most commands in flight per queue.
     pub(crate) queue_depth: u32,
     /// Holds the lock, on a descriptor of its own: a ring that is closing keeps its file a while.
-    /// Through the page cache, and on a block device the one that claims it.
+    /// On a block device it is the one that claims it.
     pub(crate) held: File,
 }
 
@@ -230,20 +230,6 @@ impl OpenFile {
         let geometry = geometry(&file, is_block, size_bytes, options, &name)?;
         let queue_depth = queue_depth(options, &name)?;
         Ok(OpenFile { file, name, geometry, queue_depth, held })
-    }
-}
-
-impl OpenFile {
-    /// The same through the page cache, with the same lock.
-    ///
-    /// # Errors
-    /// What the system says where it gives no more handles.
-    pub(crate) fn cached(&self) -> Result<Self> {
-        let twin =
-            || self.held.try_clone().map_err(|it| explain_io(&it, "device open", &self.name));
-        let geometry = Geometry { buffer_alignment_bytes: 1, ..self.geometry.clone() };
-        let (name, queue_depth) = (self.name.clone(), self.queue_depth);
-        Ok(OpenFile { file: twin()?, name, geometry, queue_depth, held: twin()? })
     }
 }
 

@@ -25,15 +25,6 @@ impl Port {
         Ok(Port { queues, device, discipline })
     }
 
-    /// The same device through the page cache, if it has one.
-    ///
-    /// # Errors
-    /// As [`Device::cached`].
-    pub(crate) fn cached(&self) -> Result<Option<Port>> {
-        let device = self.device.cached()?;
-        device.map(|device| Port::new(device, self.discipline)).transpose()
-    }
-
     /// What the device says of itself.
     pub fn geometry(&self) -> &Geometry {
         self.device.geometry()

@@ -1,6 +1,5 @@
 //! Files and block devices by io_uring, past the page cache. It decides the form of the entries.
 
-use crate::cached::CachedDevice;
 use crate::device::{Device, Geometry, Ownership, Queue};
 use crate::errno::explain;
 use crate::file::trim;
@@ -37,10 +36,6 @@ impl Device for UringDevice {
 
     fn open_queue(&self, ownership: Ownership) -> Result<Box<dyn Queue>> {
         Ok(Box::new(RingQueue::open(Plain(self.0.clone()), ownership)?))
-    }
-
-    fn cached(&self) -> Result<Option<Arc<dyn Device>>> {
-        Ok(Some(Arc::new(CachedDevice::beside(&self.0)?)))
     }
 }
 

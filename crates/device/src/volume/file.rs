@@ -117,7 +117,7 @@ impl File {
         if into.is_empty() {
             return Ok(());
         }
-        let port = self.volume.port_of(&self.node);
+        let port = self.volume.port();
         let within = offset as usize % PAGE;
         let head_length = if within > 0 { into.len().min(PAGE - within) } else { 0 };
         let tail_length = (into.len() - head_length) % PAGE;
@@ -303,7 +303,7 @@ impl File {
             batch.push(Command::Write { block, from: now });
             rest = later;
         }
-        self.volume.port_of(&self.node).run(&mut batch)
+        self.volume.port().run(&mut batch)
     }
 
     /// Makes durable what was written to this file before, and its size.

@@ -33,16 +33,10 @@ impl Volume {
 }
 
 impl File {
-    /// What reads and writes beside the callers, unless the kernel does.
-    fn helpers(&self) -> Option<&Helpers> {
-        let is_cached = self.node.is_temp() && self.volume.spill.is_some();
-        self.volume.helpers.as_ref().filter(|_| !is_cached)
-    }
-
     /// Reads a range inside the file, whose size is `size`: what is on its way to the device from
     /// memory, the rest from there.
     pub(super) fn read_helped(&self, into: &mut [u8], offset: u64, size: u64) -> Result<()> {
-        let Some(helpers) = self.helpers() else { return self.read_pages_of(into, offset) };
+        let Some(helpers) = &self.volume.helpers else { return self.read_pages_of(into, offset) };
         if self.node.late().is_empty() {
             return self.read_scanned(helpers, into, offset, size);
         }
@@ -115,7 +109,7 @@ impl File {
 
     /// Writes whole pages: blocks later, so that the writer can go on.
     pub(super) fn write_helped(&self, first: u64, from: &[u8]) -> Result<()> {
-        if let Some(helpers) = self.helpers()
+        if let Some(helpers) = &self.volume.helpers
             && (self.node.is_temp() || from.len() >= BLOCK_LEAST_BYTES)
         {
             let end = first + (from.len() / PAGE) as u64;

@@ -70,8 +70,6 @@ pub struct Volume {
     // Before the port, which their threads hold.
     helpers: Option<Helpers>,
     port: Arc<Port>,
-    /// The same device through the page cache, for what spills.
-    spill: Option<Port>,
     paging: Paging,
     core: Mutex<Core>,
     /// Set when a flush or a write of the table failed: what is durable is not known any more.
@@ -130,7 +128,6 @@ impl Volume {
         let nodes = nodes.collect();
         let trims = AtomicBool::new(port.geometry().can_trim);
         let core = Mutex::new(Core { table, nodes, space, spilled: 0..0 });
-        let spill = if has_helpers { port.cached()? } else { None };
         let port = Arc::new(port);
         let helpers = has_helpers.then(|| Helpers {
             ahead: Ahead::new(port.clone()),
@@ -139,7 +136,6 @@ impl Volume {
         Ok(Arc::new(Volume {
             helpers,
             port,
-            spill,
             paging,
             core,
             is_failed: AtomicBool::default(),
@@ -150,12 +146,6 @@ impl Volume {
     /// The device under the volume.
     pub fn port(&self) -> &Port {
         &self.port
-    }
-
-    /// How the bytes of a file move. What spills need not last, so where there is a page cache it
-    /// may use the memory that is free, as it does on a file system.
-    fn port_of(&self, node: &Node) -> &Port {
-        self.spill.as_ref().filter(|_| node.is_temp()).unwrap_or(&self.port)
     }
 
     /// Nothing panics with the lock held and the state half changed.

@@ -1,5 +1,5 @@
-//! What spills goes through the page cache, what lasts past it, on the same device: neither ever
-//! gives the other's bytes.
+//! Pages go from what spills to what lasts and back, on a real file: neither ever gives the other's
+//! bytes, though what spills is written later.
 
 use crate::shadow::{CREATE, EXISTING, pattern};
 use penstock_device::model::Dice;

@@ -16,8 +16,10 @@ const NEAR_LEAST_BYTES: u64 = 2 << 20;
 const STALE_BYTES: u64 = 2 * PIECES as u64 * PIECE_BYTES;
 /// Reads in a row that find nothing, after which nobody will come for what is held.
 const MISSES: u32 = 16;
-/// Which share of what was fetched may be dropped unread before guessing ends.
+/// Guessing rests while more was dropped unread than this share of what was read.
 const WASTED_SHARE: u64 = 8;
+/// Bytes after which half of what was read and dropped before is forgotten.
+const REMEMBERED_BYTES: u64 = 256 << 20;
 
 /// The pieces of one file, and what was read of it.
 #[derive(Default)]
@@ -67,6 +69,9 @@ impl Window {
                 self.used_bytes += piece.range.end - piece.range.start;
                 found.dropped.push(piece.clone());
             }
+        }
+        if self.used_bytes > REMEMBERED_BYTES {
+            (self.used_bytes, self.wasted_bytes) = (self.used_bytes / 2, self.wasted_bytes / 2);
         }
         let (reach, file_end) = (self.reach(start, before), file_end / PAGE_BYTES * PAGE_BYTES);
         // Several at once are fewer calls: only when half of what is wanted ahead is used up.
@@ -278,6 +283,33 @@ mod tests {
         let asked = scan(&mut window, 9000, 2 * u64::from(MISSES));
         assert!(asked.concat().iter().any(|range| range.start > 9000 * PIECE_BYTES));
         assert!(window.pieces.len() <= PIECES);
+    }
+
+    #[test]
+    fn what_nobody_comes_for_goes_and_guessing_rests_until_it_is_good_again() {
+        let mut window = Window::default();
+        scan(&mut window, 0, 30);
+        let left = window.pieces.len();
+        // Others read on, and find what they want.
+        scan(&mut window, 1000, 60);
+        let is_left = |window: &Window| window.pieces.contains_key(&(30 * PIECE_BYTES));
+        assert!(left > 0 && is_left(&window), "they may still come");
+        let mut place = 1060;
+        while is_left(&window) && place < 3000 {
+            scan(&mut window, place, 1);
+            // So many that all the room is taken.
+            for other in 1..8 {
+                scan(&mut window, 6000 * other + place, 1);
+            }
+            place += 1;
+        }
+        assert!(!is_left(&window) && window.read_bytes > STALE_BYTES);
+        window.wasted_bytes = window.used_bytes;
+        let gap = window.known(place * PIECE_BYTES) + 8 * PIECE_BYTES;
+        assert_eq!(window.reach(gap, 0), 0, "most of what lies before it is known");
+        scan(&mut window, place, 16 * REMEMBERED_BYTES / PIECE_BYTES);
+        place += 16 * REMEMBERED_BYTES / PIECE_BYTES;
+        assert!(window.reach((place + 4) * PIECE_BYTES, 0) > 0, "guessed again");
     }
 
     #[test]
