@@ -90,6 +90,7 @@ void VolumeHandle::Sync() {
 	WriteAppended();
 	ps_error *error = nullptr;
 	Check(ps_file_sync(&File(), &error), error);
+	unsynced = false;
 }
 
 void VolumeHandle::Truncate(idx_t size) {
@@ -103,6 +104,7 @@ void VolumeHandle::Truncate(idx_t size) {
 	} else {
 		WriteAppended();
 	}
+	unsynced = true;
 	ps_error *error = nullptr;
 	if (ps_file_truncate(&File(), size, &error)) {
 		return;
@@ -135,17 +137,23 @@ idx_t VolumeHandle::ReadAt(void *buffer, idx_t size, idx_t location) {
 
 void VolumeHandle::WriteAt(const void *buffer, idx_t size, idx_t location) {
 	CheckCut();
+	unsynced = true;
 	ps_error *error = nullptr;
 	Check(ps_file_write(&File(), buffer, size, location, &error), error);
 	DUCKDB_LOG_FILE_SYSTEM_WRITE((*this), size, location);
 }
 
 void VolumeHandle::Close() {
-	if (file) {
-		WriteAppended();
-		file.reset();
-		DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
+	if (!file) {
+		return;
 	}
+	WriteAppended();
+	// COPY never syncs, and unlike on a file system a file has no size before it is synced.
+	ps_error *error = nullptr;
+	bool lasts = !unsynced || ps_file_sync(file.get(), &error);
+	file.reset();
+	DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
+	Check(lasts, error);
 }
 
 VolumeFileSystem::VolumeFileSystem(shared_ptr<Engine> engine_p) : engine(std::move(engine_p)) {

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
-from harness import BUILD, connect
+from harness import BUILD, connect, wait_until
 
 BINARY = BUILD / "penstock"
 
@@ -61,6 +61,9 @@ def loop_device(file: Path, *options: str) -> Iterator[Path]:
         yield device
     finally:
         subprocess.run(["losetup", "--detach", str(device)], check=True)
+        # A ring that was closed lets go of it a little later.
+        under = Path(f"/sys/block/{device.name}/loop/backing_file")
+        wait_until(lambda: not under.exists(), f"the end of {device}")
 
 
 def has_loop_devices() -> bool:

@@ -11,7 +11,16 @@ from pathlib import Path
 import duckdb
 import pytest
 from harness import connect, wait_until
-from nvme import attached, format_volume, has_loop_devices, loop_device, penstock, url, value
+from nvme import (
+    BINARY,
+    attached,
+    format_volume,
+    has_loop_devices,
+    loop_device,
+    penstock,
+    url,
+    value,
+)
 
 IOS = ["uring", "direct", "file"]
 ZRAM = Path("/sys/block/zram0")
@@ -136,3 +145,28 @@ def test_a_device_that_wants_aligned_memory(tmp_path: Path) -> None:
                 holds(con, count * 20000)
         subprocess.run(["blockdev", "--flushbufs", device], check=True)
         assert "sound" in penstock("check", device)
+
+
+def test_a_file_and_a_loop_device_over_it_are_one(tmp_path: Path) -> None:
+    volume = format_volume(tmp_path / "disk.img", "64MiB")
+    if not has_loop_devices():
+        without_loop_devices(tmp_path)
+        return
+    with loop_device(volume) as device:
+        with connect() as con, pytest.raises(duckdb.Error, match="is a loop device over it"):
+            con.execute(f"ATTACH '{url(volume)}' AS d")
+        done = subprocess.run(
+            [BINARY, "nvme", "format", volume, "--force"], capture_output=True, check=False
+        )
+        assert done.returncode and b"losetup -d" in done.stderr, done.stderr
+        with attached(device) as con:
+            grow(con, 20000)
+            with pytest.raises(duckdb.Error, match="another process has the device open"):
+                con.execute(f"ATTACH '{url(volume, 'other')}' AS other (READ_ONLY)")
+    with attached(volume) as con:
+        holds(con, 20000)
+        with (
+            loop_device(volume) as device,
+            pytest.raises(duckdb.Error, match="another process has the device open"),
+        ):
+            con.execute(f"ATTACH '{url(device, 'other')}' AS other")

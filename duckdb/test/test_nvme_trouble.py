@@ -194,3 +194,63 @@ def test_a_volume_of_a_newer_format(volume: Path) -> None:
         )
     volume.write_bytes(bytes_)
     assert "Use a newer Penstock" in refusal(f"ATTACH '{url(volume)}'")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_what_copy_wrote_is_there_after_the_end(kind: str, volume: Path, tmp_path: Path) -> None:
+    program = (
+        "import sys; from nvme import *\n"
+        f"con = connect(); con.execute(\"COPY (FROM range(300000)) TO '{url(volume, kind)}' "
+        f'(FORMAT {kind})")'
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True)
+    out = tmp_path / f"out.{kind}"
+    penstock("export", volume, out, "--db", kind)
+    with connect() as con:
+        assert value(con, f"SELECT sum(#1) FROM '{out}'") == 300000 * 299999 // 2
+
+
+def test_a_database_that_is_being_written_is_not_imported(volume: Path, tmp_path: Path) -> None:
+    source = made_by_stock(tmp_path)
+    with duckdb.connect(str(source)) as con:
+        con.execute("INSERT INTO t VALUES (43)")
+        command = [str(BINARY), "nvme", "import", str(volume), str(source), "--db", "sales"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode and "open for writing" in done.stderr, done.stderr
+    penstock("import", volume, source, "--db", "sales")
+
+
+# Lets the kernel refuse io_uring_setup (425 on every architecture), as containers do.
+FORBID_IO_URING = """
+import ctypes, struct
+libc = ctypes.CDLL(None, use_errno=True)
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, 425), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)]
+filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *it) for it in code))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code), ctypes.addressof(filters)))
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, program, 0, 0) == 0, ctypes.get_errno()
+"""
+
+
+def test_where_io_uring_is_forbidden_databases_go_without_unless_asked(volume: Path) -> None:
+    program = FORBID_IO_URING + (
+        "from nvme import *\n"
+        f"con = attached(Path({str(volume)!r}))\n"
+        "con.execute('CREATE TABLE t AS SELECT 42 AS i; CHECKPOINT')\n"
+        f"try: attached(Path({str(volume)!r}), io='uring')\n"
+        "except duckdb.Error as error: print(error)\n"
+        "con.close()\n"
+        f"try: attached(Path({str(volume)!r}), io='uring')\n"
+        "except duckdb.Error as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "with io=direct" in done.stdout and "io=direct, or allow it" in done.stdout, done.stdout
+    with attached(volume) as con:
+        assert value(con, "SELECT i FROM t") == 42

@@ -4,9 +4,12 @@
 use crate::args::{NvmeCommand, NvmeCopy, NvmeDevice, NvmeFormat, NvmeRemove};
 use crate::print;
 use penstock_base::{ByteSize, Error, Kind, Result};
+use penstock_device::address::{IMPORT_ENDING, check_name};
 use penstock_device::volume::{FormatOptions, Lock, OpenFileOptions, Volume, check, format};
-use penstock_device::{Discipline, Io, OpenOptions, Port, open};
+use penstock_device::{Discipline, Io, OpenOptions, Port, open_by};
 use penstock_engine::{CacheDevice, format_cache_device, look_at_cache_device};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -31,10 +34,10 @@ pub fn run(command: &NvmeCommand) -> Result<()> {
 }
 
 fn port(device: &NvmeDevice, write: bool, create: Option<ByteSize>) -> Result<Port> {
-    let io = Io::choice(&device.io)?.unwrap_or_else(|| Io::for_path(&device.path));
     let create_bytes = create.map(|size| size.0);
-    let options = OpenOptions { write, create_bytes, ..OpenOptions::new(io) };
-    Port::new(open(&device.path, &options)?, Discipline::Thread)
+    let options = OpenOptions { write, create_bytes, ..OpenOptions::new(Io::Uring) };
+    let (_, device) = open_by(&device.path, Io::choice(&device.io)?, &options)?;
+    Port::new(device, Discipline::Thread)
 }
 
 fn volume(device: &NvmeDevice, write: bool) -> Result<Arc<Volume>> {
@@ -42,6 +45,27 @@ fn volume(device: &NvmeDevice, write: bool) -> Result<Arc<Volume>> {
 }
 
 fn make(target: &NvmeFormat) -> Result<()> {
+    let path = &target.device.path;
+    let is_new = target.size.is_some() && !path.exists();
+    if let (Some(size), Ok(found)) = (target.size, std::fs::metadata(path))
+        && !is_new
+        && !(found.is_file() && [0, size.0].contains(&found.len()))
+    {
+        let message = "it is there already, so that it cannot be made with --size";
+        return Err(Error::new(Kind::Conflict, message)
+            .with_operation("nvme format")
+            .with_object(path.display().to_string())
+            .with_hint("Leave --size out, or give the file its size with `truncate -s`"));
+    }
+    make_on(target).inspect_err(|_| {
+        if is_new {
+            // It was made for this.
+            let _ = std::fs::remove_file(path);
+        }
+    })
+}
+
+fn make_on(target: &NvmeFormat) -> Result<()> {
     let port = port(&target.device, true, target.size)?;
     if target.cache {
         let size = ByteSize(format_cache_device(&port, target.force)?);
@@ -147,8 +171,10 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 /// name is never there in part. The log comes first: without its database nobody reads it.
 fn import(copy: &NvmeCopy) -> Result<()> {
     const OPERATION: &str = "nvme import";
+    check_name(&copy.db, &copy.db).map_err(|error| error.with_operation(OPERATION))?;
     let volume = volume(&copy.device, true)?;
     let path = &copy.file;
+    let _lock = lock(path)?;
     let mut endings = endings(|ending| beside(path, ending).exists());
     let taken: Vec<String> =
         std::iter::once("").chain(COMPANIONS).map(|it| copy.db.clone() + it).collect();
@@ -160,7 +186,7 @@ fn import(copy: &NvmeCopy) -> Result<()> {
     }
     endings.reverse();
     for ending in &endings {
-        let name = format!("{}{ending}.import", copy.db);
+        let name = format!("{}{ending}{IMPORT_ENDING}", copy.db);
         if let Err(error) = copy_in(&volume, &beside(path, ending), &name) {
             // Its room would be lost. Where even this fails, the error of the copy says more.
             let _ = volume.remove(&name);
@@ -169,9 +195,26 @@ fn import(copy: &NvmeCopy) -> Result<()> {
     }
     for ending in &endings {
         let name = format!("{}{ending}", copy.db);
-        volume.rename(&format!("{name}.import"), &name)?;
+        volume.rename(&format!("{name}{IMPORT_ENDING}"), &name)?;
     }
     Ok(())
+}
+
+/// Keeps DuckDB from writing to a database meanwhile, by the lock that its readers take. It goes
+/// when any handle of this process on that file is closed, so the database is copied last.
+fn lock(path: &Path) -> Result<File> {
+    const OPERATION: &str = "nvme import";
+    let file = File::open(path).map_err(|error| local(error, OPERATION, path))?;
+    match fcntl_lock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(file),
+        Err(Errno::ACCESS | Errno::AGAIN) => {
+            Err(Error::new(Kind::Conflict, "another process has the database open for writing")
+                .with_operation(OPERATION)
+                .with_object(path.display().to_string())
+                .with_hint("Close it there"))
+        }
+        Err(errno) => Err(local(errno.into(), OPERATION, path)),
+    }
 }
 
 fn copy_in(volume: &Arc<Volume>, source: &Path, name: &str) -> Result<()> {
@@ -231,13 +274,14 @@ fn export(copy: &NvmeCopy) -> Result<()> {
     let targets: Vec<PathBuf> = endings.iter().map(|it| beside(&copy.file, it)).collect();
     let mut made = Made::default();
     for target in &targets {
-        File::create_new(target).map_err(|error| local(error, OPERATION, target))?;
+        create(target)?;
         made.0.push(target.clone());
     }
     for (ending, target) in endings.iter().zip(&targets) {
         let partial = beside(target, ".export");
+        let into = create(&partial)?;
         made.0.push(partial.clone());
-        copy_out(&volume, &format!("{}{ending}", copy.db), &partial)?;
+        copy_out(&volume, &format!("{}{ending}", copy.db), into, &partial)?;
     }
     for target in &targets {
         let renamed = std::fs::rename(beside(target, ".export"), target);
@@ -247,11 +291,22 @@ fn export(copy: &NvmeCopy) -> Result<()> {
     Ok(())
 }
 
-fn copy_out(volume: &Arc<Volume>, name: &str, target: &Path) -> Result<()> {
+/// Makes a file that is not there yet.
+fn create(path: &Path) -> Result<File> {
+    File::create_new(path).map_err(|error| {
+        let is_there = error.kind() == std::io::ErrorKind::AlreadyExists;
+        let error = local(error, "nvme export", path);
+        match is_there {
+            true => error.with_hint("Name another file, or remove this one"),
+            false => error,
+        }
+    })
+}
+
+fn copy_out(volume: &Arc<Volume>, name: &str, mut into: File, target: &Path) -> Result<()> {
     const OPERATION: &str = "nvme export";
     let fail = |error| local(error, OPERATION, target);
     let from = volume.open_file(name, OpenFileOptions { create: false, lock: Lock::Read })?;
-    let mut into = File::create(target).map_err(fail)?;
     let mut buffer = vec![0; COPY_BYTES];
     let mut at = 0u64;
     loop {

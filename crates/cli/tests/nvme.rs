@@ -155,3 +155,39 @@ fn a_cache_is_told_to_be_one_and_never_taken_for_a_volume() {
     }
     assert!(refused(&["ls", &device]).contains("there is no Penstock volume on it"));
 }
+
+#[test]
+fn names_that_would_hide_or_overwrite_something_are_refused() {
+    let dir = Dir::new();
+    let (device, file, back) = (dir.path("disk"), dir.path("db"), dir.path("back.db"));
+    fine(&["format", &device, "--size", "32MiB"]);
+    database(&file, 5000, 1);
+    let long = "n".repeat(234);
+    for name in ["", "temp/y", "x.wal", "x.wal.checkpoint", "bad.import", &long] {
+        let error = refused(&["import", &device, &file, "--db", name]);
+        assert!(error.contains("database"), "{name}: {error}");
+        assert_eq!(fine(&["ls", &device]), "", "{name} left something");
+    }
+    fine(&["import", &device, &file, "--db", &long[1..]]);
+    // Somebody's own file of the name that an export uses meanwhile.
+    let precious = format!("{back}.export");
+    std::fs::write(&precious, "precious").unwrap();
+    let error = refused(&["export", &device, &back, "--db", &long[1..]]);
+    assert!(error.contains("remove this one"), "{error}");
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
+    assert!(!Path::new(&back).exists());
+    std::fs::remove_file(&precious).unwrap();
+    fine(&["export", &device, &back, "--db", &long[1..]]);
+}
+
+#[test]
+fn a_failed_format_leaves_nothing_and_a_size_is_never_ignored() {
+    let dir = Dir::new();
+    let device = dir.path("disk");
+    assert!(refused(&["format", &device, "--size", "1MiB"]).contains("too few"));
+    assert!(!Path::new(&device).exists());
+    fine(&["format", &device, "--size", "8MiB"]);
+    let error = refused(&["format", &device, "--size", "16MiB", "--force"]);
+    assert!(error.contains("truncate -s"), "{error}");
+    fine(&["format", &device, "--size", "8MiB", "--force"]);
+}

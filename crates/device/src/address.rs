@@ -6,7 +6,7 @@
 
 use crate::open::Io;
 use crate::queues::Discipline;
-use crate::volume::table::is_name;
+use crate::volume::table::{NAME_BYTES_MAX, is_name};
 use crate::volume::{Asked, TEMP_PREFIX};
 use penstock_base::{Error, Kind, Result, Settings, nearest::nearest};
 use std::fmt;
@@ -17,6 +17,13 @@ pub const SCHEME: &str = "nvme://";
 
 /// What DuckDB keeps beside a database while it is open; the longer ones first.
 pub const ENDINGS: [&str; 3] = [".wal.checkpoint", ".wal.recovery", ".wal"];
+
+/// What a database is called while it is imported.
+pub const IMPORT_ENDING: &str = ".import";
+
+/// The longest ending of a database's name, that of a checkpoint's log being imported, has its
+/// place behind it.
+const DATABASE_NAME_BYTES_MAX: usize = NAME_BYTES_MAX - ENDINGS[0].len() - IMPORT_ENDING.len();
 
 const PARAMETERS: [&str; 5] = ["db", "temp", "io", "queues", "depth"];
 const EXAMPLE: &str = "Write nvme:///dev/ng0n1?db=sales";
@@ -154,13 +161,20 @@ pub fn strip_scheme(url: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case(SCHEME).then(|| &url[SCHEME.len()..])
 }
 
-fn check_name(url: &str, name: &str) -> Result<()> {
-    let hint = "A name has 1 to 255 bytes and no control characters";
-    if !is_name(name) {
+/// Whether a database may have a name: with each ending it has to be one of a file, and none of the
+/// files beside a database may be taken for a database.
+///
+/// # Errors
+/// `Invalid`; `url` is how the error calls what has that name.
+pub fn check_name(url: &str, name: &str) -> Result<()> {
+    if !is_name(name) || name.len() > DATABASE_NAME_BYTES_MAX {
+        let hint =
+            format!("A name has 1 to {DATABASE_NAME_BYTES_MAX} bytes and no control characters");
         return fail(url, "no database can have this name", hint);
     }
-    let (_, ending) = split_ending(name);
-    if name.starts_with(TEMP_PREFIX) || !ending.is_empty() {
+    let ending = ENDINGS.into_iter().chain([IMPORT_ENDING]).find(|it| name.ends_with(it));
+    if name.starts_with(TEMP_PREFIX) || ending.is_some() {
+        let ending = ending.unwrap_or(ENDINGS[2]);
         let message = format!("{TEMP_PREFIX}… and …{ending} are not names of databases");
         return fail(url, message, "Choose another name");
     }
@@ -189,7 +203,12 @@ impl Parameters {
         };
         let file = file.filter(|file| !file.is_empty()).map(str::to_string);
         let mut parameters = Parameters { file, ..Parameters::default() };
+        let mut keys: Vec<&str> = Vec::new();
         for (key, value) in pairs(front) {
+            if keys.contains(&key) {
+                return fail(url, format!("it has {key} twice"), EXAMPLE);
+            }
+            keys.push(key);
             let asked = &mut parameters.asked;
             match key {
                 "db" => parameters.db = Some(value.to_string()),
@@ -366,7 +385,9 @@ mod tests {
         for (url, told) in [
             ("s3://bucket?db=a", "nvme://"),
             ("nvme://?db=a", "names no device"),
-            ("nvme:///d?db=", "1 to 255 bytes"),
+            ("nvme:///d?db=", "1 to 233 bytes"),
+            ("nvme:///d?db=a&db=b", "db twice"),
+            ("nvme:///d?db=a.import", "not names of databases"),
             ("nvme:///d?db=a.wal", "names of databases"),
             ("nvme:///d?db=temp/a", "names of databases"),
             ("nvme:///d?db=a&temp", "both db and temp"),

@@ -65,7 +65,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, takes_block: bool) -> Res
         geometry.check(&name)?;
     }
     let queue_depth = queue_depth(options, &name)?;
-    let file = OpenFile { file, name, geometry, queue_depth, held };
+    let file = OpenFile { file, name, geometry, queue_depth, held, _under: None };
     Ok(NvmeFile { file, namespace: id })
 }
 

@@ -3,6 +3,7 @@
 
 use crate::device::{Device, Geometry};
 use crate::errno::{explain, explain_io};
+use crate::loops;
 use crate::state::refuse_read_only;
 use crate::{FileDevice, IoctlDevice, PassthroughDevice, UringDevice, XnvmeDevice, namespace};
 use penstock_base::{Error, Kind, Result, nearest::nearest};
@@ -79,11 +80,11 @@ impl Io {
 
     /// The way for a device whose user named none: NVMe commands where the device takes nothing
     /// else, else io_uring.
-    pub fn for_path(path: &Path) -> Self {
+    fn for_path(path: &Path) -> Self {
         if is_character_device(path) { Io::Passthrough } else { Io::Uring }
     }
 
-    /// By its name, where `auto` leaves the choice to [`Io::for_path`].
+    /// By its name, where `auto` leaves the choice to [`open_by`].
     ///
     /// # Errors
     /// As [`Io::by_name`].
@@ -170,6 +171,27 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Device>> {
     })
 }
 
+/// Opens by the io that was asked for; where none was, by the best that the device and the kernel
+/// take: many containers forbid io_uring. Gives the io too; that of `options` counts for nothing.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_by(
+    path: &Path,
+    asked: Option<Io>,
+    options: &OpenOptions,
+) -> Result<(Io, Arc<dyn Device>)> {
+    let by = |io| open(path, &OpenOptions { io, ..options.clone() }).map(|device| (io, device));
+    let best = asked.unwrap_or_else(|| Io::for_path(path));
+    match by(best) {
+        Err(error) if asked.is_none() && best == Io::Uring && error.kind() == Kind::Unsupported => {
+            // Where that fails too, the first reason says more.
+            by(Io::Direct).or(Err(error))
+        }
+        opened => opened,
+    }
+}
+
 /// An open and locked file or block device.
 #[derive(Debug)]
 pub struct OpenFile {
@@ -181,6 +203,8 @@ pub struct OpenFile {
     /// Holds the lock, on a descriptor of its own: a ring that is closing keeps its file a while.
     /// On a block device it is the one that claims it.
     pub(crate) held: File,
+    /// The lock on the file under a loop device.
+    pub(crate) _under: Option<File>,
 }
 
 /// Blocks of a plain file, unless asked otherwise.
@@ -215,6 +239,7 @@ impl OpenFile {
             refuse_read_only(&held, &name)?;
         }
         lock(&held, options.write, &name)?;
+        let under = lock_other_name(&held, is_block, options.write, &name)?;
         let direct = if options.io == Io::File { OFlags::empty() } else { OFlags::DIRECT };
         let file = how.create(false).custom_flags(direct.bits() as i32).open(path).map_err(fail)?;
         check_same(&held, &file, &name)?;
@@ -229,7 +254,29 @@ impl OpenFile {
         }
         let geometry = geometry(&file, is_block, size_bytes, options, &name)?;
         let queue_depth = queue_depth(options, &name)?;
-        Ok(OpenFile { file, name, geometry, queue_depth, held })
+        Ok(OpenFile { file, name, geometry, queue_depth, held, _under: under })
+    }
+}
+
+/// A file and a loop device over it are the same bytes, and neither lock keeps the other out. So
+/// who opens the device locks the file too, and gets it to hold; who wants to write to the file is
+/// refused while there is a device over it, whoever uses that.
+fn lock_other_name(held: &File, is_block: bool, write: bool, name: &str) -> Result<Option<File>> {
+    let stat = rustix::fs::fstat(held).map_err(|errno| explain(errno, "device open", name))?;
+    if is_block {
+        let under = loops::file_under(&stat);
+        under.iter().try_for_each(|file| lock(file, write, name))?;
+        return Ok(under);
+    }
+    match loops::device_over(&stat).filter(|_| write) {
+        None => Ok(None),
+        Some(device) => {
+            let device = device.display();
+            Err(Error::new(Kind::Conflict, format!("{device} is a loop device over it"))
+                .with_operation("device open")
+                .with_object(name)
+                .with_hint(format!("Name {device}, or take it away with `losetup -d {device}`")))
+        }
     }
 }
 

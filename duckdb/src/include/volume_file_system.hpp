@@ -42,6 +42,8 @@ private:
 	VolumeFileHandle file;
 	//! What was appended and is not written yet.
 	vector<data_t> appended;
+	//! Whether anything was written or cut off since the last sync.
+	bool unsynced = false;
 	//! Why the log could not be cut back; empty if it could.
 	string uncut;
 };

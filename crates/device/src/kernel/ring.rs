@@ -88,7 +88,10 @@ fn no_ring(error: &std::io::Error, object: &str) -> Error {
         return Error::new(Kind::Unsupported, "the kernel does not let this process use io_uring")
             .with_operation("device open")
             .with_object(object)
-            .with_hint("Choose another io, or set kernel.io_uring_disabled=0");
+            .with_hint(
+                "Choose io=direct, or allow it: the sysctl kernel.io_uring_disabled and, in a \
+                 container, its seccomp profile can forbid it",
+            );
     }
     explain_io(error, "device open", object)
 }

@@ -2,7 +2,7 @@
 //! another one on the same device has opened. It decides when a volume is closed: with its last
 //! handle.
 
-use crate::open::{Io, OpenOptions, open};
+use crate::open::{Io, OpenOptions, open_by};
 use crate::port::Port;
 use crate::queues::Discipline;
 use crate::volume::Volume;
@@ -44,16 +44,6 @@ struct How {
 }
 
 impl How {
-    fn new(path: &Path, wish: &Wish) -> Self {
-        let asked = wish.asked.or(wish.otherwise);
-        How {
-            io: asked.io.unwrap_or_else(|| Io::for_path(path)),
-            discipline: asked.discipline.unwrap_or(Discipline::Thread),
-            queue_depth: asked.queue_depth,
-            write: wish.write,
-        }
-    }
-
     fn suits(self, wish: &Wish) -> bool {
         let asked = wish.asked;
         (self.write || !wish.write)
@@ -62,21 +52,25 @@ impl How {
             && asked.queue_depth.is_none_or(|depth| Some(depth) == self.queue_depth)
     }
 
-    fn open(self, path: &Path) -> Result<Arc<Volume>> {
-        let How { io, discipline, queue_depth, write } = self;
-        let options = OpenOptions { write, queue_depth, ..OpenOptions::new(io) };
-        let device = open(path, &options).map_err(|error| match error.kind() {
+    /// Opens the volume, and tells how.
+    fn open(path: &Path, wish: &Wish) -> Result<(Self, Arc<Volume>)> {
+        let Asked { io, discipline, queue_depth } = wish.asked.or(wish.otherwise);
+        let options = OpenOptions { write: wish.write, queue_depth, ..OpenOptions::new(Io::Uring) };
+        let (io, device) = open_by(path, io, &options).map_err(|error| match error.kind() {
             Kind::NotFound => error.with_hint("`penstock nvme format` makes a volume"),
             _ => error,
         })?;
+        let discipline = discipline.unwrap_or(Discipline::Thread);
+        let how = How { io, discipline, queue_depth, write: wish.write };
         let port = Port::new(device, discipline)?;
-        match io {
+        let volume = match io {
             // The page cache reads ahead and writes behind.
             Io::File => Volume::open(port),
             // The others are there to be compared; threads beside the callers' are no part of them.
             _ if discipline == Discipline::Thread => Volume::open_with_helpers(port),
             _ => Volume::open(port),
-        }
+        };
+        Ok((how, volume?))
     }
 }
 
@@ -135,8 +129,7 @@ impl SharedVolume {
         if let Some(found) = Self::find(&mut rows, path, wish)? {
             return Ok(found);
         }
-        let how = How::new(path, wish);
-        let volume = how.open(path)?;
+        let (how, volume) = How::open(path, wish)?;
         let Some(key) = key(path) else {
             return Err(Error::new(Kind::Unavailable, "the device went while it was opened")
                 .with_object(path.display().to_string()));
@@ -161,7 +154,7 @@ impl SharedVolume {
             drop(rows);
             return look(&found);
         }
-        let volume = How::new(path, &wish).open(path)?;
+        let (_, volume) = How::open(path, &wish)?;
         look(&volume)
     }
 

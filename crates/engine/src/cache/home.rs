@@ -6,7 +6,7 @@ use crate::cache::region::Region;
 use penstock_base::{Error, Kind, Result};
 use penstock_device::address::{Address, Place, strip_scheme};
 use penstock_device::volume::Asked;
-use penstock_device::{Discipline, Io, OpenOptions, Port, open};
+use penstock_device::{Discipline, Io, OpenOptions, Port, open_by};
 use penstock_store::http::redacted_text;
 use std::path::{Path, PathBuf};
 
@@ -97,13 +97,13 @@ impl DeviceHome {
 
     /// Opens the device: nobody else may have it.
     fn port(&self, real_path: &Path) -> Result<Port> {
-        let mut options =
-            OpenOptions::new(self.asked.io.unwrap_or_else(|| Io::for_path(real_path)));
-        options.queue_depth = self.asked.queue_depth;
-        let device = open(real_path, &options).map_err(|error| match error.kind() {
-            Kind::Conflict => error.with_note("give each process a cache_dir of its own"),
-            _ => error.with_note("the disk cache that cache_dir names"),
-        })?;
+        let queue_depth = self.asked.queue_depth;
+        let options = OpenOptions { queue_depth, ..OpenOptions::new(Io::Uring) };
+        let (_, device) =
+            open_by(real_path, self.asked.io, &options).map_err(|error| match error.kind() {
+                Kind::Conflict => error.with_note("give each process a cache_dir of its own"),
+                _ => error.with_note("the disk cache that cache_dir names"),
+            })?;
         Port::new(device, self.asked.discipline.unwrap_or(Discipline::Thread))
     }
 }
