@@ -35,6 +35,7 @@ def test_a_url_that_is_wrong(volume: Path, tmp_path: Path) -> None:
     image.write_bytes(b"\0" * (8 << 20))
     for sql, told in [
         (f"ATTACH 'nvme://{nothing}?db=a'", f"penstock nvme format {nothing}"),
+        ("ATTACH 'nvme:///dev/ng99n9?db=a'", "ls /dev/ng*"),
         (f"ATTACH 'nvme://{image}?db=a'", f"penstock nvme format {image}"),
         (f"ATTACH 'nvme://{image}?db=a' (READ_ONLY)", f"penstock nvme format {image}"),
         (f"ATTACH 'nvme://{volume}'", "?db=sales"),

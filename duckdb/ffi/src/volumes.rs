@@ -134,6 +134,9 @@ fn real(at: &At) -> Result<PathBuf> {
     let path = &at.address.device;
     path.canonicalize().map_err(|error| {
         let (kind, hint) = match error.kind() {
+            std::io::ErrorKind::NotFound if path.starts_with("/dev") => {
+                (Kind::NotFound, "Look at what there is: `lsblk`, `ls /dev/ng*`".to_string())
+            }
             std::io::ErrorKind::NotFound => (
                 Kind::NotFound,
                 format!("`penstock nvme format {} --size 10GiB` makes a file", path.display()),
