@@ -22,6 +22,20 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def output(library: Path, program: str, *arguments: str | Path) -> str:
+    """What a program prints that runs on the disk that fails."""
+    done = subprocess.run(
+        [sys.executable, HERE / program, library, *arguments],
+        env={**os.environ, "LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.parametrize(
     ("failure", "how", "step"),
     [("EIO", "once", 1), ("ENODEV", "lasting", 3), ("ENOSPC", "lasting", 7), ("EROFS", "once", 7)],
@@ -30,29 +44,13 @@ def test_nothing_is_lost_whichever_command_fails(
     failure: str, how: str, step: int, library: Path, tmp_path: Path
 ) -> None:
     volume = format_volume(tmp_path / "disk.img", "16MiB")
-    done = subprocess.run(
-        [sys.executable, HERE / "failing_disk.py", library, volume, failure, how, str(step)],
-        env={**os.environ, "LD_PRELOAD": str(library)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 40, "commands that failed"
+    told = output(library, "failing_disk.py", volume, failure, how, str(step))
+    assert int(told) > 40, "commands that failed"
 
 
 def test_what_spills_to_a_disk_that_fails_is_right_or_an_error(
     library: Path, tmp_path: Path
 ) -> None:
     volume = format_volume(tmp_path / "disk.img", "1GiB")
-    done = subprocess.run(
-        [sys.executable, HERE / "failing_spill.py", library, volume, "8"],
-        env={**os.environ, "LD_PRELOAD": str(library)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 4, "those in which all commands failed from some point on"
+    told = output(library, "failing_spill.py", volume, "8")
+    assert int(told) >= 4, "those in which all commands failed from some point on"

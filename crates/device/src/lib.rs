@@ -11,6 +11,7 @@ pub mod device;
 mod errno;
 pub mod file;
 mod kernel;
+mod lock;
 mod loops;
 pub mod memory;
 pub mod meter;

@@ -3,8 +3,9 @@
 
 use crate::errno::{explain, explain_io};
 use crate::kernel::ioctl::{NvmeFile, identify, namespace};
+use crate::lock::lock;
 use crate::nvme::geometry;
-use crate::open::{OpenFile, OpenOptions, lock, queue_depth};
+use crate::open::{OpenFile, OpenOptions, queue_depth};
 use penstock_base::{Error, Kind, Result};
 use rustix::fs::{FileType, OFlags};
 use std::os::unix::fs::OpenOptionsExt;

@@ -3,11 +3,11 @@
 
 use crate::device::{Device, Geometry};
 use crate::errno::{explain, explain_io};
-use crate::loops;
+use crate::lock::{check_same, lock, lock_other_name};
 use crate::state::refuse_read_only;
 use crate::{FileDevice, IoctlDevice, PassthroughDevice, UringDevice, XnvmeDevice, namespace};
 use penstock_base::{Error, Kind, Result, nearest::nearest};
-use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags, Stat, StatxFlags};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -258,28 +258,6 @@ impl OpenFile {
     }
 }
 
-/// A file and a loop device over it are the same bytes, and neither lock keeps the other out. So
-/// who opens the device locks the file too, and gets it to hold; who wants to write to the file is
-/// refused while there is a device over it, whoever uses that.
-fn lock_other_name(held: &File, is_block: bool, write: bool, name: &str) -> Result<Option<File>> {
-    let stat = rustix::fs::fstat(held).map_err(|errno| explain(errno, "device open", name))?;
-    if is_block {
-        let under = loops::file_under(&stat);
-        under.iter().try_for_each(|file| lock(file, write, name))?;
-        return Ok(under);
-    }
-    match loops::device_over(&stat).filter(|_| write) {
-        None => Ok(None),
-        Some(device) => {
-            let device = device.display();
-            Err(Error::new(Kind::Conflict, format!("{device} is a loop device over it"))
-                .with_operation("device open")
-                .with_object(name)
-                .with_hint(format!("Name {device}, or take it away with `losetup -d {device}`")))
-        }
-    }
-}
-
 /// Commands in flight per queue, unless asked otherwise.
 const QUEUE_DEPTH: u32 = 32;
 /// What a ring takes with a buffer each, and more than a device gains from.
@@ -310,35 +288,6 @@ fn check_kind(stat: &Stat, name: &str) -> Result<bool> {
             .with_operation("device open")
             .with_object(name)
             .with_hint("Name a file or a block device; /dev/ng0n1 takes io=passthrough")),
-    }
-}
-
-/// The path may have come to mean another file between the two openings.
-fn check_same(held: &File, file: &File, name: &str) -> Result<()> {
-    let stat = |file| rustix::fs::fstat(file).map_err(|errno| explain(errno, "device open", name));
-    let (held, file) = (stat(held)?, stat(file)?);
-    if (held.st_dev, held.st_ino) == (file.st_dev, file.st_ino) {
-        return Ok(());
-    }
-    Err(Error::new(Kind::Conflict, "the path was given to another file meanwhile")
-        .with_operation("device open")
-        .with_object(name))
-}
-
-pub(crate) fn lock(file: &File, write: bool, name: &str) -> Result<()> {
-    let operation = match write {
-        true => FlockOperation::NonBlockingLockExclusive,
-        false => FlockOperation::NonBlockingLockShared,
-    };
-    match rustix::fs::flock(file, operation) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => {
-            Err(Error::new(Kind::Conflict, "another process has the device open")
-                .with_operation("device lock")
-                .with_object(name)
-                .with_hint("Close it there; several processes may only read together"))
-        }
-        Err(errno) => Err(explain(errno, "device lock", name)),
     }
 }
 
