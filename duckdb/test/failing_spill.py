@@ -21,7 +21,7 @@ from nvme import value
 ROWS = 1_500_000
 SORTED = f"SELECT i, hash(i) AS h, repeat('x', 40) || i AS text FROM range({ROWS}) r(i) ORDER BY h"
 CHECK = "SELECT bit_xor(hash(text)) FROM t"
-TOLD = ("the device failed", "the device failed earlier")
+TOLD = "the device failed"
 
 
 def work(volume: Path) -> object:
@@ -57,7 +57,7 @@ def main(library_path: str, volume: Path, rounds: int) -> None:
             assert work(volume) == right, f"a wrong answer after command {first} failed"
         except duckdb.Error as raised:
             errors += 1
-            assert any(told in str(raised) for told in TOLD), raised
+            assert TOLD in str(raised), raised
     print(errors)
 
 

@@ -4,7 +4,7 @@
 use crate::args::{NvmeCommand, NvmeCopy, NvmeDevice, NvmeFormat, NvmeRemove};
 use crate::print;
 use penstock_base::{ByteSize, Error, Kind, Result};
-use penstock_device::address::{IMPORT_ENDING, check_name};
+use penstock_device::address::{ENDINGS, IMPORT_ENDING, check_name};
 use penstock_device::volume::{FormatOptions, Lock, OpenFileOptions, Volume, check, format};
 use penstock_device::{Discipline, Io, OpenOptions, Port, open_by};
 use penstock_engine::{CacheDevice, format_cache_device, look_at_cache_device};
@@ -15,8 +15,6 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What DuckDB keeps beside a database while it is open; after a clean close there is none.
-const COMPANIONS: [&str; 3] = [".wal", ".wal.checkpoint", ".wal.recovery"];
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 4 << 20;
 
@@ -46,23 +44,36 @@ fn volume(device: &NvmeDevice, write: bool) -> Result<Arc<Volume>> {
 
 fn make(target: &NvmeFormat) -> Result<()> {
     let path = &target.device.path;
-    let is_new = target.size.is_some() && !path.exists();
-    if let (Some(size), Ok(found)) = (target.size, std::fs::metadata(path))
-        && !is_new
-        && !(found.is_file() && [0, size.0].contains(&found.len()))
-    {
-        let message = "it is there already, so that it cannot be made with --size";
-        return Err(Error::new(Kind::Conflict, message)
-            .with_operation("nvme format")
-            .with_object(path.display().to_string())
-            .with_hint("Leave --size out, or give the file its size with `truncate -s`"));
-    }
-    make_on(target).inspect_err(|_| {
-        if is_new {
-            // It was made for this.
+    let is_new = target.size.map_or(Ok(false), |size| make_file(path, size))?;
+    make_on(target).inspect_err(|error| {
+        // In a conflict somebody else has the file by now.
+        if is_new && error.kind() != Kind::Conflict {
             let _ = std::fs::remove_file(path);
         }
     })
+}
+
+/// Makes a file of a size, unless there is an empty one or one of that size; whether it did.
+fn make_file(path: &Path, size: ByteSize) -> Result<bool> {
+    const OPERATION: &str = "nvme format";
+    match File::create_new(path) {
+        Ok(file) => {
+            let sized = file.set_len(size.0).inspect_err(|_| drop(std::fs::remove_file(path)));
+            sized.map_err(|error| local(error, OPERATION, path)).map(|()| true)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let found = std::fs::metadata(path).map_err(|error| local(error, OPERATION, path))?;
+            if found.is_file() && [0, size.0].contains(&found.len()) {
+                return Ok(false);
+            }
+            let message = "it is there already, so that it cannot be made with --size";
+            Err(Error::new(Kind::Conflict, message)
+                .with_operation(OPERATION)
+                .with_object(path.display().to_string())
+                .with_hint("Leave --size out, or give the file its size with `truncate -s`"))
+        }
+        Err(error) => Err(local(error, OPERATION, path)),
+    }
 }
 
 fn make_on(target: &NvmeFormat) -> Result<()> {
@@ -157,7 +168,7 @@ fn local(error: std::io::Error, operation: &'static str, path: &Path) -> Error {
 
 /// A database and what lies beside it now: its name's endings, the database itself first.
 fn endings(exists: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    let companions = COMPANIONS.into_iter().filter(|ending| exists(ending));
+    let companions = ENDINGS.into_iter().filter(|ending| exists(ending));
     std::iter::once("").chain(companions).collect()
 }
 
@@ -177,7 +188,7 @@ fn import(copy: &NvmeCopy) -> Result<()> {
     let _lock = lock(path)?;
     let mut endings = endings(|ending| beside(path, ending).exists());
     let taken: Vec<String> =
-        std::iter::once("").chain(COMPANIONS).map(|it| copy.db.clone() + it).collect();
+        std::iter::once("").chain(ENDINGS).map(|it| copy.db.clone() + it).collect();
     if let Some(name) = taken.iter().find(|name| volume.exists(name)) {
         return Err(Error::new(Kind::Conflict, format!("there is a file {name} already"))
             .with_operation(OPERATION)
@@ -321,7 +332,7 @@ fn copy_out(volume: &Arc<Volume>, name: &str, mut into: File, target: &Path) -> 
 
 fn remove(target: &NvmeRemove) -> Result<()> {
     let volume = volume(&target.device, true)?;
-    let names = std::iter::once("").chain(COMPANIONS).map(|ending| target.db.clone() + ending);
+    let names = std::iter::once("").chain(ENDINGS).map(|ending| target.db.clone() + ending);
     let there: Vec<String> = names.filter(|name| volume.exists(name)).collect();
     match there.is_empty() {
         true => volume.remove(&target.db),

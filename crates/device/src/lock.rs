@@ -40,16 +40,14 @@ pub(crate) fn lock_other_name(
         under.iter().try_for_each(|file| lock(file, write, name))?;
         return Ok(under);
     }
-    match loops::device_over(&stat).filter(|_| write) {
-        None => Ok(None),
-        Some(device) => {
-            let device = device.display();
-            Err(Error::new(Kind::Conflict, format!("{device} is a loop device over it"))
-                .with_operation("device open")
-                .with_object(name)
-                .with_hint(format!("Name {device}, or take it away with `losetup -d {device}`")))
-        }
+    if write && let Some(device) = loops::device_over(&stat) {
+        let device = device.display();
+        return Err(Error::new(Kind::Conflict, format!("{device} is a loop device over it"))
+            .with_operation("device open")
+            .with_object(name)
+            .with_hint(format!("Name {device}, or take it away with `losetup -d {device}`")));
     }
+    Ok(None)
 }
 
 /// The path may have come to mean another file between the two openings.

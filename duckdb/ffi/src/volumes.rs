@@ -5,7 +5,7 @@ use crate::engine::{PsEngine, with_pairs};
 use crate::error::{PsError, guarded};
 use crate::rows::PsRows;
 use penstock_base::{Error, Kind, Result, Settings};
-use penstock_device::address::{Address, ENDINGS, Place};
+use penstock_device::address::{Address, Place, check_name};
 use penstock_device::volume::{Asked, SharedVolume, TEMP_PREFIX, Volume, Wish};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -123,10 +123,7 @@ impl At {
 /// The names of the databases on a volume.
 fn databases(volume: &Arc<Volume>) -> Vec<String> {
     let names = volume.list().into_iter().map(|file| file.name);
-    let is_database = |name: &String| {
-        !name.starts_with(TEMP_PREFIX) && !ENDINGS.iter().any(|ending| name.ends_with(ending))
-    };
-    names.filter(is_database).collect()
+    names.filter(|name| check_name(name, name).is_ok()).collect()
 }
 
 /// The device behind links and relative paths.

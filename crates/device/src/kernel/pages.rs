@@ -2,8 +2,8 @@
 
 use std::ffi::c_void;
 
-/// Shortest range that is worth a call: a page that is touched first costs a trap of its own, about
-/// twice what it costs as one of many.
+/// Shortest range that is worth a call: a page that is touched first costs a trap of its own, half
+/// as much again as what it costs as one of many.
 const POPULATED_LEAST_BYTES: usize = 64 << 10;
 
 /// Has the kernel give all pages of memory that is about to be written by copying, as by

@@ -1,10 +1,12 @@
 //! What a volume must hold, kept beside it: the bytes as they are now, the bytes as they were
 //! synced, and what was written since.
 
+use penstock_base::Result;
 use penstock_device::model::{Dice, Image, ModelDevice};
-use penstock_device::volume::{FormatOptions, Lock, OpenFileOptions, Volume, format};
-use penstock_device::{Discipline, Port};
+use penstock_device::volume::{FormatOptions, Lock, OpenFileOptions, SharedVolume, Volume, format};
+use penstock_device::{Discipline, Io, OpenOptions, Port, open};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Bytes of every volume in these tests: room for about 2 MiB of files.
@@ -27,6 +29,34 @@ pub fn formatted(block_size: u32) -> Image {
     let (device, port) = device(block_size, Image::default());
     format(&port, FormatOptions::default()).expect("it is empty");
     device.image()
+}
+
+/// A volume in a file, which goes with this.
+pub struct Disk(pub PathBuf);
+
+impl Disk {
+    /// An empty one.
+    pub fn new(name: &str, bytes: u64) -> Self {
+        let name = format!("penstock-volume-{name}-{}", std::process::id());
+        let disk = Disk(std::env::temp_dir().join(name));
+        let options = OpenOptions { create_bytes: Some(bytes), ..OpenOptions::new(Io::File) };
+        let device = open(&disk.0, &options).expect("makes the file");
+        let port = Port::new(device, Discipline::Sync).expect("has queues");
+        format(&port, FormatOptions::default()).expect("it is empty");
+        disk
+    }
+
+    /// Opens it as databases do.
+    pub fn open(&self, io: Io, write: bool) -> Result<SharedVolume> {
+        let options = OpenOptions { write, ..OpenOptions::new(io) };
+        SharedVolume::open(&self.0, &options, Discipline::Thread)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).ok();
+    }
 }
 
 /// Bytes that tell where they came from.

@@ -1,40 +1,12 @@
 //! Several databases of one process on one device.
 
-use crate::shadow::{CREATE, VOLUME_BYTES, content};
+use crate::shadow::{CREATE, Disk, VOLUME_BYTES, content};
 use penstock_base::Kind;
-use penstock_device::volume::{FormatOptions, SharedVolume, format};
-use penstock_device::{Discipline, Io, OpenOptions, Port, open};
-use std::path::PathBuf;
-
-struct Disk(PathBuf);
-
-impl Disk {
-    fn new(name: &str) -> Self {
-        let name = format!("penstock-shared-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let options =
-            OpenOptions { create_bytes: Some(VOLUME_BYTES), ..OpenOptions::new(Io::File) };
-        let device = open(&path, &options).expect("makes the file");
-        let port = Port::new(device, Discipline::Sync).expect("has queues");
-        format(&port, FormatOptions::default()).expect("it is empty");
-        Disk(path)
-    }
-
-    fn open(&self, io: Io, write: bool) -> penstock_base::Result<SharedVolume> {
-        let options = OpenOptions { write, ..OpenOptions::new(io) };
-        SharedVolume::open(&self.0, &options, Discipline::Thread)
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        std::fs::remove_file(&self.0).ok();
-    }
-}
+use penstock_device::Io;
 
 #[test]
 fn databases_of_a_process_share_the_volume_of_their_device() {
-    let disk = Disk::new("two");
+    let disk = Disk::new("two", VOLUME_BYTES);
     let first = disk.open(Io::Uring, true).expect("opens");
     let second = disk.open(Io::Uring, true).expect("joins");
     let file = first.open_file("a", CREATE).expect("creates");
@@ -53,7 +25,7 @@ fn databases_of_a_process_share_the_volume_of_their_device() {
 
 #[test]
 fn opening_and_closing_side_by_side_never_meets_itself() {
-    let disk = Disk::new("race");
+    let disk = Disk::new("race", VOLUME_BYTES);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

@@ -1,40 +1,14 @@
 //! Pages go from what spills to what lasts and back, on a real file: neither ever gives the other's
 //! bytes, though what spills is written later.
 
-use crate::shadow::{CREATE, EXISTING, pattern};
+use crate::shadow::{CREATE, Disk, EXISTING, pattern};
+use penstock_device::Io;
 use penstock_device::model::Dice;
-use penstock_device::volume::{File, FormatOptions, SharedVolume, format};
-use penstock_device::{Discipline, Io, OpenOptions, Port, open};
+use penstock_device::volume::File;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 const BLOCK: usize = 256 << 10;
 const VOLUME_BYTES: u64 = 24 << 20;
-
-struct Disk(PathBuf);
-
-impl Disk {
-    fn new(name: &str) -> Self {
-        let name = format!("penstock-spilled-{name}-{}", std::process::id());
-        let disk = Disk(std::env::temp_dir().join(name));
-        let options =
-            OpenOptions { create_bytes: Some(VOLUME_BYTES), ..OpenOptions::new(Io::File) };
-        let device = open(&disk.0, &options).expect("makes the file");
-        let port = Port::new(device, Discipline::Sync).expect("has queues");
-        format(&port, FormatOptions::default()).expect("it is empty");
-        disk
-    }
-
-    fn open(&self, io: Io) -> SharedVolume {
-        SharedVolume::open(&self.0, &OpenOptions::new(io), Discipline::Thread).expect("opens")
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        std::fs::remove_file(&self.0).ok();
-    }
-}
 
 fn check(file: &File, live: &[u8]) {
     let mut bytes = vec![1; live.len()];
@@ -45,9 +19,9 @@ fn check(file: &File, live: &[u8]) {
 #[test]
 fn pages_go_from_one_kind_to_the_other_and_hold_what_was_written_last() {
     for (seed, io) in [(1, Io::Uring), (2, Io::Direct), (3, Io::Uring), (4, Io::Direct)] {
-        let disk = Disk::new(&format!("random-{seed}"));
+        let disk = Disk::new(&format!("spilled-{seed}"), VOLUME_BYTES);
         let mut dice = Dice::new(seed);
-        let volume = disk.open(io);
+        let volume = disk.open(io, true).expect("opens");
         let mut live: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         for step in 0..300 {
             let number = dice.roll() % 3;
@@ -98,7 +72,7 @@ fn pages_go_from_one_kind_to_the_other_and_hold_what_was_written_last() {
         drop(volume);
         // Past every cache, and through the page cache.
         for io in [Io::Direct, Io::File] {
-            let volume = disk.open(io);
+            let volume = disk.open(io, true).expect("opens");
             let lasting: Vec<_> = live.iter().filter(|row| row.0.starts_with("db")).collect();
             assert_eq!(volume.list().len(), lasting.len(), "what spilled is gone");
             for (name, bytes) in lasting {
