@@ -1,29 +1,37 @@
-"""A device that fails under ATTACH, at each command in turn: a clear error, and nothing lost."""
+"""Devices that fail or lose their power under ATTACH, at any command: nothing is lost."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from nvme import format_volume
 
 HERE = Path(__file__).resolve().parent
+# Power cuts for each way to a file.
+CUTS = 250
+
+
+def compiled(name: str, into: Path) -> Path:
+    """A disk of our own, to be loaded before the C library."""
+    made = into / f"{name}.so"
+    command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", f"{made}"]
+    subprocess.run([*command, f"{HERE}/{name}.c", "-ldl"], check=True)
+    return made
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The disk that fails."""
-    made = tmp_path_factory.mktemp("disk") / "failing_disk.so"
-    command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", f"{made}"]
-    subprocess.run([*command, f"{HERE}/failing_disk.c", "-ldl"], check=True)
-    return made
+    return compiled("failing_disk", tmp_path_factory.mktemp("disk"))
 
 
 def output(library: Path, program: str, *arguments: str | Path) -> str:
-    """What a program prints that runs on the disk that fails."""
+    """What a program prints that runs on such a disk."""
     done = subprocess.run(
         [sys.executable, HERE / program, library, *arguments],
         env={**os.environ, "LD_PRELOAD": str(library)},
@@ -54,3 +62,21 @@ def test_what_spills_to_a_disk_that_fails_is_right_or_an_error(
     volume = format_volume(tmp_path / "disk.img", "1GiB")
     told = output(library, "failing_spill.py", volume, "8")
     assert int(told) >= 4, "those in which all commands failed from some point on"
+
+
+def test_cuts_are_such_that_a_plain_file_does_not_outlive_all(tmp_path: Path) -> None:
+    recorder = compiled("recorded_disk", tmp_path)
+    lost, cuts = map(int, output(recorder, "cut_file.py", tmp_path / "plain.db", "1").split())
+    assert 0 < lost < cuts / 2, f"{lost} of {cuts}"
+
+
+@pytest.mark.parametrize("io", ["file", "direct"])
+def test_whatever_a_power_cut_leaves_is_what_was_committed(io: str, tmp_path: Path) -> None:
+    # In memory: what is flushed has to reach no disk for this, the record tells.
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as directory:
+        volume = format_volume(Path(directory) / "disk.img", "32MiB")
+        recorder = compiled("recorded_disk", tmp_path)
+        told = output(recorder, "cut_disk.py", volume, io, "1", f"{CUTS}")
+    events, flushes = map(int, told.split())
+    assert events > 300 and flushes > 100, told

@@ -5,6 +5,7 @@ use crate::device::Command;
 use crate::volume::Volume;
 use crate::volume::behind;
 use crate::volume::copies::memory;
+use crate::volume::helped::BLOCK_LEAST_BYTES;
 use crate::volume::map::Map;
 use crate::volume::node::{Edge, HolesGuard, Lock, NO_PAGE, Node};
 use crate::volume::table::PAGE_BYTES;
@@ -260,6 +261,9 @@ impl File {
         if pages > 0 {
             self.node.forget_edge(first, first + pages);
             self.node.leave_holes(first, first + pages);
+            if body.len() >= BLOCK_LEAST_BYTES {
+                self.volume.move_away(&self.node, first, first + pages);
+            }
             match is_helped {
                 true => self.write_helped(first, body)?,
                 false => self.write_pages(first, body)?,

@@ -9,7 +9,7 @@ use crate::volume::node::Node;
 use penstock_base::Result;
 
 /// The smallest block of DuckDB's: shorter reads are not of a scan, shorter writes not of a load.
-const BLOCK_LEAST_BYTES: usize = 16 << 10;
+pub(super) const BLOCK_LEAST_BYTES: usize = 16 << 10;
 
 /// What reads and writes beside the callers.
 pub(crate) struct Helpers {

@@ -62,6 +62,18 @@ impl Map {
         (kept, freed)
     }
 
+    /// Puts extents in the place of as many pages from `first` on; returns where those lay.
+    pub fn replace(&mut self, first: u64, extents: &[Extent]) -> Vec<Extent> {
+        let pages = extents.iter().map(|extent| extent.pages).sum();
+        let left = self.pieces(first, pages);
+        let (mut map, rest) = self.cut(first);
+        let (_, behind) = Map::new(&rest).cut(pages);
+        map.append(extents);
+        map.append(&behind);
+        *self = map;
+        left
+    }
+
     /// Where `pages` pages from `first` on lie; they are all inside the file's pages.
     pub fn pieces(&self, first: u64, pages: u64) -> Vec<Extent> {
         let mut pieces = Vec::new();
@@ -118,6 +130,19 @@ mod tests {
             let (kept, freed) = map.cut(first);
             prop_assert_eq!(pages(kept.extents()), &all[..first as usize]);
             prop_assert_eq!(pages(&freed), &all[first as usize..]);
+        }
+
+        #[test]
+        fn replacing_agrees_with_a_list_of_pages(
+            old in extents(), new in extents(), first in 0u64..60,
+        ) {
+            let (mut all, mut map) = (pages(&old), Map::new(&old));
+            let first = first.min(map.pages());
+            let (new, _) = Map::new(&new).cut(map.pages() - first);
+            let place = first as usize..(first + new.pages()) as usize;
+            prop_assert_eq!(pages(&map.replace(first, new.extents())), &all[place.clone()]);
+            all.splice(place, pages(new.extents()));
+            prop_assert_eq!(pages(map.extents()), all);
         }
     }
 }

@@ -12,9 +12,10 @@ mod copies;
 mod file;
 mod format;
 mod helped;
-mod holes;
 mod map;
+mod moved;
 mod node;
+mod ranges;
 mod room;
 mod shared;
 pub mod signature;
@@ -38,7 +39,7 @@ use penstock_base::{Error, Kind, Result};
 use space::{Extent, Space};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use table::{Entry, PAGE_BYTES, Table, data_pages, is_name};
 
@@ -76,6 +77,8 @@ pub struct Volume {
     is_failed: AtomicBool,
     /// Cleared when the device turns out not to trim.
     trims: AtomicBool,
+    /// Pages that were overwritten where they lay, though they should have moved.
+    stayed_pages: AtomicU64,
 }
 
 /// What changes only with a commit, or with an allocation.
@@ -84,12 +87,12 @@ struct Core {
     table: Table,
     nodes: BTreeMap<String, Arc<Node>>,
     space: Space,
-    /// Holds the pages that temporary files had and that were not trimmed.
-    spilled: Range<u64>,
+    /// Holds the free pages that were not trimmed.
+    untrimmed: Range<u64>,
 }
 
 // Locks are taken in this order: a node's `grow`, its `edge`, its `holes`, the volume's `core`, a
-// node's `map`.
+// node's `known`, its gate and `map`.
 impl Volume {
     /// Opens the volume on a device. A read-only port gives a read-only volume; else copies of the
     /// table that are damaged are written anew from a sound one.
@@ -127,7 +130,7 @@ impl Volume {
         });
         let nodes = nodes.collect();
         let trims = AtomicBool::new(port.geometry().can_trim);
-        let core = Mutex::new(Core { table, nodes, space, spilled: 0..0 });
+        let core = Mutex::new(Core { table, nodes, space, untrimmed: 0..0 });
         let port = Arc::new(port);
         let helpers = has_helpers.then(|| Helpers {
             ahead: Ahead::new(port.clone()),
@@ -140,6 +143,7 @@ impl Volume {
             core,
             is_failed: AtomicBool::default(),
             trims,
+            stayed_pages: AtomicU64::default(),
         }))
     }
 
@@ -251,7 +255,7 @@ impl Volume {
             self.commit(&mut core, next, OPERATION)?;
         }
         core.nodes.remove(name);
-        self.discard(core, &node);
+        self.discard(&mut core, &node);
         Ok(())
     }
 
@@ -286,7 +290,7 @@ impl Volume {
         let replaced = core.nodes.insert(to.to_string(), node.clone());
         node.rename(to);
         if let Some(replaced) = replaced {
-            self.discard(core, &replaced);
+            self.discard(&mut core, &replaced);
         }
         Ok(())
     }
@@ -358,9 +362,12 @@ impl Volume {
         };
         match core.table.files.get(&name) {
             Some(entry) if *entry != live => {
+                let size_bytes = live.size_bytes;
                 let mut next = core.table.clone();
                 next.files.insert(name, live);
-                self.commit(&mut core, next, OPERATION)
+                self.commit(&mut core, next, OPERATION)?;
+                self.leave(&mut core, node, size_bytes);
+                Ok(())
             }
             Some(_) => {
                 drop(core);
@@ -378,8 +385,14 @@ impl Drop for Volume {
         // may still be in the device's cache: the first is durable. So failures do not matter.
         if !self.port.geometry().is_read_only && !self.is_failed.load(Ordering::Acquire) {
             let nodes: Vec<_> = self.core().nodes.values().cloned().collect();
-            nodes.iter().for_each(|node| drop(self.finish(node, node.size())));
-            self.trim_spilled();
+            for node in nodes {
+                let is_written = self.finish(&node, node.size()).is_ok();
+                // A file that is closed holds what was written, also where blocks moved.
+                if is_written && !node.has_holes() && !node.known().left.is_empty() {
+                    drop(self.sync(&node));
+                }
+            }
+            self.trim_late();
             let _ = self.port.flush();
         }
     }

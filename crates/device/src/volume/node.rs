@@ -4,10 +4,13 @@ use crate::buffer::AlignedBuffer;
 use crate::volume::TEMP_PREFIX;
 use crate::volume::ahead::Window;
 use crate::volume::behind::Late;
-use crate::volume::holes::Holes;
 use crate::volume::map::Map;
+use crate::volume::ranges::Ranges;
+use crate::volume::space::Extent;
+use crate::volume::table::PAGE_BYTES;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Which other handles may be open at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,15 @@ pub(crate) struct Edge {
     pub page: AlignedBuffer,
 }
 
+/// What the table on the device says of a lasting file.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// Pages that lie where it says.
+    pub pages: Ranges,
+    /// Where it says that others lie, which were written to other places since.
+    pub left: Vec<Extent>,
+}
+
 /// No page has this number.
 pub(crate) const NO_PAGE: u64 = u64::MAX;
 
@@ -39,7 +51,10 @@ pub(crate) struct Node {
     is_temp: bool,
     is_removed: AtomicBool,
     /// Held shared while bytes move, so that pages are not given away meanwhile.
-    map: RwLock<Map>,
+    gate: RwLock<()>,
+    /// Changed with the gate held, but for pages that move: nobody else reads or writes those.
+    map: Mutex<Arc<Map>>,
+    known: Mutex<Known>,
     size: AtomicU64,
     /// Writes and truncations that have ended.
     changes: AtomicU64,
@@ -50,7 +65,10 @@ pub(crate) struct Node {
     /// Which page of the file `edge` holds.
     pub(crate) edge_page: AtomicU64,
     /// Pages that the file has and nobody wrote; held by whoever makes such pages, or none of them.
-    holes: Mutex<Holes>,
+    ///
+    /// Threads that add blocks side by side write the later one first now and then. Zeros in the
+    /// place of the earlier one would be written for nothing, so they wait until they are needed.
+    holes: Mutex<Ranges>,
     /// Whether there are any, without the lock. Set before the file's size takes them in.
     has_holes: AtomicBool,
     holders: Mutex<Holders>,
@@ -71,7 +89,9 @@ impl Node {
             name: Mutex::new(name.to_string()),
             is_temp: name.starts_with(TEMP_PREFIX),
             is_removed: AtomicBool::new(false),
-            map: RwLock::new(map),
+            gate: RwLock::default(),
+            map: Mutex::new(Arc::new(map)),
+            known: Mutex::new(Known::of(size_bytes)),
             size: AtomicU64::new(size_bytes),
             changes: AtomicU64::new(0),
             grow: Mutex::new(()),
@@ -123,12 +143,32 @@ impl Node {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub(crate) fn map(&self) -> RwLockReadGuard<'_, Map> {
-        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    /// The map, whose pages the file keeps while this is held.
+    pub(crate) fn map(&self) -> HeldMap<'_> {
+        let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        HeldMap { _gate, map: lock(&self.map).clone() }
     }
 
-    pub(crate) fn map_mut(&self) -> RwLockWriteGuard<'_, Map> {
-        self.map.write().unwrap_or_else(PoisonError::into_inner)
+    /// The map, while no bytes move.
+    pub(crate) fn map_mut(&self) -> ChangingMap<'_> {
+        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        ChangingMap { _gate, map: lock(&self.map) }
+    }
+
+    /// Puts other places in for pages that nobody but the caller reads or writes; returns the old
+    /// ones, which have to be kept until no bytes move ([`Node::map_mut`]).
+    pub(crate) fn move_pages(&self, first: u64, places: &[Extent]) -> Vec<Extent> {
+        Arc::make_mut(&mut lock(&self.map)).replace(first, places)
+    }
+
+    /// What the table on the device says of it.
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        lock(&self.known)
+    }
+
+    /// Once the table says where every page lies: gives the places that it said before.
+    pub(crate) fn become_known(&self, size_bytes: u64) -> Vec<Extent> {
+        std::mem::replace(&mut *self.known(), Known::of(size_bytes)).left
     }
 
     pub(crate) fn growth(&self) -> MutexGuard<'_, ()> {
@@ -203,10 +243,50 @@ impl Node {
     }
 }
 
+impl Known {
+    fn of(size_bytes: u64) -> Self {
+        Known { pages: Ranges::before(size_bytes.div_ceil(PAGE_BYTES)), left: Vec::new() }
+    }
+}
+
+/// A map as it was when it was asked for.
+pub(crate) struct HeldMap<'a> {
+    _gate: RwLockReadGuard<'a, ()>,
+    map: Arc<Map>,
+}
+
+impl Deref for HeldMap<'_> {
+    type Target = Map;
+
+    fn deref(&self) -> &Map {
+        &self.map
+    }
+}
+
+/// A map that may be changed.
+pub(crate) struct ChangingMap<'a> {
+    _gate: RwLockWriteGuard<'a, ()>,
+    map: MutexGuard<'a, Arc<Map>>,
+}
+
+impl Deref for ChangingMap<'_> {
+    type Target = Map;
+
+    fn deref(&self) -> &Map {
+        &self.map
+    }
+}
+
+impl DerefMut for ChangingMap<'_> {
+    fn deref_mut(&mut self) -> &mut Map {
+        Arc::make_mut(&mut self.map)
+    }
+}
+
 /// The holes of a file, held.
 pub(crate) struct HolesGuard<'a> {
     node: &'a Node,
-    holes: MutexGuard<'a, Holes>,
+    holes: MutexGuard<'a, Ranges>,
 }
 
 impl HolesGuard<'_> {

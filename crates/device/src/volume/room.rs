@@ -7,7 +7,6 @@ use crate::volume::table::{Entry, PAGE_BYTES};
 use crate::volume::{Core, Volume};
 use penstock_base::{Kind, Result};
 use std::ops::Range;
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 impl Volume {
@@ -57,24 +56,27 @@ impl Volume {
         *map = kept;
         node.set_size(size_bytes);
         drop(map);
-        self.release(core, &freed, node.is_temp());
+        let left = node.become_known(size_bytes);
+        self.release(&mut core, &left, true);
+        self.release(&mut core, &freed, node.is_temp());
         Ok(())
     }
 
     /// Takes the pages of a file that is in no table any more.
-    pub(super) fn discard(&self, core: MutexGuard<'_, Core>, node: &Node) {
+    pub(super) fn discard(&self, core: &mut Core, node: &Node) {
         let freed = std::mem::take(&mut *node.map_mut());
         node.mark_removed();
+        self.release(core, &node.become_known(0), true);
         self.release(core, freed.extents(), node.is_temp());
     }
 
-    /// Gives pages back and tells the device. Of temporary files it is told when the volume closes:
-    /// others of them follow soon, and a file system under the device would find their room anew.
-    fn release(&self, mut core: MutexGuard<'_, Core>, extents: &[Extent], is_temp: bool) {
-        if is_temp {
+    /// Gives pages back and tells the device, or lets that wait until the volume closes: where
+    /// others follow soon, a file system under the device would have to find room for them anew.
+    pub(super) fn release(&self, core: &mut Core, extents: &[Extent], trims_later: bool) {
+        if trims_later {
             for extent in extents {
-                let Range { start, end } = core.spilled;
-                core.spilled = match start < end {
+                let Range { start, end } = core.untrimmed;
+                core.untrimmed = match start < end {
                     true => start.min(extent.first_page)..end.max(extent.end()),
                     false => extent.first_page..extent.end(),
                 };
@@ -86,10 +88,10 @@ impl Volume {
         extents.iter().for_each(|extent| core.space.release(*extent));
     }
 
-    /// Trims what temporary files have left behind.
-    pub(super) fn trim_spilled(&self) {
+    /// Trims what was let wait.
+    pub(super) fn trim_late(&self) {
         let core = self.core();
-        self.trim(&core.space.free_within(core.spilled.start, core.spilled.end));
+        self.trim(&core.space.free_within(core.untrimmed.start, core.untrimmed.end));
     }
 
     /// Trimming is advice: a device that refuses it keeps the old bytes, which nobody reads.

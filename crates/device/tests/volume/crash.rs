@@ -2,7 +2,9 @@
 //! device, and a second seed decides what of the unflushed writes is left. After each cut the
 //! volume opens and holds exactly what was durable: no file less or more, no size, no byte.
 
-use crate::shadow::{CREATE, EXISTING, Shadow, contents, device, formatted, pattern};
+use crate::shadow::{
+    CREATE, EXISTING, Shadow, VOLUME_BYTES, contents, device, formatted, formatted_at, pattern,
+};
 use penstock_device::model::{Dice, Event, Image, ModelDevice, survivors};
 use penstock_device::volume::{TEMP_PREFIX, Volume};
 use std::sync::Arc;
@@ -11,6 +13,8 @@ use std::sync::Arc;
 const HISTORIES: u64 = 88;
 /// Fewest cuts of a run.
 const CUTS_MIN: usize = 10_000;
+/// Fewest writes of a run that put blocks in other places.
+const MOVES_MIN: usize = 100;
 /// Changes of a history.
 const CHANGES: usize = 40;
 
@@ -25,6 +29,8 @@ enum Change {
     Rename(&'static str, &'static str),
     Remove(&'static str),
     Spill(usize),
+    /// Over the whole device, which had become larger.
+    Grow,
 }
 
 impl Change {
@@ -44,7 +50,7 @@ fn choose(shadow: &Shadow, dice: &mut Dice) -> Change {
     let name = pick(dice);
     let Some(file) = shadow.get(name) else { return Change::Create(name) };
     let size = file.live.len();
-    match dice.below(20) {
+    match dice.below(24) {
         // As a log is written: small pieces at the end.
         0..4 => {
             let length = dice.below(700) as usize + 1;
@@ -66,6 +72,13 @@ fn choose(shadow: &Shadow, dice: &mut Dice) -> Change {
         16 => Change::Truncate(name, size + dice.below(9000) as usize),
         17 => Change::Remove(name),
         18 => Change::Spill(dice.below(20_000) as usize + 1),
+        19 => Change::Grow,
+        // As blocks are written anew.
+        20..23 => {
+            let page = dice.below(size as u64 / 4096 + 1).saturating_sub(4) as usize * 4096;
+            let length = (dice.below(5) as usize + 4) * 4096;
+            Change::Write(name, page, pattern(length, dice))
+        }
         _ => Change::Rename(name, pick(dice)),
     }
 }
@@ -81,6 +94,7 @@ fn apply(volume: &Arc<Volume>, change: &Change) {
         Change::Truncate(name, size) => open(name).truncate(*size as u64).expect("truncates"),
         Change::Rename(from, to) => volume.rename(from, to).expect("renames"),
         Change::Remove(name) => volume.remove(name).expect("removes"),
+        Change::Grow => assert_eq!(volume.grow().expect("grows"), VOLUME_BYTES),
         Change::Spill(length) => {
             let name = format!("{TEMP_PREFIX}spill");
             let file = volume.open_file(&name, CREATE).expect("creates");
@@ -92,11 +106,13 @@ fn apply(volume: &Arc<Volume>, change: &Change) {
     }
 }
 
-fn apply_to_shadow(shadow: &mut Shadow, change: &Change) {
+fn apply_to_shadow(shadow: &mut Shadow, change: &Change, before: Shadow) {
     match change {
         Change::Create(name) => drop(shadow.insert(name.to_string(), Default::default())),
         Change::Write(name, offset, bytes) => {
-            shadow.get_mut(*name).expect("it is there").write(*offset, bytes);
+            let file = shadow.get_mut(*name).expect("it is there");
+            file.write(*offset, bytes);
+            file.since = before[*name].since.clone();
         }
         Change::Sync(name) => shadow.get_mut(*name).expect("it is there").sync(),
         Change::Truncate(name, size) => {
@@ -107,27 +123,30 @@ fn apply_to_shadow(shadow: &mut Shadow, change: &Change) {
             shadow.insert(to.to_string(), file);
         }
         Change::Remove(name) => drop(shadow.remove(*name)),
-        Change::Spill(_) => {}
+        Change::Spill(_) | Change::Grow => {}
     }
 }
 
 /// The shadow while a change is under way: what it writes may be there already.
-fn under_way(shadow: &Shadow, change: &Change) -> Shadow {
+fn under_way(shadow: &Shadow, change: &Change, blocks_move: bool) -> Shadow {
     let mut shadow = shadow.clone();
     if let Change::Write(name, offset, bytes) = change {
         let file = shadow.get_mut(*name).expect("it is there");
-        let end = file.live.len();
-        if *offset > end {
-            file.since.push((end, vec![0; offset - end]));
-        }
-        file.since.push((*offset, bytes.clone()));
+        file.write_under_way(*offset, bytes, blocks_move);
     }
     shadow
+}
+
+fn overwrites_blocks(shadow: &Shadow, change: &Change) -> bool {
+    let Change::Write(name, offset, bytes) = change else { return false };
+    !shadow[*name].moved(*offset, offset + bytes.len()).is_empty()
 }
 
 /// A change, and which events of the device it made.
 struct Step {
     change: Change,
+    /// Whether blocks went to other places.
+    moves: bool,
     until: usize,
     before: Shadow,
     after: Shadow,
@@ -144,11 +163,15 @@ fn history(block_size: u32, base: &Image, seed: u64) -> (Vec<Step>, Vec<Event>) 
     let mut steps = Vec::new();
     for _ in 0..CHANGES {
         let change = choose(&shadow, &mut dice);
-        let before = under_way(&shadow, &change);
+        let stayed = volume.stayed_bytes();
         apply(&volume, &change);
-        apply_to_shadow(&mut shadow, &change);
+        // Where there is no room for both, an overwritten block stays where it is.
+        let blocks_move = volume.stayed_bytes() == stayed;
+        let before = under_way(&shadow, &change, blocks_move);
+        apply_to_shadow(&mut shadow, &change, before.clone());
         let until = model.event_count();
-        steps.push(Step { change, until, before, after: shadow.clone() });
+        let moves = blocks_move && overwrites_blocks(&shadow, &change);
+        steps.push(Step { change, moves, until, before, after: shadow.clone() });
     }
     for (name, file) in &shadow {
         assert!(crate::shadow::content(&volume, name) == file.live, "{name} before any cut");
@@ -185,8 +208,9 @@ fn check_cut(block_size: u32, image: Image, allowed: &[&Shadow], what: &str) {
     file.sync().expect("syncs");
 }
 
-/// Cuts one history everywhere; returns how many cuts there were.
-fn cut_everywhere(block_size: u32, base: &Image, seed: u64) -> usize {
+/// Cuts one history everywhere; returns how many cuts there were, and how many writes that moved
+/// blocks.
+fn cut_everywhere(block_size: u32, base: &Image, seed: u64) -> (usize, usize) {
     let (steps, events) = history(block_size, base, seed);
     let mut durable = base.clone();
     let mut pending = 0;
@@ -218,27 +242,38 @@ fn cut_everywhere(block_size: u32, base: &Image, seed: u64) -> usize {
             Some(Event::Write { .. }) | None => {}
         }
     }
-    events.len() + 1
+    (events.len() + 1, steps.iter().filter(|step| step.moves).count())
 }
 
 #[test]
 fn after_every_power_cut_the_volume_holds_what_was_synced() {
-    let bases = [512u32, 4096].map(|block_size| (block_size, formatted(block_size)));
-    let cuts = std::sync::atomic::AtomicUsize::new(0);
+    // Half of the devices have become larger since they were formatted.
+    let bases: Vec<_> = [VOLUME_BYTES, VOLUME_BYTES - (1 << 20)]
+        .into_iter()
+        .flat_map(|bytes| [512, 4096].map(|size| (size, formatted_at(bytes, size))))
+        .collect();
+    let (mut cuts, mut moves) = (0, 0);
     std::thread::scope(|scope| {
-        for half in 0..2 {
-            let (bases, cuts) = (&bases, &cuts);
+        let half = |half| {
+            let bases = &bases;
             scope.spawn(move || {
-                for seed in (0..HISTORIES).filter(|seed| seed % 2 == half) {
-                    let (block_size, base) = &bases[(seed / 2 % 2) as usize];
-                    let here = cut_everywhere(*block_size, base, seed);
-                    cuts.fetch_add(here, std::sync::atomic::Ordering::Relaxed);
-                }
-            });
+                let seeds = (0..HISTORIES).filter(move |seed| seed % 2 == half);
+                let cut = seeds.map(|seed| {
+                    let (block_size, base) = &bases[(seed / 2 % 4) as usize];
+                    cut_everywhere(*block_size, base, seed)
+                });
+                cut.collect::<Vec<_>>()
+            })
+        };
+        for half in [half(0), half(1)] {
+            for (here, moved) in half.join().expect("every cut is fine") {
+                cuts += here;
+                moves += moved;
+            }
         }
     });
-    let cuts = cuts.into_inner();
     assert!(cuts >= CUTS_MIN, "{cuts} cuts");
+    assert!(moves >= MOVES_MIN, "{moves} writes that moved blocks");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use penstock_device::model::{Dice, Image, ModelDevice};
 use penstock_device::volume::{FormatOptions, Lock, OpenFileOptions, SharedVolume, Volume, format};
 use penstock_device::{Discipline, Io, OpenOptions, Port, open};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,7 +18,11 @@ pub const EXISTING: OpenFileOptions = OpenFileOptions { create: false, lock: Loc
 
 /// A device with this content, and a port to it.
 pub fn device(block_size: u32, image: Image) -> (Arc<ModelDevice>, Port) {
-    let blocks = VOLUME_BYTES / u64::from(block_size);
+    device_of(VOLUME_BYTES, block_size, image)
+}
+
+fn device_of(bytes: u64, block_size: u32, image: Image) -> (Arc<ModelDevice>, Port) {
+    let blocks = bytes / u64::from(block_size);
     let device = ModelDevice::new(block_size, blocks, image).expect("the sizes are right");
     let device = Arc::new(device);
     let port = Port::new(device.clone(), Discipline::Single).expect("the model has queues");
@@ -26,7 +31,12 @@ pub fn device(block_size: u32, image: Image) -> (Arc<ModelDevice>, Port) {
 
 /// A device with an empty volume.
 pub fn formatted(block_size: u32) -> Image {
-    let (device, port) = device(block_size, Image::default());
+    formatted_at(VOLUME_BYTES, block_size)
+}
+
+/// The same on a device that had this size when it was formatted.
+pub fn formatted_at(bytes: u64, block_size: u32) -> Image {
+    let (device, port) = device_of(bytes, block_size, Image::default());
     format(&port, FormatOptions::default()).expect("it is empty");
     device.image()
 }
@@ -78,12 +88,35 @@ pub struct ShadowFile {
 
 impl ShadowFile {
     pub fn write(&mut self, offset: usize, bytes: &[u8]) {
+        self.write_under_way(offset, bytes, false);
         let end = offset + bytes.len();
         if self.live.len() < end {
             self.live.resize(end, 0);
         }
         self.live[offset..end].copy_from_slice(bytes);
-        self.since.push((offset, bytes.to_vec()));
+    }
+
+    /// A write that may have happened: a power cut may leave any of its bytes, but nothing of
+    /// blocks that moved.
+    pub fn write_under_way(&mut self, offset: usize, bytes: &[u8], blocks_move: bool) {
+        let end = offset + bytes.len();
+        let moved = if blocks_move { self.moved(offset, end) } else { end..end };
+        if self.live.len() < offset {
+            self.since.push((self.live.len(), vec![0; offset - self.live.len()]));
+        }
+        self.since.push((offset, bytes[..moved.start - offset].to_vec()));
+        self.since.push((moved.end, bytes[moved.end - offset..].to_vec()));
+    }
+
+    /// What of a write goes to other places: whole pages of 16 KiB and more, as far as they were
+    /// in the file when it was synced.
+    pub fn moved(&self, offset: usize, end: usize) -> Range<usize> {
+        let (first, last) = (offset.next_multiple_of(4096), end / 4096 * 4096);
+        let known = self.synced.len().next_multiple_of(4096);
+        match first + (16 << 10) <= last && first < known {
+            true => first..last.min(known),
+            false => end..end,
+        }
     }
 
     /// Makes the file longer or shorter; shorter is durable with everything before.

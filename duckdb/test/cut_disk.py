@@ -1,0 +1,209 @@
+"""DuckDB's work on a volume, and power cuts at any point of it; run with recorded_disk.c loaded.
+
+usage: LD_PRELOAD=recorded_disk.so cut_disk.py LIBRARY VOLUME IO SEED CUTS
+
+What DuckDB writes is recorded while two threads commit, checkpoints come between, tables are
+loaded, indexed and dropped, and logs replayed. A cut keeps what was flushed before it; of what was
+written since then it keeps all, nothing, some writes, or some sectors. After each the database
+opens and holds exactly the rows of the transactions that were told to be committed, or of one more.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import nvme_worker as worker
+from harness import connect
+from nvme import url, value
+
+SECTOR_BYTES = 512
+# Transactions of each table in a round, and rounds: a round begins with the replay of a log.
+TRANSACTIONS = 12
+ROUNDS = 3
+LOADED_ROWS = 30_000
+
+
+@dataclass(frozen=True)
+class Write:
+    """Bytes that were written."""
+
+    offset: int
+    bytes: bytes
+
+    def put(self, image: bytearray) -> None:
+        """Has it reach the disk."""
+        image[self.offset : self.offset + len(self.bytes)] = self.bytes
+
+    def sectors(self) -> Iterator[Write]:
+        """What no power cut divides."""
+        for at in range(0, len(self.bytes), SECTOR_BYTES):
+            yield Write(self.offset + at, self.bytes[at : at + SECTOR_BYTES])
+
+
+@dataclass(frozen=True)
+class Flush:
+    """What came before the event `until` is durable."""
+
+    until: int
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A table had so many transactions committed."""
+
+    table: int
+    count: int
+
+
+Event = Write | Flush | Mark
+
+
+def parse(record: bytes) -> Iterator[Event]:
+    """The events of a record (recorded_disk.c)."""
+    at = 0
+    while at < len(record):
+        kind, first, second = (
+            int.from_bytes(record[at + 8 * number : at + 8 * number + 8], sys.byteorder)
+            for number in range(3)
+        )
+        at += 24
+        match chr(kind):
+            case "W":
+                yield Write(first, record[at : at + second])
+                at += second
+            case "F":
+                yield Flush(first)
+            case "M":
+                yield Mark(first, second)
+
+
+def load(con: duckdb.DuckDBPyConnection, number: int) -> None:
+    """A table that is written past the log, indexed, and the one before it dropped."""
+    con.execute(
+        f"CREATE TABLE d.loaded_{number} AS SELECT i, hash(i) AS h FROM range({LOADED_ROWS}) r(i)"
+    )
+    con.execute(f"CREATE INDEX by_hash_{number} ON d.loaded_{number} (h)")
+    if number:
+        con.execute(f"DROP TABLE d.loaded_{number - 1}")
+
+
+def work(volume: Path, io: str, library: ctypes.CDLL) -> None:
+    """Rounds of transactions of two threads; each commit is marked."""
+    done = dict.fromkeys(worker.TABLES, 0)
+    for number in range(ROUNDS):
+        with connect() as con:
+            con.execute("SET threads = 2; SET checkpoint_threshold = '64KB'")
+            con.execute("PRAGMA disable_checkpoint_on_shutdown")
+            con.execute(f"ATTACH '{url(volume, 'd', io=io)}' AS d")
+
+            def run(table: str, con: duckdb.DuckDBPyConnection = con) -> None:
+                mine = con.cursor()
+                for _ in range(TRANSACTIONS):
+                    worker.transact(mine, table, done[table])
+                    done[table] += 1
+                    library.recorded_disk_mark(worker.TABLES.index(table), done[table])
+
+            threads = [threading.Thread(target=run, args=(table,)) for table in worker.TABLES]
+            for thread in threads:
+                thread.start()
+            checkpoints = con.cursor()
+            load(checkpoints, number)
+            while any(thread.is_alive() for thread in threads):
+                with suppress(duckdb.TransactionException):
+                    checkpoints.execute("CHECKPOINT d")
+            con.execute("DETACH d")
+    assert all(count == ROUNDS * TRANSACTIONS for count in done.values()), done
+
+
+def verify(volume: Path, told: dict[str, int]) -> None:
+    """What must be there, and that work can go on."""
+    with worker.attach(volume, io="file") as con:
+        found = worker.verify(con, told)
+        names = con.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'loaded_%'"
+        ).fetchall()
+        assert len(names) <= 2, names
+        for (name,) in names:
+            sql = f"SELECT count(*) FROM d.{name} WHERE h = hash(i)"
+            assert value(con, sql) == LOADED_ROWS, name
+        worker.transact(con, "a", found["a"])
+
+
+class Disk:
+    """What a cut leaves, at events that come later and later."""
+
+    def __init__(self, start: bytes, events: list[Event]) -> None:
+        self.durable = bytearray(start)
+        self.told = dict.fromkeys(worker.TABLES, 0)
+        self.events = events
+        self.at = 0
+        self.flushed = 0
+
+    def go_on(self, at: int) -> None:
+        """Goes on to before the event `at`."""
+        for event in self.events[self.at : at]:
+            match event:
+                case Flush(until) if until > self.flushed:
+                    for write in self.writes(until):
+                        write.put(self.durable)
+                    self.flushed = until
+                case Mark(table, count):
+                    self.told[worker.TABLES[table]] = count
+        self.at = at
+
+    def writes(self, until: int) -> list[Write]:
+        """Since the last flush."""
+        return [event for event in self.events[self.flushed : until] if isinstance(event, Write)]
+
+    def cut(self, chance: random.Random) -> bytearray:
+        """The disk, which a part of what was not flushed has reached."""
+        image = bytearray(self.durable)
+        how = chance.choice(["all", "none", "writes", "sectors"])
+        for write in self.writes(self.at):
+            if how == "all" or (how == "writes" and chance.random() < 0.5):
+                write.put(image)
+            if how == "sectors":
+                for sector in write.sectors():
+                    if chance.random() < 0.5:
+                        sector.put(image)
+        return image
+
+
+def main(library_path: str, volume: Path, io: str, seed: int, cuts: int) -> None:
+    """Records, and cuts; prints how many events there were, and how many flushes."""
+    library = ctypes.CDLL(library_path)
+    library.recorded_disk_begin.argtypes = [ctypes.c_char_p] * 2
+    library.recorded_disk_mark.argtypes = [ctypes.c_uint64] * 2
+    with worker.attach(volume, io=io) as con:
+        worker.prepare(con)
+    start = volume.read_bytes()
+    record = volume.with_suffix(".record")
+    begun = library.recorded_disk_begin(os.fsencode(volume), os.fsencode(record))
+    assert begun == 0, os.strerror(begun)
+    work(volume, io, library)
+    events = list(parse(record.read_bytes()))
+    chance = random.Random(seed)  # noqa: S311
+    disk = Disk(start, events)
+    copy = volume.with_suffix(".cut")
+    for at in sorted(chance.randrange(len(events) + 1) for _ in range(cuts)):
+        disk.go_on(at)
+        copy.write_bytes(disk.cut(chance))
+        try:
+            verify(copy, disk.told)
+        except BaseException:
+            print(f"seed {seed}, cut before event {at}; the disk: {copy}", file=sys.stderr)
+            raise
+    print(len(events), sum(isinstance(event, Flush) for event in events))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
