@@ -13,6 +13,7 @@ use crate::rate::{Rate, RateLimit};
 use crate::sharing::{self, Ask, Lists, ONE_OWNER, Sharing};
 use crate::stats::Stats;
 use crate::telemetry::{Refused, Telemetry};
+use crate::{refuse, versions};
 use http::{Extensions, HeaderMap};
 use penstock_base::Secret;
 use s3s::access::{S3Access, S3AccessContext};
@@ -172,6 +173,8 @@ impl S3Access for Access {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
         let operation = context.s3_op().name().to_string();
         self.stats.operation(&operation);
+        refuse::unknown_parameters(&operation, context.uri().query().unwrap_or_default())?;
+        versions::check_key(context.s3_path().get_object_key().unwrap_or_default())?;
         let exchange = context.extensions_mut().get::<Arc<Exchange>>().cloned();
         if let Some(exchange) = &exchange {
             exchange.recognised(context);
@@ -357,11 +360,14 @@ fn copied(headers: &HeaderMap) -> S3Result<Vec<Source>> {
     for header in headers.get_all("x-amz-copy-source") {
         let source = header.to_str().ok().and_then(|text| CopySource::parse(text).ok());
         match source {
-            Some(CopySource::Bucket { bucket, key, version_id }) => places.push(Source {
-                bucket: bucket.to_string(),
-                key: key.to_string(),
-                version: version_id.map(|id| id.to_string()),
-            }),
+            Some(CopySource::Bucket { bucket, key, version_id }) => {
+                versions::check_key(&key)?;
+                places.push(Source {
+                    bucket: bucket.to_string(),
+                    key: key.to_string(),
+                    version: version_id.map(|id| id.to_string()),
+                });
+            }
             _ => return Err(s3_error!(InvalidArgument, "x-amz-copy-source is not bucket/key.")),
         }
     }

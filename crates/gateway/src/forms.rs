@@ -20,7 +20,18 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result, s3_error, xml};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+/// Bytes that all forms together may be held in.
+const FORMS_BYTES_MAX: u64 = 256 << 20;
+/// When to come back with one that found no room.
+const FORM_WAIT: Duration = Duration::from_secs(1);
+
+/// How many forms of such a size are held at once.
+pub(crate) fn forms_at_once(size_max_bytes: u64) -> usize {
+    let count = FORMS_BYTES_MAX / size_max_bytes.max(1);
+    usize::try_from(count.clamp(1, 1024)).unwrap_or(1)
+}
 
 /// What stays as it is in a query.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -79,7 +90,7 @@ fn boundary(headers: &HeaderMap) -> Option<String> {
 /// The PutObject that a form means.
 ///
 /// # Errors
-/// `MethodNotAllowed` on an object's path; `MalformedPOSTRequest`, `InvalidArgument`,
+/// `SlowDown`; `MethodNotAllowed` on an object's path; `MalformedPOSTRequest`, `InvalidArgument`,
 /// `EntityTooLarge`; `AccessDenied`, `InvalidPolicyDocument`, `SignatureDoesNotMatch`,
 /// `InvalidAccessKeyId`.
 pub(crate) async fn put_of(
@@ -93,6 +104,10 @@ pub(crate) async fn put_of(
     let bucket = bucket_of(&hosts.full_path(&head.headers, head.uri.path()))?;
     let size_max_bytes = limits.form_size_max_bytes;
     let limit = usize::try_from(size_max_bytes).unwrap_or(usize::MAX);
+    // Nobody has shown a key yet.
+    let _place = limits.forms.try_acquire().map_err(|_| {
+        crate::error::slow_down("The gateway holds as many forms as it takes.", FORM_WAIT)
+    })?;
     let held = body.store_all_limited(limit).await;
     let bytes = held.map_err(|error| match error.to_string().contains("limit") {
         true => s3_error!(
@@ -116,7 +131,12 @@ pub(crate) async fn put_of(
     let path = format!("/{bucket}/{}", utf8_percent_encode(&key, PATH));
     head.uri = path.parse().map_err(|_| s3_error!(InvalidURI, "the key makes no URL"))?;
     head.headers.remove(TRANSFER_ENCODING);
-    head.headers.remove(CONTENT_TYPE);
+    // What the policy does not know of may not say what becomes of the file.
+    let is_told = |name: &HeaderName| name.as_str().starts_with("x-amz-") || HEADERS.contains(name);
+    let told: Vec<HeaderName> = head.headers.keys().filter(|name| is_told(name)).cloned().collect();
+    for name in told {
+        head.headers.remove(name);
+    }
     head.headers.insert(CONTENT_LENGTH, HeaderValue::from(form.file.len()));
     set_headers(&mut head.headers, &form)?;
     if let Some(sender) = sender {

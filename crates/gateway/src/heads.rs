@@ -58,7 +58,9 @@ pub(crate) fn fault<B>(request: &Request<B>, now: SystemTime) -> Option<S3Error>
         return Some(s3_error!(InvalidRequest, "{why}"));
     }
     let query = request.uri().query().unwrap_or_default();
-    authorization::query_fault(query).or_else(|| validity_fault(query))
+    authorization::query_fault(query)
+        .or_else(|| validity_fault(query))
+        .or_else(|| authorization::unsigned_header(headers, query))
 }
 
 fn no_date() -> S3Error {
@@ -142,8 +144,8 @@ mod tests {
 
     #[test]
     fn version_4_has_a_date_and_a_digest() {
-        let v4 =
-            "AWS4-HMAC-SHA256 Credential=K/20130524/r/s3/aws4_request,SignedHeaders=h,Signature=s";
+        let v4 = "AWS4-HMAC-SHA256 Credential=K/20130524/r/s3/aws4_request, \
+                  SignedHeaders=host;x-amz-date, Signature=s";
         let v4 = ("authorization", v4);
         let date = ("x-amz-date", "20130524T000000Z");
         assert_eq!(code("/", &[v4, date]), None);
@@ -152,6 +154,33 @@ mod tests {
         assert_eq!(code("/", &[v4, date, odd]).as_deref(), Some("InvalidArgument"));
         let plain = ("x-amz-content-sha256", "UNSIGNED-PAYLOAD");
         assert_eq!(code("/", &[v4, date, plain]), None);
+    }
+
+    #[test]
+    fn what_no_signature_covers_is_refused() {
+        let v4 = "AWS4-HMAC-SHA256 Credential=K/20130524/r/s3/aws4_request, \
+                  SignedHeaders=host;x-amz-date;X-Amz-Acl, Signature=s";
+        let signed = [("authorization", v4), ("x-amz-date", "20130524T000000Z")];
+        let denied = Some("AccessDenied");
+        let url = "/b/k?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=K%2F20130524%2Fr%2Fs3\
+                   %2Faws4_request&X-Amz-Date=20130524T000000Z&X-Amz-Expires=60&X-Amz-Signature=s\
+                   &X-Amz-SignedHeaders=host%3Bx-amz-acl";
+        for (header, wanted) in [
+            ("x-amz-acl", None),
+            ("x-amz-content-sha256", None),
+            ("content-type", None),
+            ("x-amz-copy-source", denied),
+            ("x-amz-tagging", denied),
+        ] {
+            let more = [signed[0], signed[1], (header, "UNSIGNED-PAYLOAD")];
+            assert_eq!(code("/b/k", &more).as_deref(), wanted, "{header}");
+            let more = [(header, "UNSIGNED-PAYLOAD")];
+            assert_eq!(code(url, &more).as_deref(), wanted, "{header} beside a URL");
+        }
+        // Nobody signed this at all, and version 2 covers all of them.
+        assert_eq!(code("/b/k", &[("x-amz-acl", "private")]), None);
+        let v2 = [("authorization", "AWS K:s"), signed[1], ("x-amz-acl", "private")];
+        assert_eq!(code("/b/k", &v2), None);
     }
 
     #[test]

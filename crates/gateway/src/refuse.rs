@@ -2,6 +2,7 @@
 //! would rely on.
 
 use http::HeaderMap;
+use percent_encoding::percent_decode_str;
 use s3s::{S3Result, s3_error};
 
 /// Headers that ask for something to be kept or done with an object, which is not.
@@ -13,6 +14,69 @@ const UNKEPT: &[(&str, &str)] = &[
     ),
     ("x-amz-website-redirect-location", "website redirects"),
 ];
+
+/// Operations that a request is taken for when its query names no other one, and which parameters
+/// they have. Where the last column says so, nothing else may stand there but `x-...`: an
+/// operation that this gateway does not know would else overwrite or remove what it is for.
+const PLAIN: &[(&str, &[&str], bool)] = &[
+    ("PutObject", &[], true),
+    ("CopyObject", &[], true),
+    ("UploadPart", &["partNumber", "uploadId"], true),
+    ("UploadPartCopy", &["partNumber", "uploadId"], true),
+    ("AbortMultipartUpload", &["uploadId"], true),
+    ("DeleteObject", &["versionId"], true),
+    ("CreateBucket", &[], true),
+    ("DeleteBucket", &[], true),
+    ("GetObject", &["partNumber", "versionId"], false),
+    ("HeadObject", &["partNumber", "versionId"], false),
+    ("HeadBucket", &[], false),
+    ("ListBuckets", &["bucket-region", "continuation-token", "max-buckets", "prefix"], false),
+    ("ListObjects", &["delimiter", "encoding-type", "marker", "max-keys", "prefix"], false),
+    (
+        "ListObjectsV2",
+        &[
+            "continuation-token",
+            "delimiter",
+            "encoding-type",
+            "fetch-owner",
+            "list-type",
+            "max-keys",
+            "prefix",
+            "start-after",
+        ],
+        false,
+    ),
+];
+/// What signs a URL by version 2.
+const SIGNING: [&str; 3] = ["AWSAccessKeyId", "Expires", "Signature"];
+
+/// Refuses a request that is taken for a plain operation though its query names another one.
+///
+/// # Errors
+/// `NotImplemented`.
+pub fn unknown_parameters(operation: &str, query: &str) -> S3Result<()> {
+    let Some((_, known, is_strict)) = PLAIN.iter().find(|row| row.0 == operation) else {
+        return Ok(());
+    };
+    let unknown = query.split('&').filter(|pair| !pair.is_empty()).find_map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let name = percent_decode_str(name).decode_utf8_lossy();
+        let is_known = known.contains(&&*name)
+            || SIGNING.contains(&&*name)
+            || name.starts_with("response-")
+            || name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("x-"));
+        // A read with a parameter of the client's own is still that read.
+        (!is_known && (*is_strict || value.is_empty())).then_some(name)
+    });
+    match unknown {
+        None => Ok(()),
+        Some(name) => Err(s3_error!(
+            NotImplemented,
+            "{operation} has no parameter `{name}`, and this gateway knows no other operation of \
+             that name"
+        )),
+    }
+}
 
 /// Refuses headers whose effect would be lost.
 ///
@@ -96,5 +160,39 @@ pub fn encryption_of_read(headers: &HeaderMap) -> S3Result<()> {
             "x-amz-server-side-encryption header is not supported for this operation."
         )),
         false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_that_names_another_operation_is_not_taken_for_a_plain_one() {
+        for (operation, query, is_fine) in [
+            ("PutObject", "", true),
+            ("PutObject", "x-id=PutObject&X-Amz-Signature=s", true),
+            ("PutObject", "AWSAccessKeyId=K&Expires=9&Signature=s", true),
+            ("PutObject", "renameObject", false),
+            ("PutObject", "uploadId=u", false),
+            ("PutObject", "%61cl2=", false),
+            ("CopyObject", "annotation", false),
+            ("DeleteObject", "versionId=7", true),
+            ("DeleteObject", "acl", false),
+            ("DeleteBucket", "metadataConfiguration", false),
+            ("CreateBucket", "abac", false),
+            ("GetObject", "response-content-type=a&versionId=1&partNumber=2", true),
+            ("GetObject", "cache=17", true),
+            ("GetObject", "restore", false),
+            ("ListObjects", "prefix=&delimiter=", true),
+            ("ListObjects", "abac", false),
+            ("GetBucketAcl", "acl", true),
+        ] {
+            assert_eq!(
+                unknown_parameters(operation, query).is_ok(),
+                is_fine,
+                "{operation} {query}"
+            );
+        }
     }
 }

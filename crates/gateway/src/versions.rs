@@ -15,13 +15,25 @@ use s3s::{S3Result, dto, s3_error};
 /// The name by which a store knows an object, or one version of it.
 ///
 /// # Errors
-/// `NoSuchVersion` where the back end keeps none.
+/// `NoSuchVersion` where the back end keeps none; `InvalidArgument` for a key that no object has.
 pub(crate) fn name(bucket: &Bucket, key: &str, id: Option<&str>) -> S3Result<String> {
+    check_key(key)?;
     match id {
         None => Ok(key.to_string()),
         Some(id) if bucket.store.has_versions() => Ok(versioned(key, id)),
         Some(NULL_VERSION) => Ok(key.to_string()),
         Some(_) => Err(s3_error!(NoSuchVersion, "this bucket keeps one version of an object")),
+    }
+}
+
+/// A NUL separates key and version where stores are asked, so it may not come from a client.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub(crate) fn check_key(key: &str) -> S3Result<()> {
+    match key.contains('\0') {
+        true => Err(s3_error!(InvalidArgument, "A key holds no NUL.")),
+        false => Ok(()),
     }
 }
 

@@ -8,8 +8,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, sign};
 use ring::hmac;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
-on_every_lane!(a_signed_form_makes_an_object, policies_hold);
+on_every_lane!(
+    a_signed_form_makes_an_object,
+    policies_hold,
+    headers_beside_a_form_are_not_its_fields,
+);
 
 /// A form of these fields and a file `a.txt`.
 fn form(fields: &[(&str, &str)], file: &[u8]) -> Vec<u8> {
@@ -146,6 +152,58 @@ async fn policies_hold(lane: Lane) {
     assert_eq!((answer.status, answer.code().as_str()), (400, "BadDigest"), "{}", answer.text());
     assert_eq!(server.get("/lake/up/n").await.status, 404);
     assert_eq!(server.get("/lake/up/k").await.body, b"123");
+}
+
+async fn headers_beside_a_form_are_not_its_fields(lane: Lane) {
+    let server = Server::on(lane).await;
+    server.put("/lake/private", b"secret").await;
+    let signature = signed(ANY_KEY, 60);
+    let body = form(&with(&signature, &[("key", "up/k")]), b"own");
+    let (method, path) = ("POST", "/lake");
+    let headers = [
+        TYPE,
+        ("x-amz-copy-source", "lake/private"),
+        ("x-amz-meta-colour", "red"),
+        ("cache-control", "no-store"),
+    ];
+    let posted = Request { method, path, headers: &headers, body: &body, ..Default::default() };
+    assert_eq!(server.unsigned(posted).await.status, 204);
+    let got = server.get("/lake/up/k").await;
+    assert_eq!(got.body, b"own");
+    assert!(!got.headers.contains_key("x-amz-meta-colour"));
+    assert!(!got.headers.contains_key("cache-control"));
+}
+
+#[tokio::test]
+async fn no_more_forms_are_held_than_there_is_room_for() {
+    let server = Server::on_with(Lane::Memory, |options| {
+        options.serve.form_size_max_bytes = 256 << 20;
+    })
+    .await;
+    let signature = signed(ANY_KEY, 60);
+    let body = form(&with(&signature, &[("key", "up/k")]), b"own");
+    let head = format!(
+        "POST /lake HTTP/1.1\r\nhost: h\r\n{}: {}\r\ncontent-length: {}\r\n\r\n",
+        TYPE.0,
+        TYPE.1,
+        body.len()
+    );
+    let mut slow = TcpStream::connect(server.address).await.unwrap();
+    slow.write_all(&[head.as_bytes(), &body[..9]].concat()).await.unwrap();
+    let refused = loop {
+        // The first one is in once the second one is not.
+        let answer = server.post(&with(&signature, &[("key", "up/other")]), b"other").await;
+        match answer.status {
+            204 => tokio::task::yield_now().await,
+            _ => break answer,
+        }
+    };
+    assert_eq!((refused.status, refused.code().as_str()), (503, "SlowDown"));
+    assert_eq!(refused.header("retry-after"), "1");
+    slow.write_all(&body[9..]).await.unwrap();
+    assert_eq!(common::read_answer(&mut slow, false).await.status, 204);
+    let again = server.post(&with(&signature, &[("key", "up/other")]), b"other").await;
+    assert_eq!(again.status, 204);
 }
 
 #[tokio::test]

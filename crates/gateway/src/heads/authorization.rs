@@ -3,8 +3,13 @@
 //!
 //! A signature that is well formed may still be wrong: that is not decided here.
 
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName};
 use s3s::{S3Error, s3_error};
 
+/// Signed in another way, or of no meaning here: the digest is a line of what is signed, and a
+/// content delivery network adds the number of its request.
+const UNSIGNED: [&str; 2] = ["x-amz-content-sha256", "x-amz-cf-id"];
 const PARTS: &str = "Credential, SignedHeaders, and Signature";
 const QUERY: [&str; 6] = [
     "X-Amz-Algorithm",
@@ -68,6 +73,28 @@ pub(super) fn query_fault(query: &str) -> Option<S3Error> {
     let credential = credential.decode_utf8_lossy();
     let why = credential_fault(&credential)?;
     malformed(&format!("Error parsing the X-Amz-Credential parameter; {why}"))
+}
+
+/// A header that says what S3 should do and that a signature of version 4 does not cover, if there
+/// is one: whoever holds a presigned URL could add it. (Signature calculations, "SignedHeaders":
+/// every `x-amz-*` header of a request is signed.)
+pub(super) fn unsigned_header(headers: &HeaderMap, query: &str) -> Option<S3Error> {
+    let in_header = super::text(headers, AUTHORIZATION.as_str())
+        .and_then(|text| text.strip_prefix("AWS4-HMAC-SHA256"))
+        .and_then(|fields| value_of(fields.split(',').map(str::trim), "SignedHeaders"));
+    let in_query = value_of(query.split('&'), "X-Amz-SignedHeaders");
+    let signed = percent_encoding::percent_decode_str(in_header.or(in_query)?);
+    let signed = signed.decode_utf8_lossy();
+    let is_signed = |name: &str| signed.split(';').any(|it| it.eq_ignore_ascii_case(name));
+    let mut names = headers.keys().map(HeaderName::as_str);
+    let name = names
+        .find(|name| name.starts_with("x-amz-") && !UNSIGNED.contains(name) && !is_signed(name))?;
+    let why = format!("There were headers present in the request which were not signed: {name}");
+    Some(s3_error!(AccessDenied, "{why}"))
+}
+
+fn value_of<'a>(mut pairs: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a str> {
+    pairs.find_map(|pair| pair.split_once('=').filter(|pair| pair.0 == name)).map(|pair| pair.1)
 }
 
 /// A credential is `KEY/20130524/us-east-1/s3/aws4_request`.

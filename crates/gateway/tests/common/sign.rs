@@ -115,14 +115,29 @@ pub fn presigned(
     expires_s: u32,
     offset_s: i64,
 ) -> String {
+    presigned_for("GET", path, host, secret, access, expires_s, offset_s)
+}
+
+/// A presigned path.
+pub fn presigned_for(
+    method: &str,
+    path: &str,
+    host: &str,
+    secret: &str,
+    access: &str,
+    expires_s: u32,
+    offset_s: i64,
+) -> String {
     let time = timestamp(offset_s);
     let query = format!(
         "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={access}%2F{}%2F{REGION}%2Fs3%2Faws4_request\
          &X-Amz-Date={time}&X-Amz-Expires={expires_s}&X-Amz-SignedHeaders=host",
         &time[..8]
     );
-    let canonical =
-        format!("GET\n{path}\n{}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD", canonical_query(&query));
+    let canonical = format!(
+        "{method}\n{path}\n{}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD",
+        canonical_query(&query)
+    );
     format!("{path}?{query}&X-Amz-Signature={}", signature(secret, &time, &canonical))
 }
 
