@@ -6,7 +6,7 @@
 use crate::acl::{Acl, Asked, lists_are_off};
 use crate::auth::Caller;
 use crate::buckets::{Bucket, Buckets};
-use crate::copy::rewrite;
+use crate::copy::{rewrite, tags_of};
 use crate::get::about_object;
 use crate::locks;
 use crate::notes::Notes;
@@ -239,7 +239,12 @@ async fn set_note(
         let done = bucket.store.revise(&bucket.key(named), ACL_NOTE, revision).await;
         return done.map_err(about_object);
     }
+    let tags = match bucket.store.copies_tags() {
+        true => None,
+        false => tags_of(bucket, named, &meta).await?,
+    };
     let mut metadata = meta.metadata;
+    metadata.extend(tags);
     metadata.retain(|pair| ![ACL_NOTE, TAG_COUNT].contains(&pair.0.as_str()));
     metadata.push((ACL_NOTE.to_string(), acl.to_text()));
     let condition = meta.etag.map_or(WriteCondition::None, WriteCondition::IfMatch);

@@ -79,9 +79,25 @@ impl Source {
         let kept = ObjectHeaders::from_meta(&meta).into_options(WriteCondition::None)?;
         options.content_type = kept.content_type;
         options.metadata.extend(kept.metadata);
+        self.tie_to(meta);
+        Ok(())
+    }
+
+    /// Gives a copy its source's tags, which the back end would leave behind.
+    async fn take_tags_along(&mut self, options: &mut PutOptions) -> S3Result<()> {
+        let meta = self.look().await?.0;
+        let tags = tags_of(&self.bucket, &self.key, &meta).await?;
+        if tags.is_some() {
+            options.metadata.extend(tags);
+            self.tie_to(meta);
+        }
+        Ok(())
+    }
+
+    /// From now on the source is this version, or has changed.
+    fn tie_to(&mut self, meta: ObjectMeta) {
         let tag = meta.etag.map(|etag| Tag::One(self.bucket.tags.shown(&etag)));
         self.conditions.if_match = tag.or(self.conditions.if_match.take());
-        Ok(())
     }
 
     /// One version for the back end to copy.
@@ -153,6 +169,9 @@ pub(crate) async fn copy(
         .metadata
         .extend(locks::of_new_object(buckets, place, &request.extensions, asked).await?);
     options.metadata.extend(tags.map(|tags| (TAGGING.to_string(), tags)));
+    if !replaces_tags && source.is_beside(&bucket) && !bucket.store.copies_tags() {
+        source.take_tags_along(&mut options).await?;
+    }
     let copied = match copy_beside(&source, &bucket, &input.key, &options).await {
         Ok(None) => {
             let kept = Kept { headers: !replaces, tags: !replaces_tags };
@@ -216,6 +235,22 @@ async fn copy_beside(
 /// The pair of metadata that holds tags.
 const TAGGING: &str = "@tagging";
 
+/// The pair of an object's tags, if it has any.
+///
+/// # Errors
+/// As of reading them.
+pub(crate) async fn tags_of(
+    bucket: &Bucket,
+    key: &str,
+    meta: &ObjectMeta,
+) -> S3Result<Option<(String, String)>> {
+    if tag_count(meta).is_none() {
+        return Ok(None);
+    }
+    let tags = bucket.store.tags(&bucket.key(key)).await.map_err(about_object)?;
+    Ok(Some((TAGGING.to_string(), penstock_store::tags::to_query(&tags))))
+}
+
 /// What a copy takes over from its source besides the bytes.
 #[derive(Clone, Copy)]
 struct Kept {
@@ -237,10 +272,8 @@ async fn copy_through(
         options.content_type = notes.content_type;
         options.metadata.extend(notes.metadata);
     }
-    if kept.tags && bucket.store.has_tags() && tag_count(stream.meta()).is_some() {
-        let tags = source.bucket.store.tags(&source.bucket.key(&source.key)).await;
-        let text = penstock_store::tags::to_query(&tags.map_err(about_object)?);
-        options.metadata.push((TAGGING.to_string(), text));
+    if kept.tags && bucket.store.has_tags() {
+        options.metadata.extend(tags_of(&source.bucket, &source.key, stream.meta()).await?);
     }
     // The bytes are the same; a checksum of parts' checksums is not the copy's.
     options.metadata.extend(Sums::of(stream.meta()).of_bytes().notes());

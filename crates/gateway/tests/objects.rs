@@ -9,7 +9,7 @@ use common::{Answer, Lane, Request, Server};
 
 on_every_lane!(
     tags_are_kept,
-    copies_take_tags_along,
+    copies_take_along_what_they_are_told,
     writes_are_judged_by_any_tag,
     removals_are_judged_by_size_and_time,
     empty_words_of_a_listing_are_none,
@@ -66,28 +66,36 @@ async fn delete_with(server: &Server, path: &str, headers: &[(&str, &str)]) -> A
     server.send(Request { method: "DELETE", path, headers, ..Default::default() }).await
 }
 
-/// Where the back end copies by itself, what it takes along is its own affair; the fakes differ.
-async fn copies_take_tags_along(lane: Lane) {
+/// Tags and metadata are kept or replaced each by its own directive.
+async fn copies_take_along_what_they_are_told(lane: Lane) {
     let server = Server::on(lane).await;
-    let put = put_with(&server, "/lake/a", &[("x-amz-tagging", "team=blue")], b"x").await;
+    let described = [
+        ("x-amz-tagging", "team=blue"),
+        ("content-type", "text/plain"),
+        ("cache-control", "no-store"),
+        ("x-amz-meta-colour", "green"),
+    ];
+    let put = put_with(&server, "/lake/a", &described, b"x").await;
     assert_eq!(put.status, 200, "{}", put.text());
     let from = ("x-amz-copy-source", "/lake/a");
-    if matches!(lane, Lane::Local | Lane::Memory) {
-        let copied = put_with(&server, "/lake/b", &[from], b"").await;
-        assert_eq!(copied.status, 200, "{}", copied.text());
+    let tagged = [("x-amz-tagging-directive", "REPLACE"), ("x-amz-tagging", "team=red")];
+    let described = [("x-amz-metadata-directive", "REPLACE"), ("cache-control", "max-age=9")];
+    for (headers, team, cache, colour) in [
+        (vec![from], "blue", "no-store", Some("green")),
+        (vec![from, tagged[0], tagged[1]], "red", "no-store", Some("green")),
+        (vec![from, described[0], described[1]], "blue", "max-age=9", None),
+        (vec![from, described[0], described[1], tagged[0], tagged[1]], "red", "max-age=9", None),
+    ] {
+        let copied = put_with(&server, "/lake/b", &headers, b"").await;
+        assert_eq!(copied.status, 200, "{headers:?}: {}", copied.text());
         let tags = server.get("/lake/b?tagging").await.text();
-        if lane == Lane::Local {
-            assert!(tags.contains("<Key>team</Key><Value>blue</Value>"), "{tags}");
-        }
+        assert!(tags.contains(&format!("<Value>{team}</Value>")), "{headers:?}: {tags}");
+        let got = server.get("/lake/b").await;
+        assert_eq!(got.header("cache-control"), cache, "{headers:?}");
+        assert_eq!(got.headers.get("x-amz-meta-colour").map(String::as_str), colour, "{headers:?}");
+        let media_type = if colour.is_some() { "text/plain" } else { "binary/octet-stream" };
+        assert_eq!(got.header("content-type"), media_type, "{headers:?}");
     }
-    if lane == Lane::S3 {
-        return;
-    }
-    let other = [from, ("x-amz-tagging-directive", "REPLACE"), ("x-amz-tagging", "team=red")];
-    let copied = put_with(&server, "/lake/c", &other, b"").await;
-    assert_eq!(copied.status, 200, "{}", copied.text());
-    let tags = server.get("/lake/c?tagging").await.text();
-    assert!(tags.contains("<Value>red</Value>"), "{tags}");
 }
 
 async fn writes_are_judged_by_any_tag(lane: Lane) {

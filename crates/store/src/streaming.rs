@@ -325,6 +325,11 @@ pub trait StreamingStore: Store {
         Ok(None)
     }
 
+    /// Whether a copy inside the back end has its source's tags, unless it is given others.
+    fn copies_tags(&self) -> bool {
+        true
+    }
+
     /// Whether objects have tags.
     fn has_tags(&self) -> bool {
         false

@@ -185,14 +185,19 @@ pub struct PutOptions {
 }
 
 impl PutOptions {
+    /// Whether media type and metadata are given, so that a copy takes over none of its source's.
+    /// Pairs whose names begin with `@` do not say so.
+    pub fn replaces(&self) -> bool {
+        self.content_type.is_some() || self.metadata.iter().any(|pair| !pair.0.starts_with('@'))
+    }
+
     /// These options, with media type and metadata taken from `other` where both are absent here:
     /// a completed upload keeps what it began with, and a copy keeps its source's. Pairs whose
     /// names begin with `@` are added to the others.
     #[must_use]
     pub fn or_from(&self, other: &PutOptions) -> PutOptions {
         let mut options = self.clone();
-        let is_note = |(name, _): &(String, String)| name.starts_with('@');
-        if options.content_type.is_none() && options.metadata.iter().all(is_note) {
+        if !self.replaces() {
             options.content_type = other.content_type.clone();
             let own = &self.metadata;
             let is_new = |pair: &&(String, String)| own.iter().all(|(name, _)| *name != pair.0);

@@ -6,7 +6,7 @@
 //! answers 501) and larger blobs get Copy Blob followed by Set Blob Properties: then the blob is
 //! seen with the old media type for a moment, and a failure in between leaves it so.
 
-use super::wire::{Ask, put_result};
+use super::wire::{Ask, is_property, put_result};
 use super::{AzureStore, drain};
 use crate::answer::{Failure, text_header};
 use crate::{CopySource, HttpResponse, PutOptions, PutResult, WriteCondition};
@@ -27,9 +27,7 @@ impl AzureStore {
         options: &PutOptions,
     ) -> Result<PutResult> {
         let named = |error: Error| self.wire.named(error, OPERATION, to);
-        // As everywhere, a caller that gives either replaces both.
-        let replaces = options.content_type.is_some() || !options.metadata.is_empty();
-        if !replaces {
+        if !options.replaces() {
             return self.copy_keeping(source, to, options).await;
         }
         let mut headers = self.source_headers(source).await.map_err(named)?;
@@ -48,7 +46,8 @@ impl AzureStore {
         self.set_properties(to, options, copied).await
     }
 
-    /// Copy Blob: the source's properties, and its metadata unless others are given.
+    /// Copy Blob: the source's properties, and its metadata unless others are given. Of the
+    /// source's tags it takes none along.
     async fn copy_keeping(
         &self,
         source: &CopySource,
@@ -104,12 +103,14 @@ impl AzureStore {
         options: &PutOptions,
         copied: PutResult,
     ) -> Result<PutResult> {
-        let typed = PutOptions { metadata: Vec::new(), ..options.clone() };
+        let mut typed = options.clone();
+        typed.metadata.retain(|pair| is_property(&pair.0));
         let made = self.set(to, "properties", &typed, copied).await?;
-        if !options.metadata.is_empty() {
+        let is_described = |pair: &(String, String)| !is_property(&pair.0) && pair.0 != "@tagging";
+        if options.metadata.iter().any(is_described) {
             return Ok(made);
         }
-        let bare = PutOptions { content_type: None, ..typed };
+        let bare = PutOptions { content_type: None, metadata: Vec::new(), ..typed };
         self.set(to, "metadata", &bare, made).await
     }
 
@@ -159,7 +160,10 @@ fn source_condition(source: &CopySource) -> Option<(&'static str, String)> {
 /// Whether Put Blob From URL is missing, or takes no blob of this size.
 fn lacks_put_from_url(failure: &Failure) -> bool {
     failure.verdict().0 == Kind::Unsupported
-        || matches!(failure.code.as_str(), "InvalidHeaderValue" | "RequestBodyTooLarge")
+        || matches!(
+            failure.code.as_str(),
+            "InvalidHeaderValue" | "RequestBodyTooLarge" | "CopySourceTooLarge"
+        )
         || failure.status == 413
 }
 

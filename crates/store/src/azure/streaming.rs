@@ -165,6 +165,10 @@ impl StreamingStore for AzureStore {
         if must_stream { Ok(None) } else { Err(self.wire.failed(failure, OPERATION, key)) }
     }
 
+    fn copies_tags(&self) -> bool {
+        false
+    }
+
     fn has_tags(&self) -> bool {
         true
     }

@@ -219,6 +219,14 @@ impl Wire {
     }
 }
 
+/// Whether a pair of metadata is a header that the service keeps as such.
+pub(super) fn is_property(name: &str) -> bool {
+    matches!(
+        name,
+        "@cache-control" | "@content-disposition" | "@content-encoding" | "@content-language"
+    )
+}
+
 fn write_headers(options: &PutOptions) -> Vec<(String, String)> {
     let mut headers = Vec::new();
     if let Some(content_type) = &options.content_type {
@@ -226,11 +234,8 @@ fn write_headers(options: &PutOptions) -> Vec<(String, String)> {
     }
     for (name, value) in &options.metadata {
         match name.as_str() {
-            "@cache-control"
-            | "@content-disposition"
-            | "@content-encoding"
-            | "@content-language" => {
-                headers.push((format!("x-ms-blob-{}", &name[1..]), value.clone()));
+            property if is_property(property) => {
+                headers.push((format!("x-ms-blob-{}", &property[1..]), value.clone()));
             }
             "@tagging" => headers.push(("x-ms-tags".to_string(), value.clone())),
             _ => {

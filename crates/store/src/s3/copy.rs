@@ -26,13 +26,15 @@ impl S3Store {
         options: &PutOptions,
     ) -> Result<PutResult> {
         let prefix = self.sender.header_prefix();
-        let replaces = options.content_type.is_some() || !options.metadata.is_empty();
         let mut call = Call::new(Method::PUT, "copy", Some(to));
         self.sender.require_key(&call, &source.key)?;
         self.sender.require_key(&call, to)?;
         call = self.with_source(call, source)?;
-        if replaces {
+        if options.replaces() {
             call = call.header(&format!("{prefix}metadata-directive"), "REPLACE")?;
+        }
+        if options.metadata.iter().any(|pair| pair.0 == "@tagging") && !self.is_gcs() {
+            call = call.header(&format!("{prefix}tagging-directive"), "REPLACE")?;
         }
         let call = self.with_write_headers(call, options)?;
         let call = self.with_condition(call, &options.condition)?;
@@ -108,8 +110,9 @@ impl S3Store {
         let source = CopySource { if_match: version, ..source.clone() };
         let mut kept = options.clone();
         // A copy keeps what the caller does not replace; an upload has to be told.
-        if kept.content_type.is_none() && kept.metadata.is_empty() {
-            (kept.content_type, kept.metadata) = (meta.content_type, meta.metadata);
+        if !kept.replaces() {
+            kept.content_type = meta.content_type;
+            kept.metadata.extend(meta.metadata);
             kept.metadata.retain(|(name, _)| !answer::is_told_note(name));
         }
         let upload = self.begin_upload(to, &kept).await?;

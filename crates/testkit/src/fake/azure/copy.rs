@@ -84,10 +84,12 @@ pub fn blob(call: &Call<'_>) -> Served {
             copy.headers.push((name, value));
         }
         copy.metadata = metadata;
-        copy.tags = tags::of_header(call)?;
         copy.blocks = Vec::new();
     } else if !metadata.is_empty() {
         copy.metadata = metadata;
+    }
+    if call.header("x-ms-copy-source-tag-option") != Some("COPY") {
+        copy.tags = tags::of_header(call)?;
     }
     let mut answer = blob::place(call, copy)?;
     if !put {

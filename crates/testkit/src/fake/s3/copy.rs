@@ -10,6 +10,7 @@ use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Object, Staged, fresh_etag};
 use super::super::xml::Writer;
 use super::Call;
+use super::extras::tags_of_header;
 use super::object::{check_write, kept_headers, metadata, precondition_failed};
 use super::upload::{find, part_number};
 use std::sync::Arc;
@@ -79,6 +80,10 @@ pub fn object(call: &Call<'_>) -> Served {
     if replaces {
         copy.headers = kept_headers(call.request);
         copy.metadata = metadata(call.request)?;
+    }
+    // Tags that come without the directive are ignored, as by Amazon.
+    if call.request.headers.get("x-amz-tagging-directive") == Some("REPLACE") {
+        copy.tags = tags_of_header(call.request);
     }
     let answer = answer("CopyObjectResult", &copy.etag, copy.modified);
     call.server.vault.with(|state| -> Result<(), Refusal> {
