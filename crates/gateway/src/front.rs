@@ -3,6 +3,7 @@
 
 use crate::auth::KeyRing;
 use crate::cors::Question;
+use crate::documents::{self, DOCUMENT_BYTES_MAX};
 use crate::exchange::{Exchange, Ledger};
 use crate::forms::{forms_at_once, is_form, put_of};
 use crate::hosts::Hosts;
@@ -169,6 +170,11 @@ impl Front {
         now: SystemTime,
     ) -> Result<Response<s3s::Body>, HttpError> {
         if !is_form(&request) {
+            let path = self.hosts.full_path(request.headers(), request.uri().path());
+            let (request, verdict) = match documents::judged(request, &path) {
+                Ok(judged) => judged,
+                Err(error) => return refusal(error),
+            };
             let is_head = *request.method() == Method::HEAD;
             let mut response = self.s3.call(request).await?;
             // s3s knows one status only of a HEAD that went well.
@@ -178,7 +184,11 @@ impl Front {
             {
                 *response.status_mut() = StatusCode::PARTIAL_CONTENT;
             }
-            return if is_unread(&response) { refusal(unread()) } else { Ok(response) };
+            return match (verdict.take(), is_unread(&response)) {
+                (Some(error), _) => refusal(error),
+                (None, true) => refusal(unread()),
+                (None, false) => Ok(response),
+            };
         }
         match put_of(request, &self.hosts, &self.ring, &self.limits, now).await {
             Ok((put, form)) => Ok(form.told(self.s3.call(put).await?)),
@@ -194,7 +204,7 @@ impl Front {
         // Every POST but a form carries XML, which s3s holds whole.
         if request.method() == Method::POST
             && !is_form(request)
-            && length > crate::XML_BYTES_MAX as u64
+            && length > DOCUMENT_BYTES_MAX as u64
         {
             let why = "The XML of this request is longer than 4 MiB.";
             return Some(s3_error!(EntityTooLarge, "{why}"));

@@ -22,6 +22,7 @@ mod copy;
 mod cors;
 mod delete;
 mod doctor;
+mod documents;
 mod error;
 mod exchange;
 mod forms;
@@ -101,8 +102,6 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-/// Largest XML body: a batch delete of 1000 long keys is below 2 MiB.
-const XML_BYTES_MAX: usize = 4 << 20;
 /// Largest form that s3s takes itself: none, since forms are PutObjects when it sees them.
 const FORM_BYTES_MAX: u64 = 0;
 
@@ -286,7 +285,7 @@ impl Gateway {
 /// The service, and before it another one for requests that it does not parse as they are.
 fn s3_service(gateway: &s3::Gateway, access: &auth::Access) -> S3Service {
     let mut config = S3Config::default();
-    config.xml_max_body_size = XML_BYTES_MAX;
+    config.xml_max_body_size = documents::DOCUMENT_BYTES_MAX;
     config.post_object_max_file_size = FORM_BYTES_MAX;
     let config = Arc::new(StaticConfigProvider::new(Arc::new(config)));
     let builder = || {

@@ -273,8 +273,8 @@ impl Target<'_> {
         let refusal = match store.list_parts(&self.key, self.upload).await {
             Ok(present) => match self.chosen_parts(named, &present) {
                 Ok(parts) => return Ok(Found::Parts(parts)),
-                Err(refusal) if present.is_empty() => refusal,
-                Err(refusal) => return Err(refusal),
+                // Some may still lie there after an upload was completed.
+                Err(refusal) => refusal,
             },
             Err(error) if error.kind() == Kind::NotFound => about_upload(error),
             Err(error) => return Err(about_upload(error)),

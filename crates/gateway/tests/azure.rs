@@ -59,9 +59,10 @@ async fn each_operation_costs_what_the_table_says() {
     let copy =
         |headers| Request { method: "PUT", path: "/lake/copy", headers, ..Default::default() };
     let plain = [from];
-    costs(&server, "CopyObject", copy(&plain), &["CopyBlob"]).await;
+    costs(&server, "CopyObject", copy(&plain), &["CopyBlob", "GetBlobProperties"]).await;
     let replace = [from, ("x-amz-metadata-directive", "REPLACE"), mark];
-    costs(&server, "CopyObject, REPLACE", copy(&replace), &["PutBlobFromURL"]).await;
+    costs(&server, "CopyObject, REPLACE", copy(&replace), &["GetBlobProperties", "PutBlobFromURL"])
+        .await;
     let delete = |path, headers| Request { method: "DELETE", path, headers, ..Default::default() };
     let matching = [("if-match", etag.as_str())];
     costs(&server, "DeleteObject, If-Match", delete("/lake/new", &matching), &["DeleteBlob"]).await;

@@ -62,7 +62,10 @@ async fn told(server: &Server, method: &str, path: &str, name: &str) -> String {
     server.send(request).await.header(name).to_string()
 }
 
-on_every_lane!(every_kind_is_compared_before_anything_is_there);
+on_every_lane!(
+    every_kind_is_compared_before_anything_is_there,
+    a_document_that_is_not_what_its_digest_says_does_nothing
+);
 
 async fn every_kind_is_compared_before_anything_is_there(lane: Lane) {
     let server = Server::on(lane).await;
@@ -113,4 +116,57 @@ async fn the_checksum_in_a_trailer_of_a_large_body_is_kept_on_a_directory() {
     let put = server.send(request(&headers[..4])).await;
     assert_eq!((put.status, put.header("x-amz-checksum-crc32")), (200, sum), "{}", put.text());
     assert_eq!(told(&server, "HEAD", "/lake/large", "x-amz-checksum-crc32").await, sum);
+}
+
+async fn a_document_that_is_not_what_its_digest_says_does_nothing(lane: Lane) {
+    let server = Server::on(lane).await;
+    server.put("/lake/k", b"bytes").await;
+    let delete = b"<Delete><Object><Key>k</Key></Object></Delete>";
+    let tags = b"<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
+    let md5 = ("content-md5", "XrY7u+Ae7tCTyyK7j1rNww==");
+    for (name, sum) in [SUMS[0], SUMS[4], md5] {
+        for (method, path, body) in
+            [("POST", "/lake?delete", &delete[..]), ("PUT", "/lake/k?tagging", &tags[..])]
+        {
+            let headers = [(name, sum)];
+            let content_sha256 = Some("UNSIGNED-PAYLOAD");
+            let asked = Request {
+                method,
+                path,
+                headers: &headers,
+                body,
+                content_sha256,
+                ..Default::default()
+            };
+            let answer = server.send(asked).await;
+            let told = (answer.status, answer.code());
+            assert_eq!(told, (400, "BadDigest".into()), "{name} {path}: {}", answer.text());
+        }
+    }
+    assert_eq!(server.get("/lake/k").await.body, b"bytes");
+    assert!(!server.get("/lake/k?tagging").await.text().contains("<Key>a</Key>"));
+    let upload = server
+        .send(Request { method: "POST", path: "/lake/m?uploads", ..Default::default() })
+        .await
+        .text();
+    let (_, id) = upload.split_once("<UploadId>").unwrap();
+    let id = id.split_once("</UploadId>").unwrap().0;
+    let part = server.put(&format!("/lake/m?partNumber=1&uploadId={id}"), b"part").await;
+    let complete = format!(
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{}</ETag></Part>\
+         </CompleteMultipartUpload>",
+        part.header("etag")
+    );
+    let path = format!("/lake/m?uploadId={id}");
+    let asked = Request {
+        method: "POST",
+        path: &path,
+        headers: &[md5],
+        body: complete.as_bytes(),
+        ..Default::default()
+    };
+    assert_eq!(server.send(asked.clone()).await.code(), "BadDigest");
+    assert_eq!(server.get("/lake/m").await.status, 404);
+    let done = server.send(Request { headers: &[], ..asked }).await;
+    assert_eq!(done.status, 200, "{}", done.text());
 }

@@ -74,6 +74,7 @@ async fn copies_take_along_what_they_are_told(lane: Lane) {
         ("content-type", "text/plain"),
         ("cache-control", "no-store"),
         ("x-amz-meta-colour", "green"),
+        ("x-amz-meta-spaced", "a  b   c"),
     ];
     let put = put_with(&server, "/lake/a", &described, b"x").await;
     assert_eq!(put.status, 200, "{}", put.text());
@@ -93,6 +94,8 @@ async fn copies_take_along_what_they_are_told(lane: Lane) {
         let got = server.get("/lake/b").await;
         assert_eq!(got.header("cache-control"), cache, "{headers:?}");
         assert_eq!(got.headers.get("x-amz-meta-colour").map(String::as_str), colour, "{headers:?}");
+        let spaced = if colour.is_some() { "a  b   c" } else { "" };
+        assert_eq!(got.header("x-amz-meta-spaced"), spaced, "{headers:?}");
         let media_type = if colour.is_some() { "text/plain" } else { "binary/octet-stream" };
         assert_eq!(got.header("content-type"), media_type, "{headers:?}");
     }

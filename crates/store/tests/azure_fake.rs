@@ -471,10 +471,16 @@ async fn copy_with_another_type_is_one_request_or_falls_back() {
 
 #[tokio::test]
 async fn directories_of_a_hierarchical_account_are_hidden() {
-    let (_fake, store) = fake();
-    let marked = PutOptions { metadata: vec![("hdi_isfolder".into(), "true".into())], ..none() };
-    store.put("dir", Payload::default(), &marked).await.unwrap();
-    store.put("dir/file", body("x"), &none()).await.unwrap();
+    let (fake, store) = fake();
+    let string = fake.connection_string();
+    let mark = ("extra_http_headers.x-ms-meta-hdi_isfolder", "true");
+    let marking = open_url("az://exam", &[("connection_string", &string), mark]).unwrap();
+    marking.put("dir", Payload::default(), &none()).await.unwrap();
+    // What a user calls so is an entry like any other.
+    let metadata = vec![("hdi_isfolder".to_string(), "true".to_string())];
+    let own = PutOptions { metadata: metadata.clone(), ..none() };
+    store.put("dir/file", body("x"), &own).await.unwrap();
+    assert_eq!(store.stat("dir/file").await.unwrap().metadata, metadata);
     let page = store.list(ListRequest::default()).await.unwrap();
     assert_eq!(page.objects.iter().map(|e| e.key.as_str()).collect::<Vec<_>>(), ["dir/file"]);
     told(&store.stat("dir").await.unwrap_err(), Kind::NotFound, &["directory"]);

@@ -78,8 +78,9 @@ pub fn signed(request: &Request<'_>, host: &str, secret: &str, access: &str) -> 
         headers.push((name.to_ascii_lowercase(), value.to_string()));
     }
     headers.sort();
+    let folded = |value: &str| value.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
     let canonical_headers: String =
-        headers.iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect();
+        headers.iter().map(|(name, value)| format!("{name}:{}\n", folded(value))).collect();
     let names: Vec<&str> = headers.iter().map(|row| row.0.as_str()).collect();
     let names = names.join(";");
     let query = canonical_query(query);

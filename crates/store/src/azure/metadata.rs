@@ -3,9 +3,12 @@
 //! Azure takes only C# identifiers as names and printable ASCII as values. Other names are escaped
 //! (`my-key` is `my_x2d_key`), other values written as RFC 2047 words; both come back as they were.
 
+use super::wire::{IS_FOLDER, UPLOAD_NONCE};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+/// Names that mean something to the service's clients, or to ourselves.
+const RESERVED: [&str; 2] = [IS_FOLDER, UPLOAD_NONCE];
 const WORD_START: &str = "=?UTF-8?B?";
 const WORD_END: &str = "?=";
 
@@ -13,9 +16,11 @@ const WORD_END: &str = "?=";
 pub fn encode_name(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let bytes = name.as_bytes();
+    // A user's own entry of such a name must not be taken for what it means here.
+    let is_reserved = RESERVED.iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
     for (at, byte) in bytes.iter().enumerate() {
         let starts_escape = *byte == b'_' && bytes.get(at + 1) == Some(&b'x');
-        let legal = byte.is_ascii_alphabetic()
+        let legal = byte.is_ascii_alphabetic() && !(is_reserved && at == 0)
             || (*byte == b'_' && !starts_escape)
             || (byte.is_ascii_digit() && at > 0);
         if legal {
@@ -89,6 +94,9 @@ mod tests {
             assert_eq!(decode_name(kept), name);
         }
         assert_eq!(decode_name("a_xzz_b"), "a_xzz_b");
+        assert_eq!(encode_name("hdi_isfolder"), "_x68_di_isfolder");
+        assert_eq!(decode_name("_x68_di_isfolder"), "hdi_isfolder");
+        assert_eq!(encode_name("penstock_upload"), "_x70_enstock_upload");
     }
 
     proptest! {

@@ -29,7 +29,7 @@ pub(super) const META_PREFIX: &str = "x-ms-meta-";
 /// commit recognises its own work.
 pub(super) const UPLOAD_NONCE: &str = "penstock_upload";
 /// Metadata name by which Data Lake accounts and Hadoop mark a blob as a directory.
-const IS_FOLDER: &str = "hdi_isfolder";
+pub(super) const IS_FOLDER: &str = "hdi_isfolder";
 
 /// One container, and how to talk to it.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use crate::HttpClient;
 use crate::http::{credential_context, credential_error};
 use crate::s3::config::Access;
 use crate::s3::sources::aws_chain;
-use ::http::HeaderValue;
 use ::http::header::AUTHORIZATION;
 use ::http::request::Parts;
+use ::http::{HeaderMap, HeaderValue};
 use penstock_base::{Error, Kind, Result, Secret};
 use reqsign_aws_v4::{Credential, RequestSigner, StaticCredentialProvider};
 use reqsign_core::{Context, Signer};
@@ -25,6 +25,24 @@ pub(crate) enum Auth {
     Aws(Signer<Credential>),
     Bearer(Secret),
     Google(Signer<reqsign_google::Credential>),
+}
+
+/// Makes runs of spaces in headers one space, as the signed text has them (Signature Version 4,
+/// "canonical headers"; the signing crate takes values as they are); returns the headers that
+/// were changed, as they were.
+fn fold_spaces(request: &mut Parts) -> HeaderMap {
+    let mut spaced = HeaderMap::new();
+    for (name, value) in &mut request.headers {
+        let Ok(text) = value.to_str() else { continue };
+        if !text.contains("  ") {
+            continue;
+        }
+        let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+        if let Ok(folded) = HeaderValue::from_str(&words.join(" ")) {
+            spaced.append(name.clone(), std::mem::replace(value, folded));
+        }
+    }
+    spaced
 }
 
 impl fmt::Debug for Auth {
@@ -95,12 +113,17 @@ impl Auth {
                 request.headers.insert(AUTHORIZATION, value);
                 Ok(())
             }
-            Auth::Aws(signer) => signer.sign(request, None).await.map_err(|error| {
-                credential_error("AWS credentials", &error).with_hint(
-                    "Mend the source that is meant, or give a key instead: CREATE SECRET (TYPE s3, \
-                     KEY_ID '...', SECRET '...', REGION '...')",
-                )
-            }),
+            Auth::Aws(signer) => {
+                let spaced = fold_spaces(request);
+                let signed = signer.sign(request, None).await;
+                request.headers.extend(spaced);
+                signed.map_err(|error| {
+                    credential_error("AWS credentials", &error).with_hint(
+                        "Mend the source that is meant, or give a key instead: CREATE SECRET \
+                         (TYPE s3, KEY_ID '...', SECRET '...', REGION '...')",
+                    )
+                })
+            }
             Auth::Google(signer) => signer.sign(request, None).await.map_err(|error| {
                 credential_error("Google credentials", &error).with_hint(
                     "Run `gcloud auth application-default login`, set \
