@@ -128,6 +128,18 @@ fn http_date(time: &dto::Timestamp) -> Option<Vec<u8>> {
     time.format(dto::TimestampFormat::HttpDate, &mut text).ok().map(|()| text)
 }
 
+/// Whether a range still means the version that a client has begun to read (If-Range, RFC 9110
+/// section 13.1.5): a strong tag, or the very time that it was told.
+pub fn if_range(validator: &str, etag: Option<&ETag>, modified: Option<SystemTime>) -> bool {
+    let validator = validator.trim();
+    if let Some(tag) = validator.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        return etag.is_some_and(|etag| etag.0 == tag);
+    }
+    let told = dto::Timestamp::parse(dto::TimestampFormat::HttpDate, validator);
+    let modified = modified.map(|time| dto::Timestamp::from(whole_seconds(time)));
+    told.is_ok_and(|told| modified == Some(told))
+}
+
 /// HTTP dates carry whole seconds, so times are compared in those.
 fn whole_seconds(time: SystemTime) -> SystemTime {
     match time.duration_since(SystemTime::UNIX_EPOCH) {

@@ -4,11 +4,12 @@
 use crate::body::ObjectBody;
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{HasChecksums as _, Sums};
-use crate::conditions::{ReadConditions, Verdict, read_conditions};
+use crate::conditions::{ReadConditions, Verdict, if_range, read_conditions};
 use crate::error::{Subject, to_s3};
 use crate::headers::{set_object_headers, tag_count};
 use crate::parts::PartSizes;
 use crate::{overrides, refuse, versions};
+use http::header::IF_RANGE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use penstock_base::{ByteRange, Error};
 use penstock_engine::Stream;
@@ -200,6 +201,12 @@ fn told_checksums(mode: Option<&dto::ChecksumMode>, wanted: &Wanted, meta: &Obje
     }
 }
 
+/// Whether an object is still the version of which a client wants a range.
+fn still_means(bucket: &Bucket, validator: &str, meta: &ObjectMeta) -> bool {
+    let shown = meta.etag.as_ref().map(|etag| bucket.tags.shown(etag));
+    if_range(validator, shown.as_ref(), meta.modified)
+}
+
 /// GetObject.
 pub(crate) async fn get(
     buckets: &Buckets,
@@ -208,13 +215,20 @@ pub(crate) async fn get(
     refuse::encryption_of_read(&request.headers)?;
     let chosen = overrides::chosen(&request)?;
     let mut input = request.input;
-    let wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
+    let mut wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
     let bucket = buckets.get(&input.bucket).await?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
     let (stream, len, parts_count) = match wanted.part {
         Some(number) => start_part(&bucket, &name, number).await?,
         None => {
-            let stream = start(&bucket, &name, wanted.range).await?;
+            let mut stream = start(&bucket, &name, wanted.range).await?;
+            let validator = request.headers.get(IF_RANGE).filter(|_| wanted.is_ranged);
+            if let Some(validator) = validator.and_then(|value| value.to_str().ok())
+                && !still_means(&bucket, validator, stream.meta())
+            {
+                wanted = Wanted::new(None, None)?;
+                stream = start(&bucket, &name, wanted.range).await?;
+            }
             let len = stream.range().len();
             (stream, len, None)
         }

@@ -11,6 +11,7 @@ on_every_lane!(
     an_object_comes_back_with_what_was_said_of_it,
     an_answer_to_an_expectation_of_nothing_is_the_connections_last,
     ranges_of_every_form,
+    a_range_of_another_version_is_the_whole_object,
     conditions_on_reads_writes_and_deletes,
     of_many_conditional_creators_one_wins,
     listings_fold_page_and_encode,
@@ -70,6 +71,31 @@ async fn an_answer_to_an_expectation_of_nothing_is_the_connections_last(lane: La
     };
     assert_eq!(empty(&[("expect", "100-continue")]).await, "close");
     assert_eq!(empty(&[]).await, "");
+}
+
+async fn a_range_of_another_version_is_the_whole_object(lane: Lane) {
+    let server = Server::on(lane).await;
+    let first = server.put("/lake/k", b"first version").await;
+    let time = server.get("/lake/k").await.header("last-modified").to_string();
+    let ranged = async |range: &str, validator: &str| {
+        let headers = [("range", range), ("if-range", validator)];
+        server.send(Request { path: "/lake/k", headers: &headers, ..Default::default() }).await
+    };
+    let etag = first.header("etag");
+    for validator in [etag, time.as_str()] {
+        let got = ranged("bytes=6-", validator).await;
+        assert_eq!((got.status, got.body), (206, b"version".to_vec()), "{validator}");
+    }
+    assert_eq!(ranged("bytes=50-", etag).await.code(), "InvalidRange");
+    let weak = format!("W/{etag}");
+    server.put("/lake/k", b"other").await;
+    for validator in [etag, "Thu, 01 Jan 2015 00:00:00 GMT", "nonsense", &weak] {
+        for range in ["bytes=1-2", "bytes=-2", "bytes=50-"] {
+            let got = ranged(range, validator).await;
+            assert_eq!((got.status, got.body), (200, b"other".to_vec()), "{range} {validator}");
+            assert!(!got.headers.contains_key("content-range"), "{validator}");
+        }
+    }
 }
 
 async fn ranges_of_every_form(lane: Lane) {
