@@ -303,6 +303,8 @@ settings! {
         "Longest wait for a request's head, and for the next request on a connection that is kept.";
     client_stall_timeout_ms: Millis = "60000" [100, 3_600_000]
         "Longest time in which a client neither sends the next byte of a body nor takes one.";
+    backend_deadline_ms: Millis = "25000" [100, 86_400_000]
+        "Longest time in which a read or a small upload is tried again at a back end that fails, before the client is told to slow down (503): shorter than clients wait; `request_deadline_ms` holds where that is less.";
     ready_timeout_ms: Millis = "2000" [10, 60_000]
         "Longest wait for a back end's answer before /readyz counts it as unreachable.";
     drain_delay_ms: Millis = "0" [0, 600_000]

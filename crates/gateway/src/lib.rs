@@ -347,7 +347,10 @@ type Accounts = Vec<Arc<dyn Account>>;
 /// Makes the engine and the accounts that the table leads to.
 fn open(options: &Options, telemetry: Arc<Telemetry>) -> Result<(Arc<Engine>, Accounts)> {
     // Nobody reads the engine's list of requests here; the access log has them.
-    let settings = Settings { request_log_entries: 0, ..options.settings.clone() };
+    // A client that hears nothing gives up, and then knows nothing either.
+    let deadline_ms = options.settings.request_deadline_ms.min(options.serve.backend_deadline_ms);
+    let own = options.settings.clone();
+    let settings = Settings { request_log_entries: 0, request_deadline_ms: deadline_ms, ..own };
     let random = Arc::new(SeededRandom::from_entropy());
     let engine = Engine::on_runtime(settings, Handle::current(), random, |_| Arc::new(NoUrls));
     let http = HttpOptions::from_settings(&options.settings)?;

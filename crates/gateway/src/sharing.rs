@@ -10,7 +10,9 @@ mod needs;
 mod objects;
 
 pub(crate) use facts::version_of;
-pub(crate) use objects::{initiator_note, may_open, new_object, of_upload};
+pub(crate) use objects::{
+    completed_object, initiator_note, judges_lists, may_open, new_object, of_upload,
+};
 
 use crate::acl::{Acl, Permission, Requester, Users};
 use crate::buckets::Buckets;

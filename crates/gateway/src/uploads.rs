@@ -23,7 +23,7 @@ use crate::locks::{self, lock_asked};
 use crate::parts::{PARTS_NOTE, PartSizes, part_number};
 use crate::put::{in_store, judged_anew};
 use crate::receive::{Incoming, Sent, receive};
-use crate::sharing::{initiator_note, new_object, of_upload};
+use crate::sharing::{completed_object, initiator_note, judges_lists, new_object, of_upload};
 use crate::{lenient, refuse, tagging};
 use penstock_base::{Error, Kind};
 use penstock_store::streaming::split_version;
@@ -209,6 +209,11 @@ pub(crate) async fn complete(
         }
         Found::Parts(parts) => {
             target.check_size(&parts, input.mpu_object_size)?;
+            if judges_lists(&request.extensions) {
+                let began = bucket.store.begun_with(&target.key, &upload).await;
+                let metadata = began.map_err(about_upload)?;
+                completed_object(&request.extensions, &metadata, &input.bucket).await?;
+            }
             let whole = whole_object_checksum(&request.headers)?;
             let is_full = whole.is_some()
                 || request.headers.get("x-amz-checksum-type").is_some_and(|it| it == "FULL_OBJECT");

@@ -294,3 +294,23 @@ async fn a_changed_certificate_is_noticed_without_a_signal() {
     });
     noticed.await.expect("the old certificate is still shown");
 }
+
+#[tokio::test]
+async fn a_back_end_that_fails_on_and_on_is_told_in_time() {
+    for fault in ["status=503", "status=500", "reset"] {
+        let server = Server::on_with(Lane::S3, |options| {
+            options.serve.backend_deadline_ms = 300;
+        })
+        .await;
+        server.put("/lake/k", b"bytes").await;
+        server.fake.as_ref().unwrap().fault(fault);
+        let asked = async {
+            let put = Request { method: "PUT", path: "/lake/n", body: b"n", ..Default::default() };
+            (server.get("/lake/k").await, server.send(put).await)
+        };
+        // Far below the two minutes of request_deadline_ms.
+        let asked = tokio::time::timeout(std::time::Duration::from_secs(30), asked);
+        let (got, put) = asked.await.expect("both are answered");
+        assert_eq!((got.status, put.status), (503, 503), "{fault}: {} {}", got.text(), put.text());
+    }
+}

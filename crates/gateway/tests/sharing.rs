@@ -311,3 +311,26 @@ async fn without_the_setting_nothing_is_opened() {
     assert_eq!(server.ask("", "GET", "/lake/k", &[]).await.status, 403);
     assert_eq!(server.get("/fresh").await.status, 404);
 }
+
+/// On Azure an upload's id tells with which list it began, and anybody could write such an id.
+#[tokio::test]
+async fn who_may_not_open_an_object_completes_no_upload_that_would() {
+    let server = Server::on_with(Lane::Azure, public).await;
+    let acl = [("x-amz-acl", "public-read")];
+    let begun = server.ask(ACCESS_KEY, "POST", "/lake/k?uploads", &acl).await.text();
+    let (_, id) = begun.split_once("<UploadId>").unwrap();
+    let id = id.split_once("</UploadId>").unwrap().0;
+    let part = server.put(&format!("/lake/k?partNumber=1&uploadId={id}"), b"part").await;
+    let etag = part.header("etag");
+    let body = format!(
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part>\
+         </CompleteMultipartUpload>"
+    );
+    let path = format!("/lake/k?uploadId={id}");
+    let complete =
+        Request { method: "POST", path: &path, body: body.as_bytes(), ..Default::default() };
+    assert_eq!(server.send_as(OTHER, complete.clone()).await.code(), "AccessDenied");
+    assert_eq!(server.get("/lake/k").await.status, 404);
+    assert_eq!(server.send(complete).await.status, 200);
+    assert_eq!(server.ask("", "GET", "/lake/k", &[]).await.body, b"part");
+}

@@ -90,6 +90,38 @@ pub(crate) async fn new_object(
     Ok(vec![(ACL_NOTE.to_string(), acl.to_text())])
 }
 
+/// Whether lists let anybody in.
+pub(crate) fn judges_lists(extensions: &Extensions) -> bool {
+    extensions.get::<Caller>().is_some_and(|it| it.sharing.lists != Lists::Off)
+}
+
+/// Holds the list in an upload's metadata against what the caller may let in: where the upload's id
+/// tells it, a client may have made it up.
+///
+/// # Errors
+/// `AccessDenied`.
+pub(crate) async fn completed_object(
+    extensions: &Extensions,
+    metadata: &[(String, String)],
+    bucket: &str,
+) -> S3Result<()> {
+    let acl = pair(metadata, ACL_NOTE).and_then(Acl::from_text);
+    let (Some(caller), Some(acl)) = (extensions.get::<Caller>(), acl) else {
+        return Ok(());
+    };
+    let notes = match &caller.notes {
+        Some(notes) => notes.clone(),
+        None => caller.sharing.buckets.notes(bucket).await?.0,
+    };
+    may_open(&acl, &notes)?;
+    let bucket_owner = caller.sharing.bucket_acl(&notes).map(|acl| acl.owner);
+    let is_closed = acl.is_closed(bucket_owner.as_deref().unwrap_or(&acl.owner));
+    match is_closed || caller.may_open(bucket) {
+        true => Ok(()),
+        false => Err(s3_error!(AccessDenied, "Access Denied: this key may not let others in.")),
+    }
+}
+
 /// Holds an asked list against what the bucket takes.
 fn checked(acl: Option<Acl>, notes: &Notes, gives: bool) -> S3Result<Option<Acl>> {
     let Some(acl) = acl else { return Ok(None) };
