@@ -3,6 +3,8 @@
 //! Pure: it compares tags and times it is given. Who holds them still while a write takes effect is
 //! the store's business.
 
+use http::HeaderMap;
+use http::header::IF_UNMODIFIED_SINCE;
 use penstock_store::{ETag, ObjectMeta, WriteCondition};
 use s3s::dto;
 use s3s::{S3Result, s3_error};
@@ -140,6 +142,18 @@ pub fn if_range(validator: &str, etag: Option<&ETag>, modified: Option<SystemTim
     told.is_ok_and(|told| modified == Some(told))
 }
 
+/// If-Unmodified-Since of a request that writes or removes; what is no date is to be ignored.
+pub fn unmodified_since(headers: &HeaderMap) -> Option<dto::Timestamp> {
+    let text = headers.get(IF_UNMODIFIED_SINCE)?.to_str().ok()?;
+    dto::Timestamp::parse(dto::TimestampFormat::HttpDate, text.trim()).ok()
+}
+
+/// Whether an object was not changed after a time.
+pub fn is_unmodified(limit: Option<&dto::Timestamp>, meta: &ObjectMeta) -> bool {
+    let modified = meta.modified.map(|time| dto::Timestamp::from(whole_seconds(time)));
+    limit.zip(modified).is_none_or(|(limit, modified)| modified <= *limit)
+}
+
 /// HTTP dates carry whole seconds, so times are compared in those.
 fn whole_seconds(time: SystemTime) -> SystemTime {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
@@ -175,12 +189,14 @@ pub struct RemovalConditions {
     pub size: Option<i64>,
     /// Time of the last change, in whole seconds.
     pub modified: Option<dto::Timestamp>,
+    /// If-Unmodified-Since, void beside If-Match.
+    pub unmodified_since: Option<dto::Timestamp>,
 }
 
 impl RemovalConditions {
     /// Whether the object has to be looked at before.
     pub fn need_look(&self) -> bool {
-        self.size.is_some() || self.modified.is_some()
+        self.size.is_some() || self.modified.is_some() || self.unmodified_since.is_some()
     }
 
     /// Whether size and time hold.
@@ -189,7 +205,9 @@ impl RemovalConditions {
         let modified = meta.modified.map(dto::Timestamp::from);
         let is_same =
             |wanted: &dto::Timestamp| modified.as_ref().and_then(http_date) == http_date(wanted);
-        (self.size.is_none() || self.size == size) && self.modified.as_ref().is_none_or(is_same)
+        (self.size.is_none() || self.size == size)
+            && self.modified.as_ref().is_none_or(is_same)
+            && (self.if_match.is_some() || is_unmodified(self.unmodified_since.as_ref(), meta))
     }
 }
 

@@ -1,12 +1,13 @@
 //! Removing objects: one, or many at once.
 
 use crate::buckets::{Bucket, Buckets};
-use crate::conditions::{RemovalConditions, Tag};
+use crate::conditions::{RemovalConditions, Tag, unmodified_since};
 use crate::error::{Subject, to_s3};
 use crate::get::about_object;
 use crate::lock::Leave;
 use crate::{locks, versions};
 use futures_util::stream::{self, StreamExt as _};
+use http::header::IF_NONE_MATCH;
 use penstock_base::Kind;
 use penstock_store::{ETag, ObjectMeta, Removed};
 use s3s::{S3Error, S3Request, S3Result, dto, s3_error};
@@ -23,6 +24,10 @@ pub(crate) async fn delete(
     buckets: &Buckets,
     request: S3Request<dto::DeleteObjectInput>,
 ) -> S3Result<dto::DeleteObjectOutput> {
+    if request.headers.contains_key(IF_NONE_MATCH) {
+        return Err(s3_error!(NotImplemented, "DeleteObject with If-None-Match"));
+    }
+    let unmodified_since = unmodified_since(&request.headers);
     let input = request.input;
     let leave = locks::leave(input.bypass_governance_retention, &request.extensions)?;
     let bucket = buckets.writable(&input.bucket).await?;
@@ -30,6 +35,7 @@ pub(crate) async fn delete(
         if_match: input.if_match,
         size: input.if_match_size,
         modified: input.if_match_last_modified_time,
+        unmodified_since,
     };
     let version = input.version_id.as_deref();
     let removed = delete_one(&bucket, (&input.key, version), conditions, leave).await?;
@@ -198,6 +204,7 @@ async fn delete_of_batch(bucket: &Bucket, object: dto::ObjectIdentifier, leave: 
         if_match: object.e_tag.map(dto::ETagCondition::ETag),
         size: object.size,
         modified: object.last_modified_time,
+        ..Default::default()
     };
     let version = object.version_id;
     let place = (object.key.as_str(), version.as_deref());

@@ -2,7 +2,7 @@
 
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{HasChecksums as _, Sums};
-use crate::conditions::write_condition;
+use crate::conditions::{is_unmodified, unmodified_since, write_condition};
 use crate::error::{Subject, to_s3};
 use crate::get::{about_object, shown_tag};
 use crate::headers::{ObjectHeaders, object_headers};
@@ -10,6 +10,7 @@ use crate::locks::{self, lock_asked};
 use crate::receive::{Incoming, Sent, receive};
 use crate::sharing::new_object;
 use crate::{lenient, refuse, tagging};
+use http::HeaderMap;
 use penstock_base::Kind;
 use penstock_store::{Inflow, PutOptions, PutResult, WriteCondition};
 use s3s::{S3Request, S3Response, S3Result, dto, s3_error};
@@ -31,6 +32,7 @@ pub(crate) async fn put(
     refuse::unkept_headers(&request.headers)?;
     let mut headers: ObjectHeaders = object_headers!(input);
     headers.tagging = tagging::of_header(&bucket, input.tagging.take())?;
+    let condition = dated(&bucket, &input.key, &request.headers, condition).await?;
     let mut options = headers.into_options(in_store(&bucket, condition))?;
     options.metadata.extend(acl);
     let (place, asked) = ((&*bucket, input.bucket.as_str()), lock_asked!(input));
@@ -68,6 +70,30 @@ pub(crate) async fn put(
     let mut response = S3Response::new(output);
     response.headers = sums.headers();
     Ok(response)
+}
+
+/// If-Unmodified-Since as a condition on the version that it holds for; one on tags makes it void.
+async fn dated(
+    bucket: &Bucket,
+    key: &str,
+    headers: &HeaderMap,
+    condition: WriteCondition,
+) -> S3Result<WriteCondition> {
+    let Some(limit) = unmodified_since(headers).filter(|_| condition == WriteCondition::None)
+    else {
+        return Ok(condition);
+    };
+    match bucket.query().head(&bucket.at(key)).await {
+        Ok(meta) if !is_unmodified(Some(&limit), &meta) => Err(s3_error!(
+            PreconditionFailed,
+            "At least one of the pre-conditions you specified did not hold"
+        )),
+        Ok(meta) => Ok(meta
+            .etag
+            .map_or(condition, |etag| WriteCondition::IfMatch(bucket.tags.shown(&etag)))),
+        Err(error) if error.kind() == Kind::NotFound => Ok(WriteCondition::IfAbsent),
+        Err(error) => Err(about_object(error)),
+    }
 }
 
 /// The store's form of a condition.

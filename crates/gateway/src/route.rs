@@ -193,6 +193,7 @@ fn unknown_backend(bucket: &BucketOptions, backends: &[BackendOptions]) -> Error
         invalid(format!("bucket `{}` lies in unknown back end `{}`", bucket.name, bucket.backend));
     match nearest(&bucket.backend, names()) {
         Some(near) => error.with_hint(format!("Did you mean `{near}`?")),
+        None if backends.is_empty() => error.with_hint("Add a [[backend]] of that name"),
         None => error.with_hint(format!("Known are: {}", names().collect::<Vec<_>>().join(", "))),
     }
 }

@@ -84,10 +84,13 @@ impl Tls {
     /// # Errors
     /// As [`Tls::open`]; the old certificate stays.
     pub fn reload(&self) -> Result<()> {
-        // The mark is taken first: a change in between is seen the next time.
+        // The mark is taken first: a change in between is seen the next time. Files that could not be
+        // read are read again, since their mark tells nothing of rights.
         let mark = mark(&self.files);
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = mark;
+        let seen = |mark| *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = mark;
+        seen(Default::default());
         let key = load(&self.files, &self.provider)?;
+        seen(mark);
         *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
         Ok(())
     }

@@ -12,6 +12,7 @@ on_every_lane!(
     copies_take_along_what_they_are_told,
     writes_are_judged_by_any_tag,
     removals_are_judged_by_size_and_time,
+    writes_and_removals_are_judged_by_the_time_of_the_last_change,
     empty_words_of_a_listing_are_none,
 );
 
@@ -116,6 +117,23 @@ async fn writes_are_judged_by_any_tag(lane: Lane) {
     assert_eq!(server.get("/lake/k").await.body, b"3");
     let two = [("if-match", "*"), ("if-none-match", "\"other\"")];
     assert_eq!(put_with(&server, "/lake/k", &two, b"4").await.code(), "NotImplemented");
+}
+
+async fn writes_and_removals_are_judged_by_the_time_of_the_last_change(lane: Lane) {
+    let server = Server::on(lane).await;
+    let since = |time: &'static str| [("if-unmodified-since", time)];
+    let (past, future) = ("Thu, 01 Jan 2015 00:00:00 GMT", "Fri, 01 Jan 2100 00:00:00 GMT");
+    let made = put_with(&server, "/lake/k", &since(past), b"1").await;
+    assert_eq!(made.status, 200, "nothing is there that could have changed");
+    assert_eq!(put_with(&server, "/lake/k", &since(past), b"2").await.code(), "PreconditionFailed");
+    assert_eq!(put_with(&server, "/lake/k", &since(future), b"3").await.status, 200);
+    assert_eq!(put_with(&server, "/lake/k", &since("no date"), b"4").await.status, 200);
+    assert_eq!(delete_with(&server, "/lake/k", &since(past)).await.code(), "PreconditionFailed");
+    let other = [("if-none-match", "*")];
+    assert_eq!(delete_with(&server, "/lake/k", &other).await.code(), "NotImplemented");
+    assert_eq!(server.get("/lake/k").await.body, b"4");
+    assert_eq!(delete_with(&server, "/lake/k", &since(future)).await.status, 204);
+    assert_eq!(server.get("/lake/k").await.status, 404);
 }
 
 async fn removals_are_judged_by_size_and_time(lane: Lane) {

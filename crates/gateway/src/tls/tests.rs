@@ -57,6 +57,7 @@ fn a_reload_exchanges_the_certificate_and_a_bad_one_leaves_the_old() {
     assert!(error.to_string().contains("not the key of the certificate"), "{error}");
     assert!(!error.to_string().contains("PRIVATE"), "{error}");
     assert_eq!(served(&tls), second);
+    assert!(tls.has_changed(), "what could not be read is read again");
     std::fs::write(dir.files().cert, second_cert).unwrap();
     tls.reload().unwrap();
 }
