@@ -12,6 +12,7 @@
 
 mod attributes;
 mod body;
+mod durable;
 mod errno;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;

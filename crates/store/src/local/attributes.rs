@@ -4,6 +4,7 @@
 //! small), in a hidden file beside the object that carries the version's tag in its name, so that
 //! it can never describe another version.
 
+use super::durable::sync_bytes;
 use super::names::SIDECAR;
 use crate::streaming::NULL_VERSION;
 use crate::{ETag, ObjectMeta, PutOptions};
@@ -80,8 +81,9 @@ impl Attributes {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(dir, &temp, flags, Mode::from_raw_mode(0o666))?;
         let mut sidecar = File::from(fd);
-        let written = sidecar.write_all(&text).and_then(|()| sidecar.sync_data());
+        let written = sidecar.write_all(&text);
         let written = written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        let written = written.and_then(|()| sync_bytes(&sidecar));
         let kept = written.and_then(|()| rustix::fs::renameat(dir, &temp, dir, &name));
         kept.inspect_err(|_| {
             let _ = rustix::fs::unlinkat(dir, &temp, AtFlags::empty());

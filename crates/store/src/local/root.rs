@@ -4,6 +4,7 @@
 //! of it. Where the kernel has no `openat2`, every component is opened without following links.
 
 use super::Scope;
+use super::durable::sync_dir;
 use super::errno::explain;
 use super::names::{self, Location};
 use penstock_base::Result;
@@ -245,14 +246,5 @@ pub(super) fn lock(fd: impl AsFd) -> Result<(), Errno> {
             Err(Errno::INTR) => {}
             answer => return answer,
         }
-    }
-}
-
-/// Makes the names of a directory durable. Some file systems cannot and say EINVAL; there is
-/// nothing more that a program can do on those.
-pub(super) fn sync_dir(dir: impl AsFd) -> Result<(), Errno> {
-    match rustix::fs::fsync(dir) {
-        Err(Errno::INVAL) => Ok(()),
-        answer => answer,
     }
 }

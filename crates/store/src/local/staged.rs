@@ -31,7 +31,6 @@ pub struct Staged {
     temp: Option<Temp>,
     held: Vec<Bytes>,
     held_bytes: usize,
-    size_bytes: u64,
     flight: Option<JoinHandle<(Temp, Result<()>)>>,
     share: Share,
 }
@@ -45,7 +44,6 @@ impl Staged {
             temp: Some(temp),
             held: Vec::new(),
             held_bytes: 0,
-            size_bytes: 0,
             flight: None,
             share: Share::take(),
         }
@@ -56,7 +54,6 @@ impl Staged {
     /// # Errors
     /// `Exhausted` for a full disk; what an earlier piece met.
     pub async fn write(&mut self, piece: Bytes) -> Result<()> {
-        self.size_bytes += piece.len() as u64;
         self.held_bytes += piece.len();
         self.held.push(piece);
         if self.held_bytes < share::WRITE_BYTES_LEAST {
@@ -147,7 +144,7 @@ impl Staged {
         let (mut temp, last) = self.whole().await?;
         blocking(move || {
             temp.append(&last, &self.shown())?;
-            upload::keep_part(temp, number, self.size_bytes, &self.shown())
+            upload::keep_part(temp, number, &self.shown())
         })
         .await
     }

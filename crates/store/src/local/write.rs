@@ -7,16 +7,18 @@
 //! local system calls; they are not retries of failed ones.
 
 use super::attributes::{self, Attributes, etag};
+use super::durable::{sync_dir, sync_file};
 use super::errno::{explain, explain_io};
 use super::names::Location;
-use super::root::{Root, lock, sync_dir};
+use super::root::{Root, lock};
 use super::versions::Keeper;
 use crate::{Payload, PutResult, WriteCondition};
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec,
+    Timestamps,
 };
 use rustix::io::Errno;
 use std::fs::File;
@@ -107,6 +109,7 @@ impl Temp {
     }
 
     /// Takes the space of a file that will have `len` bytes, so that a full disk is told of early.
+    /// The file does not get longer: space that was never written to must not count as bytes.
     pub fn reserve(&mut self, len: u64, shown: &str) -> Result<()> {
         if len < RESERVE_MIN_BYTES {
             return Ok(());
@@ -118,7 +121,7 @@ impl Temp {
         {
             return Err(explain(Errno::NOSPC, "reserve space for", shown));
         }
-        match rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, len) {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len) {
             Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
                 Err(explain(errno, "reserve space for", shown))
             }
@@ -162,7 +165,7 @@ impl Temp {
         attributes
             .store(&self.file, &target)
             .map_err(|errno| explain(errno, "store the metadata of", &shown))?;
-        self.file.sync_all().map_err(|error| explain_io(&error, "sync", &shown))?;
+        sync_file(&self.file).map_err(|errno| explain(errno, "sync", &shown))?;
         let stat = rustix::fs::fstat(&self.file).map_err(|e| explain(e, "stat", &shown))?;
         let moved = self.rename(root, location, &target, condition, keeper.as_ref());
         if moved.is_err() {
