@@ -49,18 +49,35 @@ pub(super) mod seen {
         pub names: Vec<String>,
     }
 
+    type Meanwhile = Box<dyn FnMut()>;
+
     thread_local! {
         static SEEN: RefCell<Vec<Synced>> = const { RefCell::new(Vec::new()) };
+        static MEANWHILE: RefCell<Option<Meanwhile>> = const { RefCell::new(None) };
     }
 
     pub(super) fn note(fd: BorrowedFd<'_>) {
-        let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap();
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+            .expect("an open descriptor has a link below /proc");
         let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
         let mut names: Vec<_> =
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         let len = std::fs::metadata(&path).map_or(0, |about| about.len());
         SEEN.with_borrow_mut(|seen| seen.push(Synced { path, len, names }));
+        // What happens meanwhile may wait for the disk as well.
+        if let Some(mut meanwhile) = MEANWHILE.take() {
+            meanwhile();
+            MEANWHILE.replace(Some(meanwhile));
+        }
+    }
+
+    /// Lets something happen each time that `work` waits for the disk.
+    pub fn meanwhile<T>(happens: impl FnMut() + 'static, work: impl FnOnce() -> T) -> T {
+        MEANWHILE.replace(Some(Box::new(happens)));
+        let done = work();
+        MEANWHILE.take();
+        done
     }
 
     /// Forgets what was seen before `work`, and tells what `work` waited for.

@@ -182,7 +182,9 @@ impl Root {
             }
             match (self.open_plain(parent, name), names::aside(self.scope, name)) {
                 (Ok(Some(file)), Some(aside)) => move_aside(parent, name, &file, &aside)?,
-                (Ok(Some(_)), None) => return Err(Errno::NOTDIR),
+                (Ok(Some(_)), None) if self.scope == Scope::Files => return Err(Errno::NOTDIR),
+                // It would have a place beside the directory if its name were shorter.
+                (Ok(Some(_)), None) => return Err(Errno::NAMETOOLONG),
                 // A directory, or a link that opening the directory will judge.
                 (Ok(None), _) => return Ok(()),
                 (Err(Errno::NOENT), _) => {}

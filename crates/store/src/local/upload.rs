@@ -44,6 +44,8 @@ pub(super) struct Begun {
 pub(super) fn create(root: &Root, location: &Location, options: &PutOptions) -> Result<UploadId> {
     let id = super::nonce();
     let shown = root.shown(&location.path());
+    // One that could not be completed is refused before its parts come.
+    write::check_now(root, location, &WriteCondition::None)?;
     let staging = staging(location, &id);
     root.make_dir(&staging.dir).map_err(|e| explain(e, "begin an upload beside", &shown))?;
     let begun = Begun { name: location.name.clone(), attributes: Attributes::of(options) };

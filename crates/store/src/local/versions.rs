@@ -467,8 +467,7 @@ pub(super) fn revise(
         attributes.metadata.extend(value.map(|value| (name.to_string(), value)));
         let dir = root.open_dir(&at.dir).map_err(failed)?;
         let file = File::from(file);
-        attributes.replace(&file, &dir).map_err(failed)?;
-        return sync_file(&file).map_err(failed);
+        return attributes.replace(&file, &dir).map_err(failed);
     }
     Err(Error::new(Kind::Conflict, "the object is replaced again and again"))
 }
