@@ -17,6 +17,7 @@ mod errno;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod names;
+mod removal;
 mod root;
 mod staged;
 mod streaming;

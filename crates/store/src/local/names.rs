@@ -20,6 +20,8 @@ const ASIDE: &str = ".penstock-object-";
 /// Attributes of one object version, where the file system keeps none itself.
 pub(super) const SIDECAR: &str = ".penstock-meta-";
 
+/// What was hidden in a bucket that is being removed (directories beside it).
+pub(super) const REMOVED: &str = ".penstock-removed-";
 /// A symbolic link at the root that leads nowhere and says whether the bucket keeps versions.
 pub(super) const VERSIONING: &str = ".penstock-versioning";
 /// The tree of earlier versions: a directory for each key.

@@ -22,6 +22,7 @@ use rustix::fs::{
     Timestamps,
 };
 use rustix::io::Errno;
+use rustix::path::Arg;
 use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -227,11 +228,11 @@ pub(super) fn create_locked(dir: &OwnedFd, name: &str) -> Result<Option<File>, E
 }
 
 /// `renameat2` with a fall-back for file systems without NOREPLACE: a hard link never replaces.
-fn rename_at(
+pub(super) fn rename_at(
     from_dir: &OwnedFd,
-    from: &str,
+    from: impl Arg + Copy,
     to_dir: &OwnedFd,
-    to: &str,
+    to: impl Arg + Copy,
     flags: RenameFlags,
 ) -> Result<(), Errno> {
     if flags.is_empty() {
