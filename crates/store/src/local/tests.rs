@@ -537,3 +537,22 @@ fn a_hidden_file_of_attributes_is_locked_while_it_is_written() {
     let (_, meta) = open(&root, &at).unwrap();
     assert_eq!(meta.metadata, options.metadata);
 }
+
+#[tokio::test]
+async fn what_is_put_between_two_pages_is_on_the_second() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    for key in ["a", "b", "d/x", "d/z", "e"] {
+        put(&store, key, "v").await;
+    }
+    let first = ListRequest { max_keys: Some(3), ..Default::default() };
+    let page = store.list(first.clone()).await.unwrap();
+    let shown: Vec<_> = page.objects.into_iter().map(|entry| entry.key).collect();
+    assert_eq!(shown, ["a", "b", "d/x"]);
+    // Both in a directory that is half shown, and in those around it.
+    for key in ["aa", "c", "d/y", "dd/x", "f"] {
+        put(&store, key, "new").await;
+    }
+    let rest = keys(&store, ListRequest { token: page.next, max_keys: None, ..first }).await.0;
+    assert_eq!(rest, ["d/y", "d/z", "dd/x", "e", "f"]);
+}
