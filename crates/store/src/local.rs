@@ -12,10 +12,12 @@
 
 mod attributes;
 mod body;
+mod durable;
 mod errno;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod names;
+mod removal;
 mod root;
 mod staged;
 mod streaming;
@@ -59,7 +61,7 @@ const LIST_PAGE_MAX: u32 = 5000;
 const DELETE_BATCH_MAX: usize = 1000;
 /// Walks kept open between two pages of a listing.
 const PARKED_MAX: usize = 8;
-/// A parked walk shows the directory as it was, so it must not be used for long.
+/// A parked walk holds directories open, and the names that were in them.
 const PARKED_LIFE: Duration = Duration::from_secs(10);
 const NONCE_CHARS: usize = 32;
 
@@ -307,7 +309,7 @@ impl Shared {
     }
 
     fn list(&self, request: &ListRequest) -> Result<ListPage> {
-        let mut walk = match self.unpark(request) {
+        let mut walk = match self.unpark(request).filter(Walk::is_current) {
             Some(walk) => walk,
             None => Walk::start(self.root.clone(), request, &Cursor::of(request)?)?,
         };

@@ -4,7 +4,9 @@
 //! small), in a hidden file beside the object that carries the version's tag in its name, so that
 //! it can never describe another version.
 
+use super::durable::{sync_bytes, sync_dir, sync_file};
 use super::names::SIDECAR;
+use super::write::create_locked;
 use crate::streaming::NULL_VERSION;
 use crate::{ETag, ObjectMeta, PutOptions};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,6 +22,17 @@ const IN_SIDECAR: &[u8] = b"sidecar";
 /// The kernel's limit for one attribute.
 const ATTRIBUTE_MAX_BYTES: usize = 64 << 10;
 const ATTRIBUTE_USUAL_BYTES: usize = 1 << 10;
+/// Sweepers that may be quicker than the lock of a new file, one after the other.
+const TEMP_ROUNDS_MAX: usize = 64;
+
+/// Where attributes were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// With the object's own file.
+    File,
+    /// In a hidden file of the same directory.
+    Beside,
+}
 
 /// The attributes of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,14 +74,15 @@ impl Attributes {
     }
 
     /// Writes them to `file`, whose content and time must be final; `dir` is where the object will
-    /// be. A file that had none and gets none costs nothing.
-    pub fn store(&self, file: &File, dir: &OwnedFd) -> Result<(), Errno> {
+    /// be. A file that had none and gets none costs nothing. Tells where they are, for whoever has
+    /// to make them durable.
+    pub fn store(&self, file: &File, dir: &OwnedFd) -> Result<Place, Errno> {
         if self.is_empty() {
-            return Ok(());
+            return Ok(Place::File);
         }
         let text = serde_json::to_vec(self).expect("text and lists of text always serialise");
         match rustix::fs::fsetxattr(file, ATTRIBUTE, &text, XattrFlags::empty()) {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(Place::File),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(Errno::TOOBIG | Errno::NOSPC | Errno::RANGE) => {
                 rustix::fs::fsetxattr(file, ATTRIBUTE, IN_SIDECAR, XattrFlags::empty())?;
@@ -76,29 +90,36 @@ impl Attributes {
             Err(errno) => return Err(errno),
         }
         // Under another name first: attributes of an object that is there may be replaced.
-        let (name, temp) = (sidecar_name(&rustix::fs::fstat(file)?), super::temp_name());
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(dir, &temp, flags, Mode::from_raw_mode(0o666))?;
-        let mut sidecar = File::from(fd);
-        let written = sidecar.write_all(&text).and_then(|()| sidecar.sync_data());
+        let name = sidecar_name(&rustix::fs::fstat(file)?);
+        let (mut sidecar, temp) = create_temp(dir)?;
+        let written = sidecar.write_all(&text);
         let written = written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        let written = written.and_then(|()| sync_bytes(&sidecar));
         let kept = written.and_then(|()| rustix::fs::renameat(dir, &temp, dir, &name));
         kept.inspect_err(|_| {
             let _ = rustix::fs::unlinkat(dir, &temp, AtFlags::empty());
-        })
+        })?;
+        Ok(Place::Beside)
     }
 
-    /// Puts them in the place of those that `file` has.
+    /// Puts them in the place of those that `file` has, durably.
     pub fn replace(&self, file: &File, dir: &OwnedFd) -> Result<(), Errno> {
-        if !self.is_empty() {
-            return self.store(file, dir);
+        let place = if self.is_empty() {
+            match rustix::fs::fremovexattr(file, ATTRIBUTE) {
+                Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Err(errno) => return Err(errno),
+            }
+            // There may have been a hidden file.
+            forget(dir, &rustix::fs::fstat(file)?);
+            Place::Beside
+        } else {
+            self.store(file, dir)?
+        };
+        sync_file(file)?;
+        match place {
+            Place::File => Ok(()),
+            Place::Beside => sync_dir(dir),
         }
-        match rustix::fs::fremovexattr(file, ATTRIBUTE) {
-            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => {}
-            Err(errno) => return Err(errno),
-        }
-        forget(dir, &rustix::fs::fstat(file)?);
-        Ok(())
     }
 
     /// Gives the hidden file of a version, if it has one, a second name in another directory.
@@ -135,6 +156,17 @@ impl Attributes {
         // Somebody else's text under our name: the object's bytes are still good.
         Ok(serde_json::from_slice(&text).unwrap_or_default())
     }
+}
+
+/// A fresh hidden file, locked while it is open, and its name.
+fn create_temp(dir: &OwnedFd) -> Result<(File, String), Errno> {
+    for _ in 0..TEMP_ROUNDS_MAX {
+        let name = super::temp_name();
+        if let Some(file) = create_locked(dir, &name)? {
+            return Ok((file, name));
+        }
+    }
+    Err(Errno::NOENT)
 }
 
 fn read_attribute(file: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {

@@ -38,7 +38,14 @@ pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
             (Kind::Exhausted, "too many open files", Some("Raise `ulimit -n`"))
         }
         Errno::NOMEM => (Kind::Exhausted, "the system is out of memory", None),
-        Errno::NAMETOOLONG => (Kind::Invalid, "the path is too long for this file system", None),
+        Errno::NAMETOOLONG => (
+            Kind::Invalid,
+            "the path is too long for this file system",
+            Some(
+                "Between slashes 255 bytes fit, and 238 bytes in the name of an object that other \
+                 objects lie below",
+            ),
+        ),
         Errno::IO => (Kind::Unavailable, "the device reported an input/output error", None),
         _ => (Kind::Unavailable, "the operating system failed", None),
     };

@@ -2,8 +2,8 @@
 //!
 //! In a bucket every key of at most 255 bytes a component has a place: components that no file can
 //! be called (`a//b`, `dir/`, `.`, `..`) get a reserved name, and so does an object whose own name
-//! is that of a directory (`a` beside `a/b`). Among plain files nothing is escaped: such a path is
-//! refused.
+//! is that of a directory (`a` beside `a/b`). A name that is too long for that is an object's or a
+//! directory's, whichever came first. Among plain files nothing is escaped: such a path is refused.
 
 use super::Scope;
 use penstock_base::{Error, Kind, Result};
@@ -20,6 +20,8 @@ const ASIDE: &str = ".penstock-object-";
 /// Attributes of one object version, where the file system keeps none itself.
 pub(super) const SIDECAR: &str = ".penstock-meta-";
 
+/// What was hidden in a bucket that is being removed (directories beside it).
+pub(super) const REMOVED: &str = ".penstock-removed-";
 /// A symbolic link at the root that leads nowhere and says whether the bucket keeps versions.
 pub(super) const VERSIONING: &str = ".penstock-versioning";
 /// The tree of earlier versions: a directory for each key.
@@ -28,6 +30,8 @@ pub(super) const VERSIONS: &str = ".penstock-versions";
 pub(super) const VERSION: &str = ".penstock-version-";
 
 const COMPONENT_MAX_BYTES: usize = 255;
+/// The longest name that an object and a directory can both have.
+const SHARED_NAME_MAX_BYTES: usize = COMPONENT_MAX_BYTES - ASIDE.len();
 const ESCAPES: [(&str, &str); 3] =
     [("", ".penstock-empty"), (".", ".penstock-dot"), ("..", ".penstock-dotdot")];
 /// An escaped directory and an escaped file of one component may stand side by side.
@@ -75,10 +79,10 @@ pub(super) fn directory(scope: Scope, dir: Option<&str>) -> Result<String> {
 }
 
 /// The name under which a file is kept when a directory takes its name; `None` where nothing is
-/// kept aside.
+/// kept aside, and for a name that has no room for what is put before it.
 pub(super) fn aside(scope: Scope, name: &str) -> Option<String> {
     let allowed = scope == Scope::Bucket && !name.starts_with(RESERVED);
-    allowed.then(|| format!("{ASIDE}{name}"))
+    (allowed && name.len() <= SHARED_NAME_MAX_BYTES).then(|| format!("{ASIDE}{name}"))
 }
 
 fn encode(scope: Scope, component: &str, is_dir: bool) -> Result<Cow<'_, str>> {

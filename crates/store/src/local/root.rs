@@ -4,6 +4,7 @@
 //! of it. Where the kernel has no `openat2`, every component is opened without following links.
 
 use super::Scope;
+use super::durable::sync_dir;
 use super::errno::explain;
 use super::names::{self, Location};
 use penstock_base::Result;
@@ -181,7 +182,9 @@ impl Root {
             }
             match (self.open_plain(parent, name), names::aside(self.scope, name)) {
                 (Ok(Some(file)), Some(aside)) => move_aside(parent, name, &file, &aside)?,
-                (Ok(Some(_)), None) => return Err(Errno::NOTDIR),
+                (Ok(Some(_)), None) if self.scope == Scope::Files => return Err(Errno::NOTDIR),
+                // It would have a place beside the directory if its name were shorter.
+                (Ok(Some(_)), None) => return Err(Errno::NAMETOOLONG),
                 // A directory, or a link that opening the directory will judge.
                 (Ok(None), _) => return Ok(()),
                 (Err(Errno::NOENT), _) => {}
@@ -245,14 +248,5 @@ pub(super) fn lock(fd: impl AsFd) -> Result<(), Errno> {
             Err(Errno::INTR) => {}
             answer => return answer,
         }
-    }
-}
-
-/// Makes the names of a directory durable. Some file systems cannot and say EINVAL; there is
-/// nothing more that a program can do on those.
-pub(super) fn sync_dir(dir: impl AsFd) -> Result<(), Errno> {
-    match rustix::fs::fsync(dir) {
-        Err(Errno::INVAL) => Ok(()),
-        answer => answer,
     }
 }

@@ -8,11 +8,10 @@
 mod here;
 mod share;
 
-use super::errno::explain_io;
 use super::names::Location;
-use super::upload;
 use super::write::{self, Temp};
 use super::{LocalStore, Shared, attributes::Attributes};
+use super::{removal, upload};
 use crate::{Part, PutOptions, PutResult, UploadId, WriteCondition};
 use bytes::Bytes;
 use here::Here;
@@ -31,7 +30,6 @@ pub struct Staged {
     temp: Option<Temp>,
     held: Vec<Bytes>,
     held_bytes: usize,
-    size_bytes: u64,
     flight: Option<JoinHandle<(Temp, Result<()>)>>,
     share: Share,
 }
@@ -45,7 +43,6 @@ impl Staged {
             temp: Some(temp),
             held: Vec::new(),
             held_bytes: 0,
-            size_bytes: 0,
             flight: None,
             share: Share::take(),
         }
@@ -56,7 +53,6 @@ impl Staged {
     /// # Errors
     /// `Exhausted` for a full disk; what an earlier piece met.
     pub async fn write(&mut self, piece: Bytes) -> Result<()> {
-        self.size_bytes += piece.len() as u64;
         self.held_bytes += piece.len();
         self.held.push(piece);
         if self.held_bytes < share::WRITE_BYTES_LEAST {
@@ -147,7 +143,7 @@ impl Staged {
         let (mut temp, last) = self.whole().await?;
         blocking(move || {
             temp.append(&last, &self.shown())?;
-            upload::keep_part(temp, number, self.size_bytes, &self.shown())
+            upload::keep_part(temp, number, &self.shown())
         })
         .await
     }
@@ -207,57 +203,11 @@ impl LocalStore {
     /// Removes the bucket's directory, if no object is in it; unfinished uploads go too.
     ///
     /// # Errors
-    /// `Conflict` when objects are in it.
+    /// `Conflict` when objects are in it, and `NotFound` when it is no longer at its path; the
+    /// bucket is as it was then.
     pub async fn remove_bucket(&self) -> Result<()> {
-        self.run("delete bucket", "", |shared| {
-            let path = std::path::Path::new(&shared.root.path);
-            let failed = |error: std::io::Error| explain_io(&error, "remove", &shared.root.path);
-            if has_objects(path).map_err(failed)? {
-                return Err(Error::new(Kind::Conflict, "the bucket is not empty"));
-            }
-            remove_hidden(path).map_err(failed)?;
-            // An object that came meanwhile makes this fail, and stays.
-            std::fs::remove_dir(path).map_err(|error| match error.kind() {
-                std::io::ErrorKind::DirectoryNotEmpty => {
-                    Error::new(Kind::Conflict, "the bucket is not empty")
-                }
-                _ => failed(error),
-            })
-        })
-        .await
+        self.run("delete bucket", "", |shared| removal::remove(&shared.root)).await
     }
-}
-
-/// Whether anything but our own hidden files is below the directory.
-fn has_objects(dir: &std::path::Path) -> std::io::Result<bool> {
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let is_dir = entry.file_type()?.is_dir();
-        let leftover = name.to_str().is_some_and(upload::is_leftover);
-        if !leftover && (!is_dir || has_objects(&entry.path())?) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Removes our own hidden files and the directories that are empty without them.
-fn remove_hidden(dir: &std::path::Path) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        let leftover = entry.file_name().to_str().is_some_and(upload::is_leftover);
-        match (entry.file_type()?.is_dir(), leftover) {
-            (true, true) => std::fs::remove_dir_all(entry.path())?,
-            (true, false) => {
-                remove_hidden(&entry.path())?;
-                std::fs::remove_dir(entry.path())?;
-            }
-            (false, true) => std::fs::remove_file(entry.path())?,
-            (false, false) => {}
-        }
-    }
-    Ok(())
 }
 
 /// Runs disk work on a blocking thread.

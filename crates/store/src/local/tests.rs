@@ -3,6 +3,7 @@
 use super::*;
 use crate::GetRange;
 use crate::WriteCondition;
+use crate::streaming::StreamingStore as _;
 use bytes::Bytes;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -428,4 +429,130 @@ async fn a_full_disk_is_told_with_the_path_and_leaves_nothing() {
     assert!(error.to_string().contains("/d/k"), "{error}");
     assert!(error.to_string().contains("Free space"), "{error}");
     assert_eq!(dir.paths(), ["d"]);
+}
+
+/// Long enough that no name is left for an object beside a directory of its name.
+const LONG_NAME_BYTES: [usize; 4] = [238, 239, 254, 255];
+
+#[tokio::test]
+async fn names_of_every_length_are_objects_and_missing_ones_are_not_found() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    store.set_versioning(true).await.unwrap();
+    for len in LONG_NAME_BYTES {
+        for key in ["k".repeat(len), format!("d/{}", "k".repeat(len))] {
+            assert_eq!(read(&store, &key).await.unwrap_err().kind(), Kind::NotFound, "{len}");
+            put(&store, &key, "one").await;
+            put(&store, &key, "two").await;
+            assert_eq!(read(&store, &key).await.unwrap(), "two");
+            let id = store.create_upload(&key, &none()).await.unwrap();
+            let part = store.upload_part(&key, &id, 1, Bytes::from("p").into()).await.unwrap();
+            let parts = [part];
+            store.complete_upload(&key, &id, &parts, &none()).await.unwrap();
+            assert_eq!(read(&store, &key).await.unwrap(), "p");
+            store.delete(&key, None).await.unwrap();
+            assert_eq!(read(&store, &key).await.unwrap_err().kind(), Kind::NotFound, "{len}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_name_is_an_object_or_a_directory_and_the_second_is_told_why_not() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    let body = || Payload::from(Bytes::from_static(b"x"));
+    for len in LONG_NAME_BYTES {
+        let (key, below) = ("k".repeat(len), format!("{}/b", "k".repeat(len)));
+        let has_room = len == 238;
+        put(&store, &below, "below").await;
+        let over = [
+            store.put(&key, body(), &none()).await.map(drop),
+            store.create_upload(&key, &none()).await.map(drop),
+            store.stage(&key, None, &WriteCondition::None).await.map(drop),
+        ];
+        for done in over {
+            match done {
+                Ok(()) => assert!(has_room, "{len} bytes"),
+                Err(error) => {
+                    assert!(!has_room && error.kind() == Kind::Invalid, "{error}");
+                    assert!(error.to_string().contains("238 bytes"), "{error}");
+                }
+            }
+        }
+        assert_eq!(read(&store, &below).await.unwrap(), "below");
+        store.delete(&below, None).await.unwrap();
+        store.delete(&key, None).await.unwrap();
+        let _ = fs::remove_dir_all(dir.0.join(&key));
+        put(&store, &key, "plain").await;
+        match store.put(&below, body(), &none()).await {
+            Ok(_) => assert!(has_room, "{len} bytes"),
+            Err(error) => {
+                assert!(!has_room && error.kind() == Kind::Invalid, "{error}");
+                assert!(error.to_string().contains("238 bytes"), "{error}");
+            }
+        }
+        assert_eq!(read(&store, &key).await.unwrap(), "plain");
+    }
+}
+
+#[tokio::test]
+async fn a_changed_hidden_file_of_attributes_is_on_the_disk_before_the_answer() {
+    let dir = Dir::new();
+    let root = Root::open(&dir.0, Scope::Bucket).unwrap();
+    // More than any extended attribute holds.
+    let metadata = vec![("big".into(), "x".repeat(70_000))];
+    let options = PutOptions { metadata, ..none() };
+    dir.bucket().put("d/k", Bytes::from_static(b"v").into(), &options).await.unwrap();
+    let at = names::locate(Scope::Bucket, "d/k").unwrap();
+    let revision: crate::streaming::Revision = Box::new(|_| Ok(Some("on".to_string())));
+    let (done, synced) =
+        durable::seen::during(|| versions::revise(&root, &at, None, ("@lock-hold", &revision)));
+    done.unwrap();
+    let inside = fs::canonicalize(dir.0.join("d")).unwrap();
+    let name = synced.iter().position(|it| it.path == inside).expect("the directory is synced");
+    let is_temp =
+        |path: &Path| path.file_name().unwrap().to_str().unwrap().starts_with(names::TEMP);
+    let bytes = synced.iter().position(|it| it.len > 70_000 && is_temp(&it.path));
+    assert!(bytes.expect("the new file is synced") < name, "{synced:?}");
+    let hidden = |it: &String| it.starts_with(names::SIDECAR);
+    assert_eq!(synced[name].names.iter().filter(|it| hidden(it)).count(), 1);
+}
+
+#[test]
+fn a_hidden_file_of_attributes_is_locked_while_it_is_written() {
+    let dir = Dir::new();
+    let root = Root::open(&dir.0, Scope::Bucket).unwrap();
+    let options = PutOptions { metadata: vec![("big".into(), "x".repeat(70_000))], ..none() };
+    let at = names::locate(Scope::Bucket, "k").unwrap();
+    let mut temp = Temp::create(&root, &at).unwrap();
+    temp.write(&Bytes::from_static(b"v").into(), "k").unwrap();
+    let attributes = Attributes::of(&options);
+    // The first sweep of another process comes just when the file's bytes are written.
+    let other = Root::open(&dir.0, Scope::Bucket).unwrap();
+    durable::seen::meanwhile(
+        move || sweep::Sweeper::default().sweep_once(&other, "."),
+        || temp.publish(&root, &at, &WriteCondition::None, &attributes),
+    )
+    .unwrap();
+    let (_, meta) = open(&root, &at).unwrap();
+    assert_eq!(meta.metadata, options.metadata);
+}
+
+#[tokio::test]
+async fn what_is_put_between_two_pages_is_on_the_second() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    for key in ["a", "b", "d/x", "d/z", "e"] {
+        put(&store, key, "v").await;
+    }
+    let first = ListRequest { max_keys: Some(3), ..Default::default() };
+    let page = store.list(first.clone()).await.unwrap();
+    let shown: Vec<_> = page.objects.into_iter().map(|entry| entry.key).collect();
+    assert_eq!(shown, ["a", "b", "d/x"]);
+    // Both in a directory that is half shown, and in those around it.
+    for key in ["aa", "c", "d/y", "dd/x", "f"] {
+        put(&store, key, "new").await;
+    }
+    let rest = keys(&store, ListRequest { token: page.next, max_keys: None, ..first }).await.0;
+    assert_eq!(rest, ["d/y", "d/z", "dd/x", "e", "f"]);
 }

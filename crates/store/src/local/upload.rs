@@ -1,10 +1,14 @@
 //! Multipart uploads as hidden directories of part files beside their target.
 //!
 //! A part file's name carries number, size and tag, so that a completion needs no other record and
-//! any process can continue. Completing appends the later parts to the first part's file (inside
-//! the kernel, and without copying where the file system shares blocks), then publishes that file.
+//! any process can continue. It gets that name when its bytes are on the disk. Completing appends
+//! the later parts to the first part's file (inside the kernel, and without copying where the file
+//! system shares blocks), then publishes that file.
+//!
+//! Who gives a part its name, and who completes, holds the lock of the upload's directory.
 
 use super::attributes::{Attributes, etag, modified};
+use super::durable::{sync_bytes, sync_dir};
 use super::errno::{explain, explain_io};
 use super::names::{self, Location, TEMP, UPLOAD};
 use super::root::Root;
@@ -13,7 +17,7 @@ use crate::streaming::{PartEntry, PartSink, UploadEntry};
 use crate::{Part, Payload, PutOptions, PutResult, UploadId, WriteCondition};
 use penstock_base::{Error, Kind, Result};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Dir, FileType, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, OFlags, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -40,6 +44,8 @@ pub(super) struct Begun {
 pub(super) fn create(root: &Root, location: &Location, options: &PutOptions) -> Result<UploadId> {
     let id = super::nonce();
     let shown = root.shown(&location.path());
+    // One that could not be completed is refused before its parts come.
+    write::check_now(root, location, &WriteCondition::None)?;
     let staging = staging(location, &id);
     root.make_dir(&staging.dir).map_err(|e| explain(e, "begin an upload beside", &shown))?;
     let begun = Begun { name: location.name.clone(), attributes: Attributes::of(options) };
@@ -63,7 +69,7 @@ pub(super) fn write_part(
     let mut temp = begin_part(root, location, id, number)?;
     let shown = root.shown(&location.path());
     temp.write(payload, &shown)?;
-    keep_part(temp, number, payload.len(), &shown)
+    keep_part(temp, number, &shown)
 }
 
 /// A file for the bytes of a part.
@@ -98,12 +104,24 @@ pub(super) fn begin_part(
     Ok(temp)
 }
 
-/// Makes the file the upload's part of this number.
-pub(super) fn keep_part(mut temp: Temp, number: u32, size_bytes: u64, shown: &str) -> Result<Part> {
-    let stat = rustix::fs::fstat(&temp.file).map_err(|e| explain(e, "stat a part of", shown))?;
+/// Makes the file the upload's part of this number: first its bytes are made durable, then its
+/// name, so that whatever has the name of a part after a power cut is one.
+pub(super) fn keep_part(mut temp: Temp, number: u32, shown: &str) -> Result<Part> {
+    let failed = |errno| explain(errno, "keep a part of", shown);
+    sync_bytes(&temp.file).map_err(failed)?;
+    let stat = rustix::fs::fstat(&temp.file).map_err(failed)?;
+    let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
     let part = Part { number, etag: etag(&stat).0, size_bytes };
-    temp.keep_as(&part_name(&part), shown)?;
+    // In turn: of two that write one part at once, each would remove the other's.
+    super::root::lock(&temp.dir).map_err(failed)?;
+    temp.keep_as(&part_name(&part), shown).map_err(|error| match error.kind() {
+        Kind::NotFound => ended(),
+        _ => error,
+    })?;
     drop_others(&temp.dir, &part).map_err(|e| explain(e, "replace a part of", shown))?;
+    // Nobody needs to wait for the disk.
+    let _ = rustix::fs::flock(&temp.dir, FlockOperation::Unlock);
+    sync_dir(&temp.dir).map_err(failed)?;
     Ok(part)
 }
 
@@ -151,6 +169,11 @@ pub(super) fn complete(
         Err(Errno::NOENT) => return completed_before(root, location, id),
         Err(errno) => return Err(explain(errno, "read the options of", &shown)),
     };
+    // One that was killed when the object had its name left some of the parts.
+    if let Ok(done) = completed_before(root, location, id) {
+        discard(root, &staging.dir);
+        return Ok(done);
+    }
     // The lock is held until nothing of the upload is left.
     let locked = dir.try_clone().map_err(|e| explain_io(&e, "lock the upload of", &shown))?;
     let files = open_parts(&dir, parts, &shown)?;
@@ -249,8 +272,11 @@ fn drop_others(dir: &OwnedFd, part: &Part) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Opens the files of parts, none of which is shorter than its name says. One may be longer: a
+/// completion that broke off has appended to it.
 pub(super) fn open_parts(dir: &OwnedFd, parts: &[Part], shown: &str) -> Result<Vec<File>> {
     let mut last = 0;
+    let failed = |errno| explain(errno, "open a part of", shown);
     let open = |part: &Part| {
         let wrong = || {
             let why = format!("part {} is missing, replaced or out of order", part.number);
@@ -263,16 +289,31 @@ pub(super) fn open_parts(dir: &OwnedFd, parts: &[Part], shown: &str) -> Result<V
         last = part.number;
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match rustix::fs::openat(dir, part_name(part), flags, rustix::fs::Mode::empty()) {
-            Ok(fd) => Ok(File::from(fd)),
+            Ok(fd) => {
+                let stat = rustix::fs::fstat(&fd).map_err(failed)?;
+                check_whole(part, &stat).map(|()| File::from(fd))
+            }
             Err(Errno::NOENT) => Err(wrong()),
-            Err(errno) => Err(explain(errno, "open a part of", shown)),
+            Err(errno) => Err(failed(errno)),
         }
     };
     parts.iter().map(open).collect()
 }
 
-/// Appends the later parts to the first one's file. A first part that an earlier completion had
-/// begun to append to is cut to its size again, so a failed completion can be repeated.
+/// Refuses the file of a part that is shorter than its name says.
+fn check_whole(part: &Part, stat: &Stat) -> Result<()> {
+    let Part { number, size_bytes, .. } = *part;
+    let found = u64::try_from(stat.st_size).unwrap_or(0);
+    if found >= size_bytes {
+        return Ok(());
+    }
+    let why = format!("part {number} has only {found} of its {size_bytes} bytes left");
+    Err(Error::new(Kind::Invalid, why)
+        .with_hint("A power cut or another program took the rest; send this part again"))
+}
+
+/// Appends the later parts to the first one's file. A part that an earlier completion had begun to
+/// append to counts with its own bytes, so a failed completion can be repeated.
 fn join(
     first: Option<File>,
     rest: impl Iterator<Item = File>,
@@ -285,7 +326,8 @@ fn join(
     let failed = |error: std::io::Error| explain_io(&error, "join the parts of", shown);
     file.set_len(part.size_bytes).map_err(failed)?;
     file.seek(SeekFrom::End(0)).map_err(failed)?;
-    for (mut next, part) in rest.zip(&parts[1..]) {
+    for (next, part) in rest.zip(&parts[1..]) {
+        let mut next = next.take(part.size_bytes);
         let copied = std::io::copy(&mut next, &mut file).map_err(failed)?;
         if copied != part.size_bytes {
             let why = format!("part {} has {copied} bytes, not {}", part.number, part.size_bytes);
@@ -302,21 +344,29 @@ pub(super) fn read_begun(dir: &OwnedFd) -> Result<Begun, Errno> {
     serde_json::from_reader(File::from(fd)).map_err(|_| Errno::IO)
 }
 
-/// The answer to a completion that was lost: the object says which upload made it.
+/// The answer to a completion that was lost: the object says which upload made it, wherever it is
+/// kept.
 pub(super) fn completed_before(
     root: &Root,
     location: &Location,
     id: &UploadId,
 ) -> Result<PutResult> {
     let shown = root.shown(&location.path());
-    let file = root.open_file(&location.path()).map_err(|errno| match errno {
+    let (file, at) = root.open_object(location).map_err(|errno| match errno {
         Errno::NOENT | Errno::NOTDIR => ended(),
         errno => explain(errno, "open", &shown),
     })?;
-    let (meta, attributes) = super::describe(root, location, &file)?;
+    let described = super::describe(root, &at, &file);
+    let (meta, attributes) = described.map_err(|error| match error.kind() {
+        Kind::NotFound => ended(),
+        _ => error,
+    })?;
     if attributes.upload.as_ref() != Some(&id.0) {
         return Err(ended());
     }
+    // Whoever gave it the name may have been killed before that was on the disk.
+    let synced = root.open_dir(&at.dir).and_then(sync_dir);
+    synced.map_err(|errno| explain(errno, "sync the directory of", &shown))?;
     Ok(PutResult { etag: meta.etag, modified: meta.modified, version: attributes.version })
 }
 
@@ -344,6 +394,8 @@ pub(super) fn list_parts(
             continue;
         };
         match rustix::fs::statat(&dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+            // Not one that could be completed with.
+            Ok(stat) if check_whole(&part, &stat).is_err() => {}
             Ok(stat) => parts.push(PartEntry {
                 number: part.number,
                 etag: part.etag,
@@ -434,3 +486,6 @@ pub(super) fn is_leftover(name: &str) -> bool {
     let is_ours = [TEMP, UPLOAD, names::SIDECAR].iter().any(|prefix| name.starts_with(prefix));
     is_ours || name == names::VERSIONING
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,9 +14,10 @@ mod listing;
 pub(super) use listing::list;
 
 use super::attributes::{self, Attributes};
-use super::errno::{explain, explain_io};
+use super::durable::{sync_dir, sync_file};
+use super::errno::explain;
 use super::names::{Location, UPLOAD, VERSION, VERSIONING, VERSIONS};
-use super::root::{Root, lock, sync_dir};
+use super::root::{Root, lock};
 use super::write::{self, Current, Temp, check};
 use super::{Scope, describe};
 use crate::streaming::{NULL_VERSION, Permit, Removed, Revision, Versioning};
@@ -236,7 +237,7 @@ impl Keeper {
         write::set_time(&temp.file).map_err(failed)?;
         let attributes = Attributes { version, is_marker: true, ..Attributes::default() };
         attributes.store(&temp.file, &self.dir).map_err(failed)?;
-        temp.file.sync_all().map_err(|error| explain_io(&error, "sync", shown))?;
+        sync_file(&temp.file).map_err(failed)?;
         temp.keep_as(&file_name(&id), shown)?;
         sync_dir(&self.dir).map_err(failed)?;
         Ok(id)
@@ -466,8 +467,7 @@ pub(super) fn revise(
         attributes.metadata.extend(value.map(|value| (name.to_string(), value)));
         let dir = root.open_dir(&at.dir).map_err(failed)?;
         let file = File::from(file);
-        attributes.replace(&file, &dir).map_err(failed)?;
-        return file.sync_all().map_err(|error| explain_io(&error, "sync", &shown));
+        return attributes.replace(&file, &dir).map_err(failed);
     }
     Err(Error::new(Kind::Conflict, "the object is replaced again and again"))
 }

@@ -3,6 +3,7 @@
 use super::attributes::meta;
 use super::errno::explain;
 use super::root::Root;
+use super::write::since_epoch;
 use super::{Scope, names};
 use crate::listing::{Cursor, Names};
 use crate::{ListRequest, ObjectMeta};
@@ -12,6 +13,11 @@ use rustix::fs::{AtFlags, Dir, FileType, OFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Time stamps move in ticks, of whole seconds on the coarsest file systems: a directory that
+/// changed as recently as this may change again without a new stamp.
+const STAMP_TICK_MAX: Duration = Duration::from_secs(2);
 
 /// A walk over the keys that start with a prefix. Directories are sorted by name plus `/`, so that
 /// the order is that of whole keys (`a-b` before `a/b`).
@@ -33,6 +39,8 @@ struct Frame {
     base: String,
     entries: Vec<Item>,
     next: usize,
+    /// When the directory had last changed before it was read; `None` if that was just then.
+    changed: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -83,6 +91,15 @@ impl Walk {
         }
     }
 
+    /// Whether no directory that is half shown has changed since it was read: going on then shows
+    /// what is there now.
+    pub fn is_current(&self) -> bool {
+        let is_same = |frame: &Frame| {
+            frame.changed.is_some() && changed(&frame.dir).is_ok_and(|now| frame.changed == now)
+        };
+        self.frames.iter().all(is_same)
+    }
+
     fn enter(&mut self, path: String, base: String, cursor: &Cursor) -> Result<()> {
         let shown = self.root.shown(&path);
         let dir = match self.root.open_dir(&path) {
@@ -91,6 +108,8 @@ impl Walk {
             Err(errno) => return Err(explain(errno, "list", &shown)),
         };
         let failed = |errno| explain(errno, "list", &shown);
+        let changed = changed(&dir).map_err(failed)?;
+        let changed = changed.filter(|changed| is_settled(*changed, since_epoch()));
         let mut entries = Vec::new();
         for entry in Dir::read_from(&dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -108,7 +127,7 @@ impl Walk {
             }
         }
         entries.sort_unstable_by(|a, b| a.part.cmp(&b.part));
-        self.frames.push(Frame { dir: Arc::new(dir), path, base, entries, next: 0 });
+        self.frames.push(Frame { dir: Arc::new(dir), path, base, entries, next: 0, changed });
         Ok(())
     }
 
@@ -233,7 +252,61 @@ impl Names for Walk {
     }
 }
 
+/// When a directory last changed, counted from 1970: by the stamp that no program can set.
+fn changed(dir: &OwnedFd) -> Result<Option<Duration>, Errno> {
+    let stat = rustix::fs::fstat(dir)?;
+    let parts = (u64::try_from(stat.st_ctime), u32::try_from(stat.st_ctime_nsec));
+    let (Ok(seconds), Ok(nanos)) = parts else { return Ok(None) };
+    Ok(Some(Duration::new(seconds, nanos)))
+}
+
+/// Whether a change from now on is sure to get another stamp.
+fn is_settled(changed: Duration, now: Duration) -> bool {
+    now.checked_sub(changed).is_some_and(|age| age > STAMP_TICK_MAX)
+}
+
 fn frame_path(dir: &str, name: &CStr) -> String {
     let name = name.to_string_lossy();
     if dir == "." { name.into_owned() } else { format!("{dir}/{name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_changed_just_now_is_not_settled() {
+        let seconds = Duration::from_secs;
+        assert!(is_settled(seconds(10), seconds(13)));
+        assert!(!is_settled(seconds(10), seconds(12)));
+        // A clock that was set back, or a file system with another one.
+        assert!(!is_settled(seconds(10), seconds(9)));
+    }
+
+    #[test]
+    fn a_walk_is_current_until_one_of_its_directories_changes() {
+        let path = std::env::temp_dir().join(format!("penstock-walk-{}", super::super::nonce()));
+        std::fs::create_dir_all(path.join("d/e")).unwrap();
+        std::fs::write(path.join("d/e/k"), "v").unwrap();
+        let root = Arc::new(Root::open(&path, Scope::Bucket).unwrap());
+        for below in ["", "d", "d/e"] {
+            let mut walk = Walk::start(root.clone(), &ListRequest::default(), &Cursor::Start);
+            let walk = walk.as_mut().unwrap();
+            assert_eq!(walk.next(&Cursor::Start).unwrap().unwrap().0, "d/e/k");
+            assert!(!walk.is_current(), "made this moment");
+            // As if all had been there for long.
+            for frame in &mut walk.frames {
+                frame.changed = changed(&frame.dir).unwrap();
+            }
+            assert_eq!((walk.frames.len(), walk.is_current()), (3, true));
+            let before = changed(&root.open_dir(&format!("./{below}")).unwrap()).unwrap();
+            let mut number = 0;
+            while changed(&root.open_dir(&format!("./{below}")).unwrap()).unwrap() == before {
+                std::fs::write(path.join(below).join(format!("z{number}")), "v").unwrap();
+                number += 1;
+            }
+            assert!(!walk.is_current(), "`{below}` has changed");
+        }
+        std::fs::remove_dir_all(&path).unwrap();
+    }
 }

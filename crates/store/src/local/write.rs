@@ -6,19 +6,23 @@
 //! conditions hold between processes on one machine. Rounds below repeat after a lost race between
 //! local system calls; they are not retries of failed ones.
 
+use super::Scope;
 use super::attributes::{self, Attributes, etag};
+use super::durable::{sync_dir, sync_file};
 use super::errno::{explain, explain_io};
 use super::names::Location;
-use super::root::{Root, lock, sync_dir};
+use super::root::{Root, lock};
 use super::versions::Keeper;
 use crate::{Payload, PutResult, WriteCondition};
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec,
+    Timestamps,
 };
 use rustix::io::Errno;
+use rustix::path::Arg;
 use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -60,17 +64,9 @@ impl Temp {
     /// `None` when the directory or the new file was removed by somebody else at once.
     fn try_create(dir: OwnedFd, shown: &str) -> Result<Option<Self>> {
         let name = super::temp_name();
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(0o666);
-        let file = match rustix::fs::openat(&dir, &name, flags, mode) {
-            Ok(fd) => File::from(fd),
-            Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(explain(errno, "create a file beside", shown)),
-        };
-        let temp = Temp { dir, name, file, published: false };
-        lock(&temp.file).map_err(|errno| explain(errno, "lock", shown))?;
-        let stat = rustix::fs::fstat(&temp.file).map_err(|e| explain(e, "stat", shown))?;
-        Ok((stat.st_nlink > 0).then_some(temp))
+        let made = create_locked(&dir, &name);
+        let file = made.map_err(|errno| explain(errno, "create a file beside", shown))?;
+        Ok(file.map(|file| Temp { dir, name, file, published: false }))
     }
 
     /// A fresh hidden file in the directory of `location`, which is made where it is missing. It is
@@ -107,6 +103,7 @@ impl Temp {
     }
 
     /// Takes the space of a file that will have `len` bytes, so that a full disk is told of early.
+    /// The file does not get longer: space that was never written to must not count as bytes.
     pub fn reserve(&mut self, len: u64, shown: &str) -> Result<()> {
         if len < RESERVE_MIN_BYTES {
             return Ok(());
@@ -118,7 +115,7 @@ impl Temp {
         {
             return Err(explain(Errno::NOSPC, "reserve space for", shown));
         }
-        match rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, len) {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len) {
             Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
                 Err(explain(errno, "reserve space for", shown))
             }
@@ -162,7 +159,7 @@ impl Temp {
         attributes
             .store(&self.file, &target)
             .map_err(|errno| explain(errno, "store the metadata of", &shown))?;
-        self.file.sync_all().map_err(|error| explain_io(&error, "sync", &shown))?;
+        sync_file(&self.file).map_err(|errno| explain(errno, "sync", &shown))?;
         let stat = rustix::fs::fstat(&self.file).map_err(|e| explain(e, "stat", &shown))?;
         let moved = self.rename(root, location, &target, condition, keeper.as_ref());
         if moved.is_err() {
@@ -191,7 +188,7 @@ impl Temp {
         for _ in 0..ROUNDS_MAX {
             let (current, at) = Current::find(root, location, target).map_err(failed)?;
             if let Current::Directory = current {
-                return Err(explain(Errno::ISDIR, "replace", &shown));
+                return Err(in_the_way(root, &shown));
             }
             check(condition, current.stat(), &shown)?;
             if let Some(keeper) = keeper {
@@ -214,12 +211,28 @@ impl Temp {
     }
 }
 
+/// Makes a temporary file and locks it, so that nobody sweeps it while it is open. `None` when the
+/// directory or the new file was removed by somebody else at once.
+pub(super) fn create_locked(dir: &OwnedFd, name: &str) -> Result<Option<File>, Errno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o666)) {
+        Ok(fd) => File::from(fd),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    let stat = lock(&file).and_then(|()| rustix::fs::fstat(&file));
+    let stat = stat.inspect_err(|_| {
+        let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
+    })?;
+    Ok((stat.st_nlink > 0).then_some(file))
+}
+
 /// `renameat2` with a fall-back for file systems without NOREPLACE: a hard link never replaces.
-fn rename_at(
+pub(super) fn rename_at(
     from_dir: &OwnedFd,
-    from: &str,
+    from: impl Arg + Copy,
     to_dir: &OwnedFd,
-    to: &str,
+    to: impl Arg + Copy,
     flags: RenameFlags,
 ) -> Result<(), Errno> {
     if flags.is_empty() {
@@ -314,7 +327,16 @@ pub(super) fn check(condition: &WriteCondition, current: Option<&Stat>, shown: &
     Err(Error::new(Kind::Conflict, format!("{why} (`{shown}`)")))
 }
 
-/// Checks a condition early, to spare work that is bound to fail; publishing checks again.
+/// The error of a file that has no place beside the directory of its name.
+fn in_the_way(root: &Root, shown: &str) -> Error {
+    match root.scope {
+        Scope::Files => explain(Errno::ISDIR, "replace", shown),
+        Scope::Bucket => explain(Errno::NAMETOOLONG, "keep an object beside the directory", shown),
+    }
+}
+
+/// Checks early for a place and for a condition, to spare work that is bound to fail; publishing
+/// checks again.
 pub(super) fn check_now(
     root: &Root,
     location: &Location,
@@ -324,7 +346,10 @@ pub(super) fn check_now(
     let found = root.open_object(location).and_then(|(file, _)| rustix::fs::fstat(file));
     match found {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
-            check(condition, None, &shown)
+            match location.aside(root.scope) {
+                Some(_) => check(condition, None, &shown),
+                None => Err(in_the_way(root, &shown)),
+            }
         }
         Ok(stat) => check(condition, Some(&stat), &shown),
         Err(Errno::NOENT) => check(condition, None, &shown),

@@ -1,0 +1,153 @@
+//! Objects that come while their bucket goes.
+
+use super::*;
+use crate::local::attributes::Attributes;
+use crate::local::write::Temp;
+use crate::local::{LocalStore, Scope, names};
+use crate::streaming::Versioning;
+use crate::{
+    GetRange, GetRequest, Part, PutOptions, Store as _, StreamingStore as _, UploadId,
+    WriteCondition,
+};
+use std::fs;
+use std::path::PathBuf;
+
+/// A bucket in an account of its own, removed at the end.
+struct Account {
+    path: PathBuf,
+    store: LocalStore,
+    root: Root,
+}
+
+impl Account {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("penstock-removal-{}", crate::local::nonce()));
+        let store = LocalStore::create(&path.join("bucket")).unwrap();
+        let root = Root::open(&path.join("bucket"), Scope::Bucket).unwrap();
+        Account { path, store, root }
+    }
+
+    /// A bucket with all that is no object: the note of versions, and an upload with a part.
+    async fn with_upload() -> (Self, UploadId, Part) {
+        let account = Account::new();
+        account.store.set_versioning(true).await.unwrap();
+        let id = account.store.create_upload("d/e/u", &PutOptions::default()).await.unwrap();
+        let body = bytes::Bytes::from_static(b"part").into();
+        let part = account.store.upload_part("d/e/u", &id, 1, body).await.unwrap();
+        (account, id, part)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let names = fs::read_dir(&self.path).unwrap().flatten();
+        names.map(|entry| entry.file_name().into_string().unwrap()).collect()
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.path).ok();
+    }
+}
+
+/// Attributes that lie in a hidden file, since no extended attribute holds so much.
+fn options() -> PutOptions {
+    PutOptions { metadata: vec![("big".into(), "x".repeat(70_000))], ..PutOptions::default() }
+}
+
+/// An object that is about to get its name.
+fn begin(root: &Root, key: &str) -> (Temp, names::Location) {
+    let at = names::locate(Scope::Bucket, key).unwrap();
+    let mut temp = Temp::create(root, &at).unwrap();
+    temp.write(&bytes::Bytes::from_static(b"new").into(), key).unwrap();
+    (temp, at)
+}
+
+fn place(root: &Root, (temp, at): (Temp, names::Location)) -> Result<crate::PutResult> {
+    temp.publish(root, &at, &WriteCondition::None, &Attributes::of(&options()))
+}
+
+async fn read(store: &LocalStore, key: &str) -> (Vec<u8>, Vec<(String, String)>) {
+    let request = GetRequest { range: GetRange::All, if_match: None };
+    let mut found = store.get(key, request).await.unwrap();
+    let bytes = found.body.read_to_bytes(1 << 20).await.unwrap();
+    (bytes.to_vec(), found.meta.metadata)
+}
+
+#[tokio::test]
+async fn a_bucket_that_stays_because_of_a_newcomer_has_lost_nothing() {
+    for step in [Step::Looked, Step::Moved] {
+        for key in ["k", "d", "d/k", "d/e/k", "d/e"] {
+            let (account, id, part) = Account::with_upload().await;
+            let removed = remove_telling(&account.root, |at| {
+                if at == step {
+                    place(&account.root, begin(&account.root, key)).unwrap();
+                }
+            });
+            let what = format!("{key} at {step:?}");
+            assert_eq!(removed.unwrap_err().kind(), Kind::Conflict, "{what}");
+            let store = &account.store;
+            assert_eq!(store.versioning().await.unwrap(), Versioning::Enabled, "{what}");
+            assert_eq!(read(store, key).await, (b"new".to_vec(), options().metadata), "{what}");
+            let done = store.complete_upload("d/e/u", &id, &[part], &PutOptions::default()).await;
+            done.unwrap();
+            assert_eq!(read(store, "d/e/u").await.0, b"part", "{what}");
+            assert_eq!(account.names(), ["bucket"], "{what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_object_placed_behind_the_back_of_a_removal_brings_the_bucket_back() {
+    let (account, ..) = Account::with_upload().await;
+    let path = account.path.clone();
+    let removed = remove_telling(&account.root, |at| {
+        if at == Step::Removed {
+            // By a writer that had the directory open.
+            let hidden = fs::read_dir(&path).unwrap().flatten().next().unwrap();
+            fs::write(hidden.path().join("d/k"), "late").unwrap();
+        }
+    });
+    assert_eq!(removed.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(account.names(), ["bucket"]);
+    let store = LocalStore::open(&account.path.join("bucket")).unwrap();
+    assert_eq!(read(&store, "d/k").await.0, b"late");
+    assert_eq!(store.versioning().await.unwrap(), Versioning::Enabled);
+}
+
+#[tokio::test]
+async fn a_writer_of_a_bucket_that_is_gone_is_told() {
+    let (account, ..) = Account::with_upload().await;
+    let mut begun = Some(begin(&account.root, "d/k"));
+    let mut placed = None;
+    remove_telling(&account.root, |at| {
+        if at == Step::Removed {
+            placed = begun.take().map(|begun| place(&account.root, begun));
+        }
+    })
+    .unwrap();
+    assert_eq!(placed.unwrap().unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(account.names(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_directory_that_took_the_place_of_the_bucket_stays() {
+    let (account, ..) = Account::with_upload().await;
+    let bucket = account.path.join("bucket");
+    fs::rename(&bucket, account.path.join("moved")).unwrap();
+    fs::create_dir(&bucket).unwrap();
+    assert_eq!(remove(&account.root).unwrap_err().kind(), Kind::NotFound);
+    assert!(bucket.is_dir());
+    assert_eq!(account.store.versioning().await.unwrap(), Versioning::Enabled);
+}
+
+#[tokio::test]
+async fn what_a_killed_removal_left_goes_with_the_next_but_for_objects() {
+    let (account, ..) = Account::with_upload().await;
+    let left = |name: &str| account.path.join(format!("{REMOVED}{name}"));
+    fs::create_dir_all(left("empty").join(format!("{UPLOAD}x"))).unwrap();
+    fs::create_dir_all(left("full/d")).unwrap();
+    fs::write(left("full/d/k"), "object").unwrap();
+    remove(&account.root).unwrap();
+    assert_eq!(account.names(), [format!("{REMOVED}full")]);
+    assert_eq!(fs::read_to_string(left("full/d/k")).unwrap(), "object");
+}

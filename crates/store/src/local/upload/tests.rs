@@ -1,0 +1,207 @@
+//! Parts that survive a power cut, and completions that are asked for again.
+
+use super::*;
+use crate::local::durable::seen;
+use crate::local::{LocalStore, Scope, names};
+use crate::{GetRange, GetRequest, Store as _, StreamingStore as _, WriteCondition};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+
+/// A bucket in a directory of its own, removed at the end.
+struct Bucket {
+    path: PathBuf,
+    root: Root,
+    store: LocalStore,
+}
+
+impl Bucket {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("penstock-upload-{}", crate::local::nonce()));
+        let store = LocalStore::create(&path).unwrap();
+        Bucket { root: Root::open(&path, Scope::Bucket).unwrap(), store, path }
+    }
+
+    fn begin(&self, key: &str) -> (Location, UploadId) {
+        let location = names::locate(Scope::Bucket, key).unwrap();
+        let id = create(&self.root, &location, &PutOptions::default()).unwrap();
+        (location, id)
+    }
+
+    fn dir_of(&self, location: &Location, id: &UploadId) -> PathBuf {
+        self.path.join(&location.dir).join(format!("{UPLOAD}{}", id.0))
+    }
+
+    fn part(&self, (location, id): &(Location, UploadId), number: u32, text: &str) -> Part {
+        write_part(&self.root, location, id, number, &payload(text)).unwrap()
+    }
+
+    fn complete(
+        &self,
+        (location, id): &(Location, UploadId),
+        parts: &[Part],
+        condition: WriteCondition,
+    ) -> Result<PutResult> {
+        let options = PutOptions { condition, ..PutOptions::default() };
+        complete(&self.root, location, id, parts, &options)
+    }
+
+    async fn read(&self, key: &str) -> String {
+        let request = GetRequest { range: GetRange::All, if_match: None };
+        let mut body = self.store.get(key, request).await.unwrap().body;
+        String::from_utf8(body.read_to_bytes(1 << 20).await.unwrap().to_vec()).unwrap()
+    }
+}
+
+impl Drop for Bucket {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.path).ok();
+    }
+}
+
+fn payload(text: &str) -> Payload {
+    bytes::Bytes::from(text.to_string()).into()
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn a_part_is_on_the_disk_before_its_name_and_both_before_the_answer() {
+    let bucket = Bucket::new();
+    let upload = bucket.begin("d/k");
+    let (part, synced) = seen::during(|| bucket.part(&upload, 3, "three"));
+    let [bytes, name] = &synced[..] else { panic!("{synced:?}") };
+    let dir = fs::canonicalize(bucket.dir_of(&upload.0, &upload.1)).unwrap();
+    let temp = bytes.path.file_name().unwrap().to_str().unwrap();
+    assert!(temp.starts_with(TEMP), "synced when it had its name already: {temp}");
+    assert_eq!((bytes.path.parent(), bytes.len), (Some(&*dir), 5));
+    assert_eq!(name.path, dir);
+    assert!(name.names.contains(&part_name(&part)), "{:?}", name.names);
+}
+
+#[tokio::test]
+async fn space_is_reserved_without_making_the_file_longer() {
+    let bucket = Bucket::new();
+    let (location, id) = bucket.begin("k");
+    let staged = bucket.store.stage_part("k", &id, 1, Some(4 << 20)).await.unwrap();
+    let sizes = fs::read_dir(bucket.dir_of(&location, &id)).unwrap().flatten();
+    let sizes = sizes.filter(|entry| entry.file_name().to_str().unwrap().starts_with(TEMP));
+    let sizes: Vec<_> = sizes.map(|entry| entry.metadata().unwrap().len()).collect();
+    assert_eq!(sizes, [0]);
+    drop(staged);
+}
+
+#[tokio::test]
+async fn a_part_that_lost_its_bytes_is_never_published() {
+    for lost in [0, 1] {
+        let bucket = Bucket::new();
+        let upload = bucket.begin("k");
+        let parts = [bucket.part(&upload, 1, "first"), bucket.part(&upload, 2, "second")];
+        let dir = bucket.dir_of(&upload.0, &upload.1);
+        let file = fs::File::options().write(true).open(dir.join(part_name(&parts[lost])));
+        file.unwrap().set_len(2).unwrap();
+        let error = bucket.complete(&upload, &parts, WriteCondition::None).unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+        let number = parts[lost].number;
+        assert!(error.to_string().contains(&format!("part {number} ")), "{error}");
+        assert!(error.to_string().contains("again"), "{error}");
+        let listed = bucket.store.list_parts("k", &upload.1).await.unwrap();
+        let listed: Vec<_> = listed.iter().map(|part| part.number).collect();
+        assert_eq!(listed, [3 - number], "a part that lost its bytes is listed");
+        let read = bucket.store.read_parts("k", &upload.1, &parts, Box::new(|_| ())).await;
+        assert_eq!(read.unwrap_err().kind(), Kind::Invalid);
+        // What the error asks for helps.
+        let again = bucket.part(&upload, number, "again");
+        let mut parts = parts;
+        parts[lost] = again;
+        bucket.complete(&upload, &parts, WriteCondition::None).unwrap();
+        assert_eq!(bucket.read("k").await, ["againsecond", "firstagain"][lost]);
+    }
+}
+
+/// A completion that broke off has appended to the file of its first part, which the next one may
+/// name as a later part.
+#[tokio::test]
+async fn a_part_that_a_completion_had_appended_to_counts_with_its_own_bytes() {
+    let bucket = Bucket::new();
+    let upload = bucket.begin("k");
+    let parts = [bucket.part(&upload, 1, "first"), bucket.part(&upload, 2, "second")];
+    let dir = bucket.dir_of(&upload.0, &upload.1);
+    for part in &parts {
+        let file = fs::File::options().append(true).open(dir.join(part_name(part)));
+        std::io::Write::write_all(&mut file.unwrap(), b"appended").unwrap();
+    }
+    bucket.complete(&upload, &parts, WriteCondition::None).unwrap();
+    assert_eq!(bucket.read("k").await, "firstsecond");
+}
+
+#[test]
+fn of_two_writers_of_one_part_one_part_remains() {
+    const ROUNDS: usize = 200;
+    let bucket = Bucket::new();
+    let upload = bucket.begin("k");
+    for round in 0..ROUNDS {
+        let barrier = Barrier::new(2);
+        let write = |text: &str| {
+            let (location, id) = &upload;
+            let mut temp = begin_part(&bucket.root, location, id, 1).unwrap();
+            temp.write(&payload(text), "k").unwrap();
+            barrier.wait();
+            keep_part(temp, 1, "k").unwrap()
+        };
+        let made = std::thread::scope(|scope| {
+            let writers = ["one", "two"].map(|text| scope.spawn(move || write(text)));
+            writers.map(|writer| part_name(&writer.join().unwrap()))
+        });
+        let files = fs::read_dir(bucket.dir_of(&upload.0, &upload.1)).unwrap().flatten();
+        let files = files.map(|entry| entry.file_name().into_string().unwrap());
+        let kept: Vec<_> = files.filter(|name| name.starts_with("part-")).collect();
+        assert_eq!(kept.len(), 1, "round {round}: {kept:?}");
+        assert!(made.contains(&kept[0]));
+    }
+}
+
+#[tokio::test]
+async fn a_completion_that_was_killed_before_it_had_tidied_up_succeeds_again() {
+    let bucket = Bucket::new();
+    let upload = bucket.begin("d/k");
+    let parts = [bucket.part(&upload, 1, "first"), bucket.part(&upload, 2, "second")];
+    let (dir, kept) = (bucket.dir_of(&upload.0, &upload.1), bucket.path.join("kept"));
+    copy_files(&dir, &kept);
+    let done = bucket.complete(&upload, &parts, WriteCondition::IfAbsent).unwrap();
+    // All is as it was when the object had just got its name.
+    copy_files(&kept, &dir);
+    fs::remove_file(dir.join(part_name(&parts[0]))).unwrap();
+    let told = bucket.store.completed("d/k", &upload.1).await.unwrap();
+    assert_eq!(told.as_ref(), Some(&done));
+    assert_eq!(bucket.complete(&upload, &parts, WriteCondition::IfAbsent).unwrap(), done);
+    assert_eq!(bucket.read("d/k").await, "firstsecond");
+    assert!(!dir.exists(), "what was left of the upload stays");
+    // Another object of the name is not what the upload made.
+    copy_files(&kept, &dir);
+    fs::remove_file(dir.join(part_name(&parts[0]))).unwrap();
+    bucket.store.put("d/k", payload("other"), &PutOptions::default()).await.unwrap();
+    assert_eq!(bucket.store.completed("d/k", &upload.1).await.unwrap(), None);
+    let error = bucket.complete(&upload, &parts, WriteCondition::None).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert_eq!(bucket.read("d/k").await, "other");
+}
+
+#[tokio::test]
+async fn a_completion_beside_a_directory_of_the_name_succeeds_again() {
+    let bucket = Bucket::new();
+    bucket.store.put("a/b", payload("below"), &PutOptions::default()).await.unwrap();
+    let upload = bucket.begin("a");
+    let parts = [bucket.part(&upload, 1, "first")];
+    let done = bucket.complete(&upload, &parts, WriteCondition::None).unwrap();
+    assert_eq!(bucket.complete(&upload, &parts, WriteCondition::None).unwrap(), done);
+    let told = bucket.store.completed("a", &upload.1).await.unwrap();
+    assert_eq!(told, Some(done));
+    let other = UploadId("0".repeat(crate::local::NONCE_CHARS));
+    assert_eq!(bucket.store.completed("a", &other).await.unwrap(), None);
+}
