@@ -8,6 +8,9 @@ use crate::volume::table::{COPY_BYTES, COPY_PAGES, FORMAT_VERSION, Flaw, PAGE_BY
 use penstock_base::{Error, Kind, Result};
 use std::hash::{BuildHasher, RandomState};
 
+/// Most places between begin and end at which a device is looked at before it is formatted.
+const SAMPLES: u64 = 1024;
+
 /// How [`format`] treats what is there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FormatOptions {
@@ -36,7 +39,15 @@ pub fn format(port: &Port, options: FormatOptions) -> Result<()> {
         .map_err(|error| error.with_operation("volume format"))
 }
 
-/// Refuses a device that is not empty at its begin or at its end.
+/// Pages between the first and last copy of a table, from which is judged whether a device is
+/// empty: all of a small one, evenly spread ones of others.
+fn sampled(pages: u64) -> impl Iterator<Item = u64> {
+    let between = pages.saturating_sub(2 * COPY_PAGES);
+    let count = between.min(SAMPLES);
+    (0..count).map(move |index| COPY_PAGES + index * between / count)
+}
+
+/// Refuses a device that is not empty: at its begin, at its end, or at places between.
 ///
 /// # Errors
 /// `Conflict`, naming what is recognised; and as [`Port::run`].
@@ -48,10 +59,24 @@ pub fn check_unused(port: &Port) -> Result<()> {
     let mut end = memory(port, COPY_BYTES as usize);
     port.read((paging.pages - COPY_PAGES) * paging.blocks_per_page, &mut end)?;
     let known = recognise(&start[..HEAD_BYTES]).or_else(|| recognise(&end[..HEAD_BYTES]));
-    let is_empty = [&start, &end].iter().all(|bytes| bytes.iter().all(|byte| *byte == 0));
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let what = match known {
         Some(what) => what,
-        None if is_empty => return Ok(()),
+        None if is_zero(&start) && is_zero(&end) => {
+            let mut page = memory(port, PAGE_BYTES as usize);
+            let mut places = sampled(paging.pages);
+            let has_data = places.try_fold(false, |found, at| match found {
+                true => Ok::<_, Error>(true),
+                false => {
+                    port.read(at * paging.blocks_per_page, &mut page)?;
+                    Ok(!is_zero(&page))
+                }
+            })?;
+            match has_data {
+                true => "data",
+                false => return Ok(()),
+            }
+        }
         None => "data",
     };
     Err(Error::new(Kind::Conflict, format!("the device holds {what}"))

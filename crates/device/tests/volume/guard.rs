@@ -11,12 +11,13 @@ use std::sync::Arc;
 #[test]
 fn what_is_there_is_named_and_kept_unless_forced() {
     let end = VOLUME_BYTES - 4096;
-    let cases: [(u64, &[u8], &str); 6] = [
+    let cases: [(u64, &[u8], &str); 7] = [
         (1080, b"\x53\xef", "ext4"),
         (0, b"XFSB", "XFS"),
         (8, b"DUCK", "DuckDB"),
         (512, b"EFI PART", "GPT"),
         (700_000, b"x", "data"),
+        (2_500_000, b"x", "data"),
         (end, b"x", "data"),
     ];
     for (at, bytes, name) in cases {
