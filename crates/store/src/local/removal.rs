@@ -78,10 +78,12 @@ fn remove_telling(root: &Root, mut tell: impl FnMut(Step)) -> Result<()> {
         rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)
     });
     if let Err(errno) = emptied {
-        match move_back(root, &aside.dir, ".") {
-            // Another removal was quicker.
-            Err(Errno::NOENT) => drop(aside.bury(&parent)),
-            moved => moved.and_then(|()| aside.forget(&parent)).map_err(failed)?,
+        match move_back(root, &aside.dir, ".").and_then(|()| aside.forget(&parent)) {
+            // Nothing could go back: another removal was quicker.
+            Err(Errno::NOTEMPTY | Errno::EXIST) if !root.is_at(path) => {
+                let _ = aside.bury(&parent);
+            }
+            moved => moved.map_err(failed)?,
         }
         return Err(failed(errno));
     }
@@ -186,6 +188,8 @@ fn move_back(root: &Root, aside: &OwnedFd, path: &str) -> Result<(), Errno> {
                 move_back(root, &open_in(aside, &*name)?, &below)?;
                 rustix::fs::unlinkat(aside, &*name, AtFlags::REMOVEDIR)?;
             }
+            // Removed meanwhile, or the bucket itself is.
+            Err(Errno::NOENT) => {}
             // A newer one is there.
             Err(Errno::EXIST) => rustix::fs::unlinkat(aside, &*name, AtFlags::empty())?,
             moved => moved?,

@@ -151,3 +151,18 @@ async fn what_a_killed_removal_left_goes_with_the_next_but_for_objects() {
     assert_eq!(account.names(), [format!("{REMOVED}full")]);
     assert_eq!(fs::read_to_string(left("full/d/k")).unwrap(), "object");
 }
+
+#[tokio::test]
+async fn of_two_removals_at_once_one_succeeds_and_nothing_is_left() {
+    for step in [Step::Looked, Step::Moved] {
+        let (account, ..) = Account::with_upload().await;
+        let other = Root::open(&account.path.join("bucket"), Scope::Bucket).unwrap();
+        let removed = remove_telling(&account.root, |at| {
+            if at == step {
+                remove(&other).unwrap();
+            }
+        });
+        assert_eq!(removed.unwrap_err().kind(), Kind::NotFound, "{step:?}");
+        assert_eq!(account.names(), Vec::<String>::new(), "{step:?}");
+    }
+}
