@@ -14,7 +14,7 @@ use std::pin::pin;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// How long the answer to the request that makes an object visible is waited for after the upload
 /// was given up, and how long its removal may take. Without an answer nothing is removed: what
@@ -193,6 +193,6 @@ fn published(query: &QueryCore, at: &Location, size_bytes: u64, result: &PutResu
             modified: result.modified,
             ..ObjectMeta::default()
         };
-        query.engine.metadata.confirm(at, &meta, false);
+        query.engine.metadata.confirm(at, &meta, false, Instant::now());
     }
 }
