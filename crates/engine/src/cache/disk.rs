@@ -25,8 +25,6 @@ const QUEUE_BYTES_MAX: u64 = 64 << 20;
 pub(crate) struct DiskCache {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
-    /// A child of a fork has no writer to wait for.
-    process: u32,
     /// Last, so that the medium is given up when it is told.
     end: TellEnd,
 }
@@ -208,7 +206,6 @@ impl DiskCache {
         Ok(DiskCache {
             shared,
             writer: Some(writer),
-            process: std::process::id(),
             end: TellEnd { end: Arc::clone(end), process: std::process::id() },
         })
     }
@@ -354,7 +351,7 @@ impl Drop for DiskCache {
     /// Writes what is queued and closes the open file in good order. In a child of a fork there is
     /// no writer, and whoever held the lock is not there to give it back.
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if self.end.process != std::process::id() {
             return;
         }
         self.shared.lock().is_ending = true;
@@ -385,7 +382,6 @@ mod tests {
         let home = Home::Directory(dir.path().to_path_buf());
         let medium = home.hold(&home.real_path().unwrap()).unwrap();
         let mut cache = DiskCache::on(medium, 1 << 20).unwrap();
-        cache.process += 1;
         cache.end.process += 1;
         let (shared, end) = (Arc::clone(&cache.shared), Arc::clone(&cache.end.end));
         let (told, dropped) = channel();
