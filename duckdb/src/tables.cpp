@@ -5,28 +5,44 @@ namespace penstock {
 
 namespace {
 
-struct EngineInfo : public TableFunctionInfo {
-	explicit EngineInfo(shared_ptr<Engine> engine) : engine(std::move(engine)) {
-	}
-	shared_ptr<Engine> engine;
-};
-
-struct Snapshot : public TableFunctionData {
+//! What a table function shows.
+struct Shown {
+	vector<string> names;
 	vector<LogicalType> types;
 	vector<vector<Value>> rows;
 };
 
+//! When a table function is asked: for its columns only (binding, which PREPARE and EXPLAIN do too), or for its rows.
+enum class Asked { COLUMNS, ROWS };
+
+using ShowVerb = Shown (*)(ClientContext &context, const shared_ptr<Engine> &engine, Asked asked);
+
+struct ShowInfo : public TableFunctionInfo {
+	ShowInfo(shared_ptr<Engine> engine, ShowVerb verb) : engine(std::move(engine)), verb(verb) {
+	}
+	shared_ptr<Engine> engine;
+	ShowVerb verb;
+};
+
+struct ShowCall : public TableFunctionData {
+	explicit ShowCall(const ShowInfo &info) : engine(info.engine), verb(info.verb) {
+	}
+	//! What is shown is of the moment.
+	bool SupportStatementCache() const override {
+		return false;
+	}
+	shared_ptr<Engine> engine;
+	ShowVerb verb;
+};
+
 struct Cursor : public GlobalTableFunctionState {
+	vector<vector<Value>> rows;
 	idx_t next = 0;
 };
 
-shared_ptr<Engine> EngineOf(TableFunctionBindInput &input) {
-	return input.info->Cast<EngineInfo>().engine;
-}
-
 //! What this statement's settings say of the engine's limits is in force before they are looked at.
-void AdoptSettings(ClientContext &context, TableFunctionBindInput &input) {
-	ClientIo::Get(context, EngineOf(input))->Current();
+shared_ptr<Query> AdoptSettings(ClientContext &context, const shared_ptr<Engine> &engine) {
+	return ClientIo::Get(context, engine)->Current();
 }
 
 //! A point in time, in microseconds since the epoch; shown as a timestamp in UTC. One with a time zone would need
@@ -61,93 +77,104 @@ Value CellValue(const string &text, const LogicalType &type) {
 	return Value(text).DefaultCastAs(type);
 }
 
-unique_ptr<FunctionData> ShowRows(ps_rows *handle, vector<LogicalType> &types, vector<Name> &names) {
+Shown ShowRows(ps_rows *handle, Asked asked) {
 	Rows rows(handle);
-	auto snapshot = make_uniq<Snapshot>();
+	Shown shown;
 	for (idx_t column = 0; column < rows.ColumnCount(); column++) {
 		auto name = rows.ColumnName(column);
-		types.push_back(TypeOfColumn(name));
-		names.emplace_back(name == STARTED ? "started_at" : name);
+		shown.types.push_back(TypeOfColumn(name));
+		shown.names.push_back(name == STARTED ? "started_at" : name);
 	}
-	for (idx_t row = 0; row < rows.Count(); row++) {
+	for (idx_t row = 0; asked == Asked::ROWS && row < rows.Count(); row++) {
 		vector<Value> cells;
 		for (idx_t column = 0; column < rows.ColumnCount(); column++) {
-			cells.push_back(CellValue(rows.Cell(row, column), types[column]));
+			cells.push_back(CellValue(rows.Cell(row, column), shown.types[column]));
 		}
-		snapshot->rows.push_back(std::move(cells));
+		shown.rows.push_back(std::move(cells));
 	}
-	return std::move(snapshot);
+	return shown;
 }
 
-unique_ptr<FunctionData> BindStats(ClientContext &context, TableFunctionBindInput &input, vector<LogicalType> &types,
-                                   vector<Name> &names) {
-	AdoptSettings(context, input);
-	return ShowRows(ps_engine_stats(EngineOf(input)->handle), types, names);
+Shown ShowStats(ClientContext &context, const shared_ptr<Engine> &engine, Asked asked) {
+	AdoptSettings(context, engine);
+	return ShowRows(ps_engine_stats(engine->handle), asked);
 }
 
-unique_ptr<FunctionData> BindRequests(ClientContext &context, TableFunctionBindInput &input,
-                                      vector<LogicalType> &types, vector<Name> &names) {
-	AdoptSettings(context, input);
-	return ShowRows(ps_engine_requests(EngineOf(input)->handle), types, names);
+Shown ShowRequests(ClientContext &context, const shared_ptr<Engine> &engine, Asked asked) {
+	AdoptSettings(context, engine);
+	return ShowRows(ps_engine_requests(engine->handle), asked);
 }
 
-unique_ptr<FunctionData> BindCache(ClientContext &context, TableFunctionBindInput &input, vector<LogicalType> &types,
-                                   vector<Name> &names) {
-	auto query = ClientIo::Get(context, EngineOf(input))->Current();
+Shown ShowCache(ClientContext &context, const shared_ptr<Engine> &engine, Asked asked) {
+	auto query = AdoptSettings(context, engine);
 	ps_rows *rows = nullptr;
 	ps_error *error = nullptr;
 	Check(ps_query_cache(query->handle, &rows, &error), error);
-	return ShowRows(rows, types, names);
+	return ShowRows(rows, asked);
 }
 
-unique_ptr<FunctionData> BindSettings(ClientContext &context, TableFunctionBindInput &, vector<LogicalType> &types,
-                                      vector<Name> &names) {
+Shown ShowSettings(ClientContext &context, const shared_ptr<Engine> &, Asked asked) {
 	static constexpr const char *TYPE_NAMES[] = {"bool", "number", "bytes", "milliseconds", "text", "URL"};
+	Shown shown;
 	for (auto name : {"name", "value", "default_value", "type", "min", "max", "description"}) {
-		names.emplace_back(name);
+		shown.names.emplace_back(name);
 		bool is_bound = StringUtil::StartsWith(name, "m");
-		types.push_back(is_bound ? LogicalType::UBIGINT : LogicalType::VARCHAR);
+		shown.types.push_back(is_bound ? LogicalType::UBIGINT : LogicalType::VARCHAR);
 	}
-	auto snapshot = make_uniq<Snapshot>();
-	for (size_t index = 0; index < ps_setting_count(); index++) {
+	for (size_t index = 0; asked == Asked::ROWS && index < ps_setting_count(); index++) {
 		ps_setting_info info;
 		ps_setting_describe(index, &info);
 		auto name = "penstock_" + Text(info.name);
 		Value value;
 		LookupSetting(context, name, value);
 		auto text = value.ToString();
-		Rows shown(ps_setting_shown(info.name, Borrow(text)));
-		snapshot->rows.push_back({Value(name), Value(shown.Cell(0, idx_t(0))),
-		                          Value(Text(info.default_value)), Value(TYPE_NAMES[info.type]),
-		                          info.has_range ? Value::UBIGINT(info.min) : Value(LogicalType::UBIGINT),
-		                          info.has_range ? Value::UBIGINT(info.max) : Value(LogicalType::UBIGINT),
-		                          Value(Text(info.doc))});
+		Rows told(ps_setting_shown(info.name, Borrow(text)));
+		shown.rows.push_back({Value(name), Value(told.Cell(0, idx_t(0))),
+		                      Value(Text(info.default_value)), Value(TYPE_NAMES[info.type]),
+		                      info.has_range ? Value::UBIGINT(info.min) : Value(LogicalType::UBIGINT),
+		                      info.has_range ? Value::UBIGINT(info.max) : Value(LogicalType::UBIGINT),
+		                      Value(Text(info.doc))});
 	}
-	return std::move(snapshot);
+	return shown;
 }
 
-unique_ptr<FunctionData> BindClearCache(ClientContext &context, TableFunctionBindInput &input,
-                                        vector<LogicalType> &types, vector<Name> &names) {
-	names.emplace_back("cleared");
-	types.push_back(LogicalType::BOOLEAN);
-	auto query = ClientIo::Get(context, EngineOf(input))->Current();
-	ps_error *error = nullptr;
-	Check(ps_query_clear_cache(query->handle, &error), error);
-	auto snapshot = make_uniq<Snapshot>();
-	snapshot->rows.push_back({Value::BOOLEAN(true)});
-	return std::move(snapshot);
+Shown ClearCache(ClientContext &context, const shared_ptr<Engine> &engine, Asked asked) {
+	Shown shown;
+	shown.names.emplace_back("cleared");
+	shown.types.push_back(LogicalType::BOOLEAN);
+	if (asked == Asked::ROWS) {
+		auto query = AdoptSettings(context, engine);
+		ps_error *error = nullptr;
+		Check(ps_query_clear_cache(query->handle, &error), error);
+		shown.rows.push_back({Value::BOOLEAN(true)});
+	}
+	return shown;
 }
 
-unique_ptr<GlobalTableFunctionState> Begin(ClientContext &, TableFunctionInitInput &) {
-	return make_uniq<Cursor>();
+unique_ptr<FunctionData> BindShow(ClientContext &context, TableFunctionBindInput &input, vector<LogicalType> &types,
+                                  vector<Name> &names) {
+	auto call = make_uniq<ShowCall>(input.info->Cast<ShowInfo>());
+	auto shown = call->verb(context, call->engine, Asked::COLUMNS);
+	types = shown.types;
+	for (auto &name : shown.names) {
+		names.emplace_back(name);
+	}
+	return std::move(call);
 }
 
-void Emit(ClientContext &, TableFunctionInput &input, DataChunk &output) {
-	auto &snapshot = input.bind_data->Cast<Snapshot>();
+//! Runs once for each execution.
+unique_ptr<GlobalTableFunctionState> RunShow(ClientContext &context, TableFunctionInitInput &input) {
+	auto &call = input.bind_data->Cast<ShowCall>();
+	auto cursor = make_uniq<Cursor>();
+	cursor->rows = call.verb(context, call.engine, Asked::ROWS).rows;
+	return std::move(cursor);
+}
+
+void EmitShow(ClientContext &, TableFunctionInput &input, DataChunk &output) {
 	auto &cursor = input.global_state->Cast<Cursor>();
-	idx_t count = MinValue<idx_t>(STANDARD_VECTOR_SIZE, snapshot.rows.size() - cursor.next);
+	idx_t count = MinValue<idx_t>(STANDARD_VECTOR_SIZE, cursor.rows.size() - cursor.next);
 	for (idx_t row = 0; row < count; row++) {
-		auto &cells = snapshot.rows[cursor.next + row];
+		auto &cells = cursor.rows[cursor.next + row];
 		for (idx_t column = 0; column < cells.size(); column++) {
 			output.data[column].SetValue(row, cells[column]);
 		}
@@ -159,17 +186,16 @@ void Emit(ClientContext &, TableFunctionInput &input, DataChunk &output) {
 } // namespace
 
 void RegisterFunctions(ExtensionLoader &loader, const shared_ptr<Engine> &engine) {
-	auto info = make_shared_ptr<EngineInfo>(engine);
-	auto add = [&](const char *name, table_function_bind_t bind) {
-		TableFunction function(name, {}, Emit, bind, Begin);
-		function.function_info = info;
+	auto add = [&](const char *name, ShowVerb verb) {
+		TableFunction function(name, {}, EmitShow, BindShow, RunShow);
+		function.function_info = make_shared_ptr<ShowInfo>(engine, verb);
 		loader.RegisterFunction(std::move(function));
 	};
-	add("penstock_settings", BindSettings);
-	add("penstock_stats", BindStats);
-	add("penstock_requests", BindRequests);
-	add("penstock_cache", BindCache);
-	add("penstock_clear_cache", BindClearCache);
+	add("penstock_settings", ShowSettings);
+	add("penstock_stats", ShowStats);
+	add("penstock_requests", ShowRequests);
+	add("penstock_cache", ShowCache);
+	add("penstock_clear_cache", ClearCache);
 }
 
 } // namespace penstock

@@ -53,6 +53,13 @@ impl Attempts {
         self.progressed = true;
     }
 
+    /// A request begins: unless it repeats one that failed, it has the whole deadline.
+    pub fn begin(&mut self) {
+        if self.progressed || self.failed == 0 {
+            self.restart();
+        }
+    }
+
     /// What was asked for came, if slowly: the next request has the whole deadline.
     pub fn restart(&mut self) {
         self.progressed = false;

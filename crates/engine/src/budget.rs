@@ -12,7 +12,8 @@
 //!    has the store's smallest part size is sent early; what was read ahead is dropped).
 //! 4. Where none of them can and nothing is returning, the first waiter gets its memory beyond the
 //!    limit. This happens only when every open upload holds less than the store's smallest part;
-//!    the excess is at most that size times the open uploads, and the gauge shows it.
+//!    the excess is at most that size times the open uploads, and the gauge shows it. A waiter that
+//!    asked for memory within the limit is refused instead.
 
 use penstock_base::{Metric, Metrics};
 use std::collections::VecDeque;
@@ -45,7 +46,9 @@ struct State {
 
 struct Waiter {
     bytes: u64,
-    grant: oneshot::Sender<Lease>,
+    /// Whether it is refused where others get memory beyond the limit.
+    is_within: bool,
+    grant: oneshot::Sender<Option<Lease>>,
 }
 
 impl std::fmt::Debug for Budget {
@@ -79,6 +82,19 @@ impl Lease {
         if !self.returning.swap(true, Ordering::Relaxed) {
             self.budget.lock().returning += self.bytes;
         }
+    }
+
+    /// Makes another one, of the same account, part of this one. Neither may be returning.
+    pub fn join(&mut self, mut other: Lease) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// Gives back what is held beyond so many bytes. It may not be returning.
+    pub fn shrink(&mut self, bytes: u64) {
+        let surplus = self.bytes.saturating_sub(bytes);
+        self.bytes -= surplus;
+        let budget = Arc::clone(&self.budget);
+        drop(Lease { budget, bytes: surplus, returning: AtomicBool::new(false) });
     }
 }
 
@@ -135,17 +151,26 @@ impl Budget {
 
     /// Waits for memory, by the rules above. Dropping the future leaves the queue.
     pub(crate) async fn lease(self: &Arc<Self>, bytes: u64) -> Lease {
+        self.wait(bytes, false).await.expect("only who asked for it within the limit is refused")
+    }
+
+    /// As [`Budget::lease`], but `None` instead of memory beyond the limit.
+    pub(crate) async fn lease_within(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
+        self.wait(bytes, true).await
+    }
+
+    async fn wait(self: &Arc<Self>, bytes: u64, is_within: bool) -> Option<Lease> {
         let granted = {
             let mut state = self.lock();
             if state.waiters.is_empty() && state.fits(bytes) {
-                return self.grant(&mut state, bytes);
+                return Some(self.grant(&mut state, bytes));
             }
             let (grant, granted) = oneshot::channel();
-            state.waiters.push_back(Waiter { bytes, grant });
+            state.waiters.push_back(Waiter { bytes, is_within, grant });
             self.settle(state);
             granted
         };
-        granted.await.expect("a waiter leaves the queue only with its lease")
+        granted.await.expect("a waiter leaves the queue only with its answer")
     }
 
     /// Memory if it is free and nobody waits: for what is useful but not needed.
@@ -191,7 +216,8 @@ impl Budget {
                 }
             }
             if let Some(waiter) = state.waiters.pop_front() {
-                let lease = self.grant(&mut state, waiter.bytes);
+                let is_granted = state.fits(waiter.bytes) || !waiter.is_within;
+                let lease = is_granted.then(|| self.grant(&mut state, waiter.bytes));
                 let refused = waiter.grant.send(lease);
                 // The waiter left meanwhile; its lease must not be dropped under the lock.
                 drop(state);
@@ -290,6 +316,24 @@ mod tests {
         assert_eq!(budget.held_bytes(), 8);
         assert_eq!(small.1.load(Ordering::Relaxed), 0);
         drop(lease);
+    }
+
+    #[tokio::test]
+    async fn memory_within_the_limit_is_refused_where_nobody_can_give_any() {
+        let budget = budget(10);
+        let mut lease = budget.lease_within(4).await.unwrap();
+        lease.join(budget.lease_within(4).await.unwrap());
+        assert!(budget.lease_within(3).await.is_none());
+        lease.shrink(5);
+        let other = budget.lease_within(5).await.unwrap();
+        assert_eq!(budget.held_bytes(), 10);
+        other.set_returning();
+        let mut waiting = Box::pin(budget.lease_within(2));
+        assert!(poll!(&mut waiting).is_pending(), "some is on its way back");
+        drop(other);
+        assert!(waiting.await.is_some());
+        drop(lease);
+        assert_eq!(budget.held_bytes(), 0);
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 //! An entry is confirmed by every answer of the store that carries its ETag; for how long that
 //! makes it fresh is `cache_validation`'s to say ([`Validity`]). Writing or removing an object
 //! through this engine replaces or drops its entry, whatever credentials were used. Absence is
-//! never remembered.
+//! never remembered. An answer to a request that began before that tells nothing new.
 
 use crate::generations::Generations;
 use crate::location::Location;
@@ -20,6 +20,15 @@ struct Entry {
     meta: ObjectMeta,
     confirmed: Instant,
     immutable: bool,
+}
+
+/// What is known under one name.
+#[derive(Debug, Default)]
+struct Known {
+    /// When it was last written, removed or seen to have changed.
+    changed: Option<Instant>,
+    /// One for each mount of the same root.
+    entries: Vec<Entry>,
 }
 
 /// What is remembered of an object.
@@ -69,10 +78,16 @@ impl QueryCore {
     }
 }
 
+impl Known {
+    fn weight(&self) -> u64 {
+        self.entries.len().max(1) as u64
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct MetadataCache {
-    /// By root and key; one entry for each mount of the same root.
-    entries: Mutex<Generations<String, Vec<Entry>>>,
+    /// By root and key.
+    entries: Mutex<Generations<String, Known>>,
 }
 
 impl MetadataCache {
@@ -90,7 +105,7 @@ impl MetadataCache {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let found = entries
             .get(&at.name())
-            .and_then(|all| all.iter().find(|entry| entry.mount == at.mount.id));
+            .and_then(|known| known.entries.iter().find(|entry| entry.mount == at.mount.id));
         match found {
             None => Remembered::Nothing,
             Some(entry) if entry.immutable || validity.holds(entry.confirmed.elapsed()) => {
@@ -100,34 +115,43 @@ impl MetadataCache {
         }
     }
 
-    /// The store just told this. What is immutable stays so as long as its tag is the same.
-    pub fn confirm(&self, at: &Location, meta: &ObjectMeta, immutable: bool) {
+    /// The store just told this, to a request that began at `asked`. What is immutable stays so as
+    /// long as its tag is the same.
+    pub fn confirm(&self, at: &Location, meta: &ObjectMeta, immutable: bool, asked: Instant) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let name = at.name();
-        let mut all = entries.remove(&name).unwrap_or_default();
+        let mut known = entries.remove(&name).unwrap_or_default();
+        let is_late = known.changed.is_some_and(|changed| asked < changed);
         let fresh =
             Entry { mount: at.mount.id, meta: meta.clone(), confirmed: Instant::now(), immutable };
-        match all.iter_mut().find(|entry| entry.mount == at.mount.id) {
+        match known.entries.iter_mut().find(|entry| entry.mount == at.mount.id) {
             Some(entry) => {
-                let immutable = immutable || (entry.immutable && entry.meta.etag == meta.etag);
-                *entry = Entry { immutable, ..fresh };
+                let is_same = entry.meta.etag == meta.etag;
+                if !is_late && (is_same || asked >= entry.confirmed) {
+                    let immutable = immutable || (entry.immutable && is_same);
+                    *entry = Entry { immutable, ..fresh };
+                }
             }
-            None => all.push(fresh),
+            None if is_late => {}
+            None => known.entries.push(fresh),
         }
-        let weight = all.len() as u64;
-        entries.insert(name, all, weight);
+        let weight = known.weight();
+        entries.insert(name, known, weight);
     }
 
     /// The object changed or went away: nothing is known of it, through any mount.
     pub fn forget(&self, at: &Location) {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.name());
+        let known = Known { changed: Some(Instant::now()), entries: Vec::new() };
+        let weight = known.weight();
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.insert(at.name(), known, weight);
     }
 
     /// Shows every entry's name and what is known of it.
     pub fn each(&self, mut show: impl FnMut(&str, &ObjectMeta)) {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, all) in entries.iter() {
-            all.iter().for_each(|entry| show(name, &entry.meta));
+        for (name, known) in entries.iter() {
+            known.entries.iter().for_each(|entry| show(name, &entry.meta));
         }
     }
 

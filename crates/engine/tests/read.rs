@@ -211,3 +211,46 @@ async fn a_server_without_ranges_is_read_once_and_whole() {
     assert_eq!(error.kind(), Kind::Exhausted);
     assert!(error.to_string().contains("does not serve ranges"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn whole_objects_share_the_memory_limit_and_are_given_back_with_their_readers() {
+    for endless in [false, true] {
+        let mut store = Scripted::new();
+        (store.endless, store.ranges_ignored) = (endless, true);
+        (store.capabilities.list, store.capabilities.list_etag) = (false, false);
+        let bench = Bench::with(store, &[("memory_limit_bytes", "64MiB")]);
+        let held = || bench.engine.budget().held_bytes();
+        let data = pattern(25 * MIB);
+        for key in ["a.csv", "b.csv", "c.csv", "d.csv"] {
+            bench.store.place(key, data.clone()).await;
+        }
+        let query = bench.query();
+        let open = async |key: &str| query.open(&bench.at(key), &Known::NOTHING).await;
+        let readers = [open("a.csv").await.unwrap(), open("b.csv").await.unwrap()];
+        assert_eq!(held(), 50 << 20);
+        let error = open("c.csv").await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Exhausted);
+        assert!(error.to_string().contains("what is free of memory_limit_bytes"), "{error}");
+        assert_eq!(held(), 50 << 20, "what was refused is given back");
+        drop(readers);
+        // The statement has many such files, one after the other.
+        for key in ["c.csv", "d.csv", "a.csv"] {
+            let reader = open(key).await.unwrap();
+            assert!(read(&reader, &query, 24 * MIB, MIB).await == data[24 * MIB..]);
+        }
+        // Fetched again, it has to be the version that this query saw.
+        bench.store.place("b.csv", vec![1; 25 * MIB]).await;
+        assert_eq!(open("b.csv").await.unwrap_err().kind(), Kind::Conflict);
+        assert_eq!(held(), 0);
+    }
+}
+
+/// A catalog that tells nonsense does not have an object fetched whole.
+#[tokio::test(start_paused = true)]
+async fn the_footer_that_a_catalog_tells_of_is_fetched_up_to_a_bound() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("a.parquet", pattern(10 * MIB)).await;
+    let known = Known { footer_size_bytes: Some(u64::MAX), ..Known::default() };
+    bench.query().open(&bench.at("a.parquet"), &known).await.unwrap();
+    assert_eq!(bench.store.take_calls(), [format!("get a.parquet -{}", 8 * MIB + 8)]);
+}

@@ -296,3 +296,23 @@ async fn two_scans_of_one_object_are_two_runs() {
     assert!(metrics.get(Metric::ReadAheadHits) >= 12, "both find what follows");
     assert_eq!(metrics.get(Metric::ReadAheadWastedBytes), 0);
 }
+
+/// A reader that goes on much later, or never: its request gives connection and memory back.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_nobody_takes_over_ends_after_the_stall_timeout() {
+    let bench = Bench::with(Scripted::remote(LATENCY), &[("stall_timeout_ms", "5000")]);
+    let data = pattern(32 * MIB);
+    bench.store.place("a.csv", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    let before = bench.engine.budget().held_bytes();
+    for index in 0..2 {
+        let step = 4 * MIB * index;
+        assert!(read(&reader, &query, step, 4 * MIB).await == data[step..step + 4 * MIB]);
+    }
+    tokio::time::sleep(2 * LATENCY).await;
+    assert!(bench.engine.budget().held_bytes() > before, "something is ahead");
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(bench.engine.budget().held_bytes(), before);
+    assert!(read(&reader, &query, 8 * MIB, 4 * MIB).await == data[8 * MIB..12 * MIB]);
+}

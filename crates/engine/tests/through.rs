@@ -242,6 +242,32 @@ async fn memory_keeps_what_was_read_if_it_is_asked_to() {
     }
 }
 
+/// What the cache gives for longer than a request may take costs the next request no time.
+#[tokio::test(start_paused = true)]
+async fn a_get_that_the_cache_serves_for_long_still_has_the_whole_deadline_for_the_store() {
+    let settings = [("cache_memory_bytes", "64MiB"), ("request_deadline_ms", "1000")];
+    let bench = Bench::with(Scripted::remote(Duration::from_millis(10)), &settings);
+    let data = pattern(8 * MIB);
+    bench.store.place("a", data.clone()).await;
+    for (start, end) in [(0, 3 * MIB), (4 * MIB, 7 * MIB)] {
+        get(&bench, "a", bounded(start, end)).await;
+    }
+    let query = bench.query();
+    let request = GetRequest { range: GetRange::All, if_match: None };
+    let mut stream = query.get(&bench.at("a"), request).await.unwrap();
+    let (mut all, mut buf) = (Vec::new(), vec![0; MIB]);
+    loop {
+        match stream.read(&mut buf).await.unwrap() {
+            0 => break,
+            count => all.extend_from_slice(&buf[..count]),
+        }
+        // Longer for all of them together than one request may take.
+        tokio::time::advance(Duration::from_millis(600)).await;
+    }
+    assert!(all == data);
+    assert_eq!(query.metrics().get(Metric::Retries), 0);
+}
+
 /// Both caches at once: bytes come from where they are, and a writer gets the memory.
 #[tokio::test]
 async fn memory_beside_a_disk_gives_way_to_writers() {

@@ -4,6 +4,7 @@
 
 mod support;
 
+use bytes::Bytes;
 use penstock_base::{Kind, Metric};
 use penstock_engine::{Known, Query, Writer};
 use penstock_store::{PutOptions, WriteCondition};
@@ -222,6 +223,53 @@ async fn only_if_absent_never_replaces() {
         assert_eq!(error.kind(), Kind::Conflict);
         assert_eq!(bench.store.content("a").await.unwrap(), "first");
         assert_clean(&bench).await;
+    }
+}
+
+/// The store carried the first attempt out, its answer was lost, and the second is refused.
+#[tokio::test(start_paused = true)]
+async fn a_conditional_write_whose_answer_was_lost_is_no_conflict() {
+    for is_new in [true, false] {
+        let bench = Bench::new(Scripted::new());
+        let query = bench.query();
+        let at = bench.at("a");
+        let condition = match is_new {
+            true => WriteCondition::IfAbsent,
+            false => {
+                bench.store.place("a", "first").await;
+                WriteCondition::IfMatch(query.stat(&at).await.unwrap().etag.unwrap())
+            }
+        };
+        let options = PutOptions { condition, ..PutOptions::default() };
+        bench.store.fail("put", Fault::LoseAnswer);
+        let placed = query.put(&at, Bytes::from("ours").into(), &options).await.unwrap();
+        assert_eq!(bench.store.content("a").await.unwrap(), "ours");
+        assert_eq!(placed.etag, query.head(&at).await.unwrap().etag);
+        // Refused at once, it is a conflict.
+        let error = query.put(&at, Bytes::from("ours").into(), &options).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Conflict, "{error}");
+    }
+}
+
+/// Whether the first attempt took effect before another writer's cannot be told; nor is a writer
+/// of the very same bytes taken for this one.
+#[tokio::test(start_paused = true)]
+async fn a_conditional_write_that_may_have_been_replaced_is_neither_success_nor_conflict() {
+    for theirs in ["theirs", "ours"] {
+        let bench = Bench::new(Scripted::new());
+        let query = bench.query();
+        bench.store.place("a", theirs).await;
+        let options = PutOptions { condition: WriteCondition::IfAbsent, ..PutOptions::default() };
+        bench.store.fail("put", Fault::Cut);
+        let put = query.put(&bench.at("a"), Bytes::from("ours").into(), &options).await;
+        let error = put.unwrap_err();
+        assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+        assert!(error.hint().unwrap().contains("Read the object"), "{error}");
+        assert_eq!(bench.store.content("a").await.unwrap(), theirs);
+        // One that the store did not take on leaves nothing open.
+        bench.store.fail("put", Fault::Throttle);
+        let put = query.put(&bench.at("a"), Bytes::from("ours").into(), &options).await;
+        assert_eq!(put.unwrap_err().kind(), Kind::Conflict);
     }
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use penstock_base::{Metric, Settings};
-use penstock_engine::{Engine, Known, Location, PutOptions};
+use penstock_engine::{Engine, Known, Location, PutOptions, WriteCondition};
 use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions};
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,4 +105,19 @@ fn blob_given_up_never_becomes_visible() {
     wire.engine.shutdown_blocking(Duration::from_secs(10)).unwrap();
     assert_eq!(wire.engine.metrics().get(Metric::MemoryHeldNow), 0);
     assert!(!query.block_on(query.exists(&wire.at("a.bin"))).unwrap());
+}
+
+#[test]
+fn a_conditional_put_whose_answer_was_lost_is_no_conflict() {
+    let wire = Wire::new();
+    let (query, at) = (wire.engine.query(Settings::default(), None), wire.at("a.bin"));
+    wire.fake.fault("lost-answer,op=PutBlob,times=1");
+    let options = PutOptions { condition: WriteCondition::IfAbsent, ..PutOptions::default() };
+    let put = query.put(&at, bytes::Bytes::from("ours").into(), &options);
+    let placed = query.block_on(put).unwrap();
+    assert_eq!(wire.fake.faults().fired(), [1]);
+    let meta = query.block_on(query.head(&at)).unwrap();
+    assert_eq!(placed.etag, meta.etag);
+    let own = meta.metadata.iter().filter(|(name, _)| !name.starts_with('@'));
+    assert_eq!(own.count(), 0, "{:?}", meta.metadata);
 }

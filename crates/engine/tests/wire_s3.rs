@@ -198,6 +198,21 @@ fn writing_survives_each_fault_of_its_requests() {
 }
 
 #[test]
+fn a_conditional_put_whose_answer_was_lost_is_no_conflict() {
+    let wire = Wire::new(&[]);
+    let (query, at) = (wire.query(), wire.at("a.bin"));
+    wire.fake.fault("lost-answer,op=PutObject,times=1");
+    let options = PutOptions { condition: WriteCondition::IfAbsent, ..PutOptions::default() };
+    let put = query.put(&at, bytes::Bytes::from("ours").into(), &options);
+    let placed = query.block_on(put).unwrap();
+    assert_eq!(wire.fake.faults().fired(), [1]);
+    let meta = query.block_on(query.head(&at)).unwrap();
+    assert_eq!(placed.etag, meta.etag);
+    let own = meta.metadata.iter().filter(|(name, _)| !name.starts_with('@'));
+    assert_eq!(own.count(), 0, "{:?}", meta.metadata);
+}
+
+#[test]
 fn names_survive_each_fault_of_their_requests() {
     for operation in ["ListObjectsV2", "HeadObject", "DeleteObjects", "DeleteObject", "CopyObject"]
     {

@@ -114,9 +114,8 @@ async fn redirect_is_followed_remembered_and_gets_no_credentials_of_another_host
     .await;
     let options = [("bearer_token", "hunter2"), ("extra_http_headers.X-Api", "hunter3")];
     let (store, key) = store_at(&script.url("/k"), &options);
-    for _ in 0..2 {
-        assert_eq!(read(&*store, &key, GetRange::All).await.0, b"0123456789");
-    }
+    assert_eq!(read(&*store, &key, GetRange::All).await.0, b"0123456789");
+    assert_eq!(read(&*store, &key, GetRange::From(3)).await.0, b"3456789");
     let first = heads.lock().unwrap().clone();
     assert_eq!(first.len(), 1, "the second read goes straight to the target");
     assert!(first[0].contains("authorization: Bearer hunter2"), "{first:?}");
@@ -124,6 +123,39 @@ async fn redirect_is_followed_remembered_and_gets_no_credentials_of_another_host
     let second = seen.lock().unwrap().clone();
     assert!(second.iter().all(|head| head.starts_with("GET /there?x=1 ")), "{second:?}");
     assert!(second.iter().all(|head| !head.contains("hunter")), "{second:?}");
+}
+
+/// Where a redirect leads may change, and what asks for the present version sees that at once.
+#[tokio::test]
+async fn requests_that_open_or_validate_ask_for_the_way_again() {
+    let (old, _) = server(|_| format!("{WHOLE}0123456789")).await;
+    let newer = "HTTP/1.1 200 OK\r\nETag: \"v2\"\r\nContent-Length: 3\r\n\r\n";
+    let (new, _) = server(move |head| match head.starts_with("HEAD") {
+        true => newer.to_string(),
+        false => format!("{newer}new"),
+    })
+    .await;
+    let target = Arc::new(Mutex::new(old.url("/there")));
+    let to = Arc::clone(&target);
+    let (script, _) = server(move |_| {
+        let to = to.lock().unwrap().clone();
+        format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
+    })
+    .await;
+    let first = GetRange::Bounded(ByteRange { start: 0, end: 3 });
+    for range in [None, Some(GetRange::All), Some(GetRange::Suffix(3)), Some(first)] {
+        let (store, key) = store_at(&script.url("/k"), &[]);
+        *target.lock().unwrap() = old.url("/there");
+        assert_eq!(read(&*store, &key, GetRange::All).await.0, b"0123456789");
+        *target.lock().unwrap() = new.url("/there");
+        let pinned = GetRequest { range: first, if_match: Some(ETag("v1".into())) };
+        assert!(store.get(&key, pinned.clone()).await.is_ok(), "what is open is read on");
+        match range {
+            None => assert_eq!(store.stat(&key).await.unwrap().size_bytes, Some(3)),
+            Some(range) => assert_eq!(read(&*store, &key, range).await.0, b"new", "{range:?}"),
+        }
+        assert_eq!(store.get(&key, pinned).await.unwrap_err().kind(), Kind::Conflict);
+    }
 }
 
 #[tokio::test]

@@ -25,10 +25,8 @@ const QUEUE_BYTES_MAX: u64 = 64 << 20;
 pub(crate) struct DiskCache {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
-    /// A child of a fork has no writer to wait for.
-    process: u32,
     /// Last, so that the medium is given up when it is told.
-    _end: TellEnd,
+    end: TellEnd,
 }
 
 /// What the readers and the writing thread share.
@@ -58,6 +56,8 @@ pub(super) struct State {
 /// A block on its way to a file.
 #[derive(Debug)]
 pub(super) struct Queued {
+    /// Of when it was offered: one from before a clearing is not written.
+    pub epoch: u64,
     pub version: ObjectVersion,
     pub range: ByteRange,
     pub bytes: Bytes,
@@ -117,12 +117,18 @@ impl End {
 }
 
 #[derive(Debug)]
-struct TellEnd(Arc<End>);
+struct TellEnd {
+    end: Arc<End>,
+    process: u32,
+}
 
 impl Drop for TellEnd {
     fn drop(&mut self) {
-        *self.0.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.0.told.notify_all();
+        if self.process != std::process::id() {
+            return;
+        }
+        *self.end.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.end.told.notify_all();
     }
 }
 
@@ -200,8 +206,7 @@ impl DiskCache {
         Ok(DiskCache {
             shared,
             writer: Some(writer),
-            process: std::process::id(),
-            _end: TellEnd(Arc::clone(end)),
+            end: TellEnd { end: Arc::clone(end), process: std::process::id() },
         })
     }
 
@@ -286,8 +291,9 @@ impl DiskCache {
                 let bytes = bytes.slice(part(block.start)..part(block.end));
                 state.index.insert(version, block, Place::Queued(bytes.clone()));
                 state.queue_bytes += block.len();
-                let (version, lease) = (version.clone(), Some(Arc::clone(&lease)));
-                state.queue.push_back(Queued { version, range: block, bytes, lease });
+                let (epoch, version) = (state.epoch, version.clone());
+                let lease = Some(Arc::clone(&lease));
+                state.queue.push_back(Queued { epoch, version, range: block, bytes, lease });
             }
         }
         drop(state);
@@ -342,12 +348,15 @@ impl DiskCache {
 }
 
 impl Drop for DiskCache {
-    /// Writes what is queued and closes the open file in good order.
+    /// Writes what is queued and closes the open file in good order. In a child of a fork there is
+    /// no writer, and whoever held the lock is not there to give it back.
     fn drop(&mut self) {
+        if self.end.process != std::process::id() {
+            return;
+        }
         self.shared.lock().is_ending = true;
         self.shared.changed.notify_all();
-        let writer = self.writer.take().filter(|_| self.process == std::process::id());
-        if let Some(writer) = writer {
+        if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
     }
@@ -356,5 +365,35 @@ impl Drop for DiskCache {
 impl Shared {
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_testkit::scratch::Scratch;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// Whoever held the lock when the process forked does not exist in the child.
+    #[test]
+    fn a_child_of_a_fork_drops_its_copy_without_the_locks_of_its_parent() {
+        let dir = Scratch::new("cache");
+        let home = Home::Directory(dir.path().to_path_buf());
+        let medium = home.hold(&home.real_path().unwrap()).unwrap();
+        let mut cache = DiskCache::on(medium, 1 << 20).unwrap();
+        cache.end.process += 1;
+        let (shared, end) = (Arc::clone(&cache.shared), Arc::clone(&cache.end.end));
+        let (told, dropped) = channel();
+        let (state, is_over) = (shared.lock(), end.is_over.lock().unwrap());
+        std::thread::spawn(move || {
+            drop(cache);
+            told.send(()).unwrap();
+        });
+        let is_dropped = dropped.recv_timeout(Duration::from_secs(30));
+        drop((state, is_over));
+        assert!(is_dropped.is_ok(), "it waits for a lock");
+        shared.lock().is_ending = true;
+        shared.changed.notify_all();
     }
 }

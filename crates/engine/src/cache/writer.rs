@@ -19,8 +19,15 @@ struct OpenFile {
     directory: Vec<u8>,
 }
 
-/// Blocks of a forgotten file, which is removed but still open.
-type Survivors = VecDeque<(Survivor, Arc<dyn BlockFile>)>;
+/// Blocks of forgotten files, which are removed but still open.
+type Survivors = VecDeque<Kept>;
+
+struct Kept {
+    /// Of when its file was forgotten.
+    epoch: u64,
+    survivor: Survivor,
+    file: Arc<dyn BlockFile>,
+}
 
 /// Writes until the end; then closes the open file in good order.
 pub(super) fn run(shared: &Shared) {
@@ -28,7 +35,7 @@ pub(super) fn run(shared: &Shared) {
     let mut survivors = Survivors::new();
     loop {
         let next = match survivors.pop_front() {
-            Some((survivor, file)) => revive(shared, &survivor, &*file),
+            Some(kept) => revive(shared, kept),
             None => match wait(shared) {
                 Some(queued) => Some(queued),
                 None => break,
@@ -58,21 +65,26 @@ fn wait(shared: &Shared) -> Option<Queued> {
 }
 
 /// A block of a removed file, as if it had been offered anew.
-fn revive(shared: &Shared, survivor: &Survivor, file: &dyn BlockFile) -> Option<Queued> {
+fn revive(shared: &Shared, Kept { epoch, survivor, file }: Kept) -> Option<Queued> {
+    if shared.lock().epoch != epoch {
+        return None;
+    }
     let mut block = vec![0; usize::try_from(survivor.block.len()).ok()?];
-    if !read_checked(file, survivor.position, survivor.crc, &mut block) {
+    if !read_checked(&*file, survivor.position, survivor.crc, &mut block) {
         shared.lock().counts.corrupt_blocks += 1;
         return None;
     }
     let bytes = Bytes::from(block);
     let mut state = shared.lock();
-    // Somebody may have offered it meanwhile.
-    if state.index.gaps(&survivor.version, survivor.block) != [survivor.block] {
+    // All may have been cleared meanwhile, or somebody have offered it.
+    if state.epoch != epoch
+        || state.index.gaps(&survivor.version, survivor.block) != [survivor.block]
+    {
         return None;
     }
     state.index.insert(&survivor.version, survivor.block, Place::Queued(bytes.clone()));
-    let version = survivor.version.clone();
-    Some(Queued { version, range: survivor.block, bytes, lease: None })
+    let Survivor { version, block: range, .. } = survivor;
+    Some(Queued { epoch, version, range, bytes, lease: None })
 }
 
 /// Writes one block, or forgets it where the disk does not take it.
@@ -80,20 +92,20 @@ fn write(shared: &Shared, open: &mut Option<OpenFile>, survivors: &mut Survivors
     let crc = crc32fast::hash(&queued.bytes);
     let record = Record { version: queued.version.clone(), range: queued.range, crc };
     let header = record.header();
-    let mut written = ready(shared, open, survivors, &header, &queued)
-        .and_then(|open| open.append(&header, &queued.bytes));
+    let mut written = append(shared, open, survivors, &header, &queued);
     if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
         // Others filled the disk: the cache makes room for itself, and stays smaller.
         let state = shared.lock();
         if forget_oldest(shared, state, open.as_ref(), survivors) {
-            written = ready(shared, open, survivors, &header, &queued)
-                .and_then(|open| open.append(&header, &queued.bytes));
+            written = append(shared, open, survivors, &header, &queued);
         }
     }
     let mut state = shared.lock();
-    let Queued { version, range, bytes: _, lease } = queued;
+    let Queued { epoch, version, range, bytes: _, lease } = queued;
     match (written, open) {
-        (Ok(position), Some(open)) if open.epoch == state.epoch => {
+        // All was cleared; what is there of the block now was offered since.
+        _ if state.epoch != epoch => {}
+        (Ok(Some(position)), Some(open)) => {
             let place = (open.number, position, crc);
             if state.index.settle(&version, range.start, place) {
                 state.counts.written_bytes += range.len();
@@ -111,6 +123,18 @@ fn write(shared: &Shared, open: &mut Option<OpenFile>, survivors: &mut Survivors
     drop(lease);
 }
 
+/// Where the block begins in the open file; `None` where all was cleared since it was offered.
+fn append(
+    shared: &Shared,
+    open: &mut Option<OpenFile>,
+    survivors: &mut Survivors,
+    header: &[u8],
+    queued: &Queued,
+) -> io::Result<Option<u64>> {
+    let open = ready(shared, open, survivors, header, queued)?;
+    open.map(|open| open.append(header, &queued.bytes)).transpose()
+}
+
 /// The open file with room for a record, all files together within the capacity.
 fn ready<'a>(
     shared: &Shared,
@@ -118,11 +142,14 @@ fn ready<'a>(
     survivors: &mut Survivors,
     header: &[u8],
     queued: &Queued,
-) -> io::Result<&'a mut OpenFile> {
+) -> io::Result<Option<&'a mut OpenFile>> {
     let (epoch, asked_bytes) = {
         let state = shared.lock();
         (state.epoch, state.capacity_bytes)
     };
+    if queued.epoch != epoch {
+        return Ok(None);
+    }
     let Sizes { capacity_bytes, file_bytes } = shared.medium.sizes(asked_bytes);
     let record_bytes = header.len() as u64 + queued.range.len();
     match open.take() {
@@ -143,8 +170,8 @@ fn ready<'a>(
         }
     }
     match open {
-        Some(open) => Ok(open),
-        None => Ok(open.insert(OpenFile::create(shared, epoch)?)),
+        Some(open) => Ok(Some(open)),
+        None => Ok(Some(open.insert(OpenFile::create(shared, epoch)?))),
     }
 }
 
@@ -159,10 +186,12 @@ fn forget_oldest(
         return false;
     };
     let file = state.files.remove(&number);
+    let epoch = state.epoch;
     drop(state);
     shared.medium.remove(number);
     if let Some(file) = file {
-        survivors.extend(kept.into_iter().map(|survivor| (survivor, Arc::clone(&file))));
+        let kept = kept.into_iter();
+        survivors.extend(kept.map(|survivor| Kept { epoch, survivor, file: Arc::clone(&file) }));
     }
     true
 }

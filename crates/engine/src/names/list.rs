@@ -162,6 +162,7 @@ pub(crate) async fn page(
     }
     let asked = request.max_keys.or(u32::try_from(query.settings.list_page_size).ok());
     let request = ListRequest { max_keys: asked, ..request.clone() };
+    let begun = Instant::now();
     let answer = retry(query, ("list", at), Weight::Small, async || {
         let asked = Instant::now();
         let answer = at.mount.store.list(request.clone()).await?;
@@ -172,7 +173,8 @@ pub(crate) async fn page(
     if at.mount.capabilities.list_etag {
         for object in &answer.objects {
             if object.meta.etag.is_some() && object.meta.size_bytes.is_some() {
-                query.engine.metadata.confirm(&at.sibling(&object.key), &object.meta, false);
+                let at = at.sibling(&object.key);
+                query.engine.metadata.confirm(&at, &object.meta, false, begun);
             }
         }
     }

@@ -4,7 +4,8 @@
 //! ([`is_time`]). Until the present read is over its bytes stay in the socket: they would only
 //! compete. While the reader is busy with what it has, they are read into memory, as far as that is
 //! allowed. The read that wants them takes the answer over where it stands, and has the rest of it
-//! go straight into its own buffer.
+//! go straight into its own buffer. A read that has not come after the stall timeout asks anew: the
+//! connections of readers that stand still are for those that go on.
 //!
 //! The decisions are pure: [`is_time`], [`steps`], [`Allowed`].
 
@@ -14,14 +15,14 @@ use crate::read::held::Piece;
 use crate::read::stream::Stream;
 use crate::request_log::Scope;
 use bytes::BytesMut;
-use penstock_base::{ByteRange, Metric, Result};
+use penstock_base::{ByteRange, Error, Kind, Metric, Result};
 use penstock_store::GetRange;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Smaller pieces of memory would be too many.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -269,7 +270,7 @@ impl Answer {
         let mut pieces = Vec::new();
         let mut start = stream.range().start;
         let end = stream.range().end.min(start.saturating_add(self.memory_bytes));
-        self.until(Phase::Filling).await;
+        self.until(Phase::Filling).await?;
         while start < end && !self.is_wanted() {
             let room = (end - start).min(PIECE_BYTES);
             let Some(lease) = self.query.engine.budget.try_lease(room) else { break };
@@ -284,7 +285,7 @@ impl Answer {
             pieces.push(Piece::new(start, bytes.freeze(), lease));
             start += filled as u64;
         }
-        self.until(Phase::Wanted).await;
+        self.until(Phase::Wanted).await?;
         stream.rested();
         Ok(TakenOver { pieces, stream })
     }
@@ -293,9 +294,11 @@ impl Answer {
         *self.told.borrow() == Phase::Wanted
     }
 
-    async fn until(&mut self, phase: Phase) {
-        // Nobody left who could want it: the task is about to be stopped.
-        let _ = self.told.wait_for(|told| *told >= phase).await;
+    async fn until(&mut self, phase: Phase) -> Result<()> {
+        let limit = Duration::from_millis(self.query.settings.stall_timeout_ms);
+        // Without anybody who could tell, the task is about to be stopped.
+        let told = timeout(limit, self.told.wait_for(|told| *told >= phase)).await;
+        told.map(drop).map_err(|_| Error::new(Kind::Cancelled, "nobody wanted it for too long"))
     }
 }
 

@@ -24,6 +24,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// A flight is followed if what still has to arrive for it is not longer than so many times what is
 /// wanted, and a little ([`FOLLOW_BYTES`]).
@@ -357,10 +358,11 @@ impl<'a> Wanted<'a> {
 
     /// Begins a GET of exactly this range of this version.
     pub async fn start(self, range: ByteRange) -> Result<Stream> {
+        let begun = Instant::now();
         let asked = GetRange::Bounded(range);
         let stream = Stream::pinned(self.query, self.at, self.version, asked).await?;
         if let Some(meta) = self.meta {
-            self.query.engine.metadata.confirm(self.at, meta, false);
+            self.query.engine.metadata.confirm(self.at, meta, false, begun);
         }
         Ok(stream)
     }

@@ -1,7 +1,8 @@
 //! Bytes of an object that are kept: what came with the request that opened it.
 //!
 //! Readers of the same version share them, within one query and from one query to the next: DuckDB
-//! opens a file once to bind and once per scanning thread.
+//! opens a file once to bind and once per scanning thread. Where nothing tells versions apart, only
+//! readers of one query do.
 
 use crate::budget::{Budget, Lease};
 use crate::generations::Generations;
@@ -39,6 +40,11 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// A whole object, and the right to hold it.
+    pub fn whole(bytes: Bytes, lease: Lease) -> Self {
+        Held { pieces: Mutex::new(vec![Piece::new(0, bytes, lease)]), ..Held::default() }
+    }
+
     /// Keeps bytes that begin at an offset.
     pub fn keep(&self, start: u64, bytes: Bytes, budget: &Arc<Budget>) {
         let lease = budget.lease_now(bytes.len() as u64);
@@ -89,6 +95,9 @@ impl HeldCache {
 
     /// The kept bytes of a version, if any are.
     pub fn get(&self, id: &ObjectId, version: &Version) -> Option<Arc<Held>> {
+        if !version.is_told() {
+            return None;
+        }
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         cache.get(id).filter(|(known, _)| known.same(version)).map(|(_, held)| Arc::clone(held))
     }
@@ -105,6 +114,9 @@ impl HeldCache {
 
     /// Takes note of bytes, or of how many they are now.
     pub fn put(&self, id: &ObjectId, version: &Version, held: &Arc<Held>) {
+        if !version.is_told() {
+            return;
+        }
         let weight = held.weight();
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         cache.insert(id.clone(), (version.clone(), Arc::clone(held)), weight);

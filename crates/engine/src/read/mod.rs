@@ -21,6 +21,7 @@ mod scan;
 mod stream;
 mod through;
 mod version;
+mod whole;
 
 pub(crate) use flight::Flights;
 pub(crate) use held::HeldCache;
@@ -37,9 +38,11 @@ use crate::metadata::Remembered;
 use crate::query::{Query, QueryCore};
 use held::Held;
 use penstock_base::settings::Validation;
-use penstock_base::{ByteRange, Error, Kind, Metric, Result};
+use penstock_base::{ByteRange, Kind, Metric, Result};
 use penstock_store::{GetRange, ObjectMeta};
 use std::sync::{Arc, PoisonError};
+use tokio::time::Instant;
+use whole::Whole;
 
 /// What the caller knows of an object before opening it, usually from a listing or a table format.
 #[derive(Clone, Debug, Default)]
@@ -69,11 +72,40 @@ impl Known {
 }
 
 /// What opening found out.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Opened {
-    pub meta: ObjectMeta,
-    /// The whole object, from a server that serves nothing else.
-    pub whole: Option<Arc<Held>>,
+    meta: ObjectMeta,
+    bytes: Bytes,
+}
+
+/// Where the bytes are that come with opening.
+#[derive(Debug)]
+enum Bytes {
+    /// With those of every query, by version.
+    Shared,
+    /// With this query, where nothing tells versions apart.
+    Query(Arc<Held>),
+    /// From a server that serves only whole objects.
+    Whole(Whole),
+}
+
+impl Opened {
+    fn new(meta: ObjectMeta) -> Self {
+        let bytes = match Version::of(&meta).is_told() {
+            true => Bytes::Shared,
+            false => Bytes::Query(Arc::default()),
+        };
+        Opened { meta, bytes }
+    }
+
+    /// The bytes that are not shared with other queries.
+    async fn held(&self, query: &Arc<QueryCore>, at: &Location) -> Result<Option<Arc<Held>>> {
+        match &self.bytes {
+            Bytes::Shared => Ok(None),
+            Bytes::Query(held) => Ok(Some(Arc::clone(held))),
+            Bytes::Whole(whole) => whole.held(query, at, &self.meta).await.map(Some),
+        }
+    }
 }
 
 impl Query {
@@ -123,8 +155,12 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
             return Err(changed(at.url()));
         }
     }
-    let place = place.or_else(|| query.neighbours.alone(at, &opened.meta));
-    Ok(Reader::new(query, at, opened, place))
+    // A listing may have told a later version than the one that this query reads.
+    let place = place
+        .filter(|place| place.is_of(&Version::of(&opened.meta)))
+        .or_else(|| query.neighbours.alone(at, &opened.meta));
+    let held = opened.held(query, at).await?;
+    Ok(Reader::new(query, at, &opened.meta, held, place))
 }
 
 async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
@@ -132,9 +168,9 @@ async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Resul
     if known.meta.size_bytes.is_some() && known.meta.etag.is_some() {
         query.scope.count(Metric::MetadataHits, 1);
         if known.immutable {
-            engine.metadata.confirm(at, &known.meta, true);
+            engine.metadata.confirm(at, &known.meta, true, Instant::now());
         }
-        return Ok(Opened { meta: known.meta.clone(), whole: None });
+        return Ok(Opened::new(known.meta.clone()));
     }
     let held = |meta: &ObjectMeta| engine.held.get(&at.id(), &Version::of(meta)).is_some();
     let near = |meta: &ObjectMeta| held(meta) || opening_is_cached(query, at, meta);
@@ -143,7 +179,7 @@ async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Resul
     match query.remembered(at, query.validity(Validation::Time)) {
         Remembered::Fresh(meta) if meta.size_bytes.is_some() && trusted(&meta) => {
             query.scope.count(Metric::MetadataHits, 1);
-            return Ok(Opened { meta, whole: None });
+            return Ok(Opened::new(meta));
         }
         Remembered::Stale(meta) if near(&meta) => {
             // The bytes are here already, so a request without a body confirms them.
@@ -154,17 +190,19 @@ async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Resul
             query.scope.count(Metric::MetadataMisses, 1);
         }
     }
+    let asked = Instant::now();
     // Boxed, so that what memory answers moves no large future about.
     let opened = Box::pin(open_fetch(query, at, known)).await?;
     if known.immutable {
-        engine.metadata.confirm(at, &opened.meta, true);
+        engine.metadata.confirm(at, &opened.meta, true, asked);
     }
     Ok(opened)
 }
 
 /// One GET that tells size and ETag and brings the bytes which will be read first.
 async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
-    let footer_bytes = known.footer_size_bytes.map_or(0, |size| size.saturating_add(8));
+    let footer_bytes =
+        known.footer_size_bytes.map_or(0, |size| size.min(plan::FOOTER_BYTES_MAX) + 8);
     let window = query.settings.open_fetch_bytes.max(footer_bytes);
     if window == 0 {
         return asked(query, at).await;
@@ -175,6 +213,7 @@ async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
     } else {
         GetRange::Bounded(ByteRange { start: 0, end: window })
     };
+    let asked = Instant::now();
     let mut stream = match Stream::start(query, at, range, None).await {
         Err(error) if error.kind() == Kind::Unsupported => return fetch_whole(query, at).await,
         stream => stream?,
@@ -188,15 +227,19 @@ async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
     }
     let start = stream.range().start;
     let bytes = stream.read_rest(window).await?;
-    query.engine.metadata.confirm(at, &meta, false);
+    query.engine.metadata.confirm(at, &meta, false, asked);
     let version = Version::of(&meta);
-    let held = query.engine.held.get_or_default(&at.id(), &version);
+    let opened = Opened::new(meta);
+    let held = match &opened.bytes {
+        Bytes::Query(held) => Arc::clone(held),
+        _ => query.engine.held.get_or_default(&at.id(), &version),
+    };
     if let Some(cached) = CachedObject::of(query, at, &version) {
         cached.keep(query, start, &bytes);
     }
     held.keep(start, bytes, &query.engine.budget);
     query.engine.held.put(&at.id(), &version, &held);
-    Ok(Opened { meta, whole: None })
+    Ok(opened)
 }
 
 /// Whether the disk cache has what readers of this version begin with.
@@ -212,64 +255,26 @@ fn opening_is_cached(query: &Arc<QueryCore>, at: &Location, meta: &ObjectMeta) -
 async fn asked(query: &Arc<QueryCore>, at: &Location) -> Result<Opened> {
     let meta = ask(query, at).await?;
     match meta.size_bytes {
-        Some(_) => Ok(Opened { meta, whole: None }),
+        Some(_) => Ok(Opened::new(meta)),
         None => fetch_whole(query, at).await,
     }
 }
 
 async fn fetch_whole(query: &Arc<QueryCore>, at: &Location) -> Result<Opened> {
-    whole(query, at, Stream::start(query, at, GetRange::All, None).await?).await
-}
-
-/// Takes the whole object from a server that does not serve ranges.
-async fn whole(query: &Arc<QueryCore>, at: &Location, mut stream: Stream) -> Result<Opened> {
-    let limit = query.engine.budget.limit_bytes();
-    let too_large = || {
-        Error::new(
-            Kind::Exhausted,
-            "the server does not serve ranges, and the object does not fit into \
-             memory_limit_bytes",
-        )
-        .with_operation("GET")
-        .with_object(at.url())
-        .with_hint(
-            "Raise memory_limit_bytes, copy the object to a store with ranges, or download it",
-        )
-    };
-    if stream.range().end != u64::MAX && stream.range().len() > limit {
-        return Err(too_large());
-    }
-    let mut bytes = Vec::new();
-    loop {
-        // Doubling, as a vector grows; the account is squared when the bytes are kept.
-        let step = bytes.len().clamp(64 << 10, 8 << 20);
-        let begin = bytes.len();
-        bytes.resize(begin + step, 0);
-        let count = stream.read_some(&mut bytes[begin..]).await?;
-        bytes.truncate(begin + count);
-        if count == 0 {
-            break;
-        }
-        if bytes.len() as u64 > limit {
-            return Err(too_large());
-        }
-    }
-    let meta = ObjectMeta { size_bytes: Some(bytes.len() as u64), ..stream.meta().clone() };
-    let held = Arc::new(Held::default());
-    held.keep(0, bytes.into(), &query.engine.budget);
-    Ok(Opened { meta, whole: Some(held) })
+    let (meta, whole) = Whole::fetch(query, at).await?;
+    Ok(Opened { meta, bytes: Bytes::Whole(whole) })
 }
 
 pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta> {
     query.uploads.settled(&at.id()).await;
     let opened = {
         let opened = query.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.get(&at.id()).and_then(|cell| cell.get().cloned())
+        opened.get(&at.id()).and_then(|cell| cell.get().map(|opened| opened.meta.clone()))
     };
     let is_opened = opened.is_some() && !query.asks_always();
     let validity = query.validity(Validation::Time);
     match (opened.filter(|_| is_opened), query.engine.metadata.get(at, validity)) {
-        (Some(Opened { meta, .. }), _) | (None, Remembered::Fresh(meta)) => {
+        (Some(meta), _) | (None, Remembered::Fresh(meta)) => {
             query.scope.count(Metric::MetadataHits, 1);
             Ok(meta)
         }
@@ -282,9 +287,10 @@ pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta>
 
 /// One HEAD.
 pub(crate) async fn ask(query: &QueryCore, at: &Location) -> Result<ObjectMeta> {
+    let asked = Instant::now();
     let answer = retry(query, ("HEAD", at), Weight::Small, || at.mount.store.stat(&at.key)).await;
     match &answer {
-        Ok(meta) => query.engine.metadata.confirm(at, meta, false),
+        Ok(meta) => query.engine.metadata.confirm(at, meta, false, asked),
         Err(error) if error.kind() == Kind::NotFound => query.forget(at),
         Err(_) => {}
     }

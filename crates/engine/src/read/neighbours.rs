@@ -17,7 +17,7 @@ use crate::read::held::Piece;
 use crate::read::order::{Order, STEP_MAX, windows};
 use crate::read::parquet::Layout;
 use crate::read::version::Version;
-use crate::read::{Opened, Reader, tail_first};
+use crate::read::{Reader, tail_first};
 use penstock_base::ByteRange;
 use penstock_store::ObjectMeta;
 use std::collections::HashMap;
@@ -46,7 +46,22 @@ pub(crate) struct Place {
     glob: u64,
     index: usize,
     reader: u64,
+    /// What the glob's listing told of the file.
+    version: Version,
     neighbours: Weak<Neighbours>,
+}
+
+impl Place {
+    /// Whether it is a place in these globs. A reader may outlive its statement, whose numbers mean
+    /// other files in the next one.
+    fn is_in(&self, neighbours: &Arc<Neighbours>) -> bool {
+        self.neighbours.as_ptr() == Arc::as_ptr(neighbours)
+    }
+
+    /// Whether what is fetched ahead for it is of this version for certain.
+    pub fn is_of(&self, version: &Version) -> bool {
+        self.version.has_tag_of(version)
+    }
 }
 
 impl Drop for Place {
@@ -69,8 +84,8 @@ struct State {
     tasks: Vec<AbortHandle>,
     /// Of readers that go front to back.
     readers: Vec<Weak<Ahead>>,
-    /// Of those, what is read in large steps, and of which object.
-    runs: Vec<(ObjectId, Weak<Ahead>)>,
+    /// Of those, what is read in large steps, and of which version of which object.
+    runs: Vec<(ObjectId, Version, Weak<Ahead>)>,
     registered: bool,
 }
 
@@ -119,7 +134,11 @@ impl Neighbours {
         }
         let mut state = self.lock();
         let id = at.id();
-        let known = state.globs.iter().find_map(|glob| Some((glob.id, *glob.index.get(&id)?)));
+        let version = Version::of(meta);
+        let known = state.globs.iter().find_map(|glob| {
+            let index = *glob.index.get(&id)?;
+            glob.version(index).has_tag_of(&version).then_some((glob.id, index))
+        });
         let (glob, index) = known.unwrap_or_else(|| {
             state.globs_seen += 1;
             let files = vec![(at.key.clone(), meta.clone())];
@@ -130,15 +149,22 @@ impl Neighbours {
             (id, 0)
         });
         let forgotten = state.forget_surplus();
-        let place = self.place(&mut state, glob, index);
+        let place = self.place(&mut state, glob, index, version);
         drop(state);
         drop(forgotten);
         Some(place)
     }
 
-    fn place(self: &Arc<Self>, state: &mut State, glob: u64, index: usize) -> Place {
+    fn place(
+        self: &Arc<Self>,
+        state: &mut State,
+        glob: u64,
+        index: usize,
+        version: Version,
+    ) -> Place {
         state.readers_seen += 1;
-        Place { glob, index, reader: state.readers_seen, neighbours: Arc::downgrade(self) }
+        let (reader, neighbours) = (state.readers_seen, Arc::downgrade(self));
+        Place { glob, index, reader, version, neighbours }
     }
 
     fn closed(&self, place: &Place) {
@@ -172,8 +198,7 @@ impl Neighbours {
         glob.order.begun = glob.order.begun.max(batch.files.start + windows.len());
         for ((key, meta), window) in files.iter().zip(windows) {
             let at = glob.at.sibling(key.as_str());
-            let opened = Opened { meta: meta.clone(), whole: None };
-            let reader = Reader::new(query, &at, &opened, None);
+            let reader = Reader::new(query, &at, meta, None, None);
             let query = Arc::clone(query);
             let task = query.engine.handle.clone().spawn(async move {
                 // The open that needs these bytes asks again and tells its own error.
@@ -183,8 +208,8 @@ impl Neighbours {
         }
         let passed = glob.columns.pass(index.saturating_sub(STEP_MAX));
         glob.pull(query);
-        let id = glob.id;
-        let place = self.place(&mut state, id, index);
+        let (id, version) = (glob.id, glob.version(index));
+        let place = self.place(&mut state, id, index, version);
         drop(state);
         drop(passed);
         Some(place)
@@ -212,6 +237,9 @@ impl Neighbours {
         place: &Place,
         range: ByteRange,
     ) -> Option<Vec<Arc<Block>>> {
+        if !place.is_in(&query.neighbours) {
+            return None;
+        }
         let mut state = self.lock();
         let State { globs, registered, .. } = &mut *state;
         let glob = globs.iter_mut().find(|glob| glob.id == place.glob)?;
@@ -234,6 +262,9 @@ impl Neighbours {
         range: ByteRange,
         on_demand_bytes: u64,
     ) {
+        if !place.is_in(&query.neighbours) {
+            return;
+        }
         let mut state = self.lock();
         if let Some(glob) = state.globs.iter_mut().find(|glob| glob.id == place.glob) {
             let dropped = glob.columns.done(place.reader, place.index, range, on_demand_bytes);
@@ -251,16 +282,19 @@ impl Neighbours {
         state.readers.push(Arc::downgrade(reader));
     }
 
-    /// The runs of large reads of an object, but for one's own, which is one of them from now on.
-    pub fn runs(&self, object: &ObjectId, own: &Arc<Ahead>) -> Vec<Arc<Ahead>> {
+    /// The runs of large reads of a version of an object, but for one's own, which is one of them
+    /// from now on.
+    pub fn runs(&self, object: &ObjectId, version: &Version, own: &Arc<Ahead>) -> Vec<Arc<Ahead>> {
+        let is_own = |run: &Weak<Ahead>| run.as_ptr() == Arc::as_ptr(own);
         let mut state = self.lock();
-        state.runs.retain(|(_, run)| run.strong_count() > 0);
-        if !state.runs.iter().any(|(_, run)| run.as_ptr() == Arc::as_ptr(own)) {
-            state.runs.push((object.clone(), Arc::downgrade(own)));
+        state.runs.retain(|(.., run)| run.strong_count() > 0);
+        if !state.runs.iter().any(|(.., run)| is_own(run)) {
+            state.runs.push((object.clone(), version.clone(), Arc::downgrade(own)));
         }
-        let others =
-            state.runs.iter().filter(|(of, run)| of == object && run.as_ptr() != Arc::as_ptr(own));
-        others.filter_map(|(_, run)| run.upgrade()).collect()
+        let others = state.runs.iter().filter(|(of, its_version, run)| {
+            of == object && its_version.same(version) && !is_own(run)
+        });
+        others.filter_map(|(.., run)| run.upgrade()).collect()
     }
 
     /// Stops what is on its way.
@@ -285,6 +319,11 @@ impl Neighbours {
 }
 
 impl Files {
+    /// What the listing told of a file.
+    fn version(&self, index: usize) -> Version {
+        Version::of(&self.files[index].1)
+    }
+
     fn note(
         &mut self,
         query: &Arc<QueryCore>,

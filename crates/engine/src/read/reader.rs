@@ -16,8 +16,8 @@ use crate::read::plan::{
 };
 use crate::read::ready::{Here, Ready, copy_held, is_here};
 use crate::read::stream::Stream;
+use crate::read::tail_first;
 use crate::read::version::Version;
-use crate::read::{Opened, tail_first};
 use bytes::Bytes;
 use futures_util::future::{try_join, try_join_all};
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
@@ -48,20 +48,18 @@ impl Reader {
     pub(crate) fn new(
         query: &Arc<QueryCore>,
         at: &Location,
-        opened: &Opened,
+        meta: &ObjectMeta,
+        held: Option<Arc<Held>>,
         place: Option<Place>,
     ) -> Self {
-        let version = Version::of(&opened.meta);
-        let held = match &opened.whole {
-            Some(whole) => Arc::clone(whole),
-            None => query.engine.held.get_or_default(&at.id(), &version),
-        };
+        let version = Version::of(meta);
+        let held = held.unwrap_or_else(|| query.engine.held.get_or_default(&at.id(), &version));
         let ahead = Ahead::new();
         Reader {
             at: at.clone(),
             // `open` fetches an object of unknown size whole, and then its size is known.
-            size_bytes: opened.meta.size_bytes.unwrap_or(0),
-            meta: opened.meta.clone(),
+            size_bytes: meta.size_bytes.unwrap_or(0),
+            meta: meta.clone(),
             cached: CachedObject::of(query, at, &version),
             version,
             held,
@@ -211,7 +209,7 @@ impl Reader {
             return run.has_begun(range).then(|| Arc::clone(&run));
         }
         if !run.goes_on_with(range) {
-            let others = query.neighbours.runs(&self.at.id(), &self.ahead);
+            let others = query.neighbours.runs(&self.at.id(), &self.version, &self.ahead);
             let other = others.into_iter().find(|other| other.goes_on_with(range));
             *run = other.unwrap_or_else(|| Arc::clone(&self.ahead));
         }

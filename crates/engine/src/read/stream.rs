@@ -252,6 +252,8 @@ impl Stream {
             .with_operation("GET")
             .with_object(self.at.url()));
         }
+        // The cache may have served for long, or the reader have taken its time.
+        self.attempts.begin();
         let rest = ByteRange { start: self.next, end: self.range.end };
         let rest = self.through.as_ref().map_or(rest, |through| through.gap(rest));
         let request =

@@ -18,6 +18,7 @@ use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Kind, Metric, Result};
 use penstock_store::{GetRequest, ObjectMeta};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// Bytes collected before they are offered to the cache.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -53,8 +54,9 @@ pub(crate) async fn get(
     {
         return Ok(Stream::cached(query, at, meta, range, through));
     }
+    let asked = Instant::now();
     let mut stream = Stream::start(query, at, request.range, request.if_match).await?;
-    query.engine.metadata.confirm(at, stream.meta(), false);
+    query.engine.metadata.confirm(at, stream.meta(), false, asked);
     stream.through = Through::of(query, at, stream.meta());
     Ok(stream)
 }

@@ -40,6 +40,16 @@ impl Version {
                 _ => !differ(self.modified_s, other.modified_s),
             }
     }
+
+    /// Whether anything but the size tells this version from another one.
+    pub fn is_told(&self) -> bool {
+        self.etag.is_some() || self.modified_s.is_some()
+    }
+
+    /// Whether both have a tag, and the same one.
+    pub fn has_tag_of(&self, other: &Version) -> bool {
+        self.etag.is_some() && self.etag == other.etag && self.same(other)
+    }
 }
 
 fn differ(a: Option<u64>, b: Option<u64>) -> bool {

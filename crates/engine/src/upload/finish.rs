@@ -8,13 +8,14 @@ use crate::upload::buffer::PartBuffer;
 use crate::upload::commits::Commit;
 use crate::upload::core::Upload;
 use crate::upload::retract::Outcome;
+use crate::upload::single::send_whole;
 use penstock_base::{Error, Kind, Metric, Result};
-use penstock_store::{ETag, ObjectMeta, Payload, PutOptions, PutResult, WriteCondition};
+use penstock_store::{ETag, ObjectMeta, PutResult, WriteCondition};
 use std::pin::pin;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// How long the answer to the request that makes an object visible is waited for after the upload
 /// was given up, and how long its removal may take. Without an answer nothing is removed: what
@@ -159,31 +160,8 @@ impl Upload {
     }
 }
 
-/// Places a whole object in one request.
-pub(crate) async fn put(
-    query: &QueryCore,
-    at: &Location,
-    payload: Payload,
-    options: &PutOptions,
-) -> Result<PutResult> {
-    let size = payload.len();
-    let result = send_whole(query, at, payload, options).await?;
-    published(query, at, size, &result);
-    Ok(result)
-}
-
-async fn send_whole(
-    query: &QueryCore,
-    at: &Location,
-    payload: Payload,
-    options: &PutOptions,
-) -> Result<PutResult> {
-    let (store, key) = (&at.mount.store, &at.key);
-    retry(query, ("PUT", at), Weight::Body, || store.put(key, payload.clone(), options)).await
-}
-
 /// An object is there: what was remembered of its name is replaced.
-fn published(query: &QueryCore, at: &Location, size_bytes: u64, result: &PutResult) {
+pub(super) fn published(query: &QueryCore, at: &Location, size_bytes: u64, result: &PutResult) {
     query.forget(at);
     query.scope.count(Metric::Uploads, 1);
     if result.etag.is_some() {
@@ -193,6 +171,6 @@ fn published(query: &QueryCore, at: &Location, size_bytes: u64, result: &PutResu
             modified: result.modified,
             ..ObjectMeta::default()
         };
-        query.engine.metadata.confirm(at, &meta, false);
+        query.engine.metadata.confirm(at, &meta, false, Instant::now());
     }
 }

@@ -14,6 +14,7 @@ mod finish;
 mod open;
 mod retract;
 mod schedule;
+mod single;
 mod writer;
 
 pub(crate) use buffer::PiecePool;

@@ -45,7 +45,7 @@ impl Query {
         payload: Payload,
         options: &PutOptions,
     ) -> Result<PutResult> {
-        self.core.run(crate::upload::finish::put(&self.core, at, payload, options)).await
+        self.core.run(crate::upload::single::put(&self.core, at, payload, options)).await
     }
 }
 

@@ -38,6 +38,8 @@ pub enum Fault {
     CutBody(usize),
     /// No answer, ever.
     Hang,
+    /// The store acts, and its answer arrives once the semaphore has a permit.
+    Delay(Arc<Semaphore>),
 }
 
 /// The store.
@@ -53,6 +55,10 @@ pub struct Scripted {
     pub ranges_ignored: bool,
     /// Answers carry weak tags only, which promise no equal bytes.
     pub weak_tags: bool,
+    /// Answers carry neither tag nor time, as those of a page that is made for each request.
+    pub untold: bool,
+    /// Answers to GETs tell no size.
+    pub endless: bool,
     /// Before each answer, on the test's clock.
     pub delay: Duration,
     observer: Mutex<Option<Arc<dyn Observer>>>,
@@ -70,6 +76,8 @@ impl Scripted {
             gate: Mutex::default(),
             ranges_ignored: false,
             weak_tags: false,
+            untold: false,
+            endless: false,
             delay: Duration::ZERO,
             observer: Mutex::default(),
         }
@@ -79,6 +87,14 @@ impl Scripted {
     pub fn remote(delay: Duration) -> Self {
         let mut store = Scripted { delay, ..Self::new() };
         store.profile.first_byte_ms = 30.0;
+        store
+    }
+
+    /// Without listings, tags and times.
+    pub fn like_a_page() -> Self {
+        let mut store = Scripted { untold: true, ..Self::new() };
+        store.capabilities.list = false;
+        store.capabilities.list_etag = false;
         store
     }
 
@@ -153,6 +169,9 @@ impl Scripted {
         if self.weak_tags {
             meta.etag = Some(ETag("W/\"1\"".into()));
         }
+        if self.untold {
+            (meta.etag, meta.modified) = (None, None);
+        }
     }
 
     fn end(&self, method: &'static str, received: u64, sent: u64) {
@@ -174,8 +193,12 @@ impl Scripted {
     }
 }
 
-fn lost<T>(fault: Option<Fault>, answer: Result<T>) -> Result<T> {
+async fn lost<T>(fault: Option<Fault>, answer: Result<T>) -> Result<T> {
     match fault {
+        Some(Fault::Delay(gate)) => {
+            gate.acquire().await.unwrap().forget();
+            answer
+        }
         Some(Fault::LoseAnswer) => {
             Err(Error::new(Kind::Unavailable, "answer lost").with_retry(Retry::BackOff))
         }
@@ -221,7 +244,10 @@ impl Store for Scripted {
         }
         response.ranges_ignored = self.ranges_ignored;
         self.weaken(&mut response.meta);
-        lost(fault, Ok(response))
+        if self.endless {
+            (response.meta.size_bytes, response.range.end) = (None, u64::MAX);
+        }
+        lost(fault, Ok(response)).await
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
@@ -229,25 +255,25 @@ impl Store for Scripted {
         self.end("HEAD", 0, 0);
         let mut meta = self.memory.stat(key).await?;
         self.weaken(&mut meta);
-        lost(fault, Ok(meta))
+        lost(fault, Ok(meta)).await
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage> {
         let flat = if request.delimiter.is_some() { "" } else { " flat" };
         let fault = self.begin("list", format!("{}{flat}", request.prefix)).await?;
         self.end("GET", 0, 0);
-        lost(fault, self.memory.list(request).await)
+        lost(fault, self.memory.list(request).await).await
     }
 
     async fn put(&self, key: &str, payload: Payload, options: &PutOptions) -> Result<PutResult> {
         let fault = self.begin("put", format!("{key} {}", payload.len())).await?;
         self.end("PUT", 0, payload.len());
-        lost(fault, self.memory.put(key, payload, options).await)
+        lost(fault, self.memory.put(key, payload, options).await).await
     }
 
     async fn create_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId> {
         let fault = self.begin("create", key.into()).await?;
-        lost(fault, self.memory.create_upload(key, options).await)
+        lost(fault, self.memory.create_upload(key, options).await).await
     }
 
     async fn upload_part(
@@ -259,7 +285,7 @@ impl Store for Scripted {
     ) -> Result<Part> {
         let fault = self.begin("part", format!("{key} {number} {}", payload.len())).await?;
         self.end("PUT", 0, payload.len());
-        lost(fault, self.memory.upload_part(key, upload, number, payload).await)
+        lost(fault, self.memory.upload_part(key, upload, number, payload).await).await
     }
 
     async fn complete_upload(
@@ -271,27 +297,27 @@ impl Store for Scripted {
     ) -> Result<PutResult> {
         let fault = self.begin("complete", key.into()).await?;
         self.end("POST", 0, 0);
-        lost(fault, self.memory.complete_upload(key, upload, parts, options).await)
+        lost(fault, self.memory.complete_upload(key, upload, parts, options).await).await
     }
 
     async fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
         let fault = self.begin("abort", key.into()).await?;
-        lost(fault, self.memory.abort_upload(key, upload).await)
+        lost(fault, self.memory.abort_upload(key, upload).await).await
     }
 
     async fn delete(&self, key: &str, if_match: Option<&ETag>) -> Result<()> {
         let fault = self.begin("delete", key.into()).await?;
-        lost(fault, self.memory.delete(key, if_match).await)
+        lost(fault, self.memory.delete(key, if_match).await).await
     }
 
     async fn delete_batch(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
         let fault = self.begin("batch", keys.len().to_string()).await?;
-        lost(fault, self.memory.delete_batch(keys).await)
+        lost(fault, self.memory.delete_batch(keys).await).await
     }
 
     async fn copy(&self, from: &str, to: &str, options: &PutOptions) -> Result<PutResult> {
         let fault = self.begin("copy", format!("{from} {to}")).await?;
-        lost(fault, self.memory.copy(from, to, options).await)
+        lost(fault, self.memory.copy(from, to, options).await).await
     }
 }
 

@@ -45,6 +45,8 @@ const MIB: u64 = 1 << 20;
 const PAGE_MAX: u32 = 1000;
 /// User metadata that holds the note `@acl` of a gateway.
 const ACL_METADATA: &str = "penstock-acl";
+/// User metadata that holds the note `@write`, by which a conditional write knows its object.
+const WRITE_METADATA: &str = "penstock-write";
 
 /// A bucket.
 #[derive(Debug)]
@@ -105,6 +107,9 @@ impl S3Store {
                 (None, Some("acl")) => {
                     call.header(&format!("{prefix}meta-{ACL_METADATA}"), value)?
                 }
+                (None, Some("write")) => {
+                    call.header(&format!("{prefix}meta-{WRITE_METADATA}"), value)?
+                }
                 // The service keeps its own accounts of what else there is to note.
                 (None, Some(_)) => call,
             };
@@ -156,8 +161,10 @@ impl S3Store {
         let prefix = format!("{}meta-", self.sender.header_prefix());
         let mut meta = answer::object_meta(&response.headers, size_bytes, &prefix);
         for (name, _) in &mut meta.metadata {
-            if name == ACL_METADATA {
-                *name = "@acl".to_string();
+            match name.as_str() {
+                ACL_METADATA => *name = "@acl".to_string(),
+                WRITE_METADATA => *name = "@write".to_string(),
+                _ => {}
             }
         }
         meta

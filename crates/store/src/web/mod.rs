@@ -43,6 +43,29 @@ enum Outcome {
     Refused { failure: Failure, headers: HeaderMap },
 }
 
+/// Where a request begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Where a redirect has lately led to: for the other reads of what was opened.
+    Remembered,
+    /// At the object's own URL: for what asks for its present version.
+    Anew,
+}
+
+impl Way {
+    /// Objects are opened by a request without a condition for their beginning or their end.
+    fn of(request: &GetRequest) -> Self {
+        let may_open = match request.range {
+            GetRange::All | GetRange::Suffix(_) => true,
+            GetRange::From(start) | GetRange::Bounded(ByteRange { start, .. }) => start == 0,
+        };
+        match may_open && request.if_match.is_none() {
+            true => Way::Anew,
+            false => Way::Remembered,
+        }
+    }
+}
+
 impl HttpStore {
     /// Opens `scheme://authority/`; no request is sent.
     ///
@@ -98,23 +121,25 @@ impl HttpStore {
         self.named(operation, key, error)
     }
 
-    /// Sends a request where the object is, by way of redirects.
+    /// Sends a request where the object is, by way of redirects: `Way::Anew` begins at its own URL.
     async fn send(
         &self,
-        method: &Method,
+        (method, way): (&Method, Way),
         operation: &'static str,
         key: &str,
         headers: &HeaderMap,
     ) -> Result<Outcome> {
         let named = |error: Error| self.named(operation, key, error);
         let own = request_url(&self.root, key);
-        let mut remembered = self.redirects.get(key);
+        let mut remembered = self.redirects.get(key).filter(|_| way == Way::Remembered);
         let mut url = remembered.clone().unwrap_or_else(|| own.clone());
         for _ in 0..=REDIRECTS_MAX {
             let response = self.send_one(method, &url, headers).await.map_err(named)?;
             match response.status {
                 200..=299 => {
-                    if url != own && remembered.is_none() {
+                    if url == own {
+                        self.redirects.forget(key);
+                    } else if remembered.is_none() {
                         self.redirects.put(key, &url);
                     }
                     return Ok(Outcome::Done(response));
@@ -189,7 +214,7 @@ impl HttpStore {
     async fn stat_by_get(&self, key: &str) -> Result<ObjectMeta> {
         let mut headers = HeaderMap::new();
         headers.insert(RANGE, HeaderValue::from_static("bytes=0-0"));
-        match self.send(&Method::GET, "GET", key, &headers).await? {
+        match self.send((&Method::GET, Way::Anew), "GET", key, &headers).await? {
             Outcome::Done(response) => {
                 let asked = GetRange::Bounded(ByteRange { start: 0, end: 1 });
                 let extent = answer::extent(asked, response.status, &response.headers)
@@ -283,7 +308,7 @@ impl Store for HttpStore {
         if let Some(etag) = request.if_match.as_ref().filter(|etag| etag.is_strong()) {
             put(&mut headers, IF_MATCH, &etag.header_value());
         }
-        match self.send(&Method::GET, "GET", key, &headers).await? {
+        match self.send((&Method::GET, Way::of(&request)), "GET", key, &headers).await? {
             Outcome::Done(response) => {
                 let status = response.status;
                 let extent = answer::extent(request.range, status, &response.headers)
@@ -315,7 +340,7 @@ impl Store for HttpStore {
         if self.head_refused.load(Ordering::Relaxed) {
             return self.stat_by_get(key).await;
         }
-        match self.send(&Method::HEAD, "HEAD", key, &HeaderMap::new()).await? {
+        match self.send((&Method::HEAD, Way::Anew), "HEAD", key, &HeaderMap::new()).await? {
             Outcome::Done(response) => {
                 let size = crate::http::content_length(&response.headers)
                     .map_err(|error| self.named("HEAD", key, error))?;

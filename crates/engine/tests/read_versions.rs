@@ -1,0 +1,145 @@
+//! What is fetched, held or remembered is of one version, and of one statement where only that
+//! knows what it is.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use bytes::Bytes;
+use penstock_base::{ByteRange, Kind};
+use penstock_engine::{Entry, Known, Query, Reader};
+use penstock_store::PutOptions;
+use penstock_testkit::parquet::footer;
+use std::sync::Arc;
+use std::time::Duration;
+use support::{Bench, Fault, Scripted, pattern, read};
+use tokio::sync::Semaphore;
+
+const CHUNK: usize = 100 << 10;
+
+/// Lets background work go as far as it can.
+async fn settle() {
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Files of two row groups of three columns; their bytes depend on `seed`.
+async fn place_columns(bench: &Bench, directory: &str, count: usize, seed: u8) -> Vec<u8> {
+    let chunk = |index: usize| {
+        ByteRange::of_len((4 + index * CHUNK) as u64, CHUNK as u64).expect("a small offset")
+    };
+    let mut data: Vec<u8> = pattern(4 + 6 * CHUNK).iter().map(|byte| byte ^ seed).collect();
+    data.extend(footer(&[(0..3).map(chunk).collect(), (3..6).map(chunk).collect()]));
+    for index in 0..count {
+        bench.store.place(&format!("{directory}/{index}.parquet"), data.clone()).await;
+    }
+    data
+}
+
+/// Opens what a glob found, as a scan does, and reads its footer.
+async fn open_found(bench: &Bench, query: &Query, entry: &Entry) -> Reader {
+    let known = Known { meta: entry.meta.clone(), ..Known::default() };
+    let reader = query.open(&bench.at(&entry.key), &known).await.unwrap();
+    let size = usize::try_from(reader.size_bytes()).unwrap();
+    read(&reader, query, size - 8, 8).await;
+    settle().await;
+    reader
+}
+
+/// Numbers of globs, files and readers begin anew in each statement.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_outlives_its_statement_reads_its_own_file() {
+    let bench = Bench::new(Scripted::remote(Duration::from_millis(10)));
+    let ours = place_columns(&bench, "a", 6, 0).await;
+    let theirs = place_columns(&bench, "b", 3, 1).await;
+    let first = bench.query();
+    let found = first.glob(&bench.at("a/*.parquet")).await.unwrap();
+    let second_file = open_found(&bench, &first, &found[1]).await;
+    let last_file = open_found(&bench, &first, &found[5]).await;
+
+    let next = bench.query();
+    let found = next.glob(&bench.at("b/*.parquet")).await.unwrap();
+    let reader = open_found(&bench, &next, &found[0]).await;
+    let column = 4 + CHUNK;
+    assert!(read(&reader, &next, column, CHUNK).await == theirs[column..column + CHUNK]);
+    settle().await;
+    for reader in [second_file, last_file] {
+        for column in [column, column + 3 * CHUNK] {
+            assert!(read(&reader, &next, column, CHUNK).await == ours[column..column + CHUNK]);
+        }
+    }
+}
+
+/// A query sees the version that it opened first, also where a later listing tells another.
+#[tokio::test(start_paused = true)]
+async fn what_is_fetched_ahead_of_a_newer_version_is_not_mixed_into_an_older_one() {
+    let bench = Bench::new(Scripted::remote(Duration::from_millis(10)));
+    place_columns(&bench, "d", 4, 0).await;
+    let query = bench.query();
+    let early = query.open(&bench.at("d/1.parquet"), &Known::NOTHING).await.unwrap();
+    place_columns(&bench, "d", 4, 1).await;
+    let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
+    let reader = open_found(&bench, &query, &found[0]).await;
+    read(&reader, &query, 4 + CHUNK, CHUNK).await;
+    settle().await;
+    let known = Known { meta: found[1].meta.clone(), ..Known::default() };
+    let pinned = query.open(&bench.at("d/1.parquet"), &known).await.unwrap();
+    assert_eq!(pinned.meta().etag, early.meta().etag);
+    let mut column = vec![0; CHUNK];
+    let error = pinned.read_at(&query, &mut column, (4 + CHUNK) as u64).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Conflict, "{error}");
+}
+
+/// A page that is made anew for each request, always of one length: nothing tells its versions
+/// apart, so each query fetches it, once.
+#[tokio::test(start_paused = true)]
+async fn an_object_without_tag_and_time_is_fetched_by_each_query() {
+    for policy in ["auto", "time", "query", "always"] {
+        for size in [1000, 1 << 20] {
+            let bench = Bench::with(Scripted::like_a_page(), &[("cache_validation", policy)]);
+            for round in 1..4u8 {
+                bench.store.place("a.json", vec![round; size]).await;
+                let query = bench.query();
+                bench.store.take_calls();
+                for _ in 0..2 {
+                    let reader = query.open(&bench.at("a.json"), &Known::NOTHING).await.unwrap();
+                    assert!(read(&reader, &query, 0, 1000).await == [round; 1000], "{policy}");
+                }
+                let calls = bench.store.take_calls();
+                let gets = calls.iter().filter(|call| call.starts_with("get"));
+                assert_eq!(gets.count(), 1, "{policy}: {calls:?}");
+                tokio::time::advance(Duration::from_secs(3600)).await;
+            }
+        }
+    }
+}
+
+/// An answer that was on its way while the object was written tells what stood there before.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_does_not_undo_what_is_known_of_a_write() {
+    for written in [Some(200), None] {
+        let bench = Bench::with(Scripted::new(), &[("cache_validation", "time")]);
+        let at = bench.at("a.csv");
+        bench.store.place("a.csv", pattern(100)).await;
+        let gate = Arc::new(Semaphore::new(0));
+        bench.store.fail("stat", Fault::Delay(Arc::clone(&gate)));
+        let (reading, writing) = (bench.query(), bench.query());
+        let write = async {
+            settle().await;
+            tokio::time::advance(Duration::from_millis(10)).await;
+            match written {
+                Some(size) => {
+                    let options = PutOptions::default();
+                    writing.put(&at, Bytes::from(pattern(size)).into(), &options).await.unwrap();
+                }
+                None => writing.remove(std::slice::from_ref(&at)).await.unwrap(),
+            }
+            gate.add_permits(1);
+        };
+        let (late, ()) = tokio::join!(reading.stat(&at), write);
+        assert_eq!(late.unwrap().size_bytes, Some(100));
+        let known = bench.query().stat(&at).await.ok().and_then(|meta| meta.size_bytes);
+        assert_eq!(known, written.map(|size| size as u64));
+    }
+}
