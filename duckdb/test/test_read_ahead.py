@@ -55,6 +55,63 @@ def test_a_scan_finds_its_row_groups_fetched(far: Fake, threads: int, what: str)
     con.close()
 
 
+def round_trips(found: list[tuple[int, int, int]]) -> int:
+    """How often all requests that run had to end before the next one could begin."""
+    trips, ends_us = 0, 0
+    for begin_us, end_us, _ in found:
+        if begin_us >= ends_us:
+            trips += 1
+        ends_us = max(ends_us, end_us)
+    return trips
+
+
+def test_a_footer_longer_than_what_opening_fetches_is_followed(far: Fake) -> None:
+    con = scanner(far, 1)
+    names = ", ".join(f"i + {column} AS c{column}" for column in range(100))
+    con.execute(
+        f"COPY (SELECT {names} FROM range({60 * 2048}) t(i)) TO 's3://far/wide.parquet' "
+        "(FORMAT parquet, COMPRESSION uncompressed, ROW_GROUP_SIZE 2048)"
+    )
+    con.close()
+    con = scanner(far, 1)
+    far.reset()
+    # DuckDB's external file cache asks for the part of the footer that it has not.
+    con.execute("SELECT sum(c1), sum(c50), sum(c99) FROM 's3://far/wide.parquet'").fetchall()
+    found = stats(con)
+    requests = data_requests(far, "wide.parquet")
+    # Sixty row groups of three columns.
+    assert found["read_ahead_hits"] >= 160
+    assert found["read_ahead_wasted_bytes"] == 0
+    assert round_trips(requests) <= 30
+    con.close()
+
+
+@pytest.mark.parametrize("groups", [2, 5, 10])
+@pytest.mark.parametrize(
+    "what", ["sum(a), sum(c)", "max(i), sum(a), sum(b), sum(c), max(d)"], ids=["some", "all"]
+)
+def test_small_files_of_several_row_groups_are_followed(far: Fake, groups: int, what: str) -> None:
+    files = 20
+    con = scanner(far, 1)
+    for file in range(files):
+        con.execute(
+            "COPY (SELECT i, hash(i) AS a, hash(i + 1) AS b, hash(i + 2) AS c, i::VARCHAR AS d "
+            f"FROM range({groups * 4096}) t(i)) TO 's3://far/{groups}/{file}.parquet' "
+            "(FORMAT parquet, COMPRESSION uncompressed, ROW_GROUP_SIZE 4096)"
+        )
+    con.close()
+    con = scanner(far, 1)
+    far.reset()
+    con.execute(f"SELECT {what} FROM 's3://far/{groups}/*.parquet'").fetchall()
+    requests = data_requests(far, f"/{groups}/")
+    # The external file cache widens the read of the last row group but one up to the end of the
+    # file: without following it each file waits for each of its row groups.
+    assert round_trips(requests) <= files // 2, requests
+    received = sum(size for _, _, size in requests)
+    assert stats(con)["read_ahead_wasted_bytes"] <= received / 10
+    con.close()
+
+
 def test_a_limit_in_the_first_row_group_receives_no_other(far: Fake) -> None:
     con = scanner(far, 1)
     far.reset()

@@ -92,12 +92,7 @@ async fn settle() {
 
 /// Files of two row groups of three columns, each chunk of `chunk_bytes`.
 async fn place_columns(bench: &Bench, count: usize, chunk_bytes: usize) -> Vec<u8> {
-    let chunk = |index: usize| ByteRange {
-        start: (4 + index * chunk_bytes) as u64,
-        end: (4 + (index + 1) * chunk_bytes) as u64,
-    };
-    let mut data = pattern(4 + 6 * chunk_bytes);
-    data.extend(footer(&[(0..3).map(chunk).collect(), (3..6).map(chunk).collect()]));
+    let data = parquet(2, chunk_bytes);
     for index in 0..count {
         bench.store.place(&format!("d/{index:02}.parquet"), data.clone()).await;
     }
@@ -132,6 +127,34 @@ async fn columns_read_in_one_file_of_a_glob_are_fetched_ahead_in_the_next_ones()
         }
         assert!(bench.engine.budget().held_bytes() < MIB as u64, "what was read is given back");
     }
+}
+
+/// Of small chunks a fixed number could lie ready for one column, and none for the next one.
+#[tokio::test(start_paused = true)]
+async fn blocks_that_lie_ready_hold_no_request_up() {
+    const CHUNK: usize = 20 * KIB;
+    let bench = Bench::new(Scripted::remote(Duration::from_millis(10)));
+    let data = parquet(8, CHUNK);
+    for index in 0..14 {
+        bench.store.place(&format!("d/{index:02}.parquet"), data.clone()).await;
+    }
+    let query = bench.query();
+    let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
+    let reader = open_found(&bench, &query, &found[0]).await;
+    read(&reader, &query, data.len() - 16 * KIB, 16 * KIB).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    for column in [2, 0] {
+        read(&reader, &query, 4 + column * CHUNK, CHUNK).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let begun = tokio::time::Instant::now();
+    for group in 1..8 {
+        for column in [2, 0] {
+            let start = 4 + (3 * group + column) * CHUNK;
+            assert!(read(&reader, &query, start, CHUNK).await == data[start..start + CHUNK]);
+        }
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO, "both columns of seven row groups are here");
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,8 +206,8 @@ async fn writers_get_the_memory_of_columns_fetched_ahead() {
     assert!(!bench.store.take_calls().is_empty(), "what was given back is fetched again");
 }
 
-/// A file by itself: row groups of three columns, each chunk of `chunk_bytes`.
-async fn place_row_groups(bench: &Bench, row_groups: usize, chunk_bytes: usize) -> Vec<u8> {
+/// A file: row groups of three columns, each chunk of `chunk_bytes`.
+fn parquet(row_groups: usize, chunk_bytes: usize) -> Vec<u8> {
     let chunk = |index: usize| ByteRange {
         start: (4 + index * chunk_bytes) as u64,
         end: (4 + (index + 1) * chunk_bytes) as u64,
@@ -193,6 +216,12 @@ async fn place_row_groups(bench: &Bench, row_groups: usize, chunk_bytes: usize) 
     let groups: Vec<Vec<ByteRange>> =
         (0..row_groups).map(|group| (0..3).map(|c| chunk(group * 3 + c)).collect()).collect();
     data.extend(footer(&groups));
+    data
+}
+
+/// A file by itself.
+async fn place_row_groups(bench: &Bench, row_groups: usize, chunk_bytes: usize) -> Vec<u8> {
+    let data = parquet(row_groups, chunk_bytes);
     bench.store.place("one.parquet", data.clone()).await;
     data
 }
@@ -248,38 +277,76 @@ async fn the_next_row_groups_of_a_file_are_fetched_ahead_once_the_scan_goes_on()
     }
 }
 
-/// A wide file: its footer is longer than what opening fetches.
+/// A wide file: its footer is longer than what opening fetches. DuckDB reads it whole, or up to the
+/// end of the file that its external file cache has.
 #[tokio::test(start_paused = true)]
 async fn a_long_footer_takes_one_more_request_and_is_kept() {
-    let bench = Bench::new(Scripted::remote(LATENCY));
-    let mut data = pattern(4 + 20 * 3000 * 100);
-    let chunk = |index: u64| ByteRange { start: 4 + index * 100, end: 4 + (index + 1) * 100 };
-    let groups: Vec<Vec<ByteRange>> = (0..20)
-        .map(|group| (0..3000).map(|column| chunk(group * 3000 + column)).collect())
-        .collect();
-    let footer = footer(&groups);
-    data.extend(&footer);
-    assert!(footer.len() > 600 * KIB);
-    bench.store.place("wide.parquet", data.clone()).await;
-    let begin = data.len() - footer.len();
-    for expected in [2, 0] {
-        let query = bench.query();
-        let reader = query.open(&bench.at("wide.parquet"), &Known::NOTHING).await.unwrap();
-        read(&reader, &query, data.len() - 8, 8).await;
-        assert!(read(&reader, &query, begin, footer.len() - 8).await == footer[..footer.len() - 8]);
-        let gets = bench.store.take_calls();
-        assert_eq!(
-            gets.iter().filter(|call| call.starts_with("get")).count(),
-            expected,
-            "{gets:?}"
-        );
-        // Where the columns lie is known from it: one of each row group, in order.
-        for group in 0..20 {
-            let column = read(&reader, &query, 4 + group * 300_000, 100).await;
-            assert!(column == data[4 + group * 300_000..][..100]);
+    for known_bytes in [8, 128 * KIB, 256 * KIB] {
+        let bench = Bench::new(Scripted::remote(LATENCY));
+        let mut data = pattern(4 + 20 * 3000 * 100);
+        let chunk = |index: u64| ByteRange { start: 4 + index * 100, end: 4 + (index + 1) * 100 };
+        let groups: Vec<Vec<ByteRange>> = (0..20)
+            .map(|group| (0..3000).map(|column| chunk(group * 3000 + column)).collect())
+            .collect();
+        let footer = footer(&groups);
+        data.extend(&footer);
+        assert!(footer.len() > 600 * KIB);
+        bench.store.place("wide.parquet", data.clone()).await;
+        let begin = data.len() - footer.len();
+        for expected in [2, 0] {
+            let query = bench.query();
+            let reader = query.open(&bench.at("wide.parquet"), &Known::NOTHING).await.unwrap();
+            read(&reader, &query, data.len() - known_bytes, known_bytes).await;
+            let rest = footer.len() - known_bytes;
+            let known = read(&reader, &query, begin, rest).await;
+            assert!(known == footer[..rest]);
+            let gets = bench.store.take_calls();
+            assert_eq!(
+                gets.iter().filter(|call| call.starts_with("get")).count(),
+                expected,
+                "{gets:?}"
+            );
+            // Where the columns lie is known from it: one of each row group, in order.
+            for group in 0..20 {
+                let column = read(&reader, &query, 4 + group * 300_000, 100).await;
+                assert!(column == data[4 + group * 300_000..][..100]);
+            }
+            let hits = query.metrics().get(Metric::ReadAheadHits);
+            assert!(hits >= 17, "{hits} of 20 with {known_bytes} bytes known");
+            bench.store.take_calls();
         }
-        assert!(query.metrics().get(Metric::ReadAheadHits) >= 17);
-        bench.store.take_calls();
+    }
+}
+
+/// Files of a glob as DuckDB scans all their columns: it knows the end of each file, and its
+/// external file cache widens the read before it up to there, over row groups.
+#[tokio::test(start_paused = true)]
+async fn a_read_that_spans_row_groups_tells_what_the_next_files_are_read_for() {
+    const TAIL: usize = 16 * KIB;
+    for (row_groups, chunk_bytes) in [(2, 200 * KIB), (10, 50 * KIB), (4, 300 * KIB)] {
+        let bench = Bench::new(Scripted::remote(LATENCY));
+        let data = parquet(row_groups, chunk_bytes);
+        for index in 0..30 {
+            bench.store.place(&format!("d/{index:02}.parquet"), data.clone()).await;
+        }
+        let query = bench.query();
+        let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        for entry in &found {
+            let reader = open_found(&bench, &query, entry).await;
+            read(&reader, &query, data.len() - TAIL, TAIL).await;
+            let group_bytes = 3 * chunk_bytes;
+            for group in 0..row_groups - 1 {
+                let start = 4 + group * group_bytes;
+                let is_widened = group == row_groups - 2;
+                let end = if is_widened { data.len() - TAIL } else { start + group_bytes };
+                assert!(read(&reader, &query, start, end - start).await == data[start..end]);
+            }
+        }
+        let round_trips = begun.elapsed().as_millis() / LATENCY.as_millis();
+        assert!(round_trips <= 12, "{round_trips} round trips for {row_groups} row groups a file");
+        let wasted = query.metrics().get(Metric::ReadAheadWastedBytes);
+        assert_eq!(wasted, 0, "what came with the footer is not fetched again");
     }
 }
 

@@ -149,6 +149,11 @@ impl Block {
         self.range.len().saturating_sub(self.used_bytes.load(Ordering::Relaxed))
     }
 
+    /// Whether its request runs.
+    pub fn is_pending(&self) -> bool {
+        matches!(*self.arrival.borrow(), Arrival::Pending)
+    }
+
     /// Its bytes; `None` when its request failed.
     pub async fn arrived(&self) -> Option<Piece> {
         let mut arrival = self.arrival.clone();

@@ -25,8 +25,10 @@ const FIRST_BYTES_MAX: u64 = 8 << 20;
 const FIRST_SPAN_BYTES_MAX: u64 = 2 << 20;
 /// Longer spans become several requests.
 const BLOCK_BYTES_MAX: u64 = 8 << 20;
-/// Most requests on their way or unused, fewer than one host takes connections.
-const BLOCKS_MAX: usize = 48;
+/// Most requests on their way, fewer than one host takes connections.
+const REQUESTS_MAX: usize = 48;
+/// Most of them and of blocks that lie ready: small ones, or memory would end before.
+const BLOCKS_MAX: usize = 512;
 /// Of the memory limit.
 const MEMORY_PARTS: u64 = 4;
 
@@ -112,7 +114,7 @@ impl Columns {
         {
             self.flow.end(&running, on_demand_bytes);
         }
-        self.scan.done(file, range);
+        self.scan.done(reader, file, range);
         self.drop_unneeded()
     }
 
@@ -144,7 +146,9 @@ impl Columns {
         let allowed = self.scan.allowed_bytes(window.min(room.memory_limit_bytes / MEMORY_PARTS));
         let span_bytes_max = if self.scan.is_learned() { u64::MAX } else { FIRST_SPAN_BYTES_MAX };
         let mut left = allowed.saturating_sub(self.ahead_bytes());
+        let mut requests = self.ahead.iter().filter(|ahead| ahead.block.is_pending()).count();
         while left > 0
+            && requests < REQUESTS_MAX
             && self.ahead.len() < BLOCKS_MAX
             && let Some(wanted) = self.scan.next(left.min(span_bytes_max))
         {
@@ -152,6 +156,7 @@ impl Columns {
             for range in blocks(wanted.span) {
                 let Some(block) = begin(wanted.unit.file, range, &self.flow) else { return };
                 self.ahead.push(Ahead { unit: wanted.unit, block: Arc::new(block) });
+                requests += 1;
             }
         }
     }
@@ -201,7 +206,9 @@ mod tests {
         const LATENCY: Duration = Duration::from_millis(100);
         const GROUP: u64 = 5 << 20;
         let group = |index: u64| ByteRange { start: index * GROUP, end: (index + 1) * GROUP };
-        let layout = || Some(Layout::new((0..9).map(|index| vec![group(index)]).collect()));
+        let layout = || {
+            Some(Layout::new((0..9).map(|index| vec![group(index)]).collect(), u64::MAX, u64::MAX))
+        };
         let mut columns = Columns::new(false, Flow::new(1e6, LATENCY));
         for reader in 0..4 {
             let noted = columns.note(reader, 0, group(reader), layout);

@@ -368,7 +368,8 @@ fn layout(
     let held = query.engine.held.get(&id, &Version::of(meta))?;
     let size = meta.size_bytes?;
     let pieces = held.pieces();
-    Layout::parse_once(&pieces.iter().find(|piece| piece.range.end == size)?.bytes)
+    let tail = pieces.iter().find(|piece| piece.range.end == size)?;
+    Layout::parse_once(&tail.bytes, tail.range.start)
 }
 
 fn flow_of(at: &Location) -> Flow {

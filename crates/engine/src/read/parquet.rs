@@ -4,60 +4,67 @@
 //! What it does not understand gives `None`: then nothing is fetched ahead, and whoever reads the
 //! file tells what is wrong with it.
 
-use crate::read::plan::FOOTER_BYTES_MAX;
+use crate::read::plan::footer_window;
 use penstock_base::ByteRange;
 use std::ops::RangeInclusive;
+
+/// A longer footer is not looked at: a hundred thousand column chunks.
+const FOOTER_BYTES_MAX: u64 = 8 << 20;
+/// Its length and the magic word stand behind it.
+const FOOTER_END_BYTES: u64 = 8;
 
 /// Structures inside structures; the format needs five.
 const DEPTH_MAX: u32 = 16;
 
-/// The column chunks of a file.
+/// Most that DuckDB's external file cache adds to a read, so that it reaches what it has already.
+const WIDENED_BYTES_MAX: u64 = 1 << 20;
+
+/// The column chunks of a file, as far as they have to be fetched: what came with its end is here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// By row group, then by column.
+    /// By row group, then by column; an empty one is here.
     row_groups: Vec<Vec<ByteRange>>,
     /// From the first byte of each row group to its last.
     extents: Vec<ByteRange>,
-    /// Where the last of them ends.
-    columns_end: u64,
+    footer_start: u64,
+    /// What DuckDB's external file cache has of every file whose footer was read begins here.
+    cached_start: u64,
     /// Whether they follow each other, as nearly all writers place them.
     is_in_order: bool,
 }
 
 impl Layout {
-    /// Reads the footer at the end of `tail`, which is the end of a file.
-    pub fn parse(tail: &[u8]) -> Option<Layout> {
-        let mut footer = Thrift { rest: footer(tail)?, depth: 0 };
-        let row_groups =
-            footer.structures_in(4, |row_group| row_group.structures_in(1, column_chunk))?;
-        Some(Layout::new(row_groups))
+    /// Reads the footer at the end of `tail`, which is the end of a file from `start` on. Without
+    /// row groups where the footer is here and not understood, so that it is looked at once.
+    pub fn parse_once(tail: &[u8], start: u64) -> Option<Layout> {
+        let footer_start = footer_start(tail, start)?;
+        let row_groups = row_groups(footer(tail)?).unwrap_or_default();
+        let layout = Layout::new(row_groups, start, footer_start);
+        let opening = footer_window(start + tail.len() as u64);
+        Some(Layout { cached_start: opening.start.min(footer_start), ..layout })
     }
 
-    /// As [`Layout::parse`]; without row groups where the footer is here and not understood, so
-    /// that it is looked at once.
-    pub fn parse_once(tail: &[u8]) -> Option<Layout> {
-        footer(tail)?;
-        Some(Layout::parse(tail).unwrap_or_else(|| Layout::new(Vec::new())))
-    }
-
-    /// A file with these column chunks, by row group.
-    pub fn new(row_groups: Vec<Vec<ByteRange>>) -> Self {
+    /// A file with these column chunks, by row group; what lies from `here` on is here.
+    pub fn new(mut row_groups: Vec<Vec<ByteRange>>, here: u64, footer_start: u64) -> Self {
+        for chunk in row_groups.iter_mut().flatten() {
+            *chunk = ByteRange { start: chunk.start.min(here), end: chunk.end.min(here) };
+        }
         let extent = |chunks: &Vec<ByteRange>| ByteRange {
             start: chunks.iter().map(|chunk| chunk.start).min().unwrap_or(0),
             end: chunks.iter().map(|chunk| chunk.end).max().unwrap_or(0),
         };
         let extents: Vec<ByteRange> = row_groups.iter().map(extent).collect();
-        let columns_end = extents.iter().map(|extent| extent.end).max().unwrap_or(0);
         let is_in_order = extents.windows(2).all(|pair| pair[0].end <= pair[1].start);
-        Layout { row_groups, extents, columns_end, is_in_order }
+        Layout { row_groups, extents, footer_start, cached_start: here, is_in_order }
     }
 
-    /// The row group, and the columns in it, that a read touches; none for a read of the footer,
-    /// which takes in what happens to lie before it, and for one of several row groups, which is of
-    /// the file's bytes, not of its columns.
-    pub fn touched(&self, range: ByteRange) -> Option<(usize, RangeInclusive<usize>)> {
-        if range.end > self.columns_end {
-            return None;
+    /// The row groups, and the columns in each, that a read touches, in order. DuckDB reads one row
+    /// group at a time, but its external file cache widens a read up to what it has already. None
+    /// for a read of the footer, which takes in what happens to lie before it, and for one of the
+    /// file's bytes, not of its columns.
+    pub fn touched(&self, range: ByteRange) -> Vec<(usize, RangeInclusive<usize>)> {
+        if range.end > self.footer_start {
+            return Vec::new();
         }
         // A file may have a hundred thousand row groups, and as many reads.
         let passed = if self.is_in_order {
@@ -66,15 +73,46 @@ impl Layout {
             0
         };
         let near = self.extents.iter().enumerate().skip(passed);
-        let mut near = near.filter(|(_, extent)| extent.overlaps(&range));
-        let (index, columns) = near.find_map(|(index, _)| {
-            let chunks = &self.row_groups[index];
-            let first = chunks.iter().position(|chunk| chunk.overlaps(&range))?;
-            let last = chunks.iter().rposition(|chunk| chunk.overlaps(&range))?;
-            Some((index, first..=last))
-        })?;
-        let mut next = self.row_groups.get(index + 1).into_iter().flatten();
-        (!next.any(|chunk| chunk.overlaps(&range))).then_some((index, columns))
+        let near = near.take_while(|(_, extent)| !self.is_in_order || extent.start < range.end);
+        let touched: Vec<_> = near
+            .filter(|(_, extent)| extent.overlaps(&range))
+            .filter_map(|(index, _)| {
+                let is_touched = |chunk: &ByteRange| !chunk.is_empty() && chunk.overlaps(&range);
+                let chunks = &self.row_groups[index];
+                let first = chunks.iter().position(is_touched)?;
+                Some((index, first..=chunks.iter().rposition(is_touched)?))
+            })
+            .collect();
+        let is_of_columns = match &touched[..] {
+            [(first, _), _, ..] => {
+                let added_bytes = range.end.saturating_sub(self.extents[*first].end);
+                self.is_in_order && added_bytes <= WIDENED_BYTES_MAX
+            }
+            _ => true,
+        };
+        if is_of_columns { touched } else { Vec::new() }
+    }
+
+    /// Whether a read ends where that begins which DuckDB's external file cache has of the file.
+    pub fn ends_at_cached(&self, range: ByteRange) -> bool {
+        range.end == self.cached_start
+    }
+
+    /// The row groups whose reads may be widened up to what that cache has of the file.
+    pub fn near_end(&self) -> std::ops::Range<usize> {
+        let from = self.cached_start.saturating_sub(WIDENED_BYTES_MAX);
+        let near = |extent: &ByteRange| extent.end >= from;
+        let count = self.extents.len();
+        let first =
+            if self.is_in_order { self.extents.partition_point(|e| !near(e)) } else { count };
+        first..count
+    }
+
+    /// Whether that cache widens the read of a range up to what it has of the file, as long as it
+    /// has nothing else.
+    pub fn is_widened(&self, range: ByteRange) -> bool {
+        let added_bytes = self.cached_start.saturating_sub(range.end);
+        added_bytes <= range.len().min(WIDENED_BYTES_MAX)
     }
 
     /// Number of row groups.
@@ -88,15 +126,32 @@ impl Layout {
     }
 }
 
+/// Where the footer begins whose end `tail` has, which is the end of a file from `start` on. `None`
+/// for one that is too long to be looked at.
+pub(crate) fn footer_start(tail: &[u8], start: u64) -> Option<u64> {
+    let end = start + tail.len() as u64;
+    end.checked_sub(footer_bytes(tail)? + FOOTER_END_BYTES)
+}
+
+/// The length that stands behind a footer.
+fn footer_bytes(tail: &[u8]) -> Option<u64> {
+    let (rest, magic) = tail.split_at_checked(tail.len().checked_sub(4)?)?;
+    let (_, length) = rest.split_at_checked(rest.len().checked_sub(4)?)?;
+    let length = u64::from(u32::from_le_bytes(length.try_into().ok()?));
+    (magic == b"PAR1" && length <= FOOTER_BYTES_MAX).then_some(length)
+}
+
 /// The footer at the end of a file, if all of it is here.
 fn footer(tail: &[u8]) -> Option<&[u8]> {
-    let (rest, magic) = tail.split_at_checked(tail.len().checked_sub(4)?)?;
-    let (rest, length) = rest.split_at_checked(rest.len().checked_sub(4)?)?;
-    let length = u32::from_le_bytes(length.try_into().ok()?);
-    if magic != b"PAR1" || u64::from(length) > FOOTER_BYTES_MAX {
-        return None;
-    }
-    rest.get(rest.len().checked_sub(length as usize)?..)
+    let length = usize::try_from(footer_bytes(tail)?).ok()?;
+    let rest = &tail[..tail.len() - FOOTER_END_BYTES as usize];
+    rest.get(rest.len().checked_sub(length)?..)
+}
+
+/// The column chunks that a footer names, by row group.
+fn row_groups(footer: &[u8]) -> Option<Vec<Vec<ByteRange>>> {
+    let mut footer = Thrift { rest: footer, depth: 0 };
+    footer.structures_in(4, |row_group| row_group.structures_in(1, column_chunk))
 }
 
 /// A chunk begins with its dictionary, where it has one.

@@ -4,11 +4,6 @@
 use crate::pace::policy::parts;
 use penstock_base::ByteRange;
 
-/// A longer footer is not looked at: a hundred thousand column chunks.
-pub(crate) const FOOTER_BYTES_MAX: u64 = 8 << 20;
-/// Its length and the magic word stand behind it.
-const FOOTER_END_BYTES: u64 = 8;
-
 /// Where a span's bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -145,13 +140,11 @@ pub(crate) fn footer_window(size: u64) -> ByteRange {
     ByteRange { start: size - footer_guess_bytes(size).min(size), end: size }
 }
 
-/// Whether a read is of a Parquet footer that begins before the `tail` which is held, and worth
-/// keeping: it ends where the footer does or with the file, and is not endless.
-pub(crate) fn is_longer_footer(range: ByteRange, tail: ByteRange) -> bool {
-    range.start < tail.start
-        && range.end > tail.start
-        && tail.end.saturating_sub(range.end) <= FOOTER_END_BYTES
-        && tail.end - range.start <= FOOTER_BYTES_MAX
+/// Whether a read brings what is missing of a Parquet footer that begins before the `tail` which is
+/// held. It need not go on behind where that begins: DuckDB's external file cache asks for no more
+/// than it has not.
+pub(crate) fn is_rest_of_footer(range: ByteRange, footer_start: u64, tail: ByteRange) -> bool {
+    footer_start < tail.start && range.start <= footer_start && range.end >= tail.start
 }
 
 /// How much of a Parquet file its readers ask for first: a footer takes about a thousandth of the
@@ -222,14 +215,13 @@ mod tests {
     #[test]
     fn a_footer_is_kept_that_is_longer_than_the_tail_which_is_held() {
         let tail = range(9000, 10_000);
-        assert!(
-            is_longer_footer(range(8000, 9992), tail) && is_longer_footer(range(1, 10_000), tail)
-        );
-        for other in [range(9100, 9992), range(8000, 9000), range(8000, 9900)] {
-            assert!(!is_longer_footer(other, tail), "{other:?}");
+        for read in [range(8000, 9992), range(8000, 9000), range(1, 10_000), range(8000, 9900)] {
+            assert!(is_rest_of_footer(read, 8000, tail), "{read:?}");
         }
-        let far = FOOTER_BYTES_MAX + 10_000;
-        assert!(!is_longer_footer(range(0, far), range(far - 10, far)));
+        for other in [range(8001, 9992), range(8000, 8999), range(9100, 9992)] {
+            assert!(!is_rest_of_footer(other, 8000, tail), "{other:?}");
+        }
+        assert!(!is_rest_of_footer(range(8000, 10_000), 9000, tail), "all of it is held");
     }
 
     #[test]

@@ -11,8 +11,9 @@ use crate::read::columns::LATENCY_MIN;
 use crate::read::flight::Wanted;
 use crate::read::held::{Held, Piece};
 use crate::read::neighbours::Place;
+use crate::read::parquet::footer_start;
 use crate::read::plan::{
-    Source as SpanSource, Span, divide, is_longer_footer, missing, plan, widen,
+    Source as SpanSource, Span, divide, is_rest_of_footer, missing, plan, widen,
 };
 use crate::read::ready::{Here, Ready, copy_held, is_here};
 use crate::read::stream::Stream;
@@ -326,16 +327,20 @@ impl Reader {
     /// Keeps a footer that is longer than what opening brought of it: whoever opens the file next
     /// wants it too, and it tells where the columns lie.
     fn keep_footer(&self, query: &QueryCore, range: ByteRange, bytes: &[u8]) {
+        if !self.tail_first {
+            return;
+        }
         let pieces = self.held.pieces();
         let Some(tail) = pieces.iter().find(|piece| piece.range.end == self.size_bytes) else {
             return;
         };
-        if !self.tail_first || !is_longer_footer(range, tail.range) {
+        let Some(start) = footer_start(&tail.bytes, tail.range.start) else { return };
+        if !is_rest_of_footer(range, start, tail.range) {
             return;
         }
-        let known = usize::try_from(range.end - tail.range.start).expect("a tail lies in memory");
-        let footer = [bytes, &tail.bytes[known..]].concat();
-        self.held.keep(range.start, footer.into(), &query.engine.budget);
+        let place = |at: u64| usize::try_from(at - range.start).expect("a read lies in memory");
+        let footer = [&bytes[place(start)..place(tail.range.start)], &tail.bytes[..]].concat();
+        self.held.keep(start, footer.into(), &query.engine.budget);
         query.engine.held.put(&self.at.id(), &self.version, &self.held);
     }
 

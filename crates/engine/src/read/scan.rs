@@ -5,23 +5,27 @@
 //! it is over: once its reader has gone on to another one. Until then the scan may end with it (a
 //! `LIMIT`), and what its filters leave out is not known.
 //!
-//! - A column is expected where it was read in each of the last [`MEMORY`] row groups that are
-//!   over. One that filters skipped by their statistics is over as soon as the scan has passed it,
-//!   and nothing of it was read: so a scan that leaves out row groups is not followed into others,
-//!   but in one that it reads, the columns are expected that it read in the others which it read.
+//! - A column is expected where it was read in each of the last [`history::MEMORY`] row groups that
+//!   are over. One that filters skipped by their statistics is over as soon as the scan has passed
+//!   it, and nothing of it was read: so a scan that leaves out row groups is not followed into
+//!   others, but in one that it reads, the columns are expected that it read in the others which it
+//!   read.
 //! - What was fetched in vain stays below a tenth of what was read ([`WASTE_PARTS`]): beyond, no
 //!   more is expected until enough was read.
 //! - A row group that was read whole by one read says everything at once; a glob may take a fixed
 //!   number of bytes before any row group is over (`first_bytes`).
 
+mod file;
+mod history;
+
 use crate::read::parquet::Layout;
+use file::{BEGUN, File, GAP_BYTES_MAX, Group, READ, is_pending, is_read, joined};
+use history::{History, push_unknown};
 use penstock_base::ByteRange;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Row groups that are over and still count.
-const MEMORY: u32 = 4;
 /// Of so many bytes read, one may be fetched in vain.
 const WASTE_PARTS: u64 = 10;
 /// That many in any case: fewer than a round trip is worth on any link.
@@ -32,11 +36,6 @@ const AHEAD_BYTES_MIN: u64 = 1 << 20;
 const FILES_AHEAD_MAX: usize = 32;
 /// A scan that begins anew this often is several at once: there is nothing to learn from it.
 const RESTARTS_MAX: u32 = 3;
-/// Columns so near to each other are fetched together, as DuckDB reads them.
-const GAP_BYTES_MAX: u64 = 16 << 10;
-
-const READ: u8 = 1;
-const BEGUN: u8 = 2;
 
 /// A row group of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,72 +50,6 @@ pub(crate) struct Wanted {
     pub unit: Unit,
     pub columns: RangeInclusive<usize>,
     pub span: ByteRange,
-}
-
-/// Whether a column was read in the last row groups, the newest in the lowest bit.
-#[derive(Clone, Copy, Debug, Default)]
-struct Past {
-    read: u32,
-    count: u32,
-}
-
-impl Past {
-    fn push(&mut self, is_read: bool) {
-        self.read = self.read << 1 | u32::from(is_read);
-        self.count = (self.count + 1).min(MEMORY);
-    }
-
-    fn is_all(self) -> bool {
-        let wanted = (1 << self.count) - 1;
-        self.read & wanted == wanted
-    }
-}
-
-/// How one column was used, in row groups that are over.
-#[derive(Clone, Copy, Debug, Default)]
-struct History {
-    /// Skipped ones among them.
-    all: Past,
-    /// Of those that were read.
-    entered: Past,
-    /// In any row group, over or not.
-    is_touched: bool,
-}
-
-impl History {
-    fn push(&mut self, is_read: bool, was_entered: bool) {
-        self.all.push(is_read);
-        if was_entered {
-            self.entered.push(is_read);
-        }
-    }
-
-    fn is_expected(self) -> bool {
-        self.is_touched && self.all.is_all()
-    }
-
-    /// In a row group that is being read: so it is not skipped.
-    fn is_expected_inside(self) -> bool {
-        self.is_touched && self.entered.is_all()
-    }
-}
-
-#[derive(Debug)]
-struct File {
-    layout: Arc<Layout>,
-    groups: Vec<Group>,
-    /// Row groups before this one were judged to be skipped, or not.
-    swept: usize,
-}
-
-#[derive(Debug, Default)]
-struct Group {
-    /// By column.
-    flags: Vec<u8>,
-    is_touched: bool,
-    is_over: bool,
-    /// At this state of what is expected, nothing more of it is wanted.
-    settled_at: Option<u64>,
 }
 
 /// The scan of a file, or of the files of a glob.
@@ -140,6 +73,8 @@ pub(crate) struct Scan {
     skipped: usize,
     /// May be ahead before anything is learned.
     first_bytes: u64,
+    /// DuckDB's external file cache was seen to widen a read.
+    is_widening: bool,
 }
 
 impl Scan {
@@ -175,12 +110,14 @@ impl Scan {
 
     /// Whether a read is one of a row group's columns.
     pub fn follows(&self, file: usize, range: ByteRange) -> bool {
-        self.touched(file, range).is_some()
+        !self.touched(file, range).is_empty()
     }
 
     /// Takes note of a read. `true` when all that is ahead has to be forgotten.
     pub fn read(&mut self, reader: u64, file: usize, range: ByteRange) -> bool {
-        let Some((unit, columns)) = self.touched(file, range) else { return false };
+        let touched = self.touched(file, range);
+        // Of several row groups the first was wanted; the read was widened into the others.
+        let Some((unit, columns)) = touched.first().cloned() else { return false };
         let again = self.group(unit).is_some_and(|group| {
             group.is_over
                 && columns.clone().any(|column| group.flags.get(column).is_some_and(is_read))
@@ -188,39 +125,35 @@ impl Scan {
         if again {
             self.restart();
         }
-        self.note_late(unit);
-        if let Some(left) = self.readers.insert(reader, unit).filter(|left| *left != unit) {
-            self.leave(left);
+        self.enter(reader, unit);
+        if !self.is_widening && self.files[&file].layout.ends_at_cached(range) {
+            self.is_widening = true;
+            self.expected_at += 1;
         }
-        self.mark(unit, columns.clone(), READ);
-        self.read_bytes += range.len();
-        if self.columns.len() <= *columns.end() {
-            let none_of = |counts: &dyn Fn(&History) -> u32| Past {
-                read: 0,
-                count: self.columns.iter().map(counts).max().unwrap_or(0),
-            };
-            let unknown = History {
-                all: none_of(&|known| known.all.count),
-                entered: none_of(&|known| known.entered.count),
-                is_touched: false,
-            };
-            self.columns.resize(columns.end() + 1, unknown);
-        }
+        push_unknown(&mut self.columns, columns.end() + 1);
         for history in &mut self.columns[columns] {
             if !std::mem::replace(&mut history.is_touched, true) {
                 self.expected_at += 1;
             }
         }
-        self.frontier = self.frontier.max(Some(unit));
+        for (unit, columns) in touched {
+            push_unknown(&mut self.columns, columns.end() + 1);
+            self.mark(unit, columns, READ);
+        }
+        self.read_bytes += range.len();
         self.sweep();
         again
     }
 
-    /// Takes note that a read has ended: one that took in a whole row group tells all of it.
-    pub fn done(&mut self, file: usize, range: ByteRange) {
-        let Some((unit, _)) = self.touched(file, range) else { return };
-        if self.group(unit).is_some_and(|group| group.flags.iter().all(is_read)) {
-            self.is_learned = true;
+    /// Takes note that a read has ended: one that took in a whole row group tells all of it, and
+    /// its reader is done with it where the read went on.
+    pub fn done(&mut self, reader: u64, file: usize, range: ByteRange) {
+        let touched = self.touched(file, range).into_iter().map(|(unit, _)| unit);
+        let whole: Vec<Unit> = touched.take_while(|unit| self.is_whole(*unit)).collect();
+        let Some(first) = whole.first() else { return };
+        self.is_learned = true;
+        if self.readers.get(&reader) == Some(first) {
+            whole.iter().skip(1).for_each(|unit| self.enter(reader, *unit));
         }
     }
 
@@ -243,7 +176,9 @@ impl Scan {
         {
             0
         } else if self.is_learned {
-            window_bytes.min(self.read_bytes.saturating_mul(2).max(AHEAD_BYTES_MIN))
+            // Of a glob no less than before it was known to go on: what lies ready for files far
+            // ahead must not hold up what is found missing of the next one.
+            window_bytes.min(self.read_bytes.max(AHEAD_BYTES_MIN)).max(self.first_bytes)
         } else {
             self.first_bytes
         }
@@ -321,10 +256,18 @@ impl Scan {
         bytes_max.min(in_vain.saturating_sub(self.wasted_bytes + self.pending_bytes))
     }
 
-    /// A row group that was taken for skipped is read after all.
-    fn note_late(&mut self, unit: Unit) {
-        if self.group(unit).is_some_and(|group| group.is_over && !group.is_touched) {
-            self.skipped = self.skipped.saturating_sub(1);
+    /// A reader begins with a row group, or goes on in it.
+    fn enter(&mut self, reader: u64, unit: Unit) {
+        if let Some(group) = self.group_mut(unit) {
+            let was_entered = std::mem::replace(&mut group.is_entered, true);
+            if group.is_over && !was_entered {
+                // It was taken for skipped.
+                self.skipped = self.skipped.saturating_sub(1);
+            }
+        }
+        self.frontier = self.frontier.max(Some(unit));
+        if let Some(left) = self.readers.insert(reader, unit).filter(|left| *left != unit) {
+            self.leave(left);
         }
     }
 
@@ -345,16 +288,24 @@ impl Scan {
         bytes_max: u64,
         is_expected: fn(History) -> bool,
     ) -> Option<Wanted> {
-        let (columns, expected_at) = (&self.columns, self.expected_at);
+        let (columns, expected_at, is_widening) =
+            (&self.columns, self.expected_at, self.is_widening);
         let file = self.files.get_mut(&unit.file)?;
-        let group = file.groups.get_mut(unit.row_group)?;
+        let group = file.groups.get(unit.row_group)?;
         if group.is_over || group.settled_at == Some(expected_at) {
             return None;
         }
+        let is_expected = |column: usize| columns.get(column).copied().is_some_and(is_expected);
+        let widened_from = if is_widening {
+            file.widened_from(unit.row_group, is_expected).unwrap_or(u64::MAX)
+        } else {
+            u64::MAX
+        };
+        let group = &mut file.groups[unit.row_group];
         let chunks = file.layout.row_group(unit.row_group);
         group.flags.resize(chunks.len(), 0);
         let is_wanted = |column: usize| {
-            columns.get(column).is_some_and(|column| is_expected(*column))
+            (is_expected(column) || chunks[column].start >= widened_from)
                 && group.flags[column] == 0
                 && !chunks[column].is_empty()
         };
@@ -375,13 +326,26 @@ impl Scan {
         Some(Wanted { unit, columns: first..=last, span })
     }
 
-    fn touched(&self, file: usize, range: ByteRange) -> Option<(Unit, RangeInclusive<usize>)> {
-        let (row_group, columns) = self.files.get(&file)?.layout.touched(range)?;
-        Some((Unit { file, row_group }, columns))
+    fn touched(&self, file: usize, range: ByteRange) -> Vec<(Unit, RangeInclusive<usize>)> {
+        let touched =
+            self.files.get(&file).map_or_else(Vec::new, |file| file.layout.touched(range));
+        let unit = |row_group| Unit { file, row_group };
+        touched.into_iter().map(|(row_group, columns)| (unit(row_group), columns)).collect()
     }
 
     fn group(&self, unit: Unit) -> Option<&Group> {
         self.files.get(&unit.file)?.groups.get(unit.row_group)
+    }
+
+    fn group_mut(&mut self, unit: Unit) -> Option<&mut Group> {
+        self.files.get_mut(&unit.file)?.groups.get_mut(unit.row_group)
+    }
+
+    /// Whether all of a row group was read.
+    fn is_whole(&self, unit: Unit) -> bool {
+        self.files
+            .get(&unit.file)
+            .is_some_and(|file| file.misses(unit.row_group, |_| true).is_none())
     }
 
     fn mark(&mut self, unit: Unit, columns: RangeInclusive<usize>, flag: u8) {
@@ -430,17 +394,21 @@ impl Scan {
             }
         }
         for (index, column) in self.columns.iter_mut().enumerate() {
-            column.push(group.flags.get(index).is_some_and(is_read), group.is_touched);
+            // What came with the footer is read from there: nothing is learned from it.
+            if chunks.get(index).is_none_or(|chunk| !chunk.is_empty()) {
+                column.push(group.flags.get(index).is_some_and(is_read), group.is_entered);
+            }
         }
         self.expected_at += 1;
     }
 
-    /// Row groups that lie behind all readers and were not read are over: they were skipped. Of
-    /// several threads one may be a little late.
+    /// Row groups that lie behind all readers and were not entered are over. They were skipped,
+    /// unless what a reader wants of them was here, or came with a widened read. Of several threads
+    /// one may be a little late.
     fn sweep(&mut self) {
         let Some(behind) = self.readers.values().min().copied() else { return };
         let late = if self.readers.len() > 1 { self.readers.len() } else { 0 };
-        let mut skipped = Vec::new();
+        let mut passed = Vec::new();
         for (index, file) in self.files.range_mut(..=behind.file) {
             let end = match index.cmp(&behind.file) {
                 std::cmp::Ordering::Less if index + late < behind.file => file.groups.len(),
@@ -448,14 +416,32 @@ impl Scan {
                 _ => file.swept,
             };
             for row_group in file.swept..end {
-                if !file.groups[row_group].is_touched {
-                    skipped.push(Unit { file: *index, row_group });
+                if !file.groups[row_group].is_entered {
+                    passed.push(Unit { file: *index, row_group });
                 }
             }
             file.swept = file.swept.max(end);
         }
-        self.skipped += skipped.len();
-        skipped.into_iter().for_each(|unit| self.over(unit));
+        for unit in passed {
+            let is_skipped = self.is_skipped(unit);
+            self.skipped += usize::from(is_skipped);
+            if let Some(group) = self.group_mut(unit) {
+                group.is_entered = !is_skipped;
+            }
+            self.over(unit);
+        }
+    }
+
+    /// Whether something that the scan would have read of a row group was not.
+    fn is_skipped(&self, unit: Unit) -> bool {
+        let Some(file) = self.files.get(&unit.file) else { return false };
+        let is_touched = file.groups[unit.row_group].is_touched;
+        let is_wanted = |column: usize| {
+            self.columns.get(column).is_some_and(|history| {
+                if is_touched { history.is_expected_inside() } else { history.is_touched }
+            })
+        };
+        file.misses(unit.row_group, is_wanted).is_some()
     }
 
     fn restart(&mut self) {
@@ -470,18 +456,7 @@ impl Scan {
     }
 }
 
-/// Begun and not read.
-fn is_pending(flags: &u8) -> bool {
-    flags & (READ | BEGUN) == BEGUN
-}
-
-fn is_read(flags: &u8) -> bool {
-    flags & READ != 0
-}
-
-fn joined(a: ByteRange, b: ByteRange) -> ByteRange {
-    ByteRange { start: a.start.min(b.start), end: a.end.max(b.end) }
-}
-
+#[cfg(test)]
+mod cached;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ fn layout(row_groups: usize, columns: usize) -> Arc<Layout> {
         end: 4 + (index + 1) as u64 * CHUNK,
     };
     let groups = (0..row_groups).map(|group| (0..columns).map(move |c| chunk(group * columns + c)));
-    Arc::new(Layout::new(groups.map(Iterator::collect).collect()))
+    Arc::new(Layout::new(groups.map(Iterator::collect).collect(), u64::MAX, u64::MAX))
 }
 
 /// A scan of one file as DuckDB's threads do it, and what is fetched ahead of it.
@@ -55,7 +55,7 @@ impl Model {
         assert!(!self.scan.read(reader, 0, range), "begun anew");
         self.read.extend(columns.map(|column| (row_group, column)));
         self.pull();
-        self.scan.done(0, range);
+        self.scan.done(reader, 0, range);
         self.pull();
     }
 
@@ -89,10 +89,12 @@ fn nothing_is_fetched_ahead_before_the_first_row_group_is_over() {
 
 #[test]
 fn a_row_group_that_is_read_whole_at_once_tells_all() {
-    let mut model = Model::new(5, 6, 100);
-    model.read(1, 0, 0..=5);
-    assert_eq!(model.begun.len(), 12, "no more than twice what was read");
-    assert!(model.begun.contains(&(1, 0)) && model.begun.contains(&(2, 5)));
+    let mut model = Model::new(9, 12, 100);
+    model.read(1, 0, 0..=11);
+    assert_eq!(model.begun.len(), 12, "no more than what was read");
+    assert!(model.begun.contains(&(1, 0)) && model.begun.contains(&(1, 11)));
+    model.read(1, 1, 0..=11);
+    assert_eq!(model.begun.len(), 36, "twice as much");
 }
 
 #[test]
@@ -141,6 +143,20 @@ fn what_is_ahead_of_a_glob_at_first_is_the_number_of_bytes_that_it_is_given() {
     }
     let expected = [(0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1)];
     assert_eq!(found, expected.map(|(file, row_group)| (file, row_group, 1..=1)));
+}
+
+#[test]
+fn no_less_is_ahead_of_a_glob_once_it_is_known_to_go_on() {
+    let mut scan = Scan::new(70 * CHUNK);
+    let file = layout(2, 3);
+    (0..9).for_each(|index| scan.learn(index, Arc::clone(&file)));
+    assert_eq!(scan.allowed_bytes(u64::MAX), 70 * CHUNK);
+    let whole = ByteRange { start: 4, end: 4 + 3 * CHUNK };
+    assert!(!scan.read(1, 0, whole));
+    scan.done(1, 0, whole);
+    assert!(scan.is_learned());
+    assert_eq!(scan.allowed_bytes(u64::MAX), 70 * CHUNK);
+    assert_eq!(scan.allowed_bytes(50 * CHUNK), 70 * CHUNK, "on a slow link too");
 }
 
 #[test]

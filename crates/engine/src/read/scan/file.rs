@@ -1,0 +1,87 @@
+//! What is known of one file of a scan. Pure.
+
+use crate::read::parquet::Layout;
+use penstock_base::ByteRange;
+use std::sync::Arc;
+
+/// Columns so near to each other are fetched together, as DuckDB reads them.
+pub(super) const GAP_BYTES_MAX: u64 = 16 << 10;
+
+/// A column chunk was read.
+pub(super) const READ: u8 = 1;
+/// It is fetched ahead.
+pub(super) const BEGUN: u8 = 2;
+
+/// A file of a scan.
+#[derive(Debug)]
+pub(super) struct File {
+    pub layout: Arc<Layout>,
+    pub groups: Vec<Group>,
+    /// Row groups before this one were judged to be skipped, or not.
+    pub swept: usize,
+}
+
+impl File {
+    /// The first of these columns that has neither been read of a row group nor is here.
+    pub fn misses(&self, row_group: usize, is_of: impl Fn(usize) -> bool) -> Option<usize> {
+        let flags = &self.groups[row_group].flags;
+        let mut chunks = self.layout.row_group(row_group).iter().enumerate();
+        let found = chunks.find(|(column, chunk)| {
+            is_of(*column) && !chunk.is_empty() && !flags.get(*column).is_some_and(is_read)
+        });
+        found.map(|(column, _)| column)
+    }
+
+    /// From where on a row group is read in any case: DuckDB's external file cache widens the last
+    /// read of it, or of one before it, up to the end of the file, which it has.
+    pub fn widened_from(
+        &self,
+        row_group: usize,
+        is_expected: impl Fn(usize) -> bool,
+    ) -> Option<u64> {
+        let near_end = self.layout.near_end().take_while(|near| *near <= row_group);
+        let last_reads = near_end.filter_map(|near| {
+            let mut last: Option<ByteRange> = None;
+            let chunks = self.layout.row_group(near).iter().copied().enumerate().rev();
+            let is_read =
+                |(column, chunk): &(usize, ByteRange)| is_expected(*column) && !chunk.is_empty();
+            for (_, chunk) in chunks.filter(is_read) {
+                match last {
+                    Some(last) if chunk.end + GAP_BYTES_MAX < last.start => break,
+                    _ => last = Some(joined(last.unwrap_or(chunk), chunk)),
+                }
+            }
+            last
+        });
+        let mut widened = last_reads.filter(|read| self.layout.is_widened(*read));
+        widened.next().map(|read| read.end)
+    }
+}
+
+/// A row group of it.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    /// By column.
+    pub flags: Vec<u8>,
+    pub is_touched: bool,
+    /// A reader was inside: it is not read only because a read of another one was widened.
+    pub is_entered: bool,
+    pub is_over: bool,
+    /// At this state of what is expected, nothing more of it is wanted.
+    pub settled_at: Option<u64>,
+}
+
+/// Begun and not read.
+pub(super) fn is_pending(flags: &u8) -> bool {
+    flags & (READ | BEGUN) == BEGUN
+}
+
+/// Read by a scan.
+pub(super) fn is_read(flags: &u8) -> bool {
+    flags & READ != 0
+}
+
+/// From the begin of one range to the end of the other.
+pub(super) fn joined(a: ByteRange, b: ByteRange) -> ByteRange {
+    ByteRange { start: a.start.min(b.start), end: a.end.max(b.end) }
+}
