@@ -202,7 +202,7 @@ async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Resul
 /// One GET that tells size and ETag and brings the bytes which will be read first.
 async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
     let footer_bytes =
-        known.footer_size_bytes.map_or(0, |size| size.min(plan::FOOTER_BYTES_MAX) + 8);
+        known.footer_size_bytes.map_or(0, |size| size.min(parquet::FOOTER_BYTES_MAX) + 8);
     let window = query.settings.open_fetch_bytes.max(footer_bytes);
     if window == 0 {
         return asked(query, at).await;

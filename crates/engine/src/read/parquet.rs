@@ -9,7 +9,7 @@ use penstock_base::ByteRange;
 use std::ops::RangeInclusive;
 
 /// A longer footer is not looked at: a hundred thousand column chunks.
-const FOOTER_BYTES_MAX: u64 = 8 << 20;
+pub(super) const FOOTER_BYTES_MAX: u64 = 8 << 20;
 /// Its length and the magic word stand behind it.
 const FOOTER_END_BYTES: u64 = 8;
 
