@@ -84,8 +84,8 @@ impl Tls {
     /// # Errors
     /// As [`Tls::open`]; the old certificate stays.
     pub fn reload(&self) -> Result<()> {
-        // The mark is taken first: a change in between is seen the next time. Files that could not be
-        // read are read again, since their mark tells nothing of rights.
+        // The mark is taken first: a change in between is seen the next time. Files that could not
+        // be read are read again, since their mark tells nothing of rights.
         let mark = mark(&self.files);
         let seen = |mark| *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = mark;
         seen(Default::default());
