@@ -1,6 +1,6 @@
 // A disk that fails, loaded before the C library (LD_PRELOAD): it counts the reads, writes and
-// flushes of one file, and lets some of them fail. Everything else passes by. A failing write has
-// written its first half.
+// flushes of one file, and lets some of them fail. Everything else passes by. Of a failing write the
+// first half is written, or nothing.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -54,7 +54,7 @@ ssize_t pread64(int file, void *into, size_t count, off64_t offset) {
 
 ssize_t pwrite64(int file, const void *from, size_t count, off64_t offset) {
 	if (fails(file)) {
-		NEXT(pwrite64)(file, from, count / 2, offset);
+		NEXT(pwrite64)(file, from, calls % 2 ? count / 2 : 0, offset);
 		errno = failure;
 		return -1;
 	}

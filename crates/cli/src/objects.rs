@@ -112,7 +112,9 @@ pub fn stat(session: &Session, target: &Target) -> Result<()> {
     {
         text.extend(value.map(|value| format!("{name}: {value}\n")));
     }
-    text.extend(meta.metadata.iter().map(|(name, value)| format!("metadata.{name}: {value}\n")));
+    // The mark of a conditional write is nobody's metadata.
+    let shown = meta.metadata.iter().filter(|(name, _)| name != "@write");
+    text.extend(shown.map(|(name, value)| format!("metadata.{name}: {value}\n")));
     crate::print(&text)
 }
 

@@ -10,6 +10,7 @@ use crate::upload::DetachedUploads;
 use penstock_base::{Metric, Metrics, Result, Settings};
 use std::collections::HashMap;
 use std::future::Future;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::OnceCell;
@@ -35,6 +36,8 @@ pub(crate) struct QueryCore {
     pub scope: Arc<Scope>,
     /// What this query opened: it sees one version of each object and asks for it once.
     pub opened: Mutex<HashMap<ObjectId, Arc<OnceCell<Opened>>>>,
+    /// Bytes of whole objects that stay as long as this does.
+    pub whole_bytes: AtomicU64,
     pub uploads: DetachedUploads,
     /// The files of its globs, to fetch ahead of a scan.
     pub neighbours: Arc<Neighbours>,
@@ -72,6 +75,7 @@ impl Query {
             cancel: Cancellation::default(),
             scope,
             opened: Mutex::default(),
+            whole_bytes: AtomicU64::default(),
             uploads: DetachedUploads::default(),
             neighbours: Arc::default(),
         });

@@ -245,6 +245,26 @@ async fn whole_objects_share_the_memory_limit_and_are_given_back_with_their_read
     }
 }
 
+/// A page that differs in every answer is one for a query that opens it again and again.
+#[tokio::test(start_paused = true)]
+async fn a_small_whole_object_stays_with_its_query() {
+    let mut store = Scripted::new();
+    (store.endless, store.ranges_ignored) = (true, true);
+    (store.capabilities.list, store.capabilities.list_etag) = (false, false);
+    let bench = Bench::with(store, &[("memory_limit_bytes", "64MiB")]);
+    let data = pattern(MIB);
+    bench.store.place("page.json", data.clone()).await;
+    let query = bench.query();
+    let open = async || query.open(&bench.at("page.json"), &Known::NOTHING).await.unwrap();
+    drop(open().await);
+    drop(open().await);
+    bench.store.place("page.json", vec![1; MIB + 1]).await;
+    assert!(read(&open().await, &query, 0, MIB).await == data);
+    assert_eq!(bench.engine.budget().held_bytes(), 1 << 20);
+    drop(query);
+    assert_eq!(bench.engine.budget().held_bytes(), 0);
+}
+
 /// A catalog that tells nonsense does not have an object fetched whole.
 #[tokio::test(start_paused = true)]
 async fn the_footer_that_a_catalog_tells_of_is_fetched_up_to_a_bound() {

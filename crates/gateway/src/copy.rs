@@ -151,8 +151,7 @@ pub(crate) async fn copy(
         ));
     }
     let condition = in_store(&bucket, condition);
-    let tags = input.tagging.take().filter(|_| replaces_tags);
-    let tags = tagging::of_header(&bucket, tags)?;
+    let tags = other_tags(&bucket, input.tagging.take(), replaces_tags)?;
     let mut options = PutOptions { condition, ..PutOptions::default() };
     if replaces {
         let headers: ObjectHeaders = object_headers!(input);
@@ -195,6 +194,13 @@ pub(crate) async fn copy(
         copy_source_version_id: split_version(&source.key).1.map(str::to_string),
         ..Default::default()
     })
+}
+
+/// The tags that a copy gets in place of its source's.
+fn other_tags(bucket: &Bucket, tags: Option<String>, replaces: bool) -> S3Result<Option<String>> {
+    let tags = tagging::of_header(bucket, tags.filter(|_| replaces))?;
+    // None at all are others too; where tags stay behind, that is so anyway.
+    Ok(tags.or_else(|| (replaces && bucket.store.copies_tags()).then(String::new)))
 }
 
 fn replaces(directive: Option<&str>) -> S3Result<bool> {

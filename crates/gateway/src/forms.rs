@@ -21,16 +21,18 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result, s3_error, xml};
 use std::time::{Duration, SystemTime};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Bytes that all forms together may be held in.
 const FORMS_BYTES_MAX: u64 = 256 << 20;
 /// When to come back with one that found no room.
 const FORM_WAIT: Duration = Duration::from_secs(1);
 
-/// How many forms of such a size are held at once.
-pub(crate) fn forms_at_once(size_max_bytes: u64) -> usize {
-    let count = FORMS_BYTES_MAX / size_max_bytes.max(1);
-    usize::try_from(count.clamp(1, 1024)).unwrap_or(1)
+/// The unit in which they are counted.
+const FORM_UNIT_BYTES: u64 = 1 << 10;
+/// Units of all forms together; one of the largest size that is taken fits in any case.
+pub(crate) fn form_units(size_max_bytes: u64) -> usize {
+    usize::try_from(FORMS_BYTES_MAX.max(size_max_bytes) / FORM_UNIT_BYTES).unwrap_or(usize::MAX)
 }
 
 /// What stays as it is in a query.
@@ -66,6 +68,8 @@ pub(crate) struct FormAnswer {
     location: String,
     redirect: Option<String>,
     status: StatusCode,
+    /// The room that the form takes until it is answered.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 /// Whether a request is a form.
@@ -105,7 +109,10 @@ pub(crate) async fn put_of(
     let size_max_bytes = limits.form_size_max_bytes;
     let limit = usize::try_from(size_max_bytes).unwrap_or(usize::MAX);
     // Nobody has shown a key yet.
-    let _place = limits.forms.try_acquire().map_err(|_| {
+    let told = head.headers.get(CONTENT_LENGTH).and_then(|text| text.to_str().ok()?.parse().ok());
+    let units = told.unwrap_or(size_max_bytes).min(size_max_bytes).div_ceil(FORM_UNIT_BYTES);
+    let units = u32::try_from(units).unwrap_or(u32::MAX);
+    let place = limits.forms.clone().try_acquire_many_owned(units).map_err(|_| {
         crate::error::slow_down("The gateway holds as many forms as it takes.", FORM_WAIT)
     })?;
     let held = body.store_all_limited(limit).await;
@@ -124,7 +131,8 @@ pub(crate) async fn put_of(
     }
     let key = form.key()?;
     let location = hosts.location(&head.headers, &bucket, &key);
-    let answer = FormAnswer::of(&form, &bucket, &key, location)?;
+    let mut answer = FormAnswer::of(&form, &bucket, &key, location)?;
+    answer.place = Some(place);
     // From here on the bucket stands in the path.
     head.headers.remove(HOST);
     head.method = Method::PUT;
@@ -203,7 +211,7 @@ impl FormAnswer {
             _ => StatusCode::NO_CONTENT,
         };
         let (bucket, key) = (bucket.to_string(), key.to_string());
-        Ok(FormAnswer { bucket, key, location, redirect, status })
+        Ok(FormAnswer { bucket, key, location, redirect, status, place: None })
     }
 
     /// Says the answer to the PutObject as the form wants it; errors stay as they are.

@@ -5,7 +5,7 @@ use crate::auth::KeyRing;
 use crate::cors::Question;
 use crate::documents::{self, DOCUMENT_BYTES_MAX};
 use crate::exchange::{Exchange, Ledger};
-use crate::forms::{forms_at_once, is_form, put_of};
+use crate::forms::{form_units, is_form, put_of};
 use crate::hosts::Hosts;
 use crate::observed::{Inbound, Outbound, Rest};
 use crate::pages::Pages;
@@ -39,7 +39,7 @@ pub(crate) struct Limits {
     pub client_stall_timeout: Duration,
     pub signature_v2: bool,
     pub form_size_max_bytes: u64,
-    /// Places of forms that are held.
+    /// Room for forms that are held.
     pub forms: Arc<Semaphore>,
 }
 
@@ -50,7 +50,7 @@ impl Limits {
             client_stall_timeout: Duration::from_millis(settings.client_stall_timeout_ms),
             signature_v2: settings.signature_v2_enabled,
             form_size_max_bytes: settings.form_size_max_bytes,
-            forms: Arc::new(Semaphore::new(forms_at_once(settings.form_size_max_bytes))),
+            forms: Arc::new(Semaphore::new(form_units(settings.form_size_max_bytes))),
         }
     }
 }

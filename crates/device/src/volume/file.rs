@@ -7,6 +7,7 @@ use crate::volume::behind;
 use crate::volume::copies::memory;
 use crate::volume::helped::BLOCK_LEAST_BYTES;
 use crate::volume::map::Map;
+use crate::volume::moved::Moved;
 use crate::volume::node::{Edge, HolesGuard, Lock, NO_PAGE, Node};
 use crate::volume::table::PAGE_BYTES;
 use penstock_base::{Error, Kind, Result};
@@ -260,13 +261,20 @@ impl File {
         let pages = (body.len() / PAGE) as u64;
         if pages > 0 {
             self.node.forget_edge(first, first + pages);
+            let is_block = body.len() >= BLOCK_LEAST_BYTES && !self.node.is_temp();
+            let _overwriting = is_block.then(|| self.node.overwriting());
             self.node.leave_holes(first, first + pages);
-            if body.len() >= BLOCK_LEAST_BYTES {
-                self.volume.move_away(&self.node, first, first + pages);
-            }
-            match is_helped {
-                true => self.write_helped(first, body)?,
-                false => self.write_pages(first, body)?,
+            let moved = match is_block {
+                true => self.volume.move_away(&self.node, first, first + pages),
+                false => Moved::default(),
+            };
+            let written = match is_helped {
+                true => self.write_helped(first, body),
+                false => self.write_pages(first, body),
+            };
+            if let Err(error) = written {
+                self.volume.move_back(&self.node, moved);
+                return Err(error);
             }
         }
         if !tail.is_empty() {
@@ -324,9 +332,12 @@ impl File {
         // and no holes.
         let _growth = self.node.growth();
         self.volume.finish(&self.node, self.node.size())?;
+        let rest = self.node.at_rest();
+        // What came since, which is little.
+        self.volume.finish(&self.node, self.node.size())?;
         let mut holes = self.node.holes();
         self.fill_holes(&mut holes, 0, NO_PAGE)?;
-        self.volume.sync(&self.node)
+        self.volume.sync(&self.node, rest)
     }
 
     /// Sets the size. Shorter, it is durable when this returns, with all that was written before,
@@ -357,6 +368,8 @@ impl File {
             return Ok(());
         }
         // What is kept becomes durable; what is cut off is needed until it is.
+        self.volume.finish(&self.node, size_bytes)?;
+        let _rest = self.node.at_rest();
         self.volume.finish(&self.node, size_bytes)?;
         let end = size_bytes.div_ceil(PAGE_BYTES);
         self.node.forget_edge(0, NO_PAGE);

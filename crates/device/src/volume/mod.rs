@@ -40,7 +40,7 @@ use space::{Extent, Space};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockWriteGuard};
 use table::{Entry, PAGE_BYTES, Table, data_pages, is_name};
 
 /// Names that begin so are of temporary files.
@@ -91,8 +91,8 @@ struct Core {
     untrimmed: Range<u64>,
 }
 
-// Locks are taken in this order: a node's `grow`, its `edge`, its `holes`, the volume's `core`, a
-// node's `known`, its gate and `map`.
+// Locks are taken in this order: a node's `grow`, its `edge`, its `overwriting`, its `holes`, the
+// volume's `core`, a node's `known`, its gate and `map`.
 impl Volume {
     /// Opens the volume on a device. A read-only port gives a read-only volume; else copies of the
     /// table that are damaged are written anew from a sound one.
@@ -347,8 +347,9 @@ impl Volume {
         error
     }
 
-    /// Makes durable what was written to a file, and its size.
-    fn sync(&self, node: &Node) -> Result<()> {
+    /// Makes durable what was written to a file, and its size. `rest` keeps blocks from being
+    /// written until the table that is to hold is decided.
+    fn sync(&self, node: &Node, rest: RwLockWriteGuard<'_, ()>) -> Result<()> {
         const OPERATION: &str = "volume sync";
         if node.is_temp() {
             return Ok(());
@@ -362,15 +363,24 @@ impl Volume {
         };
         match core.table.files.get(&name) {
             Some(entry) if *entry != live => {
-                let size_bytes = live.size_bytes;
+                // From here on an overwritten block moves again.
+                let left = node.become_known(live.size_bytes);
+                drop(rest);
                 let mut next = core.table.clone();
                 next.files.insert(name, live);
-                self.commit(&mut core, next, OPERATION)?;
-                self.leave(&mut core, node, size_bytes);
-                Ok(())
+                match self.commit(&mut core, next, OPERATION) {
+                    Ok(()) => {
+                        self.leave(&mut core, node, &left);
+                        Ok(())
+                    }
+                    Err(error) => {
+                        node.known().left.extend(left);
+                        Err(error)
+                    }
+                }
             }
             Some(_) => {
-                drop(core);
+                drop((core, rest));
                 let flushed = self.port.flush();
                 flushed.map_err(|error| self.fail(error).with_operation(OPERATION))
             }
@@ -389,7 +399,7 @@ impl Drop for Volume {
                 let is_written = self.finish(&node, node.size()).is_ok();
                 // A file that is closed holds what was written, also where blocks moved.
                 if is_written && !node.has_holes() && !node.known().left.is_empty() {
-                    drop(self.sync(&node));
+                    drop(self.sync(&node, node.at_rest()));
                 }
             }
             self.trim_late();

@@ -14,6 +14,16 @@ use std::sync::atomic::Ordering;
 const EXTENTS_MAX: usize = 4096;
 /// The part of a volume that is left to files that grow.
 const ROOM_KEPT: u64 = 16;
+/// Places that wait for a sync are at most this part of what is free: growth has to go on.
+const WAITING_MOST: u64 = 4;
+
+/// Pages that got other places: the first of each run, and where they lay.
+#[derive(Default)]
+pub(super) struct Moved(Vec<(u64, Vec<Extent>)>);
+
+fn pages_of(extents: &[Extent]) -> u64 {
+    extents.iter().map(|extent| extent.pages).sum()
+}
 
 impl Volume {
     /// Bytes of blocks that were overwritten where they lay, for want of room.
@@ -21,26 +31,57 @@ impl Volume {
         self.stayed_pages.load(Ordering::Relaxed) * PAGE_BYTES
     }
 
-    /// To be called before whole pages are written: those of which the table says where they lie
-    /// get other places. Where the volume has no room for both they stay, and what a power cut
-    /// leaves of a write is then as on a plain file: sectors of both.
-    pub(super) fn move_away(&self, node: &Node, first: u64, end: u64) {
+    /// To be called before whole pages are written ([`Node::overwriting`] held): those of which the
+    /// table says where they lie get other places. Where the volume has no room for both they stay,
+    /// and what a power cut leaves of a write is then as on a plain file: sectors of both.
+    pub(super) fn move_away(&self, node: &Node, first: u64, end: u64) -> Moved {
+        let mut moved = Moved::default();
         if node.is_temp() || !node.known().pages.meets(first, end) {
-            return;
+            return moved;
         }
         let mut core = self.core();
         if node.is_removed() || end > node.map().pages() {
-            return;
+            return moved;
         }
         let mut known = node.known();
         for (from, to) in known.pages.take(first, end) {
-            match self.find_place(&mut core, node, from, to - from) {
-                Some(places) => known.left.extend(node.move_pages(from, &places)),
+            let waiting = pages_of(&known.left);
+            match self.find_place(&mut core, node, (from, to - from), waiting) {
+                Some(places) => {
+                    let left = node.move_pages(from, &places);
+                    known.left.extend(&left);
+                    moved.0.push((from, left));
+                }
                 None => {
                     known.pages.add(from, to);
                     self.stayed_pages.fetch_add(to - from, Ordering::Relaxed);
                 }
             }
+        }
+        moved
+    }
+
+    /// Undoes it: what was to be written there could not be, and what the table tells of is whole.
+    pub(super) fn move_back(&self, node: &Node, moved: Moved) {
+        if moved.0.is_empty() {
+            return;
+        }
+        let mut core = self.core();
+        let mut known = node.known();
+        let mut places = Vec::new();
+        for (from, left) in moved.0 {
+            let to = from + pages_of(&left);
+            // Cut off or removed meanwhile: then those places were given back.
+            if node.is_removed() || to > node.map().pages() || !known.take_left(&left) {
+                continue;
+            }
+            places.extend(node.move_pages(from, &left));
+            known.pages.add(from, to);
+        }
+        drop(known);
+        if !places.is_empty() {
+            drop(node.map_mut());
+            self.release(&mut core, &places, true);
         }
     }
 
@@ -50,12 +91,14 @@ impl Volume {
         &self,
         core: &mut Core,
         node: &Node,
-        first: u64,
-        pages: u64,
+        (first, pages): (u64, u64),
+        waiting: u64,
     ) -> Option<Vec<Extent>> {
         let map = node.map();
-        let room_kept = core.table.page_count / ROOM_KEPT;
-        if map.extents().len() >= EXTENTS_MAX || core.space.free_pages() < pages + room_kept {
+        let free = core.space.free_pages();
+        let has_room = free >= pages + core.table.page_count / ROOM_KEPT
+            && waiting + pages <= free / WAITING_MOST;
+        if map.extents().len() >= EXTENTS_MAX || !has_room {
             return None;
         }
         let before = first.checked_sub(1).and_then(|page| map.pieces(page, 1).pop());
@@ -64,11 +107,10 @@ impl Volume {
 
     /// To be called when the table says where every page of a file lies: what it said before is
     /// free, once nobody reads there any more.
-    pub(super) fn leave(&self, core: &mut Core, node: &Node, size_bytes: u64) {
-        let left = node.become_known(size_bytes);
+    pub(super) fn leave(&self, core: &mut Core, node: &Node, left: &[Extent]) {
         if !left.is_empty() {
             drop(node.map_mut());
-            self.release(core, &left, true);
+            self.release(core, left, true);
         }
     }
 }

@@ -55,6 +55,9 @@ pub(crate) struct Node {
     /// Changed with the gate held, but for pages that move: nobody else reads or writes those.
     map: Mutex<Arc<Map>>,
     known: Mutex<Known>,
+    /// Held shared while blocks are written, so that no table tells of places whose bytes are not
+    /// there yet.
+    overwriting: RwLock<()>,
     size: AtomicU64,
     /// Writes and truncations that have ended.
     changes: AtomicU64,
@@ -92,6 +95,7 @@ impl Node {
             gate: RwLock::default(),
             map: Mutex::new(Arc::new(map)),
             known: Mutex::new(Known::of(size_bytes)),
+            overwriting: RwLock::default(),
             size: AtomicU64::new(size_bytes),
             changes: AtomicU64::new(0),
             grow: Mutex::new(()),
@@ -161,12 +165,23 @@ impl Node {
         Arc::make_mut(&mut lock(&self.map)).replace(first, places)
     }
 
+    /// Held by whoever writes blocks, from before they get their places until they are there, or
+    /// kept in memory.
+    pub(crate) fn overwriting(&self) -> RwLockReadGuard<'_, ()> {
+        self.overwriting.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// While this is held no blocks are being written.
+    pub(crate) fn at_rest(&self) -> RwLockWriteGuard<'_, ()> {
+        self.overwriting.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What the table on the device says of it.
     pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
         lock(&self.known)
     }
 
-    /// Once the table says where every page lies: gives the places that it said before.
+    /// Says that the table is to tell where every page lies; gives the places that it told before.
     pub(crate) fn become_known(&self, size_bytes: u64) -> Vec<Extent> {
         std::mem::replace(&mut *self.known(), Known::of(size_bytes)).left
     }
@@ -244,6 +259,15 @@ impl Node {
 }
 
 impl Known {
+    /// Takes these places out of those that were left; whether they were all there.
+    pub(crate) fn take_left(&mut self, places: &[Extent]) -> bool {
+        if !places.iter().all(|place| self.left.contains(place)) {
+            return false;
+        }
+        self.left.retain(|place| !places.contains(place));
+        true
+    }
+
     fn of(size_bytes: u64) -> Self {
         Known { pages: Ranges::before(size_bytes.div_ceil(PAGE_BYTES)), left: Vec::new() }
     }
@@ -293,13 +317,17 @@ impl HolesGuard<'_> {
     /// Puts back what was taken and not written.
     pub(crate) fn put_back(&mut self, ranges: &[(u64, u64)]) {
         ranges.iter().for_each(|(first, end)| self.holes.add(*first, *end));
-        self.node.has_holes.store(!self.holes.is_empty(), Ordering::Release);
     }
 
-    /// Takes out what lies in a range of pages.
+    /// Takes out what lies in a range of pages. Others still see that there are holes until this
+    /// guard goes, and wait for it: zeros that are being written must not come after their bytes.
     pub(crate) fn take(&mut self, first: u64, end: u64) -> Vec<(u64, u64)> {
-        let taken = self.holes.take(first, end);
+        self.holes.take(first, end)
+    }
+}
+
+impl Drop for HolesGuard<'_> {
+    fn drop(&mut self) {
         self.node.has_holes.store(!self.holes.is_empty(), Ordering::Release);
-        taken
     }
 }

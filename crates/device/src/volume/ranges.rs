@@ -28,7 +28,7 @@ impl Ranges {
 
     /// Whether some of a range is in here.
     pub(crate) fn meets(&self, first: u64, end: u64) -> bool {
-        self.0.range(..end).next_back().is_some_and(|row| *row.1 > first)
+        first < end && self.0.range(..end).next_back().is_some_and(|row| *row.1 > first)
     }
 
     /// Takes out what lies in a range; the parts of it that were in here.

@@ -276,6 +276,57 @@ fn after_every_power_cut_the_volume_holds_what_was_synced() {
     assert!(moves >= MOVES_MIN, "{moves} writes that moved blocks");
 }
 
+/// Threads overwrite blocks, each with one byte throughout, while another one syncs: at no moment
+/// may a block be of two bytes.
+#[test]
+fn no_power_cut_divides_a_block_that_is_overwritten_beside_a_sync() {
+    const BLOCK: usize = 16 << 10;
+    const BLOCKS: usize = 8;
+    let mut cuts = 0;
+    for round in 0..12u64 {
+        let base = formatted(4096);
+        let (model, port) = device(4096, base.clone());
+        let opened = match round % 2 == 0 {
+            true => Volume::open_with_helpers(port),
+            false => Volume::open(port),
+        };
+        let volume = opened.expect("opens");
+        let file = volume.open_file("db", CREATE).expect("creates");
+        file.write_at(&[1; BLOCK * BLOCKS], 0).expect("writes");
+        file.sync().expect("syncs");
+        let begin = model.event_count();
+        std::thread::scope(|scope| {
+            for writer in 0..2 {
+                let file = &file;
+                scope.spawn(move || {
+                    for version in 2..40u8 {
+                        let block = (usize::from(version) * 3 + writer) % (BLOCKS / 2) * 2 + writer;
+                        let bytes = [version; BLOCK];
+                        file.write_at(&bytes, (block * BLOCK) as u64).expect("writes");
+                    }
+                });
+            }
+            (0..30).for_each(|_| file.sync().expect("syncs"));
+        });
+        assert_eq!(volume.stayed_bytes(), 0, "there is room");
+        let events = model.events();
+        for cut in begin..=events.len() {
+            let flushed = events[..cut].iter().rposition(|event| matches!(event, Event::Flush));
+            let pending = flushed.map_or(0, |at| at + 1);
+            let durable = replay(base.clone(), &events[..pending]);
+            let image = survivors(&durable, &events[pending..cut], round << 20 | cut as u64);
+            let volume = Volume::open(device(4096, image).1).expect("opens");
+            let found = crate::shadow::content(&volume, "db");
+            for (number, block) in found.chunks(BLOCK).enumerate() {
+                let is_whole = block.iter().all(|byte| *byte == block[0]);
+                assert!(is_whole, "round {round}, cut {cut}, block {number}");
+            }
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 500, "{cuts}");
+}
+
 #[test]
 fn the_judge_notices_what_is_wrong() {
     let mut shadow = Shadow::new();

@@ -71,6 +71,29 @@ fn a_failure_at_any_command_is_told_and_loses_nothing() {
 }
 
 #[test]
+fn a_block_that_could_not_be_overwritten_is_the_old_one() {
+    for failure in [Failure::Full, Failure::Failing] {
+        let (model, port) = device(4096, formatted(4096));
+        let volume = Volume::open(port).expect("opens");
+        let file = volume.open_file("db", CREATE).expect("creates");
+        file.write_at(&[1; 65_536], 0).expect("writes");
+        file.sync().expect("syncs");
+        let free = volume.free_bytes();
+        let next = model.command_count();
+        model.fail(next..next + 1, failure);
+        file.write_at(&[2; 32_768], 16_384).expect_err("the write fails");
+        assert_eq!(content(&volume, "db"), [1; 65_536], "{failure:?}");
+        assert_eq!(volume.free_bytes(), free, "nothing is lost");
+        file.sync().expect("what there is, is durable");
+        file.write_at(&[3; 16_384], 0).expect("goes on");
+        drop((file, volume));
+        let volume = Volume::open(device(4096, model.image()).1).expect("opens again");
+        let found = content(&volume, "db");
+        assert!(found[..16_384] == [3; 16_384] && found[16_384..] == [1; 49_152], "{failure:?}");
+    }
+}
+
+#[test]
 fn after_a_failed_flush_nothing_is_promised_any_more() {
     let (model, port) = device(4096, formatted(4096));
     let volume = Volume::open(port).expect("opens");

@@ -8,9 +8,12 @@ use crate::read::stream::Stream;
 use crate::read::version::{Version, changed};
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{GetRange, ObjectMeta};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
 
+/// Those that stay with their query take at most this part of the memory limit.
+const KEPT_OF_LIMIT: u64 = 8;
 /// Of an object without a known size, so much more memory is taken at once: a quarter of what has
 /// come, within these bounds.
 const STEP_BYTES_MIN: u64 = 64 << 10;
@@ -22,6 +25,9 @@ pub(super) struct Whole(Mutex<Slot>);
 
 #[derive(Debug)]
 struct Slot {
+    /// A small one stays as long as the query: DuckDB closes files while it finds out what is in
+    /// them, and opens them again.
+    kept: Option<Arc<Held>>,
     /// For the first reader.
     first: Option<Arc<Held>>,
     /// The other ones share it, as long as one of them is open.
@@ -35,8 +41,9 @@ impl Whole {
     /// `Exhausted` when there is no memory for it; else as a GET's.
     pub async fn fetch(query: &Arc<QueryCore>, at: &Location) -> Result<(ObjectMeta, Self)> {
         let (meta, held) = fetch(query, at).await?;
+        let kept = keeps(query, meta.size_bytes.unwrap_or_default()).then(|| held.clone());
         let last = Arc::downgrade(&held);
-        Ok((meta, Whole(Mutex::new(Slot { first: Some(held), last }))))
+        Ok((meta, Whole(Mutex::new(Slot { kept, first: Some(held), last }))))
     }
 
     /// Its bytes; where its readers are gone and it with them, they are fetched again.
@@ -50,7 +57,8 @@ impl Whole {
         meta: &ObjectMeta,
     ) -> Result<Arc<Held>> {
         let mut slot = self.0.lock().await;
-        if let Some(held) = slot.first.take().or_else(|| slot.last.upgrade()) {
+        let first = slot.first.take();
+        if let Some(held) = slot.kept.clone().or(first).or_else(|| slot.last.upgrade()) {
             return Ok(held);
         }
         let (answered, held) = fetch(query, at).await?;
@@ -61,6 +69,14 @@ impl Whole {
         slot.last = Arc::downgrade(&held);
         Ok(held)
     }
+}
+
+/// Whether an object stays in memory with its query, with the others of which that was said.
+fn keeps(query: &QueryCore, size_bytes: u64) -> bool {
+    let limit = query.engine.budget.limit_bytes();
+    let add = |kept: u64| Some(kept + size_bytes).filter(|kept| *kept <= limit / KEPT_OF_LIMIT);
+    let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+    query.whole_bytes.fetch_update(set, fetch, add).is_ok()
 }
 
 async fn fetch(query: &Arc<QueryCore>, at: &Location) -> Result<(ObjectMeta, Arc<Held>)> {

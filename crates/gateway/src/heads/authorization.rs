@@ -79,11 +79,13 @@ pub(super) fn query_fault(query: &str) -> Option<S3Error> {
 /// is one: whoever holds a presigned URL could add it. (Signature calculations, "SignedHeaders":
 /// every `x-amz-*` header of a request is signed.)
 pub(super) fn unsigned_header(headers: &HeaderMap, query: &str) -> Option<S3Error> {
-    let in_header = super::text(headers, AUTHORIZATION.as_str())
-        .and_then(|text| text.strip_prefix("AWS4-HMAC-SHA256"))
-        .and_then(|fields| value_of(fields.split(',').map(str::trim), "SignedHeaders"));
-    let in_query = value_of(query.split('&'), "X-Amz-SignedHeaders");
-    let signed = percent_encoding::percent_decode_str(in_header.or(in_query)?);
+    let in_header = || {
+        let fields = super::text(headers, AUTHORIZATION.as_str())?;
+        let fields = fields.strip_prefix("AWS4-HMAC-SHA256")?;
+        value_of(fields.split(',').map(str::trim), "SignedHeaders")
+    };
+    let in_query = || value_of(query.split('&'), "X-Amz-SignedHeaders");
+    let signed = percent_encoding::percent_decode_str(in_query().or_else(in_header)?);
     let signed = signed.decode_utf8_lossy();
     let is_signed = |name: &str| signed.split(';').any(|it| it.eq_ignore_ascii_case(name));
     let mut names = headers.keys().map(HeaderName::as_str);
@@ -91,6 +93,19 @@ pub(super) fn unsigned_header(headers: &HeaderMap, query: &str) -> Option<S3Erro
         .find(|name| name.starts_with("x-amz-") && !UNSIGNED.contains(name) && !is_signed(name))?;
     let why = format!("There were headers present in the request which were not signed: {name}");
     Some(s3_error!(AccessDenied, "{why}"))
+}
+
+/// A signature in the URL and another in the header: only one of them would be verified.
+pub(super) fn two_mechanisms(headers: &HeaderMap, query: &str) -> Option<S3Error> {
+    let in_query = ["X-Amz-Signature", "Signature"];
+    let is_in_query = in_query.iter().any(|name| value_of(query.split('&'), name).is_some());
+    (is_in_query && headers.contains_key(AUTHORIZATION)).then(|| {
+        s3_error!(
+            InvalidArgument,
+            "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature \
+             query string parameter or the Authorization header should be specified"
+        )
+    })
 }
 
 fn value_of<'a>(mut pairs: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a str> {

@@ -18,6 +18,8 @@ use std::time::Duration;
 /// Time stamps move in ticks, of whole seconds on the coarsest file systems: a directory that
 /// changed as recently as this may change again without a new stamp.
 const STAMP_TICK_MAX: Duration = Duration::from_secs(2);
+/// Most names of a directory that is read anew for a page because it has changed.
+const ENTRIES_MAX: usize = 20_000;
 
 /// A walk over the keys that start with a prefix. Directories are sorted by name plus `/`, so that
 /// the order is that of whole keys (`a-b` before `a/b`).
@@ -92,10 +94,13 @@ impl Walk {
     }
 
     /// Whether no directory that is half shown has changed since it was read: going on then shows
-    /// what is there now.
+    /// what is there now. Large ones are not looked at: read anew for every page, a listing of a
+    /// million names that are being written would end hours later.
     pub fn is_current(&self) -> bool {
         let is_same = |frame: &Frame| {
-            frame.changed.is_some() && changed(&frame.dir).is_ok_and(|now| frame.changed == now)
+            frame.entries.len() > ENTRIES_MAX
+                || frame.changed.is_some()
+                    && changed(&frame.dir).is_ok_and(|now| frame.changed == now)
         };
         self.frames.iter().all(is_same)
     }
