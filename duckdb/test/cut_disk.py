@@ -122,6 +122,9 @@ def work(volume: Path, io: str, library: ctypes.CDLL) -> None:
                     checkpoints.execute("CHECKPOINT d")
             con.execute("DETACH d")
     assert all(count == ROUNDS * TRANSACTIONS for count in done.values()), done
+    with connect() as con:
+        sql = "SELECT value FROM penstock_stats() WHERE name = 'device_bytes_in_place'"
+        assert value(con, f"{sql} AND device IS NULL") == 0, "there is room for blocks to move"
 
 
 def verify(volume: Path, told: dict[str, int]) -> None:

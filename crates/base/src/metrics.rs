@@ -79,6 +79,8 @@ metrics! {
     Errors "device_errors" "count" "Of all commands, those that failed.";
     BytesRead "device_bytes_read" "bytes" "Bytes of the read commands.";
     BytesWritten "device_bytes_written" "bytes" "Bytes of the write commands.";
+    BytesInPlace "device_bytes_in_place" "bytes"
+        "Bytes of blocks of volumes that were overwritten where they lay, for want of room: a power cut before the next sync may leave parts of both.";
     InFlightNow "device_in_flight_now" "count" "Commands that devices are at work on.";
     InFlightMost "device_in_flight_most" "count"
         "Most commands of one queue that a device was at work on at once.";

@@ -171,6 +171,13 @@ fn devices() -> MutexGuard<'static, BTreeMap<String, Row>> {
     DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Counts what is no single queue's: it goes to what the device's closed queues counted.
+pub(crate) fn note(device: &str, metric: DeviceMetric, amount: u64) {
+    let mut devices = devices();
+    let closed = &mut devices.entry(device.to_string()).or_default().closed;
+    closed.get_or_insert_default().values[metric as usize] += amount;
+}
+
 /// A meter in the list of all; its counts stay with the device when it goes.
 #[derive(Debug)]
 pub(crate) struct Listed {

@@ -11,8 +11,8 @@ use crate::volume::moved::Moved;
 use crate::volume::node::{Edge, HolesGuard, Lock, NO_PAGE, Node};
 use crate::volume::table::PAGE_BYTES;
 use penstock_base::{Error, Kind, Result};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 pub(super) const PAGE: usize = PAGE_BYTES as usize;
 /// Most bytes of zeros that are written at once.
@@ -161,6 +161,7 @@ impl File {
         if from.is_empty() {
             return Ok(());
         }
+        self.let_move(offset, end)?;
         self.before_change(offset, end)?;
         let outcome = self.write_range(from, offset, end);
         self.after_change(offset, end);
@@ -177,7 +178,7 @@ impl File {
             drop(growth);
             return self.write_span(from, offset, u64::MAX, true);
         }
-        self.volume.reserve(&self.node, end.div_ceil(PAGE_BYTES))?;
+        self.reserve(end.div_ceil(PAGE_BYTES), &growth)?;
         self.leave_gap(size, offset)?;
         if offset.is_multiple_of(PAGE_BYTES) && end.is_multiple_of(PAGE_BYTES) {
             // Whole pages meet no other write, so threads may add blocks side by side.
@@ -328,9 +329,12 @@ impl File {
             return Ok(());
         }
         self.volume.check_writable("volume sync")?;
-        // Held to the end: the size that becomes durable must take in nothing that is on its way,
-        // and no holes.
-        let _growth = self.node.growth();
+        self.sync_growth(&self.node.growth())
+    }
+
+    /// Syncs a lasting file whose growth is held to the end: the size that becomes durable must
+    /// take in nothing that is on its way, and no holes.
+    pub(super) fn sync_growth(&self, _growth: &MutexGuard<'_, ()>) -> Result<()> {
         self.volume.finish(&self.node, self.node.size())?;
         let rest = self.node.at_rest();
         // What came since, which is little.
@@ -362,7 +366,7 @@ impl File {
         let growth = self.node.growth();
         let size = self.node.size();
         if size_bytes > size {
-            self.volume.reserve(&self.node, size_bytes.div_ceil(PAGE_BYTES))?;
+            self.reserve(size_bytes.div_ceil(PAGE_BYTES), &growth)?;
             self.fill_zeros(size, size_bytes)?;
             self.node.set_size(size_bytes);
             return Ok(());

@@ -4,18 +4,28 @@
 //! DuckDB counts on that: in a block of metadata it writes what is new beside what still holds, and
 //! a block that is half of each has a checksum that fits neither, so the database cannot be opened.
 
+use crate::meter;
+use crate::volume::file::File;
+use crate::volume::helped::BLOCK_LEAST_BYTES;
 use crate::volume::node::Node;
 use crate::volume::space::Extent;
 use crate::volume::table::PAGE_BYTES;
 use crate::volume::{Core, Volume};
+use penstock_base::{DeviceMetric, Result};
 use std::sync::atomic::Ordering;
 
 /// Most extents of a file whose blocks move: they are written with every commit.
 const EXTENTS_MAX: usize = 4096;
 /// The part of a volume that is left to files that grow.
 const ROOM_KEPT: u64 = 16;
-/// Places that wait for a sync are at most this part of what is free: growth has to go on.
+/// Places that wait for a sync are at most this part of what is free: other files have to grow.
 const WAITING_MOST: u64 = 4;
+
+/// Whether so many pages can get other places in a volume of `all` pages, of which `free` are free,
+/// while `waiting` wait for a sync.
+fn has_room(pages: u64, waiting: u64, free: u64, all: u64) -> bool {
+    free >= pages + all / ROOM_KEPT && waiting + pages <= free / WAITING_MOST
+}
 
 /// Pages that got other places: the first of each run, and where they lay.
 #[derive(Default)]
@@ -25,10 +35,49 @@ fn pages_of(extents: &[Extent]) -> u64 {
     extents.iter().map(|extent| extent.pages).sum()
 }
 
+impl File {
+    /// To be called before a range is written, with no lock held: if blocks are to be overwritten
+    /// for which there is no room beside the places that wait for a sync, that sync is made now.
+    pub(super) fn let_move(&self, offset: u64, end: u64) -> Result<()> {
+        let (first, end) = (offset.div_ceil(PAGE_BYTES), end / PAGE_BYTES);
+        let is_block = end.saturating_sub(first) * PAGE_BYTES >= BLOCK_LEAST_BYTES as u64;
+        if !is_block || !self.volume.wants_sync(&self.node, first, end) {
+            return Ok(());
+        }
+        let growth = self.node.growth();
+        // Another thread may have made it meanwhile.
+        match self.volume.wants_sync(&self.node, first, end) {
+            true => self.sync_growth(&growth),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Volume {
+    /// Whether blocks find other places only once those that wait for a sync are free.
+    fn wants_sync(&self, node: &Node, first: u64, end: u64) -> bool {
+        if node.is_temp() {
+            return false;
+        }
+        let waiting = {
+            let known = node.known();
+            if known.left.is_empty() || !known.pages.meets(first, end) {
+                return false;
+            }
+            pages_of(&known.left)
+        };
+        let core = self.core();
+        !has_room(end - first, waiting, core.space.free_pages(), core.table.page_count)
+    }
+
     /// Bytes of blocks that were overwritten where they lay, for want of room.
     pub fn stayed_bytes(&self) -> u64 {
         self.stayed_pages.load(Ordering::Relaxed) * PAGE_BYTES
+    }
+
+    fn note_stayed(&self, pages: u64) {
+        self.stayed_pages.fetch_add(pages, Ordering::Relaxed);
+        meter::note(self.port().name(), DeviceMetric::BytesInPlace, pages * PAGE_BYTES);
     }
 
     /// To be called before whole pages are written ([`Node::overwriting`] held): those of which the
@@ -54,7 +103,7 @@ impl Volume {
                 }
                 None => {
                     known.pages.add(from, to);
-                    self.stayed_pages.fetch_add(to - from, Ordering::Relaxed);
+                    self.note_stayed(to - from);
                 }
             }
         }
@@ -96,8 +145,7 @@ impl Volume {
     ) -> Option<Vec<Extent>> {
         let map = node.map();
         let free = core.space.free_pages();
-        let has_room = free >= pages + core.table.page_count / ROOM_KEPT
-            && waiting + pages <= free / WAITING_MOST;
+        let has_room = has_room(pages, waiting, free, core.table.page_count);
         if map.extents().len() >= EXTENTS_MAX || !has_room {
             return None;
         }

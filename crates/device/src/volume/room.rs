@@ -1,17 +1,32 @@
 //! Pages for files: taken when they grow, given back when they shrink or go. It decides how much a
 //! file gets; which pages, `space` decides.
 
+use crate::volume::file::File;
 use crate::volume::node::Node;
 use crate::volume::space::Extent;
 use crate::volume::table::{Entry, PAGE_BYTES};
 use crate::volume::{Core, Volume};
-use penstock_base::{Kind, Result};
+use penstock_base::{Error, Kind, Result};
 use std::ops::Range;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+
+impl File {
+    /// Sees to it that the file has `pages` pages, if need be with those that wait for its sync.
+    pub(super) fn reserve(&self, pages: u64, growth: &MutexGuard<'_, ()>) -> Result<()> {
+        let reserved = self.volume.reserve(&self.node, pages);
+        let is_full = |error: &Error| error.kind() == Kind::Exhausted;
+        if reserved.as_ref().is_err_and(is_full) && !self.node.known().left.is_empty() {
+            self.sync_growth(growth)?;
+            return self.volume.reserve(&self.node, pages);
+        }
+        reserved
+    }
+}
 
 impl Volume {
     /// Sees to it that a file has `pages` pages.
-    pub(super) fn reserve(&self, node: &Node, pages: u64) -> Result<()> {
+    fn reserve(&self, node: &Node, pages: u64) -> Result<()> {
         /// A quarter more than it has, so that extents stay few; at most 256 MiB.
         fn wanted(has: u64, least: u64, free: u64) -> u64 {
             least.max((has / 4).clamp(256, 65_536).min(free / 16))

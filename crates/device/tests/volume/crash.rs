@@ -5,6 +5,7 @@
 use crate::shadow::{
     CREATE, EXISTING, Shadow, VOLUME_BYTES, contents, device, formatted, formatted_at, pattern,
 };
+use penstock_base::DeviceMetric;
 use penstock_device::model::{Dice, Event, Image, ModelDevice, survivors};
 use penstock_device::volume::{TEMP_PREFIX, Volume};
 use std::sync::Arc;
@@ -17,6 +18,9 @@ const CUTS_MIN: usize = 10_000;
 const MOVES_MIN: usize = 100;
 /// Changes of a history.
 const CHANGES: usize = 40;
+
+/// Bytes of the smallest block that moves when it is overwritten.
+const BLOCK: usize = 16 << 10;
 
 const NAMES: [&str; 5] = ["db", "db.wal", "db.wal.checkpoint", "db.wal.recovery", "other"];
 
@@ -276,11 +280,28 @@ fn after_every_power_cut_the_volume_holds_what_was_synced() {
     assert!(moves >= MOVES_MIN, "{moves} writes that moved blocks");
 }
 
+/// Cuts from an event on everywhere: each block of the file is of one byte throughout. Returns how
+/// many cuts there were.
+fn cut_blocks(base: &Image, events: &[Event], begin: usize, what: &str) -> usize {
+    for cut in begin..=events.len() {
+        let flushed = events[..cut].iter().rposition(|event| matches!(event, Event::Flush));
+        let pending = flushed.map_or(0, |at| at + 1);
+        let durable = replay(base.clone(), &events[..pending]);
+        let image = survivors(&durable, &events[pending..cut], cut as u64);
+        let volume = Volume::open(device(4096, image).1).expect("opens");
+        let found = crate::shadow::content(&volume, "db");
+        for (number, block) in found.chunks(BLOCK).enumerate() {
+            let is_whole = block.iter().all(|byte| *byte == block[0]);
+            assert!(is_whole, "{what}, cut {cut}, block {number}");
+        }
+    }
+    events.len() + 1 - begin
+}
+
 /// Threads overwrite blocks, each with one byte throughout, while another one syncs: at no moment
 /// may a block be of two bytes.
 #[test]
 fn no_power_cut_divides_a_block_that_is_overwritten_beside_a_sync() {
-    const BLOCK: usize = 16 << 10;
     const BLOCKS: usize = 8;
     let mut cuts = 0;
     for round in 0..12u64 {
@@ -309,22 +330,47 @@ fn no_power_cut_divides_a_block_that_is_overwritten_beside_a_sync() {
             (0..30).for_each(|_| file.sync().expect("syncs"));
         });
         assert_eq!(volume.stayed_bytes(), 0, "there is room");
-        let events = model.events();
-        for cut in begin..=events.len() {
-            let flushed = events[..cut].iter().rposition(|event| matches!(event, Event::Flush));
-            let pending = flushed.map_or(0, |at| at + 1);
-            let durable = replay(base.clone(), &events[..pending]);
-            let image = survivors(&durable, &events[pending..cut], round << 20 | cut as u64);
-            let volume = Volume::open(device(4096, image).1).expect("opens");
-            let found = crate::shadow::content(&volume, "db");
-            for (number, block) in found.chunks(BLOCK).enumerate() {
-                let is_whole = block.iter().all(|byte| *byte == block[0]);
-                assert!(is_whole, "round {round}, cut {cut}, block {number}");
-            }
-            cuts += 1;
-        }
+        cuts += cut_blocks(&base, &model.events(), begin, &format!("round {round}"));
     }
     assert!(cuts > 500, "{cuts}");
+}
+
+/// More blocks are overwritten between two syncs than the volume has room for: it makes syncs of
+/// its own. Only where there is no room for one block more does a block stay.
+#[test]
+fn no_power_cut_divides_a_block_while_there_is_room_for_one_more() {
+    const BLOCKS: usize = 40;
+    for has_helpers in [false, true] {
+        let base = formatted(4096);
+        let (model, port) = device(4096, base.clone());
+        let opened = if has_helpers { Volume::open_with_helpers(port) } else { Volume::open(port) };
+        let volume = opened.expect("opens");
+        let file = volume.open_file("db", CREATE).expect("creates");
+        file.write_at(&[1; BLOCK * BLOCKS], 0).expect("writes");
+        file.sync().expect("syncs");
+        let begin = model.event_count();
+        let overwrite = |version: u8| {
+            for block in 0..BLOCKS {
+                file.write_at(&[version; BLOCK], (block * BLOCK) as u64).expect("writes");
+            }
+        };
+        (2..6).for_each(overwrite);
+        assert_eq!(volume.stayed_bytes(), 0, "there is room");
+        let cuts = cut_blocks(&base, &model.events(), begin, &format!("helped: {has_helpers}"));
+        assert!(cuts > 4 * BLOCKS, "{cuts}");
+
+        // The places that wait are room to grow into as well.
+        file.sync().expect("syncs");
+        let free = volume.free_bytes() as usize;
+        overwrite(6);
+        file.write_at(&vec![7; free], (BLOCK * BLOCKS) as u64).expect("there is room");
+        assert_eq!(volume.stayed_bytes(), 0);
+        overwrite(8);
+        let stayed = volume.stayed_bytes();
+        assert!(stayed > 0, "there is none left");
+        let counted = penstock_device::meter::readings().0.get(DeviceMetric::BytesInPlace);
+        assert!(counted >= stayed, "{counted} of {stayed}");
+    }
 }
 
 #[test]
