@@ -3,6 +3,7 @@
 //! did not mean. Bodies that are an object's bytes are judged where they are stored.
 
 use crate::checksum::Verifier;
+use crate::query::pairs;
 use bytes::Bytes;
 use http::header::HeaderName;
 use http::{HeaderMap, Method, Request};
@@ -18,16 +19,12 @@ const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 /// Operations on objects whose body is a document, by the names in their queries.
 const ON_OBJECTS: [&str; 4] = ["acl", "legal-hold", "retention", "tagging"];
 
-fn names(query: &str) -> impl Iterator<Item = &str> {
-    query.split('&').map(|pair| pair.split_once('=').map_or(pair, |pair| pair.0))
-}
-
 /// Whether the body of a request is a document; `path` has the bucket in front.
 fn is_document(method: &Method, path: &str, query: &str) -> bool {
     let has_key = path.trim_start_matches('/').split_once('/').is_some_and(|it| !it.1.is_empty());
     match *method {
         Method::POST => true,
-        Method::PUT => !has_key || names(query).any(|name| ON_OBJECTS.contains(&name)),
+        Method::PUT => !has_key || pairs(query).any(|pair| ON_OBJECTS.contains(&pair.0.as_str())),
         _ => false,
     }
 }
@@ -36,7 +33,7 @@ fn is_document(method: &Method, path: &str, query: &str) -> bool {
 fn digests(headers: &HeaderMap, query: &str) -> HeaderMap {
     let mut digests = headers.clone();
     // Those of a completion are the object's, and judged with its parts.
-    if names(query).any(|name| name == "uploadId") {
+    if pairs(query).any(|pair| pair.0 == "uploadId") {
         digests.clear();
         digests.extend(headers.get(CONTENT_MD5).map(|value| (CONTENT_MD5, value.clone())));
     }
@@ -134,6 +131,7 @@ mod tests {
             (Method::PUT, "/lake/k", "", false),
             (Method::PUT, "/lake/k", "partNumber=1&uploadId=u", false),
             (Method::PUT, "/lake/k", "tagging", true),
+            (Method::PUT, "/lake/k", "%74agging", true),
             (Method::PUT, "/lake/k", "versionId=1&acl=", true),
             (Method::PUT, "/lake", "cors", true),
             (Method::PUT, "/lake/", "", true),

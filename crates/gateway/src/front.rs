@@ -12,7 +12,7 @@ use crate::pages::Pages;
 use crate::ready::Readiness;
 use crate::stats::Stats;
 use crate::telemetry::Refused;
-use crate::{error, heads, telemetry::Telemetry, v2};
+use crate::{error, heads, query, telemetry::Telemetry, v2};
 use bytes::Bytes;
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT,
@@ -156,22 +156,22 @@ impl Front {
                 Err(error) => refusal(error),
             };
         }
-        let mut response = self.put_or_call(request, now).await?;
+        let mut response = self.put_or_call(request, &path, now).await?;
         if let Some(question) = question {
             self.pages.mark(&question, &path, response.headers_mut()).await;
         }
         Ok(response)
     }
 
-    /// A form is the PutObject that it means.
+    /// A form is the PutObject that it means. `path` has the bucket in front.
     async fn put_or_call(
         &self,
         request: Request<s3s::Body>,
+        path: &str,
         now: SystemTime,
     ) -> Result<Response<s3s::Body>, HttpError> {
         if !is_form(&request) {
-            let path = self.hosts.full_path(request.headers(), request.uri().path());
-            let (request, verdict) = match documents::judged(request, &path) {
+            let (request, verdict) = match documents::judged(request, path) {
                 Ok(judged) => judged,
                 Err(error) => return refusal(error),
             };
@@ -306,8 +306,8 @@ fn expects_and_sends_nothing(request: &Request<Incoming>) -> bool {
 fn is_signed_v2<B>(request: &Request<B>) -> bool {
     let header = request.headers().get(AUTHORIZATION);
     let in_header = header.is_some_and(|value| value.as_bytes().starts_with(b"AWS "));
-    let mut pairs = request.uri().query().unwrap_or_default().split('&');
-    in_header || pairs.any(|pair| pair.starts_with("AWSAccessKeyId="))
+    let mut pairs = query::pairs(request.uri().query().unwrap_or_default());
+    in_header || pairs.any(|pair| pair.0 == "AWSAccessKeyId")
 }
 
 /// Names the request in the answer's head, and in its body where that is an error.
@@ -379,6 +379,7 @@ mod tests {
         };
         assert!(is_signed_v2(&request("/b/k", Some("AWS K:sig"))));
         assert!(is_signed_v2(&request("/b/k?Expires=1&AWSAccessKeyId=K&Signature=s", None)));
+        assert!(is_signed_v2(&request("/b/k?Expires=1&%41WSAccessKeyId=K&Signature=s", None)));
         assert!(!is_signed_v2(&request("/b/k", Some("AWS4-HMAC-SHA256 Credential=K"))));
         assert!(!is_signed_v2(&request("/b/AWSAccessKeyId=?prefix=AWSAccessKeyId", None)));
     }

@@ -3,10 +3,10 @@
 
 mod authorization;
 
+use crate::query;
 use http::header::{AUTHORIZATION, DATE};
 use http::{HeaderMap, Request};
 use jiff::fmt::rfc2822::DateTimeParser;
-use percent_encoding::percent_decode_str;
 use s3s::{S3Error, S3ErrorCode, s3_error};
 use std::time::{Duration, SystemTime};
 
@@ -58,21 +58,11 @@ pub(crate) fn fault<B>(request: &Request<B>, now: SystemTime) -> Option<S3Error>
                    version 4 in the Authorization header.";
         return Some(s3_error!(InvalidRequest, "{why}"));
     }
-    let query = with_plain_names(request.uri().query().unwrap_or_default());
-    authorization::query_fault(&query)
-        .or_else(|| validity_fault(&query))
-        .or_else(|| authorization::two_mechanisms(headers, &query))
-        .or_else(|| authorization::unsigned_header(headers, &query))
-}
-
-/// A query whose names are not encoded: whoever verifies the signature decodes them.
-fn with_plain_names(query: &str) -> String {
-    let plain = |pair: &str| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name = percent_decode_str(name).decode_utf8_lossy().replace(['&', '='], "_");
-        format!("{name}={value}")
-    };
-    query.split('&').map(plain).collect::<Vec<_>>().join("&")
+    let pairs: Vec<_> = query::pairs(request.uri().query().unwrap_or_default()).collect();
+    authorization::query_fault(&pairs)
+        .or_else(|| validity_fault(&pairs))
+        .or_else(|| authorization::two_mechanisms(headers, &pairs))
+        .or_else(|| authorization::unsigned_header(headers, &pairs))
 }
 
 fn no_date() -> S3Error {
@@ -106,9 +96,8 @@ fn is_digest(text: &str) -> bool {
 }
 
 /// A presigned URL that is never valid, or for too long.
-fn validity_fault(query: &str) -> Option<S3Error> {
-    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let seconds = pairs.find(|pair| pair.0 == "X-Amz-Expires")?.1.parse::<i64>().ok()?;
+fn validity_fault(pairs: &[(String, String)]) -> Option<S3Error> {
+    let seconds = query::value_of(pairs, "X-Amz-Expires")?.parse::<i64>().ok()?;
     if seconds < 0 {
         return Some(s3_error!(AccessDenied, "Request has expired"));
     }

@@ -46,6 +46,7 @@ mod parts;
 mod policy;
 mod probe;
 mod put;
+mod query;
 mod rate;
 mod ready;
 mod receive;

@@ -1,8 +1,8 @@
 //! Says no, by name, to what S3 has and this gateway has not. Never silently ignores what a client
 //! would rely on.
 
+use crate::query::pairs;
 use http::HeaderMap;
-use percent_encoding::percent_decode_str;
 use s3s::{S3Result, s3_error};
 
 /// Headers that ask for something to be kept or done with an object, which is not.
@@ -106,15 +106,14 @@ pub fn unknown_parameters(operation: &str, query: &str) -> S3Result<()> {
     let Some((_, known, is_strict)) = PLAIN.iter().find(|row| row.0 == operation) else {
         return Ok(());
     };
-    let unknown = query.split('&').filter(|pair| !pair.is_empty()).find_map(|pair| {
-        let name = pair.split_once('=').map_or(pair, |pair| pair.0);
-        let name = percent_decode_str(name).decode_utf8_lossy();
-        let is_known = known.contains(&&*name)
+    let mut names = pairs(query).map(|pair| pair.0);
+    let unknown = names.find(|name| {
+        let is_known = known.contains(&name.as_str())
             || SIGNING.iter().any(|signing| name.eq_ignore_ascii_case(signing))
             || name.starts_with("response-")
             || name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("x-"));
         // A read with a parameter of the client's own is still that read.
-        (!is_known && (*is_strict || OPERATIONS.contains(&&*name))).then_some(name)
+        !is_known && (*is_strict || OPERATIONS.contains(&name.as_str()))
     });
     match unknown {
         None => Ok(()),

@@ -2,11 +2,11 @@
 //! behind it and send without. Pure: it finds out which was meant; s3s verifies the request then.
 
 use crate::auth::KeyRing;
+use crate::query::pairs;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, DATE};
 use http::{HeaderMap, Request, Uri};
-use percent_encoding::percent_decode_str;
 use ring::hmac;
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub(crate) fn with_slash<B>(request: &Request<B>, ring: &KeyRing) -> Option<Uri>
         return None;
     }
     let path = format!("/{bucket}/");
-    let pairs = pairs(uri.query().unwrap_or_default());
+    let pairs: Vec<_> = pairs(uri.query().unwrap_or_default()).collect();
     let signed = Signed::of(request.headers(), &pairs)?;
     let secret = ring.secret(&signed.access_key)?;
     let text = format!(
@@ -92,16 +92,6 @@ impl Signed {
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
-}
-
-/// The pairs of a query, decoded.
-fn pairs(query: &str) -> Vec<(String, String)> {
-    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    let pair = |pair: &str| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decoded(name), decoded(value))
-    };
-    query.split('&').map(pair).collect()
 }
 
 /// The `x-amz-` headers, one a line, by name.

@@ -3,6 +3,7 @@
 //!
 //! A signature that is well formed may still be wrong: that is not decided here.
 
+use crate::query::value_of;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 use s3s::{S3Error, s3_error};
@@ -47,9 +48,8 @@ pub(super) fn header_fault(fields: &str) -> Option<S3Error> {
 }
 
 /// What is wrong with the parameters of a presigned URL, if anything is and it is one.
-pub(super) fn query_fault(query: &str) -> Option<S3Error> {
-    let pairs: Vec<(&str, &str)> = query.split('&').filter_map(|it| it.split_once('=')).collect();
-    let of = |name: &str| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1);
+pub(super) fn query_fault(pairs: &[(String, String)]) -> Option<S3Error> {
+    let of = |name: &str| value_of(pairs, name);
     let algorithm = of("X-Amz-Algorithm")?;
     let malformed = |why: &str| Some(s3_error!(AuthorizationQueryParametersError, "{why}"));
     if algorithm != "AWS4-HMAC-SHA256" {
@@ -69,24 +69,20 @@ pub(super) fn query_fault(query: &str) -> Option<S3Error> {
         let why = "X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\"";
         return malformed(why);
     }
-    let credential = percent_encoding::percent_decode_str(of("X-Amz-Credential")?);
-    let credential = credential.decode_utf8_lossy();
-    let why = credential_fault(&credential)?;
+    let why = credential_fault(of("X-Amz-Credential")?)?;
     malformed(&format!("Error parsing the X-Amz-Credential parameter; {why}"))
 }
 
 /// A header that says what S3 should do and that a signature of version 4 does not cover, if there
 /// is one: whoever holds a presigned URL could add it. (Signature calculations, "SignedHeaders":
 /// every `x-amz-*` header of a request is signed.)
-pub(super) fn unsigned_header(headers: &HeaderMap, query: &str) -> Option<S3Error> {
+pub(super) fn unsigned_header(headers: &HeaderMap, pairs: &[(String, String)]) -> Option<S3Error> {
     let in_header = || {
         let fields = super::text(headers, AUTHORIZATION.as_str())?;
-        let fields = fields.strip_prefix("AWS4-HMAC-SHA256")?;
-        value_of(fields.split(',').map(str::trim), "SignedHeaders")
+        let mut fields = fields.strip_prefix("AWS4-HMAC-SHA256")?.split(',').map(str::trim);
+        fields.find_map(|field| field.strip_prefix("SignedHeaders="))
     };
-    let in_query = || value_of(query.split('&'), "X-Amz-SignedHeaders");
-    let signed = percent_encoding::percent_decode_str(in_query().or_else(in_header)?);
-    let signed = signed.decode_utf8_lossy();
+    let signed = value_of(pairs, "X-Amz-SignedHeaders").or_else(in_header)?;
     let is_signed = |name: &str| signed.split(';').any(|it| it.eq_ignore_ascii_case(name));
     let mut names = headers.keys().map(HeaderName::as_str);
     let name = names
@@ -96,9 +92,9 @@ pub(super) fn unsigned_header(headers: &HeaderMap, query: &str) -> Option<S3Erro
 }
 
 /// A signature in the URL and another in the header: only one of them would be verified.
-pub(super) fn two_mechanisms(headers: &HeaderMap, query: &str) -> Option<S3Error> {
+pub(super) fn two_mechanisms(headers: &HeaderMap, pairs: &[(String, String)]) -> Option<S3Error> {
     let in_query = ["X-Amz-Signature", "Signature"];
-    let is_in_query = in_query.iter().any(|name| value_of(query.split('&'), name).is_some());
+    let is_in_query = in_query.iter().any(|name| value_of(pairs, name).is_some());
     (is_in_query && headers.contains_key(AUTHORIZATION)).then(|| {
         s3_error!(
             InvalidArgument,
@@ -106,10 +102,6 @@ pub(super) fn two_mechanisms(headers: &HeaderMap, query: &str) -> Option<S3Error
              query string parameter or the Authorization header should be specified"
         )
     })
-}
-
-fn value_of<'a>(mut pairs: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a str> {
-    pairs.find_map(|pair| pair.split_once('=').filter(|pair| pair.0 == name)).map(|pair| pair.1)
 }
 
 /// A credential is `KEY/20130524/us-east-1/s3/aws4_request`.
@@ -170,7 +162,8 @@ mod tests {
                     %2Faws4_request&X-Amz-Date=20130524T000000Z&X-Amz-Expires=5&\
                     X-Amz-SignedHeaders=host&X-Amz-Signature=abc";
         let told = |query: &str| {
-            query_fault(query).map(|error| error.message().unwrap_or_default().to_string())
+            let pairs: Vec<_> = crate::query::pairs(query).collect();
+            query_fault(&pairs).map(|error| error.message().unwrap_or_default().to_string())
         };
         assert_eq!(told(good), None);
         assert_eq!(told("list-type=2"), None);

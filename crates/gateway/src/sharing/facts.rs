@@ -2,23 +2,9 @@
 
 use super::Ask;
 use crate::policy::Facts;
+use crate::query::pairs;
 use percent_encoding::percent_decode_str;
 use s3s::{S3Result, s3_error};
-
-/// A text of a query or of `x-amz-tagging`, as it was meant.
-fn decoded(text: &str) -> String {
-    let spaced = text.replace('+', " ");
-    percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
-}
-
-/// The pairs of a query.
-fn pairs(query: &str) -> impl Iterator<Item = (String, String)> {
-    let pairs = query.split('&').filter(|pair| !pair.is_empty());
-    pairs.map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decoded(name), decoded(value))
-    })
-}
 
 /// The version that a query names, however its name is escaped: it must be the one that is judged
 /// and the one that is served.
@@ -51,9 +37,10 @@ pub(super) fn facts(ask: &Ask<'_>) -> Facts {
                     facts.put("s3:RequestObjectTagKeys", &tag);
                 }
             }
-            // As it may be written with and without a slash before it, and escaped.
+            // As it may be written with and without a slash before it, and escaped; a plus is one.
             "x-amz-copy-source" => {
-                facts.put("s3:x-amz-copy-source", decoded(value).trim_start_matches('/'));
+                let source = percent_decode_str(value).decode_utf8_lossy();
+                facts.put("s3:x-amz-copy-source", source.trim_start_matches('/'));
             }
             name if name.starts_with("x-amz-") => facts.put(&format!("s3:{name}"), value),
             _ => {}
