@@ -5,18 +5,13 @@ use crate::device::Command;
 use crate::volume::Volume;
 use crate::volume::behind;
 use crate::volume::copies::memory;
-use crate::volume::helped::BLOCK_LEAST_BYTES;
 use crate::volume::map::Map;
-use crate::volume::moved::Moved;
-use crate::volume::node::{Edge, HolesGuard, Lock, NO_PAGE, Node};
+use crate::volume::node::{Lock, NO_PAGE, Node};
 use crate::volume::table::PAGE_BYTES;
 use penstock_base::{Error, Kind, Result};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 pub(super) const PAGE: usize = PAGE_BYTES as usize;
-/// Most bytes of zeros that are written at once.
-const ZEROS_BYTES: u64 = 1 << 20;
 
 /// An open file; threads may use it together, also to write, as long as their ranges differ.
 pub struct File {
@@ -77,7 +72,7 @@ impl File {
         self.volume.error(kind, message, operation, &self.node.name())
     }
 
-    fn check(&self, operation: &'static str) -> Result<()> {
+    pub(super) fn check(&self, operation: &'static str) -> Result<()> {
         match self.node.is_removed() {
             true => Err(self.error(Kind::NotFound, "the file was removed", operation)),
             false => Ok(()),
@@ -95,7 +90,7 @@ impl File {
         }
     }
 
-    fn end(&self, offset: u64, length: usize, operation: &'static str) -> Result<u64> {
+    pub(super) fn end(&self, offset: u64, length: usize, operation: &'static str) -> Result<u64> {
         let end = offset.checked_add(length as u64).filter(|end| *end < 1 << 60);
         end.ok_or_else(|| self.error(Kind::Invalid, "the range is beyond any device", operation))
     }
@@ -148,177 +143,6 @@ impl File {
         Ok(())
     }
 
-    /// Writes `from` at `offset`; behind the end the file grows, and what lies between is zeros.
-    ///
-    /// # Errors
-    /// `Exhausted` if the volume is full; `Denied` if it is read-only; `NotFound` if the file was
-    /// removed; and as [`crate::Port::run`], where the bytes of the range are then not known.
-    pub fn write_at(&self, from: &[u8], offset: u64) -> Result<()> {
-        const OPERATION: &str = "volume write";
-        self.check(OPERATION)?;
-        self.volume.check_writable(OPERATION)?;
-        let end = self.end(offset, from.len(), OPERATION)?;
-        if from.is_empty() {
-            return Ok(());
-        }
-        self.let_move(offset, end)?;
-        self.before_change(offset, end)?;
-        let outcome = self.write_range(from, offset, end);
-        self.after_change(offset, end);
-        outcome
-    }
-
-    fn write_range(&self, from: &[u8], offset: u64, end: u64) -> Result<()> {
-        if end <= self.node.size() {
-            return self.write_span(from, offset, u64::MAX, true);
-        }
-        let growth = self.node.growth();
-        let size = self.node.size();
-        if end <= size {
-            drop(growth);
-            return self.write_span(from, offset, u64::MAX, true);
-        }
-        self.reserve(end.div_ceil(PAGE_BYTES), &growth)?;
-        self.leave_gap(size, offset)?;
-        if offset.is_multiple_of(PAGE_BYTES) && end.is_multiple_of(PAGE_BYTES) {
-            // Whole pages meet no other write, so threads may add blocks side by side.
-            self.node.set_size(end);
-            drop(growth);
-            return self.write_span(from, offset, u64::MAX, true);
-        }
-        match self.write_span(from, offset, size, true) {
-            Ok(()) => self.node.set_size(end),
-            Err(error) => {
-                // The file ends where it did, and nobody waits for what was taken of this.
-                let end = size.div_ceil(PAGE_BYTES);
-                self.node.holes().take(end, NO_PAGE);
-                behind::forget(&self.node, end);
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes nothing but zeros of what lies from the end of the file to a write behind it. Whole
-    /// pages are noted only: mostly another thread is about to write them.
-    fn leave_gap(&self, from: u64, to: u64) -> Result<()> {
-        let whole = from.next_multiple_of(PAGE_BYTES);
-        self.fill_zeros(from, whole.min(to))?;
-        // The page in which `to` lies is new, and whoever writes it begins with zeros.
-        if whole / PAGE_BYTES < to / PAGE_BYTES {
-            self.node.add_hole(whole / PAGE_BYTES, to / PAGE_BYTES);
-        }
-        Ok(())
-    }
-
-    /// Writes the zeros of pages that were never written.
-    fn fill_holes(&self, holes: &mut HolesGuard<'_>, first: u64, end: u64) -> Result<()> {
-        let taken = holes.take(first, end);
-        for (index, (from, to)) in taken.iter().copied().enumerate() {
-            let length = ((to - from) * PAGE_BYTES).min(ZEROS_BYTES);
-            let zeros = memory(self.volume.port(), length as usize);
-            let mut at = from;
-            while at < to {
-                let pages = (to - at).min(length / PAGE_BYTES);
-                let written = self.write_pages(at, &zeros[..(pages * PAGE_BYTES) as usize]);
-                written.inspect_err(|_| holes.put_back(&taken[index..]))?;
-                at += pages;
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes zeros from `from` to `to`, if that is more; the file has pages for them.
-    fn fill_zeros(&self, from: u64, to: u64) -> Result<()> {
-        if from >= to {
-            return Ok(());
-        }
-        let length = (to - from).min(ZEROS_BYTES) as usize;
-        let zeros = memory(self.volume.port(), length.next_multiple_of(PAGE));
-        let mut at = from;
-        while at < to {
-            // Up to the end of a page, so that all but the first and last write are whole pages.
-            let next = (at + ZEROS_BYTES) / PAGE_BYTES * PAGE_BYTES;
-            let end = next.min(to);
-            self.write_span(&zeros[..(end - at) as usize], at, from, false)?;
-            at = end;
-        }
-        Ok(())
-    }
-
-    /// Writes a range for which there are pages, its blocks later if `is_helped`. Pages from
-    /// `valid_end` on hold nothing yet.
-    fn write_span(&self, from: &[u8], offset: u64, valid_end: u64, is_helped: bool) -> Result<()> {
-        let (mut at, mut rest) = (offset, from);
-        let within = at as usize % PAGE;
-        if within > 0 || rest.len() < PAGE {
-            let (now, later) = rest.split_at(rest.len().min(PAGE - within));
-            self.patch(at, now, valid_end)?;
-            at += now.len() as u64;
-            rest = later;
-        }
-        let (body, tail) = rest.split_at(rest.len() / PAGE * PAGE);
-        let first = at / PAGE_BYTES;
-        let pages = (body.len() / PAGE) as u64;
-        if pages > 0 {
-            self.node.forget_edge(first, first + pages);
-            let is_block = body.len() >= BLOCK_LEAST_BYTES && !self.node.is_temp();
-            let _overwriting = is_block.then(|| self.node.overwriting());
-            self.node.leave_holes(first, first + pages);
-            let moved = match is_block {
-                true => self.volume.move_away(&self.node, first, first + pages),
-                false => Moved::default(),
-            };
-            let written = match is_helped {
-                true => self.write_helped(first, body),
-                false => self.write_pages(first, body),
-            };
-            if let Err(error) = written {
-                self.volume.move_back(&self.node, moved);
-                return Err(error);
-            }
-        }
-        if !tail.is_empty() {
-            self.patch(at + body.len() as u64, tail, valid_end)?;
-        }
-        Ok(())
-    }
-
-    /// Writes a part of one page: what is beside it stays.
-    fn patch(&self, offset: u64, from: &[u8], valid_end: u64) -> Result<()> {
-        let (page, within) = (offset / PAGE_BYTES, offset as usize % PAGE);
-        let mut edge = self.node.edge();
-        let Edge { page: bytes } = &mut *edge;
-        if bytes.is_empty() {
-            *bytes = memory(self.volume.port(), PAGE);
-        }
-        if self.node.edge_page.swap(NO_PAGE, Ordering::AcqRel) != page {
-            match page * PAGE_BYTES >= valid_end || self.node.leave_holes(page, page + 1) {
-                true => bytes.fill(0),
-                false => self.read_pages_of(bytes, page * PAGE_BYTES)?,
-            }
-        }
-        bytes[within..within + from.len()].copy_from_slice(from);
-        self.write_pages(page, bytes)?;
-        self.node.edge_page.store(page, Ordering::Release);
-        Ok(())
-    }
-
-    pub(super) fn write_pages(&self, first: u64, from: &[u8]) -> Result<()> {
-        let pages = (from.len() / PAGE) as u64;
-        let map = self.node.map();
-        self.check_map(&map, first + pages, "volume write")?;
-        let mut rest = from;
-        let mut batch = Vec::new();
-        for piece in map.pieces(first, pages) {
-            let (now, later) = rest.split_at(piece.pages as usize * PAGE);
-            let block = piece.first_page * self.volume.paging.blocks_per_page;
-            batch.push(Command::Write { block, from: now });
-            rest = later;
-        }
-        self.volume.port().run(&mut batch)
-    }
-
     /// Makes durable what was written to this file before, and its size.
     ///
     /// # Errors
@@ -367,7 +191,7 @@ impl File {
         let size = self.node.size();
         if size_bytes > size {
             self.reserve(size_bytes.div_ceil(PAGE_BYTES), &growth)?;
-            self.fill_zeros(size, size_bytes)?;
+            self.fill_zeros(size, size_bytes, &growth)?;
             self.node.set_size(size_bytes);
             return Ok(());
         }

@@ -22,6 +22,7 @@ pub mod signature;
 pub mod space;
 pub mod table;
 mod thread;
+mod write;
 
 pub use file::File;
 pub use format::{FormatOptions, Report, check, check_unused, format};
@@ -357,6 +358,10 @@ impl Volume {
         self.check_writable(OPERATION)?;
         let mut core = self.core();
         let name = node.name();
+        if node.is_removed() {
+            // Its name may be another file's by now.
+            return Err(self.removed(OPERATION, &name));
+        }
         let live = {
             let map = node.map();
             Entry { size_bytes: node.size(), extents: map.extents().to_vec() }
@@ -374,7 +379,7 @@ impl Volume {
                         Ok(())
                     }
                     Err(error) => {
-                        node.known().left.extend(left);
+                        node.known().left.add(left.places());
                         Err(error)
                     }
                 }
@@ -384,8 +389,12 @@ impl Volume {
                 let flushed = self.port.flush();
                 flushed.map_err(|error| self.fail(error).with_operation(OPERATION))
             }
-            None => Err(self.error(Kind::NotFound, "the file was removed", OPERATION, &name)),
+            None => Err(self.removed(OPERATION, &name)),
         }
+    }
+
+    fn removed(&self, operation: &'static str, name: &str) -> Error {
+        self.error(Kind::NotFound, "the file was removed", operation, name)
     }
 }
 
@@ -398,7 +407,7 @@ impl Drop for Volume {
             for node in nodes {
                 let is_written = self.finish(&node, node.size()).is_ok();
                 // A file that is closed holds what was written, also where blocks moved.
-                if is_written && !node.has_holes() && !node.known().left.is_empty() {
+                if is_written && !node.has_holes() && node.known().left.pages() > 0 {
                     drop(self.sync(&node, node.at_rest()));
                 }
             }

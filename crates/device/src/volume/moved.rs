@@ -5,109 +5,89 @@
 //! a block that is half of each has a checksum that fits neither, so the database cannot be opened.
 
 use crate::meter;
-use crate::volume::file::File;
-use crate::volume::helped::BLOCK_LEAST_BYTES;
-use crate::volume::node::Node;
-use crate::volume::space::Extent;
+use crate::volume::node::{Left, Node};
+use crate::volume::space::{Extent, pages_of};
 use crate::volume::table::PAGE_BYTES;
 use crate::volume::{Core, Volume};
-use penstock_base::{DeviceMetric, Result};
+use penstock_base::DeviceMetric;
 use std::sync::atomic::Ordering;
 
 /// Most extents of a file whose blocks move: they are written with every commit.
 const EXTENTS_MAX: usize = 4096;
 /// The part of a volume that is left to files that grow.
 const ROOM_KEPT: u64 = 16;
-/// Places that wait for a sync are at most this part of what is free: other files have to grow.
+/// Places that wait for a sync are at most this part of what nobody else has: other files grow.
 const WAITING_MOST: u64 = 4;
 
-/// Whether so many pages can get other places in a volume of `all` pages, of which `free` are free,
-/// while `waiting` wait for a sync.
-fn has_room(pages: u64, waiting: u64, free: u64, all: u64) -> bool {
-    free >= pages + all / ROOM_KEPT && waiting + pages <= free / WAITING_MOST
+/// Whether there is room for pages to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    Now,
+    /// When the places that wait for a sync are free.
+    AfterSync,
+    None,
+}
+
+/// For so many pages, in a volume of `all`, of which `free` are free and `waiting` wait for a sync
+/// of the file. A write as long as it may be can move where nothing waits.
+fn room(pages: u64, waiting: u64, free: u64, all: u64) -> Room {
+    let unused = free + waiting;
+    if unused < pages + all / ROOM_KEPT {
+        return Room::None;
+    }
+    match waiting == 0 || (pages <= free && waiting + pages <= unused / WAITING_MOST) {
+        true => Room::Now,
+        false => Room::AfterSync,
+    }
 }
 
 /// Pages that got other places: the first of each run, and where they lay.
 #[derive(Default)]
 pub(super) struct Moved(Vec<(u64, Vec<Extent>)>);
 
-fn pages_of(extents: &[Extent]) -> u64 {
-    extents.iter().map(|extent| extent.pages).sum()
-}
-
-impl File {
-    /// To be called before a range is written, with no lock held: if blocks are to be overwritten
-    /// for which there is no room beside the places that wait for a sync, that sync is made now.
-    pub(super) fn let_move(&self, offset: u64, end: u64) -> Result<()> {
-        let (first, end) = (offset.div_ceil(PAGE_BYTES), end / PAGE_BYTES);
-        let is_block = end.saturating_sub(first) * PAGE_BYTES >= BLOCK_LEAST_BYTES as u64;
-        if !is_block || !self.volume.wants_sync(&self.node, first, end) {
-            return Ok(());
-        }
-        let growth = self.node.growth();
-        // Another thread may have made it meanwhile.
-        match self.volume.wants_sync(&self.node, first, end) {
-            true => self.sync_growth(&growth),
-            false => Ok(()),
-        }
-    }
-}
-
 impl Volume {
-    /// Whether blocks find other places only once those that wait for a sync are free.
-    fn wants_sync(&self, node: &Node, first: u64, end: u64) -> bool {
-        if node.is_temp() {
-            return false;
-        }
-        let waiting = {
-            let known = node.known();
-            if known.left.is_empty() || !known.pages.meets(first, end) {
-                return false;
-            }
-            pages_of(&known.left)
-        };
-        let core = self.core();
-        !has_room(end - first, waiting, core.space.free_pages(), core.table.page_count)
-    }
-
     /// Bytes of blocks that were overwritten where they lay, for want of room.
     pub fn stayed_bytes(&self) -> u64 {
         self.stayed_pages.load(Ordering::Relaxed) * PAGE_BYTES
     }
 
-    fn note_stayed(&self, pages: u64) {
-        self.stayed_pages.fetch_add(pages, Ordering::Relaxed);
-        meter::note(self.port().name(), DeviceMetric::BytesInPlace, pages * PAGE_BYTES);
-    }
-
     /// To be called before whole pages are written ([`Node::overwriting`] held): those of which the
     /// table says where they lie get other places. Where the volume has no room for both they stay,
-    /// and what a power cut leaves of a write is then as on a plain file: sectors of both.
-    pub(super) fn move_away(&self, node: &Node, first: u64, end: u64) -> Moved {
+    /// and what a power cut leaves of a write is then as on a plain file: sectors of both. Nothing
+    /// is done, and `None` returned, if there is room once the file is synced.
+    pub(super) fn move_away(&self, node: &Node, first: u64, end: u64) -> Option<Moved> {
         let mut moved = Moved::default();
         if node.is_temp() || !node.known().pages.meets(first, end) {
-            return moved;
+            return Some(moved);
         }
         let mut core = self.core();
         if node.is_removed() || end > node.map().pages() {
-            return moved;
+            return Some(moved);
         }
         let mut known = node.known();
-        for (from, to) in known.pages.take(first, end) {
-            let waiting = pages_of(&known.left);
-            match self.find_place(&mut core, node, (from, to - from), waiting) {
-                Some(places) => {
-                    let left = node.move_pages(from, &places);
-                    known.left.extend(&left);
-                    moved.0.push((from, left));
-                }
-                None => {
-                    known.pages.add(from, to);
-                    self.note_stayed(to - from);
-                }
+        let runs = known.pages.take(first, end);
+        let pages = runs.iter().map(|(from, to)| to - from).sum();
+        let (free, all) = (core.space.free_pages(), core.table.page_count);
+        let room = match node.map().extents().len() < EXTENTS_MAX {
+            true => room(pages, known.left.pages(), free, all),
+            false => Room::None,
+        };
+        if room != Room::Now {
+            runs.iter().for_each(|(from, to)| known.pages.add(*from, *to));
+            if room == Room::AfterSync {
+                return None;
             }
+            self.stayed_pages.fetch_add(pages, Ordering::Relaxed);
+            meter::note(self.port().name(), DeviceMetric::BytesInPlace, pages * PAGE_BYTES);
+            return Some(moved);
         }
-        moved
+        for (from, to) in runs {
+            let places = find_place(&mut core, node, from, to - from);
+            let left = node.move_pages(from, &places);
+            known.left.add(&left);
+            moved.0.push((from, left));
+        }
+        Some(moved)
     }
 
     /// Undoes it: what was to be written there could not be, and what the table tells of is whole.
@@ -121,7 +101,7 @@ impl Volume {
         for (from, left) in moved.0 {
             let to = from + pages_of(&left);
             // Cut off or removed meanwhile: then those places were given back.
-            if node.is_removed() || to > node.map().pages() || !known.take_left(&left) {
+            if node.is_removed() || to > node.map().pages() || !known.left.take(&left) {
                 continue;
             }
             places.extend(node.move_pages(from, &left));
@@ -134,31 +114,53 @@ impl Volume {
         }
     }
 
-    /// Right behind the page before, if that is free: so a block comes back to where it was before
-    /// it moved, and extents stay few.
-    fn find_place(
-        &self,
-        core: &mut Core,
-        node: &Node,
-        (first, pages): (u64, u64),
-        waiting: u64,
-    ) -> Option<Vec<Extent>> {
-        let map = node.map();
-        let free = core.space.free_pages();
-        let has_room = has_room(pages, waiting, free, core.table.page_count);
-        if map.extents().len() >= EXTENTS_MAX || !has_room {
-            return None;
-        }
-        let before = first.checked_sub(1).and_then(|page| map.pieces(page, 1).pop());
-        core.space.allocate(pages, pages, before.map(Extent::end))
-    }
-
     /// To be called when the table says where every page of a file lies: what it said before is
     /// free, once nobody reads there any more.
-    pub(super) fn leave(&self, core: &mut Core, node: &Node, left: &[Extent]) {
-        if !left.is_empty() {
+    pub(super) fn leave(&self, core: &mut Core, node: &Node, left: &Left) {
+        if left.pages() > 0 {
             drop(node.map_mut());
-            self.release(core, left, true);
+            self.release(core, left.places(), true);
+        }
+    }
+}
+
+/// Right behind the page before, if that is free: so a block comes back to where it was before it
+/// moved, and extents stay few. There are so many free pages.
+fn find_place(core: &mut Core, node: &Node, first: u64, pages: u64) -> Vec<Extent> {
+    let before = first.checked_sub(1).and_then(|page| node.map().pieces(page, 1).pop());
+    let places = core.space.allocate(pages, pages, before.map(Extent::end));
+    places.expect("there is room")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_sync_is_asked_for_where_it_helps_and_only_there(
+            pages in 1u64..3000,
+            waiting in 0u64..3000,
+            free in 0u64..3000,
+            all in 1u64..10_000,
+        ) {
+            let synced = room(pages, 0, free + waiting, all);
+            match room(pages, waiting, free, all) {
+                Room::Now => prop_assert!(pages <= free),
+                Room::AfterSync => prop_assert!(waiting > 0 && synced == Room::Now),
+                Room::None => prop_assert_eq!(synced, Room::None),
+            }
+        }
+
+        /// Room does not run out while blocks move: after a sync a quarter of what is unused can.
+        #[test]
+        fn syncs_in_between_are_few(pages in 1u64..64, unused in 1024u64..100_000) {
+            let mut waiting = 0;
+            while room(pages, waiting, unused - waiting, 16 * (unused - pages)) == Room::Now {
+                waiting += pages;
+            }
+            prop_assert!(waiting + pages > unused / WAITING_MOST);
         }
     }
 }

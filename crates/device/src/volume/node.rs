@@ -6,7 +6,7 @@ use crate::volume::ahead::Window;
 use crate::volume::behind::Late;
 use crate::volume::map::Map;
 use crate::volume::ranges::Ranges;
-use crate::volume::space::Extent;
+use crate::volume::space::{Extent, pages_of};
 use crate::volume::table::PAGE_BYTES;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,7 +40,14 @@ pub(crate) struct Known {
     /// Pages that lie where it says.
     pub pages: Ranges,
     /// Where it says that others lie, which were written to other places since.
-    pub left: Vec<Extent>,
+    pub left: Left,
+}
+
+/// Places that a file has left and that are not free yet.
+#[derive(Default)]
+pub(crate) struct Left {
+    places: Vec<Extent>,
+    pages: u64,
 }
 
 /// No page has this number.
@@ -182,7 +189,7 @@ impl Node {
     }
 
     /// Says that the table is to tell where every page lies; gives the places that it told before.
-    pub(crate) fn become_known(&self, size_bytes: u64) -> Vec<Extent> {
+    pub(crate) fn become_known(&self, size_bytes: u64) -> Left {
         std::mem::replace(&mut *self.known(), Known::of(size_bytes)).left
     }
 
@@ -259,17 +266,35 @@ impl Node {
 }
 
 impl Known {
-    /// Takes these places out of those that were left; whether they were all there.
-    pub(crate) fn take_left(&mut self, places: &[Extent]) -> bool {
-        if !places.iter().all(|place| self.left.contains(place)) {
-            return false;
-        }
-        self.left.retain(|place| !places.contains(place));
-        true
+    fn of(size_bytes: u64) -> Self {
+        let pages = Ranges::before(size_bytes.div_ceil(PAGE_BYTES));
+        Known { pages, left: Left::default() }
+    }
+}
+
+impl Left {
+    /// How many pages they are.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages
     }
 
-    fn of(size_bytes: u64) -> Self {
-        Known { pages: Ranges::before(size_bytes.div_ceil(PAGE_BYTES)), left: Vec::new() }
+    pub(crate) fn places(&self) -> &[Extent] {
+        &self.places
+    }
+
+    pub(crate) fn add(&mut self, places: &[Extent]) {
+        self.places.extend(places);
+        self.pages += pages_of(places);
+    }
+
+    /// Takes these places out; whether they were all there.
+    pub(crate) fn take(&mut self, places: &[Extent]) -> bool {
+        if !places.iter().all(|place| self.places.contains(place)) {
+            return false;
+        }
+        self.places.retain(|place| !places.contains(place));
+        self.pages -= pages_of(places);
+        true
     }
 }
 

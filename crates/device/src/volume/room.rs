@@ -16,11 +16,17 @@ impl File {
     pub(super) fn reserve(&self, pages: u64, growth: &MutexGuard<'_, ()>) -> Result<()> {
         let reserved = self.volume.reserve(&self.node, pages);
         let is_full = |error: &Error| error.kind() == Kind::Exhausted;
-        if reserved.as_ref().is_err_and(is_full) && !self.node.known().left.is_empty() {
-            self.sync_growth(growth)?;
-            return self.volume.reserve(&self.node, pages);
+        if !reserved.as_ref().is_err_and(is_full) {
+            return reserved;
         }
-        reserved
+        let least = pages.saturating_sub(self.node.map().pages());
+        let waiting = self.node.known().left.pages();
+        let free = self.volume.core().space.free_pages();
+        if waiting == 0 || free + waiting < least {
+            return reserved;
+        }
+        self.sync_growth(growth)?;
+        self.volume.reserve(&self.node, pages)
     }
 }
 
@@ -31,7 +37,11 @@ impl Volume {
         fn wanted(has: u64, least: u64, free: u64) -> u64 {
             least.max((has / 4).clamp(256, 65_536).min(free / 16))
         }
+        const OPERATION: &str = "volume write";
         let mut core = self.core();
+        if node.is_removed() {
+            return Err(self.removed(OPERATION, &node.name()));
+        }
         let (has, after) = {
             let map = node.map();
             (map.pages(), map.end())
@@ -45,7 +55,7 @@ impl Volume {
             let free = free * PAGE_BYTES;
             let message = format!("{} bytes more are needed, {free} are free", least * PAGE_BYTES);
             return Err(self
-                .error(Kind::Exhausted, &message, "volume write", &node.name())
+                .error(Kind::Exhausted, &message, OPERATION, &node.name())
                 .with_hint("Remove files, or enlarge the device and run `penstock nvme grow`"));
         };
         node.map_mut().append(&extents);
@@ -56,14 +66,16 @@ impl Volume {
     pub(super) fn shorten(&self, node: &Node, size_bytes: u64) -> Result<()> {
         const OPERATION: &str = "volume truncate";
         let mut core = self.core();
+        if node.is_removed() {
+            return Err(self.removed(OPERATION, &node.name()));
+        }
         let mut map = node.map_mut();
         let (kept, freed) = map.cut(size_bytes.div_ceil(PAGE_BYTES));
         if !node.is_temp() {
             let name = node.name();
             let mut next = core.table.clone();
             let Some(entry) = next.files.get_mut(&name) else {
-                let message = "the file was removed";
-                return Err(self.error(Kind::NotFound, message, OPERATION, &name));
+                return Err(self.removed(OPERATION, &name));
             };
             *entry = Entry { size_bytes, extents: kept.extents().to_vec() };
             self.commit(&mut core, next, OPERATION)?;
@@ -72,7 +84,7 @@ impl Volume {
         node.set_size(size_bytes);
         drop(map);
         let left = node.become_known(size_bytes);
-        self.release(&mut core, &left, true);
+        self.release(&mut core, left.places(), true);
         self.release(&mut core, &freed, node.is_temp());
         Ok(())
     }
@@ -81,7 +93,7 @@ impl Volume {
     pub(super) fn discard(&self, core: &mut Core, node: &Node) {
         let freed = std::mem::take(&mut *node.map_mut());
         node.mark_removed();
-        self.release(core, &node.become_known(0), true);
+        self.release(core, node.become_known(0).places(), true);
         self.release(core, freed.extents(), node.is_temp());
     }
 
@@ -116,5 +128,46 @@ impl Volume {
             let trimmed = self.port.trim(extent.first_page * per_page, extent.pages * per_page);
             self.trims.fetch_and(trimmed.is_ok(), Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Image, ModelDevice};
+    use crate::volume::{FormatOptions, Lock, OpenFileOptions, format};
+    use crate::{Discipline, Port};
+    use std::sync::Arc;
+
+    /// A thread that was on its way when its file went finds another one under its name.
+    #[test]
+    fn who_comes_too_late_for_a_file_changes_none_that_has_its_name() {
+        let model = ModelDevice::new(4096, 1280, Image::default()).expect("the sizes are right");
+        let model = Arc::new(model);
+        let port = || Port::new(model.clone(), Discipline::Thread).expect("opens");
+        format(&port(), FormatOptions::default()).expect("formats");
+        let volume = Volume::open(port()).expect("opens");
+        let file = |name: &str, bytes: &[u8]| {
+            let options = OpenFileOptions { create: true, lock: Lock::None };
+            let file = volume.open_file(name, options).expect("creates");
+            file.write_at(bytes, 0).expect("writes");
+            file.sync().expect("syncs");
+            file
+        };
+        let (old, _new) = (file("a", &[1; 9000]), file("b", &[2; 5000]));
+        volume.rename("b", "a").expect("renames");
+        let free = volume.free_bytes();
+        let is_gone = |outcome: Result<()>| {
+            assert_eq!(outcome.expect_err("the file is gone").kind(), Kind::NotFound);
+        };
+        is_gone(volume.sync(&old.node, old.node.at_rest()));
+        is_gone(volume.shorten(&old.node, 0));
+        is_gone(volume.reserve(&old.node, 10));
+        assert_eq!(volume.free_bytes(), free);
+        drop((old, _new, volume));
+        let volume = Volume::open(port()).expect("opens");
+        let found: Vec<_> =
+            volume.list().into_iter().map(|file| (file.name, file.size_bytes)).collect();
+        assert_eq!(found, [("a".to_string(), 5000)]);
     }
 }

@@ -18,6 +18,11 @@ impl Extent {
     }
 }
 
+/// How many pages some places are.
+pub(crate) fn pages_of(places: &[Extent]) -> u64 {
+    places.iter().map(|place| place.pages).sum()
+}
+
 /// The free pages of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {

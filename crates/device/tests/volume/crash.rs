@@ -6,8 +6,9 @@ use crate::shadow::{
     CREATE, EXISTING, Shadow, VOLUME_BYTES, contents, device, formatted, formatted_at, pattern,
 };
 use penstock_base::DeviceMetric;
+use penstock_device::Port;
 use penstock_device::model::{Dice, Event, Image, ModelDevice, survivors};
-use penstock_device::volume::{TEMP_PREFIX, Volume};
+use penstock_device::volume::{File, TEMP_PREFIX, Volume};
 use std::sync::Arc;
 
 /// Histories; together they have more cuts than [`CUTS_MIN`].
@@ -160,9 +161,7 @@ fn history(block_size: u32, base: &Image, seed: u64) -> (Vec<Step>, Vec<Event>) 
     let mut dice = Dice::new(seed);
     let (model, port) = device(block_size, base.clone());
     // Threads of the volume write beside the history: where the cuts fall, chance decides.
-    let opened =
-        if seed.is_multiple_of(3) { Volume::open_with_helpers(port) } else { Volume::open(port) };
-    let volume = opened.expect("opens");
+    let volume = open(port, seed.is_multiple_of(3));
     let mut shadow = Shadow::new();
     let mut steps = Vec::new();
     for _ in 0..CHANGES {
@@ -280,40 +279,63 @@ fn after_every_power_cut_the_volume_holds_what_was_synced() {
     assert!(moves >= MOVES_MIN, "{moves} writes that moved blocks");
 }
 
-/// Cuts from an event on everywhere: each block of the file is of one byte throughout. Returns how
-/// many cuts there were.
-fn cut_blocks(base: &Image, events: &[Event], begin: usize, what: &str) -> usize {
+/// A block that tells its number and version.
+fn block(number: usize, version: u8) -> Vec<u8> {
+    let mut bytes = vec![version; BLOCK];
+    bytes[0] = number as u8;
+    bytes
+}
+
+/// Cuts from an event on everywhere: the file has at least so many blocks, each where it belongs
+/// and of one version throughout. Returns how many cuts there were.
+fn cut_blocks(
+    base: &Image,
+    events: &[Event],
+    begin: usize,
+    least: usize,
+    (what, seed): (&str, u64),
+) -> usize {
     for cut in begin..=events.len() {
         let flushed = events[..cut].iter().rposition(|event| matches!(event, Event::Flush));
         let pending = flushed.map_or(0, |at| at + 1);
         let durable = replay(base.clone(), &events[..pending]);
-        let image = survivors(&durable, &events[pending..cut], cut as u64);
+        let image = survivors(&durable, &events[pending..cut], seed << 32 | cut as u64);
         let volume = Volume::open(device(4096, image).1).expect("opens");
         let found = crate::shadow::content(&volume, "db");
-        for (number, block) in found.chunks(BLOCK).enumerate() {
-            let is_whole = block.iter().all(|byte| *byte == block[0]);
+        assert!(found.len() >= least * BLOCK, "{what}, cut {cut}: {} bytes", found.len());
+        for (number, bytes) in found.chunks(BLOCK).enumerate() {
+            let is_whole = bytes[1] > 0 && bytes == block(number, bytes[1]);
             assert!(is_whole, "{what}, cut {cut}, block {number}");
         }
     }
     events.len() + 1 - begin
 }
 
-/// Threads overwrite blocks, each with one byte throughout, while another one syncs: at no moment
-/// may a block be of two bytes.
+fn write(file: &File, number: usize, version: u8) {
+    file.write_at(&block(number, version), (number * BLOCK) as u64).expect("writes");
+}
+
+fn open(port: Port, has_helpers: bool) -> Arc<Volume> {
+    let opened = match has_helpers {
+        true => Volume::open_with_helpers(port),
+        false => Volume::open(port),
+    };
+    opened.expect("opens")
+}
+
+/// Threads overwrite blocks and add some, while another one syncs: at no moment may a block be of
+/// two versions, or one that was added without its bytes.
 #[test]
-fn no_power_cut_divides_a_block_that_is_overwritten_beside_a_sync() {
+fn no_power_cut_divides_a_block_that_is_written_beside_a_sync() {
     const BLOCKS: usize = 8;
+    const ADDED: usize = 12;
     let mut cuts = 0;
     for round in 0..12u64 {
         let base = formatted(4096);
         let (model, port) = device(4096, base.clone());
-        let opened = match round % 2 == 0 {
-            true => Volume::open_with_helpers(port),
-            false => Volume::open(port),
-        };
-        let volume = opened.expect("opens");
+        let volume = open(port, round % 2 == 0);
         let file = volume.open_file("db", CREATE).expect("creates");
-        file.write_at(&[1; BLOCK * BLOCKS], 0).expect("writes");
+        (0..BLOCKS).for_each(|number| write(&file, number, 1));
         file.sync().expect("syncs");
         let begin = model.event_count();
         std::thread::scope(|scope| {
@@ -321,55 +343,62 @@ fn no_power_cut_divides_a_block_that_is_overwritten_beside_a_sync() {
                 let file = &file;
                 scope.spawn(move || {
                     for version in 2..40u8 {
-                        let block = (usize::from(version) * 3 + writer) % (BLOCKS / 2) * 2 + writer;
-                        let bytes = [version; BLOCK];
-                        file.write_at(&bytes, (block * BLOCK) as u64).expect("writes");
+                        let number =
+                            (usize::from(version) * 3 + writer) % (BLOCKS / 2) * 2 + writer;
+                        write(file, number, version);
                     }
                 });
             }
+            scope.spawn(|| (0..ADDED).for_each(|number| write(&file, BLOCKS + number, 1)));
             (0..30).for_each(|_| file.sync().expect("syncs"));
         });
         assert_eq!(volume.stayed_bytes(), 0, "there is room");
-        cuts += cut_blocks(&base, &model.events(), begin, &format!("round {round}"));
+        let what = format!("round {round}");
+        cuts += cut_blocks(&base, &model.events(), begin, BLOCKS, (&what, round));
     }
     assert!(cuts > 500, "{cuts}");
 }
 
-/// More blocks are overwritten between two syncs than the volume has room for: it makes syncs of
-/// its own. Only where there is no room for one block more does a block stay.
+/// More blocks are overwritten between two syncs than the volume has room for, by several threads:
+/// it makes syncs of its own. Only where there is no room for one block more does a block stay.
 #[test]
 fn no_power_cut_divides_a_block_while_there_is_room_for_one_more() {
     const BLOCKS: usize = 40;
-    for has_helpers in [false, true] {
+    for round in 0..8 {
         let base = formatted(4096);
         let (model, port) = device(4096, base.clone());
-        let opened = if has_helpers { Volume::open_with_helpers(port) } else { Volume::open(port) };
-        let volume = opened.expect("opens");
+        let volume = open(port, round % 2 == 0);
         let file = volume.open_file("db", CREATE).expect("creates");
-        file.write_at(&[1; BLOCK * BLOCKS], 0).expect("writes");
+        (0..BLOCKS).for_each(|number| write(&file, number, 1));
         file.sync().expect("syncs");
         let begin = model.event_count();
-        let overwrite = |version: u8| {
-            for block in 0..BLOCKS {
-                file.write_at(&[version; BLOCK], (block * BLOCK) as u64).expect("writes");
-            }
+        let overwrite = |version: u8, writers: usize| {
+            std::thread::scope(|scope| {
+                for writer in 0..writers {
+                    let mine = (0..BLOCKS).filter(move |number| number % writers == writer);
+                    let file = &file;
+                    scope.spawn(move || mine.for_each(|number| write(file, number, version)));
+                }
+            });
         };
-        (2..6).for_each(overwrite);
-        assert_eq!(volume.stayed_bytes(), 0, "there is room");
-        let cuts = cut_blocks(&base, &model.events(), begin, &format!("helped: {has_helpers}"));
-        assert!(cuts > 4 * BLOCKS, "{cuts}");
+        (2..5).for_each(|version| overwrite(version, 3));
 
         // The places that wait are room to grow into as well.
         file.sync().expect("syncs");
-        let free = volume.free_bytes() as usize;
-        overwrite(6);
-        file.write_at(&vec![7; free], (BLOCK * BLOCKS) as u64).expect("there is room");
-        assert_eq!(volume.stayed_bytes(), 0);
-        overwrite(8);
+        let blocks = volume.free_bytes() as usize / BLOCK;
+        overwrite(6, 1);
+        (0..blocks).for_each(|number| write(&file, BLOCKS + number, 7));
+        assert_eq!(volume.stayed_bytes(), 0, "there is room");
+        let what = format!("round {round}");
+        let cuts = cut_blocks(&base, &model.events(), begin, BLOCKS, (&what, round));
+        assert!(cuts > 4 * BLOCKS, "{cuts}");
+
+        let counted = || penstock_device::meter::readings().0.get(DeviceMetric::BytesInPlace);
+        let before = counted();
+        overwrite(8, 1);
         let stayed = volume.stayed_bytes();
         assert!(stayed > 0, "there is none left");
-        let counted = penstock_device::meter::readings().0.get(DeviceMetric::BytesInPlace);
-        assert!(counted >= stayed, "{counted} of {stayed}");
+        assert!(counted() >= before + stayed);
     }
 }
 
