@@ -113,7 +113,7 @@ pub fn stat(session: &Session, target: &Target) -> Result<()> {
         text.extend(value.map(|value| format!("{name}: {value}\n")));
     }
     // The mark of a conditional write is nobody's metadata.
-    let shown = meta.metadata.iter().filter(|(name, _)| name != "@write");
+    let shown = meta.metadata.iter().filter(|(name, _)| name != penstock_engine::notes::WRITE);
     text.extend(shown.map(|(name, value)| format!("metadata.{name}: {value}\n")));
     crate::print(&text)
 }

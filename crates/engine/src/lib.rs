@@ -64,5 +64,6 @@ pub use penstock_store::{
 };
 // What may stand in their URLs and options, for help texts and reference pages.
 pub use penstock_device::meter as device_meter;
+pub use penstock_store::notes;
 pub use penstock_store::open::SCHEMES;
 pub use penstock_store::options as store_options;

@@ -255,12 +255,13 @@ async fn a_conditional_write_whose_answer_was_lost_is_no_conflict() {
 /// of the very same bytes taken for this one.
 #[tokio::test(start_paused = true)]
 async fn a_conditional_write_that_may_have_been_replaced_is_neither_success_nor_conflict() {
-    for theirs in ["theirs", "ours"] {
+    for (theirs, fault) in [("theirs", Fault::Cut), ("ours", Fault::Cut), ("theirs", Fault::Proxy)]
+    {
         let bench = Bench::new(Scripted::new());
         let query = bench.query();
         bench.store.place("a", theirs).await;
         let options = PutOptions { condition: WriteCondition::IfAbsent, ..PutOptions::default() };
-        bench.store.fail("put", Fault::Cut);
+        bench.store.fail("put", fault);
         let put = query.put(&bench.at("a"), Bytes::from("ours").into(), &options).await;
         let error = put.unwrap_err();
         assert_eq!(error.kind(), Kind::Unavailable, "{error}");

@@ -10,9 +10,10 @@ use crate::copy::{rewrite, tags_of};
 use crate::get::about_object;
 use crate::locks;
 use crate::notes::Notes;
-use crate::sharing::{ACL_NOTE, Lists, ONE_OWNER, is_enforced, may_open, noted_acl};
+use crate::sharing::{Lists, ONE_OWNER, is_enforced, may_open, noted_acl};
 use crate::versions;
 use http::{Extensions, HeaderMap};
+use penstock_store::notes;
 use penstock_store::streaming::NULL_VERSION;
 use penstock_store::{PutOptions, WriteCondition};
 use s3s::{S3Request, S3Result, dto, s3_error};
@@ -236,7 +237,7 @@ async fn set_note(
     if bucket.store.can_revise() {
         let text = Some(acl.to_text());
         let revision = Box::new(move |_: &penstock_store::ObjectMeta| Ok(text.clone()));
-        let done = bucket.store.revise(&bucket.key(named), ACL_NOTE, revision).await;
+        let done = bucket.store.revise(&bucket.key(named), notes::ACL, revision).await;
         return done.map_err(about_object);
     }
     let tags = match bucket.store.copies_tags() {
@@ -245,8 +246,8 @@ async fn set_note(
     };
     let mut metadata = meta.metadata;
     metadata.extend(tags);
-    metadata.retain(|pair| ![ACL_NOTE, TAG_COUNT].contains(&pair.0.as_str()));
-    metadata.push((ACL_NOTE.to_string(), acl.to_text()));
+    metadata.retain(|pair| ![notes::ACL, TAG_COUNT].contains(&pair.0.as_str()));
+    metadata.push((notes::ACL.to_string(), acl.to_text()));
     let condition = meta.etag.map_or(WriteCondition::None, WriteCondition::IfMatch);
     let options = PutOptions { condition, content_type: meta.content_type, metadata };
     rewrite(bucket, key, &options).await

@@ -13,6 +13,7 @@ use crate::{refuse, tagging, versions};
 use http::HeaderMap;
 use penstock_base::ByteRange;
 use penstock_engine::Stream;
+use penstock_store::notes;
 use penstock_store::streaming::split_version;
 use penstock_store::{
     CopySource, GetRange, GetRequest, ObjectMeta, PutOptions, PutResult, WriteCondition,
@@ -167,7 +168,7 @@ pub(crate) async fn copy(
     options
         .metadata
         .extend(locks::of_new_object(buckets, place, &request.extensions, asked).await?);
-    options.metadata.extend(tags.map(|tags| (TAGGING.to_string(), tags)));
+    options.metadata.extend(tags.map(|tags| (notes::TAGGING.to_string(), tags)));
     if !replaces_tags && source.is_beside(&bucket) && !bucket.store.copies_tags() {
         source.take_tags_along(&mut options).await?;
     }
@@ -238,9 +239,6 @@ async fn copy_beside(
     copied.map_err(about_object)
 }
 
-/// The pair of metadata that holds tags.
-const TAGGING: &str = "@tagging";
-
 /// The pair of an object's tags, if it has any.
 ///
 /// # Errors
@@ -254,7 +252,7 @@ pub(crate) async fn tags_of(
         return Ok(None);
     }
     let tags = bucket.store.tags(&bucket.key(key)).await.map_err(about_object)?;
-    Ok(Some((TAGGING.to_string(), penstock_store::tags::to_query(&tags))))
+    Ok(Some((notes::TAGGING.to_string(), penstock_store::tags::to_query(&tags))))
 }
 
 /// What a copy takes over from its source besides the bytes.

@@ -3,6 +3,7 @@
 //! User metadata keeps its names. The standard headers (`Cache-Control` and its kin) are kept as
 //! pairs whose names begin with `@`, which no `x-amz-meta-` header can carry.
 
+use penstock_store::notes;
 use penstock_store::tags;
 use penstock_store::{ObjectMeta, PutOptions, WriteCondition};
 use s3s::dto;
@@ -106,7 +107,7 @@ impl ObjectHeaders {
             ("@content-encoding", encoding),
             ("@content-language", self.content_language),
             ("@expires", expires),
-            ("@tagging", self.tagging),
+            (notes::TAGGING, self.tagging),
         ] {
             pairs.extend(value.map(|value| (name.to_string(), value)));
         }
@@ -153,7 +154,7 @@ pub fn tag_count(meta: &ObjectMeta) -> Option<i32> {
         let found = meta.metadata.iter().find(|(name, _)| name == wanted);
         found.map(|(_, value)| value.as_str())
     };
-    let count = match pair("@tagging") {
+    let count = match pair(notes::TAGGING) {
         Some(text) => i32::try_from(tags::from_query(text).len()).ok(),
         None => pair("@tag-count")?.parse().ok(),
     };

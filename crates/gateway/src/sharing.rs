@@ -23,14 +23,12 @@ use crate::versions;
 use http::{HeaderMap, Uri};
 use needs::{Takes, action, is_about_policy, takes};
 use penstock_base::{Error, Kind, Result};
-use penstock_store::ObjectMeta;
+use penstock_store::{ObjectMeta, notes};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Pair of an object's metadata that holds its list.
-pub(crate) const ACL_NOTE: &str = "@acl";
 /// Owner of everything, where keys are no owners.
 pub(crate) const ONE_OWNER: &str = "penstock";
 /// Ownership under which lists count for nothing.
@@ -239,7 +237,7 @@ fn is_missing(error: &S3Error) -> bool {
 
 /// The list in an object's metadata.
 pub(crate) fn noted_acl(meta: &ObjectMeta) -> Option<Acl> {
-    let pair = meta.metadata.iter().find(|pair| pair.0 == ACL_NOTE)?;
+    let pair = meta.metadata.iter().find(|pair| pair.0 == notes::ACL)?;
     Acl::from_text(&pair.1)
 }
 

@@ -43,7 +43,7 @@ async fn a_bucket_may_stand_before_the_host(lane: Lane) {
     let health = Request { path: "/healthz", ..Default::default() };
     assert_eq!(ask(&server, HOST, health.clone()).await.code(), "NoSuchKey");
     assert_eq!(ask(&server, "s3.example.org", health).await.text(), "ok\n");
-    let presigned = sign::presigned("/dir/k", HOST, SECRET_KEY, ACCESS_KEY, 60, 0);
+    let presigned = sign::presigned("GET", "/dir/k", HOST, SECRET_KEY, ACCESS_KEY, 60, 0);
     let request = format!("GET {presigned} HTTP/1.1\r\nhost: {HOST}\r\n\r\n");
     assert_eq!(server.send_raw(request.as_bytes()).await.body, b"hello");
 }

@@ -121,7 +121,7 @@ async fn the_log_tells_each_request_and_no_secret() {
     let server = Server::start_with(dir, told).await;
     let put = server.put("/lake/a%20b", b"12345").await;
     let host = server.address.to_string();
-    let presigned = sign::presigned("/lake/a%20b", &host, SECRET_KEY, ACCESS_KEY, 60, 0);
+    let presigned = sign::presigned("GET", "/lake/a%20b", &host, SECRET_KEY, ACCESS_KEY, 60, 0);
     let get = format!("GET {presigned} HTTP/1.1\r\nhost: {host}\r\nuser-agent: it\r\n\r\n");
     assert_eq!(server.send_raw(get.as_bytes()).await.status, 200);
     let forged = Request { path: "/lake/k", ..Default::default() };

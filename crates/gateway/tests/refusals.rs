@@ -54,7 +54,7 @@ async fn presigned_urls_expire_and_cover_their_path() {
     server.put("/lake/other", b"private").await;
     let host = server.address.to_string();
     let sign = |expires, offset| {
-        sign::presigned("/lake/k", &host, SECRET_KEY, common::ACCESS_KEY, expires, offset)
+        sign::presigned("GET", "/lake/k", &host, SECRET_KEY, common::ACCESS_KEY, expires, offset)
     };
     let ask = async |path: String| {
         let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");

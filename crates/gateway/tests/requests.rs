@@ -307,7 +307,8 @@ async fn presigned_urls_open_without_headers(lane: Lane) {
     let server = Server::on(lane).await;
     server.put("/lake/k", b"shared").await;
     let host = server.address.to_string();
-    let path = sign::presigned("/lake/k", &host, common::SECRET_KEY, common::ACCESS_KEY, 60, 0);
+    let path =
+        sign::presigned("GET", "/lake/k", &host, common::SECRET_KEY, common::ACCESS_KEY, 60, 0);
     let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
     let got = server.send_raw(request.as_bytes()).await;
     assert_eq!((got.status, got.body.as_slice()), (200, &b"shared"[..]), "{}", got.text());

@@ -14,6 +14,7 @@ pub mod http;
 mod listing;
 pub mod local;
 pub mod memory;
+pub mod notes;
 pub mod observe;
 pub mod open;
 pub mod options;

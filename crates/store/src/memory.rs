@@ -9,6 +9,7 @@ mod streaming;
 pub use streaming::MemoryAccount;
 
 use crate::listing::{Cursor, Names, read_page};
+use crate::notes;
 use crate::{
     Body, Capabilities, ETag, GetRequest, GetResponse, ListEntry, ListPage, ListRequest,
     ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store, UploadId, WriteCondition,
@@ -25,8 +26,6 @@ use std::time::SystemTime;
 const LIST_PAGE_MAX: u32 = 5000;
 const DELETE_BATCH_MAX: usize = 1000;
 const PART_COUNT_MAX: u32 = 10_000;
-/// The pair that is no metadata.
-const TAGGING: &str = "@tagging";
 
 static REGISTRY: LazyLock<Mutex<HashMap<String, Arc<MemoryStore>>>> = LazyLock::new(Mutex::default);
 static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
@@ -120,12 +119,12 @@ impl State {
             metadata: options
                 .metadata
                 .iter()
-                .filter(|(name, _)| name != TAGGING)
+                .filter(|(name, _)| name != notes::TAGGING)
                 .cloned()
                 .collect(),
             version: None,
         };
-        let tagging = options.metadata.iter().find(|(name, _)| name == TAGGING);
+        let tagging = options.metadata.iter().find(|(name, _)| name == notes::TAGGING);
         let tags = tagging.map(|(_, pairs)| crate::tags::from_query(pairs));
         let tags = tags.unwrap_or_default();
         count_tags(&mut meta, &tags);
@@ -380,7 +379,7 @@ impl Store for MemoryStore {
             metadata: source.meta.metadata,
             ..Default::default()
         };
-        let keeps_tags = !options.metadata.iter().any(|(name, _)| name == TAGGING);
+        let keeps_tags = !options.metadata.iter().any(|(name, _)| name == notes::TAGGING);
         let options = options.or_from(&kept);
         let result = state.place(to, source.bytes, &options, None);
         if let Some(made) = state.objects.get_mut(to).filter(|_| keeps_tags) {

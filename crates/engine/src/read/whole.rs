@@ -25,11 +25,11 @@ pub(super) struct Whole(Mutex<Slot>);
 
 #[derive(Debug)]
 struct Slot {
-    /// A small one stays as long as the query: DuckDB closes files while it finds out what is in
-    /// them, and opens them again.
-    kept: Option<Arc<Held>>,
-    /// For the first reader.
-    first: Option<Arc<Held>>,
+    /// For the first reader; or, as long as the query, for all.
+    here: Option<Arc<Held>>,
+    /// So it is with a small one: DuckDB closes files while it finds out what is in them, and opens
+    /// them again.
+    stays: bool,
     /// The other ones share it, as long as one of them is open.
     last: Weak<Held>,
 }
@@ -41,9 +41,9 @@ impl Whole {
     /// `Exhausted` when there is no memory for it; else as a GET's.
     pub async fn fetch(query: &Arc<QueryCore>, at: &Location) -> Result<(ObjectMeta, Self)> {
         let (meta, held) = fetch(query, at).await?;
-        let kept = keeps(query, meta.size_bytes.unwrap_or_default()).then(|| held.clone());
+        let stays = keeps(query, meta.size_bytes.unwrap_or_default());
         let last = Arc::downgrade(&held);
-        Ok((meta, Whole(Mutex::new(Slot { kept, first: Some(held), last }))))
+        Ok((meta, Whole(Mutex::new(Slot { here: Some(held), stays, last }))))
     }
 
     /// Its bytes; where its readers are gone and it with them, they are fetched again.
@@ -57,8 +57,8 @@ impl Whole {
         meta: &ObjectMeta,
     ) -> Result<Arc<Held>> {
         let mut slot = self.0.lock().await;
-        let first = slot.first.take();
-        if let Some(held) = slot.kept.clone().or(first).or_else(|| slot.last.upgrade()) {
+        let here = if slot.stays { slot.here.clone() } else { slot.here.take() };
+        if let Some(held) = here.or_else(|| slot.last.upgrade()) {
             return Ok(held);
         }
         let (answered, held) = fetch(query, at).await?;

@@ -10,11 +10,9 @@ use crate::location::Location;
 use crate::query::QueryCore;
 use crate::upload::finish::published;
 use penstock_base::{Error, Kind, Result};
+use penstock_store::notes;
 use penstock_store::{Payload, PutOptions, PutResult, WriteCondition};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Under which name the mark is among an object's notes.
-const MARK: &str = "@write";
 
 /// Places a whole object in one request.
 pub(crate) async fn put(
@@ -43,8 +41,8 @@ pub(super) async fn send_whole(
     }
     let mark = new_mark(query);
     let mut options = options.clone();
-    options.metadata.retain(|(name, _)| name != MARK);
-    options.metadata.push((MARK.to_string(), mark.clone()));
+    options.metadata.retain(|(name, _)| name != notes::WRITE);
+    options.metadata.push((notes::WRITE.to_string(), mark.clone()));
     let is_open = AtomicBool::new(false);
     let sent = retry(query, ("PUT", at), Weight::Body, async || {
         let sent = store.put(key, payload.clone(), &options).await;
@@ -66,13 +64,19 @@ pub(super) async fn send_whole(
 async fn own(query: &QueryCore, at: &Location, mark: &str) -> Option<PutResult> {
     let stat = || at.mount.store.stat(&at.key);
     let meta = retry(query, ("HEAD", at), Weight::Small, stat).await.ok()?;
-    let is_own = meta.metadata.iter().any(|(name, value)| name == MARK && value == mark);
+    let is_own = meta.metadata.iter().any(|pair| pair.0 == notes::WRITE && pair.1 == mark);
     is_own.then_some(PutResult { etag: meta.etag, modified: meta.modified, version: meta.version })
 }
 
-/// Whether the store may have carried out a request that failed so. One that throttles has not.
+/// Whether the store may have carried out a request that failed so. One that throttles has not, but
+/// a 503 without the store's own code for it may come from a proxy that did not wait for the answer.
 fn may_have_acted(error: &Error) -> bool {
-    matches!(error.kind(), Kind::Unavailable | Kind::Corrupt)
+    let is_from_between = || error.http_status() == Some(503) && error.service_code().is_none();
+    match error.kind() {
+        Kind::Unavailable | Kind::Corrupt => true,
+        Kind::Throttled => is_from_between(),
+        _ => false,
+    }
 }
 
 fn untold(at: &Location) -> Error {

@@ -24,8 +24,10 @@ use tokio::sync::Semaphore;
 /// What one request does instead of succeeding.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// 503.
+    /// 503, and the store's code for it.
     Throttle,
+    /// 503 of a proxy before the store, which does not say what became of the request.
+    Proxy,
     /// 403.
     Deny,
     /// The connection breaks before the store acts.
@@ -150,9 +152,14 @@ impl Scripted {
         let failed =
             |kind, why: &str| Err(Error::new(kind, why).with_object(format!("mem://{text}")));
         match fault {
-            Some(Fault::Throttle) => {
-                failed(Kind::Throttled, "503").map_err(|e: Error| e.with_retry(Retry::BackOff))
-            }
+            Some(fault @ (Fault::Throttle | Fault::Proxy)) => failed(Kind::Throttled, "503")
+                .map_err(|error: Error| {
+                    let error = error.with_retry(Retry::BackOff).with_http_status(503);
+                    match fault {
+                        Fault::Throttle => error.with_service_code("SlowDown"),
+                        _ => error,
+                    }
+                }),
             Some(Fault::Deny) => failed(Kind::Denied, "403"),
             Some(Fault::Cut) => {
                 failed(Kind::Unavailable, "reset").map_err(|e: Error| e.with_retry(Retry::BackOff))

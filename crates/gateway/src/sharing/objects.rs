@@ -1,10 +1,11 @@
 //! The list that a new object gets.
 
-use super::{ACL_NOTE, Lists, ONE_OWNER, is_enforced};
+use super::{Lists, ONE_OWNER, is_enforced};
 use crate::acl::{Acl, Asked, lists_are_off, owner_of};
 use crate::auth::Caller;
 use crate::notes::Notes;
 use http::{Extensions, HeaderMap};
+use penstock_store::notes;
 use s3s::{S3Result, dto, s3_error};
 
 /// Owner of what is written without a signature.
@@ -19,14 +20,14 @@ const INITIATOR: &str = "@initiator";
 pub(crate) fn initiator_note(extensions: &Extensions, acl: &[(String, String)]) -> Option<Pair> {
     let caller = extensions.get::<Caller>().filter(|it| it.sharing.lists == Lists::Owners)?;
     let who = caller.id.as_deref().unwrap_or(NOBODY);
-    let owner = pair(acl, ACL_NOTE).and_then(Acl::from_text)?.owner;
+    let owner = pair(acl, notes::ACL).and_then(Acl::from_text)?.owner;
     (owner != who).then(|| (INITIATOR.to_string(), who.to_string()))
 }
 
 /// Owner of an upload and who began it, by the metadata that it began with; both are `other` where
 /// that does not tell.
 pub(crate) fn of_upload(metadata: &[Pair], other: &dto::Owner) -> (dto::Owner, dto::Initiator) {
-    let noted = pair(metadata, ACL_NOTE).and_then(Acl::from_text);
+    let noted = pair(metadata, notes::ACL).and_then(Acl::from_text);
     let owner = noted.map_or_else(|| other.clone(), |acl| acl.shown_owner());
     let initiator = match pair(metadata, INITIATOR) {
         Some(id) => owner_of(id),
@@ -87,7 +88,7 @@ pub(crate) async fn new_object(
         true => Acl::private(&bucket_owner),
         false => acl.unwrap_or_else(|| Acl::private(writer)),
     };
-    Ok(vec![(ACL_NOTE.to_string(), acl.to_text())])
+    Ok(vec![(notes::ACL.to_string(), acl.to_text())])
 }
 
 /// Whether lists let anybody in.
@@ -105,7 +106,7 @@ pub(crate) async fn completed_object(
     metadata: &[(String, String)],
     bucket: &str,
 ) -> S3Result<()> {
-    let acl = pair(metadata, ACL_NOTE).and_then(Acl::from_text);
+    let acl = pair(metadata, notes::ACL).and_then(Acl::from_text);
     let (Some(caller), Some(acl)) = (extensions.get::<Caller>(), acl) else {
         return Ok(());
     };

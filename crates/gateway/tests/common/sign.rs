@@ -107,20 +107,8 @@ pub fn signed(request: &Request<'_>, host: &str, secret: &str, access: &str) -> 
     bytes
 }
 
-/// A presigned path for a GET.
-pub fn presigned(
-    path: &str,
-    host: &str,
-    secret: &str,
-    access: &str,
-    expires_s: u32,
-    offset_s: i64,
-) -> String {
-    presigned_for("GET", path, host, secret, access, expires_s, offset_s)
-}
-
 /// A presigned path.
-pub fn presigned_for(
+pub fn presigned(
     method: &str,
     path: &str,
     host: &str,

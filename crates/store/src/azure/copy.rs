@@ -9,6 +9,7 @@
 use super::wire::{Ask, is_property, put_result};
 use super::{AzureStore, drain};
 use crate::answer::{Failure, text_header};
+use crate::notes;
 use crate::{CopySource, HttpResponse, PutOptions, PutResult, WriteCondition};
 use http::{HeaderMap, Method};
 use penstock_base::{Error, Kind, Result, Retry};
@@ -106,7 +107,8 @@ impl AzureStore {
         let mut typed = options.clone();
         typed.metadata.retain(|pair| is_property(&pair.0));
         let made = self.set(to, "properties", &typed, copied).await?;
-        let is_described = |pair: &(String, String)| !is_property(&pair.0) && pair.0 != "@tagging";
+        let is_described =
+            |pair: &(String, String)| !is_property(&pair.0) && pair.0 != notes::TAGGING;
         if options.metadata.iter().any(is_described) {
             return Ok(made);
         }

@@ -6,6 +6,7 @@ use super::credentials::Credentials;
 use super::endpoint::Endpoint;
 use super::metadata;
 use crate::answer::{Failure, object_meta};
+use crate::notes;
 use crate::options::StoreOptions;
 use crate::{
     HttpClient, HttpResponse, Inflow, ObjectMeta, Payload, PutOptions, PutResult, WriteCondition,
@@ -237,7 +238,7 @@ fn write_headers(options: &PutOptions) -> Vec<(String, String)> {
             property if is_property(property) => {
                 headers.push((format!("x-ms-blob-{}", &property[1..]), value.clone()));
             }
-            "@tagging" => headers.push(("x-ms-tags".to_string(), value.clone())),
+            notes::TAGGING => headers.push(("x-ms-tags".to_string(), value.clone())),
             _ => {
                 let name = format!("{META_PREFIX}{}", metadata::encode_name(name));
                 headers.push((name, metadata::encode_value(value)));

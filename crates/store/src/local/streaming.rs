@@ -6,12 +6,9 @@ use crate::streaming::{
     Inflow, PartEntry, PartSink, Permit, Removed, Revision, StreamingStore, UploadEntry,
     Versioning, VersionsPage, VersionsRequest, next_piece, with_late,
 };
-use crate::{ETag, Part, PutOptions, PutResult, Store, UploadId, tags};
+use crate::{ETag, Part, PutOptions, PutResult, Store, UploadId, notes, tags};
 use async_trait::async_trait;
 use penstock_base::{Kind, Result};
-
-/// The pair of metadata that holds the tags (see [`PutOptions::metadata`]).
-const TAGGING: &str = "@tagging";
 
 /// Takes a body, and gives back what it told at its end.
 async fn fill(staged: &mut Staged, mut body: Box<dyn Inflow>) -> Result<Vec<(String, String)>> {
@@ -108,13 +105,13 @@ impl StreamingStore for LocalStore {
 
     async fn tags(&self, key: &str) -> Result<Vec<(String, String)>> {
         let meta = self.stat(key).await?;
-        let tagging = meta.metadata.iter().find(|(name, _)| name == TAGGING);
+        let tagging = meta.metadata.iter().find(|(name, _)| name == notes::TAGGING);
         Ok(tagging.map(|(_, text)| tags::from_query(text)).unwrap_or_default())
     }
 
     async fn set_tags(&self, key: &str, tags: &[(String, String)]) -> Result<()> {
         let text = (!tags.is_empty()).then(|| tags::to_query(tags));
-        self.revise(key, TAGGING, Box::new(move |_| Ok(text.clone()))).await
+        self.revise(key, notes::TAGGING, Box::new(move |_| Ok(text.clone()))).await
     }
 
     fn can_revise(&self) -> bool {

@@ -5,22 +5,20 @@ use crate::GetRange;
 use crate::WriteCondition;
 use crate::streaming::StreamingStore as _;
 use bytes::Bytes;
+use penstock_testkit::scratch::Scratch;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
 
-/// A directory of its own for each test, removed at the end.
-struct Dir(PathBuf);
+/// A directory of its own for each test.
+struct Dir(Scratch);
 
 impl Dir {
     fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-local-{}", nonce()));
-        fs::create_dir(&path).unwrap();
-        Dir(path)
+        Dir(Scratch::new("local"))
     }
 
     fn bucket(&self) -> LocalStore {
-        LocalStore::open(&self.0).unwrap()
+        LocalStore::open(self.0.path()).unwrap()
     }
 
     /// Every path in it, hidden ones too.
@@ -35,15 +33,9 @@ impl Dir {
             }
         }
         let mut paths = Vec::new();
-        walk(&self.0, &self.0, &mut paths);
+        walk(self.0.path(), self.0.path(), &mut paths);
         paths.sort();
         paths
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -163,8 +155,8 @@ async fn listing_folds_pages_and_hides() {
     for key in ["a-b", "a/b", "a/c/d", "a0", "b/", "b//x", "z/.x"] {
         put(&store, key, "v").await;
     }
-    fs::create_dir_all(dir.0.join("empty/deep")).unwrap();
-    fs::write(dir.0.join(".penstock-tmp-left"), "x").unwrap();
+    fs::create_dir_all(dir.0.path().join("empty/deep")).unwrap();
+    fs::write(dir.0.path().join(".penstock-tmp-left"), "x").unwrap();
     for max_keys in [None, Some(1), Some(2)] {
         let all = ListRequest { max_keys, ..Default::default() };
         let (objects, _) = keys(&store, all.clone()).await;
@@ -190,13 +182,13 @@ fn strings(texts: &[&str]) -> Vec<String> {
 #[tokio::test]
 async fn links_inside_work_and_links_outside_are_refused() {
     let (outside, dir) = (Dir::new(), Dir::new());
-    fs::write(outside.0.join("secret"), "s").unwrap();
+    fs::write(outside.0.path().join("secret"), "s").unwrap();
     let store = dir.bucket();
     put(&store, "d/real", "r").await;
-    symlink("d/real", dir.0.join("inside")).unwrap();
-    symlink(outside.0.join("secret"), dir.0.join("out")).unwrap();
-    symlink(&outside.0, dir.0.join("outdir")).unwrap();
-    symlink("../d", dir.0.join("d/loop")).unwrap();
+    symlink("d/real", dir.0.path().join("inside")).unwrap();
+    symlink(outside.0.path().join("secret"), dir.0.path().join("out")).unwrap();
+    symlink(outside.0.path(), dir.0.path().join("outdir")).unwrap();
+    symlink("../d", dir.0.path().join("d/loop")).unwrap();
     assert_eq!(read(&store, "inside").await.unwrap(), "r");
     for key in ["out", "outdir/secret"] {
         assert_eq!(read(&store, key).await.unwrap_err().kind(), Kind::Denied, "{key}");
@@ -204,7 +196,7 @@ async fn links_inside_work_and_links_outside_are_refused() {
         assert_eq!(wrote.unwrap_err().kind(), Kind::Denied, "{key}");
     }
     assert_eq!(keys(&store, ListRequest::default()).await.0, ["d/real", "inside"]);
-    assert_eq!(fs::read_to_string(outside.0.join("secret")).unwrap(), "s");
+    assert_eq!(fs::read_to_string(outside.0.path().join("secret")).unwrap(), "s");
 }
 
 #[tokio::test]
@@ -333,7 +325,7 @@ async fn an_object_is_never_gone_while_a_directory_takes_its_name() {
 async fn plain_files_keep_directories_and_name_the_directory_opened_as_file() {
     let dir = Dir::new();
     let files = LocalStore::files().unwrap();
-    let key = format!("{}/sub/f", dir.0.display());
+    let key = format!("{}/sub/f", dir.0.path().display());
     let key = key.trim_start_matches('/');
     put(&files, key, "v").await;
     assert_eq!(read(&files, key).await.unwrap(), "v");
@@ -352,8 +344,8 @@ async fn plain_files_keep_directories_and_name_the_directory_opened_as_file() {
 #[tokio::test]
 async fn leftovers_of_the_dead_are_swept_and_those_of_the_living_stay() {
     let dir = Dir::new();
-    fs::write(dir.0.join(".penstock-tmp-dead"), "x").unwrap();
-    let living = fs::File::create(dir.0.join(".penstock-tmp-living")).unwrap();
+    fs::write(dir.0.path().join(".penstock-tmp-dead"), "x").unwrap();
+    let living = fs::File::create(dir.0.path().join(".penstock-tmp-living")).unwrap();
     living.lock().unwrap();
     put(&dir.bucket(), "k", "v").await;
     assert_eq!(dir.paths(), [".penstock-tmp-living", "k"]);
@@ -366,7 +358,7 @@ async fn file_cut_under_the_reader_is_corrupt_not_short() {
     put(&store, "k", "0123456789").await;
     let request = GetRequest { range: GetRange::From(2), if_match: None };
     let mut body = store.get("k", request).await.unwrap().body;
-    let file = fs::OpenOptions::new().write(true).open(dir.0.join("k")).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(dir.0.path().join("k")).unwrap();
     file.set_len(4).unwrap();
     let mut buf = [0; 100];
     assert_eq!(body.read(&mut buf).await.unwrap(), 2);
@@ -482,7 +474,7 @@ async fn a_long_name_is_an_object_or_a_directory_and_the_second_is_told_why_not(
         assert_eq!(read(&store, &below).await.unwrap(), "below");
         store.delete(&below, None).await.unwrap();
         store.delete(&key, None).await.unwrap();
-        let _ = fs::remove_dir_all(dir.0.join(&key));
+        let _ = fs::remove_dir_all(dir.0.path().join(&key));
         put(&store, &key, "plain").await;
         match store.put(&below, body(), &none()).await {
             Ok(_) => assert!(has_room, "{len} bytes"),
@@ -498,7 +490,7 @@ async fn a_long_name_is_an_object_or_a_directory_and_the_second_is_told_why_not(
 #[tokio::test]
 async fn a_changed_hidden_file_of_attributes_is_on_the_disk_before_the_answer() {
     let dir = Dir::new();
-    let root = Root::open(&dir.0, Scope::Bucket).unwrap();
+    let root = Root::open(dir.0.path(), Scope::Bucket).unwrap();
     // More than any extended attribute holds.
     let metadata = vec![("big".into(), "x".repeat(70_000))];
     let options = PutOptions { metadata, ..none() };
@@ -508,7 +500,7 @@ async fn a_changed_hidden_file_of_attributes_is_on_the_disk_before_the_answer() 
     let (done, synced) =
         durable::seen::during(|| versions::revise(&root, &at, None, ("@lock-hold", &revision)));
     done.unwrap();
-    let inside = fs::canonicalize(dir.0.join("d")).unwrap();
+    let inside = fs::canonicalize(dir.0.path().join("d")).unwrap();
     let name = synced.iter().position(|it| it.path == inside).expect("the directory is synced");
     let is_temp =
         |path: &Path| path.file_name().unwrap().to_str().unwrap().starts_with(names::TEMP);
@@ -521,14 +513,14 @@ async fn a_changed_hidden_file_of_attributes_is_on_the_disk_before_the_answer() 
 #[test]
 fn a_hidden_file_of_attributes_is_locked_while_it_is_written() {
     let dir = Dir::new();
-    let root = Root::open(&dir.0, Scope::Bucket).unwrap();
+    let root = Root::open(dir.0.path(), Scope::Bucket).unwrap();
     let options = PutOptions { metadata: vec![("big".into(), "x".repeat(70_000))], ..none() };
     let at = names::locate(Scope::Bucket, "k").unwrap();
     let mut temp = Temp::create(&root, &at).unwrap();
     temp.write(&Bytes::from_static(b"v").into(), "k").unwrap();
     let attributes = Attributes::of(&options);
     // The first sweep of another process comes just when the file's bytes are written.
-    let other = Root::open(&dir.0, Scope::Bucket).unwrap();
+    let other = Root::open(dir.0.path(), Scope::Bucket).unwrap();
     durable::seen::meanwhile(
         move || sweep::Sweeper::default().sweep_once(&other, "."),
         || temp.publish(&root, &at, &WriteCondition::None, &attributes),

@@ -278,6 +278,7 @@ fn frame_path(dir: &str, name: &CStr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_testkit::scratch::Scratch;
 
     #[test]
     fn a_directory_that_changed_just_now_is_not_settled() {
@@ -290,10 +291,11 @@ mod tests {
 
     #[test]
     fn a_walk_is_current_until_one_of_its_directories_changes() {
-        let path = std::env::temp_dir().join(format!("penstock-walk-{}", super::super::nonce()));
+        let dir = Scratch::new("walk");
+        let path = dir.path();
         std::fs::create_dir_all(path.join("d/e")).unwrap();
         std::fs::write(path.join("d/e/k"), "v").unwrap();
-        let root = Arc::new(Root::open(&path, Scope::Bucket).unwrap());
+        let root = Arc::new(Root::open(path, Scope::Bucket).unwrap());
         for below in ["", "d", "d/e"] {
             let mut walk = Walk::start(root.clone(), &ListRequest::default(), &Cursor::Start);
             let walk = walk.as_mut().unwrap();
@@ -312,6 +314,5 @@ mod tests {
             }
             assert!(!walk.is_current(), "`{below}` has changed");
         }
-        std::fs::remove_dir_all(&path).unwrap();
     }
 }

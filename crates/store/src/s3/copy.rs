@@ -1,6 +1,7 @@
 //! Copies inside a bucket, without the bytes passing through here.
 
 use crate::answer::{self, Failure};
+use crate::notes;
 use crate::s3::config::Service;
 use crate::s3::replies::parse_written;
 use crate::s3::request::{Call, Outcome, encode_path};
@@ -33,7 +34,7 @@ impl S3Store {
         if options.replaces() {
             call = call.header(&format!("{prefix}metadata-directive"), "REPLACE")?;
         }
-        if options.metadata.iter().any(|pair| pair.0 == "@tagging") && !self.is_gcs() {
+        if options.metadata.iter().any(|pair| pair.0 == notes::TAGGING) && !self.is_gcs() {
             call = call.header(&format!("{prefix}tagging-directive"), "REPLACE")?;
         }
         let call = self.with_write_headers(call, options)?;

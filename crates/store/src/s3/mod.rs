@@ -21,6 +21,7 @@ mod versions;
 pub use account::S3Account;
 
 use crate::answer::{self, Extent};
+use crate::notes;
 use crate::options::StoreOptions;
 use crate::{
     Body, Capabilities, CopySource, ETag, GetRange, GetRequest, GetResponse, HttpClient,
@@ -43,9 +44,9 @@ const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 /// Most names of one listing page and of one batch delete.
 const PAGE_MAX: u32 = 1000;
-/// User metadata that holds the note `@acl` of a gateway.
+/// User metadata that holds [`notes::ACL`].
 const ACL_METADATA: &str = "penstock-acl";
-/// User metadata that holds the note `@write`, by which a conditional write knows its object.
+/// User metadata that holds [`notes::WRITE`].
 const WRITE_METADATA: &str = "penstock-write";
 
 /// A bucket.
@@ -162,8 +163,8 @@ impl S3Store {
         let mut meta = answer::object_meta(&response.headers, size_bytes, &prefix);
         for (name, _) in &mut meta.metadata {
             match name.as_str() {
-                ACL_METADATA => *name = "@acl".to_string(),
-                WRITE_METADATA => *name = "@write".to_string(),
+                ACL_METADATA => *name = notes::ACL.to_string(),
+                WRITE_METADATA => *name = notes::WRITE.to_string(),
                 _ => {}
             }
         }

@@ -9,22 +9,22 @@ use crate::{
     GetRange, GetRequest, Part, PutOptions, Store as _, StreamingStore as _, UploadId,
     WriteCondition,
 };
+use penstock_testkit::scratch::Scratch;
 use std::fs;
-use std::path::PathBuf;
 
-/// A bucket in an account of its own, removed at the end.
+/// A bucket in an account of its own.
 struct Account {
-    path: PathBuf,
+    dir: Scratch,
     store: LocalStore,
     root: Root,
 }
 
 impl Account {
     fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-removal-{}", crate::local::nonce()));
-        let store = LocalStore::create(&path.join("bucket")).unwrap();
-        let root = Root::open(&path.join("bucket"), Scope::Bucket).unwrap();
-        Account { path, store, root }
+        let dir = Scratch::new("removal");
+        let path = dir.path().join("bucket");
+        let store = LocalStore::create(&path).unwrap();
+        Account { store, root: Root::open(&path, Scope::Bucket).unwrap(), dir }
     }
 
     /// A bucket with all that is no object: the note of versions, and an upload with a part.
@@ -38,14 +38,8 @@ impl Account {
     }
 
     fn names(&self) -> Vec<String> {
-        let names = fs::read_dir(&self.path).unwrap().flatten();
+        let names = fs::read_dir(self.dir.path()).unwrap().flatten();
         names.map(|entry| entry.file_name().into_string().unwrap()).collect()
-    }
-}
-
-impl Drop for Account {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.path).ok();
     }
 }
 
@@ -99,7 +93,7 @@ async fn a_bucket_that_stays_because_of_a_newcomer_has_lost_nothing() {
 #[tokio::test]
 async fn an_object_placed_behind_the_back_of_a_removal_brings_the_bucket_back() {
     let (account, ..) = Account::with_upload().await;
-    let path = account.path.clone();
+    let path = account.dir.path().to_path_buf();
     let removed = remove_telling(&account.root, |at| {
         if at == Step::Removed {
             // By a writer that had the directory open.
@@ -109,7 +103,7 @@ async fn an_object_placed_behind_the_back_of_a_removal_brings_the_bucket_back() 
     });
     assert_eq!(removed.unwrap_err().kind(), Kind::Conflict);
     assert_eq!(account.names(), ["bucket"]);
-    let store = LocalStore::open(&account.path.join("bucket")).unwrap();
+    let store = LocalStore::open(&account.dir.path().join("bucket")).unwrap();
     assert_eq!(read(&store, "d/k").await.0, b"late");
     assert_eq!(store.versioning().await.unwrap(), Versioning::Enabled);
 }
@@ -132,8 +126,8 @@ async fn a_writer_of_a_bucket_that_is_gone_is_told() {
 #[tokio::test]
 async fn a_directory_that_took_the_place_of_the_bucket_stays() {
     let (account, ..) = Account::with_upload().await;
-    let bucket = account.path.join("bucket");
-    fs::rename(&bucket, account.path.join("moved")).unwrap();
+    let bucket = account.dir.path().join("bucket");
+    fs::rename(&bucket, account.dir.path().join("moved")).unwrap();
     fs::create_dir(&bucket).unwrap();
     assert_eq!(remove(&account.root).unwrap_err().kind(), Kind::NotFound);
     assert!(bucket.is_dir());
@@ -143,7 +137,7 @@ async fn a_directory_that_took_the_place_of_the_bucket_stays() {
 #[tokio::test]
 async fn what_a_killed_removal_left_goes_with_the_next_but_for_objects() {
     let (account, ..) = Account::with_upload().await;
-    let left = |name: &str| account.path.join(format!("{REMOVED}{name}"));
+    let left = |name: &str| account.dir.path().join(format!("{REMOVED}{name}"));
     fs::create_dir_all(left("empty").join(format!("{UPLOAD}x"))).unwrap();
     fs::create_dir_all(left("full/d")).unwrap();
     fs::write(left("full/d/k"), "object").unwrap();
@@ -156,7 +150,7 @@ async fn what_a_killed_removal_left_goes_with_the_next_but_for_objects() {
 async fn of_two_removals_at_once_one_succeeds_and_nothing_is_left() {
     for step in [Step::Looked, Step::Moved] {
         let (account, ..) = Account::with_upload().await;
-        let other = Root::open(&account.path.join("bucket"), Scope::Bucket).unwrap();
+        let other = Root::open(&account.dir.path().join("bucket"), Scope::Bucket).unwrap();
         let removed = remove_telling(&account.root, |at| {
             if at == step {
                 remove(&other).unwrap();

@@ -3,19 +3,22 @@
 use super::share::WRITE_BYTES_MAX as WRITE_BYTES;
 use super::*;
 use crate::{GetRange, GetRequest, Store as _, StreamingStore as _};
+use penstock_testkit::scratch::Scratch;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// A bucket in a directory of its own, removed at the end.
+/// A bucket in a directory of its own.
 struct Bucket {
     path: PathBuf,
     store: LocalStore,
+    _dir: Scratch,
 }
 
 impl Bucket {
     fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-staged-{}", super::super::nonce()));
-        Bucket { store: LocalStore::create(&path).unwrap(), path }
+        let dir = Scratch::new("staged");
+        let path = dir.path().join("bucket");
+        Bucket { store: LocalStore::create(&path).unwrap(), path, _dir: dir }
     }
 
     async fn read(&self, key: &str) -> Vec<u8> {
@@ -35,12 +38,6 @@ impl Bucket {
             entries.map(|entry| if entry.path().is_dir() { count(&entry.path()) } else { 1 }).sum()
         }
         count(&self.path)
-    }
-}
-
-impl Drop for Bucket {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.path).ok();
     }
 }
 

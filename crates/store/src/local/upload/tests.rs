@@ -4,22 +4,25 @@ use super::*;
 use crate::local::durable::seen;
 use crate::local::{LocalStore, Scope, names};
 use crate::{GetRange, GetRequest, Store as _, StreamingStore as _, WriteCondition};
+use penstock_testkit::scratch::Scratch;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 
-/// A bucket in a directory of its own, removed at the end.
+/// A bucket in a directory of its own.
 struct Bucket {
     path: PathBuf,
     root: Root,
     store: LocalStore,
+    _dir: Scratch,
 }
 
 impl Bucket {
     fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-upload-{}", crate::local::nonce()));
+        let dir = Scratch::new("upload");
+        let path = dir.path().join("bucket");
         let store = LocalStore::create(&path).unwrap();
-        Bucket { root: Root::open(&path, Scope::Bucket).unwrap(), store, path }
+        Bucket { root: Root::open(&path, Scope::Bucket).unwrap(), store, path, _dir: dir }
     }
 
     fn begin(&self, key: &str) -> (Location, UploadId) {
@@ -50,12 +53,6 @@ impl Bucket {
         let request = GetRequest { range: GetRange::All, if_match: None };
         let mut body = self.store.get(key, request).await.unwrap().body;
         String::from_utf8(body.read_to_bytes(1 << 20).await.unwrap().to_vec()).unwrap()
-    }
-}
-
-impl Drop for Bucket {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.path).ok();
     }
 }
 
