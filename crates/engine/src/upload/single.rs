@@ -69,7 +69,7 @@ async fn own(query: &QueryCore, at: &Location, mark: &str) -> Option<PutResult> 
 }
 
 /// Whether the store may have carried out a request that failed so. One that throttles has not, but
-/// a 503 without the store's own code for it may come from a proxy that did not wait for the answer.
+/// a 503 without the store's code for it may come from a proxy that did not wait for the answer.
 fn may_have_acted(error: &Error) -> bool {
     let is_from_between = || error.http_status() == Some(503) && error.service_code().is_none();
     match error.kind() {
