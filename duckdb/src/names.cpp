@@ -34,6 +34,44 @@ idx_t Visit(ps_listing *listing, VISIT &&visit) {
 	return count;
 }
 
+vector<OpenFileInfo> FilesOf(ps_listing *listing) {
+	vector<OpenFileInfo> files;
+	Visit(listing, [&](const ps_entry &entry) {
+		if (!entry.is_directory) {
+			files.push_back(Describe(entry, Text(entry.url)));
+		}
+	});
+	return files;
+}
+
+//! The files of a glob, of which no more pages are fetched than a scan asks for, and one more.
+class GlobList : public LazyMultiFileList {
+public:
+	// Whether the statement was stopped, the query knows; the list may outlive its context.
+	GlobList(shared_ptr<Query> query, PagesHandle pages)
+	    : LazyMultiFileList(nullptr), query(std::move(query)), pages(std::move(pages)) {
+	}
+
+	//! The next page's; none behind the last.
+	vector<OpenFileInfo> Next() const {
+		ps_listing *listing = nullptr;
+		ps_error *error = nullptr;
+		Check(ps_pages_next(query->handle, pages.get(), &listing, &error), error);
+		return listing ? FilesOf(listing) : vector<OpenFileInfo>();
+	}
+
+protected:
+	bool ExpandNextPath() const override {
+		auto files = Next();
+		std::move(files.begin(), files.end(), std::back_inserter(expanded_files));
+		return !files.empty();
+	}
+
+private:
+	shared_ptr<Query> query;
+	PagesHandle pages;
+};
+
 string WithSlash(const string &path) {
 	return StringUtil::EndsWith(path, "/") ? path : path + "/";
 }
@@ -62,13 +100,26 @@ vector<OpenFileInfo> PenstockFileSystem::Glob(const string &path, FileOpener *op
 	ps_listing *listing = nullptr;
 	ps_error *error = nullptr;
 	Check(ps_glob(scope.Current()->handle, Borrow(path), options.Data(), options.Count(), &listing, &error), error);
-	vector<OpenFileInfo> files;
-	Visit(listing, [&](const ps_entry &entry) {
-		if (!entry.is_directory) {
-			files.push_back(Describe(entry, Text(entry.url)));
-		}
-	});
-	return files;
+	return FilesOf(listing);
+}
+
+unique_ptr<MultiFileList> PenstockFileSystem::GlobFilesExtended(const string &path, const FileGlobInput &,
+                                                                optional_ptr<FileOpener> opener) {
+	if (IsPlainHttp(path) || !HasGlob(path)) {
+		return make_uniq<SimpleMultiFileList>(Glob(path, opener.get()));
+	}
+	Scope scope(engine, opener);
+	auto query = scope.Current();
+	auto options = StoreOptions(*engine, opener, path);
+	ps_pages *pages = nullptr;
+	ps_error *error = nullptr;
+	Check(ps_glob_pages(query->handle, Borrow(path), options.Data(), options.Count(), &pages, &error), error);
+	auto is_whole = ps_pages_is_whole(pages);
+	auto list = make_uniq<GlobList>(std::move(query), PagesHandle(pages));
+	if (is_whole) {
+		return make_uniq<SimpleMultiFileList>(list->Next());
+	}
+	return std::move(list);
 }
 
 bool PenstockFileSystem::ListFilesExtended(const string &directory,

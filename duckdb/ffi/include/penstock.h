@@ -21,7 +21,8 @@ typedef struct ps_engine ps_engine;   /* caches, counters, uploads of one databa
 typedef struct ps_query ps_query;     /* one statement: settings snapshot, cancellation, counters, barrier */
 typedef struct ps_reader ps_reader;   /* one open object, pinned to one version */
 typedef struct ps_writer ps_writer;   /* one object being written; invisible until finished */
-typedef struct ps_listing ps_listing; /* the result of a glob or list */
+typedef struct ps_listing ps_listing; /* the result of a glob or list, or a page of a glob */
+typedef struct ps_pages ps_pages;     /* a glob whose next page is fetched while one is used */
 typedef struct ps_rows ps_rows;       /* a snapshot of an introspection table */
 typedef struct ps_error ps_error;
 
@@ -104,6 +105,12 @@ void ps_writer_free(ps_writer *writer);                               /* unfinis
 /* ---- names ---- */
 typedef struct { ps_str url; bool is_directory; bool has_size; uint64_t size_bytes; bool has_modified; int64_t modified_us; ps_str etag; } ps_entry;
 bool ps_glob(ps_query *query, ps_str pattern, const ps_pair *options, size_t option_count, ps_listing **out, ps_error **error);
+/* The first page has come when this returns. */
+bool ps_glob_pages(ps_query *query, ps_str pattern, const ps_pair *options, size_t option_count, ps_pages **out, ps_error **error);
+/* The next page, which is not empty; null behind the last. `query` is the one that began. Not for two threads at once. */
+bool ps_pages_next(ps_query *query, ps_pages *pages, ps_listing **out, ps_error **error);
+bool ps_pages_is_whole(const ps_pages *pages);                        /* no more requests are needed */
+void ps_pages_free(ps_pages *pages);                                  /* ends its requests */
 /* One level below a directory; names are full URLs. */
 bool ps_list(ps_query *query, ps_str directory, const ps_pair *options, size_t option_count, ps_listing **out, ps_error **error);
 size_t ps_listing_count(const ps_listing *listing);

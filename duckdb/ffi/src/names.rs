@@ -5,7 +5,7 @@ use crate::error::{PsError, guarded};
 use crate::query::PsQuery;
 use crate::rows::epoch_us;
 use penstock_base::{Error, Kind, Result};
-use penstock_engine::{Entry, Location, Query};
+use penstock_engine::{Entry, GlobPages, Location, Query};
 use std::sync::Arc;
 
 /// The result of a glob or a list, given to the caller.
@@ -82,6 +82,80 @@ pub unsafe extern "C" fn ps_glob(
         })
     }
     .is_some()
+}
+
+/// A glob whose pages come one by one.
+#[derive(Debug)]
+pub struct PsPages(GlobPages);
+
+/// See the header.
+///
+/// # Safety
+/// As [`ps_glob`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_glob_pages(
+    query: *const PsQuery,
+    pattern: PsStr,
+    options: *const PsPair,
+    option_count: usize,
+    out: *mut *mut PsPages,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (query, at) = locate(query, pattern, options, option_count)?;
+            give(out, PsPages(query.block_on(query.glob_pages(&at))?))
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// The handles came from this library, nobody else uses `pages` now, the out-parameters are null or
+/// writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_pages_next(
+    query: *const PsQuery,
+    pages: *mut PsPages,
+    out: *mut *mut PsListing,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let query = &handle(query, "query")?.query;
+            let none = || Error::new(Kind::Internal, "the pages are null");
+            let pages = pages.as_mut().ok_or_else(none)?;
+            match query.block_on(query.next_page(&mut pages.0))? {
+                Some(entries) => give(out, PsListing::of(entries)),
+                None => Ok(()),
+            }
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// `pages` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_pages_is_whole(pages: *const PsPages) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe { pages.as_ref() }.is_none_or(|pages| pages.0.is_whole())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `pages` came from this library, and is used no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_pages_free(pages: *mut PsPages) {
+    // SAFETY: the caller vouches for it.
+    unsafe { free(pages) }
 }
 
 /// See the header.

@@ -26,6 +26,7 @@ struct Freed {
 using ReaderHandle = std::unique_ptr<ps_reader, Freed<ps_reader, ps_reader_free>>;
 using WriterHandle = std::unique_ptr<ps_writer, Freed<ps_writer, ps_writer_free>>;
 using ListingHandle = std::unique_ptr<ps_listing, Freed<ps_listing, ps_listing_free>>;
+using PagesHandle = std::unique_ptr<ps_pages, Freed<ps_pages, ps_pages_free>>;
 using VolumesHandle = std::unique_ptr<ps_volumes, Freed<ps_volumes, ps_volumes_free>>;
 using VolumeFileHandle = std::unique_ptr<ps_file, Freed<ps_file, ps_file_free>>;
 using RowsHandle = std::unique_ptr<ps_rows, Freed<ps_rows, ps_rows_free>>;

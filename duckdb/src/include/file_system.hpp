@@ -87,6 +87,12 @@ protected:
 		return true;
 	}
 
+	unique_ptr<MultiFileList> GlobFilesExtended(const string &path, const FileGlobInput &input,
+	                                            optional_ptr<FileOpener> opener) override;
+	bool SupportsGlobExtended() const override {
+		return true;
+	}
+
 private:
 	unique_ptr<FileHandle> OpenRead(const OpenFileInfo &file, FileOpenFlags flags, optional_ptr<FileOpener> opener);
 	unique_ptr<FileHandle> OpenWrite(const OpenFileInfo &file, FileOpenFlags flags, optional_ptr<FileOpener> opener);

@@ -7,13 +7,14 @@
 
 use crate::location::Location;
 use crate::names::Entry;
-use crate::names::list::{Listed, all_pages, level, object_entry, page};
+use crate::names::list::{Listed, Turns, all_pages, level, object_entry, page};
 use crate::names::pattern::{Component, Pattern};
 use crate::query::{Query, QueryCore};
 use crate::read;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use penstock_base::{Kind, Result};
 use penstock_store::{ListEntry, ListRequest, ObjectMeta};
+use std::collections::HashSet;
 
 /// Directories listed at once.
 const LISTINGS_AT_ONCE: usize = 16;
@@ -29,35 +30,107 @@ impl Query {
     }
 }
 
+/// Turns the pages of a pattern's listing. A name is given once, whatever the store repeats.
+pub(super) struct Walk {
+    at: Location,
+    pattern: Pattern,
+    /// What is asked for next; nothing behind the last page.
+    next: Option<ListRequest>,
+    turns: Turns,
+    seen: HashSet<String>,
+}
+
+impl Walk {
+    /// Waits for the statement's own uploads that may match.
+    pub async fn begin(query: &QueryCore, at: &Location) -> Self {
+        let pattern = Pattern::parse(&at.key);
+        let prefix = pattern.literal_prefix();
+        if pattern.literal().is_none() {
+            query.uploads.settled_below(&at.sibling(&prefix).id()).await;
+        }
+        let one_level = pattern.first_wildcard() + 1 == pattern.components().len()
+            && !matches!(pattern.components().last(), Some(Component::Any));
+        let next = match one_level {
+            true => level(&prefix),
+            false => ListRequest { prefix, ..ListRequest::default() },
+        };
+        let (turns, seen) = (Turns::default(), HashSet::new());
+        Walk { at: at.clone(), pattern, next: Some(next), turns, seen }
+    }
+
+    /// The pattern's place.
+    pub fn at(&self) -> &Location {
+        &self.at
+    }
+
+    /// Whether all was asked for.
+    pub fn is_over(&self) -> bool {
+        self.next.is_none()
+    }
+
+    /// The objects of the next page that has any, in byte order; `None` behind the last.
+    pub async fn next(&mut self, query: &QueryCore) -> Result<Option<Vec<Entry>>> {
+        if let Some(key) = self.pattern.literal() {
+            let found = self.next.take().map(|_| {
+                let url = self.at.sibling(&key).url();
+                vec![Entry { url, key, is_directory: false, meta: ObjectMeta::default() }]
+            });
+            return Ok(found);
+        }
+        while let Some(request) = &mut self.next {
+            let is_first = request.token.is_none();
+            let is_flat = request.delimiter.is_none();
+            let answer = page(query, &self.at, request).await?;
+            let mut objects = answer.objects;
+            match answer.next {
+                None => self.next = None,
+                Some(_) if is_first && is_flat && is_sparse(&self.pattern, &objects) => {
+                    self.next = None;
+                    objects = descend(query, &self.at, &self.pattern).await?;
+                }
+                Some(token) => self.turns.next(&self.at, request, token)?,
+            }
+            let entries = self.matching(objects);
+            if !entries.is_empty() {
+                return Ok(Some(entries));
+            }
+            if self.is_over() && self.seen.is_empty() && self.at.key.contains('[') {
+                let found = by_its_own_name(query, &self.at).await?;
+                return Ok(Some(found).filter(|found| !found.is_empty()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn matching(&mut self, objects: Vec<ListEntry>) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = objects
+            .into_iter()
+            // A name that ends with a slash marks a directory.
+            .filter(|object| !object.key.ends_with('/') && self.pattern.matches(&object.key))
+            .filter(|object| self.seen.insert(object.key.clone()))
+            .map(|object| object_entry(&self.at, object))
+            .collect();
+        entries.sort_by(|a, b| a.key.cmp(&b.key));
+        entries
+    }
+}
+
+/// Whether so few names of the first page match that the levels are better descended. Behind `**`
+/// every directory matches, so descending saves nothing there.
+fn is_sparse(pattern: &Pattern, objects: &[ListEntry]) -> bool {
+    let can_descend = !matches!(pattern.components()[pattern.first_wildcard()], Component::Any);
+    let matching = objects.iter().filter(|object| pattern.matches(&object.key)).count();
+    can_descend && matching * 2 < objects.len()
+}
+
 async fn glob(query: &QueryCore, at: &Location) -> Result<Vec<Entry>> {
-    let pattern = Pattern::parse(&at.key);
-    if let Some(key) = pattern.literal() {
-        let url = at.sibling(&key).url();
-        return Ok(vec![Entry { url, key, is_directory: false, meta: ObjectMeta::default() }]);
+    let mut walk = Walk::begin(query, at).await;
+    let mut entries = Vec::new();
+    while let Some(page) = walk.next(query).await? {
+        entries.extend(page);
     }
-    let prefix = pattern.literal_prefix();
-    query.uploads.settled_below(&at.sibling(&prefix).id()).await;
-    let one_level = pattern.first_wildcard() + 1 == pattern.components().len()
-        && !matches!(pattern.components().last(), Some(Component::Any));
-    let found = if one_level {
-        let mut listed = Listed::default();
-        all_pages(query, at, level(&prefix), &mut listed).await?;
-        listed.objects
-    } else {
-        several_levels(query, at, &pattern, prefix).await?
-    };
-    let mut entries: Vec<Entry> = found
-        .into_iter()
-        // A name that ends with a slash marks a directory.
-        .filter(|object| !object.key.ends_with('/') && pattern.matches(&object.key))
-        .map(|object| object_entry(at, object))
-        .collect();
     entries.sort_by(|a, b| a.key.cmp(&b.key));
-    entries.dedup_by(|a, b| a.key == b.key);
-    if entries.is_empty() && at.key.contains('[') {
-        return by_its_own_name(query, at).await;
-    }
-    query.neighbours.listed(at, &entries);
+    query.neighbours.listed(None, at, &entries);
     Ok(entries)
 }
 
@@ -73,31 +146,6 @@ async fn by_its_own_name(query: &QueryCore, at: &Location) -> Result<Vec<Entry>>
         Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Invalid) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
-}
-
-async fn several_levels(
-    query: &QueryCore,
-    at: &Location,
-    pattern: &Pattern,
-    prefix: String,
-) -> Result<Vec<ListEntry>> {
-    let mut request = ListRequest { prefix, ..ListRequest::default() };
-    let mut listed = Listed::default();
-    let Some(token) = listed.add(page(query, at, &request).await?) else {
-        return Ok(listed.objects);
-    };
-    let matching = listed.objects.iter().filter(|object| pattern.matches(&object.key)).count();
-    if can_descend(pattern) && matching * 2 < listed.objects.len() {
-        return descend(query, at, pattern).await;
-    }
-    request.token = Some(token);
-    all_pages(query, at, request, &mut listed).await?;
-    Ok(listed.objects)
-}
-
-/// Behind `**` every directory matches, so descending saves nothing there.
-fn can_descend(pattern: &Pattern) -> bool {
-    !matches!(pattern.components()[pattern.first_wildcard()], Component::Any)
 }
 
 async fn descend(query: &QueryCore, at: &Location, pattern: &Pattern) -> Result<Vec<ListEntry>> {

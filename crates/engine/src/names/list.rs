@@ -130,12 +130,12 @@ const SAME_TOKENS_MAX: u32 = 16;
 
 /// Turning the pages of one listing.
 #[derive(Debug, Default)]
-struct Turns {
+pub(crate) struct Turns {
     same: u32,
 }
 
 impl Turns {
-    fn next(&mut self, at: &Location, request: &mut ListRequest, token: String) -> Result<()> {
+    pub fn next(&mut self, at: &Location, request: &mut ListRequest, token: String) -> Result<()> {
         self.same = if request.token.as_ref() == Some(&token) { self.same + 1 } else { 0 };
         if self.same >= SAME_TOKENS_MAX {
             return Err(Error::new(Kind::Corrupt, "the listing comes back to the same page")

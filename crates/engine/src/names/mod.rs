@@ -3,7 +3,10 @@
 mod change;
 mod glob;
 mod list;
+mod pages;
 mod pattern;
+
+pub use pages::GlobPages;
 
 use penstock_store::ObjectMeta;
 

@@ -98,30 +98,37 @@ impl State {
 }
 
 impl Neighbours {
-    /// Takes note of a glob's files, in the order in which a scan will open them.
-    pub fn listed(&self, at: &Location, entries: &[Entry]) {
+    /// Takes note of a glob's files, in the order in which a scan will open them: of those of a
+    /// further page behind the ones `of` the pages before. Returns what names the glob, if its
+    /// files are followed.
+    pub fn listed(&self, of: Option<u64>, at: &Location, entries: &[Entry]) -> Option<u64> {
         let known = entries.iter().all(|entry| {
             entry.meta.size_bytes.is_some()
                 && entry.meta.etag.as_ref().is_some_and(penstock_store::ETag::is_strong)
         });
-        if entries.len() < 3 || !known {
-            return;
+        if !known {
+            return None;
         }
-        let files = entries.iter().map(|entry| (entry.key.clone(), entry.meta.clone())).collect();
-        let index = entries
-            .iter()
-            .enumerate()
-            .map(|(index, entry)| (at.sibling(entry.key.as_str()).id(), index))
-            .collect();
         let mut state = self.lock();
+        let found = of.and_then(|of| state.globs.iter_mut().find(|glob| glob.id == of));
+        if let Some(glob) = found {
+            glob.add(entries);
+            return of;
+        }
+        if entries.len() < 3 {
+            return None;
+        }
         state.globs_seen += 1;
         let id = state.globs_seen;
         let columns = Columns::new(true, flow_of(at));
-        let order = Order::default();
-        state.globs.push(Files { id, at: at.clone(), files, index, order, columns });
+        let (files, index, order) = (Vec::new(), HashMap::new(), Order::default());
+        let mut glob = Files { id, at: at.clone(), files, index, order, columns };
+        glob.add(entries);
+        state.globs.push(glob);
         let forgotten = state.forget_surplus();
         drop(state);
         drop(forgotten);
+        Some(id)
     }
 
     /// Takes note of an opened Parquet file that is in no glob, if it is worth while: the store is
@@ -319,6 +326,13 @@ impl Neighbours {
 }
 
 impl Files {
+    fn add(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            self.index.insert(self.at.sibling(entry.key.as_str()).id(), self.files.len());
+            self.files.push((entry.key.clone(), entry.meta.clone()));
+        }
+    }
+
     /// What the listing told of a file.
     fn version(&self, index: usize) -> Version {
         Version::of(&self.files[index].1)

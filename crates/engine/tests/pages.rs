@@ -1,0 +1,110 @@
+//! Globs page by page: the same names, few requests before the first is used, and no end where a
+//! page failed.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use penstock_base::{Kind, Result};
+use penstock_engine::{GlobPages, Query};
+use support::{Bench, Fault, Scripted};
+
+const PATTERNS: [&str; 9] = [
+    "t/m=1/*.parquet",
+    "t/m=?/a*",
+    "t/**/a.parquet",
+    "**",
+    "t/none/*",
+    "t/literal.parquet",
+    "t/y=*7/a.parquet",
+    "odd/br[a]c.csv",
+    "odd/no[n]e.csv",
+];
+
+async fn bench(page_size: &str) -> Bench {
+    let bench = Bench::with(Scripted::new(), &[("list_page_size", page_size)]);
+    for number in 0..30 {
+        bench.store.place(&format!("t/m={}/a{number}.parquet", number % 4), "x").await;
+        bench.store.place(&format!("t/y={number}/a.parquet"), "x").await;
+    }
+    bench.store.place("odd/br[a]c.csv", "x").await;
+    bench
+}
+
+async fn rest(query: &Query, pages: &mut GlobPages) -> Result<Vec<String>> {
+    let mut keys = Vec::new();
+    while let Some(page) = query.next_page(pages).await? {
+        assert!(!page.is_empty());
+        keys.extend(page.into_iter().map(|entry| entry.key));
+    }
+    Ok(keys)
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_together_are_the_glob() {
+    for page_size in ["1", "2", "7", "1000"] {
+        let bench = bench(page_size).await;
+        for pattern in PATTERNS {
+            let query = bench.query();
+            let whole = query.glob(&bench.at(pattern)).await.unwrap();
+            let whole: Vec<_> = whole.into_iter().map(|entry| entry.key).collect();
+            let calls = bench.store.take_calls();
+            let query = bench.query();
+            let mut pages = query.glob_pages(&bench.at(pattern)).await.unwrap();
+            let found = rest(&query, &mut pages).await.unwrap();
+            assert_eq!(found, whole, "{pattern} by {page_size}");
+            assert_eq!(bench.store.take_calls(), calls, "{pattern} by {page_size}");
+            assert!(query.next_page(&mut pages).await.unwrap().is_none());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_asks_for_is_not_listed() {
+    let bench = bench("2").await;
+    let query = bench.query();
+    let mut pages = query.glob_pages(&bench.at("t/**")).await.unwrap();
+    assert!(!pages.is_whole());
+    let first = query.next_page(&mut pages).await.unwrap().unwrap();
+    assert_eq!(first.len(), 2);
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(bench.store.take_calls().len() <= 4, "the first, two that wait, and no more");
+    assert_eq!(rest(&query, &mut pages).await.unwrap().len(), 58);
+    // And nothing is asked for any more once it is dropped.
+    let pages = query.glob_pages(&bench.at("t/**")).await.unwrap();
+    drop(pages);
+    bench.store.take_calls();
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(bench.store.take_calls().len() <= 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_failed_is_no_end() {
+    let bench = bench("2").await;
+    let query = bench.query();
+    let mut pages = query.glob_pages(&bench.at("t/**")).await.unwrap();
+    bench.store.fail("list", Fault::Deny);
+    let error = rest(&query, &mut pages).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Denied, "{error}");
+    let error = rest(&query, &mut pages).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    // Nor is a statement that was stopped.
+    let query = bench.query();
+    let mut pages = query.glob_pages(&bench.at("t/**")).await.unwrap();
+    query.cancel();
+    query.next_page(&mut pages).await.unwrap().expect("the first has come");
+    assert_eq!(rest(&query, &mut pages).await.unwrap_err().kind(), Kind::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_is_tried_again() {
+    let bench = bench("2").await;
+    let query = bench.query();
+    let mut pages = query.glob_pages(&bench.at("t/**")).await.unwrap();
+    bench.store.fail("list", Fault::Cut);
+    assert_eq!(rest(&query, &mut pages).await.unwrap().len(), 60);
+}

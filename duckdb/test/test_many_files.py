@@ -1,0 +1,92 @@
+"""Globs of many pages: read after the first, complete at the end, and never taken for less."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+from harness import Fake
+
+FILES = 40
+PAGE = 5
+ROWS = 100
+LISTS = {"s3": "ListObjectsV2", "azure": "ListBlobs"}
+
+
+@pytest.fixture
+def root(con: duckdb.DuckDBPyConnection, store: Fake) -> str:
+    """A directory of small files, listed in small pages."""
+    root = store.url("many/pages")
+    for number in range(FILES):
+        query = f"SELECT i, {number} AS file FROM range({ROWS}) t(i)"
+        con.execute(f"COPY ({query}) TO '{root}/{number:02}.parquet'")
+    con.execute(f"SET penstock_list_page_size = {PAGE}")
+    con.execute("CALL penstock_clear_cache()")
+    store.reset()
+    return root
+
+
+def lists(store: Fake) -> int:
+    return sum(request["operation"] == LISTS[store.kind] for request in store.requests())
+
+
+def test_the_first_rows_take_few_pages(con: duckdb.DuckDBPyConnection, store: Fake) -> None:
+    """DuckDB wants to know 500 files for its estimates, and one page more is on its way."""
+    root = store.url("many/more")
+    query = "SELECT i, i AS file FROM range(1200) t(i)"
+    con.execute(f"COPY ({query}) TO '{root}' (FORMAT parquet, PARTITION_BY (file))")
+    con.execute("SET penstock_list_page_size = 100; SET threads = 1")
+    con.execute("CALL penstock_clear_cache()")
+    store.reset()
+    source = f"read_parquet('{root}/*/*.parquet', hive_partitioning = false)"
+    assert len(con.execute(f"SELECT i FROM {source} LIMIT 1").fetchall()) == 1
+    assert 5 <= lists(store) <= 8
+    wanted = (1200, sum(range(1200)))
+    assert con.execute(f"SELECT count(*), sum(i) FROM {source}").fetchone() == wanted
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_all_files_are_read_once(
+    threads: int, con: duckdb.DuckDBPyConnection, store: Fake, root: str
+) -> None:
+    con.execute(f"SET threads = {threads}")
+    for pattern in [f"{root}/*.parquet", f"{root}/**", f"{root}/**/*.parquet"]:
+        for options in ["", ", union_by_name = true", ", filename = true"]:
+            source = f"read_parquet('{pattern}'{options})"
+            query = f"SELECT count(*), count(DISTINCT file), sum(i) FROM {source}"
+            wanted = (FILES * ROWS, FILES, FILES * sum(range(ROWS)))
+            assert con.execute(query).fetchone() == wanted, f"{pattern}{options}"
+    names = con.execute(f"SELECT file FROM glob('{root}/*') ORDER BY ALL").fetchall()
+    assert [name for (name,) in names] == [f"{root}/{number:02}.parquet" for number in range(FILES)]
+    assert lists(store) >= FILES // PAGE
+
+
+def test_files_keep_their_order(con: duckdb.DuckDBPyConnection, root: str) -> None:
+    rows = con.execute(
+        f"SELECT DISTINCT file FROM (SELECT file FROM '{root}/*.parquet')"
+    ).fetchall()
+    assert len(rows) == FILES
+    first = con.execute(f"SELECT file FROM '{root}/*.parquet'").fetchall()
+    assert [file for (file,) in first] == [number for number in range(FILES) for _ in range(ROWS)]
+
+
+def test_pages_may_be_asked_for_by_a_later_statement(
+    con: duckdb.DuckDBPyConnection, root: str
+) -> None:
+    con.execute(f"PREPARE all_rows AS SELECT count(*) FROM '{root}/*.parquet' WHERE i < $1")
+    con.execute("SELECT 1").fetchall()
+    for least in [1, ROWS]:
+        assert con.execute(f"EXECUTE all_rows({least})").fetchone() == (FILES * least,)
+    relation = con.sql(f"FROM '{root}/*.parquet'")
+    con.execute("SELECT 2").fetchall()
+    assert len(relation.fetchall()) == FILES * ROWS
+
+
+def test_a_page_that_fails_is_an_error_and_not_the_end(
+    con: duckdb.DuckDBPyConnection, store: Fake, root: str
+) -> None:
+    store.arm(f"status=403,op={LISTS[store.kind]},nth=3-")
+    with pytest.raises(duckdb.Error, match="403"):
+        con.execute(f"SELECT count(*) FROM '{root}/*.parquet'").fetchall()
+    store.reset()
+    query = f"SELECT count(*) FROM '{root}/*.parquet'"
+    assert con.execute(query).fetchone() == (FILES * ROWS,)
