@@ -92,7 +92,7 @@ struct Core {
     untrimmed: Range<u64>,
 }
 
-// Locks are taken in this order: a node's `grow`, its `edge`, its `overwriting`, its `holes`, the
+// Locks are taken in this order: a node's `grow`, its `overwriting`, its `edge`, its `holes`, the
 // volume's `core`, a node's `known`, its gate and `map`.
 impl Volume {
     /// Opens the volume on a device. A read-only port gives a read-only volume; else copies of the
@@ -333,6 +333,8 @@ impl Volume {
 
     /// Makes `next` the table. What the device was given before is durable with it.
     fn commit(&self, core: &mut Core, mut next: Table, operation: &'static str) -> Result<()> {
+        // The device may have failed while this waited for the lock.
+        self.check_writable(operation)?;
         next.generation = core.table.generation + 1;
         let encoded = encode(&self.port, &next)?;
         commit(&self.port, self.paging, &next, &encoded)
@@ -387,7 +389,9 @@ impl Volume {
             Some(_) => {
                 drop((core, rest));
                 let flushed = self.port.flush();
-                flushed.map_err(|error| self.fail(error).with_operation(OPERATION))
+                flushed.map_err(|error| self.fail(error).with_operation(OPERATION))?;
+                // The page cache tells a failure to one flush only, which may be another's.
+                self.check_writable(OPERATION)
             }
             None => Err(self.removed(OPERATION, &name)),
         }

@@ -213,9 +213,19 @@ impl Node {
         self.has_holes.store(!holes.is_empty(), Ordering::Release);
     }
 
-    /// Says that these pages are about to be written; whether some never were before.
-    pub(crate) fn leave_holes(&self, first: u64, end: u64) -> bool {
-        self.has_holes() && !self.holes().take(first, end).is_empty()
+    /// Says that these pages are about to be written; gives those that never were before.
+    pub(crate) fn leave_holes(&self, first: u64, end: u64) -> Vec<(u64, u64)> {
+        match self.has_holes() {
+            true => self.holes().take(first, end),
+            false => Vec::new(),
+        }
+    }
+
+    /// What was taken could not be written.
+    pub(crate) fn put_back_holes(&self, ranges: &[(u64, u64)]) {
+        if !ranges.is_empty() {
+            self.holes().put_back(ranges);
+        }
     }
 
     /// The holes, which nobody else fills or makes meanwhile.

@@ -14,23 +14,31 @@ use std::sync::atomic::Ordering;
 impl File {
     /// Sees to it that the file has `pages` pages, if need be with those that wait for its sync.
     pub(super) fn reserve(&self, pages: u64, growth: &MutexGuard<'_, ()>) -> Result<()> {
-        let reserved = self.volume.reserve(&self.node, pages);
+        /// Blocks that move at the same time may take what a sync has made free.
+        const SYNCS_MAX: u32 = 3;
         let is_full = |error: &Error| error.kind() == Kind::Exhausted;
-        if !reserved.as_ref().is_err_and(is_full) {
-            return reserved;
+        let mut syncs = 0;
+        loop {
+            let reserved = self.volume.reserve(&self.node, pages);
+            let helps = || syncs < SYNCS_MAX && self.volume.finds_room(&self.node, pages);
+            if !(reserved.as_ref().is_err_and(is_full) && helps()) {
+                return reserved;
+            }
+            self.sync_growth(growth)?;
+            syncs += 1;
         }
-        let least = pages.saturating_sub(self.node.map().pages());
-        let waiting = self.node.known().left.pages();
-        let free = self.volume.core().space.free_pages();
-        if waiting == 0 || free + waiting < least {
-            return reserved;
-        }
-        self.sync_growth(growth)?;
-        self.volume.reserve(&self.node, pages)
     }
 }
 
 impl Volume {
+    /// Whether a file can have `pages` pages with those that wait for its sync.
+    fn finds_room(&self, node: &Node, pages: u64) -> bool {
+        let core = self.core();
+        let least = pages.saturating_sub(node.map().pages());
+        let waiting = node.known().left.pages();
+        waiting > 0 && core.space.free_pages() + waiting >= least
+    }
+
     /// Sees to it that a file has `pages` pages.
     fn reserve(&self, node: &Node, pages: u64) -> Result<()> {
         /// A quarter more than it has, so that extents stay few; at most 256 MiB.

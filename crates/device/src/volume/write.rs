@@ -34,6 +34,7 @@ struct Way<'a> {
 struct Begun<'a> {
     first: u64,
     moved: Moved,
+    holes: Vec<(u64, u64)>,
     _overwriting: Option<RwLockReadGuard<'a, ()>>,
 }
 
@@ -88,6 +89,7 @@ impl File {
     /// The file ends where it did, and nobody waits for what was taken of what could not be added.
     fn stay_at(&self, size: u64) {
         let end = size.div_ceil(PAGE_BYTES);
+        self.node.forget_edge(end, NO_PAGE);
         self.node.holes().take(end, NO_PAGE);
         behind::forget(&self.node, end);
     }
@@ -172,20 +174,22 @@ impl File {
     fn begin(&self, first: u64, end: u64, growth: Option<&Growth<'_>>) -> Result<Begun<'_>> {
         self.node.forget_edge(first, end);
         let is_block = (end - first) * PAGE_BYTES >= BLOCK_LEAST_BYTES as u64;
+        let mut own = None;
         loop {
-            let overwriting = (!self.node.is_temp()).then(|| self.node.overwriting());
+            let overwriting = self.overwriting();
             let moved = match is_block {
                 true => self.volume.move_away(&self.node, first, end),
                 false => Some(Moved::default()),
             };
             if let Some(moved) = moved {
-                self.node.leave_holes(first, end);
-                return Ok(Begun { first, moved, _overwriting: overwriting });
+                let holes = self.node.leave_holes(first, end);
+                return Ok(Begun { first, moved, holes, _overwriting: overwriting });
             }
             drop(overwriting);
-            match growth {
+            match growth.or(own.as_ref()) {
                 Some(growth) => self.sync_growth(growth)?,
-                None => self.sync_growth(&self.node.growth())?,
+                // While this was waited for, another thread may have synced.
+                None => own = Some(self.node.growth()),
             }
         }
     }
@@ -195,25 +199,38 @@ impl File {
             true => self.write_helped(begun.first, from),
             false => self.write_pages(begun.first, from),
         };
-        written.inspect_err(|_| self.volume.move_back(&self.node, begun.moved))
+        written.inspect_err(|_| {
+            self.volume.move_back(&self.node, begun.moved);
+            self.node.put_back_holes(&begun.holes);
+        })
+    }
+
+    /// To be held while anything of a lasting file is written that was never written before, or
+    /// gets another place.
+    fn overwriting(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        (!self.node.is_temp()).then(|| self.node.overwriting())
     }
 
     /// Writes a part of one page: what is beside it stays.
     fn patch(&self, offset: u64, from: &[u8], valid_end: u64) -> Result<()> {
         let (page, within) = (offset / PAGE_BYTES, offset as usize % PAGE);
+        let _overwriting = self.overwriting();
         let mut edge = self.node.edge();
         let Edge { page: bytes } = &mut *edge;
         if bytes.is_empty() {
             *bytes = memory(self.volume.port(), PAGE);
         }
+        let mut holes = Vec::new();
         if self.node.edge_page.swap(NO_PAGE, Ordering::AcqRel) != page {
-            match page * PAGE_BYTES >= valid_end || self.node.leave_holes(page, page + 1) {
+            holes = self.node.leave_holes(page, page + 1);
+            match page * PAGE_BYTES >= valid_end || !holes.is_empty() {
                 true => bytes.fill(0),
                 false => self.read_pages_of(bytes, page * PAGE_BYTES)?,
             }
         }
         bytes[within..within + from.len()].copy_from_slice(from);
-        self.write_pages(page, bytes)?;
+        let written = self.write_pages(page, bytes);
+        written.inspect_err(|_| self.node.put_back_holes(&holes))?;
         self.node.edge_page.store(page, Ordering::Release);
         Ok(())
     }

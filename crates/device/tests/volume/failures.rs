@@ -5,7 +5,7 @@ use penstock_base::{Kind, Result};
 use penstock_device::Port;
 use penstock_device::model::{Failure, Image};
 use penstock_device::volume::table::{PAGE_BYTES, copy_pages};
-use penstock_device::volume::{Volume, check};
+use penstock_device::volume::{File, Volume, check};
 use std::sync::Arc;
 
 const COMMITTED: &[u8] = b"what a transaction committed";
@@ -90,6 +90,49 @@ fn a_block_that_could_not_be_overwritten_is_the_old_one() {
         let volume = Volume::open(device(4096, model.image()).1).expect("opens again");
         let found = content(&volume, "db");
         assert!(found[..16_384] == [3; 16_384] && found[16_384..] == [1; 49_152], "{failure:?}");
+    }
+}
+
+/// What lies beside a write that failed is as it was: no byte of it, nor of a file that was there.
+#[test]
+fn what_failed_leaves_zeros_where_nothing_was_written() {
+    let write = |file: &File, byte: u8, offset: usize, length: usize| {
+        file.write_at(&vec![byte; length], offset as u64)
+    };
+    for (offset, length) in [(12_388, 10_000), (12_388, 40), (12_288, 8192), (12_300, 30_000)] {
+        for failing in 0..8 {
+            let (model, port) = device(4096, formatted(4096));
+            let volume = Volume::open(port).expect("opens");
+            let old = volume.open_file("old", CREATE).expect("creates");
+            write(&old, 0xee, 0, volume.free_bytes() as usize / 2).expect("writes");
+            old.sync().expect("syncs");
+            volume.remove("old").expect("removes");
+            let file = volume.open_file("db", CREATE).expect("creates");
+            write(&file, 1, 0, 8192).expect("writes");
+            write(&file, 2, 61_440, 4096).expect("writes, with a gap before");
+            let next = model.command_count() + failing;
+            model.fail(next..next + 1, Failure::Failing);
+            let gap = write(&file, 9, offset, length);
+            let behind = write(&file, 9, 53_248 + offset, length);
+            let end = file.size_bytes() as usize;
+            model.fail(0..0, Failure::Failing);
+            write(&file, 3, end.max(69_000), 100).expect("goes on");
+            file.sync().expect("syncs");
+            let found = content(&volume, "db");
+            for (at, byte) in found.iter().enumerate() {
+                let is_in = |begin: usize| (begin..begin + length).contains(&at);
+                let wanted = match at {
+                    _ if is_in(offset) && gap.is_err() => continue,
+                    _ if is_in(53_248 + offset) && at < end && behind.is_err() => continue,
+                    _ if (is_in(offset) || is_in(53_248 + offset)) && at < end => 9,
+                    ..8192 => 1,
+                    61_440..65_536 => 2,
+                    _ if at >= end.max(69_000) => 3,
+                    _ => 0,
+                };
+                assert_eq!(*byte, wanted, "at {at}, {offset} + {length}, command {failing}");
+            }
+        }
     }
 }
 
