@@ -7,6 +7,7 @@
 #include "duckdb/common/file_opener.hpp"
 #include "duckdb/common/file_system.hpp"
 #include "duckdb/common/http_util.hpp"
+#include "duckdb/common/multi_file/multi_file_list.hpp"
 #include "duckdb/common/opener_file_system.hpp"
 #include "duckdb/function/table_function.hpp"
 #include "duckdb/logging/file_system_logger.hpp"

@@ -69,7 +69,8 @@ impl Held {
 
     /// Whether every byte of the range is kept in one piece.
     pub fn covers(&self, range: &ByteRange) -> bool {
-        self.pieces().iter().any(|piece| piece.range.contains(range))
+        let pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        pieces.iter().any(|piece| piece.range.contains(range))
     }
 
     fn weight(&self) -> u64 {

@@ -205,6 +205,10 @@ impl Neighbours {
         glob.order.begun = glob.order.begun.max(batch.files.start + windows.len());
         for ((key, meta), window) in files.iter().zip(windows) {
             let at = glob.at.sibling(key.as_str());
+            let held = query.engine.held.get(&at.id(), &Version::of(meta));
+            if held.is_some_and(|held| held.covers(&window)) {
+                continue;
+            }
             let reader = Reader::new(query, &at, meta, None, None);
             let query = Arc::clone(query);
             let task = query.engine.handle.clone().spawn(async move {

@@ -36,7 +36,11 @@ pub(crate) struct Layout {
 impl Layout {
     /// Reads the footer at the end of `tail`, which is the end of a file from `start` on. Without
     /// row groups where the footer is here and not understood, so that it is looked at once.
+    /// And where all of the file is here: nothing of it is left to fetch.
     pub fn parse_once(tail: &[u8], start: u64) -> Option<Layout> {
+        if start == 0 {
+            return Some(Layout::new(Vec::new(), 0, 0));
+        }
         let footer_start = footer_start(tail, start)?;
         let row_groups = row_groups(footer(tail)?).unwrap_or_default();
         let layout = Layout::new(row_groups, start, footer_start);

@@ -69,6 +69,12 @@ fn a_footer_that_is_not_understood_is_looked_at_once() {
     assert_eq!(footer_start(&tail[1..8], 11), None);
 }
 
+#[test]
+fn of_a_file_that_is_here_nothing_is_left_to_fetch() {
+    let tail = footer(&[vec![range(4, 10)], vec![range(10, 90)]]);
+    assert_eq!(Layout::parse_once(&tail, 0).map(|layout| layout.row_group_count()), Some(0));
+}
+
 proptest! {
     #[test]
     fn what_was_written_is_read(
