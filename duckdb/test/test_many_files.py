@@ -44,6 +44,21 @@ def test_the_first_rows_take_few_pages(con: duckdb.DuckDBPyConnection, store: Fa
     assert con.execute(f"SELECT count(*), sum(i) FROM {source}").fetchone() == wanted
 
 
+def test_what_a_statement_writes_is_not_in_what_it_reads(
+    con: duckdb.DuckDBPyConnection, store: Fake
+) -> None:
+    root = store.url("many/same")
+    query = "SELECT i, i AS file FROM range(700) t(i)"
+    con.execute(f"COPY ({query}) TO '{root}' (FORMAT parquet, PARTITION_BY (file))")
+    con.execute("SET penstock_list_page_size = 20; SET threads = 1")
+    con.execute("CALL penstock_clear_cache()")
+    source = f"read_parquet('{root}/*/*.parquet', hive_partitioning = false)"
+    options = "FORMAT parquet, FILE_SIZE_BYTES '1KB', ROW_GROUP_SIZE 20"
+    con.execute(f"COPY (SELECT i FROM {source}) TO '{root}/more' ({options})")
+    wanted = (1400, 2 * sum(range(700)))
+    assert con.execute(f"SELECT count(*), sum(i) FROM {source}").fetchone() == wanted
+
+
 @pytest.mark.parametrize("threads", [1, 8])
 def test_all_files_are_read_once(
     threads: int, con: duckdb.DuckDBPyConnection, store: Fake, root: str

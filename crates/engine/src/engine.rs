@@ -6,6 +6,7 @@ use crate::cache::{DiskSlot, MemoryCache};
 use crate::limits::Limits;
 use crate::location::{Location, Mount, Mounts, Opener, StoreOption};
 use crate::metadata::MetadataCache;
+use crate::names::Listings;
 use crate::pace::Lanes;
 use crate::parallel::Pool;
 use crate::query::Query;
@@ -44,6 +45,7 @@ pub struct Engine {
     pub(crate) open_uploads: OpenUploads,
     pub(crate) cleanups: Cleanups,
     pub(crate) commits: Arc<Commits>,
+    pub(crate) listings: Listings,
     pub(crate) observer: Arc<EngineObserver>,
     pub(crate) random: Arc<dyn Random>,
     /// For file systems that are not ours.
@@ -111,6 +113,7 @@ impl Engine {
             open_uploads: OpenUploads::default(),
             cleanups: Cleanups::default(),
             commits: Arc::default(),
+            listings: Listings::default(),
             observer,
             random,
             pool: Pool::default(),

@@ -5,8 +5,10 @@
 
 mod support;
 
+use bytes::Bytes;
 use penstock_base::{Kind, Result};
 use penstock_engine::{GlobPages, Query};
+use penstock_store::PutOptions;
 use support::{Bench, Fault, Scripted};
 
 const PATTERNS: [&str; 9] = [
@@ -107,4 +109,42 @@ async fn a_page_is_tried_again() {
     let mut pages = query.glob_pages(&bench.at("t/**")).await.unwrap();
     bench.store.fail("list", Fault::Cut);
     assert_eq!(rest(&query, &mut pages).await.unwrap().len(), 60);
+}
+
+/// A statement may write to and remove from the very directory that it reads.
+#[tokio::test(start_paused = true)]
+async fn what_changes_meanwhile_changes_no_page() {
+    let bench = bench("2").await;
+    let whole = bench.query().glob(&bench.at("t/**")).await.unwrap();
+    let query = bench.query();
+    let mut pages = query.glob_pages(&bench.at("t/**")).await.unwrap();
+    query.next_page(&mut pages).await.unwrap().expect("the first has come");
+    let options = PutOptions::default();
+    query.put(&bench.at("t/z/new"), Bytes::from("x").into(), &options).await.unwrap();
+    let mut writer = query.create(&bench.at("t/z/other"), options.clone()).unwrap();
+    writer.write(b"x").await.unwrap();
+    writer.finish().await.unwrap();
+    let last = whole.last().unwrap().key.clone();
+    query.remove(&[bench.at(&last)]).await.unwrap();
+    let found = rest(&query, &mut pages).await.unwrap();
+    assert_eq!(found.len(), whole.len() - 2);
+    assert_eq!(found.last(), Some(&last));
+
+    // Each kind of change by itself.
+    for change in ["put", "write", "remove", "copy"] {
+        let mut pages = query.glob_pages(&bench.at("t/**")).await.unwrap();
+        let whole = query.glob(&bench.at("t/**")).await.unwrap().len();
+        let (new, old) = (bench.at(&format!("t/zz/{change}")), bench.at("t/z/new"));
+        match change {
+            "put" => drop(query.put(&new, Bytes::from("x").into(), &options).await.unwrap()),
+            "copy" => drop(query.copy(&old, &new, options.clone()).await.unwrap()),
+            "remove" => query.remove(&[bench.at("t/z/other")]).await.unwrap(),
+            _ => {
+                let mut writer = query.create(&new, options.clone()).unwrap();
+                writer.write(b"x").await.unwrap();
+                writer.finish().await.unwrap();
+            }
+        }
+        assert_eq!(rest(&query, &mut pages).await.unwrap().len(), whole, "{change}");
+    }
 }

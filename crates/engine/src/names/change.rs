@@ -97,6 +97,7 @@ async fn copy_inside(
     options: &PutOptions,
 ) -> Result<PutResult> {
     let store = &from.mount.store;
+    query.engine.listings.finish(to).await;
     let result =
         retry(query, ("copy", to), Weight::Body, || store.copy(&from.key, &to.key, options))
             .await?;
@@ -122,6 +123,9 @@ async fn everything_below(query: &QueryCore, below: &Location) -> Result<Vec<Loc
 }
 
 async fn remove(query: &QueryCore, objects: &[Location]) -> Result<()> {
+    if let Some(first) = objects.first() {
+        query.engine.listings.finish(first).await;
+    }
     for object in objects {
         query.uploads.abort_object(&object.id());
         query.uploads.settled(&object.id()).await;

@@ -3,9 +3,11 @@
 mod change;
 mod glob;
 mod list;
+mod listings;
 mod pages;
 mod pattern;
 
+pub(crate) use listings::Listings;
 pub use pages::GlobPages;
 
 use penstock_store::ObjectMeta;

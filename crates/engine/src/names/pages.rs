@@ -4,14 +4,15 @@
 use crate::location::Location;
 use crate::names::Entry;
 use crate::names::glob::Walk;
+use crate::names::listings::{Ends, Turning};
 use crate::query::{Query, QueryCore};
 use penstock_base::{Error, Kind, Result};
 use std::sync::Arc;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 
-/// Pages that wait for their reader, beside the one that is being fetched.
-const PAGES_WAITING: usize = 1;
+/// Pages that are fetched before their reader asks for them.
+const PAGES_AHEAD: usize = 2;
 
 /// What a glob finds, page by page. Dropping it ends its requests.
 #[derive(Debug)]
@@ -24,7 +25,8 @@ pub struct GlobPages {
 #[derive(Debug)]
 struct Rest {
     /// `None` behind the last page.
-    pages: Receiver<Result<Option<Vec<Entry>>>>,
+    pages: UnboundedReceiver<Result<Option<Vec<Entry>>>>,
+    turning: Arc<Turning>,
     task: AbortHandle,
 }
 
@@ -61,6 +63,7 @@ impl Query {
         }
         let Some(rest) = &mut pages.rest else { return Ok(None) };
         let come = self.core.run(async { Ok(rest.pages.recv().await) }).await?;
+        rest.turning.taken();
         let page = come.unwrap_or_else(|| Err(broken(&pages.at)))?;
         if page.is_none() {
             pages.rest = None;
@@ -74,27 +77,30 @@ async fn begin(query: &Arc<QueryCore>, at: &Location) -> Result<GlobPages> {
     let first = walk.next(query).await?;
     let followed = query.neighbours.listed(None, at, first.as_deref().unwrap_or_default());
     let rest = (!walk.is_over()).then(|| {
-        let (sender, pages) = channel(PAGES_WAITING);
-        let task = turn(query.clone(), walk, followed, sender);
-        Rest { pages, task: query.engine.handle.spawn(task).abort_handle() }
+        let (sender, pages) = unbounded_channel();
+        let turning = query.engine.listings.begin(at, PAGES_AHEAD);
+        let task = turn(query.clone(), walk, followed, sender, Ends(turning.clone()));
+        Rest { pages, turning, task: query.engine.handle.spawn(task).abort_handle() }
     });
     Ok(GlobPages { at: at.clone(), first, rest })
 }
 
-/// Fetches page after page, as long as somebody wants them.
+/// Fetches page after page, a few ahead of who takes them, or all of them before a change.
 async fn turn(
     query: Arc<QueryCore>,
     mut walk: Walk,
     mut followed: Option<u64>,
-    sender: Sender<Result<Option<Vec<Entry>>>>,
+    sender: UnboundedSender<Result<Option<Vec<Entry>>>>,
+    ends: Ends,
 ) {
     loop {
+        ends.0.may_turn().await;
         let page = query.run(walk.next(&query)).await;
         if let Ok(Some(entries)) = &page {
             followed = query.neighbours.listed(followed, walk.at(), entries);
         }
         let is_last = !matches!(page, Ok(Some(_)));
-        if sender.send(page).await.is_err() || is_last {
+        if sender.send(page).is_err() || is_last {
             return;
         }
     }
