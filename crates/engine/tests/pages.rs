@@ -73,6 +73,10 @@ async fn what_nobody_asks_for_is_not_listed() {
         tokio::task::yield_now().await;
     }
     assert!(bench.store.take_calls().len() <= 4, "the first, two that wait, and no more");
+    // A change elsewhere asks for none either.
+    query.put(&bench.at("u/new"), Bytes::from("x").into(), &PutOptions::default()).await.unwrap();
+    query.remove(&[bench.at("u/new")]).await.unwrap();
+    assert_eq!(bench.store.take_calls(), ["put u/new 1", "delete u/new"]);
     assert_eq!(rest(&query, &mut pages).await.unwrap().len(), 58);
     // And nothing is asked for any more once it is dropped.
     let pages = query.glob_pages(&bench.at("t/**")).await.unwrap();

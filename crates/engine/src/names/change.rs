@@ -9,6 +9,7 @@ use futures_util::{StreamExt, stream};
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{ETag, GetRange, ListRequest, PutOptions, PutResult};
 use std::fmt::Write;
+use std::slice;
 use std::sync::Arc;
 
 /// Removing requests at once.
@@ -68,7 +69,7 @@ impl Query {
     /// As [`Query::copy`] and [`Query::remove`].
     pub async fn rename(&self, from: &Location, to: &Location) -> Result<()> {
         self.copy(from, to, PutOptions::default()).await?;
-        self.remove(std::slice::from_ref(from)).await
+        self.remove(slice::from_ref(from)).await
     }
 
     async fn copy_through(
@@ -97,7 +98,7 @@ async fn copy_inside(
     options: &PutOptions,
 ) -> Result<PutResult> {
     let store = &from.mount.store;
-    query.engine.listings.finish(to).await;
+    query.engine.listings.finish(slice::from_ref(to)).await;
     let result =
         retry(query, ("copy", to), Weight::Body, || store.copy(&from.key, &to.key, options))
             .await?;
@@ -123,9 +124,7 @@ async fn everything_below(query: &QueryCore, below: &Location) -> Result<Vec<Loc
 }
 
 async fn remove(query: &QueryCore, objects: &[Location]) -> Result<()> {
-    if let Some(first) = objects.first() {
-        query.engine.listings.finish(first).await;
-    }
+    query.engine.listings.finish(objects).await;
     for object in objects {
         query.uploads.abort_object(&object.id());
         query.uploads.settled(&object.id()).await;

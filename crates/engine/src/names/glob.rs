@@ -63,6 +63,11 @@ impl Walk {
         &self.at
     }
 
+    /// What is listed.
+    pub fn below(&self) -> Location {
+        self.at.sibling(self.pattern.literal_prefix())
+    }
+
     /// Whether all was asked for.
     pub fn is_over(&self) -> bool {
         self.next.is_none()

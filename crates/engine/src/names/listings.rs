@@ -5,9 +5,16 @@ use crate::location::Location;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::{Semaphore, watch};
 
-/// Those that are under way, by the roots of their stores.
+/// Those that are under way.
 #[derive(Debug, Default)]
-pub(crate) struct Listings(Mutex<Vec<(String, Weak<Turning>)>>);
+pub(crate) struct Listings(Mutex<Vec<Row>>);
+
+#[derive(Debug)]
+struct Row {
+    /// What the names of all that it may find begin with: root and prefix.
+    begins: String,
+    turning: Weak<Turning>,
+}
 
 /// One glob whose pages are being turned.
 #[derive(Debug)]
@@ -18,28 +25,30 @@ pub(crate) struct Turning {
 }
 
 impl Listings {
-    /// Takes note of one, of which so many pages may be fetched before they are asked for.
-    pub fn begin(&self, at: &Location, pages: usize) -> Arc<Turning> {
+    /// Takes note of one of the names below a prefix, of which so many pages may be fetched before
+    /// they are asked for.
+    pub fn begin(&self, below: &Location, pages: usize) -> Arc<Turning> {
         let (permits, is_over) = (Semaphore::new(pages), watch::Sender::new(false));
         let turning = Arc::new(Turning { permits, is_over });
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        rows.retain(|(_, turning)| turning.strong_count() > 0);
-        rows.push((at.mount.store.root().to_string(), Arc::downgrade(&turning)));
+        rows.retain(|row| row.turning.strong_count() > 0);
+        rows.push(Row { begins: below.name(), turning: Arc::downgrade(&turning) });
         drop(rows);
         turning
     }
 
-    /// To be called before an object of this store appears or goes: fetches the pages that are
-    /// left, and waits until they are here, or failed.
-    pub async fn finish(&self, at: &Location) {
+    /// To be called before these objects appear or go: fetches the pages that are left of globs
+    /// that may find them, and waits until they are here, or failed.
+    pub async fn finish(&self, changing: &[Location]) {
         let running: Vec<Arc<Turning>> = {
             let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            rows.retain(|(_, turning)| turning.strong_count() > 0);
+            rows.retain(|row| row.turning.strong_count() > 0);
             if rows.is_empty() {
                 return;
             }
-            let root = at.mount.store.root();
-            rows.iter().filter(|row| row.0 == root).filter_map(|row| row.1.upgrade()).collect()
+            let names: Vec<String> = changing.iter().map(Location::name).collect();
+            let may_find = |row: &&Row| names.iter().any(|name| name.starts_with(&row.begins));
+            rows.iter().filter(may_find).filter_map(|row| row.turning.upgrade()).collect()
         };
         running.iter().for_each(|turning| turning.permits.close());
         for turning in running {

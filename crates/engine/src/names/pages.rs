@@ -74,12 +74,13 @@ impl Query {
 
 async fn begin(query: &Arc<QueryCore>, at: &Location) -> Result<GlobPages> {
     let mut walk = Walk::begin(query, at).await;
+    let turning = query.engine.listings.begin(&walk.below(), PAGES_AHEAD);
+    let ends = Ends(turning.clone());
     let first = walk.next(query).await?;
     let followed = query.neighbours.listed(None, at, first.as_deref().unwrap_or_default());
     let rest = (!walk.is_over()).then(|| {
         let (sender, pages) = unbounded_channel();
-        let turning = query.engine.listings.begin(at, PAGES_AHEAD);
-        let task = turn(query.clone(), walk, followed, sender, Ends(turning.clone()));
+        let task = turn(query.clone(), walk, followed, sender, ends);
         Rest { pages, turning, task: query.engine.handle.spawn(task).abort_handle() }
     });
     Ok(GlobPages { at: at.clone(), first, rest })
@@ -111,5 +112,5 @@ fn broken(at: &Location) -> Error {
     Error::new(Kind::Unavailable, "the listing failed before, or was ended")
         .with_operation("list")
         .with_object(at.url())
-        .with_hint("Run the statement again")
+        .with_hint("Run the statement again; one that was prepared has to be prepared anew")
 }
