@@ -36,6 +36,7 @@ void Load(ExtensionLoader &loader) {
 	RegisterWrapFunctions(loader, engine);
 	RegisterSecrets(db);
 	RegisterBarrier(config, engine);
+	RegisterScans(config, engine);
 	RegisterAttach(config);
 	RegisterConnections(db, engine);
 	db.GetFileSystem().RegisterSubSystem(make_uniq<PenstockFileSystem>(engine));

@@ -33,7 +33,10 @@ void ReadHandle::ReadAt(void *buffer, idx_t count, idx_t location) {
 }
 
 void ReadHandle::FillWindow() {
-	auto wanted = MinValue(MaxValue(window_size * 2, WINDOW_MIN_BYTES), WINDOW_MAX_BYTES);
+	// Who goes back begins anew; what may end at any moment is read little further than it was used.
+	bool goes_on = window_size > 0 && position == window_start + window_size;
+	auto longer = !goes_on ? 0 : scope.Current()->MayEndEarly() ? position / 10 : window_size * 2;
+	auto wanted = MinValue(MaxValue<idx_t>(longer, WINDOW_MIN_BYTES), WINDOW_MAX_BYTES);
 	auto count = MinValue(wanted, size - position);
 	window.resize(count);
 	window_size = 0;
@@ -66,6 +69,24 @@ idx_t ReadHandle::ReadNext(void *buffer, idx_t count) {
 void ReadHandle::Close() {
 	DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
 }
+
+#if PENSTOCK_DUCKDB_2
+NetworkThroughputEstimate ReadHandle::Link() const {
+	NetworkThroughputEstimate link;
+	ps_reader_link(reader.get(), scope.Current()->handle, &link.latency_seconds, &link.bandwidth_bytes_per_s);
+	return link;
+}
+
+optional<timestamp_t> ReadHandle::ValidUntil() const {
+	uint64_t us = 0;
+	if (!ps_reader_valid_for(reader.get(), scope.Current()->handle, &us)) {
+		return {};
+	}
+	auto now = Timestamp::GetCurrentTimestamp();
+	auto left = uint64_t(timestamp_t::infinity().value - now.value);
+	return us < left ? timestamp_t(now.value + int64_t(us)) : timestamp_t::infinity();
+}
+#endif
 
 WriteHandle::WriteHandle(FileSystem &fs, const string &path, FlagsArg flags, shared_ptr<WriterState> writer_p)
     : PenstockHandle(fs, path, flags, false), writer(std::move(writer_p)), opened_by(std::this_thread::get_id()),

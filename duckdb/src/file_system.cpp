@@ -116,6 +116,21 @@ idx_t PenstockFileSystem::SeekPosition(FileHandle &handle) {
 void PenstockFileSystem::AbortFileWrite(FileHandle &handle) {
 	Writer(handle).writer->Abort();
 }
+
+bool PenstockFileSystem::TryGetNetworkThroughput(FileHandle &handle, NetworkThroughputEstimate &result) {
+	if (!IsReader(handle)) {
+		return false;
+	}
+	result = Reader(handle).Link();
+	return true;
+}
+
+optional<timestamp_t> PenstockFileSystem::GetCacheValidUntil(FileHandle &handle) {
+	if (!IsReader(handle)) {
+		return {};
+	}
+	return Reader(handle).ValidUntil();
+}
 #endif
 
 } // namespace penstock

@@ -1,50 +1,11 @@
 // Decides what a combination of open flags means for an object, or why it cannot be had.
 #include "file_handle.hpp"
 #include "file_system.hpp"
+#include "known.hpp"
 
 namespace penstock {
 
 namespace {
-
-//! What the caller knows already (from a listing or a catalog), in the treaty's form.
-class Known {
-public:
-	explicit Known(const OpenFileInfo &file) {
-		if (!file.extended_info) {
-			return;
-		}
-		auto &options = file.extended_info->options;
-		for (auto &option : options) {
-			if (option.second.IsNull()) {
-				continue;
-			}
-			auto &name = NameText(option.first);
-			auto &value = option.second;
-			if (name == "file_size") {
-				known.has_size = true;
-				known.size_bytes = value.GetValue<uint64_t>();
-			} else if (name == "last_modified") {
-				auto modified = value.GetValue<timestamp_t>();
-				known.has_modified = Value::IsFinite(modified);
-				known.modified_us = modified.value;
-			} else if (name == "etag") {
-				etag = StringValue::Get(value);
-				known.etag = Borrow(etag);
-			} else if (name == "footer_size") {
-				known.footer_size_bytes = value.GetValue<uint64_t>();
-			} else if (name == "validate_external_file_cache") {
-				known.immutable = !BooleanValue::Get(value.DefaultCastAs(LogicalType::BOOLEAN));
-			}
-		}
-	}
-	const ps_known *Get() const {
-		return &known;
-	}
-
-private:
-	string etag;
-	ps_known known = {};
-};
 
 void RefuseUnsupported(const string &path, FlagsArg flags) {
 	if (flags.OpenForAppending()) {
@@ -80,9 +41,10 @@ unique_ptr<FileHandle> PenstockFileSystem::OpenRead(const OpenFileInfo &file, Fi
 	auto query = scope.Current();
 	auto options = query->OptionsOf(file.path, opener);
 	Known known(file);
+	auto told = known.Get();
 	ps_reader *reader = nullptr;
 	ps_error *error = nullptr;
-	if (!ps_open_read(query->handle, Borrow(file.path), options.Data(), options.Count(), known.Get(), &reader,
+	if (!ps_open_read(query->handle, Borrow(file.path), options.Data(), options.Count(), &told, &reader,
 	                  &error)) {
 		if (!flags.ReturnNullIfNotExists()) {
 			Raise(error);

@@ -53,6 +53,9 @@ Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
 	ps_error *error = nullptr;
 	Check(ps_query_new(engine->handle, settings.Data(), settings.Count(), QueryInterrupted, this, &handle, &error),
 	      error);
+#if PENSTOCK_DUCKDB_2
+	ps_query_host_reads_ahead(handle);
+#endif
 }
 
 Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client, const char *request_deadline_ms)
@@ -79,6 +82,11 @@ void Query::Arm(bool unique) {
 	new_names_are_unique = unique;
 	barrier_passed = false;
 	armed = true;
+}
+
+void Query::EndsEarly() {
+	ends_early = true;
+	ps_query_may_end_early(handle);
 }
 
 void Query::Barrier() {

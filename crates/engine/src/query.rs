@@ -10,7 +10,7 @@ use crate::upload::DetachedUploads;
 use penstock_base::{Metric, Metrics, Result, Settings};
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::OnceCell;
@@ -41,7 +41,14 @@ pub(crate) struct QueryCore {
     pub uploads: DetachedUploads,
     /// The files of its globs, to fetch ahead of a scan.
     pub neighbours: Arc<Neighbours>,
+    /// It may end before what it reads does: see [`Query::may_end_early`].
+    ends_early: AtomicBool,
+    /// See [`Query::host_reads_ahead`].
+    host_reads_ahead: AtomicBool,
 }
+
+/// Of so many bytes read, one may be fetched in vain where the end of a statement is not in sight.
+pub(crate) const WASTE_PARTS: u64 = 10;
 
 impl QueryCore {
     /// The disk cache that this query's settings ask for.
@@ -50,6 +57,22 @@ impl QueryCore {
     /// As [`DiskCache::open`].
     pub fn disk(&self) -> Result<Option<Arc<DiskCache>>> {
         self.engine.disk.of(&self.settings)
+    }
+
+    /// Whether the host itself fetches ahead what a scan of columns reads.
+    pub fn host_reads_ahead(&self) -> bool {
+        self.host_reads_ahead.load(Ordering::Relaxed)
+    }
+
+    /// Whether it may end before what it reads does.
+    pub fn ends_early(&self) -> bool {
+        self.ends_early.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes may be ahead of a run of reads: as many as it has read, and of a statement
+    /// that may end at any moment those that may be in vain.
+    pub fn ahead_bytes_max(&self, run_bytes: u64) -> u64 {
+        if self.ends_early() { run_bytes / WASTE_PARTS } else { run_bytes }
     }
 
     /// Runs a verb: requests count for this query, and cancelling it ends the verb.
@@ -78,6 +101,8 @@ impl Query {
             whole_bytes: AtomicU64::default(),
             uploads: DetachedUploads::default(),
             neighbours: Arc::default(),
+            ends_early: AtomicBool::default(),
+            host_reads_ahead: AtomicBool::default(),
         });
         Query { core, interrupted }
     }
@@ -132,6 +157,18 @@ impl Query {
         self.core.cancel.cancel();
         self.core.neighbours.stop();
         self.core.uploads.abort();
+    }
+
+    /// Says that the statement may end before its files do (a `LIMIT`): from now on no more is
+    /// fetched ahead than a tenth of what was read, and 256 KiB.
+    pub fn may_end_early(&self) {
+        self.core.ends_early.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that the host fetches ahead the columns of Parquet scans itself (DuckDB 2.0), so that
+    /// nobody does it twice. Files of a glob are still opened ahead.
+    pub fn host_reads_ahead(&self) {
+        self.core.host_reads_ahead.store(true, Ordering::Relaxed);
     }
 
     /// The flag behind [`Query::cancel`], for those who have no reference to the query.

@@ -62,6 +62,10 @@ bool ps_query_barrier(ps_query *query, ps_error **error);
 /* Gives up every detached upload that is not durable yet. One whose last request is on its way is seen to its end in
  * the background, and its object removed. */
 void ps_query_abort_uploads(ps_query *query);
+/* It may end before its files do (LIMIT): from now on little is fetched ahead. */
+void ps_query_may_end_early(const ps_query *query);
+/* The host fetches ahead the columns of its scans itself. */
+void ps_query_host_reads_ahead(const ps_query *query);
 ps_rows *ps_query_stats(const ps_query *query); /* name, unit, value, description; this query only */
 /* What is remembered of objects: cache, object, etag, size_bytes, cached_bytes, blocks. */
 bool ps_query_cache(const ps_query *query, ps_rows **out, ps_error **error);
@@ -84,9 +88,16 @@ typedef struct {
 typedef struct { uint64_t size_bytes; bool has_modified; int64_t modified_us; ps_str etag; } ps_meta;
 bool ps_open_read(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, const ps_known *known,
                   ps_reader **out, ps_error **error);
+/* The files of one store that will be opened, in their order: what is read of the next ones is fetched ahead. */
+bool ps_query_announce(ps_query *query, const ps_str *urls, const ps_known *known, size_t count,
+                       const ps_pair *options, size_t option_count, ps_error **error);
 void ps_reader_meta(const ps_reader *reader, ps_meta *out);
 /* Exactly `len` bytes or an error. Any thread, many at once. */
 bool ps_read_at(ps_reader *reader, ps_query *query, void *buffer, uint64_t len, uint64_t offset, ps_error **error);
+/* How its store answers, as far as it is known: until the first byte, and what one connection brings. */
+void ps_reader_link(const ps_reader *reader, const ps_query *query, double *latency_s, double *bytes_per_s);
+/* For how long bytes of a file without a validator count in this query; false where nothing says so. UINT64_MAX: ever. */
+bool ps_reader_valid_for(const ps_reader *reader, const ps_query *query, uint64_t *us);
 void ps_reader_free(ps_reader *reader);
 
 /* ---- writing ---- */

@@ -119,6 +119,30 @@ pub unsafe extern "C" fn ps_query_abort_uploads(query: *const PsQuery) {
 /// # Safety
 /// `query` came from this library.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_may_end_early(query: *const PsQuery) {
+    // SAFETY: the caller vouches for it.
+    if let Ok(query) = unsafe { handle(query, "query") } {
+        quiet((), || query.query.may_end_early());
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `query` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_host_reads_ahead(query: *const PsQuery) {
+    // SAFETY: the caller vouches for it.
+    if let Ok(query) = unsafe { handle(query, "query") } {
+        quiet((), || query.query.host_reads_ahead());
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `query` came from this library.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ps_query_stats(query: *const PsQuery) -> *mut PsRows {
     // SAFETY: the caller vouches for it.
     let Ok(query) = (unsafe { handle(query, "query") }) else { return null_mut() };

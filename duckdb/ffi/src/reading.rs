@@ -1,6 +1,6 @@
 //! Open objects.
 
-use crate::abi::{PsPair, PsStr, free, give, handle};
+use crate::abi::{PsPair, PsStr, array, free, give, handle, pairs};
 use crate::error::{PsError, guarded};
 use crate::names::locate;
 use crate::query::PsQuery;
@@ -92,6 +92,38 @@ pub unsafe extern "C" fn ps_open_read(
 /// See the header.
 ///
 /// # Safety
+/// `query` came from this library, `urls` and `known` have `count` readable elements, texts and
+/// pairs are readable, `error` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_announce(
+    query: *const PsQuery,
+    urls: *const PsStr,
+    known: *const PsKnown,
+    count: usize,
+    options: *const PsPair,
+    option_count: usize,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let query = &handle(query, "query")?.query;
+            let options = pairs(options, option_count, "a store option")?;
+            let urls = array(urls, count, "the URLs")?;
+            let known = array(known, count, "what is known of the files")?;
+            let file = |(url, known): (&PsStr, &PsKnown)| {
+                Ok((query.locate(url.text("the URL")?, &options)?, known.to_known()?))
+            };
+            query.announce(urls.iter().zip(known).map(file).collect::<Result<_>>()?);
+            Ok(())
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
 /// `reader` came from this library, `out` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ps_reader_meta(reader: *const PsReader, out: *mut PsMeta) {
@@ -109,6 +141,55 @@ pub unsafe extern "C" fn ps_reader_meta(reader: *const PsReader, out: *mut PsMet
     };
     // SAFETY: not null, and the caller vouches for it.
     unsafe { out.write(meta) };
+}
+
+/// See the header.
+///
+/// # Safety
+/// Handles came from this library, `latency_s` and `bytes_per_s` are null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_reader_link(
+    reader: *const PsReader,
+    query: *const PsQuery,
+    latency_s: *mut f64,
+    bytes_per_s: *mut f64,
+) {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        let (Ok(reader), Ok(query)) = (handle(reader, "reader"), handle(query, "query")) else {
+            return;
+        };
+        let link = reader.reader.link(&query.query);
+        if let Some(out) = latency_s.as_mut() {
+            *out = link.latency.as_secs_f64();
+        }
+        if let Some(out) = bytes_per_s.as_mut() {
+            *out = link.bytes_per_s;
+        }
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// Handles came from this library, `us` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_reader_valid_for(
+    reader: *const PsReader,
+    query: *const PsQuery,
+    us: *mut u64,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        let (Ok(reader), Ok(query)) = (handle(reader, "reader"), handle(query, "query")) else {
+            return false;
+        };
+        let Some(time) = reader.reader.valid_for(&query.query) else { return false };
+        if let Some(out) = us.as_mut() {
+            *out = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        }
+        true
+    }
 }
 
 /// See the header.

@@ -85,6 +85,10 @@ fn a_memory_object_goes_there_and_back() {
         ));
         assert_eq!(&bytes, b"3456");
         assert!(ps_read_at(reader, opened.query, null_mut(), 0, 0, &mut error));
+        let (mut latency_s, mut bytes_per_s, mut us) = (-1.0, -1.0, 7);
+        ps_reader_link(reader, opened.query, &mut latency_s, &mut bytes_per_s);
+        assert!((0.0..1.0).contains(&latency_s) && bytes_per_s > 1e6, "{latency_s} {bytes_per_s}");
+        assert!(!ps_reader_valid_for(reader, opened.query, &mut us), "its tag tells its version");
         let beyond =
             ps_read_at(reader, opened.query, bytes.as_mut_ptr().cast::<c_void>(), 4, 8, &mut error);
         assert!(!beyond);
@@ -168,6 +172,14 @@ fn nulls_are_errors_and_never_crashes() {
         ps_listing_get(null(), 0, null_mut());
         ps_setting_describe(usize::MAX, null_mut());
         ps_query_abort_uploads(null());
+        ps_query_may_end_early(null());
+        ps_query_host_reads_ahead(null());
+        ps_reader_link(null(), null(), null_mut(), null_mut());
+        assert!(!ps_reader_valid_for(null(), opened.query, null_mut()));
+        assert!(!ps_query_announce(null(), null(), null(), 0, null(), 0, null_mut()));
+        assert!(ps_query_announce(opened.query, null(), null(), 0, null(), 0, &mut error));
+        assert!(!ps_query_announce(opened.query, &url, null(), 1, null(), 0, &mut error));
+        assert_eq!(told(error).0, Kind::Internal as i32);
         assert!(!ps_query_clear_cache(null(), null_mut()));
         assert!(!ps_query_cache(null(), null_mut(), null_mut()));
     }

@@ -7,6 +7,8 @@ namespace penstock {
 
 //! Gives COPY and EXPORT to our paths a barrier, so that their uploads may overlap.
 void RegisterBarrier(DBConfig &config, const shared_ptr<Engine> &engine);
+//! Tells the engine which files a statement will read, and whether it may end before they do.
+void RegisterScans(DBConfig &config, const shared_ptr<Engine> &engine);
 //! True while this thread makes DuckDB believe that another extension begins to load.
 extern thread_local bool extension_load_is_pretended;
 //! Lets ATTACH reach our URLs without httpfs and azure.

@@ -26,6 +26,10 @@ public:
 	//! Up to `size` bytes from the position on, and moves it; one thread at a time.
 	idx_t ReadNext(void *buffer, idx_t size);
 	void Close() override;
+#if PENSTOCK_DUCKDB_2
+	NetworkThroughputEstimate Link() const;
+	optional<timestamp_t> ValidUntil() const;
+#endif
 	idx_t GetProgress() override {
 		return position;
 	}

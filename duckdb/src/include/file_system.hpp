@@ -68,6 +68,9 @@ public:
 
 #if PENSTOCK_DUCKDB_2
 	void AbortFileWrite(FileHandle &handle) override;
+	//! For DuckDB's prefetcher: it fetches together what a gap divides that is cheaper than a request.
+	bool TryGetNetworkThroughput(FileHandle &handle, NetworkThroughputEstimate &result) override;
+	optional<timestamp_t> GetCacheValidUntil(FileHandle &handle) override;
 	optional<FileMetadata> GetStatsIfExists(const OpenFileInfo &file, optional_ptr<FileOpener> opener) override;
 	bool CreateDirectoryExtended(const string &path, const CreateDirectoryOptions &options,
 	                             optional_ptr<FileOpener> opener) override;

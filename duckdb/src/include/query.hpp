@@ -70,6 +70,11 @@ public:
 	//! The options of a path's store. A statement sees one set of secrets and settings, and opens its file
 	//! once to bind it and once in each thread.
 	Pairs OptionsOf(const string &path, optional_ptr<FileOpener> opener);
+	//! Says that it may end before its files do (LIMIT): from now on little is fetched ahead.
+	void EndsEarly();
+	bool MayEndEarly() const {
+		return ends_early;
+	}
 	//! True once the user asked to stop, or the connection is gone.
 	bool IsInterrupted() const;
 
@@ -89,6 +94,7 @@ private:
 	atomic<bool> armed {false};
 	atomic<bool> new_names_are_unique {false};
 	atomic<bool> barrier_passed {false};
+	atomic<bool> ends_early {false};
 	//! From a failure on: cleaning up after an interrupted statement must not be interrupted itself.
 	atomic<bool> cleaning_up {false};
 	mutex lock;

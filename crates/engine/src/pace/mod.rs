@@ -60,6 +60,11 @@ impl Pace {
         }
     }
 
+    /// What one connection brings in a second, as far as it is known.
+    pub fn connection_bytes_per_s(&self, policy: &Policy) -> f64 {
+        lock(&self.learner).model(policy, 1.0).bytes_per_ms * 1000.0
+    }
+
     /// The shortest run of held bytes between two missing ones that is not fetched again.
     pub fn gap_bytes(&self, policy: &Policy, latency: Duration) -> u64 {
         let mut learner = lock(&self.learner);

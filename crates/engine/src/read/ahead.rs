@@ -3,7 +3,7 @@
 //! The decision is pure ([`Detector`], [`next_block`]): two reads that follow each other begin a
 //! run. In small steps, while less lies ready than the run has read so far, the next block is
 //! fetched, of the size of the run, from 256 KiB up to 8 MiB. So what is fetched in vain is never
-//! more than what was used. Any other read ends the run and drops what lies ready, unless it goes
+//! more than what was used; in a statement that may end early, no more than a tenth of it. Any other read ends the run and drops what lies ready, unless it goes
 //! back: DuckDB looks at the beginning of a text file first, and then reads it from the beginning.
 //!
 //! In large steps the next ones are asked for while the present one is carried out, see `begun`. A
@@ -69,14 +69,14 @@ pub(super) fn is_large(range: ByteRange) -> bool {
     range.len() > STEP_BYTES_MAX
 }
 
-/// The block to fetch next, if it is time: `ready_end` is where the bytes end that lie ready
-/// without a gap behind the read that ended at `read_end`; `end` is that of the object, or of the
-/// gap where more lies ready behind it.
-fn next_block(run_bytes: u64, read_end: u64, ready_end: u64, end: u64) -> Option<ByteRange> {
-    if run_bytes == 0 || ready_end >= end || ready_end.saturating_sub(read_end) > run_bytes {
+/// The block to fetch next, if it is time: `ahead_bytes_max` may lie ready, and one smallest block;
+/// `ready_end` is where the bytes end that lie ready without a gap behind the read that ended at
+/// `read_end`; `end` is that of the object, or of the gap where more lies ready behind it.
+fn next_block(ahead_bytes_max: u64, read_end: u64, ready_end: u64, end: u64) -> Option<ByteRange> {
+    if ready_end >= end || ready_end.saturating_sub(read_end) > ahead_bytes_max {
         return None;
     }
-    let bytes = run_bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+    let bytes = ahead_bytes_max.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
     Some(ByteRange { start: ready_end, end: ready_end.saturating_add(bytes).min(end) })
 }
 
@@ -224,8 +224,9 @@ impl Ahead {
             let ready_end = contiguous_end(range.end, ready.collect());
             let near = state.blocks.partition_point(|block| block.range.start <= ready_end);
             let end = state.blocks.get(near).map_or(source.size_bytes, |kept| kept.range.start);
+            let ahead_bytes_max = source.query.ahead_bytes_max(run_bytes);
             if near < BLOCKS_MAX
-                && let Some(block) = next_block(run_bytes, range.end, ready_end, end)
+                && let Some(block) = next_block(ahead_bytes_max, range.end, ready_end, end)
                 && let Some(lease) = source.query.engine.budget.try_lease(block.len())
             {
                 self.register(&mut state, source);
@@ -288,7 +289,9 @@ impl Ahead {
         let step = range.len();
         let profile = &source.at.mount.profile;
         let bytes_per_s = state.bytes_per_s.unwrap_or(profile.connection_bytes_per_s);
-        let allowed = Allowed::of(run_bytes, step, bytes_per_s, latency, limit / MEMORY_PARTS);
+        let ahead_bytes_max = source.query.ahead_bytes_max(run_bytes);
+        let allowed = Allowed::of(run_bytes, step, bytes_per_s, latency, limit / MEMORY_PARTS)
+            .at_most(ahead_bytes_max);
         let steps = steps(step, read_end, asked_end, source.size_bytes, allowed.window_bytes);
         let held: u64 = state.begun.iter().map(Begun::memory_bytes).sum();
         let mut memory_bytes = allowed.memory_bytes.saturating_sub(held);
@@ -457,7 +460,9 @@ mod tests {
                 at += step;
                 let run = detector.note(read, false);
                 ready_end = ready_end.max(at);
-                if let Some(block) = next_block(run, at, ready_end, size) {
+                if run > 0
+                    && let Some(block) = next_block(run, at, ready_end, size)
+                {
                     prop_assert_eq!(block.start, ready_end);
                     ready_end = block.end;
                     fetched += block.len();

@@ -63,6 +63,12 @@ impl Allowed {
         let window_bytes = in_flight.saturating_add(step_bytes).min(run_bytes);
         Allowed { window_bytes, memory_bytes: window_bytes.min(memory_limit_bytes) }
     }
+
+    /// No more than this.
+    pub fn at_most(self, bytes: u64) -> Self {
+        let Allowed { window_bytes, memory_bytes } = self;
+        Allowed { window_bytes: window_bytes.min(bytes), memory_bytes: memory_bytes.min(bytes) }
+    }
 }
 
 /// The reads to ask for: those of `step_bytes` that follow `asked_end`, where reads have come to

@@ -60,19 +60,25 @@ pub(crate) struct Dropped {
 pub(crate) struct Room {
     pub latency: Duration,
     pub memory_limit_bytes: u64,
+    /// The statement may end before its files do.
+    pub ends_early: bool,
 }
 
 impl Columns {
     /// Of a single file nothing is fetched ahead before its first row group is over; the next
     /// files of a glob are nearly always read.
     pub fn new(is_glob: bool, flow: Flow) -> Self {
-        let first_bytes = if is_glob { FIRST_BYTES_MAX } else { 0 };
         Columns {
-            scan: Scan::new(first_bytes),
+            scan: Scan::new(if is_glob { FIRST_BYTES_MAX } else { 0 }),
             flow: Arc::new(flow),
             reading: HashMap::new(),
             ahead: Vec::new(),
         }
+    }
+
+    /// A file that was taken for single is one of several.
+    pub fn goes_on(&mut self) {
+        self.scan.may_begin_with(FIRST_BYTES_MAX);
     }
 
     /// Takes note of a read; `parse` gives the layout of its file. Gives the blocks that the read
@@ -134,6 +140,9 @@ impl Columns {
         mut parse: impl FnMut(usize) -> Option<Layout>,
         mut begin: impl FnMut(usize, ByteRange, &Arc<Flow>) -> Option<Block>,
     ) {
+        if room.ends_early {
+            self.scan.may_end_early();
+        }
         for file in self.scan.files_ahead(count) {
             if !self.scan.knows(file)
                 && let Some(layout) = parse(file)

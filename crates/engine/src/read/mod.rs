@@ -26,7 +26,7 @@ mod whole;
 pub(crate) use flight::Flights;
 pub(crate) use held::HeldCache;
 pub(crate) use neighbours::Neighbours;
-pub use reader::Reader;
+pub use reader::{Link, Reader};
 pub use stream::Stream;
 pub(crate) use version::Version;
 use version::changed;
@@ -41,6 +41,7 @@ use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Kind, Metric, Result};
 use penstock_store::{GetRange, ObjectMeta};
 use std::sync::{Arc, PoisonError};
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use whole::Whole;
 
@@ -118,6 +119,12 @@ impl Query {
         self.core.run(open(&self.core, at, known)).await
     }
 
+    /// Says which files will be read, in their order and all of one store: what is read of the next
+    /// ones is fetched ahead, as it is for those of a glob.
+    pub fn announce(&self, files: Vec<(Location, Known)>) {
+        self.core.neighbours.announced(&self.core, files);
+    }
+
     /// Size, tag and time of an object; from memory while that is valid.
     ///
     /// # Errors
@@ -139,15 +146,13 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
     // A cache that cannot be used is told before anything is asked.
     query.disk()?;
     query.uploads.settled(&at.id()).await;
-    let cell = {
-        let mut opened = query.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(opened.entry(at.id()).or_default())
-    };
+    let cell = cell(query, at);
     let is_opened = cell.initialized();
     let asks = is_opened && query.asks_always() && !known.immutable;
     query.scope.count(Metric::MetadataHits, u64::from(is_opened && !asks));
     let place = query.neighbours.opened(query, at);
     let opened = cell.get_or_try_init(|| find_out(query, at, known)).await?;
+    query.neighbours.told(at, &opened.meta);
     if asks {
         query.scope.count(Metric::MetadataMisses, 1);
         if !Version::of(&opened.meta).matches(&ask(query, at).await?) {
@@ -161,6 +166,30 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
         .or_else(|| query.neighbours.alone(at, &opened.meta));
     let held = opened.held(query, at).await?;
     Ok(Reader::new(query, at, &opened.meta, held, place))
+}
+
+/// What this query knows of an object that it opens.
+fn cell(query: &QueryCore, at: &Location) -> Arc<OnceCell<Opened>> {
+    let mut opened = query.opened.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(opened.entry(at.id()).or_default())
+}
+
+/// Does what opening an object will have to do.
+async fn open_ahead(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<()> {
+    // Whoever opens it then asks anyway.
+    if query.asks_always() {
+        return Ok(());
+    }
+    query.uploads.settled(&at.id()).await;
+    let cell = cell(query, at);
+    let opened = cell.get_or_try_init(|| find_out(query, at, known)).await?;
+    query.neighbours.told(at, &opened.meta);
+    let (size, window) = (opened.meta.size_bytes.unwrap_or(0), query.settings.open_fetch_bytes);
+    let Some(window) = plan::opening_window(size, window, tail_first(&at.key)) else {
+        return Ok(());
+    };
+    let held = opened.held(query, at).await?;
+    Reader::new(query, at, &opened.meta, held, None).fetch_opening(query, window).await
 }
 
 async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
@@ -211,7 +240,10 @@ async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
     let range = if from_tail && at.mount.capabilities.suffix_range {
         GetRange::Suffix(window)
     } else {
-        GetRange::Bounded(ByteRange { start: 0, end: window })
+        // The size that a table format told need not be right: whatever comes is of the object.
+        let size = known.meta.size_bytes.filter(|_| from_tail).unwrap_or(window);
+        let start = size.saturating_sub(window);
+        GetRange::Bounded(ByteRange { start, end: start.saturating_add(window) })
     };
     let asked = Instant::now();
     let mut stream = match Stream::start(query, at, range, None).await {

@@ -1,7 +1,9 @@
 //! Fetching ahead across the files of a glob, and who reads which file.
 //!
 //! A scan opens the files of its glob one after the other, and each open waits for a footer. So the
-//! bytes that opening reads first are fetched for the next files too, several at once.
+//! bytes that opening reads first are fetched for the next files too, several at once. So do the
+//! files that a statement names one by one, or a table format: what of them is not known is learned
+//! from the same answers.
 //!
 //! Which, and how much of them, is decided in `order`. Columns are fetched ahead too, see
 //! `columns`.
@@ -17,7 +19,7 @@ use crate::read::held::Piece;
 use crate::read::order::{Order, STEP_MAX, windows};
 use crate::read::parquet::Layout;
 use crate::read::version::Version;
-use crate::read::{Reader, tail_first};
+use crate::read::{Known, Reader, open_ahead, tail_first};
 use penstock_base::ByteRange;
 use penstock_store::ObjectMeta;
 use std::collections::HashMap;
@@ -27,13 +29,16 @@ use tokio::task::AbortHandle;
 /// Most globs and single files of one statement that are followed (a join of many tables has one
 /// each).
 const GLOBS_MAX: usize = 32;
+/// Fewer files are not worth following together.
+const FILES_MIN: usize = 3;
 
 /// The files of one glob, or a file by itself.
 #[derive(Debug)]
 struct Files {
     id: u64,
     at: Location,
-    files: Vec<(String, ObjectMeta)>,
+    /// What is known of each; a listing tells size and tag, others may not.
+    files: Vec<(String, Known)>,
     index: HashMap<ObjectId, usize>,
     order: Order,
     columns: Columns,
@@ -90,6 +95,23 @@ struct State {
 }
 
 impl State {
+    /// Follows one more; gives its number.
+    fn begin(
+        &mut self,
+        at: &Location,
+        is_glob: bool,
+        files: impl IntoIterator<Item = (String, Known)>,
+    ) -> u64 {
+        self.globs_seen += 1;
+        let (id, columns) = (self.globs_seen, Columns::new(is_glob, flow_of(at)));
+        let order = Order::default();
+        let (rows, index) = (Vec::new(), HashMap::new());
+        let mut glob = Files { id, at: at.clone(), files: rows, index, order, columns };
+        glob.add(files);
+        self.globs.push(glob);
+        id
+    }
+
     /// The oldest, outside of what is followed.
     fn forget_surplus(&mut self) -> Vec<Files> {
         let surplus = self.globs.len().saturating_sub(GLOBS_MAX);
@@ -112,23 +134,61 @@ impl Neighbours {
         let mut state = self.lock();
         let found = of.and_then(|of| state.globs.iter_mut().find(|glob| glob.id == of));
         if let Some(glob) = found {
-            glob.add(entries);
+            glob.add(listed(entries));
             return of;
         }
-        if entries.len() < 3 {
+        if entries.len() < FILES_MIN {
             return None;
         }
-        state.globs_seen += 1;
-        let id = state.globs_seen;
-        let columns = Columns::new(true, flow_of(at));
-        let (files, index, order) = (Vec::new(), HashMap::new(), Order::default());
-        let mut glob = Files { id, at: at.clone(), files, index, order, columns };
-        glob.add(entries);
-        state.globs.push(glob);
+        let id = state.begin(at, true, listed(entries));
         let forgotten = state.forget_surplus();
         drop(state);
         drop(forgotten);
         Some(id)
+    }
+
+    /// Takes note of files that a statement will read, in their order, and begins with them as if
+    /// the first one were opened now. What is known of a glob is known better from its listing.
+    pub fn announced(self: &Arc<Self>, query: &Arc<QueryCore>, files: Vec<(Location, Known)>) {
+        let [(first, _), (second, _), _, ..] = &files[..] else { return };
+        let (at, first, second) = (first.clone(), first.id(), second.id());
+        let mut state = self.lock();
+        if state.globs.iter().any(|glob| glob.index.contains_key(&second)) {
+            return;
+        }
+        // The first one was opened before, by itself.
+        let alone = state.globs.iter_mut().rev().find(|glob| glob.index.contains_key(&first));
+        let files = files.into_iter().map(|(at, known)| (at.key, known));
+        let id = match alone {
+            Some(glob) => {
+                glob.add(files.skip(1));
+                glob.columns.goes_on();
+                glob.id
+            }
+            None => state.begin(&at, true, files),
+        };
+        let forgotten = state.forget_surplus();
+        let State { globs, tasks, .. } = &mut *state;
+        if let Some(glob) = globs.iter_mut().find(|glob| glob.id == id) {
+            glob.begin_next(query, 0, tasks);
+        }
+        drop(state);
+        drop(forgotten);
+    }
+
+    /// Takes note of what opening a file told of it.
+    pub fn told(&self, at: &Location, meta: &ObjectMeta) {
+        let mut state = self.lock();
+        if state.globs.is_empty() {
+            return;
+        }
+        let id = at.id();
+        let found = state.globs.iter_mut().find_map(|glob| Some((*glob.index.get(&id)?, glob)));
+        if let Some((index, glob)) = found
+            && !glob.version(index).is_told()
+        {
+            glob.files[index].1.meta = meta.clone();
+        }
     }
 
     /// Takes note of an opened Parquet file that is in no glob, if it is worth while: the store is
@@ -147,13 +207,8 @@ impl Neighbours {
             glob.version(index).has_tag_of(&version).then_some((glob.id, index))
         });
         let (glob, index) = known.unwrap_or_else(|| {
-            state.globs_seen += 1;
-            let files = vec![(at.key.clone(), meta.clone())];
-            let index = HashMap::from([(id, 0)]);
-            let columns = Columns::new(false, flow_of(at));
-            let (id, order) = (state.globs_seen, Order::default());
-            state.globs.push(Files { id, at: at.clone(), files, index, order, columns });
-            (id, 0)
+            let known = Known { meta: meta.clone(), ..Known::NOTHING };
+            (state.begin(at, false, [(at.key.clone(), known)]), 0)
         });
         let forgotten = state.forget_surplus();
         let place = self.place(&mut state, glob, index, version);
@@ -194,29 +249,7 @@ impl Neighbours {
             .iter_mut()
             .rev()
             .find_map(|glob| glob.index.get(&id).copied().map(|index| (glob, index)))?;
-        tasks.retain(|task| !task.is_finished());
-        let batch = glob.order.opened(index, glob.files.len());
-        let files = &glob.files[batch.files.clone()];
-        let sizes: Vec<_> = files
-            .iter()
-            .map(|(key, meta)| (meta.size_bytes.unwrap_or(0), tail_first(key)))
-            .collect();
-        let windows = windows(&sizes, query.settings.open_fetch_bytes, batch.bytes_max);
-        glob.order.begun = glob.order.begun.max(batch.files.start + windows.len());
-        for ((key, meta), window) in files.iter().zip(windows) {
-            let at = glob.at.sibling(key.as_str());
-            let held = query.engine.held.get(&at.id(), &Version::of(meta));
-            if held.is_some_and(|held| held.covers(&window)) {
-                continue;
-            }
-            let reader = Reader::new(query, &at, meta, None, None);
-            let query = Arc::clone(query);
-            let task = query.engine.handle.clone().spawn(async move {
-                // The open that needs these bytes asks again and tells its own error.
-                let _ = query.run(reader.fetch_opening(&query, window)).await;
-            });
-            tasks.push(task.abort_handle());
-        }
+        glob.begin_next(query, index, tasks);
         let passed = glob.columns.pass(index.saturating_sub(STEP_MAX));
         glob.pull(query);
         let (id, version) = (glob.id, glob.version(index));
@@ -248,7 +281,7 @@ impl Neighbours {
         place: &Place,
         range: ByteRange,
     ) -> Option<Vec<Arc<Block>>> {
-        if !place.is_in(&query.neighbours) {
+        if query.host_reads_ahead() || !place.is_in(&query.neighbours) {
             return None;
         }
         let mut state = self.lock();
@@ -329,17 +362,62 @@ impl Neighbours {
     }
 }
 
+/// What a listing tells of its files.
+fn listed(entries: &[Entry]) -> impl Iterator<Item = (String, Known)> {
+    let known = |entry: &Entry| Known { meta: entry.meta.clone(), ..Known::NOTHING };
+    entries.iter().map(move |entry| (entry.key.clone(), known(entry)))
+}
+
 impl Files {
-    fn add(&mut self, entries: &[Entry]) {
-        for entry in entries {
-            self.index.insert(self.at.sibling(entry.key.as_str()).id(), self.files.len());
-            self.files.push((entry.key.clone(), entry.meta.clone()));
+    fn add(&mut self, files: impl IntoIterator<Item = (String, Known)>) {
+        for (key, known) in files {
+            self.index.insert(self.at.sibling(key.as_str()).id(), self.files.len());
+            self.files.push((key, known));
         }
     }
 
-    /// What the listing told of a file.
+    /// What is known of a file's version.
     fn version(&self, index: usize) -> Version {
-        Version::of(&self.files[index].1)
+        Version::of(&self.files[index].1.meta)
+    }
+
+    /// Begins to fetch the first bytes of the files that follow an opened one.
+    fn begin_next(&mut self, query: &Arc<QueryCore>, index: usize, tasks: &mut Vec<AbortHandle>) {
+        tasks.retain(|task| !task.is_finished());
+        let batch = self.order.opened(index, self.files.len(), query.ends_early());
+        let files = &self.files[batch.files.clone()];
+        let window_bytes = query.settings.open_fetch_bytes;
+        let sizes: Vec<_> = files
+            .iter()
+            .map(|(key, known)| {
+                let size = known.meta.size_bytes.unwrap_or(window_bytes);
+                (size, tail_first(key))
+            })
+            .collect();
+        let windows = windows(&sizes, window_bytes, batch.bytes_max);
+        self.order.begun = self.order.begun.max(batch.files.start + windows.len());
+        for ((key, known), window) in files.iter().zip(windows) {
+            let at = self.at.sibling(key.as_str());
+            let query = Arc::clone(query);
+            let handle = query.engine.handle.clone();
+            // The open that needs these bytes asks again and tells its own error.
+            let task = if known.meta.etag.is_some() {
+                let held = query.engine.held.get(&at.id(), &Version::of(&known.meta));
+                if held.is_some_and(|held| held.covers(&window)) {
+                    continue;
+                }
+                let reader = Reader::new(&query, &at, &known.meta, None, None);
+                handle.spawn(async move {
+                    let _ = query.run(reader.fetch_opening(&query, window)).await;
+                })
+            } else {
+                let known = known.clone();
+                handle.spawn(async move {
+                    let _ = query.run(open_ahead(&query, &at, &known)).await;
+                })
+            };
+            tasks.push(task.abort_handle());
+        }
     }
 
     fn note(
@@ -359,13 +437,14 @@ impl Files {
     fn pull(&mut self, query: &Arc<QueryCore>) {
         let Files { at, files, columns, .. } = self;
         let latency = at.mount.latency.get();
-        if latency < LATENCY_MIN {
+        if latency < LATENCY_MIN || query.host_reads_ahead() {
             return;
         }
-        let room = Room { latency, memory_limit_bytes: query.engine.budget.limit_bytes() };
+        let memory_limit_bytes = query.engine.budget.limit_bytes();
+        let room = Room { latency, memory_limit_bytes, ends_early: query.ends_early() };
         let parse = |index: usize| layout(query, at, &files[index]);
         let begin = |index: usize, span: ByteRange, flow: &Arc<Flow>| {
-            let (key, meta) = &files[index];
+            let (key, Known { meta, .. }) = &files[index];
             let (at, version) = (at.sibling(key.as_str()), Version::of(meta));
             let size_bytes = meta.size_bytes?;
             let lease = query.engine.budget.try_lease(span.len())?;
@@ -380,7 +459,7 @@ impl Files {
 fn layout(
     query: &Arc<QueryCore>,
     at: &Location,
-    (key, meta): &(String, ObjectMeta),
+    (key, Known { meta, .. }): &(String, Known),
 ) -> Option<Layout> {
     let id = ObjectId { mount: at.mount.id, key: key.clone() };
     let held = query.engine.held.get(&id, &Version::of(meta))?;

@@ -4,12 +4,13 @@
 //!   it): the next [`FILES_AHEAD_FIRST`] files follow, within [`BYTES_AHEAD_FIRST`]. That is also
 //!   all that `DESCRIBE`, a `LIMIT 1` or a filter on the path can fetch in vain; what is still on
 //!   its way when the statement ends is stopped.
-//! - Each further step in order lets it run further ahead, up to [`FILES_AHEAD_MAX`] files. A jump
-//!   begins anew.
+//! - Each further step in order lets it run further ahead, up to [`FILES_AHEAD_MAX`] files; by no
+//!   more than one and a tenth of the steps where the statement may end early. A jump begins anew.
 //! - Small files come whole as long as a batch is small ([`WHOLE_BYTES_MAX`]); beyond, many of them
 //!   at once would cost more time on the wire than the round trip that they save, and Parquet files
 //!   give their footers only.
 
+use crate::query::WASTE_PARTS;
 use crate::read::plan::{footer_window, opening_window};
 use penstock_base::ByteRange;
 use std::ops::Range;
@@ -39,7 +40,7 @@ pub(super) struct Order {
 
 impl Order {
     /// Takes note that a file was opened; the files whose first bytes may be fetched now.
-    pub fn opened(&mut self, index: usize, count: usize) -> Batch {
+    pub fn opened(&mut self, index: usize, count: usize, ends_early: bool) -> Batch {
         match self.furthest {
             None => {
                 self.furthest = Some(index);
@@ -58,8 +59,11 @@ impl Order {
             // Opened again, or by a thread that is a little behind.
             Some(_) => return Batch::NONE,
         }
-        let depth = (self.steps * FILES_AHEAD_START).min(FILES_AHEAD_MAX);
-        self.ahead(index, depth, count, u64::MAX)
+        let depth = match ends_early {
+            true => 1 + self.steps / WASTE_PARTS as usize,
+            false => self.steps * FILES_AHEAD_START,
+        };
+        self.ahead(index, depth.min(FILES_AHEAD_MAX), count, u64::MAX)
     }
 
     fn ahead(&self, index: usize, depth: usize, count: usize, bytes_max: u64) -> Batch {
@@ -111,21 +115,24 @@ mod tests {
     #[test]
     fn the_first_file_begins_a_few_and_each_step_more() {
         let mut order = Order::default();
-        assert_eq!(order.opened(0, 100), Batch { files: 1..16, bytes_max: BYTES_AHEAD_FIRST });
+        assert_eq!(
+            order.opened(0, 100, false),
+            Batch { files: 1..16, bytes_max: BYTES_AHEAD_FIRST }
+        );
         order.begun = 16;
-        assert_eq!(order.opened(0, 100), Batch::NONE);
-        assert_eq!(order.opened(1, 100).files, 16..16);
-        assert_eq!(order.opened(2, 100).files, 16..19);
+        assert_eq!(order.opened(0, 100, false), Batch::NONE);
+        assert_eq!(order.opened(1, 100, false).files, 16..16);
+        assert_eq!(order.opened(2, 100, false).files, 16..19);
     }
 
     #[test]
     fn a_jump_begins_anew_and_a_first_file_further_on_begins_nothing() {
         let mut order = Order::default();
-        order.opened(0, 1000);
-        order.opened(1, 1000);
-        assert_eq!(order.opened(500, 1000), Batch::NONE);
-        assert_eq!(order.opened(501, 1000).files, 502..510);
-        assert!(Order::default().opened(7, 1000).files.is_empty());
+        order.opened(0, 1000, false);
+        order.opened(1, 1000, false);
+        assert_eq!(order.opened(500, 1000, false), Batch::NONE);
+        assert_eq!(order.opened(501, 1000, false).files, 502..510);
+        assert!(Order::default().opened(7, 1000, false).files.is_empty());
     }
 
     #[test]
@@ -139,6 +146,18 @@ mod tests {
         assert!(windows(&[(200, true); 9], 0, 100).iter().all(ByteRange::is_empty));
     }
 
+    #[test]
+    fn where_the_statement_may_end_early_one_file_is_ahead_and_a_tenth() {
+        let mut order = Order::default();
+        for (index, ahead) in [(0, 15), (1, 1), (2, 1), (9, 1), (10, 2), (29, 3), (319, 32)] {
+            for passed in order.furthest.map_or(0, |furthest| furthest + 1)..index {
+                order.opened(passed, 999, true);
+            }
+            order.begun = 0;
+            assert_eq!(order.opened(index, 999, true).files.end, index + 1 + ahead, "{index}");
+        }
+    }
+
     proptest! {
         #[test]
         fn nothing_is_begun_twice_nor_too_far_ahead(
@@ -149,7 +168,7 @@ mod tests {
             let mut begun = std::collections::HashSet::new();
             for (step, taken) in steps {
                 index = (index + step).min(count - 1);
-                let files = order.opened(index, count).files;
+                let files = order.opened(index, count, false).files;
                 let taken = files.start..(files.start + taken).min(files.end);
                 order.begun = order.begun.max(taken.end);
                 for file in taken {

@@ -2,6 +2,7 @@
 
 use crate::cache::CachedObject;
 use crate::location::Location;
+use crate::metadata::Validity;
 use crate::pace::policy::Policy;
 use crate::pace::{OnItsWay, Reserved};
 use crate::query::{Query, QueryCore};
@@ -21,12 +22,23 @@ use crate::read::tail_first;
 use crate::read::version::Version;
 use bytes::Bytes;
 use futures_util::future::{try_join, try_join_all};
+use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
 use penstock_store::ObjectMeta;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Reads from this size on tell a store's pace.
 const MEASURED_BYTES_MIN: u64 = 1 << 20;
+
+/// How a store answers, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// Until the first byte of an answer.
+    pub latency: Duration,
+    /// What one connection brings in a second.
+    pub bytes_per_s: f64,
+}
 
 /// One object, pinned to the version it was opened with.
 #[derive(Debug)]
@@ -84,6 +96,28 @@ impl Reader {
     /// The object.
     pub fn location(&self) -> &Location {
         &self.at
+    }
+
+    /// How its store answers, for a host that plans its own requests.
+    pub fn link(&self, query: &Query) -> Link {
+        let policy = Policy::of(query.settings());
+        Link {
+            latency: self.at.mount.latency.get(),
+            bytes_per_s: self.at.mount.pace.connection_bytes_per_s(&policy),
+        }
+    }
+
+    /// For how long bytes of it count, where nothing tells its versions apart and the policy of
+    /// this query sets a time; [`Duration::MAX`] for ever.
+    pub fn valid_for(&self, query: &Query) -> Option<Duration> {
+        if self.version.is_told() || self.meta.modified.is_some() {
+            return None;
+        }
+        match query.core.validity(Validation::Query) {
+            Validity::Asked => None,
+            Validity::For(time) => Some(time),
+            Validity::Forever => Some(Duration::MAX),
+        }
     }
 
     /// Fills `buf` with the bytes from `offset` on. Any thread, many at once.

@@ -18,6 +18,7 @@
 mod file;
 mod history;
 
+use crate::query::WASTE_PARTS;
 use crate::read::parquet::Layout;
 use file::{BEGUN, File, GAP_BYTES_MAX, Group, READ, is_pending, is_read, joined};
 use history::{History, push_unknown};
@@ -26,8 +27,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Of so many bytes read, one may be fetched in vain.
-const WASTE_PARTS: u64 = 10;
 /// That many in any case: fewer than a round trip is worth on any link.
 const WASTE_BYTES_MIN: u64 = 256 << 10;
 /// Once a row group is over, this much may be ahead whatever little was read so far.
@@ -75,12 +74,24 @@ pub(crate) struct Scan {
     first_bytes: u64,
     /// DuckDB's external file cache was seen to widen a read.
     is_widening: bool,
+    /// It may end at any moment.
+    ends_early: bool,
 }
 
 impl Scan {
     /// A scan that may be `first_bytes` ahead before it is known to go on.
     pub fn new(first_bytes: u64) -> Self {
         Scan { first_bytes, ..Self::default() }
+    }
+
+    /// So much may be ahead before it is known to go on.
+    pub fn may_begin_with(&mut self, first_bytes: u64) {
+        self.first_bytes = first_bytes;
+    }
+
+    /// Says that the scan may end before its files do.
+    pub fn may_end_early(&mut self) {
+        self.ends_early = true;
     }
 
     /// Whether the layout of a file is known.
@@ -246,10 +257,10 @@ impl Scan {
         None
     }
 
-    /// Once row groups were skipped the next ones may be too: then no more is fetched of them than
-    /// may be in vain.
+    /// Once row groups were skipped the next ones may be too, and a scan that may end early may read
+    /// none of them: then no more is fetched of them than may be in vain.
     fn bytes_max_outside(&self, bytes_max: u64) -> u64 {
-        if self.skipped == 0 {
+        if self.skipped == 0 && !self.ends_early {
             return bytes_max;
         }
         let in_vain = WASTE_BYTES_MIN + self.read_bytes / WASTE_PARTS;

@@ -226,7 +226,10 @@ fn shapes(kept: impl Strategy<Value = (bool, bool)> + Clone) -> impl Strategy<Va
 
 /// Reads as the threads take turns: each takes the next row group when it has read its last one.
 fn run(shape: &Shape, reads_max: usize) -> Model {
-    let mut model = Model::new(shape.row_groups, 10, 50);
+    run_in(Model::new(shape.row_groups, 10, 50), shape, reads_max)
+}
+
+fn run_in(mut model: Model, shape: &Shape, reads_max: usize) -> Model {
     let mut next = (0..shape.row_groups).filter(|row_group| shape.kept[*row_group].0);
     let mut work: Vec<Vec<(usize, usize)>> = vec![Vec::new(); shape.threads];
     let in_turn = (0..shape.row_groups * 12).flat_map(|_| 0..shape.threads);
@@ -270,6 +273,23 @@ proptest! {
         let ahead = 50 * CHUNK;
         let bound = model.read_bytes() / WASTE_PARTS + WASTE_BYTES_MIN + ahead;
         prop_assert!(model.wasted_bytes() <= bound, "{}", model.wasted_bytes());
+    }
+
+    /// Of row groups that nobody has entered, no more is ahead than may be in vain.
+    #[test]
+    fn a_scan_that_may_end_early_wastes_a_tenth(
+        shape in shapes(Just((true, false))), reads_max in 0usize..800,
+    ) {
+        let mut model = Model::new(shape.row_groups, 10, 50);
+        model.scan.may_end_early();
+        let model = run_in(model, &shape, reads_max);
+        let entered = shape.threads as u64 * shape.columns.len() as u64 * CHUNK;
+        let bound = model.read_bytes() / WASTE_PARTS + WASTE_BYTES_MIN + entered;
+        prop_assert!(model.wasted_bytes() <= bound, "{}", model.wasted_bytes());
+        // And it goes on: the longer, the more of it was fetched ahead.
+        if model.read.len() == shape.row_groups * shape.columns.len() && shape.row_groups > 100 {
+            prop_assert!(model.begun.len() * 4 > model.read.len(), "{}", model.begun.len());
+        }
     }
 
     /// Filters that leave a row group here and there, and a column that only some of them need:
