@@ -8,6 +8,7 @@ pub(crate) mod answer;
 pub mod azure;
 pub mod body;
 pub mod drive;
+mod encoded_word;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod http;

@@ -351,6 +351,21 @@ async fn object_too_large_for_one_copy_is_copied_in_parts() {
 }
 
 #[tokio::test]
+async fn metadata_that_is_no_ascii_goes_as_a_word_and_comes_back() {
+    const WORD: &str = "x-amz-meta-name: =?UTF-8?B?YsOkcg==?=";
+    for url in ["s3://bucket/", "gs://bucket/"] {
+        let told = EMPTY.replace("ETag", &format!("{WORD}\r\nETag"));
+        let (store, requests) = bucket_at(url, KEY, move |_, _| told.clone()).await;
+        let metadata = vec![("name".to_string(), "b\u{e4}r".to_string())];
+        let options = PutOptions { metadata: metadata.clone(), ..PutOptions::default() };
+        store.put("k", Payload::from(Bytes::from("x")), &options).await.unwrap();
+        let sent = requests.lock().unwrap()[0].0.clone();
+        assert!(sent.contains(WORD), "{sent}");
+        assert_eq!(store.stat("k").await.unwrap().metadata, metadata);
+    }
+}
+
+#[tokio::test]
 async fn names_that_xml_cannot_carry_are_removed_one_by_one() {
     let (store, requests) = bucket(KEY, |_, _| "HTTP/1.1 204 No Content\r\n\r\n".to_string()).await;
     let keys = ["plain", "bell\u{7}"].map(str::to_string);

@@ -26,7 +26,7 @@ use crate::options::StoreOptions;
 use crate::{
     Body, Capabilities, CopySource, ETag, GetRange, GetRequest, GetResponse, HttpClient,
     HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult,
-    Store, UploadId, WriteCondition,
+    Store, UploadId, WriteCondition, encoded_word,
 };
 use ::http::Method;
 use ::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, RANGE};
@@ -89,6 +89,12 @@ impl S3Store {
         self.sender.named(call, error)
     }
 
+    /// A header of user metadata.
+    fn with_metadata<'a>(&self, call: Call<'a>, name: &str, value: &str) -> Result<Call<'a>> {
+        let name = format!("{}meta-{name}", self.sender.header_prefix());
+        call.header(&name, &encoded_word::encode(value))
+    }
+
     /// Headers of a write: media type, user metadata, encryption.
     fn with_write_headers<'a>(&self, mut call: Call<'a>, options: &PutOptions) -> Result<Call<'a>> {
         let prefix = self.sender.header_prefix();
@@ -99,18 +105,14 @@ impl S3Store {
             let standard = answer::STANDARD_HEADERS.iter().find(|(pair, _)| pair == name);
             call = match (standard, name.strip_prefix('@')) {
                 (Some((_, header)), _) => call.header(header, value)?,
-                (None, None) => call.header(&format!("{prefix}meta-{name}"), value)?,
+                (None, None) => self.with_metadata(call, name, value)?,
                 (None, Some("tagging")) => call.header(&format!("{prefix}tagging"), value)?,
                 (None, Some(note)) if note.starts_with("checksum-") && !self.is_gcs() => {
                     call.header(&format!("x-amz-{note}"), value)?
                 }
                 // S3's own lists know nothing of the gateway's owners.
-                (None, Some("acl")) => {
-                    call.header(&format!("{prefix}meta-{ACL_METADATA}"), value)?
-                }
-                (None, Some("write")) => {
-                    call.header(&format!("{prefix}meta-{WRITE_METADATA}"), value)?
-                }
+                (None, Some("acl")) => self.with_metadata(call, ACL_METADATA, value)?,
+                (None, Some("write")) => self.with_metadata(call, WRITE_METADATA, value)?,
                 // The service keeps its own accounts of what else there is to note.
                 (None, Some(_)) => call,
             };
@@ -161,7 +163,10 @@ impl S3Store {
     fn meta(&self, response: &HttpResponse, size_bytes: Option<u64>) -> ObjectMeta {
         let prefix = format!("{}meta-", self.sender.header_prefix());
         let mut meta = answer::object_meta(&response.headers, size_bytes, &prefix);
-        for (name, _) in &mut meta.metadata {
+        for (name, value) in &mut meta.metadata {
+            if !name.starts_with('@') {
+                *value = encoded_word::decode(value);
+            }
             match name.as_str() {
                 ACL_METADATA => *name = notes::ACL.to_string(),
                 WRITE_METADATA => *name = notes::WRITE.to_string(),
