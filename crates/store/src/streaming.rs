@@ -403,6 +403,16 @@ pub trait StreamingStore: Store {
         self.delete(key, if_match).await.map(|()| Removed::default())
     }
 
+    /// Removes objects as [`Store::delete_batch`] does, and tells the delete markers that were made
+    /// where the service tells them.
+    ///
+    /// # Errors
+    /// As [`Store::delete_batch`].
+    async fn remove_batch(&self, keys: &[String]) -> Result<Vec<Result<Removed>>> {
+        let results = self.delete_batch(keys).await?;
+        Ok(results.into_iter().map(|result| result.map(|()| Removed::default())).collect())
+    }
+
     /// Whether metadata of any version can be changed where it is: bytes, tag and time stay. Where
     /// they cannot, the two methods below answer `Unsupported`.
     fn can_revise(&self) -> bool {

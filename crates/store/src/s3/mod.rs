@@ -8,6 +8,7 @@ mod auth;
 mod checksum;
 mod config;
 mod copy;
+mod delete;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod profile;
@@ -200,14 +201,6 @@ impl S3Store {
         let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
         read.map_err(|error| self.named(call, error))?;
         Ok((etag, answer::written_at(&response.headers)))
-    }
-
-    async fn delete_each(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
-        let mut results = Vec::with_capacity(keys.len());
-        for key in keys {
-            results.push(self.delete(key, None).await);
-        }
-        Ok(results)
     }
 
     /// Answers a range without bytes, which HTTP cannot ask for.
@@ -411,54 +404,12 @@ impl Store for S3Store {
     }
 
     async fn delete(&self, key: &str, if_match: Option<&ETag>) -> Result<()> {
-        let mut call = Call::new(Method::DELETE, "DELETE", Some(key));
-        if let Some(etag) = if_match {
-            if self.is_gcs() {
-                let error =
-                    Error::new(Kind::Unsupported, "this service cannot tie a delete to an ETag");
-                return Err(self.named(&call, error));
-            }
-            call = call.header(IF_MATCH.as_str(), &etag.header_value())?;
-        }
-        match self.sender.send(&call).await? {
-            Outcome::Done(response) => self.sender.removed(&call, response).await,
-            Outcome::Refused { failure, .. }
-                if failure.status == 404 && failure.code != "NoSuchBucket" =>
-            {
-                Ok(())
-            }
-            Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
-        }
+        self.remove_version(key, None, if_match).await.map(drop)
     }
 
     async fn delete_batch(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        // Some characters have no place in XML, so such names go one by one; an empty one is
-        // refused then, and alone.
-        let unspeakable =
-            |key: &String| key.is_empty() || key.chars().any(|c| c < ' ' && !"\t\n\r".contains(c));
-        if self.is_gcs() || keys.iter().any(unspeakable) {
-            return self.delete_each(keys).await;
-        }
-        let mut body = String::from("<Delete><Quiet>true</Quiet>");
-        for key in keys {
-            body.push_str("<Object><Key>");
-            body.push_str(&crate::xml::escape(key));
-            body.push_str("</Key></Object>");
-        }
-        body.push_str("</Delete>");
-        let payload = Payload::from(Bytes::from(body));
-        // Older servers insist on Content-MD5, and newer ones still take it.
-        let digest = checksum::md5_base64(&payload);
-        let call = Call::new(Method::POST, "delete", None)
-            .query("delete", "")
-            .header("content-md5", &digest)?
-            .header(CONTENT_TYPE.as_str(), "application/xml")?
-            .payload(payload);
-        let results = replies::parse_deleted(&self.answer(&call).await?, keys, self.root());
-        results.map_err(|error| self.named(&call, error))
+        let results = self.remove_many(keys, true).await?;
+        Ok(results.into_iter().map(|result| result.map(drop)).collect())
     }
 
     async fn copy(&self, from: &str, to: &str, options: &PutOptions) -> Result<PutResult> {
