@@ -12,6 +12,7 @@
 
 mod attributes;
 mod body;
+mod bucket;
 mod durable;
 mod errno;
 #[cfg(any(test, feature = "fuzzing"))]
