@@ -3,6 +3,7 @@
 //! The store's URL stays out of the answer: where the gateway keeps its objects is no business of
 //! its clients.
 
+use crate::exchange;
 use crate::observed::STALLED;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -23,8 +24,14 @@ pub enum Subject {
     Upload,
 }
 
-/// Translates an error about `subject`.
+/// Translates an error about `subject`; the access log tells what is behind it.
 pub fn to_s3(subject: Subject, error: Error) -> S3Error {
+    let answer = translated(subject, &error);
+    exchange::failed(answer.code().as_str(), &error);
+    answer
+}
+
+fn translated(subject: Subject, error: &Error) -> S3Error {
     let reason = without_path(error.message());
     // Advice about secrets and endpoints is for the operator of the gateway, not for its clients.
     let is_for_clients =

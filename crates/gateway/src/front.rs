@@ -12,7 +12,7 @@ use crate::pages::Pages;
 use crate::ready::Readiness;
 use crate::stats::Stats;
 use crate::telemetry::Refused;
-use crate::{error, heads, query, telemetry::Telemetry, v2};
+use crate::{cause, error, heads, query, telemetry::Telemetry, v2};
 use bytes::Bytes;
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT,
@@ -95,6 +95,9 @@ impl Front {
                 (refusal(error::slow_down(why, BUSY_WAIT))?, None)
             }
         };
+        if let Some((code, message)) = cause::told(&response) {
+            exchange.refused(code, message);
+        }
         let mut response = with_id(response, exchange.id());
         if closes {
             // In a drain the client's next request so finds another replica.
