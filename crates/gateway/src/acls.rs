@@ -111,11 +111,16 @@ pub(crate) async fn create_bucket(
             return locks::made_again(is_locked, &notes).map(|()| output);
         }
     }
+    let is_acl_noted =
+        lists == Lists::Owners || (lists != Lists::Off && acl != Acl::private(ONE_OWNER));
+    let is_noted = is_acl_noted || location.is_some() || ownership.is_some();
+    if is_noted {
+        buckets.check_notes_kept(&input.bucket).await?;
+    }
     buckets.create(&input.bucket).await?;
-    let is_noted = lists == Lists::Owners || acl != Acl::private(ONE_OWNER);
-    if (lists != Lists::Off && is_noted) || location.is_some() || ownership.is_some() {
+    if is_noted {
         let noted = |notes: &mut Notes| {
-            notes.acl = (lists != Lists::Off && is_noted).then(|| acl.to_text());
+            notes.acl = is_acl_noted.then(|| acl.to_text());
             notes.location = location.clone();
             notes.ownership = ownership.clone();
             Ok(())

@@ -125,10 +125,8 @@ impl Buckets {
             self.make_notes_home(bucket).await?;
             home = self.notes_home(bucket).await;
         }
-        let Some((home, key)) = home? else {
-            let why = "settings of buckets: the gateway keeps none (its setting notes_bucket)";
-            return Err(s3_error!(NotImplemented, "{why}"));
-        };
+        let (home, key) = home?.ok_or_else(not_kept)?;
+        check_tied(&home)?;
         for _ in 0..ROUNDS_MAX {
             let (mut notes, etag) = self.notes(bucket).await?;
             let before = notes.clone();
@@ -154,6 +152,20 @@ impl Buckets {
             "A conflicting conditional operation is currently in progress against this resource. \
              Please try again."
         ))
+    }
+
+    /// Refuses by name where notes of a bucket, which need not be there, cannot be changed.
+    ///
+    /// # Errors
+    /// `NotImplemented`; as [`Buckets::get`].
+    pub async fn check_notes_kept(&self, bucket: &str) -> S3Result<()> {
+        match self.notes_home(bucket).await {
+            Ok(Some((home, _))) => check_tied(&home),
+            Ok(None) => Err(not_kept()),
+            // Their container is made when they are.
+            Err(error) if is_missing(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Forgets the notes of a bucket that is gone.
@@ -186,6 +198,23 @@ impl Buckets {
             Err(error) if error.kind() != Kind::NotFound => Err(about_object(error)),
             _ => Ok(()),
         }
+    }
+}
+
+fn not_kept() -> S3Error {
+    let why = "settings of buckets: the gateway keeps none (its setting notes_bucket)";
+    s3_error!(NotImplemented, "{why}")
+}
+
+/// Without it two changes at once would be one.
+fn check_tied(home: &Bucket) -> S3Result<()> {
+    match home.store.capabilities().conditional_put {
+        true => Ok(()),
+        false => Err(s3_error!(
+            NotImplemented,
+            "settings of buckets, their location and owner among them: this back end cannot tie a \
+             write to what is there"
+        )),
     }
 }
 
