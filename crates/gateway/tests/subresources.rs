@@ -9,6 +9,7 @@ use penstock_gateway::{CorsRule, PageRule, Pattern};
 
 on_every_lane!(
     what_was_never_set_up_has_a_name,
+    what_is_always_off_is_told_so,
     what_is_set_up_is_told,
     pages_of_other_origins,
 );
@@ -37,6 +38,29 @@ async fn what_was_never_set_up_has_a_name(lane: Lane) {
         let missing = server.get(&format!("/missing-lake?{query}")).await;
         // The Azure fake makes containers when they are named.
         if !matches!(lane, Lane::Azure | Lane::S3) {
+            assert_eq!(missing.code(), "NoSuchBucket", "{query}");
+        }
+    }
+}
+
+/// Some features S3 tells as off with an answer, not with an error.
+async fn what_is_always_off_is_told_so(lane: Lane) {
+    let server = Server::on(lane).await;
+    for (query, expected) in [
+        ("logging", "<BucketLoggingStatus"),
+        ("notification", "<NotificationConfiguration"),
+        ("accelerate", "<AccelerateConfiguration"),
+        ("requestPayment", "<Payer>BucketOwner</Payer>"),
+    ] {
+        let answer = server.get(&format!("/lake?{query}")).await;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+        let text = answer.text();
+        assert!(text.contains(expected), "{query}: {text}");
+        for set_up in ["Status>", "LoggingEnabled", "TopicConfiguration"] {
+            assert!(!text.contains(&format!("<{set_up}")), "{query}: {text}");
+        }
+        if lane == Lane::Local {
+            let missing = server.get(&format!("/missing-lake?{query}")).await;
             assert_eq!(missing.code(), "NoSuchBucket", "{query}");
         }
     }
