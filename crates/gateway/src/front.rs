@@ -41,6 +41,8 @@ pub(crate) struct Limits {
     pub form_size_max_bytes: u64,
     /// Room for forms that are held.
     pub forms: Arc<Semaphore>,
+    /// Room for documents that are held.
+    pub documents: Arc<Semaphore>,
 }
 
 impl Limits {
@@ -51,6 +53,7 @@ impl Limits {
             signature_v2: settings.signature_v2_enabled,
             form_size_max_bytes: settings.form_size_max_bytes,
             forms: Arc::new(Semaphore::new(form_units(settings.form_size_max_bytes))),
+            documents: Arc::new(Semaphore::new(documents::UNITS_MAX)),
         }
     }
 }
@@ -174,7 +177,8 @@ impl Front {
         now: SystemTime,
     ) -> Result<Response<s3s::Body>, HttpError> {
         if !is_form(&request) {
-            let (request, verdict) = match documents::judged(request, path) {
+            let room = &self.limits.documents;
+            let (request, verdict) = match documents::judged(request, path, room) {
                 Ok(judged) => judged,
                 Err(error) => return refusal(error),
             };

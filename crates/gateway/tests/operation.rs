@@ -197,6 +197,50 @@ async fn the_log_tells_why_a_request_failed_and_no_secret() {
     }
 }
 
+/// Documents are held whole, and those of all requests together have a bound.
+#[tokio::test]
+async fn more_documents_than_there_is_room_for_are_told_to_slow_down() {
+    const LONGEST: usize = 4 << 20;
+    let server = Server::start().await;
+    let host = server.address.to_string();
+    let length = LONGEST.to_string();
+    let headers = [("content-length", length.as_str())];
+    let head = Request {
+        method: "POST",
+        path: "/lake?delete",
+        headers: &headers,
+        content_sha256: Some("UNSIGNED-PAYLOAD"),
+        ..Default::default()
+    };
+    let head = sign::signed(&head, &host, SECRET_KEY, ACCESS_KEY);
+    // Each lacks its last byte, so none is ever answered.
+    let body = vec![b' '; LONGEST - 1];
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(&head).await.unwrap();
+        stream.write_all(&body).await.unwrap();
+        held.push(stream);
+    }
+    let document = b"<Delete><Object><Key>k</Key></Object></Delete>";
+    let small =
+        || Request { method: "POST", path: "/lake?delete", body: document, ..Default::default() };
+    // A document that comes while these are still being read may take the room of one of them.
+    let all = format!("penstock_received_bytes_total {}\n", 16 * body.len());
+    let read = async { while !server.admin_page("/metrics").await.text().contains(&all) {} };
+    let wait = Duration::from_secs(20);
+    tokio::time::timeout(wait, read).await.unwrap();
+    let refused = server.send(small()).await;
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.code(), "SlowDown");
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_eq!(server.put("/lake/k", b"objects are none").await.status, 200);
+    drop(held);
+    // A closed connection may not have been noticed yet.
+    let taken = async { while server.send(small()).await.status != 200 {} };
+    tokio::time::timeout(wait, taken).await.unwrap();
+}
+
 #[tokio::test]
 async fn the_log_counts_requests_to_the_back_end_on_each_account() {
     let dir = Dir::new();
