@@ -17,11 +17,11 @@ use bytes::Bytes;
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT,
 };
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::{Body as _, Incoming};
 use penstock_base::settings::ServeSettings;
 use s3s::service::S3Service;
-use s3s::{HttpError, S3Error, S3ErrorCode, s3_error};
+use s3s::{HttpError, S3Error, S3ErrorCode, S3Result, s3_error};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -115,14 +115,21 @@ impl Front {
         exchange: &Arc<Exchange>,
         request: Request<Incoming>,
     ) -> Result<Response<s3s::Body>, HttpError> {
-        if let Some(error) = self.refused(&request, exchange.time()) {
-            let mut response = refusal(error)?;
-            if !request.body().is_end_stream() {
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        let admitted = match self.refused(&request, exchange.time()) {
+            None => self.verified_v2(&request),
+            Some(error) => Err(error),
+        };
+        let slashed = match admitted {
+            Ok(slashed) => slashed,
+            Err(error) => {
+                let mut response = refusal(error)?;
+                if !request.body().is_end_stream() {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, close);
+                }
+                return Ok(response);
             }
-            return Ok(response);
-        }
-        let slashed = v2::with_slash(&request, &self.ring);
+        };
         let is_awaited = request.headers().contains_key(EXPECT);
         let (stall_timeout, rest) = (self.limits.client_stall_timeout, Rest::default());
         let mut request = request.map(|body| {
@@ -200,6 +207,15 @@ impl Front {
         match put_of(request, &self.hosts, &self.ring, &self.limits, now).await {
             Ok((put, form)) => Ok(form.told(self.s3.call(put).await?)),
             Err(error) => refusal(error),
+        }
+    }
+
+    /// Verifies a signature of version 2; a form bears its own in itself. The URI is the one that
+    /// was signed, where that is another.
+    fn verified_v2(&self, request: &Request<Incoming>) -> S3Result<Option<Uri>> {
+        match is_form(request) {
+            true => Ok(None),
+            false => v2::verified(request, &self.hosts, &self.ring),
         }
     }
 
