@@ -135,8 +135,8 @@ impl S3Store {
         finished
     }
 
-    /// The source's tags, where the caller gives the copy no others and there are any: a copy in one
-    /// request has them, an upload has to be told.
+    /// The source's tags, where the caller gives the copy no others and there are any: a copy in
+    /// one request has them, an upload has to be told.
     async fn tags_left(
         &self,
         source: &CopySource,
