@@ -41,6 +41,12 @@ pub struct Line {
     pub key: Option<String>,
     /// HTTP status; 0 where the client went before there was one.
     pub status: u16,
+    /// The S3 code of an answer that is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Why it is one: what failed, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
     /// Whether the answer was sent whole.
     #[serde(rename = "whole")]
     pub is_whole: bool,
@@ -216,6 +222,8 @@ mod tests {
             bucket: Some("lake".into()),
             key: Some(key.into()),
             status: 200,
+            error: None,
+            cause: None,
             is_whole: true,
             received_bytes: 0,
             sent_bytes: 5,

@@ -85,22 +85,24 @@ pub(crate) async fn create_bucket(
     let acl = acl.unwrap_or_else(|| Acl::private(me));
     let output = dto::CreateBucketOutput { location: Some(format!("/{}", input.bucket)) };
     let lists = caller.sharing.lists;
-    if lists != Lists::Off {
-        let (notes, version) = buckets.notes(&input.bucket).await?;
-        let is_there = buckets.check(&input.bucket).await.is_ok();
-        // One that was there before keys became owners is theirs who make it again.
-        let is_ownerless = lists == Lists::Owners && version.is_none();
-        if is_there && !is_ownerless {
-            if caller.sharing.bucket_acl(&notes) == Some(acl) {
-                return locks::made_again(is_locked, &notes).map(|()| output);
-            }
-            let why = "The requested bucket name is not available.";
-            return Err(s3_error!(BucketAlreadyExists, "{why}"));
+    let (notes, version) = buckets.notes(&input.bucket).await?;
+    let is_there = match lists == Lists::Off && version.is_none() {
+        // Nothing hangs on it then.
+        true => false,
+        false => buckets.is_there(&input.bucket).await?,
+    };
+    // One that was there before keys became owners is theirs who make it again.
+    let is_ownerless = lists == Lists::Owners && version.is_none();
+    if lists != Lists::Off && is_there && !is_ownerless {
+        if caller.sharing.bucket_acl(&notes) == Some(acl) {
+            return locks::made_again(is_locked, &notes).map(|()| output);
         }
-        // Those of a bucket of this name that was removed behind the gateway's back.
-        if !is_there && version.is_some() {
-            buckets.forget_notes(&input.bucket).await?;
-        }
+        let why = "The requested bucket name is not available.";
+        return Err(s3_error!(BucketAlreadyExists, "{why}"));
+    }
+    // Those of a bucket of this name whose removal was cut short, or went past the gateway.
+    if let Some(version) = version.filter(|_| !is_there) {
+        buckets.forget_notes_at(&input.bucket, &version).await?;
     }
     if is_locked {
         locks::check_new(buckets, &input.bucket)?;
@@ -109,11 +111,16 @@ pub(crate) async fn create_bucket(
             return locks::made_again(is_locked, &notes).map(|()| output);
         }
     }
+    let is_acl_noted =
+        lists == Lists::Owners || (lists != Lists::Off && acl != Acl::private(ONE_OWNER));
+    let is_noted = is_acl_noted || location.is_some() || ownership.is_some();
+    if is_noted {
+        buckets.check_notes_kept(&input.bucket).await?;
+    }
     buckets.create(&input.bucket).await?;
-    let is_noted = lists == Lists::Owners || acl != Acl::private(ONE_OWNER);
-    if (lists != Lists::Off && is_noted) || location.is_some() || ownership.is_some() {
+    if is_noted {
         let noted = |notes: &mut Notes| {
-            notes.acl = (lists != Lists::Off && is_noted).then(|| acl.to_text());
+            notes.acl = is_acl_noted.then(|| acl.to_text());
             notes.location = location.clone();
             notes.ownership = ownership.clone();
             Ok(())

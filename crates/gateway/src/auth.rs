@@ -1,6 +1,6 @@
 //! Who asks, and what they may: the acting side of [`crate::access`].
 //!
-//! Signatures are s3s's to verify (it compares those of version 4 in constant time); here are the
+//! Signatures are s3s's to verify (those of version 2 [`crate::v2`]'s, before it); here are the
 //! keys it asks for, and the decision about an operation once it is known who wants it.
 
 use crate::access::{Grant, Need, Right, allows, need_of};

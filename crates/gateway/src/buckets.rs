@@ -9,7 +9,7 @@ use crate::tag::TagForm;
 use penstock_engine::{Engine, Location, Mount, Query};
 use penstock_store::{Account, StreamingStore};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use s3s::{S3Result, dto, s3_error};
+use s3s::{S3ErrorCode, S3Result, dto, s3_error};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -203,6 +203,18 @@ impl Buckets {
     pub async fn check(&self, bucket: &str) -> S3Result<()> {
         let (place, account) = self.place(bucket)?;
         account.check(&place.container).await.map_err(about_bucket)
+    }
+
+    /// Whether the bucket is there, where that is known.
+    ///
+    /// # Errors
+    /// Any but that it is not.
+    pub async fn is_there(&self, bucket: &str) -> S3Result<bool> {
+        match self.check(bucket).await {
+            Ok(()) => Ok(true),
+            Err(error) if *error.code() == S3ErrorCode::NoSuchBucket => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether versions in a bucket of this name, which need not be there, can be locked.

@@ -184,10 +184,10 @@ async fn remove_plain(bucket: &Bucket, keys: Vec<String>, leave: Leave) -> S3Res
     let batches: Vec<Vec<String>> = keys.chunks(at_once).map(<[String]>::to_vec).collect();
     let batches = batches.into_iter().map(|keys| async move {
         let named: Vec<String> = keys.iter().map(|key| bucket.key(key)).collect();
-        let results = bucket.store.delete_batch(&named).await;
+        let results = bucket.store.remove_batch(&named).await;
         let results = results.map_err(|error| to_s3(Subject::Bucket, error))?;
-        let removed = |(key, result): (String, penstock_base::Result<()>)| {
-            (key, None, result.map(|()| Removed::default()).map_err(about_object))
+        let removed = |(key, result): (String, penstock_base::Result<Removed>)| {
+            (key, None, result.map_err(about_object))
         };
         Ok::<Vec<Removal>, S3Error>(keys.into_iter().zip(results).map(removed).collect())
     });

@@ -1,8 +1,12 @@
 //! Requests whose body is a document (XML, or a policy) are taken whole before they are acted on.
 //! The digests that came with one are held against it while it is read, so nothing is done that it
 //! did not mean. Bodies that are an object's bytes are judged where they are stored.
+//!
+//! What is held of all documents together is bounded. Room is taken as the bytes come, so that
+//! nobody takes any by announcing a long document, and given back with the answer.
 
 use crate::checksum::Verifier;
+use crate::error::slow_down;
 use crate::query::pairs;
 use bytes::Bytes;
 use http::header::HeaderName;
@@ -10,11 +14,21 @@ use http::{HeaderMap, Method, Request};
 use http_body::{Frame, SizeHint};
 use s3s::{Body, S3Error, S3Result, StdError};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Longest document that is taken: a batch delete of 1000 long keys is below 2 MiB.
 pub(crate) const DOCUMENT_BYTES_MAX: usize = 4 << 20;
+/// Most bytes of all documents together: sixteen of the longest, or thousands of the usual ones.
+const DOCUMENTS_BYTES_MAX: usize = 64 << 20;
+/// What room for them is counted in.
+const UNIT_BYTES: usize = 1 << 10;
+/// Units of all documents together.
+pub(crate) const UNITS_MAX: usize = DOCUMENTS_BYTES_MAX / UNIT_BYTES;
+/// What clients wait that are told to slow down.
+const DOCUMENT_WAIT: Duration = Duration::from_secs(1);
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 /// Operations on objects whose body is a document, by the names in their queries.
 const ON_OBJECTS: [&str; 4] = ["acl", "legal-hold", "retention", "tagging"];
@@ -40,37 +54,62 @@ fn digests(headers: &HeaderMap, query: &str) -> HeaderMap {
     digests
 }
 
-/// What a document's digests came to.
+/// What is known of a document: why it was refused, and its room, which it keeps until this goes.
 #[derive(Clone, Default)]
-pub(crate) struct Verdict(Arc<Mutex<Option<S3Error>>>);
+pub(crate) struct Verdict(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    refusal: Option<S3Error>,
+    room: Option<OwnedSemaphorePermit>,
+}
 
 impl Verdict {
     /// Why the document was refused, if it was.
     pub fn take(&self) -> Option<S3Error> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.known().refusal.take()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses the document: what its reader is told of it.
+    fn refuse(&self, error: S3Error) -> StdError {
+        let told = error.to_string();
+        self.known().refusal = Some(error);
+        told.into()
     }
 }
 
-/// Has the end of a document fail where it is not what the digests beside it say; `path` has the
-/// bucket in front.
+/// Has a document fail where there is no `room` for it, and its end where it is not what the
+/// digests beside it say; `path` has the bucket in front.
 ///
 /// # Errors
 /// Those of headers that are no digests.
-pub(crate) fn judged(request: Request<Body>, path: &str) -> S3Result<(Request<Body>, Verdict)> {
+pub(crate) fn judged(
+    request: Request<Body>,
+    path: &str,
+    room: &Arc<Semaphore>,
+) -> S3Result<(Request<Body>, Verdict)> {
     let (query, verdict) = (request.uri().query().unwrap_or_default(), Verdict::default());
+    if !is_document(request.method(), path, query) {
+        return Ok((request, verdict));
+    }
     // The chunks of such a body are taken apart, and their trailer judged, later.
     let sha256 = request.headers().get("x-amz-content-sha256");
     let is_chunked = sha256.is_some_and(|it| it.as_bytes().starts_with(b"STREAMING-"));
-    if is_chunked || !is_document(request.method(), path, query) {
+    let verifier = match is_chunked {
+        true => None,
+        false => Some(Verifier::from_headers(&digests(request.headers(), query))?),
+    };
+    let verifier = verifier.filter(|verifier| !verifier.is_empty());
+    if verifier.is_none() && http_body::Body::is_end_stream(request.body()) {
         return Ok((request, verdict));
     }
-    let verifier = Verifier::from_headers(&digests(request.headers(), query))?;
-    if verifier.is_empty() {
-        return Ok((request, verdict));
-    }
-    let told = verdict.clone();
+    let (told, room) = (verdict.clone(), room.clone());
     let judged = request
-        .map(|body| Body::http_body(Judged { body, verifier: Some(verifier), verdict: told }));
+        .map(|body| Body::http_body(Judged { body, verifier, verdict: told, room, bytes: 0 }));
     Ok((judged, verdict))
 }
 
@@ -79,6 +118,28 @@ struct Judged {
     body: Body,
     verifier: Option<Verifier>,
     verdict: Verdict,
+    room: Arc<Semaphore>,
+    /// Those that came.
+    bytes: usize,
+}
+
+impl Judged {
+    /// Takes room for bytes that came.
+    fn hold(&mut self, bytes: usize) -> Result<(), StdError> {
+        let before = self.bytes.div_ceil(UNIT_BYTES);
+        self.bytes += bytes;
+        let units = self.bytes.div_ceil(UNIT_BYTES) - before;
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        let Ok(more) = self.room.clone().try_acquire_many_owned(units) else {
+            let why = "The gateway holds as many documents as it takes.";
+            return Err(self.verdict.refuse(slow_down(why, DOCUMENT_WAIT)));
+        };
+        match &mut self.verdict.known().room {
+            Some(held) => held.merge(more),
+            none => *none = Some(more),
+        }
+        Ok(())
+    }
 }
 
 impl http_body::Body for Judged {
@@ -92,8 +153,11 @@ impl http_body::Body for Judged {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         match &frame {
             Some(Ok(frame)) => {
-                if let (Some(verifier), Some(bytes)) = (&mut self.verifier, frame.data_ref()) {
-                    verifier.update(bytes);
+                if let Some(bytes) = frame.data_ref() {
+                    self.hold(bytes.len())?;
+                    if let Some(verifier) = &mut self.verifier {
+                        verifier.update(bytes);
+                    }
                 }
             }
             Some(Err(_)) => self.verifier = None,
@@ -101,9 +165,7 @@ impl http_body::Body for Judged {
                 if let Some(verifier) = self.verifier.take()
                     && let Err(error) = verifier.finish(None)
                 {
-                    let told = error.to_string();
-                    *self.verdict.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                    return Poll::Ready(Some(Err(told.into())));
+                    return Poll::Ready(Some(Err(self.verdict.refuse(error))));
                 }
             }
         }
@@ -124,6 +186,7 @@ impl http_body::Body for Judged {
 mod tests {
     use super::*;
     use http::HeaderValue;
+    use s3s::dto::StreamingBlob;
 
     #[test]
     fn documents_are_told_from_objects() {
@@ -150,5 +213,30 @@ mod tests {
         headers.insert("x-amz-checksum-crc32", HeaderValue::from_static("b"));
         assert_eq!(digests(&headers, "delete").len(), 2);
         assert_eq!(digests(&headers, "uploadId=u").len(), 1);
+    }
+
+    #[tokio::test]
+    async fn documents_together_have_so_much_room() {
+        let room = Arc::new(Semaphore::new(4));
+        let read = async |bytes: usize| {
+            // Not one whole piece, which s3s would not have to read.
+            let pieces = vec![Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; bytes]))];
+            let pieces = StreamingBlob::wrap(futures_util::stream::iter(pieces));
+            let request = Request::post("/lake?delete").body(Body::from(pieces)).unwrap();
+            let (request, verdict) = judged(request, "/lake", &room).unwrap();
+            let mut body = request.into_body();
+            let read = body.store_all_limited(DOCUMENT_BYTES_MAX).await.is_ok();
+            (read, verdict)
+        };
+        let (is_read, first) = read(3 * UNIT_BYTES).await;
+        assert!(is_read && room.available_permits() == 1);
+        let (is_read, refused) = read(UNIT_BYTES + 1).await;
+        let error = refused.take().unwrap();
+        assert!(!is_read && *error.code() == s3s::S3ErrorCode::SlowDown);
+        // What the first took is held until it is answered, not until it is read.
+        drop(first);
+        assert_eq!(room.available_permits(), 4);
+        assert!(read(4 * UNIT_BYTES).await.0);
+        assert_eq!(room.available_permits(), 4);
     }
 }

@@ -3,6 +3,7 @@
 //! The store's URL stays out of the answer: where the gateway keeps its objects is no business of
 //! its clients.
 
+use crate::exchange;
 use crate::observed::STALLED;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -23,8 +24,14 @@ pub enum Subject {
     Upload,
 }
 
-/// Translates an error about `subject`.
+/// Translates an error about `subject`; the access log tells what is behind it.
 pub fn to_s3(subject: Subject, error: Error) -> S3Error {
+    let answer = translated(subject, &error);
+    exchange::failed(answer.code().as_str(), &error);
+    answer
+}
+
+fn translated(subject: Subject, error: &Error) -> S3Error {
     let reason = without_path(error.message());
     // Advice about secrets and endpoints is for the operator of the gateway, not for its clients.
     let is_for_clients =
@@ -37,7 +44,8 @@ pub fn to_s3(subject: Subject, error: Error) -> S3Error {
         return answer;
     }
     if let Some(code) = error.service_code().and_then(own_code) {
-        let message = own_words(&code).map_or(message, str::to_string);
+        let words = error.service_code().and_then(words_on_conflict).or_else(|| own_words(&code));
+        let message = words.map_or(message, str::to_string);
         let mut answer = S3Error::with_message(code, message);
         if answer.status_code().is_none() {
             answer.set_status_code(StatusCode::RANGE_NOT_SATISFIABLE);
@@ -47,7 +55,8 @@ pub fn to_s3(subject: Subject, error: Error) -> S3Error {
     let code = match error.kind() {
         Kind::NotFound => return missing(subject),
         Kind::Denied => S3ErrorCode::AccessDenied,
-        Kind::Conflict => S3ErrorCode::PreconditionFailed,
+        Kind::Conflict if is_condition(error) => S3ErrorCode::PreconditionFailed,
+        Kind::Conflict => S3ErrorCode::OperationAborted,
         Kind::Throttled => S3ErrorCode::SlowDown,
         Kind::Unavailable => S3ErrorCode::ServiceUnavailable,
         Kind::Invalid => S3ErrorCode::InvalidArgument,
@@ -102,8 +111,70 @@ fn own_code(code: &str) -> Option<S3ErrorCode> {
         "BucketAlreadyExists" => S3ErrorCode::BucketAlreadyExists,
         "InvalidBucketName" | "InvalidResourceName" => S3ErrorCode::InvalidBucketName,
         "KeyTooLongError" => S3ErrorCode::KeyTooLongError,
+        "InvalidObjectState" | "BlobArchived" | "BlobBeingRehydrated" => {
+            S3ErrorCode::InvalidObjectState
+        }
+        "InvalidBucketState" => S3ErrorCode::InvalidBucketState,
+        "ConditionalRequestConflict" => S3ErrorCode::ConditionalRequestConflict,
+        "OperationAborted"
+        | "PendingCopyOperation"
+        | "BlobModifiedWhileReading"
+        | "BlobOverwritten" => S3ErrorCode::OperationAborted,
+        // As S3 says it of what object lock holds.
+        code if IMMUTABLE.contains(&code) => S3ErrorCode::AccessDenied,
+        // Sending these again cannot help.
+        "InvalidBlobType"
+        | "SnapshotsPresent"
+        | "BlockCountExceedsLimit"
+        | "BlobUsesCustomerSpecifiedEncryption" => S3ErrorCode::InvalidRequest,
+        lease if lease.starts_with(LEASE) => S3ErrorCode::OperationAborted,
         _ => return None,
     })
+}
+
+/// What Azure says of blobs and containers that a policy of immutability or a legal hold keeps.
+const IMMUTABLE: &[&str] = &[
+    "BlobImmutableDueToLegalHold",
+    "BlobImmutableDueToPolicy",
+    "ContainerHasLegalHold",
+    "ContainerImmutabilityPolicyLocked",
+];
+/// How the codes begin that Azure has for leases. The gateway takes none, so it is another's.
+const LEASE: &str = "Lease";
+
+/// Why the back end refused what no condition of the client's forbade, and what to do.
+fn words_on_conflict(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "InvalidBlobType" => {
+            "Under this key the back end has an append or page blob: remove it, or write to \
+             another key."
+        }
+        "SnapshotsPresent" => "The object has snapshots at the back end: remove those first.",
+        "BlobUsesCustomerSpecifiedEncryption" => {
+            "The object is encrypted with a key of a customer, which the gateway does not have."
+        }
+        "PendingCopyOperation" => {
+            "A copy to this object is under way at the back end: try again when it has ended."
+        }
+        code if IMMUTABLE.contains(&code) => {
+            "Access Denied: at the back end a policy of immutability or a legal hold keeps this \
+             from being changed."
+        }
+        lease if lease.starts_with(LEASE) => {
+            "Another program holds a lease on this at the back end: try again when it has let go."
+        }
+        _ => return None,
+    })
+}
+
+/// Whether a conflict is that of a condition: by the service's code, else by its status. Where
+/// neither is told it is a store of ours that judged the condition.
+fn is_condition(error: &Error) -> bool {
+    match (error.service_code(), error.http_status()) {
+        (Some("BlobAlreadyExists" | "PathAlreadyExists"), _) => true,
+        (_, Some(status)) => status != StatusCode::CONFLICT.as_u16(),
+        (_, None) => true,
+    }
 }
 
 /// What S3 says itself, where a back end's words tell no more.
@@ -206,6 +277,38 @@ mod tests {
             assert!(answer.status_code().is_some(), "{name}");
             assert!(!answer.message().unwrap().contains("secret-place"), "{name}");
         }
+    }
+
+    #[test]
+    fn conflicts_that_are_no_conditions_have_codes_of_their_own() {
+        for (status, service, kind, told, code) in [
+            (403, "InvalidObjectState", Kind::Unsupported, 403, "InvalidObjectState"),
+            (409, "BlobArchived", Kind::Unsupported, 403, "InvalidObjectState"),
+            (409, "BlobBeingRehydrated", Kind::Unsupported, 403, "InvalidObjectState"),
+            (412, "LeaseIdMissing", Kind::Conflict, 409, "OperationAborted"),
+            (409, "LeaseAlreadyPresent", Kind::Conflict, 409, "OperationAborted"),
+            (409, "PendingCopyOperation", Kind::Conflict, 409, "OperationAborted"),
+            (409, "BlobImmutableDueToPolicy", Kind::Conflict, 403, "AccessDenied"),
+            (409, "ContainerHasLegalHold", Kind::Conflict, 403, "AccessDenied"),
+            (409, "InvalidBlobType", Kind::Conflict, 400, "InvalidRequest"),
+            (409, "SnapshotsPresent", Kind::Conflict, 400, "InvalidRequest"),
+            (409, "OperationAborted", Kind::Conflict, 409, "OperationAborted"),
+            (409, "ConditionalRequestConflict", Kind::Conflict, 409, "ConditionalRequestConflict"),
+            (409, "InvalidBucketState", Kind::Conflict, 409, "InvalidBucketState"),
+            (409, "SomethingNew", Kind::Conflict, 409, "OperationAborted"),
+            // Those of conditions.
+            (412, "PreconditionFailed", Kind::Conflict, 412, "PreconditionFailed"),
+            (412, "ConditionNotMet", Kind::Conflict, 412, "PreconditionFailed"),
+            (409, "BlobAlreadyExists", Kind::Conflict, 412, "PreconditionFailed"),
+            (412, "", Kind::Conflict, 412, "PreconditionFailed"),
+        ] {
+            let error = Error::new(kind, "refused").with_http_status(status);
+            let answer = to_s3(Subject::Object, error.with_service_code(service));
+            let found = (answer.status_code().unwrap().as_u16(), answer.code().as_str());
+            assert_eq!(found, (told, code), "{service}");
+        }
+        let ours = to_s3(Subject::Object, Error::new(Kind::Conflict, "the file exists already"));
+        assert_eq!(*ours.code(), S3ErrorCode::PreconditionFailed);
     }
 
     #[test]

@@ -2,14 +2,16 @@
 //! it, and the line that is written when it ends.
 
 use crate::access_log::{AccessLog, Line};
+use crate::cause;
 use crate::telemetry::Telemetry;
+use penstock_base::Error;
 use s3s::access::S3AccessContext;
 use s3s::path::S3Path;
 use std::future::Future;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 tokio::task_local! {
@@ -39,6 +41,11 @@ pub struct Exchange {
     key_id: OnceLock<String>,
     bucket: OnceLock<String>,
     object: OnceLock<String>,
+    /// The last failure that was told in the words of S3: its code, and what is behind it. It may
+    /// have been got over since.
+    failure: Mutex<Option<(String, String)>>,
+    /// Code and cause of the answer.
+    refusal: OnceLock<(String, String)>,
     received: AtomicU64,
     backend_requests: AtomicU64,
     backend_micros: AtomicU64,
@@ -79,6 +86,8 @@ impl Exchange {
             key_id: OnceLock::new(),
             bucket: OnceLock::new(),
             object: OnceLock::new(),
+            failure: Mutex::default(),
+            refusal: OnceLock::new(),
             received: AtomicU64::new(0),
             backend_requests: AtomicU64::new(0),
             backend_micros: AtomicU64::new(0),
@@ -120,6 +129,17 @@ impl Exchange {
                 self.object.set(key.to_string()).ok();
             }
         }
+    }
+
+    /// The answer is an error with this code and message. What is behind it is told where an error
+    /// of a store was translated to it, else the message.
+    pub fn refused(&self, code: String, message: String) {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let cause = match failure {
+            Some((of, cause)) if of == code => cause,
+            _ => cause::one_line(&message),
+        };
+        self.refusal.set((code, cause)).ok();
     }
 
     /// Body bytes came in.
@@ -167,6 +187,8 @@ impl Exchange {
             bucket: text(&self.bucket),
             key: text(&self.object),
             status: ending.status,
+            error: self.refusal.get().map(|refusal| refusal.0.clone()),
+            cause: self.refusal.get().map(|refusal| refusal.1.clone()),
             is_whole: ending.is_whole,
             received_bytes: self.received.load(Ordering::Relaxed),
             sent_bytes: ending.sent,
@@ -195,6 +217,19 @@ pub fn backend_request(total: Duration) {
         exchange.backend_requests.fetch_add(1, Ordering::Relaxed);
         let micros = u64::try_from(total.as_micros()).unwrap_or(u64::MAX);
         exchange.backend_micros.fetch_add(micros, Ordering::Relaxed);
+    });
+}
+
+/// An error of a store was translated to this code of S3's, for the request that the task works
+/// for.
+pub fn failed(code: &str, error: &Error) {
+    let _ = CURRENT.try_with(|exchange| {
+        // Who keeps no log need not pay for the words.
+        if exchange.ledger.log.is_some() {
+            let cause = cause::one_line(&error.to_string());
+            let mut failure = exchange.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            *failure = Some((code.to_string(), cause));
+        }
     });
 }
 

@@ -12,16 +12,16 @@ use crate::pages::Pages;
 use crate::ready::Readiness;
 use crate::stats::Stats;
 use crate::telemetry::Refused;
-use crate::{error, heads, query, telemetry::Telemetry, v2};
+use crate::{cause, error, heads, query, telemetry::Telemetry, v2};
 use bytes::Bytes;
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT,
 };
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::{Body as _, Incoming};
 use penstock_base::settings::ServeSettings;
 use s3s::service::S3Service;
-use s3s::{HttpError, S3Error, S3ErrorCode, s3_error};
+use s3s::{HttpError, S3Error, S3ErrorCode, S3Result, s3_error};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -41,6 +41,8 @@ pub(crate) struct Limits {
     pub form_size_max_bytes: u64,
     /// Room for forms that are held.
     pub forms: Arc<Semaphore>,
+    /// Room for documents that are held.
+    pub documents: Arc<Semaphore>,
 }
 
 impl Limits {
@@ -51,6 +53,7 @@ impl Limits {
             signature_v2: settings.signature_v2_enabled,
             form_size_max_bytes: settings.form_size_max_bytes,
             forms: Arc::new(Semaphore::new(form_units(settings.form_size_max_bytes))),
+            documents: Arc::new(Semaphore::new(documents::UNITS_MAX)),
         }
     }
 }
@@ -95,6 +98,9 @@ impl Front {
                 (refusal(error::slow_down(why, BUSY_WAIT))?, None)
             }
         };
+        if let Some((code, message)) = cause::told(&response) {
+            exchange.refused(code, message);
+        }
         let mut response = with_id(response, exchange.id());
         if closes {
             // In a drain the client's next request so finds another replica.
@@ -109,14 +115,21 @@ impl Front {
         exchange: &Arc<Exchange>,
         request: Request<Incoming>,
     ) -> Result<Response<s3s::Body>, HttpError> {
-        if let Some(error) = self.refused(&request, exchange.time()) {
-            let mut response = refusal(error)?;
-            if !request.body().is_end_stream() {
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        let admitted = match self.refused(&request, exchange.time()) {
+            None => self.verified_v2(&request),
+            Some(error) => Err(error),
+        };
+        let slashed = match admitted {
+            Ok(slashed) => slashed,
+            Err(error) => {
+                let mut response = refusal(error)?;
+                if !request.body().is_end_stream() {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, close);
+                }
+                return Ok(response);
             }
-            return Ok(response);
-        }
-        let slashed = v2::with_slash(&request, &self.ring);
+        };
         let is_awaited = request.headers().contains_key(EXPECT);
         let (stall_timeout, rest) = (self.limits.client_stall_timeout, Rest::default());
         let mut request = request.map(|body| {
@@ -171,7 +184,8 @@ impl Front {
         now: SystemTime,
     ) -> Result<Response<s3s::Body>, HttpError> {
         if !is_form(&request) {
-            let (request, verdict) = match documents::judged(request, path) {
+            let room = &self.limits.documents;
+            let (request, verdict) = match documents::judged(request, path, room) {
                 Ok(judged) => judged,
                 Err(error) => return refusal(error),
             };
@@ -193,6 +207,15 @@ impl Front {
         match put_of(request, &self.hosts, &self.ring, &self.limits, now).await {
             Ok((put, form)) => Ok(form.told(self.s3.call(put).await?)),
             Err(error) => refusal(error),
+        }
+    }
+
+    /// Verifies a signature of version 2; a form bears its own in itself. The URI is the one that
+    /// was signed, where that is another.
+    fn verified_v2(&self, request: &Request<Incoming>) -> S3Result<Option<Uri>> {
+        match is_form(request) {
+            true => Ok(None),
+            false => v2::verified(request, &self.hosts, &self.ring),
         }
     }
 

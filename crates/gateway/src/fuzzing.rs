@@ -6,6 +6,7 @@
 
 use crate::acl::{Acl, Asked, Users};
 use crate::auth::{KeyPair, KeyRing};
+use crate::hosts::Hosts;
 use crate::lock::{BY_RULE, HOLD, Lock, RETENTION};
 use crate::notes::Notes;
 use crate::parts::{PARTS_NOTE, PartSizes};
@@ -130,7 +131,7 @@ fn head(input: &[u8]) {
     let asked = Asked { headers: request.headers(), document: None };
     drop(asked.acl("K", "K", &Nobody));
     let ring = KeyRing::new(vec![KeyPair::new("K", Secret::new("secret"))], Vec::new(), 0, 1);
-    if let Some(slashed) = v2::with_slash(&request, &ring) {
+    if let Ok(Some(slashed)) = v2::verified(&request, &Hosts::default(), &ring) {
         assert_eq!(slashed.path(), format!("{}/", request.uri().path()), "another path");
     }
 }

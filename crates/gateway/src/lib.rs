@@ -15,6 +15,7 @@ mod auth;
 mod backend;
 mod body;
 mod buckets;
+mod cause;
 mod checksum;
 mod conditions;
 mod config;

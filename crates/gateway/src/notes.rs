@@ -125,10 +125,8 @@ impl Buckets {
             self.make_notes_home(bucket).await?;
             home = self.notes_home(bucket).await;
         }
-        let Some((home, key)) = home? else {
-            let why = "settings of buckets: the gateway keeps none (its setting notes_bucket)";
-            return Err(s3_error!(NotImplemented, "{why}"));
-        };
+        let (home, key) = home?.ok_or_else(not_kept)?;
+        check_tied(&home)?;
         for _ in 0..ROUNDS_MAX {
             let (mut notes, etag) = self.notes(bucket).await?;
             let before = notes.clone();
@@ -156,21 +154,67 @@ impl Buckets {
         ))
     }
 
+    /// Refuses by name where notes of a bucket, which need not be there, cannot be changed.
+    ///
+    /// # Errors
+    /// `NotImplemented`; as [`Buckets::get`].
+    pub async fn check_notes_kept(&self, bucket: &str) -> S3Result<()> {
+        match self.notes_home(bucket).await {
+            Ok(Some((home, _))) => check_tied(&home),
+            Ok(None) => Err(not_kept()),
+            // Their container is made when they are.
+            Err(error) if is_missing(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Forgets the notes of a bucket that is gone.
     ///
     /// # Errors
     /// What the back end says.
     pub async fn forget_notes(&self, bucket: &str) -> S3Result<()> {
+        self.forget(bucket, None).await
+    }
+
+    /// Forgets this version of the notes of a bucket that is gone. Others stay where the back end
+    /// can tell: somebody else is making the bucket at the same time.
+    ///
+    /// # Errors
+    /// What the back end says.
+    pub async fn forget_notes_at(&self, bucket: &str, version: &ETag) -> S3Result<()> {
+        self.forget(bucket, Some(version)).await
+    }
+
+    async fn forget(&self, bucket: &str, version: Option<&ETag>) -> S3Result<()> {
         let (home, key) = match self.notes_home(bucket).await {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(()),
             Err(error) if is_missing(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
-        match home.query().delete(&home.at(&key), None).await {
+        let version = version.filter(|_| home.store.capabilities().conditional_delete);
+        match home.query().delete(&home.at(&key), version).await {
+            Err(error) if error.kind() == Kind::Conflict && version.is_some() => Ok(()),
             Err(error) if error.kind() != Kind::NotFound => Err(about_object(error)),
             _ => Ok(()),
         }
+    }
+}
+
+fn not_kept() -> S3Error {
+    let why = "settings of buckets: the gateway keeps none (its setting notes_bucket)";
+    s3_error!(NotImplemented, "{why}")
+}
+
+/// Without it two changes at once would be one.
+fn check_tied(home: &Bucket) -> S3Result<()> {
+    match home.store.capabilities().conditional_put {
+        true => Ok(()),
+        false => Err(s3_error!(
+            NotImplemented,
+            "settings of buckets, their location and owner among them: this back end cannot tie a \
+             write to what is there"
+        )),
     }
 }
 

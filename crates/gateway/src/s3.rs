@@ -227,6 +227,23 @@ operations! { |gateway, request|
         let missing = "ReplicationConfigurationNotFoundError";
         match subresources::never(&gateway.buckets, &request.input.bucket, missing).await? {}
     }
+    get_bucket_logging: GetBucketLoggingInput => GetBucketLoggingOutput {
+        gateway.buckets.check(&request.input.bucket).await?;
+        answer(GetBucketLoggingOutput::default())
+    }
+    get_bucket_notification_configuration: GetBucketNotificationConfigurationInput
+        => GetBucketNotificationConfigurationOutput {
+        gateway.buckets.check(&request.input.bucket).await?;
+        answer(GetBucketNotificationConfigurationOutput::default())
+    }
+    get_bucket_accelerate_configuration: GetBucketAccelerateConfigurationInput
+        => GetBucketAccelerateConfigurationOutput {
+        gateway.buckets.check(&request.input.bucket).await?;
+        answer(GetBucketAccelerateConfigurationOutput::default())
+    }
+    get_bucket_request_payment: GetBucketRequestPaymentInput => GetBucketRequestPaymentOutput {
+        answer(subresources::payer(&gateway.buckets, &request.input.bucket).await?)
+    }
     get_object_lock_configuration: GetObjectLockConfigurationInput
         => GetObjectLockConfigurationOutput {
         answer(locks::configuration(&gateway.buckets, &request.input.bucket).await?)

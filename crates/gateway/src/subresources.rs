@@ -320,6 +320,16 @@ pub(crate) async fn remove_encryption(buckets: &Buckets, bucket: &str) -> S3Resu
     change(buckets, bucket, |notes| notes.encryption = None).await
 }
 
+/// GetBucketRequestPayment: nobody pays for requests, and this is how S3 says that.
+pub(crate) async fn payer(
+    buckets: &Buckets,
+    bucket: &str,
+) -> S3Result<dto::GetBucketRequestPaymentOutput> {
+    buckets.check(bucket).await?;
+    let payer = Some(dto::Payer::from_static(dto::Payer::BUCKET_OWNER));
+    Ok(dto::GetBucketRequestPaymentOutput { payer })
+}
+
 /// What clients may ask for that can never be set up here.
 pub(crate) async fn never(
     buckets: &Buckets,

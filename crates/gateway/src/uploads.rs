@@ -30,6 +30,7 @@ use penstock_store::streaming::split_version;
 use penstock_store::{Part, PartEntry, PutOptions, PutResult, UploadId, WriteCondition};
 use s3s::dto;
 use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Smallest part that is not the last, as in S3.
@@ -185,7 +186,8 @@ pub(crate) async fn list_parts(
     })
 }
 
-/// CompleteMultipartUpload: at most two requests to the back end, the list of parts and the commit.
+/// CompleteMultipartUpload: two requests to the back end, the list of parts and the commit; lists,
+/// policies, and on S3 a checksum or size of the whole take theirs besides.
 pub(crate) async fn complete(
     buckets: &Buckets,
     hosts: &Hosts,
@@ -208,7 +210,9 @@ pub(crate) async fn complete(
             result
         }
         Found::Parts(parts) => {
-            target.check_size(&parts, input.mpu_object_size)?;
+            if let Some(told) = input.mpu_object_size {
+                target.check_size(&parts, told).await?;
+            }
             if judges_lists(&request.extensions) {
                 let began = bucket.store.begun_with(&target.key, &upload).await;
                 let metadata = began.map_err(about_upload)?;
@@ -302,16 +306,32 @@ impl Target<'_> {
         chosen_parts(named, present, is_empty_part)
     }
 
-    fn check_size(&self, parts: &[Part], told: Option<i64>) -> S3Result<()> {
-        let size: u64 = parts.iter().map(|part| part.size_bytes).sum();
-        let is_known = !self.bucket.store.judges_parts();
-        if is_known && told.is_some_and(|told| u64::try_from(told) != Ok(size)) {
-            return Err(s3_error!(
+    /// Compares the object's size with what the sender counted. A back end that judges the parts
+    /// by itself is asked for their sizes: not every service knows the header. The completion names
+    /// their tags, so none of them can be another by then.
+    async fn check_size(&self, parts: &[Part], told: i64) -> S3Result<()> {
+        let store = &self.bucket.store;
+        let sizes = match store.judges_parts() {
+            false => parts.iter().map(|part| part.size_bytes).collect(),
+            true => match store.list_parts(&self.key, self.upload).await {
+                Ok(present) => sizes_of(parts, &present),
+                // It may have been completed before.
+                Err(error) if error.kind() == Kind::NotFound => return Ok(()),
+                Err(error) => return Err(about_upload(error)),
+            },
+        };
+        if sizes.len() != parts.len() {
+            // The completion says which part is not there.
+            return Ok(());
+        }
+        let size: u64 = sizes.into_iter().sum();
+        match u64::try_from(told) == Ok(size) {
+            true => Ok(()),
+            false => Err(s3_error!(
                 InvalidRequest,
                 "The object's size does not match x-amz-mp-object-size"
-            ));
+            )),
         }
-        Ok(())
     }
 
     /// Compares the whole object with what the sender hashed: by its bytes where the back end can
@@ -428,6 +448,13 @@ fn chosen_parts(
         ));
     }
     Ok(chosen)
+}
+
+/// The sizes of those of the parts that are present.
+fn sizes_of(parts: &[Part], present: &[PartEntry]) -> Vec<u64> {
+    let wanted: HashSet<u32> = parts.iter().map(|part| part.number).collect();
+    let chosen = present.iter().filter(|entry| wanted.contains(&entry.number));
+    chosen.map(|entry| entry.size_bytes).collect()
 }
 
 /// AbortMultipartUpload.

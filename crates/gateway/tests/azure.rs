@@ -138,3 +138,26 @@ async fn metadata_that_azure_refuses_comes_back() {
     }
     assert!(got.header("etag").trim_matches('"').ends_with("-1"), "{}", got.header("etag"));
 }
+
+/// What Azure refuses though no condition was sent is never told as one that does not hold.
+#[tokio::test]
+async fn refusals_that_no_condition_made_have_codes_of_their_own() {
+    let server = Server::on(Lane::Azure).await;
+    assert_eq!(server.put("/lake/k", b"x").await.status, 200);
+    let fake = server.fake.as_ref().unwrap();
+    let put = Request { method: "PUT", path: "/lake/k", body: b"y", ..Default::default() };
+    let get = Request { path: "/lake/k", ..Default::default() };
+    let delete = Request { method: "DELETE", ..get.clone() };
+    for (fault, request, status, code) in [
+        ("status=409,code=BlobArchived", get, 403, "InvalidObjectState"),
+        ("status=412,code=LeaseIdMissing", put.clone(), 409, "OperationAborted"),
+        ("status=409,code=BlobImmutableDueToPolicy", put.clone(), 403, "AccessDenied"),
+        ("status=409,code=InvalidBlobType", put, 400, "InvalidRequest"),
+        ("status=409,code=SnapshotsPresent", delete, 400, "InvalidRequest"),
+    ] {
+        fake.faults().clear();
+        fake.fault(fault);
+        let refused = server.send(request).await;
+        assert_eq!((refused.status, refused.code().as_str()), (status, code), "{fault}");
+    }
+}

@@ -68,6 +68,31 @@ async fn parts_make_an_object() {
     assert_eq!((got.len(), &got[5 << 20..]), ((5 << 20) + 3, &b"end"[..]));
 }
 
+/// What could not be noted is refused before there is a bucket without it.
+#[tokio::test]
+async fn settings_of_buckets_are_refused_before_anything_is_made() {
+    let body = b"<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint>\
+        </CreateBucketConfiguration>";
+    for (acl, body) in [("off", &body[..]), ("owners", b"")] {
+        let fake = FakeS3::start(FakeOptions::s3()).unwrap();
+        let mut options = options_over(google(&fake));
+        options.serve.acl = acl.to_string();
+        let server = Server::start_with(Dir::new(), options).await;
+        let make = Request { method: "PUT", path: "/new-lake", body, ..get("", &[]) };
+        let refused = server.send(make).await;
+        let code = refused.code();
+        assert_eq!((refused.status, code.as_str()), (501, "NotImplemented"), "{acl}: {code}");
+        let made = fake.requests().iter().any(|request| request.operation == "CreateBucket");
+        assert!(!made, "{acl}");
+    }
+    let server = server().await;
+    let body = b"<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
+    let tags = Request { method: "PUT", path: "/lake?tagging", body, ..get("", &[]) };
+    let refused = server.send(tags).await;
+    assert_eq!((refused.status, refused.code().as_str()), (501, "NotImplemented"));
+    assert!(refused.text().contains("settings of buckets"), "{}", refused.text());
+}
+
 #[tokio::test]
 async fn what_google_has_not_is_refused_by_name() {
     let server = server().await;

@@ -14,6 +14,7 @@ on_every_lane!(
     removals_are_judged_by_size_and_time,
     writes_and_removals_are_judged_by_the_time_of_the_last_change,
     empty_words_of_a_listing_are_none,
+    metadata_that_is_no_ascii_comes_back,
 );
 
 async fn tags_are_kept(lane: Lane) {
@@ -187,4 +188,16 @@ async fn empty_words_of_a_listing_are_none(lane: Lane) {
     }
     let unordered = server.get("/lake?allow-unordered=true&delimiter=%2F").await;
     assert_eq!((unordered.status, unordered.code().as_str()), (400, "InvalidArgument"));
+}
+
+/// As SDKs send it, and as S3 tells it.
+async fn metadata_that_is_no_ascii_comes_back(lane: Lane) {
+    let server = Server::on(lane).await;
+    // "b\u{e4}r" as an RFC 2047 word.
+    let headers = [("x-amz-meta-name", "=?UTF-8?B?YsOkcg==?=")];
+    let put = Request { method: "PUT", path: "/lake/k", headers: &headers, ..Default::default() };
+    let put = server.send(put).await;
+    assert_eq!(put.status, 200, "{}", put.text());
+    let told = server.get("/lake/k").await.header("x-amz-meta-name").to_string();
+    assert_eq!(told, "=?UTF-8?B?YsOkcg==?=");
 }

@@ -143,6 +143,105 @@ async fn the_log_tells_each_request_and_no_secret() {
 }
 
 #[tokio::test]
+async fn the_log_tells_why_a_request_failed_and_no_secret() {
+    let dir = Dir::new();
+    let path = dir.0.join("access.log");
+    let fake =
+        penstock_testkit::fake::FakeAzure::start(penstock_testkit::fake::FakeOptions::azure())
+            .unwrap();
+    let serve = ServeSettings { access_log: path.display().to_string(), ..serve_settings() };
+    let told = Options { serve, ..common::options_over(common::azure(&fake)) };
+    let server = Server::start_with(dir, told).await;
+    let host = server.address.to_string();
+    assert_eq!(server.put("/lake/k", b"x").await.status, 200);
+    assert_eq!(server.get("/lake/absent").await.code(), "NoSuchKey");
+    let head = Request { method: "HEAD", path: "/lake/absent", ..Default::default() };
+    assert_eq!(server.send(head).await.status, 404);
+    let presigned = sign::presigned("GET", "/lake/k", &host, "another", ACCESS_KEY, 60, 0);
+    let forged = format!("GET {presigned} HTTP/1.1\r\nhost: {host}\r\n\r\n");
+    assert_eq!(server.send_raw(forged.as_bytes()).await.status, 403);
+    let key = "bXkgc2VjcmV0IGtleQ==";
+    let headers = [
+        ("x-amz-server-side-encryption-customer-algorithm", "AES256"),
+        ("x-amz-server-side-encryption-customer-key", key),
+    ];
+    let refused = Request { path: "/lake/k", headers: &headers, ..Default::default() };
+    assert_eq!(server.send(refused).await.code(), "NotImplemented");
+    fake.fault("status=403,code=AuthenticationFailed");
+    let denied = server.put("/lake/k", b"x").await;
+    assert_eq!(denied.code(), "AccessDenied");
+    let found = until("the sixth line", || Some(lines(&path)).filter(|it| it.len() == 6)).await;
+    let told = |at: usize| {
+        let text = |name: &str| found[at][name].as_str().unwrap_or_default().to_string();
+        (text("error"), text("cause"))
+    };
+    assert!(found[0].get("error").is_none() && found[0].get("cause").is_none());
+    for at in [1, 2] {
+        let (error, cause) = told(at);
+        assert_eq!(error, "NoSuchKey");
+        assert!(cause.contains("az://") && cause.contains("lake/absent"), "{cause}");
+    }
+    assert_eq!(told(3).0, "SignatureDoesNotMatch");
+    assert_eq!(told(4).0, "NotImplemented");
+    assert!(told(4).1.contains("customer"), "{}", told(4).1);
+    // What is for the operator alone: the service's own code, and what to do.
+    let (error, cause) = told(5);
+    assert_eq!(error, "AccessDenied");
+    assert!(cause.contains("AuthenticationFailed") && cause.contains("Check"), "{cause}");
+    assert!(!denied.text().contains("Check"), "{}", denied.text());
+    let text = std::fs::read_to_string(&path).unwrap();
+    let connection = fake.connection_string();
+    let account_key = connection.split("AccountKey=").nth(1).unwrap().split(';').next().unwrap();
+    for secret in [SECRET_KEY, account_key, key, "X-Amz-Signature", "Signature="] {
+        assert!(!text.contains(secret), "{secret} is in the log");
+    }
+}
+
+/// Documents are held whole, and those of all requests together have a bound.
+#[tokio::test]
+async fn more_documents_than_there_is_room_for_are_told_to_slow_down() {
+    const LONGEST: usize = 4 << 20;
+    let server = Server::start().await;
+    let host = server.address.to_string();
+    let length = LONGEST.to_string();
+    let headers = [("content-length", length.as_str())];
+    let head = Request {
+        method: "POST",
+        path: "/lake?delete",
+        headers: &headers,
+        content_sha256: Some("UNSIGNED-PAYLOAD"),
+        ..Default::default()
+    };
+    let head = sign::signed(&head, &host, SECRET_KEY, ACCESS_KEY);
+    // Each lacks its last byte, so none is ever answered.
+    let body = vec![b' '; LONGEST - 1];
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(&head).await.unwrap();
+        stream.write_all(&body).await.unwrap();
+        held.push(stream);
+    }
+    let document = b"<Delete><Object><Key>k</Key></Object></Delete>";
+    let small =
+        || Request { method: "POST", path: "/lake?delete", body: document, ..Default::default() };
+    // A document that comes while these are still being read may take the room of one of them.
+    let all = format!("penstock_received_bytes_total {}\n", 16 * body.len());
+    let read = async { while !server.admin_page("/metrics").await.text().contains(&all) {} };
+    let wait = Duration::from_secs(20);
+    tokio::time::timeout(wait, read).await.unwrap();
+    let refused = server.send(small()).await;
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.code(), "SlowDown");
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_eq!(server.put("/lake/k", b"objects are none").await.status, 200);
+    drop(held);
+    // A closed connection may not have been noticed yet.
+    let taken = async { while server.send(small()).await.status != 200 {} };
+    tokio::time::timeout(wait, taken).await.unwrap();
+}
+
+#[tokio::test]
 async fn the_log_counts_requests_to_the_back_end_on_each_account() {
     let dir = Dir::new();
     let path = dir.0.join("access.log");

@@ -7,7 +7,12 @@ mod common;
 use common::{Lane, Request, Server};
 use penstock_gateway::{CorsRule, PageRule, Pattern};
 
-on_every_lane!(what_was_never_set_up_has_a_name, what_is_set_up_is_told, pages_of_other_origins);
+on_every_lane!(
+    what_was_never_set_up_has_a_name,
+    what_is_always_off_is_told_so,
+    what_is_set_up_is_told,
+    pages_of_other_origins,
+);
 
 async fn set(server: &Server, path: &str, body: &str) {
     let body = body.as_bytes();
@@ -33,6 +38,29 @@ async fn what_was_never_set_up_has_a_name(lane: Lane) {
         let missing = server.get(&format!("/missing-lake?{query}")).await;
         // The Azure fake makes containers when they are named.
         if !matches!(lane, Lane::Azure | Lane::S3) {
+            assert_eq!(missing.code(), "NoSuchBucket", "{query}");
+        }
+    }
+}
+
+/// Some features S3 tells as off with an answer, not with an error.
+async fn what_is_always_off_is_told_so(lane: Lane) {
+    let server = Server::on(lane).await;
+    for (query, expected) in [
+        ("logging", "<BucketLoggingStatus"),
+        ("notification", "<NotificationConfiguration"),
+        ("accelerate", "<AccelerateConfiguration"),
+        ("requestPayment", "<Payer>BucketOwner</Payer>"),
+    ] {
+        let answer = server.get(&format!("/lake?{query}")).await;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+        let text = answer.text();
+        assert!(text.contains(expected), "{query}: {text}");
+        for set_up in ["Status>", "LoggingEnabled", "TopicConfiguration"] {
+            assert!(!text.contains(&format!("<{set_up}")), "{query}: {text}");
+        }
+        if lane == Lane::Local {
+            let missing = server.get(&format!("/missing-lake?{query}")).await;
             assert_eq!(missing.code(), "NoSuchBucket", "{query}");
         }
     }
@@ -87,6 +115,32 @@ async fn what_is_set_up_is_told(lane: Lane) {
     assert_eq!(server.send(made).await.status, 200);
     assert_eq!(server.get("/lake?tagging").await.code(), "NoSuchTagSet");
     assert!(server.get("/lake?location").await.text().contains(">eu-west-1<"));
+}
+
+/// A removal that was killed leaves the notes: whoever makes the bucket anew must not inherit them.
+#[tokio::test]
+async fn what_a_cut_removal_left_is_not_inherited() {
+    let server = Server::start().await;
+    set(
+        &server,
+        "/lake?tagging",
+        "<Tagging><TagSet><Tag><Key>team</Key><Value>b</Value></Tag></TagSet></Tagging>",
+    )
+    .await;
+    set(
+        &server,
+        "/lake?cors",
+        "<CORSConfiguration><CORSRule><AllowedMethod>GET</AllowedMethod>\
+         <AllowedOrigin>*</AllowedOrigin></CORSRule></CORSConfiguration>",
+    )
+    .await;
+    // Made again while it is there it keeps them.
+    set(&server, "/lake", "").await;
+    assert_eq!(server.get("/lake?tagging").await.status, 200);
+    std::fs::remove_dir_all(server.dir.served().join("lake")).unwrap();
+    set(&server, "/lake", "").await;
+    assert_eq!(server.get("/lake?tagging").await.code(), "NoSuchTagSet");
+    assert_eq!(server.get("/lake?cors").await.code(), "NoSuchCORSConfiguration");
 }
 
 async fn pages_of_other_origins(lane: Lane) {

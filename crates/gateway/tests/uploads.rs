@@ -13,6 +13,7 @@ on_every_lane!(
     an_upload_is_listed_and_given_up,
     parts_that_are_wrong_are_refused,
     a_completion_asked_again_succeeds,
+    a_size_that_is_told_is_compared,
     parts_are_copied,
     checksums_of_the_whole_are_compared,
 );
@@ -169,6 +170,21 @@ async fn parts_that_are_wrong_are_refused(lane: Lane) {
     let status = if lane == Lane::Azure { 400 } else { 412 };
     assert_eq!(conflict.status, status, "{}", conflict.text());
     assert_eq!(server.get("/lake/k").await.body, b"there");
+}
+
+async fn a_size_that_is_told_is_compared(lane: Lane) {
+    let server = Server::on(lane).await;
+    let id = create(&server, "sized", &[]).await;
+    let tag = tag_of(part(&server, "sized", &id, 1, b"eleven byte").await).await;
+    let finish = async |size: &str| {
+        let headers = [("x-amz-mp-object-size", size)];
+        complete_with(&server, "sized", &id, &[(1, &tag)], &headers).await
+    };
+    let wrong = finish("12").await;
+    assert_eq!((wrong.status, wrong.code().as_str()), (400, "InvalidRequest"));
+    assert_eq!(server.get("/lake/sized").await.status, 404);
+    assert_eq!(finish("11").await.status, 200);
+    assert_eq!(finish("11").await.status, 200, "asked again");
 }
 
 async fn a_completion_asked_again_succeeds(lane: Lane) {

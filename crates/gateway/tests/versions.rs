@@ -4,7 +4,12 @@
 
 mod common;
 
-use common::{Answer, Dir, Lane, Request, Server, options};
+use common::{Answer, Dir, Lane, Request, Server, options, options_over};
+use penstock_base::Secret;
+use penstock_gateway::BackendOptions;
+use std::net::SocketAddr;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpListener;
 
 const ENABLED: &[u8] =
     b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
@@ -138,6 +143,67 @@ async fn versions_are_tagged_copied_and_folded() {
     assert!(folded.contains("<CommonPrefixes><Prefix>d/</Prefix>"), "{folded}");
     let keys: Vec<_> = listed(&server, "&delimiter=%2F").await.into_iter().map(|it| it.0).collect();
     assert_eq!(keys, ["c", "z"]);
+}
+
+/// An S3 service that answers every request so; the next request of a connection begins behind the
+/// body of the last.
+async fn service(body: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let answer = answer.clone();
+            tokio::spawn(async move {
+                let mut stream = BufReader::new(stream);
+                loop {
+                    let (mut line, mut length) = (String::new(), 0);
+                    while stream.read_line(&mut line).await.is_ok_and(|read| read > 2) {
+                        let value = line.to_ascii_lowercase();
+                        if let Some(value) = value.strip_prefix("content-length:") {
+                            length = value.trim().parse().unwrap();
+                        }
+                        line.clear();
+                    }
+                    if line.is_empty() || stream.read_exact(&mut vec![0; length]).await.is_err() {
+                        return;
+                    }
+                    stream.write_all(answer.as_bytes()).await.ok();
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_batch_tells_the_delete_markers_that_s3_made() {
+    let address = service(
+        "<DeleteResult><Deleted><Key>a</Key><DeleteMarker>true</DeleteMarker>\
+         <DeleteMarkerVersionId>m1</DeleteMarkerVersionId></Deleted>\
+         <Deleted><Key>b</Key></Deleted></DeleteResult>",
+    )
+    .await;
+    let mut backend = BackendOptions::directory(std::path::Path::new("/"));
+    backend.url = "s3://".to_string();
+    backend.options = [
+        ("endpoint", format!("http://{address}")),
+        ("key_id", "test".to_string()),
+        ("secret", "test".to_string()),
+        ("url_style", "path".to_string()),
+    ]
+    .map(|(name, value)| (name.to_string(), Secret::new(value)))
+    .to_vec();
+    let server = Server::start_with(Dir::new(), options_over(backend)).await;
+    let body = b"<Delete><Object><Key>a</Key></Object><Object><Key>b</Key></Object></Delete>";
+    let batch = Request { method: "POST", path: "/lake?delete", body, ..Default::default() };
+    let text = server.send(batch).await.text();
+    let deleted: Vec<&str> = text.split("<Deleted>").skip(1).collect();
+    assert_eq!(deleted.len(), 2, "{text}");
+    let marker = "<DeleteMarkerVersionId>m1</DeleteMarkerVersionId>";
+    assert!(deleted[0].contains("<DeleteMarker>true</DeleteMarker>"), "{text}");
+    assert!(deleted[0].contains(marker) && deleted[0].contains("<Key>a</Key>"), "{text}");
+    assert!(!deleted[1].contains("DeleteMarker"), "{text}");
 }
 
 on_lane!(memory, Memory: versions_are_refused_by_name);

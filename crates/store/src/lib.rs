@@ -4,10 +4,12 @@
 //! retries, caches, splits or merges: that is the engine's trade. (A *device* has addresses where a
 //! store has names.)
 
+mod account;
 pub(crate) mod answer;
 pub mod azure;
 pub mod body;
 pub mod drive;
+mod encoded_word;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod http;
@@ -28,6 +30,7 @@ pub mod types;
 pub mod web;
 pub(crate) mod xml;
 
+pub use account::{Account, ContainerEntry};
 pub use azure::{AzureAccount, AzureStore};
 pub use body::{Body, BodySource};
 pub use http::{HttpClient, HttpOptions, HttpResponse};
@@ -40,8 +43,8 @@ pub use profile::{Capabilities, Profile};
 pub use s3::{S3Account, S3Store};
 pub use store::{Store, UploadId};
 pub use streaming::{
-    Account, ContainerEntry, CopySource, Inflow, PartEntry, PartPlace, Permit, Removed, Revision,
-    StreamingStore, UploadEntry, VersionEntry, Versioning, VersionsPage, VersionsRequest,
+    CopySource, Inflow, PartEntry, PartPlace, Permit, Removed, Revision, StreamingStore,
+    UploadEntry, VersionEntry, Versioning, VersionsPage, VersionsRequest,
 };
 pub use types::*;
 pub use web::HttpStore;

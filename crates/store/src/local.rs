@@ -12,6 +12,7 @@
 
 mod attributes;
 mod body;
+mod bucket;
 mod durable;
 mod errno;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -274,7 +275,7 @@ impl Shared {
             .map_err(|error| explain_io(&error, "copy to", &self.root.shown(&to.path())))?;
         if Some(copied) != meta.size_bytes {
             let why = format!("the source changed while it was copied ({copied} bytes came)");
-            return Err(Error::new(Kind::Conflict, why));
+            return Err(Error::new(Kind::Conflict, why).with_service_code("OperationAborted"));
         }
         let kept = PutOptions {
             content_type: meta.content_type,

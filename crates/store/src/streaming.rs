@@ -1,5 +1,5 @@
 //! What an S3 gateway asks of a store besides [`Store`]: bodies that pass through without being
-//! held, the tales of uploads, and the containers of an account.
+//! held, and the tales of uploads.
 //!
 //! Nothing here retries, and a body that flows cannot be sent twice: its sender is told and sends
 //! again. What a store cannot do answers `Unsupported`.
@@ -9,7 +9,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Result};
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
@@ -404,6 +403,16 @@ pub trait StreamingStore: Store {
         self.delete(key, if_match).await.map(|()| Removed::default())
     }
 
+    /// Removes objects as [`Store::delete_batch`] does, and tells the delete markers that were made
+    /// where the service tells them.
+    ///
+    /// # Errors
+    /// As [`Store::delete_batch`].
+    async fn remove_batch(&self, keys: &[String]) -> Result<Vec<Result<Removed>>> {
+        let results = self.delete_batch(keys).await?;
+        Ok(results.into_iter().map(|result| result.map(|()| Removed::default())).collect())
+    }
+
     /// Whether metadata of any version can be changed where it is: bytes, tag and time stay. Where
     /// they cannot, the two methods below answer `Unsupported`.
     fn can_revise(&self) -> bool {
@@ -446,53 +455,4 @@ pub(crate) fn no_tags(root: &str) -> Error {
     Error::new(Kind::Unsupported, "this store has no object tags")
         .with_operation("tags")
         .with_object(root)
-}
-
-/// One container of a listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerEntry {
-    /// Its name.
-    pub name: String,
-    /// When it was made, where the account knows.
-    pub created: Option<SystemTime>,
-}
-
-/// An account whose containers (S3 and Google: buckets; a directory: its subdirectories) are
-/// stores.
-#[async_trait]
-pub trait Account: Send + Sync + Debug {
-    /// The store of a container. The same store again as long as the container is the same.
-    ///
-    /// # Errors
-    /// `Invalid` for a name that no container can have; `NotFound` only where asking costs nothing.
-    async fn open(&self, container: &str) -> Result<Arc<dyn StreamingStore>>;
-
-    /// Whether the container is there.
-    ///
-    /// # Errors
-    /// `NotFound`, `Denied`.
-    async fn check(&self, container: &str) -> Result<()>;
-
-    /// Whether its containers answer so to [`StreamingStore::can_revise`].
-    fn can_revise(&self) -> bool {
-        false
-    }
-
-    /// All containers, in byte order of their names.
-    ///
-    /// # Errors
-    /// `Denied`, `Unsupported`.
-    async fn list(&self) -> Result<Vec<ContainerEntry>>;
-
-    /// Makes a container; making one that is there succeeds.
-    ///
-    /// # Errors
-    /// `Invalid` for its name, `Conflict` when it is somebody else's.
-    async fn create(&self, container: &str) -> Result<()>;
-
-    /// Removes a container without objects.
-    ///
-    /// # Errors
-    /// `NotFound`; `Conflict` while there are objects in it.
-    async fn delete(&self, container: &str) -> Result<()>;
 }

@@ -350,6 +350,66 @@ async fn object_too_large_for_one_copy_is_copied_in_parts() {
     assert_eq!(body.matches("<Part>").count(), 6);
 }
 
+/// What a service says that copies an object over its limit in parts; the source has these tags.
+fn large_copy(head: &str, tags: &str) -> String {
+    const SIZE: u64 = (5 << 30) + 7;
+    let count = tags.matches("<Tag>").count();
+    let write = |root: &str| xml("200 OK", &format!("<{root}><ETag>\"p\"</ETag></{root}>"));
+    if head.starts_with("HEAD") {
+        format!(
+            "HTTP/1.1 200 OK\r\nETag: \"src\"\r\nx-amz-tagging-count: {count}\r\n\
+             Content-Length: {SIZE}\r\n\r\n"
+        )
+    } else if head.starts_with("GET /bucket/from?tagging") {
+        xml("200 OK", &format!("<Tagging><TagSet>{tags}</TagSet></Tagging>"))
+    } else if head.contains("?uploads") {
+        let root = "InitiateMultipartUploadResult";
+        xml("200 OK", &format!("<{root}><UploadId>u1</UploadId></{root}>"))
+    } else if head.contains("partNumber=") {
+        write("CopyPartResult")
+    } else if head.starts_with("POST") {
+        write("CompleteMultipartUploadResult")
+    } else {
+        error_xml("400 Bad Request", "InvalidRequest", "")
+    }
+}
+
+#[tokio::test]
+async fn copy_in_parts_has_the_tags_of_its_source_unless_it_is_given_others() {
+    const TAGS: &str = "<Tag><Key>team</Key><Value>b r</Value></Tag>";
+    let other = vec![("@tagging".to_string(), "x=y".to_string())];
+    let other = PutOptions { metadata: other, ..PutOptions::default() };
+    for (tags, options, header, asked) in [
+        (TAGS, PutOptions::default(), Some("x-amz-tagging: team=b%20r"), 1),
+        (TAGS, other, Some("x-amz-tagging: x=y"), 0),
+        ("", PutOptions::default(), None, 0),
+    ] {
+        let (store, requests) = bucket(KEY, move |_, head| large_copy(head, tags)).await;
+        store.copy("from", "to", &options).await.unwrap();
+        let requests = requests.lock().unwrap();
+        let heads = || requests.iter().map(|(head, _)| head.as_str());
+        let create = heads().find(|head| head.contains("?uploads")).unwrap();
+        let told = create.lines().find(|line| line.starts_with("x-amz-tagging:"));
+        assert_eq!(told, header);
+        assert_eq!(heads().filter(|head| head.starts_with("GET")).count(), asked);
+    }
+}
+
+#[tokio::test]
+async fn metadata_that_is_no_ascii_goes_as_a_word_and_comes_back() {
+    const WORD: &str = "x-amz-meta-name: =?UTF-8?B?YsOkcg==?=";
+    for url in ["s3://bucket/", "gs://bucket/"] {
+        let told = EMPTY.replace("ETag", &format!("{WORD}\r\nETag"));
+        let (store, requests) = bucket_at(url, KEY, move |_, _| told.clone()).await;
+        let metadata = vec![("name".to_string(), "b\u{e4}r".to_string())];
+        let options = PutOptions { metadata: metadata.clone(), ..PutOptions::default() };
+        store.put("k", Payload::from(Bytes::from("x")), &options).await.unwrap();
+        let sent = requests.lock().unwrap()[0].0.clone();
+        assert!(sent.contains(WORD), "{sent}");
+        assert_eq!(store.stat("k").await.unwrap().metadata, metadata);
+    }
+}
+
 #[tokio::test]
 async fn names_that_xml_cannot_carry_are_removed_one_by_one() {
     let (store, requests) = bucket(KEY, |_, _| "HTTP/1.1 204 No Content\r\n\r\n".to_string()).await;

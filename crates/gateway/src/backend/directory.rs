@@ -112,10 +112,7 @@ impl Account for Directory {
     }
 
     async fn create(&self, container: &str) -> Result<()> {
-        match tokio::fs::create_dir(self.path(container)?).await {
-            Err(cause) if cause.kind() != ErrorKind::AlreadyExists => Err(io_error(&cause)),
-            _ => Ok(()),
-        }
+        LocalStore::create_bucket(&self.path(container)?).await
     }
 
     /// With the unfinished uploads in it.

@@ -45,6 +45,8 @@ const TABLE: &[(&str, &str, Takes)] = &[
     ("GetPublicAccessBlock", "s3:GetBucketPublicAccessBlock", Takes::Owner),
     ("PutPublicAccessBlock", "s3:PutBucketPublicAccessBlock", Takes::Owner),
     ("DeletePublicAccessBlock", "s3:PutBucketPublicAccessBlock", Takes::Owner),
+    ("GetBucketNotificationConfiguration", "s3:GetBucketNotification", Takes::Owner),
+    ("GetBucketAccelerateConfiguration", "s3:GetAccelerateConfiguration", Takes::Owner),
     ("DeleteBucketCors", "s3:PutBucketCORS", Takes::Owner),
     ("DeleteBucketTagging", "s3:PutBucketTagging", Takes::Owner),
     ("DeleteBucketOwnershipControls", "s3:PutBucketOwnershipControls", Takes::Owner),

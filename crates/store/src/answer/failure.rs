@@ -132,6 +132,11 @@ impl Failure {
         }
     }
 
+    /// Whether a conflict is that of a condition, as far as the answer tells.
+    fn is_condition(&self) -> bool {
+        self.code.is_empty() || CONDITIONS.contains(&self.code.as_str())
+    }
+
     /// The error, without operation and object. `hint` may know better than the general advice.
     pub(crate) fn into_error(self, hint: Option<String>) -> Error {
         let (kind, retry) = self.verdict();
@@ -143,7 +148,10 @@ impl Failure {
         let mut text = match kind {
             Kind::NotFound => format!("{} ({label})", missing_thing(&self.code)),
             Kind::Denied => format!("the store refused the request ({label})"),
-            Kind::Conflict => format!("the object changed or exists already ({label})"),
+            Kind::Conflict if self.is_condition() => {
+                format!("the object changed or exists already ({label})")
+            }
+            Kind::Conflict => format!("what is there stands against the request ({label})"),
             Kind::Throttled => format!("the store asks to slow down ({label})"),
             Kind::Unavailable => format!("the store failed on its side ({label})"),
             _ => format!("the store answered {label}"),
@@ -220,6 +228,9 @@ impl Failure {
             "InvalidObjectState" | "BlobArchived" => {
                 "The object is in an archive tier: restore it before reading"
             }
+            "BlobBeingRehydrated" => {
+                "The object is on its way out of an archive tier: wait until it is there"
+            }
             "InvalidBucketName" => {
                 "A bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens"
             }
@@ -270,6 +281,16 @@ const DENIED: &[&str] = &[
     "UnauthorizedAccess",
 ];
 
+/// Codes for conditions that did not hold.
+const CONDITIONS: &[&str] = &[
+    "PreconditionFailed",
+    "ConditionNotMet",
+    "BlobAlreadyExists",
+    "PathAlreadyExists",
+    "TargetConditionNotMet",
+    "SourceConditionNotMet",
+];
+
 /// The meaning of a service's error code, and whether another try can help.
 fn code_verdict(code: &str) -> Option<(Kind, bool)> {
     Some(match code {
@@ -279,12 +300,7 @@ fn code_verdict(code: &str) -> Option<(Kind, bool)> {
         }
         "ContainerBeingDeleted" | "ContainerBeingCreated" => (Kind::Unavailable, true),
         code if DENIED.contains(&code) => (Kind::Denied, false),
-        "PreconditionFailed"
-        | "ConditionNotMet"
-        | "BlobAlreadyExists"
-        | "PathAlreadyExists"
-        | "TargetConditionNotMet"
-        | "SourceConditionNotMet" => (Kind::Conflict, false),
+        code if CONDITIONS.contains(&code) => (Kind::Conflict, false),
         // Another write of the same key was under way; its outcome is not known yet.
         "ConditionalRequestConflict" | "OperationAborted" => (Kind::Conflict, true),
         "SlowDown"
@@ -314,6 +330,8 @@ fn code_verdict(code: &str) -> Option<(Kind, bool)> {
         | "UnsupportedHttpVerb"
         | "InvalidObjectState"
         | "BlobArchived"
+        | "BlobBeingRehydrated"
+        | "BlobOperationNotSupported"
         | "FeatureNotSupported"
         | "BlobTypeNotSupported" => (Kind::Unsupported, false),
         "AuthorizationHeaderMalformed"

@@ -91,7 +91,8 @@ impl AzureStore {
             headers = response.headers;
             if text_header(&headers, "x-ms-copy-id") != id {
                 let why = "another write replaced the blob while it was being copied";
-                return Err(named(Error::new(Kind::Conflict, why)));
+                let error = Error::new(Kind::Conflict, why).with_service_code("OperationAborted");
+                return Err(named(error));
             }
         }
     }

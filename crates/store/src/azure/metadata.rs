@@ -1,16 +1,12 @@
-//! User metadata in Azure's terms. Pure.
+//! Names of user metadata in Azure's terms. Pure.
 //!
-//! Azure takes only C# identifiers as names and printable ASCII as values. Other names are escaped
-//! (`my-key` is `my_x2d_key`), other values written as RFC 2047 words; both come back as they were.
+//! Azure takes only C# identifiers as names. Others are escaped (`my-key` is `my_x2d_key`) and come
+//! back as they were; for values see [`crate::encoded_word`].
 
 use super::wire::{IS_FOLDER, UPLOAD_NONCE};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 
 /// Names that mean something to the service's clients, or to ourselves.
 const RESERVED: [&str; 2] = [IS_FOLDER, UPLOAD_NONCE];
-const WORD_START: &str = "=?UTF-8?B?";
-const WORD_END: &str = "?=";
 
 /// The name that Azure keeps.
 pub fn encode_name(name: &str) -> String {
@@ -60,26 +56,6 @@ fn unescape(text: &str) -> Option<u8> {
         .then(|| u8::from_str_radix(hex, 16).ok())?
 }
 
-/// The value that Azure keeps.
-pub fn encode_value(value: &str) -> String {
-    let printable = value.bytes().all(|byte| (0x20..0x7f).contains(&byte));
-    // Headers lose blanks at their ends.
-    if printable && value.trim() == value && !value.starts_with(WORD_START) {
-        return value.to_string();
-    }
-    format!("{WORD_START}{}{WORD_END}", STANDARD.encode(value))
-}
-
-/// The value that the user gave.
-pub fn decode_value(value: &str) -> String {
-    value
-        .strip_prefix(WORD_START)
-        .and_then(|rest| rest.strip_suffix(WORD_END))
-        .and_then(|word| STANDARD.decode(word).ok())
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .unwrap_or_else(|| value.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,15 +85,8 @@ mod tests {
         }
 
         #[test]
-        fn values_come_back_and_are_ascii(value: String) {
-            let kept = encode_value(&value);
-            prop_assert!(kept.bytes().all(|b| (0x20..0x7f).contains(&b)));
-            prop_assert_eq!(decode_value(&kept), value);
-        }
-
-        #[test]
-        fn any_kept_text_decodes(text: String) {
-            let _ = (decode_name(&text), decode_value(&text));
+        fn any_kept_name_decodes(text: String) {
+            let _ = decode_name(&text);
         }
     }
 }

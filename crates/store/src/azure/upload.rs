@@ -115,6 +115,7 @@ impl AzureStore {
             (_, Committed::Others) => {
                 let why = "another writer finished first; this upload's parts are gone";
                 Error::new(Kind::Conflict, why)
+                    .with_service_code("InvalidPart")
                     .with_hint("Run again, and let each writer use names of its own")
             }
             _ => Error::new(Kind::NotFound, "the upload's parts are missing or have expired"),

@@ -6,10 +6,10 @@ use super::credentials::Credentials;
 use super::endpoint::Endpoint;
 use super::metadata;
 use crate::answer::{Failure, object_meta};
-use crate::notes;
 use crate::options::StoreOptions;
 use crate::{
     HttpClient, HttpResponse, Inflow, ObjectMeta, Payload, PutOptions, PutResult, WriteCondition,
+    encoded_word, notes,
 };
 use http::header::{CONTENT_LENGTH, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
@@ -241,7 +241,7 @@ fn write_headers(options: &PutOptions) -> Vec<(String, String)> {
             notes::TAGGING => headers.push(("x-ms-tags".to_string(), value.clone())),
             _ => {
                 let name = format!("{META_PREFIX}{}", metadata::encode_name(name));
-                headers.push((name, metadata::encode_value(value)));
+                headers.push((name, encoded_word::encode(value)));
             }
         }
     }
@@ -272,7 +272,7 @@ pub(super) fn blob_meta(headers: &HeaderMap, size_bytes: Option<u64>) -> ObjectM
     meta.metadata.retain(|(name, _)| name != UPLOAD_NONCE);
     for (name, value) in &mut meta.metadata {
         *name = metadata::decode_name(name);
-        *value = metadata::decode_value(value);
+        *value = encoded_word::decode(value);
     }
     meta
 }

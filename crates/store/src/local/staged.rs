@@ -11,7 +11,7 @@ mod share;
 use super::names::Location;
 use super::write::{self, Temp};
 use super::{LocalStore, Shared, attributes::Attributes};
-use super::{removal, upload};
+use super::{bucket, removal, upload};
 use crate::{Part, PutOptions, PutResult, UploadId, WriteCondition};
 use bytes::Bytes;
 use here::Here;
@@ -198,6 +198,15 @@ impl LocalStore {
     /// disk.
     pub fn is_at(&self, path: &std::path::Path) -> bool {
         self.shared.root.is_at(path)
+    }
+
+    /// Makes the directory of a bucket, durable under its name; making one that is there succeeds.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub async fn create_bucket(directory: &std::path::Path) -> Result<()> {
+        let path = directory.to_path_buf();
+        blocking(move || bucket::make(&path)).await
     }
 
     /// Removes the bucket's directory, if no object is in it; unfinished uploads go too.

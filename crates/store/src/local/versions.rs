@@ -469,5 +469,6 @@ pub(super) fn revise(
         let file = File::from(file);
         return attributes.replace(&file, &dir).map_err(failed);
     }
-    Err(Error::new(Kind::Conflict, "the object is replaced again and again"))
+    Err(Error::new(Kind::Conflict, "the object is replaced again and again")
+        .with_service_code("OperationAborted"))
 }

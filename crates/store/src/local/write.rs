@@ -395,5 +395,7 @@ pub(super) fn since_epoch() -> Duration {
 
 fn lost_races(shown: &str) -> Error {
     let why = format!("other writers of `{shown}` won {ROUNDS_MAX} times in a row");
-    Error::new(Kind::Conflict, why).with_hint("Write to names of your own, or one after the other")
+    Error::new(Kind::Conflict, why)
+        .with_service_code("OperationAborted")
+        .with_hint("Write to names of your own, or one after the other")
 }

@@ -2,10 +2,9 @@
 
 use super::{MemoryStore, State, Upload};
 use crate::streaming::{
-    Account, ContainerEntry, Inflow, PartEntry, PartSink, StreamingStore, UploadEntry, collect,
-    with_late,
+    Inflow, PartEntry, PartSink, StreamingStore, UploadEntry, collect, with_late,
 };
-use crate::{Part, PutOptions, PutResult, Store, UploadId};
+use crate::{Account, ContainerEntry, Part, PutOptions, PutResult, Store, UploadId};
 use async_trait::async_trait;
 use penstock_base::{Error, Kind, Result};
 use std::collections::BTreeMap;

@@ -7,7 +7,10 @@ use crate::s3::replies::parse_written;
 use crate::s3::request::{Call, Outcome, encode_path};
 use crate::s3::{ANSWER_BYTES_MAX, GIB, S3Store};
 use crate::streaming::split_version;
-use crate::{CopySource, ObjectMeta, Part, PutOptions, PutResult, Store, UploadId, WriteCondition};
+use crate::{
+    CopySource, ObjectMeta, Part, PutOptions, PutResult, Store, StreamingStore as _, UploadId,
+    WriteCondition, tags,
+};
 use ::http::Method;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use penstock_base::{ByteRange, Error, Kind, Result};
@@ -107,9 +110,10 @@ impl S3Store {
         options: &PutOptions,
     ) -> Result<PutResult> {
         let size = meta.size_bytes.unwrap_or_default();
-        let version = source.if_match.clone().or(meta.etag);
+        let version = source.if_match.clone().or(meta.etag.clone());
         let source = CopySource { if_match: version, ..source.clone() };
         let mut kept = options.clone();
+        kept.metadata.extend(self.tags_left(&source, &meta, options).await?);
         // A copy keeps what the caller does not replace; an upload has to be told.
         if !kept.replaces() {
             kept.content_type = meta.content_type;
@@ -129,6 +133,23 @@ impl S3Store {
             let _ = self.abort_upload(to, &upload).await;
         }
         finished
+    }
+
+    /// The source's tags, where the caller gives the copy no others and there are any: a copy in
+    /// one request has them, an upload has to be told.
+    async fn tags_left(
+        &self,
+        source: &CopySource,
+        meta: &ObjectMeta,
+        options: &PutOptions,
+    ) -> Result<Option<(String, String)>> {
+        let is_told = options.metadata.iter().any(|pair| pair.0 == notes::TAGGING);
+        let count = meta.metadata.iter().find(|pair| pair.0 == answer::TAG_COUNT);
+        if is_told || count.is_none_or(|pair| pair.1 == "0") {
+            return Ok(None);
+        }
+        let tags = self.tags(&source.key).await?;
+        Ok(Some((notes::TAGGING.to_string(), tags::to_query(&tags))))
     }
 
     /// Makes a range of the source a part of an upload.

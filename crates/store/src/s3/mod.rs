@@ -8,6 +8,7 @@ mod auth;
 mod checksum;
 mod config;
 mod copy;
+mod delete;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod profile;
@@ -26,7 +27,7 @@ use crate::options::StoreOptions;
 use crate::{
     Body, Capabilities, CopySource, ETag, GetRange, GetRequest, GetResponse, HttpClient,
     HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult,
-    Store, UploadId, WriteCondition,
+    Store, UploadId, WriteCondition, encoded_word,
 };
 use ::http::Method;
 use ::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, RANGE};
@@ -89,6 +90,12 @@ impl S3Store {
         self.sender.named(call, error)
     }
 
+    /// A header of user metadata.
+    fn with_metadata<'a>(&self, call: Call<'a>, name: &str, value: &str) -> Result<Call<'a>> {
+        let name = format!("{}meta-{name}", self.sender.header_prefix());
+        call.header(&name, &encoded_word::encode(value))
+    }
+
     /// Headers of a write: media type, user metadata, encryption.
     fn with_write_headers<'a>(&self, mut call: Call<'a>, options: &PutOptions) -> Result<Call<'a>> {
         let prefix = self.sender.header_prefix();
@@ -99,18 +106,14 @@ impl S3Store {
             let standard = answer::STANDARD_HEADERS.iter().find(|(pair, _)| pair == name);
             call = match (standard, name.strip_prefix('@')) {
                 (Some((_, header)), _) => call.header(header, value)?,
-                (None, None) => call.header(&format!("{prefix}meta-{name}"), value)?,
+                (None, None) => self.with_metadata(call, name, value)?,
                 (None, Some("tagging")) => call.header(&format!("{prefix}tagging"), value)?,
                 (None, Some(note)) if note.starts_with("checksum-") && !self.is_gcs() => {
                     call.header(&format!("x-amz-{note}"), value)?
                 }
                 // S3's own lists know nothing of the gateway's owners.
-                (None, Some("acl")) => {
-                    call.header(&format!("{prefix}meta-{ACL_METADATA}"), value)?
-                }
-                (None, Some("write")) => {
-                    call.header(&format!("{prefix}meta-{WRITE_METADATA}"), value)?
-                }
+                (None, Some("acl")) => self.with_metadata(call, ACL_METADATA, value)?,
+                (None, Some("write")) => self.with_metadata(call, WRITE_METADATA, value)?,
                 // The service keeps its own accounts of what else there is to note.
                 (None, Some(_)) => call,
             };
@@ -161,7 +164,10 @@ impl S3Store {
     fn meta(&self, response: &HttpResponse, size_bytes: Option<u64>) -> ObjectMeta {
         let prefix = format!("{}meta-", self.sender.header_prefix());
         let mut meta = answer::object_meta(&response.headers, size_bytes, &prefix);
-        for (name, _) in &mut meta.metadata {
+        for (name, value) in &mut meta.metadata {
+            if !name.starts_with('@') {
+                *value = encoded_word::decode(value);
+            }
             match name.as_str() {
                 ACL_METADATA => *name = notes::ACL.to_string(),
                 WRITE_METADATA => *name = notes::WRITE.to_string(),
@@ -195,14 +201,6 @@ impl S3Store {
         let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
         read.map_err(|error| self.named(call, error))?;
         Ok((etag, answer::written_at(&response.headers)))
-    }
-
-    async fn delete_each(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
-        let mut results = Vec::with_capacity(keys.len());
-        for key in keys {
-            results.push(self.delete(key, None).await);
-        }
-        Ok(results)
     }
 
     /// Answers a range without bytes, which HTTP cannot ask for.
@@ -406,54 +404,12 @@ impl Store for S3Store {
     }
 
     async fn delete(&self, key: &str, if_match: Option<&ETag>) -> Result<()> {
-        let mut call = Call::new(Method::DELETE, "DELETE", Some(key));
-        if let Some(etag) = if_match {
-            if self.is_gcs() {
-                let error =
-                    Error::new(Kind::Unsupported, "this service cannot tie a delete to an ETag");
-                return Err(self.named(&call, error));
-            }
-            call = call.header(IF_MATCH.as_str(), &etag.header_value())?;
-        }
-        match self.sender.send(&call).await? {
-            Outcome::Done(response) => self.sender.removed(&call, response).await,
-            Outcome::Refused { failure, .. }
-                if failure.status == 404 && failure.code != "NoSuchBucket" =>
-            {
-                Ok(())
-            }
-            Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
-        }
+        self.remove_version(key, None, if_match).await.map(drop)
     }
 
     async fn delete_batch(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        // Some characters have no place in XML, so such names go one by one; an empty one is
-        // refused then, and alone.
-        let unspeakable =
-            |key: &String| key.is_empty() || key.chars().any(|c| c < ' ' && !"\t\n\r".contains(c));
-        if self.is_gcs() || keys.iter().any(unspeakable) {
-            return self.delete_each(keys).await;
-        }
-        let mut body = String::from("<Delete><Quiet>true</Quiet>");
-        for key in keys {
-            body.push_str("<Object><Key>");
-            body.push_str(&crate::xml::escape(key));
-            body.push_str("</Key></Object>");
-        }
-        body.push_str("</Delete>");
-        let payload = Payload::from(Bytes::from(body));
-        // Older servers insist on Content-MD5, and newer ones still take it.
-        let digest = checksum::md5_base64(&payload);
-        let call = Call::new(Method::POST, "delete", None)
-            .query("delete", "")
-            .header("content-md5", &digest)?
-            .header(CONTENT_TYPE.as_str(), "application/xml")?
-            .payload(payload);
-        let results = replies::parse_deleted(&self.answer(&call).await?, keys, self.root());
-        results.map_err(|error| self.named(&call, error))
+        let results = self.remove_many(keys, true).await?;
+        Ok(results.into_iter().map(|result| result.map(drop)).collect())
     }
 
     async fn copy(&self, from: &str, to: &str, options: &PutOptions) -> Result<PutResult> {

@@ -10,7 +10,7 @@ pub(crate) use gateway::{
 use crate::answer::{Failure, parse_iso_date};
 use crate::s3::request::{NO_STORE_HINT, strange};
 use crate::xml::{Element, walk};
-use crate::{ETag, ListEntry, ListPage, ObjectMeta};
+use crate::{ETag, ListEntry, ListPage, ObjectMeta, Removed};
 use ::http::HeaderMap;
 use penstock_base::{Error, Kind, Result, Retry};
 use percent_encoding::percent_decode_str;
@@ -120,16 +120,29 @@ pub(crate) fn parse_written(bytes: &[u8], root: &str) -> Result<(ETag, Option<Sy
 }
 
 /// What became of the keys of a batch delete, in the order asked. A key that the answer does not
-/// name was removed, since the request asks for failures only.
+/// name was removed: a request may ask for failures only.
 ///
 /// # Errors
 /// `Corrupt` for an answer that is none.
-pub(crate) fn parse_deleted(bytes: &[u8], keys: &[String], root: &str) -> Result<Vec<Result<()>>> {
+pub(crate) fn parse_deleted(
+    bytes: &[u8],
+    keys: &[String],
+    root: &str,
+) -> Result<Vec<Result<Removed>>> {
     let mut failures: HashMap<String, (String, String)> = HashMap::new();
+    let mut removals: HashMap<String, Removed> = HashMap::new();
     let (mut key, mut code, mut message) = (None, String::new(), String::new());
+    let mut removal = Removed::default();
     walk_root(bytes, &["DeleteResult"], "the results of the batch", |element| {
-        if element.is_at(&["Error", "Key"]) {
+        if element.is_at(&["Error", "Key"]) || element.is_at(&["Deleted", "Key"]) {
             key = Some(element.text.to_string());
+        } else if element.is_at(&["Deleted", "DeleteMarker"]) {
+            removal.is_marker = element.text.trim() == "true";
+        } else if element.is_at(&["Deleted", "DeleteMarkerVersionId"]) {
+            removal.version = Some(element.text.trim().to_string()).filter(|id| !id.is_empty());
+        } else if element.is_at(&["Deleted"]) {
+            let key = key.take().ok_or_else(|| strange("a name in the batch's results"))?;
+            removals.insert(key, std::mem::take(&mut removal));
         } else if element.is_at(&["Error", "Code"]) {
             code = element.text.to_string();
         } else if element.is_at(&["Error", "Message"]) {
@@ -141,9 +154,11 @@ pub(crate) fn parse_deleted(bytes: &[u8], keys: &[String], root: &str) -> Result
         Ok(())
     })?;
     let result = |key: &String| {
-        let Some((code, message)) = failures.get(key) else { return Ok(()) };
+        let Some((code, message)) = failures.get(key) else {
+            return Ok(removals.get(key).cloned().unwrap_or_default());
+        };
         if code == "NoSuchKey" {
-            return Ok(());
+            return Ok(Removed::default());
         }
         let failure = Failure {
             // A code that nobody knows counts as a failure on the store's side.
@@ -211,6 +226,22 @@ mod tests {
             assert_eq!(found, (Kind::Corrupt, Retry::Briefly), "{answer}");
             assert!(error.hint().unwrap().contains("proxy"), "{answer}");
         }
+    }
+
+    #[test]
+    fn a_batch_tells_what_became_of_each_key() {
+        let answer = b"<DeleteResult><Deleted><Key>plain</Key></Deleted>\
+            <Deleted><Key>kept</Key><DeleteMarker>true</DeleteMarker>\
+            <DeleteMarkerVersionId>m1</DeleteMarkerVersionId></Deleted>\
+            <Error><Key>held</Key><Code>AccessDenied</Code><Message>no</Message></Error>\
+            </DeleteResult>";
+        let keys = ["kept", "held", "unnamed", "plain"].map(str::to_string);
+        let results = parse_deleted(answer, &keys, "s3://b/").unwrap();
+        let told: Vec<_> =
+            results.iter().map(|it| it.as_ref().map_err(|error| error.kind())).collect();
+        let marker = Removed { version: Some("m1".into()), is_marker: true };
+        let plain = Removed::default();
+        assert_eq!(told, [Ok(&marker), Err(Kind::Denied), Ok(&plain), Ok(&plain)]);
     }
 
     #[test]

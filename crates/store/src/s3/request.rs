@@ -55,7 +55,7 @@ impl<'a> Call<'a> {
     pub(crate) fn header(mut self, name: &str, value: &str) -> Result<Self> {
         let wrong = || {
             Error::new(Kind::Invalid, format!("header `{name}` cannot carry its value"))
-                .with_hint("Names and values of metadata are printable ASCII")
+                .with_hint("Headers, and names of metadata, are printable ASCII")
         };
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
         let ascii = value.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));

@@ -194,6 +194,10 @@ impl StreamingStore for S3Store {
     ) -> Result<Removed> {
         self.remove_version(key, version, if_match).await
     }
+
+    async fn remove_batch(&self, keys: &[String]) -> Result<Vec<Result<Removed>>> {
+        self.remove_many(keys, false).await
+    }
 }
 
 /// Whether a refusal says that the bucket is there already, and this account's.

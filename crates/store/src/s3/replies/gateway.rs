@@ -3,10 +3,8 @@
 use super::{decode_url, walk_root};
 use crate::answer::parse_iso_date;
 use crate::s3::request::strange;
-use crate::streaming::{
-    ContainerEntry, PartEntry, UploadEntry, VersionEntry, Versioning, VersionsPage,
-};
-use crate::{ETag, ObjectMeta, UploadId};
+use crate::streaming::{PartEntry, UploadEntry, VersionEntry, Versioning, VersionsPage};
+use crate::{ContainerEntry, ETag, ObjectMeta, UploadId};
 use penstock_base::Result;
 
 /// One page of ListParts, and the marker of the next.

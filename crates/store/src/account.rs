@@ -1,0 +1,57 @@
+//! The containers of an account, which a gateway makes, lists and removes.
+
+use crate::streaming::StreamingStore;
+use async_trait::async_trait;
+use penstock_base::Result;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// One container of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerEntry {
+    /// Its name.
+    pub name: String,
+    /// When it was made, where the account knows.
+    pub created: Option<SystemTime>,
+}
+
+/// An account whose containers (S3 and Google: buckets; a directory: its subdirectories) are
+/// stores.
+#[async_trait]
+pub trait Account: Send + Sync + Debug {
+    /// The store of a container. The same store again as long as the container is the same.
+    ///
+    /// # Errors
+    /// `Invalid` for a name that no container can have; `NotFound` only where asking costs nothing.
+    async fn open(&self, container: &str) -> Result<Arc<dyn StreamingStore>>;
+
+    /// Whether the container is there.
+    ///
+    /// # Errors
+    /// `NotFound`, `Denied`.
+    async fn check(&self, container: &str) -> Result<()>;
+
+    /// Whether its containers answer so to [`StreamingStore::can_revise`].
+    fn can_revise(&self) -> bool {
+        false
+    }
+
+    /// All containers, in byte order of their names.
+    ///
+    /// # Errors
+    /// `Denied`, `Unsupported`.
+    async fn list(&self) -> Result<Vec<ContainerEntry>>;
+
+    /// Makes a container; making one that is there succeeds.
+    ///
+    /// # Errors
+    /// `Invalid` for its name, `Conflict` when it is somebody else's.
+    async fn create(&self, container: &str) -> Result<()>;
+
+    /// Removes a container without objects.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` while there are objects in it.
+    async fn delete(&self, container: &str) -> Result<()>;
+}
