@@ -62,11 +62,28 @@ bool ReadsOurs(Engine &engine, const LogicalGet &get) {
 	return files->file_list && !files->file_list->IsEmpty() && engine.Serves(files->file_list->GetFirstFile().path);
 }
 
+//! Whether the files of a scan can be told without a listing.
+bool NamesItsFiles(const LogicalGet &get, const MultiFileList &files) {
+	if (!dynamic_cast<const LazyMultiFileList *>(&files)) {
+		return true;
+	}
+	// A glob is followed from its own pages, and is not listed to its end before it is read.
+	if (get.parameters.empty() || get.parameters[0].IsNull() ||
+	    get.parameters[0].type() != LogicalType::LIST(LogicalType::VARCHAR)) {
+		return false;
+	}
+	for (auto &name : ListValue::GetChildren(get.parameters[0])) {
+		if (name.IsNull() || FileSystem::HasGlob(StringValue::Get(name))) {
+			return false;
+		}
+	}
+	return true;
+}
+
 //! Tells the engine which files a scan will read. What fails here is told by the file's own opening.
 void Announce(ClientContext &context, const shared_ptr<Engine> &engine, const LogicalGet &get) {
 	auto scan = dynamic_cast<const MultiFileBindData *>(get.bind_data.get());
-	// A glob is followed from its listing, and is not listed to its end before it is read.
-	if (!scan || !scan->file_list || dynamic_cast<const LazyMultiFileList *>(scan->file_list.get()) ||
+	if (!scan || !scan->file_list || !NamesItsFiles(get, *scan->file_list) ||
 	    scan->file_list->GetExpandResult() != FileExpandResult::MULTIPLE_FILES) {
 		return;
 	}
