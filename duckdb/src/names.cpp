@@ -18,6 +18,7 @@ OpenFileInfo Describe(const ps_entry &entry, string path) {
 	}
 	if (entry.etag.len != 0) {
 		options["etag"] = Value(Text(entry.etag));
+		options[LISTED_OPTION] = Value::UBIGINT(entry.listed_us);
 	}
 	return file;
 }

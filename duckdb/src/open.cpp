@@ -30,6 +30,8 @@ public:
 			} else if (name == "etag") {
 				etag = StringValue::Get(value);
 				known.etag = Borrow(etag);
+			} else if (name == LISTED_OPTION) {
+				known.listed_us = value.GetValue<uint64_t>();
 			} else if (name == "footer_size") {
 				known.footer_size_bytes = value.GetValue<uint64_t>();
 			} else if (name == "validate_external_file_cache") {

@@ -7,6 +7,9 @@
 
 namespace penstock {
 
+//! Of a file that a glob found: when, so that a prepared statement does not trust it for ever.
+static constexpr const char *LISTED_OPTION = "penstock_listed";
+
 class PenstockFileSystem : public FileSystem {
 public:
 	explicit PenstockFileSystem(shared_ptr<Engine> engine) : engine(std::move(engine)) {

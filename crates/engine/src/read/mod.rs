@@ -37,6 +37,7 @@ use crate::location::Location;
 use crate::metadata::Remembered;
 use crate::query::{Query, QueryCore};
 use held::Held;
+use crate::names::Listed;
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Kind, Metric, Result};
 use penstock_store::{GetRange, ObjectMeta};
@@ -54,6 +55,10 @@ pub struct Known {
     /// Size of the footer at the object's end, which will be read first.
     pub footer_size_bytes: Option<u64>,
 }
+    /// When that was listed, if a listing of ours told it. A prepared statement keeps what it once
+    /// found: older than `cache_validation` allows, or than a change that was seen since, it counts
+    /// no more. Without a time it always counts, as what a catalog tells does.
+    pub listed: Option<Listed>,
 
 impl Known {
     /// Nothing is known.
@@ -71,6 +76,7 @@ impl Known {
     };
 }
 
+        listed: None,
 /// What opening found out.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -165,7 +171,10 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
 
 async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
     let engine = &query.engine;
-    if known.meta.size_bytes.is_some() && known.meta.etag.is_some() {
+    if known.meta.size_bytes.is_some()
+        && known.meta.etag.is_some()
+        && !is_outdated(query, at, known)
+    {
         query.scope.count(Metric::MetadataHits, 1);
         if known.immutable {
             engine.metadata.confirm(at, &known.meta, true, Instant::now());
@@ -204,6 +213,17 @@ async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
     let footer_bytes =
         known.footer_size_bytes.map_or(0, |size| size.min(parquet::FOOTER_BYTES_MAX) + 8);
     let window = query.settings.open_fetch_bytes.max(footer_bytes);
+/// Whether what a listing told counts no more.
+fn is_outdated(query: &QueryCore, at: &Location, known: &Known) -> bool {
+    let Some(Listed(listed)) = known.listed.filter(|_| !known.immutable) else { return false };
+    // What this query listed itself it need not ask for.
+    let is_old = listed < query.began
+        && !query
+            .validity(Validation::Time)
+            .holds(Instant::now().saturating_duration_since(listed));
+    is_old || query.engine.metadata.has_changed_since(at, listed, &known.meta)
+}
+
     if window == 0 {
         return asked(query, at).await;
     }
