@@ -18,6 +18,7 @@ mod plan;
 mod reader;
 mod ready;
 mod scan;
+mod spare;
 mod stream;
 mod through;
 mod version;
@@ -27,6 +28,7 @@ pub(crate) use flight::Flights;
 pub(crate) use held::HeldCache;
 pub(crate) use neighbours::Neighbours;
 pub use reader::Reader;
+pub(crate) use spare::Spare;
 pub use stream::Stream;
 pub(crate) use version::Version;
 use version::changed;
@@ -35,9 +37,9 @@ use crate::attempt::{Weight, retry};
 use crate::cache::CachedObject;
 use crate::location::Location;
 use crate::metadata::Remembered;
+use crate::names::Listed;
 use crate::query::{Query, QueryCore};
 use held::Held;
-use crate::names::Listed;
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Kind, Metric, Result};
 use penstock_store::{GetRange, ObjectMeta};
@@ -45,20 +47,23 @@ use std::sync::{Arc, PoisonError};
 use tokio::time::Instant;
 use whole::Whole;
 
+/// What a catalog tells of a footer is believed up to this length.
+const FOOTER_BYTES_MAX: u64 = 8 << 20;
+
 /// What the caller knows of an object before opening it, usually from a listing or a table format.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// What the listing told. Size and ETag together make asking the store superfluous.
     pub meta: ObjectMeta,
+    /// When that was listed, if a listing of ours told it. A prepared statement keeps what it once
+    /// found: older than `cache_validation` allows, or than a change that was seen since, it counts
+    /// no more. Without a time it always counts, as what a catalog tells does.
+    pub listed: Option<Listed>,
     /// The object never changes under this name: never validate it again.
     pub immutable: bool,
     /// Size of the footer at the object's end, which will be read first.
     pub footer_size_bytes: Option<u64>,
 }
-    /// When that was listed, if a listing of ours told it. A prepared statement keeps what it once
-    /// found: older than `cache_validation` allows, or than a change that was seen since, it counts
-    /// no more. Without a time it always counts, as what a catalog tells does.
-    pub listed: Option<Listed>,
 
 impl Known {
     /// Nothing is known.
@@ -71,12 +76,12 @@ impl Known {
             metadata: Vec::new(),
             version: None,
         },
+        listed: None,
         immutable: false,
         footer_size_bytes: None,
     };
 }
 
-        listed: None,
 /// What opening found out.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -208,11 +213,6 @@ async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Resul
     Ok(opened)
 }
 
-/// One GET that tells size and ETag and brings the bytes which will be read first.
-async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
-    let footer_bytes =
-        known.footer_size_bytes.map_or(0, |size| size.min(parquet::FOOTER_BYTES_MAX) + 8);
-    let window = query.settings.open_fetch_bytes.max(footer_bytes);
 /// Whether what a listing told counts no more.
 fn is_outdated(query: &QueryCore, at: &Location, known: &Known) -> bool {
     let Some(Listed(listed)) = known.listed.filter(|_| !known.immutable) else { return false };
@@ -224,6 +224,10 @@ fn is_outdated(query: &QueryCore, at: &Location, known: &Known) -> bool {
     is_old || query.engine.metadata.has_changed_since(at, listed, &known.meta)
 }
 
+/// One GET that tells size and ETag and brings the bytes which will be read first.
+async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
+    let footer_bytes = known.footer_size_bytes.map_or(0, |size| size.min(FOOTER_BYTES_MAX) + 8);
+    let window = query.settings.open_fetch_bytes.max(footer_bytes);
     if window == 0 {
         return asked(query, at).await;
     }
