@@ -239,8 +239,7 @@ impl Budget {
         free.then(|| self.grant(&mut state, bytes))
     }
 
-    /// As [`Budget::try_lease`], for what is fetched ahead of reads: all of it together has one part
-    /// in [`AHEAD_PARTS`] of the limit.
+    /// As [`Budget::try_lease`], for what is fetched ahead of reads: see [`AHEAD_PARTS`].
     pub(crate) fn try_lease_ahead(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
         let mut state = self.lock();
         let ahead = state.ahead.saturating_add(bytes);
@@ -427,14 +426,16 @@ mod tests {
     async fn a_waiter_that_leaves_has_the_next_one_look_again() {
         let budget = budget(10);
         let holder = Holder::of(&budget, vec![budget.lease(10).await]);
-        let guard = holder.0.lock().unwrap();
-        let mut first = Box::pin(budget.lease(5));
-        assert!(poll!(&mut first).is_pending());
-        let mut second = Box::pin(budget.lease_within(5));
-        assert!(poll!(&mut second).is_pending());
-        drop(guard);
-        drop(first);
-        assert!(second.await.is_some());
+        let mut waiting: Vec<futures_util::future::BoxFuture<'_, Option<Lease>>> =
+            vec![Box::pin(budget.wait(5, false)), Box::pin(budget.wait(5, true))];
+        let mut served = Vec::new();
+        {
+            let _busy = holder.0.lock().unwrap();
+            serve(&mut waiting, &mut served);
+        }
+        assert_eq!((waiting.len(), served.len()), (2, 0));
+        drop(waiting.remove(0));
+        assert!(waiting.remove(0).await.is_some());
         assert_eq!(budget.held_bytes(), 0);
     }
 

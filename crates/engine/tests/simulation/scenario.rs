@@ -217,8 +217,8 @@ impl Scenario {
     }
 }
 
-/// Opens the object, about which all is known but for a page; `None` for a query that was cancelled,
-/// and for a page for which there is no memory.
+/// Opens the object, about which all is known but for a page; `None` for a query that was
+/// cancelled, and for a page for which there is no memory.
 async fn open(query: &Query, key: &str) -> Option<Reader> {
     let at = query.locate(&format!("sim://t/{key}"), &[]).expect("a URL of the simulation");
     let known = Known { meta: meta(), ..Known::default() };
