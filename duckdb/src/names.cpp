@@ -1,5 +1,6 @@
 // Names: glob, list, exists, remove, move. Directories of object stores exist by having something in them.
 #include "file_system.hpp"
+#include "known.hpp"
 
 namespace penstock {
 
@@ -18,6 +19,7 @@ OpenFileInfo Describe(const ps_entry &entry, string path) {
 	}
 	if (entry.etag.len != 0) {
 		options["etag"] = Value(Text(entry.etag));
+		options[LISTED_OPTION] = Value::UBIGINT(entry.listed_us);
 	}
 	return file;
 }

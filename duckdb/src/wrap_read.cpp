@@ -57,7 +57,10 @@ void WrapHandle::Close() {
 	{
 		lock_guard<mutex> guard(lock);
 		for (auto &other : others) {
-			other.second->Close();
+			lock_guard<mutex> opening(other.second->opening);
+			if (other.second->file) {
+				other.second->file->Close();
+			}
 		}
 	}
 	own->Close();
@@ -129,20 +132,30 @@ int64_t WrapHandle::ReadNext(const ps_parallel &parallel, data_ptr_t buffer, int
 }
 
 uint64_t WrapHandle::FilesUsed() {
-	lock_guard<mutex> guard(lock);
-	return was_read ? 1 + others.size() : 0;
+	return was_read ? 1 + others_opened : 0;
 }
 
 FileHandle &WrapHandle::File(idx_t number) {
 	if (number == 0) {
 		return *own;
 	}
-	lock_guard<mutex> guard(lock);
-	auto &other = others[number];
-	if (!other) {
-		other = OpenAgain();
+	shared_ptr<Other> other;
+	{
+		lock_guard<mutex> guard(lock);
+		auto &known = others[number];
+		if (!known) {
+			known = make_shared_ptr<Other>();
+		}
+		other = known;
 	}
-	return *other;
+	// A lock for each, since opening may cost a request: those of several helpers overlap. A file that could not be
+	// opened is tried again by whoever wants it next.
+	lock_guard<mutex> opening(other->opening);
+	if (!other->file) {
+		other->file = OpenAgain();
+		others_opened++;
+	}
+	return *other->file;
 }
 
 //! The same version of the same object once more, without a request where the system takes our word for it.

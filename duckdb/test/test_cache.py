@@ -90,6 +90,22 @@ def test_a_replaced_object_is_read_anew(store: Fake, url: str, tmp_path: Path) -
     assert total(second, url) == (answer[0], answer[1], answer[2] + 300_000)
 
 
+def test_a_prepared_statement_does_not_keep_what_its_glob_told(store: Fake, url: str) -> None:
+    """What was listed when it was prepared is asked for again, as the policy says."""
+    con = connect()
+    con.execute(f"CREATE SECRET s ({store.secret}); SET penstock_cache_validation = 'query'")
+    pattern = url.replace("t.parquet", "*.parquet")
+    con.execute(f"PREPARE p AS SELECT count(*), sum(h), sum(i) FROM read_parquet('{pattern}')")
+    before = con.execute("EXECUTE p").fetchone()
+    assert before
+    writer = connect()
+    writer.execute(f"CREATE SECRET s ({store.secret})")
+    writer.execute(f"COPY (SELECT i + 1 AS i, h FROM ({ROWS})) TO '{url}'")
+    for _ in range(2):
+        after = con.execute("EXECUTE p").fetchone()
+        assert after == (before[0], before[1], before[2] + 300_000)
+
+
 def test_damage_costs_a_request_and_no_answer(store: Fake, url: str, tmp_path: Path) -> None:
     first = reader(store, tmp_path)
     answer = total(first, url)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,13 +53,27 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def blob(con: duckdb.DuckDBPyConnection, store: Fake, content: Path) -> str:
-    """The URL of that file on the store, written natively."""
+def place(con: duckdb.DuckDBPyConnection, store: Fake, content: Path) -> str:
+    """Writes that file to the store natively; its URL."""
     url = store.url("wrap/blob")
+    store.reset()
     con.execute(f"COPY (SELECT content FROM read_blob('{content}')) TO '{url}' (FORMAT blob)")
     store.reset()
     return url
+
+
+@pytest.fixture
+def blob(con: duckdb.DuckDBPyConnection, store: Fake, content: Path) -> str:
+    """The URL of that file on the store."""
+    return place(con, store, content)
+
+
+@pytest.fixture
+def azure_blob(
+    con: duckdb.DuckDBPyConnection, fakes: dict[str, Fake], content: Path
+) -> tuple[Fake, str]:
+    """That file on Azure, where each further open file costs a request, and its URL."""
+    return fakes["azure"], place(con, fakes["azure"], content)
 
 
 def md5(con: duckdb.DuckDBPyConnection, url: str) -> Any:  # noqa: ANN401
@@ -267,6 +282,53 @@ def test_a_failed_sub_read_is_the_statements_error(number: int, store: Fake, blo
     assert len([it for it in gets(store) if it["status"] == 206]) == 3
     store.reset()
     md5(con, blob)
+
+
+def test_an_object_replaced_before_a_helper_opened_it(azure_blob: tuple[Fake, str]) -> None:
+    store, url = azure_blob
+    con = wrapped(store)
+    con.execute("SET enable_external_file_cache = false")
+    before = md5(con, url)
+    # Azure's extension tells versions apart by size and time, which the store has in seconds.
+    written = int(time.time())
+    wait_until(lambda: int(time.time()) > written, "the next second")
+    store.reset()
+    # The first HEAD is the reader's own.
+    store.arm("replace,method=HEAD,nth=2")
+    with pytest.raises(duckdb.Error, match=r"object changed while it was read: .*wrap/blob"):
+        md5(con, url)
+    store.reset()
+    # Neither is the database given up, nor anything kept of the file that could not be opened.
+    assert md5(con, url) != before
+    assert con.execute("SELECT 42").fetchone() == (42,)
+
+
+def test_a_helper_that_cannot_open_its_file_fails_the_statement_only(
+    azure_blob: tuple[Fake, str],
+) -> None:
+    store, url = azure_blob
+    con = wrapped(store)
+    con.execute("SET enable_external_file_cache = false")
+    before = md5(con, url)
+    store.reset()
+    store.arm("status=403,method=HEAD,nth=2-")
+    with pytest.raises(duckdb.Error) as told:
+        md5(con, url)
+    assert "INTERNAL" not in str(told.value)
+    store.reset()
+    assert md5(con, url) == before
+
+
+def test_helpers_open_their_files_at_once(azure_blob: tuple[Fake, str]) -> None:
+    store, url = azure_blob
+    con = wrapped(store)
+    con.execute("SET enable_external_file_cache = false")
+    con.execute("SET penstock_parallel_read_dedicated_handles = true")
+    store.arm("latency=400,method=HEAD,nth=2-")
+    md5(con, url)
+    heads = [it for it in store.requests() if it["method"] == "HEAD"]
+    assert len(heads) == 4, "the reader's own and three helpers'"
+    assert overlap(sorted(heads, key=lambda it: int(it["start_us"]))[1:])
 
 
 def test_interruption(con: duckdb.DuckDBPyConnection, store: Fake) -> None:

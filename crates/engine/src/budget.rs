@@ -9,25 +9,54 @@
 //! 3. Where less is returning, waiting could be slow or last forever: the waiter's own thread may
 //!    be the one that would fill the other buffers. Then the budget presses the registered
 //!    [`Pressable`]s, largest first, to begin returning what they hold (a partly filled part that
-//!    has the store's smallest part size is sent early; what was read ahead is dropped).
-//! 4. Where none of them can and nothing is returning, the first waiter gets its memory beyond the
-//!    limit. This happens only when every open upload holds less than the store's smallest part;
-//!    the excess is at most that size times the open uploads, and the gauge shows it. A waiter that
-//!    asked for memory within the limit is refused instead.
+//!    has the store's smallest part size is sent early; what was read ahead is dropped). What they
+//!    drop and a task still has is returning until the task is gone.
+//! 4. A holder that another thread has locked for a moment is *busy*: what it can return is not
+//!    known, so the first waiter looks again.
+//! 5. Where none of them can, none is busy and nothing is returning, the first waiter gets its
+//!    memory beyond the limit. A waiter that asked for memory within the limit is refused instead.
+//!    What can be pressed then holds nothing but parts below the store's smallest size; what is
+//!    left is in the hands of running reads, or was taken by [`Budget::lease_now`], and the gauge
+//!    shows it.
 
+use futures_util::future::{Either, select};
 use penstock_base::{Metric, Metrics};
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
-/// Someone who holds memory and can begin to return it.
+/// What is fetched ahead of reads, all of it together, has one part in so many of the limit.
+pub(crate) const AHEAD_PARTS: u64 = 4;
+
+/// Someone who holds memory and can begin to return it. Neither verb waits for a lock: whoever
+/// gives memory back may have that lock.
 pub(crate) trait Pressable: Send + Sync {
-    /// Bytes that [`Pressable::press`] would set returning; 0 if it can do nothing now.
-    fn returnable_bytes(&self) -> u64;
+    /// Bytes that [`Pressable::press`] would set returning; 0 if it can do nothing now, `None`
+    /// while it is busy.
+    fn returnable_bytes(&self) -> Option<u64>;
 
-    /// Sets what it holds returning; false if that is no longer possible.
-    fn press(&self) -> bool;
+    /// Gives back what it holds, or sets it returning.
+    fn press(&self) -> Pressed;
+}
+
+/// What came of pressing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pressed {
+    /// Something is back, or returning.
+    Gave,
+    /// There is nothing to give.
+    Nothing,
+    /// Another thread is at it and will soon be done.
+    Busy,
+}
+
+impl Pressed {
+    /// Of one that was not busy.
+    pub fn gave(something: bool) -> Self {
+        if something { Pressed::Gave } else { Pressed::Nothing }
+    }
 }
 
 /// The account.
@@ -40,6 +69,8 @@ struct State {
     limit: u64,
     held: u64,
     returning: u64,
+    /// Held for what was fetched ahead of reads.
+    ahead: u64,
     waiters: VecDeque<Waiter>,
     pressables: Vec<Weak<dyn Pressable>>,
 }
@@ -49,6 +80,8 @@ struct Waiter {
     /// Whether it is refused where others get memory beyond the limit.
     is_within: bool,
     grant: oneshot::Sender<Option<Lease>>,
+    /// Told when a holder was busy.
+    again: Arc<Notify>,
 }
 
 impl std::fmt::Debug for Budget {
@@ -68,6 +101,7 @@ pub(crate) struct Lease {
     budget: Arc<Budget>,
     bytes: u64,
     returning: AtomicBool,
+    is_ahead: bool,
 }
 
 impl std::fmt::Debug for Lease {
@@ -77,6 +111,11 @@ impl std::fmt::Debug for Lease {
 }
 
 impl Lease {
+    /// So many.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Says that these bytes come back without anybody's help.
     pub fn set_returning(&self) {
         if !self.returning.swap(true, Ordering::Relaxed) {
@@ -94,7 +133,8 @@ impl Lease {
         let surplus = self.bytes.saturating_sub(bytes);
         self.bytes -= surplus;
         let budget = Arc::clone(&self.budget);
-        drop(Lease { budget, bytes: surplus, returning: AtomicBool::new(false) });
+        let is_ahead = self.is_ahead;
+        drop(Lease { budget, bytes: surplus, returning: AtomicBool::new(false), is_ahead });
     }
 }
 
@@ -102,6 +142,9 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let mut state = self.budget.lock();
         state.held -= self.bytes;
+        if self.is_ahead {
+            state.ahead -= self.bytes;
+        }
         if *self.returning.get_mut() {
             state.returning -= self.bytes;
         }
@@ -117,6 +160,7 @@ impl Budget {
                 limit: limit_bytes,
                 held: 0,
                 returning: 0,
+                ahead: 0,
                 waiters: VecDeque::new(),
                 pressables: Vec::new(),
             }),
@@ -160,17 +204,32 @@ impl Budget {
     }
 
     async fn wait(self: &Arc<Self>, bytes: u64, is_within: bool) -> Option<Lease> {
-        let granted = {
+        // Dropped last, when this waiter has left the queue.
+        let _leaving;
+        let again = Arc::new(Notify::new());
+        let mut granted = {
             let mut state = self.lock();
             if state.waiters.is_empty() && state.fits(bytes) {
                 return Some(self.grant(&mut state, bytes));
             }
             let (grant, granted) = oneshot::channel();
-            state.waiters.push_back(Waiter { bytes, is_within, grant });
+            state.waiters.push_back(Waiter { bytes, is_within, grant, again: Arc::clone(&again) });
             self.settle(state);
             granted
         };
-        granted.await.expect("a waiter leaves the queue only with its answer")
+        _leaving = Leaving(self);
+        loop {
+            match select(&mut granted, pin!(again.notified())).await {
+                Either::Left((answer, _)) => {
+                    return answer.expect("a waiter leaves the queue only with its answer");
+                }
+                Either::Right(_) => {
+                    // Who is busy may need this thread.
+                    tokio::task::yield_now().await;
+                    self.settle(self.lock());
+                }
+            }
+        }
     }
 
     /// Memory if it is free and nobody waits: for what is useful but not needed.
@@ -178,6 +237,19 @@ impl Budget {
         let mut state = self.lock();
         let free = state.waiters.is_empty() && state.fits(bytes);
         free.then(|| self.grant(&mut state, bytes))
+    }
+
+    /// As [`Budget::try_lease`], for what is fetched ahead of reads: see [`AHEAD_PARTS`].
+    pub(crate) fn try_lease_ahead(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
+        let mut state = self.lock();
+        let ahead = state.ahead.saturating_add(bytes);
+        if !state.waiters.is_empty() || !state.fits(bytes) || ahead > state.limit / AHEAD_PARTS {
+            return None;
+        }
+        state.ahead = ahead;
+        let mut lease = self.grant(&mut state, bytes);
+        lease.is_ahead = true;
+        Some(lease)
     }
 
     /// Memory at once, limit or not: for small amounts that are bounded by their holder.
@@ -189,7 +261,8 @@ impl Budget {
     fn grant(self: &Arc<Self>, state: &mut State, bytes: u64) -> Lease {
         state.held += bytes;
         self.metrics.add(Metric::MemoryHeldNow, bytes);
-        Lease { budget: Arc::clone(self), bytes, returning: AtomicBool::new(false) }
+        let returning = AtomicBool::new(false);
+        Lease { budget: Arc::clone(self), bytes, returning, is_ahead: false }
     }
 
     /// Serves waiters until the first one has to wait for memory that is returning.
@@ -208,10 +281,16 @@ impl Budget {
                 drop(state);
                 let pressed = press_largest(&pressables);
                 state = self.lock();
-                if pressed || state.fits(bytes) {
+                if pressed == Pressed::Gave || state.fits(bytes) {
                     continue;
                 }
                 if state.returning > 0 {
+                    return;
+                }
+                if pressed == Pressed::Busy {
+                    if let Some(first) = state.waiters.front() {
+                        first.again.notify_one();
+                    }
                     return;
                 }
             }
@@ -238,16 +317,36 @@ impl State {
     }
 }
 
-/// Presses the holder that can return most.
-fn press_largest(pressables: &[Weak<dyn Pressable>]) -> bool {
-    let mut able: Vec<(u64, Arc<dyn Pressable>)> = pressables
-        .iter()
-        .filter_map(Weak::upgrade)
-        .map(|holder| (holder.returnable_bytes(), holder))
-        .filter(|(bytes, _)| *bytes > 0)
-        .collect();
+/// A waiter that leaves has those looked after that stand behind it: it may have been the one that
+/// was to look again.
+struct Leaving<'a>(&'a Arc<Budget>);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.settle(self.0.lock());
+    }
+}
+
+/// Presses the holder that can return most, or the next one.
+fn press_largest(pressables: &[Weak<dyn Pressable>]) -> Pressed {
+    let mut able: Vec<(u64, Arc<dyn Pressable>)> = Vec::new();
+    let mut otherwise = Pressed::Nothing;
+    for holder in pressables.iter().filter_map(Weak::upgrade) {
+        match holder.returnable_bytes() {
+            Some(0) => {}
+            Some(bytes) => able.push((bytes, holder)),
+            None => otherwise = Pressed::Busy,
+        }
+    }
     able.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-    able.iter().any(|(_, holder)| holder.press())
+    for (_, holder) in able {
+        match holder.press() {
+            Pressed::Gave => return Pressed::Gave,
+            Pressed::Nothing => {}
+            Pressed::Busy => otherwise = Pressed::Busy,
+        }
+    }
+    otherwise
 }
 
 #[cfg(test)]
@@ -266,15 +365,78 @@ mod tests {
     struct Holder(Mutex<Vec<Lease>>, AtomicU64);
 
     impl Pressable for Holder {
-        fn returnable_bytes(&self) -> u64 {
-            self.0.lock().unwrap().iter().map(|lease| lease.bytes).sum()
+        fn returnable_bytes(&self) -> Option<u64> {
+            self.1.fetch_add(1 << 32, Ordering::Relaxed);
+            Some(self.0.try_lock().ok()?.iter().map(|lease| lease.bytes).sum())
         }
 
-        fn press(&self) -> bool {
+        fn press(&self) -> Pressed {
             self.1.fetch_add(1, Ordering::Relaxed);
-            let leases = std::mem::take(&mut *self.0.lock().unwrap());
-            !leases.is_empty()
+            let Ok(mut leases) = self.0.try_lock() else { return Pressed::Busy };
+            let leases = std::mem::take(&mut *leases);
+            Pressed::gave(!leases.is_empty())
         }
+    }
+
+    impl Holder {
+        fn of(budget: &Budget, leases: Vec<Lease>) -> Arc<Self> {
+            let holder = Arc::new(Holder(Mutex::new(leases), AtomicU64::new(0)));
+            let weak: Weak<dyn Pressable> = Arc::downgrade(&holder) as Weak<_>;
+            budget.register(weak);
+            holder
+        }
+
+        fn pressed(&self) -> u64 {
+            self.1.load(Ordering::Relaxed) & 0xffff_ffff
+        }
+
+        fn looked_at(&self) -> u64 {
+            self.1.load(Ordering::Relaxed) >> 32
+        }
+    }
+
+    /// Another thread has the holder's lock for a moment: neither is memory given beyond the limit,
+    /// nor anybody refused, until it was looked at.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_busy_holder_is_looked_at_again() {
+        for is_within in [true, false] {
+            let budget = budget(10);
+            let holder = Holder::of(&budget, vec![budget.lease(10).await]);
+            let (told, locked) = oneshot::channel();
+            let thread = std::thread::spawn({
+                let holder = Arc::clone(&holder);
+                move || {
+                    let guard = holder.0.lock().unwrap();
+                    told.send(()).unwrap();
+                    while holder.looked_at() < 3 {
+                        std::thread::yield_now();
+                    }
+                    drop(guard);
+                }
+            });
+            locked.await.unwrap();
+            let lease = budget.wait(5, is_within).await;
+            assert!(lease.is_some(), "refused");
+            assert_eq!(budget.held_bytes(), 5);
+            thread.join().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_waiter_that_leaves_has_the_next_one_look_again() {
+        let budget = budget(10);
+        let holder = Holder::of(&budget, vec![budget.lease(10).await]);
+        let mut waiting: Vec<futures_util::future::BoxFuture<'_, Option<Lease>>> =
+            vec![Box::pin(budget.wait(5, false)), Box::pin(budget.wait(5, true))];
+        let mut served = Vec::new();
+        {
+            let _busy = holder.0.lock().unwrap();
+            serve(&mut waiting, &mut served);
+        }
+        assert_eq!((waiting.len(), served.len()), (2, 0));
+        drop(waiting.remove(0));
+        assert!(waiting.remove(0).await.is_some());
+        assert_eq!(budget.held_bytes(), 0);
     }
 
     #[tokio::test]
@@ -306,15 +468,11 @@ mod tests {
     #[tokio::test]
     async fn the_largest_holder_is_pressed_when_nothing_comes_back() {
         let budget = budget(10);
-        let small = Arc::new(Holder(Mutex::new(vec![budget.lease(3).await]), AtomicU64::new(0)));
-        let large = Arc::new(Holder(Mutex::new(vec![budget.lease(7).await]), AtomicU64::new(0)));
-        for holder in [&small, &large] {
-            let weak: Weak<dyn Pressable> = Arc::downgrade(holder) as Weak<_>;
-            budget.register(weak);
-        }
+        let small = Holder::of(&budget, vec![budget.lease(3).await]);
+        let _large = Holder::of(&budget, vec![budget.lease(7).await]);
         let lease = budget.lease(5).await;
         assert_eq!(budget.held_bytes(), 8);
-        assert_eq!(small.1.load(Ordering::Relaxed), 0);
+        assert_eq!(small.pressed(), 0);
         drop(lease);
     }
 
@@ -333,6 +491,24 @@ mod tests {
         drop(other);
         assert!(waiting.await.is_some());
         drop(lease);
+        assert_eq!(budget.held_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_fetched_ahead_has_a_quarter_of_the_limit_together() {
+        let budget = budget(40);
+        let mut leases = vec![budget.try_lease_ahead(6).unwrap()];
+        assert!(budget.try_lease_ahead(5).is_none());
+        leases.push(budget.try_lease_ahead(4).unwrap());
+        assert!(budget.try_lease_ahead(1).is_none());
+        let other = budget.try_lease(30).unwrap();
+        leases[0].shrink(2);
+        assert!(budget.try_lease_ahead(5).is_none());
+        leases.push(budget.try_lease_ahead(4).unwrap());
+        drop(leases);
+        assert!(budget.try_lease_ahead(11).is_none(), "of the limit, not of what is free");
+        drop(budget.try_lease_ahead(10).unwrap());
+        drop(other);
         assert_eq!(budget.held_bytes(), 0);
     }
 

@@ -209,7 +209,7 @@ impl Engine {
     /// # Errors
     /// `Invalid` when it cannot be used.
     pub fn open_cache(&self) -> Result<()> {
-        self.disk.of(&self.settings).map(|_| ())
+        self.disk.of(&self.settings, 0).map(|_| ())
     }
 
     /// Forgets what is in memory: remembered metadata and bytes. [`Query::clear_cache`] takes the

@@ -47,7 +47,7 @@ pub use cache::{CacheDevice, CacheEntry, format_device as format_cache_device};
 pub use cancel::Cancellation;
 pub use engine::{Engine, Interrupted};
 pub use location::{Location, Mount, Opener, StoreOption};
-pub use names::{Entry, GlobPages};
+pub use names::{Entry, GlobPages, Listed};
 pub use opener::check_settings;
 pub use parallel::{OwnFile, ParallelReads, SubRead, SubReader, WRAP_SYSTEMS, WrapSystem};
 pub use query::Query;

@@ -3,6 +3,7 @@
 use crate::generations::Generations;
 use crate::latency::Latency;
 use crate::pace::Pace;
+use crate::read::Spare;
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{Capabilities, HttpOptions, Profile, Store};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +47,8 @@ pub struct Mount {
     unmatched_secrets: Option<String>,
     pub(crate) latency: Latency,
     pub(crate) pace: Pace,
+    /// Its requests ahead of reads.
+    pub(crate) spare: Spare,
     /// Where the objects really are; none where no cache should copy them.
     pub(crate) origin: Option<String>,
 }
@@ -244,6 +247,7 @@ impl Mounts {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             latency: Latency::new(store.profile().first_byte_ms),
             pace: Pace::new(&store.profile()),
+            spare: Spare::default(),
             origin: store.origin(),
             profile: store.profile(),
             capabilities: store.capabilities(),

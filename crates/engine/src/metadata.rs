@@ -54,7 +54,7 @@ pub(crate) enum Validity {
 }
 
 impl Validity {
-    fn holds(self, age: Duration) -> bool {
+    pub fn holds(self, age: Duration) -> bool {
         match self {
             Validity::Asked => false,
             Validity::For(time) => age <= time,
@@ -113,6 +113,18 @@ impl MetadataCache {
             }
             Some(entry) => Remembered::Stale(entry.meta.clone()),
         }
+    }
+
+    /// Whether the object was seen to be another one than this, which was told then.
+    pub fn has_changed_since(&self, at: &Location, told: Instant, meta: &ObjectMeta) -> bool {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.get(&at.name()).is_some_and(|known| {
+            let is_other = |entry: &Entry| {
+                entry.mount == at.mount.id && entry.confirmed > told && entry.meta.etag != meta.etag
+            };
+            known.changed.is_some_and(|changed| changed > told)
+                || known.entries.iter().any(is_other)
+        })
     }
 
     /// The store just told this, to a request that began at `asked`. What is immutable stays so as

@@ -11,7 +11,7 @@ use penstock_base::{Metric, Metrics, Result, Settings};
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 use tokio::sync::OnceCell;
 
@@ -32,6 +32,11 @@ impl std::fmt::Debug for Query {
 pub(crate) struct QueryCore {
     pub engine: Arc<Engine>,
     pub settings: Settings,
+    pub began: tokio::time::Instant,
+    /// Counts the queries of the engine.
+    number: u64,
+    /// The disk cache that it uses to its end.
+    disk: OnceLock<Option<Arc<DiskCache>>>,
     pub cancel: Cancellation,
     pub scope: Arc<Scope>,
     /// What this query opened: it sees one version of each object and asks for it once.
@@ -51,12 +56,17 @@ pub(crate) struct QueryCore {
 pub(crate) const WASTE_PARTS: u64 = 10;
 
 impl QueryCore {
-    /// The disk cache that this query's settings ask for.
+    /// The disk cache that this query's settings ask for, the same one each time. It is opened when
+    /// first asked for, since most statements read nothing remote.
     ///
     /// # Errors
     /// As [`DiskCache::open`].
     pub fn disk(&self) -> Result<Option<Arc<DiskCache>>> {
-        self.engine.disk.of(&self.settings)
+        if let Some(disk) = self.disk.get() {
+            return Ok(disk.clone());
+        }
+        let disk = self.engine.disk.of(&self.settings, self.number)?;
+        Ok(self.disk.get_or_init(|| disk).clone())
     }
 
     /// Whether the host itself fetches ahead what a scan of columns reads.
@@ -93,8 +103,11 @@ impl Query {
             engine: Arc::clone(&engine.observer),
         });
         let core = Arc::new(QueryCore {
+            number: engine.disk.query_begins(),
             engine,
             settings,
+            began: tokio::time::Instant::now(),
+            disk: OnceLock::new(),
             cancel: Cancellation::default(),
             scope,
             opened: Mutex::default(),

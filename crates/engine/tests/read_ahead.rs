@@ -438,3 +438,33 @@ async fn several_readers_of_a_file_share_what_is_ahead_of_them() {
     assert!(round_trips <= 5, "{round_trips} round trips");
     assert_eq!(query.metrics().get(Metric::ReadAheadWastedBytes), 0);
 }
+
+/// What a scan is ahead of leaves half of the connections to reads on demand, all files together.
+#[tokio::test(start_paused = true)]
+async fn a_scan_leaves_half_of_the_connections_to_reads_on_demand() {
+    for connections in [1, 2, 6] {
+        let store = Scripted::remote(Duration::from_millis(100));
+        let count = connections.to_string();
+        let bench = Bench::with(store, &[("connections_per_host", &count)]);
+        let data = place_row_groups(&bench, 24, 200 * KIB).await;
+        let query = bench.query();
+        let scan = Scan::begin(&bench, &query, &data, 200 * KIB).await;
+        for row_group in 0..3 {
+            scan.columns(row_group, 0..3).await;
+        }
+        settle().await;
+        bench.store.take_calls();
+        let gate = bench.store.hold("get");
+        let rest = async {
+            for row_group in 3..24 {
+                scan.columns(row_group, 0..3).await;
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(1), rest).await;
+        assert!(ended.is_err(), "nothing is answered any more");
+        let calls = bench.store.take_calls().len();
+        // The read that waits asks too, unless what it wants is on its way already.
+        assert!((1..=1 + connections / 2).contains(&calls), "{connections}: {calls}");
+        gate.add_permits(1000);
+    }
+}

@@ -8,8 +8,11 @@ mod support;
 use penstock_base::Metric;
 use penstock_engine::{Known, Query};
 use penstock_store::PutOptions;
+use std::sync::Arc;
 use std::time::Duration;
 use support::{Bench, Fault, Scripted, pattern, read};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -315,4 +318,34 @@ async fn a_request_that_nobody_takes_over_ends_after_the_stall_timeout() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(bench.engine.budget().held_bytes(), before);
     assert!(read(&reader, &query, 8 * MIB, 4 * MIB).await == data[8 * MIB..12 * MIB]);
+}
+
+/// Requests that wait for their readers leave connections to reads on demand: two files that are
+/// read in turn never wait until one of them gives up.
+#[tokio::test(start_paused = true)]
+async fn few_connections_are_not_taken_by_what_nobody_reads_yet() {
+    for connections in [1, 2, 3] {
+        let mut store = Scripted::remote(LATENCY);
+        store.connections = Some(Arc::new(Semaphore::new(connections)));
+        let count = connections.to_string();
+        let bench = Bench::with(store, &[("connections_per_host", &count)]);
+        let data = pattern(40 * MIB);
+        let query = bench.query();
+        let mut readers = Vec::new();
+        for key in ["a.bin", "b.bin", "c.bin"] {
+            bench.store.place(key, data.clone()).await;
+            readers.push(query.open(&bench.at(key), &Known::NOTHING).await.unwrap());
+        }
+        let began = Instant::now();
+        for start in (0..40).step_by(2) {
+            for reader in &readers {
+                let bytes = read(reader, &query, start * MIB, 2 * MIB).await;
+                assert!(bytes == data[start * MIB..(start + 2) * MIB]);
+            }
+        }
+        let round_trips = began.elapsed().as_millis() / LATENCY.as_millis();
+        assert!(round_trips <= 3 * 20 * 2, "{connections}: {round_trips} for 60 reads");
+        let ahead = query.metrics().get(Metric::ReadAheadBytes);
+        assert_eq!(ahead == 0, connections == 1, "{connections}: {ahead}");
+    }
 }

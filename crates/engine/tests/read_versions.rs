@@ -6,7 +6,7 @@
 mod support;
 
 use bytes::Bytes;
-use penstock_base::{ByteRange, Kind};
+use penstock_base::{ByteRange, Kind, Result};
 use penstock_engine::{Entry, Known, Query, Reader};
 use penstock_store::PutOptions;
 use penstock_testkit::parquet::footer;
@@ -142,4 +142,56 @@ async fn a_late_answer_does_not_undo_what_is_known_of_a_write() {
         let known = bench.query().stat(&at).await.ok().and_then(|meta| meta.size_bytes);
         assert_eq!(known, written.map(|size| size as u64));
     }
+}
+
+/// What a prepared statement listed long ago is asked for again, at once or after the first
+/// statement that found it changed.
+#[tokio::test(start_paused = true)]
+async fn an_old_listing_counts_no_longer_than_the_policy_allows() {
+    for (policy, age_ms, is_asked) in [
+        ("time", 4_000, false),
+        ("time", 6_000, true),
+        ("query", 1, true),
+        ("always", 1, true),
+        ("never", 3_600_000, false),
+    ] {
+        let bench = Bench::with(Scripted::new(), &[("cache_validation", policy)]);
+        for key in ["d/0.csv", "d/1.csv"] {
+            bench.store.place(key, pattern(1 << 20)).await;
+        }
+        let found = bench.query().glob(&bench.at("d/*.csv")).await.unwrap();
+        bench.store.place("d/1.csv", vec![7; 2 << 20]).await;
+        tokio::time::advance(Duration::from_millis(age_ms)).await;
+        let execute = async || {
+            let query = bench.query();
+            for entry in &found {
+                let (meta, listed) = (entry.meta.clone(), Some(entry.listed));
+                let known = Known { meta, listed, ..Known::default() };
+                let reader = query.open(&bench.at(&entry.key), &known).await?;
+                let mut bytes = vec![0; usize::try_from(reader.size_bytes()).unwrap()];
+                reader.read_at(&query, &mut bytes, 0).await?;
+                let is_new = entry.key == "d/1.csv";
+                assert!(bytes == if is_new { vec![7; 2 << 20] } else { pattern(1 << 20) });
+            }
+            Result::Ok(())
+        };
+        let first: Result<()> = execute().await;
+        let kind = first.err().map(|error| error.kind());
+        assert_eq!(kind, (!is_asked).then_some(Kind::Conflict), "{policy}");
+        execute().await.unwrap_or_else(|error| panic!("{policy}: {error}"));
+    }
+}
+
+/// A statement that lists and reads asks for nothing twice, however long it takes.
+#[tokio::test(start_paused = true)]
+async fn a_query_trusts_its_own_listing() {
+    let bench = Bench::new(Scripted::new());
+    bench.store.place("d/0.csv", pattern(100)).await;
+    let query = bench.query();
+    let found = query.glob(&bench.at("d/*.csv")).await.unwrap();
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    bench.store.take_calls();
+    let (meta, listed) = (found[0].meta.clone(), Some(found[0].listed));
+    query.open(&bench.at("d/0.csv"), &Known { meta, listed, ..Known::default() }).await.unwrap();
+    assert!(bench.store.take_calls().is_empty());
 }

@@ -84,6 +84,7 @@ typedef struct {
 	ps_str etag;                              /* empty: unknown */
 	bool immutable;                           /* never validate again (DuckLake and friends) */
 	uint64_t footer_size_bytes;               /* 0: unknown */
+	uint64_t listed_us;                       /* ps_entry's, if a listing told the rest; 0: none did */
 } ps_known;
 typedef struct { uint64_t size_bytes; bool has_modified; int64_t modified_us; ps_str etag; } ps_meta;
 bool ps_open_read(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, const ps_known *known,
@@ -114,7 +115,7 @@ bool ps_query_retract(ps_query *query, const ps_writer *const *writers, size_t c
 void ps_writer_free(ps_writer *writer);                               /* unfinished: aborted, nothing becomes visible */
 
 /* ---- names ---- */
-typedef struct { ps_str url; bool is_directory; bool has_size; uint64_t size_bytes; bool has_modified; int64_t modified_us; ps_str etag; } ps_entry;
+typedef struct { ps_str url; bool is_directory; bool has_size; uint64_t size_bytes; bool has_modified; int64_t modified_us; ps_str etag; uint64_t listed_us; } ps_entry;
 bool ps_glob(ps_query *query, ps_str pattern, const ps_pair *options, size_t option_count, ps_listing **out, ps_error **error);
 /* The first page has come when this returns. */
 bool ps_glob_pages(ps_query *query, ps_str pattern, const ps_pair *options, size_t option_count, ps_pages **out, ps_error **error);

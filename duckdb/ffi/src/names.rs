@@ -29,6 +29,7 @@ pub struct PsEntry {
     has_modified: bool,
     modified_us: i64,
     etag: PsStr,
+    listed_us: u64,
 }
 
 impl PsListing {
@@ -215,6 +216,7 @@ pub unsafe extern "C" fn ps_listing_get(
         has_modified: entry.meta.modified.is_some(),
         modified_us: entry.meta.modified.map_or(0, epoch_us),
         etag: PsStr::lend(etag),
+        listed_us: entry.listed.to_us(),
     };
     // SAFETY: not null, and the caller vouches for it.
     unsafe { out.write(plain) };

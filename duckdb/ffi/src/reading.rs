@@ -6,7 +6,7 @@ use crate::names::locate;
 use crate::query::PsQuery;
 use crate::rows::epoch_us;
 use penstock_base::{Error, Kind, Result};
-use penstock_engine::{ETag, Known, ObjectMeta, Reader};
+use penstock_engine::{ETag, Known, Listed, ObjectMeta, Reader};
 use std::ffi::c_void;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -28,6 +28,7 @@ pub struct PsKnown {
     etag: PsStr,
     immutable: bool,
     footer_size_bytes: u64,
+    listed_us: u64,
 }
 
 /// What is known of an open object.
@@ -52,6 +53,7 @@ impl PsKnown {
                     .then(|| UNIX_EPOCH + Duration::from_micros(self.modified_us.unsigned_abs())),
                 ..ObjectMeta::default()
             },
+            listed: Listed::from_us(self.listed_us),
             immutable: self.immutable,
             footer_size_bytes: (self.footer_size_bytes != 0).then_some(self.footer_size_bytes),
         })

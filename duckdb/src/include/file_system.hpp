@@ -7,6 +7,7 @@
 
 namespace penstock {
 
+
 class PenstockFileSystem : public FileSystem {
 public:
 	explicit PenstockFileSystem(shared_ptr<Engine> engine) : engine(std::move(engine)) {

@@ -5,6 +5,9 @@
 
 namespace penstock {
 
+//! Of a file that a glob found: when, so that a prepared statement does not trust it for ever.
+static constexpr const char *LISTED_OPTION = "penstock_listed";
+
 class Known {
 public:
 	explicit Known(const OpenFileInfo &file) {
@@ -35,6 +38,8 @@ private:
 			known.modified_us = modified.value;
 		} else if (name == "etag") {
 			etag = StringValue::Get(value);
+		} else if (name == LISTED_OPTION) {
+			known.listed_us = value.GetValue<uint64_t>();
 		} else if (name == "footer_size") {
 			known.footer_size_bytes = value.GetValue<uint64_t>();
 		} else if (name == "validate_external_file_cache") {

@@ -66,8 +66,16 @@ private:
 	bool of_client = false;
 	bool can_seek = false;
 	atomic<bool> was_read {false};
+	//! A further open file; null until it could be opened.
+	struct Other {
+		mutex opening;
+		unique_ptr<FileHandle> file;
+	};
+	//! Of the map; taken before the lock of one of them, never while a file is opened.
 	mutex lock;
-	unordered_map<idx_t, unique_ptr<FileHandle>> others;
+	unordered_map<idx_t, shared_ptr<Other>> others;
+	//! How many of them are open.
+	atomic<idx_t> others_opened {0};
 };
 
 class WrapFileSystem : public FileSystem {

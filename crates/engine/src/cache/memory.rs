@@ -4,7 +4,7 @@
 //! held twice. Blocks go in the order in which they came; those that were read since get another
 //! round. All of them go when somebody waits for memory: they can be fetched again.
 
-use crate::budget::{Lease, Pressable};
+use crate::budget::{Lease, Pressable, Pressed};
 use crate::cache::index::{Found, Index, ObjectVersion, Place};
 use crate::cache::record::BLOCK_BYTES_MAX;
 use bytes::Bytes;
@@ -140,15 +140,15 @@ impl State {
 }
 
 impl Pressable for MemoryCache {
-    fn returnable_bytes(&self) -> u64 {
-        self.state.try_lock().map_or(0, |state| state.bytes)
+    fn returnable_bytes(&self) -> Option<u64> {
+        Some(self.state.try_lock().ok()?.bytes)
     }
 
-    fn press(&self) -> bool {
-        let Ok(mut state) = self.state.try_lock() else { return false };
+    fn press(&self) -> Pressed {
+        let Ok(mut state) = self.state.try_lock() else { return Pressed::Busy };
         let dropped = std::mem::take(&mut *state);
         drop(state);
-        dropped.bytes > 0
+        Pressed::gave(dropped.bytes > 0)
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(check(&cache, 1, ByteRange { start: 0, end: 1000 }), 0);
         assert_eq!(check(&cache, 99, ByteRange { start: 0, end: 1000 }), 1000);
         assert_eq!(budget.held_bytes(), 10_000);
-        assert!(cache.press());
+        assert_eq!(cache.press(), Pressed::Gave);
         assert_eq!((budget.held_bytes(), check(&cache, 0, ByteRange { start: 0, end: 9 })), (0, 0));
     }
 

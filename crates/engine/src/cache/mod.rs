@@ -28,51 +28,63 @@ pub(crate) use object::{CachedBlock, CachedObject};
 pub use region::{CacheDevice, format_device, look_at_device};
 
 use penstock_base::{Result, Settings};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// The disk cache that an engine uses now.
+/// The disk cache that an engine keeps open from one query to the next: the one that the query
+/// asked for which began last. A query that asked for another one keeps that to its own end.
 #[derive(Debug, Default)]
-pub(crate) struct DiskSlot(Mutex<Option<Used>>);
+pub(crate) struct DiskSlot {
+    queries: AtomicU64,
+    used: Mutex<Option<Used>>,
+}
 
 #[derive(Debug)]
 struct Used {
     dir: String,
     capacity_bytes: u64,
-    cache: Arc<DiskCache>,
+    cache: Option<Arc<DiskCache>>,
+    /// The query that asked for it.
+    number: u64,
 }
 
 impl DiskSlot {
-    /// The cache that the settings ask for; opened when they ask for another one than before.
+    /// Numbers the queries of the engine, from 1.
+    pub fn query_begins(&self) -> u64 {
+        self.queries.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The cache that the settings of the query of this number ask for; opened when they ask for
+    /// another one than is kept open.
     ///
     /// # Errors
     /// As [`DiskCache::open`].
-    pub fn of(&self, settings: &Settings) -> Result<Option<Arc<DiskCache>>> {
-        let mut slot = self.lock();
+    pub fn of(&self, settings: &Settings, number: u64) -> Result<Option<Arc<DiskCache>>> {
+        let mut slot = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let (dir, capacity_bytes) = (&settings.cache_dir, settings.cache_disk_bytes);
-        let is_same = |used: &&mut Used| used.dir == *dir && used.capacity_bytes == capacity_bytes;
-        if let Some(used) = slot.as_mut().filter(is_same) {
-            return Ok(Some(Arc::clone(&used.cache)));
-        }
         if dir.is_empty() && slot.is_none() {
             return Ok(None);
+        }
+        // How large it is says who began last, too.
+        let is_same = |used: &&mut Used| {
+            used.dir == *dir && (used.capacity_bytes == capacity_bytes || used.number > number)
+        };
+        if let Some(used) = slot.as_mut().filter(is_same) {
+            used.number = used.number.max(number);
+            return Ok(used.cache.clone());
         }
         let wanted = match dir.as_str() {
             "" => None,
             dir => Some(DiskCache::open(&Home::of(dir)?, capacity_bytes)?),
         };
-        let used = wanted.as_ref().map(|cache| Used {
-            dir: dir.clone(),
-            capacity_bytes,
-            cache: Arc::clone(cache),
-        });
-        let before = std::mem::replace(&mut *slot, used);
+        let mut before = None;
+        if slot.as_ref().is_none_or(|used| used.number <= number) {
+            let (dir, cache) = (dir.clone(), wanted.clone());
+            before = slot.replace(Used { dir, capacity_bytes, cache, number });
+        }
         drop(slot);
         // The last to use it waits for its blocks to be written.
         drop(before);
         Ok(wanted)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Used>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

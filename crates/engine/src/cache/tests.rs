@@ -5,8 +5,10 @@ use super::home::Home;
 use super::index::ObjectVersion;
 use super::medium::{BlockFile, Medium, Recovered, Sizes};
 use crate::budget::Budget;
+use crate::engine::Engine;
+use crate::query::Query;
 use bytes::Bytes;
-use penstock_base::{ByteRange, Kind, Metrics, Result};
+use penstock_base::{ByteRange, Kind, Metrics, Result, Settings};
 use penstock_testkit::scratch::Scratch;
 use proptest::prelude::*;
 use std::path::Path;
@@ -189,6 +191,57 @@ fn a_directory_that_cannot_be_made_is_told() {
     assert!(error.hint().unwrap().contains("cache_dir"));
 }
 
+/// The kernel refuses new files in `/sys` to everybody, root too: as a directory does that is
+/// mounted read-only, or belongs to somebody else.
+#[test]
+fn a_directory_that_cannot_be_written_is_told_before_anything_is_read() {
+    let error = open(Path::new("/sys/kernel"), 64 * MIB).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    let text = error.to_string();
+    assert!(text.contains("the directory cannot be written") && text.contains("/sys"), "{text}");
+    assert!(error.hint().unwrap().contains("cache_dir"));
+    // It is the statement's error, each time, and no other one's.
+    let engine = Engine::new(Settings::default()).unwrap();
+    let query = |dir: &str| {
+        let settings = Settings { cache_dir: dir.to_string(), ..Settings::default() };
+        engine.query(settings, None)
+    };
+    let refused = query("/sys/kernel");
+    for _ in 0..2 {
+        assert_eq!(refused.core.disk().unwrap_err().kind(), Kind::Invalid);
+    }
+    assert!(query("").core.disk().unwrap().is_none());
+}
+
+/// Two statements with a cache each: neither closes the other one's, and that of the statement that
+/// began last stays.
+#[test]
+fn a_query_keeps_its_cache_and_the_engine_that_of_the_query_that_began_last() {
+    let (one, other) = (Scratch::new("cache"), Scratch::new("cache"));
+    let engine = Engine::new(Settings::default()).unwrap();
+    let query = |dir: &Path| {
+        let cache_dir = dir.to_str().unwrap().to_string();
+        engine.query(Settings { cache_dir, ..Settings::default() }, None)
+    };
+    let cache_of = |query: &Query| Arc::downgrade(&query.core.disk().unwrap().unwrap());
+    let (first, second) = (query(one.path()), query(other.path()));
+    let late = query(one.path());
+    // The one that began last may be the first to ask.
+    let of_late = cache_of(&late);
+    let of_second = cache_of(&second);
+    let of_first = cache_of(&first);
+    for _ in 0..3 {
+        assert!(of_first.ptr_eq(&cache_of(&first)) && of_second.ptr_eq(&cache_of(&second)));
+        assert!(of_first.ptr_eq(&of_late) && of_second.strong_count() == 1);
+    }
+    drop((first, second, late));
+    assert_eq!((of_late.strong_count(), of_second.strong_count()), (1, 0));
+    // A statement without a cache closes it.
+    let none = engine.query(Settings::default(), None);
+    assert!(none.core.disk().unwrap().is_none());
+    assert_eq!(of_late.strong_count(), 0);
+}
+
 #[test]
 fn a_cache_follows_no_change_of_the_working_directory_and_leaves_other_files() {
     let dir = Scratch::new("cache");
@@ -308,6 +361,44 @@ fn what_was_about_to_move_when_all_was_cleared_does_not_come_back() {
     offer(&cache, "hot", 0, MIB / 4);
     cache.flush();
     assert_eq!(cache.holdings().blocks, 1, "the cache goes on");
+}
+
+/// Each byte of a small file changed in turn, and the file cut behind each of them.
+#[test]
+fn no_damaged_byte_is_ever_read() {
+    const BLOCKS: u64 = 4;
+    const LEN: u64 = 24;
+    for is_closed in [false, true] {
+        let dir = Scratch::new("cache");
+        let cache = open(dir.path(), 64 * MIB).unwrap();
+        for index in 0..BLOCKS {
+            offer(&cache, "a", index * 100, LEN);
+        }
+        cache.flush();
+        let name = "0000000000000000.blocks";
+        let cache = Some(cache).filter(|_| !is_closed);
+        let sound = std::fs::read(dir.path().join(name)).unwrap();
+        drop(cache);
+        let found = |content: &[u8]| {
+            let dir = Scratch::new("cache");
+            std::fs::write(dir.path().join(name), content).unwrap();
+            let recovered = open(dir.path(), 64 * MIB).unwrap();
+            check(&recovered, "a", range(0, 1000))
+        };
+        assert_eq!(found(&sound), BLOCKS * LEN);
+        for at in 0..sound.len() {
+            for change in [1, 0x80, 0xff] {
+                let mut content = sound.clone();
+                content[at] ^= change;
+                let count = found(&content);
+                if is_closed {
+                    // Its directory has the others, unless it is not taken for ours at all.
+                    assert!(count >= (BLOCKS - 1) * LEN || at < 16, "{count} at {at}");
+                }
+            }
+            found(&sound[..at]);
+        }
+    }
 }
 
 proptest! {

@@ -78,7 +78,7 @@ impl Walk {
         if let Some(key) = self.pattern.literal() {
             let found = self.next.take().map(|_| {
                 let url = self.at.sibling(&key).url();
-                vec![Entry { url, key, is_directory: false, meta: ObjectMeta::default() }]
+                vec![Entry::object(url, key, ObjectMeta::default())]
             });
             return Ok(found);
         }
@@ -145,7 +145,7 @@ async fn by_its_own_name(query: &QueryCore, at: &Location) -> Result<Vec<Entry>>
     match read::stat(query, at).await {
         Ok(meta) => {
             let (url, key) = (at.url(), at.key.clone());
-            Ok(vec![Entry { url, key, is_directory: false, meta }])
+            Ok(vec![Entry::object(url, key, meta)])
         }
         // Invalid: no object can have such a name.
         Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Invalid) => Ok(Vec::new()),

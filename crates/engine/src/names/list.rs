@@ -191,20 +191,11 @@ pub(crate) fn as_directory(directory: &Location) -> Location {
 }
 
 pub(crate) fn object_entry(at: &Location, object: ListEntry) -> Entry {
-    Entry {
-        url: at.sibling(&object.key).url(),
-        key: object.key,
-        is_directory: false,
-        meta: object.meta,
-    }
+    Entry::object(at.sibling(&object.key).url(), object.key, object.meta)
 }
 
 fn directory_entry(at: &Location, prefix: &str) -> Entry {
     let key = prefix.strip_suffix('/').unwrap_or(prefix);
-    Entry {
-        url: at.sibling(key).url(),
-        key: key.to_string(),
-        is_directory: true,
-        meta: ObjectMeta::default(),
-    }
+    let url = at.sibling(key).url();
+    Entry { is_directory: true, ..Entry::object(url, key.to_string(), ObjectMeta::default()) }
 }

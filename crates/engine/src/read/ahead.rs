@@ -9,9 +9,10 @@
 //! In large steps the next ones are asked for while the present one is carried out, see `begun`. A
 //! large read of an object's beginning is a run by itself.
 //!
-//! Memory for a block is taken only if it is free, and given back when others wait for it.
+//! Memory for a block is taken only if it is free, of what is fetched ahead in all a quarter of the
+//! limit at most, and given back when others wait for it.
 
-use crate::budget::{Lease, Pressable};
+use crate::budget::{AHEAD_PARTS, Lease, Pressable, Pressed};
 use crate::cache::CachedObject;
 use crate::location::Location;
 use crate::pace::policy::{Policy, parts};
@@ -20,6 +21,7 @@ use crate::read::begun::{Allowed, BEGUN_MAX, Begun, steps};
 use crate::read::flight::Wanted;
 use crate::read::flow::Flow;
 use crate::read::held::Piece;
+use crate::read::spare::{Spare, SpareSlot};
 use crate::read::version::Version;
 use crate::request_log::Scope;
 use bytes::BytesMut;
@@ -38,9 +40,6 @@ const BLOCK_BYTES_MAX: u64 = 8 << 20;
 const BLOCKS_MAX: usize = 2;
 /// As many may lie where a reader was before it went back.
 const BLOCKS_KEPT_MAX: usize = 2 * BLOCKS_MAX;
-/// Of the memory limit.
-const MEMORY_PARTS: u64 = 4;
-
 /// Notices runs of reads.
 #[derive(Debug, Default)]
 struct Detector {
@@ -111,6 +110,8 @@ pub(super) struct Block {
     pub range: ByteRange,
     arrival: watch::Receiver<Arrival>,
     task: AbortHandle,
+    /// With the task while the request runs, with the bytes afterwards.
+    lease: Weak<Lease>,
     /// Bytes of it that reads wanted.
     used_bytes: AtomicU64,
     scope: Arc<Scope>,
@@ -128,6 +129,8 @@ enum Arrival {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        // Before the task is stopped: it ends on another thread, and gives its memory back there.
+        self.let_go();
         self.task.abort();
         if matches!(*self.arrival.borrow(), Arrival::Ready(_)) {
             let used_bytes = *self.used_bytes.get_mut();
@@ -147,6 +150,13 @@ impl Block {
     /// Bytes that no read has wanted yet.
     pub fn unused_bytes(&self) -> u64 {
         self.range.len().saturating_sub(self.used_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Says that its memory comes back, as soon as its task is gone or those who read it are done.
+    pub fn let_go(&self) {
+        if let Some(lease) = self.lease.upgrade() {
+            lease.set_returning();
+        }
     }
 
     /// Whether its request runs.
@@ -227,7 +237,7 @@ impl Ahead {
             let ahead_bytes_max = source.query.ahead_bytes_max(run_bytes);
             if near < BLOCKS_MAX
                 && let Some(block) = next_block(ahead_bytes_max, range.end, ready_end, end)
-                && let Some(lease) = source.query.engine.budget.try_lease(block.len())
+                && let Some(lease) = source.query.engine.budget.try_lease_ahead(block.len())
             {
                 self.register(&mut state, source);
                 state.blocks.insert(near, Arc::new(fetch(source, block, lease, None)));
@@ -290,7 +300,7 @@ impl Ahead {
         let profile = &source.at.mount.profile;
         let bytes_per_s = state.bytes_per_s.unwrap_or(profile.connection_bytes_per_s);
         let ahead_bytes_max = source.query.ahead_bytes_max(run_bytes);
-        let allowed = Allowed::of(run_bytes, step, bytes_per_s, latency, limit / MEMORY_PARTS)
+        let allowed = Allowed::of(run_bytes, step, bytes_per_s, latency, limit / AHEAD_PARTS)
             .at_most(ahead_bytes_max);
         let steps = steps(step, read_end, asked_end, source.size_bytes, allowed.window_bytes);
         let held: u64 = state.begun.iter().map(Begun::memory_bytes).sum();
@@ -304,9 +314,11 @@ impl Ahead {
                 if state.begun.len() >= BEGUN_MAX {
                     return;
                 }
+                let settings = &source.query.settings;
+                let Some(slot) = Spare::take(&source.at.mount, settings) else { return };
                 let share = part.len().min(memory_bytes);
                 memory_bytes -= share;
-                state.begun.push_back(Begun::send(source, part, share));
+                state.begun.push_back(Begun::send(source, part, share, slot));
             }
         }
     }
@@ -342,17 +354,19 @@ impl Ahead {
 }
 
 impl Pressable for Ahead {
-    fn returnable_bytes(&self) -> u64 {
-        let Ok(state) = self.state.try_lock() else { return 0 };
-        let begun: u64 = state.begun.iter().map(Begun::buffered_bytes).sum();
-        begun + state.blocks.iter().map(|block| block.range.len()).sum::<u64>()
+    fn returnable_bytes(&self) -> Option<u64> {
+        let state = self.state.try_lock().ok()?;
+        let begun: u64 = state.begun.iter().map(Begun::leased_bytes).sum();
+        Some(begun + state.blocks.iter().map(|block| block.range.len()).sum::<u64>())
     }
 
-    fn press(&self) -> bool {
-        let Ok(mut state) = self.state.try_lock() else { return false };
+    fn press(&self) -> Pressed {
+        let Ok(mut state) = self.state.try_lock() else { return Pressed::Busy };
         let (blocks, begun) = state.clear();
         drop(state);
-        !blocks.is_empty() || !begun.is_empty()
+        // A read that waits for one keeps it a little longer.
+        blocks.iter().for_each(|block| block.let_go());
+        Pressed::gave(!blocks.is_empty() || !begun.is_empty())
     }
 }
 
@@ -362,22 +376,24 @@ fn contiguous_end(from: u64, mut ready: Vec<ByteRange>) -> u64 {
     ready.iter().fold(from, |end, range| if range.start <= end { end.max(range.end) } else { end })
 }
 
-/// Begins the request of a block; `flow` learns from it how fast the store is.
+/// Begins the request of a block; of a scan's, `flow` learns from it how fast the store is.
 pub(super) fn fetch(
     source: &Source<'_>,
     range: ByteRange,
     lease: Lease,
-    flow: Option<&Arc<Flow>>,
+    scan: Option<(&Arc<Flow>, SpareSlot)>,
 ) -> Block {
     let (query, at) = (Arc::clone(source.query), source.at.clone());
     let version = source.version.clone();
     let (told, arrival) = watch::channel(Arrival::Pending);
     let scope = Arc::clone(&query.scope);
     scope.count(Metric::ReadAheadBytes, range.len());
-    let running = flow.map(|flow| (Arc::clone(flow), flow.begin()));
+    let running = scan.map(|(flow, slot)| (Arc::clone(flow), flow.begin(), slot));
+    let lease = Arc::new(lease);
+    let shared = Arc::downgrade(&lease);
     let task = query.engine.handle.clone().spawn(scope.run(async move {
         let bytes = query.cancel.race(fetch_bytes(&query, &at, &version, range)).await;
-        if let (Ok(bytes), Some((flow, running))) = (&bytes, running) {
+        if let (Ok(bytes), Some((flow, running, _slot))) = (&bytes, running) {
             flow.end(&running, bytes.len() as u64);
         }
         let arrival = match bytes {
@@ -387,7 +403,8 @@ pub(super) fn fetch(
         // The reader may be gone.
         let _ = told.send(arrival);
     }));
-    Block { range, arrival, task: task.abort_handle(), used_bytes: AtomicU64::new(0), scope }
+    let task = task.abort_handle();
+    Block { range, arrival, task, lease: shared, used_bytes: AtomicU64::new(0), scope }
 }
 
 async fn fetch_bytes(

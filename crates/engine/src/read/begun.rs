@@ -9,16 +9,18 @@
 //!
 //! The decisions are pure: [`is_time`], [`steps`], [`Allowed`].
 
+use crate::budget::{Budget, Lease};
 use crate::query::QueryCore;
 use crate::read::ahead::Source;
 use crate::read::held::Piece;
+use crate::read::spare::SpareSlot;
 use crate::read::stream::Stream;
 use crate::request_log::Scope;
 use bytes::BytesMut;
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
 use penstock_store::GetRange;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -31,7 +33,7 @@ const EARLY: f64 = 1.25;
 /// Of a first read, one part of so many may be fetched in vain: whether another follows is not
 /// known.
 const FIRST_PARTS: u64 = 10;
-/// Most requests that are sent and not taken over.
+/// Most requests of a run that are sent and not taken over; of all runs of a store, see `spare`.
 pub(super) const BEGUN_MAX: usize = 16;
 
 /// How much may be ahead of a run of reads.
@@ -183,9 +185,58 @@ pub(super) struct Begun {
     phase: watch::Sender<Phase>,
     task: JoinHandle<Result<TakenOver>>,
     memory_bytes: u64,
-    buffered_bytes: Arc<AtomicU64>,
+    memory: Arc<Memory>,
     is_taken: bool,
     scope: Arc<Scope>,
+}
+
+/// The memory of a request, which its task takes bit by bit.
+#[derive(Debug, Default)]
+struct Memory {
+    buffered_bytes: AtomicU64,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    /// Those that are gone were given back.
+    leases: Vec<Weak<Lease>>,
+    /// Nobody wants the rest.
+    is_over: bool,
+}
+
+impl Memory {
+    /// Memory for so many bytes, if it is free and the request still wanted.
+    fn take(&self, budget: &Arc<Budget>, bytes: u64) -> Option<Arc<Lease>> {
+        let mut taken = self.lock();
+        if taken.is_over {
+            return None;
+        }
+        // Under the lock, so that what is taken is either seen by `let_go` or not taken at all.
+        let lease = Arc::new(budget.try_lease_ahead(bytes)?);
+        taken.leases.push(Arc::downgrade(&lease));
+        Some(lease)
+    }
+
+    fn leased_bytes(&self) -> u64 {
+        let leases = self.leases();
+        leases.iter().map(|lease| lease.bytes()).sum()
+    }
+
+    /// Says that all of it comes back, and takes no more.
+    fn let_go(&self) {
+        self.lock().is_over = true;
+        self.leases().iter().for_each(|lease| lease.set_returning());
+    }
+
+    /// To be dropped outside of the lock, as giving memory back wakes others.
+    fn leases(&self) -> Vec<Arc<Lease>> {
+        self.lock().leases.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// An answer as far as it has come: bytes in memory, and the stream that has the rest.
@@ -197,6 +248,8 @@ pub(super) struct TakenOver {
 
 impl Drop for Begun {
     fn drop(&mut self) {
+        // Before the task is stopped: it ends on another thread, and gives its memory back there.
+        self.memory.let_go();
         self.task.abort();
         if !self.is_taken {
             self.scope.count(Metric::ReadAheadWastedBytes, self.buffered_bytes());
@@ -206,17 +259,18 @@ impl Drop for Begun {
 
 impl Begun {
     /// Sends the request; up to `memory_bytes` of its answer may be read into memory.
-    pub fn send(source: &Source<'_>, range: ByteRange, memory_bytes: u64) -> Self {
+    pub fn send(source: &Source<'_>, range: ByteRange, memory_bytes: u64, slot: SpareSlot) -> Self {
         let query = source.query;
         let (phase, told) = watch::channel(Phase::Parked);
-        let buffered_bytes = Arc::new(AtomicU64::new(0));
+        let memory = Arc::new(Memory::default());
         let scope = Arc::clone(&query.scope);
         scope.count(Metric::ReadAheadBytes, range.len());
         let answer = Answer {
             query: Arc::clone(query),
             told,
-            buffered_bytes: Arc::clone(&buffered_bytes),
+            memory: Arc::clone(&memory),
             memory_bytes,
+            _slot: slot,
         };
         let query = Arc::clone(query);
         let (at, version) = (source.at.clone(), source.version.clone());
@@ -229,7 +283,7 @@ impl Begun {
             };
             query.cancel.race(taken).await
         }));
-        Begun { range, phase, task, memory_bytes, buffered_bytes, is_taken: false, scope }
+        Begun { range, phase, task, memory_bytes, memory, is_taken: false, scope }
     }
 
     /// The read before it is over: the link is free.
@@ -247,8 +301,13 @@ impl Begun {
     }
 
     /// Bytes of it in memory.
-    pub fn buffered_bytes(&self) -> u64 {
-        self.buffered_bytes.load(Ordering::Relaxed)
+    fn buffered_bytes(&self) -> u64 {
+        self.memory.buffered_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Memory that it holds.
+    pub fn leased_bytes(&self) -> u64 {
+        self.memory.leased_bytes()
     }
 
     /// Its answer, when that has begun; `None` where the request failed: who needs the bytes asks
@@ -266,8 +325,10 @@ impl Begun {
 struct Answer {
     query: Arc<QueryCore>,
     told: watch::Receiver<Phase>,
-    buffered_bytes: Arc<AtomicU64>,
+    memory: Arc<Memory>,
     memory_bytes: u64,
+    /// Until a reader wants it: then it is no request ahead of reads any more.
+    _slot: SpareSlot,
 }
 
 impl Answer {
@@ -279,13 +340,14 @@ impl Answer {
         self.until(Phase::Filling).await?;
         while start < end && !self.is_wanted() {
             let room = (end - start).min(PIECE_BYTES);
-            let Some(lease) = self.query.engine.budget.try_lease(room) else { break };
+            let budget = &self.query.engine.budget;
+            let Some(lease) = self.memory.take(budget, room) else { break };
             let mut bytes = BytesMut::zeroed(usize::try_from(room).unwrap_or(usize::MAX));
             let mut filled = 0;
             while filled < bytes.len() && !self.is_wanted() {
                 let count = stream.read_more(&mut bytes[filled..]).await?;
                 filled += count;
-                self.buffered_bytes.fetch_add(count as u64, Ordering::Relaxed);
+                self.memory.buffered_bytes.fetch_add(count as u64, Ordering::Relaxed);
             }
             bytes.truncate(filled);
             pieces.push(Piece::new(start, bytes.freeze(), lease));

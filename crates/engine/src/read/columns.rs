@@ -8,6 +8,7 @@
 //! The copy that this costs is worth a round trip, not the short way to a store nearby: it is done
 //! only from [`LATENCY_MIN`] on.
 
+use crate::budget::AHEAD_PARTS;
 use crate::read::ahead::Block;
 use crate::read::flow::{Flow, Running};
 use crate::read::parquet::Layout;
@@ -25,12 +26,10 @@ const FIRST_BYTES_MAX: u64 = 8 << 20;
 const FIRST_SPAN_BYTES_MAX: u64 = 2 << 20;
 /// Longer spans become several requests.
 const BLOCK_BYTES_MAX: u64 = 8 << 20;
-/// Most requests on their way, fewer than one host takes connections.
+/// Most requests on their way, whatever the number of connections.
 const REQUESTS_MAX: usize = 48;
 /// Most of them and of blocks that lie ready: small ones, or memory would end before.
 const BLOCKS_MAX: usize = 512;
-/// Of the memory limit.
-const MEMORY_PARTS: u64 = 4;
 
 /// What a scan reads of a file or of the files of one glob, and what is fetched ahead of it.
 #[derive(Debug)]
@@ -52,7 +51,14 @@ struct Ahead {
 /// What is not needed any more. To be dropped outside of locks: giving memory back wakes writers.
 #[derive(Debug, Default)]
 pub(crate) struct Dropped {
-    _ahead: Vec<Ahead>,
+    ahead: Vec<Ahead>,
+}
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        // A read that waits for one keeps it a little longer.
+        self.ahead.iter().for_each(|ahead| ahead.block.let_go());
+    }
 }
 
 /// What the link and the memory allow now.
@@ -62,6 +68,8 @@ pub(crate) struct Room {
     pub memory_limit_bytes: u64,
     /// The statement may end before its files do.
     pub ends_early: bool,
+    /// Requests that the store's connections have room for.
+    pub requests: usize,
 }
 
 impl Columns {
@@ -89,10 +97,10 @@ impl Columns {
         reader: u64,
         file: usize,
         range: ByteRange,
-        parse: impl FnOnce() -> Option<Layout>,
+        parse: impl FnOnce() -> Option<Arc<Layout>>,
     ) -> Option<(Vec<Arc<Block>>, Dropped)> {
         if !self.scan.knows(file) {
-            self.scan.learn(file, Arc::new(parse()?));
+            self.scan.learn(file, parse()?);
         }
         let mine = self.ahead.iter().filter(|ahead| ahead.unit.file == file);
         let overlapping = mine.filter(|ahead| ahead.block.range.overlaps(&range));
@@ -137,7 +145,7 @@ impl Columns {
         &mut self,
         count: usize,
         room: Room,
-        mut parse: impl FnMut(usize) -> Option<Layout>,
+        mut parse: impl FnMut(usize) -> Option<Arc<Layout>>,
         mut begin: impl FnMut(usize, ByteRange, &Arc<Flow>) -> Option<Block>,
     ) {
         if room.ends_early {
@@ -147,25 +155,26 @@ impl Columns {
             if !self.scan.knows(file)
                 && let Some(layout) = parse(file)
             {
-                self.scan.learn(file, Arc::new(layout));
+                self.scan.learn(file, layout);
             }
         }
         let (unit_bytes, readers) = (self.scan.unit_bytes(), self.scan.reader_count());
         let window = self.flow.window_bytes(room.latency, unit_bytes, readers);
-        let allowed = self.scan.allowed_bytes(window.min(room.memory_limit_bytes / MEMORY_PARTS));
+        let allowed = self.scan.allowed_bytes(window.min(room.memory_limit_bytes / AHEAD_PARTS));
         let span_bytes_max = if self.scan.is_learned() { u64::MAX } else { FIRST_SPAN_BYTES_MAX };
         let mut left = allowed.saturating_sub(self.ahead_bytes());
-        let mut requests = self.ahead.iter().filter(|ahead| ahead.block.is_pending()).count();
+        let running = self.ahead.iter().filter(|ahead| ahead.block.is_pending()).count();
+        let mut requests = room.requests.min(REQUESTS_MAX.saturating_sub(running));
         while left > 0
-            && requests < REQUESTS_MAX
+            && requests > 0
             && self.ahead.len() < BLOCKS_MAX
             && let Some(wanted) = self.scan.next(left.min(span_bytes_max))
         {
             left -= wanted.span.len();
-            for range in blocks(wanted.span) {
+            for range in blocks(wanted.span, requests) {
                 let Some(block) = begin(wanted.unit.file, range, &self.flow) else { return };
                 self.ahead.push(Ahead { unit: wanted.unit, block: Arc::new(block) });
-                requests += 1;
+                requests -= 1;
             }
         }
     }
@@ -178,7 +187,7 @@ impl Columns {
 
     /// Stops what is on its way and gives back what lies ready.
     pub fn clear(&mut self) -> Dropped {
-        Dropped { _ahead: std::mem::take(&mut self.ahead) }
+        Dropped { ahead: std::mem::take(&mut self.ahead) }
     }
 
     /// What was used up, and what will not be read any more.
@@ -186,7 +195,7 @@ impl Columns {
         let scan = &self.scan;
         let is_unneeded =
             |ahead: &mut Ahead| ahead.block.unused_bytes() == 0 || scan.is_over(ahead.unit);
-        Dropped { _ahead: self.ahead.extract_if(.., is_unneeded).collect() }
+        Dropped { ahead: self.ahead.extract_if(.., is_unneeded).collect() }
     }
 
     /// Bytes on their way or ready that no read has wanted yet.
@@ -195,9 +204,9 @@ impl Columns {
     }
 }
 
-/// A span in equal parts of at most [`BLOCK_BYTES_MAX`].
-fn blocks(span: ByteRange) -> impl Iterator<Item = ByteRange> {
-    let count = span.len().div_ceil(BLOCK_BYTES_MAX);
+/// A span in equal parts of at most [`BLOCK_BYTES_MAX`], or in as many as there is room for.
+fn blocks(span: ByteRange, count_max: usize) -> impl Iterator<Item = ByteRange> {
+    let count = span.len().div_ceil(BLOCK_BYTES_MAX).min(count_max as u64);
     let each = span.len().div_ceil(count.max(1));
     (0..count).map(move |index| {
         let start = span.start + index * each;
@@ -216,7 +225,8 @@ mod tests {
         const GROUP: u64 = 5 << 20;
         let group = |index: u64| ByteRange { start: index * GROUP, end: (index + 1) * GROUP };
         let layout = || {
-            Some(Layout::new((0..9).map(|index| vec![group(index)]).collect(), u64::MAX, u64::MAX))
+            let groups = (0..9).map(|index| vec![group(index)]).collect();
+            Some(Arc::new(Layout::new(groups, u64::MAX, u64::MAX)))
         };
         let mut columns = Columns::new(false, Flow::new(1e6, LATENCY));
         for reader in 0..4 {

@@ -7,6 +7,7 @@
 use crate::budget::{Budget, Lease};
 use crate::generations::Generations;
 use crate::location::ObjectId;
+use crate::read::parquet::Layout;
 use crate::read::version::Version;
 use bytes::Bytes;
 use penstock_base::ByteRange;
@@ -25,9 +26,9 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// Bytes that begin at an offset, and the right to hold them.
-    pub fn new(start: u64, bytes: Bytes, lease: Lease) -> Self {
+    pub fn new(start: u64, bytes: Bytes, lease: impl Into<Arc<Lease>>) -> Self {
         let range = ByteRange { start, end: start + bytes.len() as u64 };
-        Piece { range, bytes, _lease: Arc::new(lease) }
+        Piece { range, bytes, _lease: lease.into() }
     }
 }
 
@@ -35,6 +36,9 @@ impl Piece {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     pieces: Mutex<Vec<Piece>>,
+    /// What the footer at the end tells, and where the piece begins that has it. It takes a quarter
+    /// of the footer's memory at most.
+    layout: Mutex<Option<(u64, Option<Arc<Layout>>)>>,
     /// Taken while fetching, so that readers which want the same bytes fetch them once.
     pub filling: tokio::sync::Mutex<()>,
 }
@@ -48,7 +52,28 @@ impl Held {
     /// Keeps bytes that begin at an offset.
     pub fn keep(&self, start: u64, bytes: Bytes, budget: &Arc<Budget>) {
         let lease = budget.lease_now(bytes.len() as u64);
-        let piece = Piece::new(start, bytes, lease);
+        self.keep_piece(Piece::new(start, bytes, lease));
+    }
+
+    /// Where the columns of a Parquet file of this size lie, if its footer is here. It is parsed
+    /// once, and without any lock but this file's.
+    pub fn layout(&self, size_bytes: u64) -> Option<Arc<Layout>> {
+        let pieces = self.pieces();
+        let tail = pieces.iter().find(|piece| piece.range.end == size_bytes)?;
+        let start = tail.range.start;
+        let mut known = self.layout.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some((from, layout)) if *from == start => layout.clone(),
+            _ => {
+                let layout = Layout::parse_once(&tail.bytes, start).map(Arc::new);
+                *known = Some((start, layout.clone()));
+                layout
+            }
+        }
+    }
+
+    /// Keeps a piece.
+    pub fn keep_piece(&self, piece: Piece) {
         let range = piece.range;
         let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         let (covered, mut kept): (Vec<_>, Vec<_>) =

@@ -18,6 +18,7 @@ mod plan;
 mod reader;
 mod ready;
 mod scan;
+mod spare;
 mod stream;
 mod through;
 mod version;
@@ -27,6 +28,7 @@ pub(crate) use flight::Flights;
 pub(crate) use held::HeldCache;
 pub(crate) use neighbours::Neighbours;
 pub use reader::{Link, Reader};
+pub(crate) use spare::Spare;
 pub use stream::Stream;
 pub(crate) use version::Version;
 use version::changed;
@@ -35,6 +37,7 @@ use crate::attempt::{Weight, retry};
 use crate::cache::CachedObject;
 use crate::location::Location;
 use crate::metadata::Remembered;
+use crate::names::Listed;
 use crate::query::{Query, QueryCore};
 use held::Held;
 use penstock_base::settings::Validation;
@@ -45,11 +48,18 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use whole::Whole;
 
+/// What a catalog tells of a footer is believed up to this length.
+const FOOTER_BYTES_MAX: u64 = 8 << 20;
+
 /// What the caller knows of an object before opening it, usually from a listing or a table format.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// What the listing told. Size and ETag together make asking the store superfluous.
     pub meta: ObjectMeta,
+    /// When that was listed, if a listing of ours told it. A prepared statement keeps what it once
+    /// found: older than `cache_validation` allows, or than a change that was seen since, it counts
+    /// no more. Without a time it always counts, as what a catalog tells does.
+    pub listed: Option<Listed>,
     /// The object never changes under this name: never validate it again.
     pub immutable: bool,
     /// Size of the footer at the object's end, which will be read first.
@@ -67,6 +77,7 @@ impl Known {
             metadata: Vec::new(),
             version: None,
         },
+        listed: None,
         immutable: false,
         footer_size_bytes: None,
     };
@@ -194,7 +205,10 @@ async fn open_ahead(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
 
 async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
     let engine = &query.engine;
-    if known.meta.size_bytes.is_some() && known.meta.etag.is_some() {
+    if known.meta.size_bytes.is_some()
+        && known.meta.etag.is_some()
+        && !is_outdated(query, at, known)
+    {
         query.scope.count(Metric::MetadataHits, 1);
         if known.immutable {
             engine.metadata.confirm(at, &known.meta, true, Instant::now());
@@ -228,10 +242,20 @@ async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Resul
     Ok(opened)
 }
 
+/// Whether what a listing told counts no more.
+fn is_outdated(query: &QueryCore, at: &Location, known: &Known) -> bool {
+    let Some(Listed(listed)) = known.listed.filter(|_| !known.immutable) else { return false };
+    // What this query listed itself it need not ask for.
+    let is_old = listed < query.began
+        && !query
+            .validity(Validation::Time)
+            .holds(Instant::now().saturating_duration_since(listed));
+    is_old || query.engine.metadata.has_changed_since(at, listed, &known.meta)
+}
+
 /// One GET that tells size and ETag and brings the bytes which will be read first.
 async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
-    let footer_bytes =
-        known.footer_size_bytes.map_or(0, |size| size.min(parquet::FOOTER_BYTES_MAX) + 8);
+    let footer_bytes = known.footer_size_bytes.map_or(0, |size| size.min(FOOTER_BYTES_MAX) + 8);
     let window = query.settings.open_fetch_bytes.max(footer_bytes);
     if window == 0 {
         return asked(query, at).await;

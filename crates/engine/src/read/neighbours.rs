@@ -8,7 +8,7 @@
 //! Which, and how much of them, is decided in `order`. Columns are fetched ahead too, see
 //! `columns`.
 
-use crate::budget::Pressable;
+use crate::budget::{Pressable, Pressed};
 use crate::location::{Location, ObjectId};
 use crate::names::Entry;
 use crate::query::QueryCore;
@@ -18,6 +18,7 @@ use crate::read::flow::Flow;
 use crate::read::held::Piece;
 use crate::read::order::{Order, STEP_MAX, windows};
 use crate::read::parquet::Layout;
+use crate::read::spare::Spare;
 use crate::read::version::Version;
 use crate::read::{Known, Reader, open_ahead, tail_first};
 use penstock_base::ByteRange;
@@ -440,16 +441,21 @@ impl Files {
         if latency < LATENCY_MIN || query.host_reads_ahead() {
             return;
         }
-        let memory_limit_bytes = query.engine.budget.limit_bytes();
-        let room = Room { latency, memory_limit_bytes, ends_early: query.ends_early() };
+        let room = Room {
+            latency,
+            memory_limit_bytes: query.engine.budget.limit_bytes(),
+            ends_early: query.ends_early(),
+            requests: at.mount.spare.free(&query.settings),
+        };
         let parse = |index: usize| layout(query, at, &files[index]);
         let begin = |index: usize, span: ByteRange, flow: &Arc<Flow>| {
             let (key, Known { meta, .. }) = &files[index];
             let (at, version) = (at.sibling(key.as_str()), Version::of(meta));
             let size_bytes = meta.size_bytes?;
-            let lease = query.engine.budget.try_lease(span.len())?;
+            let slot = Spare::take(&at.mount, &query.settings)?;
+            let lease = query.engine.budget.try_lease_ahead(span.len())?;
             let source = Source { query, at: &at, version: &version, size_bytes };
-            Some(fetch(&source, span, lease, Some(flow)))
+            Some(fetch(&source, span, lease, Some((flow, slot))))
         };
         columns.pull(files.len(), room, parse, begin);
     }
@@ -460,13 +466,10 @@ fn layout(
     query: &Arc<QueryCore>,
     at: &Location,
     (key, Known { meta, .. }): &(String, Known),
-) -> Option<Layout> {
+) -> Option<Arc<Layout>> {
     let id = ObjectId { mount: at.mount.id, key: key.clone() };
     let held = query.engine.held.get(&id, &Version::of(meta))?;
-    let size = meta.size_bytes?;
-    let pieces = held.pieces();
-    let tail = pieces.iter().find(|piece| piece.range.end == size)?;
-    Layout::parse_once(&tail.bytes, tail.range.start)
+    held.layout(meta.size_bytes?)
 }
 
 fn flow_of(at: &Location) -> Flow {
@@ -474,17 +477,17 @@ fn flow_of(at: &Location) -> Flow {
 }
 
 impl Pressable for Neighbours {
-    fn returnable_bytes(&self) -> u64 {
-        let Ok(state) = self.0.try_lock() else { return 0 };
-        state.globs.iter().map(|glob| glob.columns.ahead_bytes()).sum()
+    fn returnable_bytes(&self) -> Option<u64> {
+        let state = self.0.try_lock().ok()?;
+        Some(state.globs.iter().map(|glob| glob.columns.ahead_bytes()).sum())
     }
 
-    fn press(&self) -> bool {
-        let Ok(mut state) = self.0.try_lock() else { return false };
+    fn press(&self) -> Pressed {
+        let Ok(mut state) = self.0.try_lock() else { return Pressed::Busy };
         let held = state.globs.iter().any(|glob| glob.columns.ahead_bytes() > 0);
         let cleared: Vec<_> = state.globs.iter_mut().map(|glob| glob.columns.clear()).collect();
         drop(state);
         drop(cleared);
-        held
+        Pressed::gave(held)
     }
 }

@@ -7,9 +7,10 @@
 use crate::read::plan::footer_window;
 use penstock_base::ByteRange;
 use std::ops::RangeInclusive;
+use steps::step;
 
-/// A longer footer is not looked at: a hundred thousand column chunks.
-pub(super) const FOOTER_BYTES_MAX: u64 = 8 << 20;
+/// A longer footer is not looked at: half a million column chunks. It is kept while memory is free.
+pub(super) const FOOTER_BYTES_MAX: u64 = 64 << 20;
 /// Its length and the magic word stand behind it.
 const FOOTER_END_BYTES: u64 = 8;
 
@@ -31,6 +32,8 @@ pub(crate) struct Layout {
     cached_start: u64,
     /// Whether they follow each other, as nearly all writers place them.
     is_in_order: bool,
+    /// Whether the columns of each do.
+    has_columns_in_order: Vec<bool>,
 }
 
 impl Layout {
@@ -59,7 +62,18 @@ impl Layout {
         };
         let extents: Vec<ByteRange> = row_groups.iter().map(extent).collect();
         let is_in_order = extents.windows(2).all(|pair| pair[0].end <= pair[1].start);
-        Layout { row_groups, extents, footer_start, cached_start: here, is_in_order }
+        let follow =
+            |chunks: &Vec<ByteRange>| chunks.windows(2).all(|pair| pair[0].end <= pair[1].start);
+        let has_columns_in_order = row_groups.iter().map(follow).collect();
+        let cached_start = here;
+        Layout {
+            row_groups,
+            extents,
+            footer_start,
+            cached_start,
+            is_in_order,
+            has_columns_in_order,
+        }
     }
 
     /// The row groups, and the columns in each, that a read touches, in order. DuckDB reads one row
@@ -80,12 +94,7 @@ impl Layout {
         let near = near.take_while(|(_, extent)| !self.is_in_order || extent.start < range.end);
         let touched: Vec<_> = near
             .filter(|(_, extent)| extent.overlaps(&range))
-            .filter_map(|(index, _)| {
-                let is_touched = |chunk: &ByteRange| !chunk.is_empty() && chunk.overlaps(&range);
-                let chunks = &self.row_groups[index];
-                let first = chunks.iter().position(is_touched)?;
-                Some((index, first..=chunks.iter().rposition(is_touched)?))
-            })
+            .filter_map(|(index, _)| Some((index, self.touched_in(index, range)?)))
             .collect();
         let is_of_columns = match &touched[..] {
             [(first, _), _, ..] => {
@@ -95,6 +104,23 @@ impl Layout {
             _ => true,
         };
         if is_of_columns { touched } else { Vec::new() }
+    }
+
+    fn touched_in(&self, row_group: usize, range: ByteRange) -> Option<RangeInclusive<usize>> {
+        let is_touched = |chunk: &ByteRange| !chunk.is_empty() && chunk.overlaps(&range);
+        let chunks = &self.row_groups[row_group];
+        let (from, to) = if self.has_columns_in_order[row_group] {
+            let from = chunks.partition_point(|chunk| chunk.end <= range.start);
+            // Behind them may lie many that are here.
+            let end = range.end.min(self.extents[row_group].end);
+            (from, chunks.partition_point(|chunk| chunk.start < end))
+        } else {
+            (0, chunks.len())
+        };
+        let near = chunks.get(from..to)?;
+        let first = near.iter().inspect(|_| step()).position(is_touched)?;
+        let last = near.iter().inspect(|_| step()).rposition(is_touched)?;
+        Some(from + first..=from + last)
     }
 
     /// Whether a read ends where that begins which DuckDB's external file cache has of the file.
@@ -128,6 +154,23 @@ impl Layout {
     pub fn row_group(&self, index: usize) -> &[ByteRange] {
         &self.row_groups[index]
     }
+}
+
+/// Columns that were looked at one by one, for the tests that count them.
+#[cfg(test)]
+pub(super) mod steps {
+    std::thread_local! {
+        pub static TAKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    }
+
+    pub fn step() {
+        TAKEN.set(TAKEN.get() + 1);
+    }
+}
+
+#[cfg(not(test))]
+pub(super) mod steps {
+    pub fn step() {}
 }
 
 /// Where the footer begins whose end `tail` has, which is the end of a file from `start` on. `None`

@@ -40,6 +40,9 @@ pub struct Link {
     pub bytes_per_s: f64,
 }
 
+/// A long footer is kept up to one part in so many of the memory limit.
+const FOOTER_PARTS: u64 = 16;
+
 /// One object, pinned to the version it was opened with.
 #[derive(Debug)]
 pub struct Reader {
@@ -233,6 +236,11 @@ impl Reader {
 
     /// What was fetched ahead by what a scan reads of Parquet files; `None` where it is no scan.
     async fn columns_ahead(&self, query: &Arc<QueryCore>, range: ByteRange) -> Option<Vec<Piece>> {
+        let is_near = self.at.mount.latency.get() < LATENCY_MIN;
+        if self.tail_first && self.place.is_some() && !is_near {
+            // A long footer takes a while to parse: not under the lock of all scans.
+            self.held.layout(self.size_bytes);
+        }
         query.neighbours.columns(query, self.place.as_ref()?, range).await
     }
 
@@ -372,9 +380,13 @@ impl Reader {
         if !is_rest_of_footer(range, start, tail.range) {
             return;
         }
+        // Up to 64 MiB: worth no more than memory that is free, and a part of what is kept at all.
+        let (len, budget) = (tail.range.end - start, &query.engine.budget);
+        let is_fit = len <= budget.limit_bytes() / FOOTER_PARTS;
+        let Some(lease) = is_fit.then(|| budget.try_lease(len)).flatten() else { return };
         let place = |at: u64| usize::try_from(at - range.start).expect("a read lies in memory");
         let footer = [&bytes[place(start)..place(tail.range.start)], &tail.bytes[..]].concat();
-        self.held.keep(start, footer.into(), &query.engine.budget);
+        self.held.keep_piece(Piece::new(start, footer.into(), lease));
         query.engine.held.put(&self.at.id(), &self.version, &self.held);
     }
 

@@ -20,7 +20,8 @@ mod history;
 
 use crate::query::WASTE_PARTS;
 use crate::read::parquet::Layout;
-use file::{BEGUN, File, GAP_BYTES_MAX, Group, READ, is_pending, is_read, joined};
+use crate::read::parquet::steps::step;
+use file::{BEGUN, File, GAP_BYTES_MAX, Group, READ, Settled, is_pending, is_read, joined};
 use history::{History, push_unknown};
 use penstock_base::ByteRange;
 use std::collections::{BTreeMap, HashMap};
@@ -56,8 +57,12 @@ pub(crate) struct Wanted {
 pub(crate) struct Scan {
     files: BTreeMap<usize, File>,
     columns: Vec<History>,
-    /// Counts up when other columns are expected than before.
+    /// Counts up when other columns are expected than before, but for those of `touched`.
     expected_at: u64,
+    /// Columns that were read for the first time, since `expected_at` counted up.
+    touched: Vec<usize>,
+    /// What `unit_bytes` found, and for which row group in which state.
+    unit: Option<(Unit, u64, u64)>,
     /// Where each reader is.
     readers: HashMap<u64, Unit>,
     frontier: Option<Unit>,
@@ -139,14 +144,11 @@ impl Scan {
         self.enter(reader, unit);
         if !self.is_widening && self.files[&file].layout.ends_at_cached(range) {
             self.is_widening = true;
-            self.expected_at += 1;
+            self.expect_anew();
         }
-        push_unknown(&mut self.columns, columns.end() + 1);
-        for history in &mut self.columns[columns] {
-            if !std::mem::replace(&mut history.is_touched, true) {
-                self.expected_at += 1;
-            }
-        }
+        // All at once, since each time takes a look at all of them.
+        push_unknown(&mut self.columns, self.files[&file].layout.row_group(unit.row_group).len());
+        self.touch(columns);
         for (unit, columns) in touched {
             push_unknown(&mut self.columns, columns.end() + 1);
             self.mark(unit, columns, READ);
@@ -156,11 +158,40 @@ impl Scan {
         again
     }
 
+    /// Takes note of columns that are read.
+    fn touch(&mut self, columns: RangeInclusive<usize>) {
+        for column in columns {
+            let history = &mut self.columns[column];
+            if std::mem::replace(&mut history.is_touched, true) {
+                continue;
+            }
+            self.touched.push(column);
+            let is_expected = history.is_expected();
+            if let Some((unit, _, bytes)) = self.unit.as_mut().filter(|_| is_expected)
+                && let Some(file) = self.files.get(&unit.file)
+                && let Some(chunk) = file.layout.row_group(unit.row_group).get(column)
+            {
+                *bytes += chunk.len();
+            }
+        }
+        if self.is_widening {
+            // What the last read is widened to depends on all of them.
+            self.expect_anew();
+        }
+    }
+
+    fn expect_anew(&mut self) {
+        self.expected_at += 1;
+        self.touched.clear();
+    }
+
     /// Takes note that a read has ended: one that took in a whole row group tells all of it, and
     /// its reader is done with it where the read went on.
     pub fn done(&mut self, reader: u64, file: usize, range: ByteRange) {
         let touched = self.touched(file, range).into_iter().map(|(unit, _)| unit);
-        let whole: Vec<Unit> = touched.take_while(|unit| self.is_whole(*unit)).collect();
+        let touched: Vec<Unit> = touched.collect();
+        let whole: Vec<Unit> =
+            touched.into_iter().take_while(|unit| self.is_whole(*unit)).collect();
         let Some(first) = whole.first() else { return };
         self.is_learned = true;
         if self.readers.get(&reader) == Some(first) {
@@ -214,12 +245,20 @@ impl Scan {
     }
 
     /// What is read of the row group that is read now, as far as that is known.
-    pub fn unit_bytes(&self) -> u64 {
+    pub fn unit_bytes(&mut self) -> u64 {
         let Some(unit) = self.frontier else { return 0 };
+        if let Some((of, at, bytes)) = self.unit
+            && (of, at) == (unit, self.expected_at)
+        {
+            return bytes;
+        }
         let Some(file) = self.files.get(&unit.file) else { return 0 };
         let chunks = file.layout.row_group(unit.row_group);
-        let expected = chunks.iter().zip(&self.columns).filter(|(_, column)| column.is_expected());
-        expected.map(|(chunk, _)| chunk.len()).sum()
+        let columns = chunks.iter().zip(&self.columns).inspect(|_| step());
+        let expected = columns.filter(|(_, column)| column.is_expected());
+        let bytes = expected.map(|(chunk, _)| chunk.len()).sum();
+        self.unit = Some((unit, self.expected_at, bytes));
+        bytes
     }
 
     /// The files whose layout is worth knowing, in order.
@@ -302,8 +341,9 @@ impl Scan {
         let (columns, expected_at, is_widening) =
             (&self.columns, self.expected_at, self.is_widening);
         let file = self.files.get_mut(&unit.file)?;
-        let group = file.groups.get(unit.row_group)?;
-        if group.is_over || group.settled_at == Some(expected_at) {
+        let group = file.groups.get_mut(unit.row_group)?;
+        let count = file.layout.row_group(unit.row_group).len();
+        if group.is_over || group.is_settled(expected_at, &self.touched, count) {
             return None;
         }
         let is_expected = |column: usize| columns.get(column).copied().is_some_and(is_expected);
@@ -312,20 +352,18 @@ impl Scan {
         } else {
             u64::MAX
         };
-        let group = &mut file.groups[unit.row_group];
+        let Group { flags, settled, .. } = &mut file.groups[unit.row_group];
         let chunks = file.layout.row_group(unit.row_group);
-        group.flags.resize(chunks.len(), 0);
+        flags.resize(chunks.len(), 0);
         let is_wanted = |column: usize| {
             (is_expected(column) || chunks[column].start >= widened_from)
-                && group.flags[column] == 0
+                && flags[column] == 0
                 && !chunks[column].is_empty()
         };
-        let Some(first) = (0..chunks.len()).find(|column| is_wanted(*column)) else {
-            group.settled_at = Some(expected_at);
-            return None;
-        };
+        let first = settled.first(chunks.len(), is_wanted)?;
         let (mut last, mut span) = (first, chunks[first]);
         for (column, chunk) in chunks.iter().copied().enumerate().skip(first + 1) {
+            step();
             let longer = joined(span, chunk);
             if chunk.start < span.end || chunk.start - span.end > GAP_BYTES_MAX {
                 break;
@@ -353,10 +391,8 @@ impl Scan {
     }
 
     /// Whether all of a row group was read.
-    fn is_whole(&self, unit: Unit) -> bool {
-        self.files
-            .get(&unit.file)
-            .is_some_and(|file| file.misses(unit.row_group, |_| true).is_none())
+    fn is_whole(&mut self, unit: Unit) -> bool {
+        self.files.get_mut(&unit.file).is_some_and(|file| file.is_whole(unit.row_group))
     }
 
     fn mark(&mut self, unit: Unit, columns: RangeInclusive<usize>, flag: u8) {
@@ -366,7 +402,7 @@ impl Scan {
         group.flags.resize(chunks, 0);
         if flag == READ && !std::mem::replace(&mut group.is_touched, true) {
             // More may be expected of it than of one that lies ahead.
-            group.settled_at = None;
+            group.settled = Settled::default();
         }
         for (column, chunk) in columns.clone().zip(&file.layout.row_group(unit.row_group)[columns])
         {
@@ -410,7 +446,7 @@ impl Scan {
                 column.push(group.flags.get(index).is_some_and(is_read), group.is_entered);
             }
         }
-        self.expected_at += 1;
+        self.expect_anew();
     }
 
     /// Row groups that lie behind all readers and were not entered are over. They were skipped,

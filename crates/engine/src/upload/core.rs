@@ -1,7 +1,7 @@
 //! One upload: parts on their way while bytes still arrive. How it ends is in `finish`.
 
 use crate::attempt::{Weight, retry};
-use crate::budget::Pressable;
+use crate::budget::{Pressable, Pressed};
 use crate::cancel::Cancellation;
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
@@ -331,18 +331,18 @@ impl Parts {
 }
 
 impl Pressable for Upload {
-    fn returnable_bytes(&self) -> u64 {
-        // Where its writer is copying, that one will come for memory itself.
-        let Ok(filling) = self.filling.try_lock() else { return 0 };
-        filling.early_bytes(&self.schedule)
+    fn returnable_bytes(&self) -> Option<u64> {
+        Some(self.filling.try_lock().ok()?.early_bytes(&self.schedule))
     }
 
-    fn press(&self) -> bool {
-        let part = match self.filling.try_lock() {
-            Ok(mut filling) if filling.early_bytes(&self.schedule) > 0 => filling.take_part(),
-            _ => return false,
-        };
+    fn press(&self) -> Pressed {
+        let Ok(mut filling) = self.filling.try_lock() else { return Pressed::Busy };
+        if filling.early_bytes(&self.schedule) == 0 {
+            return Pressed::Nothing;
+        }
+        let part = filling.take_part();
+        drop(filling);
         self.send_part(part);
-        true
+        Pressed::Gave
     }
 }

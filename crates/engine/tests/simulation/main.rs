@@ -60,6 +60,9 @@ fn every_read_ends_with_the_right_bytes_whatever_the_seed() {
     assert!(sum.reads > seeds * 2 && sum.cancelled > seeds / 20, "{sum:?}");
     assert!(sum.shared > seeds / 10, "{sum:?}");
     assert!(sum.refused > seeds / 10 && sum.hedged > seeds / 100, "{sum:?}");
+    // Where nothing was ahead the bound on what is sent is exact.
+    assert!(sum.exact > seeds / 10 && sum.exact < seeds, "{sum:?}");
+    assert!(sum.pages > seeds / 10 && sum.without_memory < sum.pages / 10, "{sum:?}");
 }
 
 /// Readers that want the same bytes at the same time get every byte from one request.

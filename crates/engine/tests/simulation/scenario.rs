@@ -1,10 +1,10 @@
 //! What readers do in one simulation, and what has to hold afterwards.
 
-use crate::store::{Model, OBJECT, OBJECT_BYTES, One, SimStore, meta};
+use crate::store::{Model, OBJECT, OBJECT_BYTES, One, PAGE, PAGE_BYTES, SimStore, meta};
 use penstock_base::{Kind, Metric, Settings};
 use penstock_engine::{Engine, Known, Query, Random, Reader, SeededRandom};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::time::{Instant, sleep, timeout};
@@ -45,6 +45,11 @@ pub struct Outcome {
     pub gets: u64,
     pub refused: u64,
     pub sent_bytes: u64,
+    /// Seeds in which nothing was asked for ahead of reads.
+    pub exact: u64,
+    /// Objects that were read whole, and those that found no memory.
+    pub pages: u64,
+    pub without_memory: u64,
     pub longest: Duration,
 }
 
@@ -58,6 +63,9 @@ impl Outcome {
         self.gets += other.gets;
         self.refused += other.refused;
         self.sent_bytes += other.sent_bytes;
+        self.exact += other.exact;
+        self.pages += other.pages;
+        self.without_memory += other.without_memory;
         self.longest = self.longest.max(other.longest);
     }
 }
@@ -167,7 +175,18 @@ impl Scenario {
                 dropped_after: None,
             });
         }
-        Scenario { seed, model: dice.model(), settings: dice.settings(), readers }
+        let (model, settings) = (dice.model(), dice.settings());
+        if dice.chance(0.15) {
+            // One that waits for memory which the others may have taken ahead of their reads.
+            readers.push(Plan {
+                key: PAGE,
+                begins_after: Duration::from_micros(dice.whole(0, 300_000)),
+                reads: vec![(0, PAGE_BYTES as usize), (999, 10_000)],
+                cancelled_after: None,
+                dropped_after: None,
+            });
+        }
+        Scenario { seed, model, settings, readers }
     }
 
     /// Readers that read the same, beginning at the same time, where nothing goes wrong.
@@ -198,26 +217,41 @@ impl Scenario {
     }
 }
 
-/// Opens the object, about which all is known; `None` for a query that was cancelled.
+/// Opens the object, about which all is known but for a page; `None` for a query that was
+/// cancelled, and for a page for which there is no memory.
 async fn open(query: &Query, key: &str) -> Option<Reader> {
     let at = query.locate(&format!("sim://t/{key}"), &[]).expect("a URL of the simulation");
     let known = Known { meta: meta(), ..Known::default() };
-    match query.open(&at, &known).await {
+    let known = if key == PAGE { &Known::NOTHING } else { &known };
+    let opened = timeout(READ_MAX, query.open(&at, known)).await;
+    match opened.unwrap_or_else(|_| panic!("opening {key} starves")) {
         Err(error) if error.kind() == Kind::Cancelled => None,
+        Err(error) if error.kind() == Kind::Exhausted && key == PAGE => None,
         opened => Some(opened.expect("all is known")),
     }
 }
 
-/// The reads of one reader; how many succeeded, and the longest.
-async fn read_all(engine: &Arc<Engine>, query: &Query, plan: &Plan) -> (u64, Duration) {
+/// The reads of one reader, whose bytes are wanted once each; how many succeeded, and the longest.
+async fn read_all(
+    engine: &Arc<Engine>,
+    query: &Query,
+    plan: &Plan,
+    wanted_bytes: &AtomicU64,
+) -> (u64, Duration) {
     sleep(plan.begins_after).await;
     let (mut reads, mut longest) = (0, Duration::ZERO);
+    if plan.key == PAGE {
+        wanted_bytes.fetch_add(PAGE_BYTES, Ordering::Relaxed);
+    }
     let Some(reader) = open(query, plan.key).await else { return (reads, longest) };
     let mut space = Vec::new();
     for &(offset, len) in &plan.reads {
         let from = offset as usize;
         space.clear();
         space.resize(len, 0xA5);
+        if plan.key != PAGE {
+            wanted_bytes.fetch_add(len as u64, Ordering::Relaxed);
+        }
         let begun = Instant::now();
         let done = timeout(READ_MAX, reader.read_at(query, &mut space, offset)).await;
         let done = done.unwrap_or_else(|_| panic!("a read of {len} at {offset} starves"));
@@ -237,7 +271,7 @@ async fn read_all(engine: &Arc<Engine>, query: &Query, plan: &Plan) -> (u64, Dur
     (reads, longest)
 }
 
-async fn play(engine: &Arc<Engine>, plan: &Plan) -> (u64, Duration) {
+async fn play(engine: &Arc<Engine>, plan: &Plan, wanted_bytes: &AtomicU64) -> (u64, Duration) {
     let query = Arc::new(engine.query(engine.settings().clone(), None));
     if let Some(after) = plan.cancelled_after {
         let query = Arc::downgrade(&query);
@@ -248,7 +282,7 @@ async fn play(engine: &Arc<Engine>, plan: &Plan) -> (u64, Duration) {
             }
         });
     }
-    let reading = read_all(engine, &query, plan);
+    let reading = read_all(engine, &query, plan, wanted_bytes);
     match plan.dropped_after {
         Some(after) => timeout(after, reading).await.unwrap_or_default(),
         None => reading.await,
@@ -274,17 +308,23 @@ pub fn run(scenario: &Scenario) -> Outcome {
     on_a_virtual_clock(async {
         let store = Arc::new(SimStore::new(scenario.model.clone(), scenario.seed));
         let engine = engine_over(&store, &scenario.settings, scenario.seed);
+        let wanted_bytes = Arc::new(AtomicU64::new(0));
         let mut players = Vec::new();
         for plan in scenario.readers.clone() {
-            let engine = Arc::clone(&engine);
-            players.push(tokio::spawn(async move { play(&engine, &plan).await }));
+            let (engine, wanted_bytes) = (Arc::clone(&engine), Arc::clone(&wanted_bytes));
+            players.push(tokio::spawn(async move { play(&engine, &plan, &wanted_bytes).await }));
         }
         let mut outcome = Outcome::default();
         for (player, plan) in players.into_iter().zip(&scenario.readers) {
             let (reads, longest) = player.await.expect("no reader panics");
             outcome.reads += reads;
             outcome.longest = outcome.longest.max(longest);
-            outcome.cancelled += u64::from(reads < plan.reads.len() as u64);
+            if plan.key == PAGE {
+                outcome.pages += 1;
+                outcome.without_memory += u64::from(reads == 0);
+            } else {
+                outcome.cancelled += u64::from(reads < plan.reads.len() as u64);
+            }
         }
         // Background requests that were stopped have to run once more to end.
         sleep(Duration::from_secs(1)).await;
@@ -296,6 +336,14 @@ pub fn run(scenario: &Scenario) -> Outcome {
         outcome.gets = store.told.gets.load(Ordering::Relaxed);
         outcome.refused = store.told.refused.load(Ordering::Relaxed);
         outcome.sent_bytes = store.told.bytes.load(Ordering::Relaxed);
+        // A body that breaks goes on where it stopped, and of two answers to one request one is
+        // read: so nothing is sent twice but what was asked for ahead of reads that did not come,
+        // or came elsewhere.
+        let wanted = wanted_bytes.load(Ordering::Relaxed);
+        let ahead = metrics.get(Metric::ReadAheadBytes);
+        let sent = outcome.sent_bytes;
+        assert!(sent <= wanted + ahead, "{sent} bytes are sent for {wanted} and {ahead} ahead");
+        outcome.exact = u64::from(ahead == 0);
         let extra = outcome.hedged + outcome.replaced;
         assert!(extra <= (outcome.gets - extra) / 50, "{extra} of {}", outcome.gets);
         outcome
@@ -338,7 +386,7 @@ fn timed(model: &Model, settings: &[(&str, &str)], reads: Vec<(u64, usize)>) -> 
         let store = Arc::new(SimStore::new(model.clone(), 1));
         let engine = engine_over(&store, &chosen, 1);
         let begun = Instant::now();
-        play(&engine, &plan).await;
+        play(&engine, &plan, &AtomicU64::new(0)).await;
         (begun.elapsed(), engine.metrics().get(Metric::BodiesReplaced))
     })
 }

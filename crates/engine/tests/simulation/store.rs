@@ -20,6 +20,11 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 /// Size of the one object, which has every key.
 pub const OBJECT_BYTES: u64 = 8 << 20;
 
+/// This key has only the first bytes of the object, and its size is told by no HEAD: so it is read
+/// whole, into memory that has to be within the limit.
+pub const PAGE: &str = "page";
+pub const PAGE_BYTES: u64 = 60_000;
+
 /// Bytes that differ from place to place.
 pub static OBJECT: LazyLock<Bytes> = LazyLock::new(|| {
     let words = 0..OBJECT_BYTES / 8;
@@ -193,6 +198,10 @@ pub fn meta() -> ObjectMeta {
     }
 }
 
+fn meta_of(key: &str) -> ObjectMeta {
+    ObjectMeta { size_bytes: (key != PAGE).then_some(OBJECT_BYTES), ..meta() }
+}
+
 #[async_trait]
 impl Store for SimStore {
     fn root(&self) -> &str {
@@ -228,7 +237,7 @@ impl Store for SimStore {
         }
     }
 
-    async fn get(&self, _key: &str, request: GetRequest) -> Result<GetResponse> {
+    async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {
         self.told.gets.fetch_add(1, Ordering::Relaxed);
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&self.waiting);
@@ -248,15 +257,14 @@ impl Store for SimStore {
         if self.chance(self.model.fails) {
             return Err(failed("the server failed"));
         }
+        let size = if key == PAGE { PAGE_BYTES } else { OBJECT_BYTES };
         let range = match request.range {
-            GetRange::All => ByteRange { start: 0, end: OBJECT_BYTES },
+            GetRange::All => ByteRange { start: 0, end: size },
             GetRange::Bounded(range) => range,
-            GetRange::From(start) => ByteRange { start, end: OBJECT_BYTES },
-            GetRange::Suffix(count) => {
-                ByteRange { start: OBJECT_BYTES.saturating_sub(count), end: OBJECT_BYTES }
-            }
+            GetRange::From(start) => ByteRange { start, end: size },
+            GetRange::Suffix(count) => ByteRange { start: size.saturating_sub(count), end: size },
         };
-        let range = ByteRange { start: range.start, end: range.end.min(OBJECT_BYTES) };
+        let range = ByteRange { start: range.start, end: range.end.min(size) };
         let bytes = OBJECT.slice(range.start as usize..range.end as usize);
         let breaks = self.chance(self.model.breaks);
         let breaks_after = breaks.then(|| (bytes.len() as f64 * self.random.unit()) as usize);
@@ -275,12 +283,12 @@ impl Store for SimStore {
             next: None,
         };
         let body = Body::Source(Box::new(body));
-        Ok(GetResponse { meta: meta(), range, body, ranges_ignored: false })
+        Ok(GetResponse { meta: meta_of(key), range, body, ranges_ignored: false })
     }
 
-    async fn stat(&self, _key: &str) -> Result<ObjectMeta> {
+    async fn stat(&self, key: &str) -> Result<ObjectMeta> {
         sleep(self.latency()).await;
-        Ok(meta())
+        Ok(meta_of(key))
     }
 
     async fn list(&self, _request: ListRequest) -> Result<ListPage> {

@@ -11,15 +11,16 @@ use penstock_base::{ByteRange, Error, Kind, Result, Retry, Settings};
 use penstock_engine::{Engine, Location, Opener, Query, Reader, SeededRandom, StoreOption};
 use penstock_store::memory::MemoryStore;
 use penstock_store::{
-    Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpOptions, ListPage,
+    Body, BodySource, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpOptions, ListPage,
     ListRequest, ObjectMeta, Observer, Part, Payload, Profile, PutOptions, PutResult, RequestEvent,
     Store, UploadId,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What one request does instead of succeeding.
 #[derive(Clone, Debug)]
@@ -63,6 +64,8 @@ pub struct Scripted {
     pub endless: bool,
     /// Before each answer, on the test's clock.
     pub delay: Duration,
+    /// A GET has one until its body was read or dropped; first come, first served.
+    pub connections: Option<Arc<Semaphore>>,
     observer: Mutex<Option<Arc<dyn Observer>>>,
 }
 
@@ -81,6 +84,7 @@ impl Scripted {
             untold: false,
             endless: false,
             delay: Duration::ZERO,
+            connections: None,
             observer: Mutex::default(),
         }
     }
@@ -222,6 +226,25 @@ fn describe(range: GetRange) -> String {
     }
 }
 
+/// A body that has a connection to itself.
+#[derive(Debug)]
+struct OnConnection(Bytes, Option<OwnedSemaphorePermit>);
+
+impl BodySource for OnConnection {
+    fn remaining(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn poll_read(&mut self, _: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize>> {
+        let count = buf.len().min(self.0.len());
+        buf[..count].copy_from_slice(&self.0.split_to(count));
+        if self.0.is_empty() {
+            self.1 = None;
+        }
+        Poll::Ready(Ok(count))
+    }
+}
+
 #[async_trait]
 impl Store for Scripted {
     fn root(&self) -> &str {
@@ -243,6 +266,10 @@ impl Store for Scripted {
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {
         let text = format!("{key} {}", describe(request.range));
+        let connection = match &self.connections {
+            Some(connections) => Some(Arc::clone(connections).acquire_owned().await.unwrap()),
+            None => None,
+        };
         let fault = self.begin("get", text).await?;
         let mut response = self.memory.get(key, request).await?;
         self.end("GET", response.range.len(), 0);
@@ -253,6 +280,10 @@ impl Store for Scripted {
         self.weaken(&mut response.meta);
         if self.endless {
             (response.meta.size_bytes, response.range.end) = (None, u64::MAX);
+        }
+        if let Some(connection) = connection {
+            let Body::Memory(bytes) = response.body else { panic!("it is in memory") };
+            response.body = Body::Source(Box::new(OnConnection(bytes, Some(connection))));
         }
         lost(fault, Ok(response)).await
     }

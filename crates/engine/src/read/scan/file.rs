@@ -1,7 +1,10 @@
 //! What is known of one file of a scan. Pure.
 
 use crate::read::parquet::Layout;
+use crate::read::parquet::steps::step;
 use penstock_base::ByteRange;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 /// Columns so near to each other are fetched together, as DuckDB reads them.
@@ -67,8 +70,70 @@ pub(super) struct Group {
     /// A reader was inside: it is not read only because a read of another one was widened.
     pub is_entered: bool,
     pub is_over: bool,
-    /// At this state of what is expected, nothing more of it is wanted.
-    pub settled_at: Option<u64>,
+    /// Columns before this one were read or are here.
+    pub read_to: usize,
+    pub settled: Settled,
+}
+
+impl Group {
+    /// Whether nothing of it is wanted, in a state of what is expected and with these columns
+    /// `touched` since it came about.
+    pub fn is_settled(&mut self, expected_at: u64, touched: &[usize], count: usize) -> bool {
+        if self.settled.expected_at != Some(expected_at) {
+            self.settled = Settled { expected_at: Some(expected_at), ..Settled::default() };
+            self.settled.touched = touched.len();
+        }
+        for column in &touched[self.settled.touched..] {
+            step();
+            if *column < self.settled.from {
+                self.settled.below.push(Reverse(*column));
+            }
+        }
+        self.settled.touched = touched.len();
+        self.settled.from >= count && self.settled.below.is_empty()
+    }
+}
+
+/// What is known of what is wanted of a row group, so that not all of its columns are looked at
+/// each time: in this state of what is expected, no column before `from` but some of `below`.
+#[derive(Debug, Default)]
+pub(super) struct Settled {
+    expected_at: Option<u64>,
+    touched: usize,
+    from: usize,
+    below: BinaryHeap<Reverse<usize>>,
+}
+
+impl Settled {
+    /// The first column that is wanted.
+    pub fn first(&mut self, count: usize, is_wanted: impl Fn(usize) -> bool) -> Option<usize> {
+        while let Some(Reverse(column)) = self.below.peek().copied() {
+            step();
+            if is_wanted(column) {
+                return Some(column);
+            }
+            self.below.pop();
+        }
+        let first = (self.from..count).inspect(|_| step()).find(|column| is_wanted(*column));
+        self.from = first.unwrap_or(count);
+        first
+    }
+}
+
+impl File {
+    /// Whether all of a row group was read.
+    pub fn is_whole(&mut self, row_group: usize) -> bool {
+        let group = &mut self.groups[row_group];
+        let chunks = self.layout.row_group(row_group);
+        let is_read = |at: usize| group.flags.get(at).is_some_and(is_read);
+        while let Some(chunk) = chunks.get(group.read_to)
+            && (chunk.is_empty() || is_read(group.read_to))
+        {
+            step();
+            group.read_to += 1;
+        }
+        group.read_to == chunks.len()
+    }
 }
 
 /// Begun and not read.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::read::parquet::steps::TAKEN;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
@@ -198,6 +199,38 @@ fn a_file_of_a_hundred_thousand_chunks_is_followed() {
         let first_two = 2 * columns.div_ceil(step) as u32 + 1;
         assert!(found + first_two >= reads, "{found} of {reads} in {row_groups} row groups");
         assert!(ahead.is_empty(), "nothing in vain");
+    }
+}
+
+/// However many columns a row group has: each is looked at a few times, not in each read of another
+/// one.
+#[test]
+fn a_row_group_of_a_hundred_thousand_columns_takes_a_few_steps_for_each() {
+    const COLUMNS: usize = 100_000;
+    let orders: [(&str, Vec<usize>); 3] = [
+        ("from the first", (0..COLUMNS).collect()),
+        ("from the last", (0..COLUMNS).rev().collect()),
+        ("some", (0..COLUMNS).step_by(7).collect()),
+    ];
+    let file = layout(1, COLUMNS);
+    for (name, order) in orders {
+        let mut scan = Scan::new(8 << 20);
+        (0..2).for_each(|index| scan.learn(index, Arc::clone(&file)));
+        let mut ahead = 0;
+        let before = TAKEN.get();
+        for column in &order {
+            let chunk = file.row_group(0)[*column];
+            assert!(scan.follows(0, chunk) && !scan.read(1, 0, chunk));
+            scan.done(1, 0, chunk);
+            assert!(scan.unit_bytes() > 0);
+            while let Some(wanted) = scan.next(scan.allowed_bytes(8 << 20).saturating_sub(ahead)) {
+                ahead += wanted.span.len();
+            }
+        }
+        let steps = TAKEN.get() - before;
+        assert!(steps <= 20 * COLUMNS as u64, "{steps}, {name}");
+        assert!(ahead > 7 << 20, "the next file is expected to be read in the same way");
+        assert_eq!(scan.is_learned(), order.len() == COLUMNS);
     }
 }
 
