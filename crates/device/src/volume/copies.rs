@@ -146,11 +146,17 @@ pub(crate) fn encode(port: &Port, table: &Table) -> Result<AlignedBuffer> {
 }
 
 /// Makes `encoded`, the bytes of `table`, the one that holds.
-pub(crate) fn commit(port: &Port, paging: Paging, table: &Table, encoded: &[u8]) -> Result<()> {
+pub(crate) fn commit(
+    port: &Port,
+    paging: Paging,
+    table: &Table,
+    encoded: &[u8],
+    flush: impl Fn() -> Result<()>,
+) -> Result<()> {
     let blocks = copy_pages(table.page_count).map(|page| page * paging.blocks_per_page);
-    port.flush()?;
+    flush()?;
     port.write(blocks[0], encoded)?;
-    port.flush()?;
+    flush()?;
     let others = [blocks[1], blocks[2]];
     port.run(&mut others.map(|block| Command::Write { block, from: encoded }))
 }

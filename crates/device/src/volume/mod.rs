@@ -9,6 +9,7 @@
 mod ahead;
 mod behind;
 mod copies;
+mod durable;
 mod file;
 mod format;
 mod helped;
@@ -32,7 +33,8 @@ pub use shared::{Asked, SharedVolume, Wish};
 use crate::port::Port;
 use ahead::Ahead;
 use behind::Behind;
-use copies::{Paging, check_size, choose, commit, encode, read_copies, repair};
+use copies::{Paging, check_size, choose, read_copies, repair};
+use durable::Flushes;
 use helped::Helpers;
 use map::Map;
 use node::Node;
@@ -40,8 +42,8 @@ use penstock_base::{Error, Kind, Result};
 use space::{Extent, Space};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use table::{Entry, PAGE_BYTES, Table, data_pages, is_name};
 
 /// Names that begin so are of temporary files.
@@ -74,8 +76,7 @@ pub struct Volume {
     port: Arc<Port>,
     paging: Paging,
     core: Mutex<Core>,
-    /// Set when a flush or a write of the table failed: what is durable is not known any more.
-    is_failed: AtomicBool,
+    flushes: Flushes,
     /// Cleared when the device turns out not to trim.
     trims: AtomicBool,
     /// Pages that were overwritten where they lay, though they should have moved.
@@ -142,7 +143,7 @@ impl Volume {
             port,
             paging,
             core,
-            is_failed: AtomicBool::default(),
+            flushes: Flushes::default(),
             trims,
             stayed_pages: AtomicU64::default(),
         }))
@@ -313,100 +314,13 @@ impl Volume {
         }
         Ok(core.table.page_count * PAGE_BYTES)
     }
-
-    /// Refuses changes to what cannot or must not change.
-    fn check_writable(&self, operation: &'static str) -> Result<()> {
-        let fail = |kind, message: &str| {
-            let error = Error::new(kind, message).with_operation(operation);
-            error.with_object(self.port.name())
-        };
-        if self.port.geometry().is_read_only {
-            return Err(fail(Kind::Denied, "the volume was opened read-only"));
-        }
-        if self.is_failed.load(Ordering::Acquire) {
-            let message = "the device failed earlier, and what of it is durable is not known";
-            let hint = "Close the volume and open it anew; it then holds what was synced last";
-            return Err(fail(Kind::Unavailable, message).with_hint(hint));
-        }
-        Ok(())
-    }
-
-    /// Makes `next` the table. What the device was given before is durable with it.
-    fn commit(&self, core: &mut Core, mut next: Table, operation: &'static str) -> Result<()> {
-        // The device may have failed while this waited for the lock.
-        self.check_writable(operation)?;
-        next.generation = core.table.generation + 1;
-        let encoded = encode(&self.port, &next)?;
-        commit(&self.port, self.paging, &next, &encoded)
-            .map_err(|error| self.fail(error).with_operation(operation))?;
-        core.table = next;
-        Ok(())
-    }
-
-    /// After this, nothing is promised any more: the page cache forgets what it could not write, so
-    /// a second flush would succeed without it.
-    fn fail(&self, error: Error) -> Error {
-        self.is_failed.store(true, Ordering::Release);
-        error
-    }
-
-    /// Makes durable what was written to a file, and its size. `rest` keeps blocks from being
-    /// written until the table that is to hold is decided.
-    fn sync(&self, node: &Node, rest: RwLockWriteGuard<'_, ()>) -> Result<()> {
-        const OPERATION: &str = "volume sync";
-        if node.is_temp() {
-            return Ok(());
-        }
-        self.check_writable(OPERATION)?;
-        let mut core = self.core();
-        let name = node.name();
-        if node.is_removed() {
-            // Its name may be another file's by now.
-            return Err(self.removed(OPERATION, &name));
-        }
-        let live = {
-            let map = node.map();
-            Entry { size_bytes: node.size(), extents: map.extents().to_vec() }
-        };
-        match core.table.files.get(&name) {
-            Some(entry) if *entry != live => {
-                // From here on an overwritten block moves again.
-                let left = node.become_known(live.size_bytes);
-                drop(rest);
-                let mut next = core.table.clone();
-                next.files.insert(name, live);
-                match self.commit(&mut core, next, OPERATION) {
-                    Ok(()) => {
-                        self.leave(&mut core, node, &left);
-                        Ok(())
-                    }
-                    Err(error) => {
-                        node.known().left.add(left.places());
-                        Err(error)
-                    }
-                }
-            }
-            Some(_) => {
-                drop((core, rest));
-                let flushed = self.port.flush();
-                flushed.map_err(|error| self.fail(error).with_operation(OPERATION))?;
-                // The page cache tells a failure to one flush only, which may be another's.
-                self.check_writable(OPERATION)
-            }
-            None => Err(self.removed(OPERATION, &name)),
-        }
-    }
-
-    fn removed(&self, operation: &'static str, name: &str) -> Error {
-        self.error(Kind::NotFound, "the file was removed", operation, name)
-    }
 }
 
 impl Drop for Volume {
     fn drop(&mut self) {
         // What nobody synced may be lost, and the second and third copy of the last table, which
         // may still be in the device's cache: the first is durable. So failures do not matter.
-        if !self.port.geometry().is_read_only && !self.is_failed.load(Ordering::Acquire) {
+        if !self.port.geometry().is_read_only && !self.flushes.is_failed() {
             let nodes: Vec<_> = self.core().nodes.values().cloned().collect();
             for node in nodes {
                 let is_written = self.finish(&node, node.size()).is_ok();

@@ -1,0 +1,205 @@
+//! What makes a volume's bytes and table durable, and what is promised once that has failed:
+//! nothing, until the volume is opened anew.
+
+use crate::volume::copies::{commit, encode};
+use crate::volume::node::Node;
+use crate::volume::table::{Entry, Table};
+use crate::volume::{Core, Volume};
+use penstock_base::{Error, Kind, Result};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLockWriteGuard};
+
+/// The flushes of a device, one at a time: the page cache tells of a page that it lost to one
+/// flush only, and no other may succeed before that is known.
+#[derive(Default)]
+pub(super) struct Flushes {
+    begun: AtomicU64,
+    turn: Mutex<()>,
+    /// Set when a flush or a write of the table failed: what is durable is not known any more.
+    is_failed: AtomicBool,
+}
+
+/// How many flushes had begun when somebody asked for one. The next covers what he wrote.
+#[derive(Clone, Copy)]
+struct Ticket(u64);
+
+impl Flushes {
+    pub fn is_failed(&self) -> bool {
+        self.is_failed.load(Ordering::Acquire)
+    }
+
+    /// After this, nothing is promised any more: the page cache forgets what it could not write, so
+    /// a second flush would succeed without it.
+    fn fail(&self, error: Error) -> Error {
+        self.is_failed.store(true, Ordering::Release);
+        error
+    }
+
+    fn ask(&self) -> Ticket {
+        Ticket(self.begun.load(Ordering::Acquire))
+    }
+
+    /// Flushes, unless a flush that others began since the ticket was taken has done it. `None`
+    /// if the device has failed.
+    fn run(&self, ticket: Ticket, flush: impl FnOnce() -> Result<()>) -> Option<Result<()>> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_failed() {
+            return None;
+        }
+        if self.begun.load(Ordering::Acquire) > ticket.0 {
+            return Some(Ok(()));
+        }
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        Some(flush().map_err(|error| self.fail(error)))
+    }
+}
+
+impl Volume {
+    /// Refuses changes to what cannot or must not change.
+    pub(super) fn check_writable(&self, operation: &'static str) -> Result<()> {
+        if self.port.geometry().is_read_only {
+            let error = Error::new(Kind::Denied, "the volume was opened read-only");
+            return Err(error.with_operation(operation).with_object(self.port.name()));
+        }
+        match self.flushes.is_failed() {
+            true => Err(self.failed(operation)),
+            false => Ok(()),
+        }
+    }
+
+    fn failed(&self, operation: &'static str) -> Error {
+        let message = "the device failed earlier, and what of it is durable is not known";
+        let hint = "Close the volume and open it anew; it then holds what was synced last";
+        let error = Error::new(Kind::Unavailable, message).with_operation(operation);
+        error.with_object(self.port.name()).with_hint(hint)
+    }
+
+    /// Makes durable what the device was given before.
+    fn flush(&self, operation: &'static str) -> Result<()> {
+        let flushed = self.flushes.run(self.flushes.ask(), || self.port.flush());
+        let flushed = flushed.unwrap_or_else(|| Err(self.failed(operation)));
+        flushed.map_err(|error| error.with_operation(operation))
+    }
+
+    /// Makes `next` the table. What the device was given before is durable with it.
+    pub(super) fn commit(
+        &self,
+        core: &mut Core,
+        mut next: Table,
+        operation: &'static str,
+    ) -> Result<()> {
+        // The device may have failed while this waited for the lock.
+        self.check_writable(operation)?;
+        next.generation = core.table.generation + 1;
+        let encoded = encode(&self.port, &next)?;
+        commit(&self.port, self.paging, &next, &encoded, || self.flush(operation))
+            .map_err(|error| self.flushes.fail(error).with_operation(operation))?;
+        core.table = next;
+        Ok(())
+    }
+
+    /// Makes durable what was written to a file, and its size. `rest` keeps blocks from being
+    /// written until the table that is to hold is decided.
+    pub(super) fn sync(&self, node: &Node, rest: RwLockWriteGuard<'_, ()>) -> Result<()> {
+        const OPERATION: &str = "volume sync";
+        if node.is_temp() {
+            return Ok(());
+        }
+        self.check_writable(OPERATION)?;
+        let mut core = self.core();
+        let name = node.name();
+        if node.is_removed() {
+            // Its name may be another file's by now.
+            return Err(self.removed(OPERATION, &name));
+        }
+        let live = {
+            let map = node.map();
+            Entry { size_bytes: node.size(), extents: map.extents().to_vec() }
+        };
+        match core.table.files.get(&name) {
+            Some(entry) if *entry != live => {
+                // From here on an overwritten block moves again.
+                let left = node.become_known(live.size_bytes);
+                drop(rest);
+                let mut next = core.table.clone();
+                next.files.insert(name, live);
+                match self.commit(&mut core, next, OPERATION) {
+                    Ok(()) => {
+                        self.leave(&mut core, node, &left);
+                        Ok(())
+                    }
+                    Err(error) => {
+                        node.known().left.add(left.places());
+                        Err(error)
+                    }
+                }
+            }
+            Some(_) => {
+                drop((core, rest));
+                self.flush(OPERATION)
+            }
+            None => Err(self.removed(OPERATION, &name)),
+        }
+    }
+
+    pub(super) fn removed(&self, operation: &'static str, name: &str) -> Error {
+        self.error(Kind::NotFound, "the file was removed", operation, name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_flush_serves_those_who_asked_before_it_began_and_nobody_who_asked_later() {
+        let flushes = Flushes::default();
+        let run = |ticket| {
+            let mut has_flushed = false;
+            let outcome = flushes.run(ticket, || {
+                has_flushed = true;
+                Ok(())
+            });
+            assert!(matches!(outcome, Some(Ok(()))));
+            has_flushed
+        };
+        let (first, second) = (flushes.ask(), flushes.ask());
+        let mut third = None;
+        let outcome = flushes.run(first, || {
+            third = Some(flushes.ask());
+            Ok(())
+        });
+        assert!(matches!(outcome, Some(Ok(()))));
+        assert!(!run(second), "the first one's flush covers it");
+        assert!(
+            run(third.expect("the flush ran")),
+            "that flush may have missed what came beside it"
+        );
+        assert!(run(flushes.ask()));
+    }
+
+    /// As the page cache does it: the failure is told to one flush, and the next succeeds.
+    #[test]
+    fn nobody_succeeds_beside_a_flush_that_fails() {
+        let (flushes, began) = (Flushes::default(), Barrier::new(2));
+        let has_flushed_again = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                began.wait();
+                flushes.run(flushes.ask(), || {
+                    has_flushed_again.store(true, Ordering::Release);
+                    Ok(())
+                })
+            });
+            let told = flushes.run(flushes.ask(), || {
+                began.wait();
+                Err(Error::new(Kind::Unavailable, "EIO"))
+            });
+            assert!(matches!(told, Some(Err(_))));
+            assert!(other.join().expect("does not panic").is_none());
+        });
+        assert!(!has_flushed_again.load(Ordering::Acquire));
+    }
+}
