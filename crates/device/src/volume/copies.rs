@@ -161,23 +161,27 @@ pub(crate) fn commit(
     port.run(&mut others.map(|block| Command::Write { block, from: encoded }))
 }
 
-/// Writes the copies that differ from the one that holds.
+/// Writes the copies that differ from the one that holds, one after the other. After a process was
+/// killed, the copy that holds may be in the device's or the page cache only: were another one
+/// overwritten before it is durable, a power cut could take them all.
 pub(crate) fn repair(
     port: &Port,
     paging: Paging,
     found: &[Found; COPIES],
     table: &Table,
 ) -> Result<()> {
-    let encoded = encode(port, table)?;
-    let places = copy_pages(table.page_count);
-    let mut is_changed = false;
-    for (found, page) in found.iter().zip(places) {
-        if found.as_ref() != Ok(table) {
-            port.write(page * paging.blocks_per_page, &encoded)?;
-            is_changed = true;
-        }
+    let places = found.iter().zip(copy_pages(table.page_count));
+    let mut differing = places.filter(|(found, _)| found.as_ref() != Ok(table)).peekable();
+    if differing.peek().is_none() {
+        return Ok(());
     }
-    if is_changed { port.flush() } else { Ok(()) }
+    let encoded = encode(port, table)?;
+    port.flush()?;
+    for (_, page) in differing {
+        port.write(page * paging.blocks_per_page, &encoded)?;
+        port.flush()?;
+    }
+    Ok(())
 }
 
 /// Writes the copies of a new volume, each over its whole room: a file gets its blocks for them
