@@ -20,6 +20,7 @@ mod namespace;
 mod nvme;
 pub mod open;
 pub mod port;
+mod process;
 pub mod queues;
 pub mod split;
 mod state;

@@ -146,6 +146,7 @@ thread_local! {
 struct Lease {
     owner: Weak<Owned>,
     slot: Arc<OwnedSlot>,
+    process: u32,
 }
 
 impl Owned {
@@ -163,7 +164,8 @@ impl Owned {
         lock(&self.slots).push(slot.clone());
         LEASES.with_borrow_mut(|leases| {
             leases.retain(|lease| lease.owner.strong_count() > 0);
-            leases.push(Lease { owner: Arc::downgrade(self), slot: slot.clone() });
+            let (owner, process) = (Arc::downgrade(self), std::process::id());
+            leases.push(Lease { owner, slot: slot.clone(), process });
         });
         Ok(slot)
     }
@@ -195,6 +197,11 @@ impl Drop for Queues {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // A child of a fork: the ring is its parent's, and so are the locks.
+            std::mem::forget(self.slot.clone());
+            return;
+        }
         if let Some(owner) = self.owner.upgrade() {
             let mut slots = lock(&owner.slots);
             slots.retain(|slot| !Arc::ptr_eq(slot, &self.slot));

@@ -57,6 +57,7 @@ impl Flushes {
 impl Volume {
     /// Refuses changes to what cannot or must not change.
     pub(super) fn check_writable(&self, operation: &'static str) -> Result<()> {
+        self.check_process(operation)?;
         if self.port.geometry().is_read_only {
             let error = Error::new(Kind::Denied, "the volume was opened read-only");
             return Err(error.with_operation(operation).with_object(self.port.name()));

@@ -38,6 +38,11 @@ fn plan_reads<'a>(
 
 impl Drop for File {
     fn drop(&mut self) {
+        if self.volume.check_process("volume close file").is_err() {
+            // Its memory may be locked by a thread that this process has not.
+            std::mem::forget(self.node.clone());
+            return;
+        }
         self.node.unlock(self.lock);
     }
 }
@@ -101,6 +106,7 @@ impl File {
     /// # Errors
     /// `NotFound` if the file was removed; and as [`crate::Port::run`].
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize> {
+        self.volume.check_process("volume read")?;
         self.check("volume read")?;
         let size = self.node.size();
         let count = size.saturating_sub(offset).min(into.len() as u64) as usize;

@@ -31,6 +31,7 @@ pub use node::Lock;
 pub use shared::{Asked, SharedVolume, Wish};
 
 use crate::port::Port;
+use crate::process::{Own, forked};
 use ahead::Ahead;
 use behind::Behind;
 use copies::{Paging, check_size, choose, read_copies, repair};
@@ -72,10 +73,10 @@ pub struct FileInfo {
 /// An open volume, shared by the threads of a process.
 pub struct Volume {
     // Before the port, which their threads hold.
-    helpers: Option<Helpers>,
-    port: Arc<Port>,
+    helpers: Option<Own<Helpers>>,
+    port: Own<Arc<Port>>,
     paging: Paging,
-    core: Mutex<Core>,
+    core: Own<Mutex<Core>>,
     flushes: Flushes,
     /// Cleared when the device turns out not to trim.
     trims: AtomicBool,
@@ -134,15 +135,15 @@ impl Volume {
         let trims = AtomicBool::new(port.geometry().can_trim);
         let core = Mutex::new(Core { table, nodes, space, untrimmed: 0..0 });
         let port = Arc::new(port);
-        let helpers = has_helpers.then(|| Helpers {
-            ahead: Ahead::new(port.clone()),
-            behind: Behind::new(port.clone()),
+        let helpers = has_helpers.then(|| {
+            let (ahead, behind) = (Ahead::new(port.clone()), Behind::new(port.clone()));
+            Own::new(Helpers { ahead, behind })
         });
         Ok(Arc::new(Volume {
             helpers,
-            port,
+            port: Own::new(port),
             paging,
-            core,
+            core: Own::new(core),
             flushes: Flushes::default(),
             trims,
             stayed_pages: AtomicU64::default(),
@@ -152,6 +153,18 @@ impl Volume {
     /// The device under the volume.
     pub fn port(&self) -> &Port {
         &self.port
+    }
+
+    /// Refuses what a child of a fork asks of its parent's volume. It must not ask anything else: its
+    /// locks may be held for ever.
+    ///
+    /// # Errors
+    /// `Unsupported` in a forked child.
+    pub fn check_process(&self, operation: &'static str) -> Result<()> {
+        match self.port.is_here() {
+            true => Ok(()),
+            false => Err(forked(operation, self.port.name())),
+        }
     }
 
     /// Nothing panics with the lock held and the state half changed.
@@ -203,9 +216,11 @@ impl Volume {
     ///
     /// # Errors
     /// `NotFound`; `Conflict` if another handle's lock forbids it; `Invalid` for a name that is
-    /// none; `Denied` to create on a read-only volume; and as [`Port::run`].
+    /// none; `Denied` to create on a read-only volume; and as [`Volume::check_process`] and
+    /// [`Port::run`].
     pub fn open_file(self: &Arc<Self>, name: &str, options: OpenFileOptions) -> Result<File> {
         const OPERATION: &str = "volume open file";
+        self.check_process(OPERATION)?;
         let mut core = self.core();
         let node = match core.nodes.get(name) {
             Some(node) => node.clone(),
@@ -318,6 +333,9 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
+        if !self.port.is_here() {
+            return;
+        }
         // What nobody synced may be lost, and the second and third copy of the last table, which
         // may still be in the device's cache: the first is durable. So failures do not matter.
         if !self.port.geometry().is_read_only && !self.flushes.is_failed() {
