@@ -4,9 +4,11 @@
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
 use crate::errno::explain_io;
 use crate::meter::Meter;
-use crate::nvme::{IDENTIFY_BYTES, PASSTHROUGH_BYTES, Passthrough, status_error, trim_range};
+use crate::nvme::{IDENTIFY_BYTES, PASSTHROUGH_BYTES, Passthrough, command_error};
+use crate::nvme::{status_error, trim_range};
 use crate::open::OpenFile;
 use penstock_base::{Error, Kind, Result};
+use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -130,6 +132,9 @@ unsafe fn call(
     match u32::try_from(result) {
         Ok(0) => Ok(()),
         Ok(status) => Err(status_error(status, operation, object)),
-        Err(_) => Err(explain_io(&std::io::Error::last_os_error(), operation, object)),
+        Err(_) => {
+            let number = std::io::Error::last_os_error().raw_os_error().unwrap_or_default();
+            Err(command_error(Errno::from_raw_os_error(number), operation, object))
+        }
     }
 }

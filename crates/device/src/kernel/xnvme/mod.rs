@@ -12,7 +12,7 @@ use crate::errno::{ended_early, explain, explain_io};
 use crate::file::trim;
 use crate::kernel::ioctl::{self, NvmeFile};
 use crate::meter::Meter;
-use crate::nvme::status_error;
+use crate::nvme::{command_error, status_error};
 use crate::open::{OpenFile, OpenOptions, is_character_device};
 use library::{Context, Library};
 use penstock_base::{Error, Kind, Result};
@@ -373,7 +373,11 @@ impl Handle {
                 code @ 1..134 => code,
                 code => 256 - code,
             };
-            return Err(explain(Errno::from_raw_os_error(number), command.name(), name));
+            let errno = Errno::from_raw_os_error(number);
+            return Err(match self.own {
+                Own::Namespace(_) => command_error(errno, command.name(), name),
+                Own::Plain(_) => explain(errno, command.name(), name),
+            });
         }
         if (code, kind) != (0, 0) {
             return Err(status_error(u32::from(status >> 1), command.name(), name));
