@@ -88,6 +88,14 @@ impl Queues {
         Ok(Queues::Shared((0..count).map(open).collect::<Result<_>>()?))
     }
 
+    /// Opens the queue of this thread, where each has its own.
+    pub(crate) fn open(&self, device: &dyn Device) -> Result<()> {
+        match self {
+            Queues::Shared(_) => Ok(()),
+            Queues::Owned(owned) => owned.of_this_thread(device).map(drop),
+        }
+    }
+
     /// Lets `job` use a queue that no other thread uses meanwhile.
     pub(crate) fn with<T>(
         &self,

@@ -7,7 +7,7 @@ use crate::volume::table::{Entry, Table};
 use crate::volume::{Core, Volume};
 use penstock_base::{Error, Kind, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLockWriteGuard};
+use std::sync::{Mutex, RwLockWriteGuard};
 
 /// The flushes of a device, one at a time: the page cache tells of a page that it lost to one
 /// flush only, and no other may succeed before that is known.
@@ -42,7 +42,11 @@ impl Flushes {
     /// Flushes, unless a flush that others began since the ticket was taken has done it. `None`
     /// if the device has failed.
     fn run(&self, ticket: Ticket, flush: impl FnOnce() -> Result<()>) -> Option<Result<()>> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.turn.lock();
+        if turn.is_err() {
+            // A flush that panicked has begun and served nobody.
+            self.is_failed.store(true, Ordering::Release);
+        }
         if self.is_failed() {
             return None;
         }
@@ -75,8 +79,14 @@ impl Volume {
         error.with_object(self.port.name()).with_hint(hint)
     }
 
+    /// Without a queue nothing is flushed and nothing lost: that is no failure of the device.
+    fn be_ready(&self, operation: &'static str) -> Result<()> {
+        self.port.be_ready().map_err(|error| error.with_operation(operation))
+    }
+
     /// Makes durable what the device was given before.
     fn flush(&self, operation: &'static str) -> Result<()> {
+        self.be_ready(operation)?;
         let flushed = self.flushes.run(self.flushes.ask(), || self.port.flush());
         let flushed = flushed.unwrap_or_else(|| Err(self.failed(operation)));
         flushed.map_err(|error| error.with_operation(operation))
@@ -91,6 +101,7 @@ impl Volume {
     ) -> Result<()> {
         // The device may have failed while this waited for the lock.
         self.check_writable(operation)?;
+        self.be_ready(operation)?;
         next.generation = core.table.generation + 1;
         let encoded = encode(&self.port, &next)?;
         commit(&self.port, self.paging, &next, &encoded, || self.flush(operation))
@@ -179,6 +190,18 @@ mod tests {
             "that flush may have missed what came beside it"
         );
         assert!(run(flushes.ask()));
+    }
+
+    #[test]
+    fn a_flush_that_panics_serves_nobody() {
+        let flushes = Flushes::default();
+        let (first, second) = (flushes.ask(), flushes.ask());
+        std::thread::scope(|scope| {
+            let panics = scope.spawn(|| flushes.run(first, || panic!("in the middle of it")));
+            panics.join().expect_err("it panics");
+        });
+        assert!(flushes.run(second, || Ok(())).is_none());
+        assert!(flushes.is_failed());
     }
 
     /// As the page cache does it: the failure is told to one flush, and the next succeeds.

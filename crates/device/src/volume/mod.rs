@@ -350,5 +350,8 @@ impl Drop for Volume {
             self.trim_late();
             let _ = self.port.flush();
         }
+        if self.flushes.is_failed() {
+            self.port.forget_cached();
+        }
     }
 }
