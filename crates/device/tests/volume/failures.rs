@@ -107,7 +107,12 @@ fn what_failed_leaves_zeros_where_nothing_was_written() {
             let old = volume.open_file("old", CREATE).expect("creates");
             write(&old, 0xee, 0, volume.free_bytes() as usize / 2).expect("writes");
             old.sync().expect("syncs");
+            // Behind the five commands of the commit: what is not trimmed keeps its bytes.
+            let trim = model.command_count() + 5;
+            model.fail(trim..u64::MAX, Failure::Failing);
             volume.remove("old").expect("removes");
+            assert_eq!(model.command_count(), trim + 1);
+            model.fail(0..0, Failure::Failing);
             let file = volume.open_file("db", CREATE).expect("creates");
             write(&file, 1, 0, 8192).expect("writes");
             write(&file, 2, 61_440, 4096).expect("writes, with a gap before");
