@@ -7,6 +7,7 @@
 use crate::buffer::AlignedBuffer;
 use crate::device::Command;
 use crate::port::Port;
+use crate::volume::budget::{TABLE_FULL, TABLE_FULL_HINT};
 use crate::volume::signature::{HEAD_BYTES, recognise};
 use crate::volume::table::{COPIES, COPY_BYTES, COPY_PAGES, Flaw, PAGE_BYTES, PAGES_MIN};
 use crate::volume::table::{FORMAT_VERSION, Table, copy_pages};
@@ -76,23 +77,36 @@ fn newest<'a>(found: &[&'a Found]) -> Option<&'a Table> {
     sound.max_by_key(|table| table.generation)
 }
 
+/// The format of a volume that a newer Penstock made. Where no checksum tells, two copies have to
+/// agree, and none may be sound: one alone is damaged where it says its format.
+fn newer(found: &[Found; COPIES]) -> Option<u32> {
+    let mut others: Vec<u32> = Vec::new();
+    for copy in found {
+        match copy {
+            Err(Flaw::Newer(version)) => return Some(*version),
+            Err(Flaw::Other(version)) => others.push(*version),
+            Ok(_) | Err(Flaw::Foreign | Flaw::Damaged(_)) => {}
+        }
+    }
+    let is_agreed = |version: &u32| others.iter().filter(|it| *it == version).count() > 1;
+    let has_sound = found.iter().any(Result::is_ok);
+    others.iter().copied().find(|version| !has_sound && is_agreed(version))
+}
+
 /// The table that holds, or why there is none.
 pub(crate) fn choose(found: &[Found; COPIES], port: &Port, paging: Paging) -> Result<Table> {
     let fail = |kind, message: String, hint: String| {
         let error = Error::new(kind, message).with_operation("volume open");
         Err(error.with_object(port.name()).with_hint(hint))
     };
-    let newer = found.iter().find_map(|found| match found {
-        Err(Flaw::Newer(version)) => Some(*version),
-        _ => None,
-    });
-    if let Some(version) = newer {
+    if let Some(version) = newer(found) {
         let message = format!("the volume has format {version}, known is {FORMAT_VERSION}");
         return fail(Kind::Unsupported, message, "Use a newer Penstock".into());
     }
     let Some(table) = newest(&[&found[0], &found[1], &found[2]]) else {
         let damage = found.iter().find_map(|found| match found {
             Err(Flaw::Damaged(what)) => Some(*what),
+            Err(Flaw::Other(_)) => Some("its format or its checksum is wrong"),
             _ => None,
         });
         return match damage {
@@ -136,9 +150,8 @@ fn no_volume(port: &Port) -> Error {
 /// The table as bytes for the device.
 pub(crate) fn encode(port: &Port, table: &Table) -> Result<AlignedBuffer> {
     let Some(bytes) = table.encode() else {
-        return Err(Error::new(Kind::Exhausted, "the volume's table is full")
-            .with_object(port.name())
-            .with_hint("Remove files; few large ones take less of it than many small ones"));
+        let error = Error::new(Kind::Exhausted, TABLE_FULL);
+        return Err(error.with_object(port.name()).with_hint(TABLE_FULL_HINT));
     };
     let mut buffer = memory(port, bytes.len());
     buffer.copy_from_slice(&bytes);

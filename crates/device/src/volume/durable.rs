@@ -131,17 +131,18 @@ impl Volume {
         match core.table.files.get(&name) {
             Some(entry) if *entry != live => {
                 // From here on an overwritten block moves again.
-                let left = node.become_known(live.size_bytes);
+                let before = node.become_known(live.size_bytes);
                 drop(rest);
                 let mut next = core.table.clone();
                 next.files.insert(name, live);
                 match self.commit(&mut core, next, OPERATION) {
                     Ok(()) => {
-                        self.leave(&mut core, node, &left);
+                        self.leave(&mut core, node, &before.left);
                         Ok(())
                     }
                     Err(error) => {
-                        node.known().left.add(left.places());
+                        // The table tells what it told: nobody moved anything without `core`.
+                        *node.known() = before;
                         Err(error)
                     }
                 }
@@ -162,8 +163,44 @@ impl Volume {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Barrier;
+    use crate::model::{Image, ModelDevice};
+    use crate::volume::space::Extent;
+    use crate::volume::{FormatOptions, Lock, OpenFileOptions, format};
+    use crate::{Discipline, Port};
     use std::sync::atomic::AtomicBool;
+    use std::sync::{Arc, Barrier};
+
+    /// What the table does not tell of may be overwritten in place, and what it tells of must not.
+    #[test]
+    fn a_table_that_cannot_be_written_tells_what_it_told() {
+        let model = ModelDevice::new(4096, 1280, Image::default()).expect("the sizes are right");
+        let model = Arc::new(model);
+        let port = || Port::new(model.clone(), Discipline::Thread).expect("opens");
+        format(&port(), FormatOptions::default()).expect("formats");
+        let volume = Volume::open(port()).expect("opens");
+        let options = OpenFileOptions { create: true, lock: Lock::None };
+        let file = volume.open_file("db", options).expect("creates");
+        file.write_at(&[1; 65_536], 0).expect("writes");
+        file.sync().expect("syncs");
+        file.write_at(&[2; 16_384], 0).expect("moves");
+        file.write_at(&[2; 16_384], 65_536).expect("grows");
+        let known = || {
+            let known = file.node.known();
+            let at = |page| known.pages.meets(page, page + 1);
+            ([0, 3, 4, 15, 16, 19].map(at), known.left.pages())
+        };
+        let before = known();
+        assert_eq!(before, ([false, false, true, true, false, false], 4));
+        let scattered = |page: u64| Extent { first_page: 600 + 2 * page, pages: 1 };
+        let whole = file.node.map().clone();
+        file.node.map_mut().append(&(0..70_000).map(scattered).collect::<Vec<_>>());
+        let error = volume.sync(&file.node, file.node.at_rest()).expect_err("it is too long");
+        assert_eq!(error.kind(), Kind::Exhausted, "{error}");
+        assert_eq!(known(), before);
+        *file.node.map_mut() = whole;
+        file.sync().expect("nothing has failed for good");
+        assert_eq!(known(), ([true; 6], 0));
+    }
 
     #[test]
     fn a_flush_serves_those_who_asked_before_it_began_and_nobody_who_asked_later() {

@@ -8,6 +8,7 @@
 
 mod ahead;
 mod behind;
+mod budget;
 mod copies;
 mod durable;
 mod file;
@@ -45,7 +46,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use table::{Entry, PAGE_BYTES, Table, data_pages, is_name};
+use table::{Entry, PAGE_BYTES, Table, data_pages, entry_bytes, is_name};
 
 /// Names that begin so are of temporary files.
 pub const TEMP_PREFIX: &str = "temp/";
@@ -247,6 +248,7 @@ impl Volume {
         }
         let node = Arc::new(Node::new(name, Map::default(), 0));
         if !node.is_temp() {
+            self.check_name_room(core, entry_bytes(name.len(), 0), OPERATION, name)?;
             let mut next = core.table.clone();
             next.files.insert(name.to_string(), Entry::default());
             self.commit(core, next, OPERATION)?;
@@ -298,6 +300,8 @@ impl Volume {
             )));
         }
         if !node.is_temp() {
+            let longer = to.len().saturating_sub(from.len()) as u64;
+            self.check_name_room(&core, longer, OPERATION, from)?;
             let mut next = core.table.clone();
             let entry = next.files.remove(from).expect("a lasting file is in the table");
             next.files.insert(to.to_string(), entry);
