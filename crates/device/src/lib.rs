@@ -6,6 +6,7 @@
 //! nothing here knows objects or stores.
 
 pub mod address;
+mod backend;
 pub mod buffer;
 pub mod device;
 mod errno;
@@ -26,6 +27,7 @@ pub mod split;
 mod state;
 pub mod volume;
 
+pub use backend::Backend;
 pub use buffer::AlignedBuffer;
 pub use device::{Command, Device, Geometry, Ownership, Queue};
 pub use file::FileDevice;
