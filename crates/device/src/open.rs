@@ -246,7 +246,8 @@ pub(crate) fn queue_depth(options: &OpenOptions, name: &str) -> Result<u32> {
         return Ok(depth);
     }
     let message = format!("a queue depth of {depth} is not between 1 and {QUEUE_DEPTH_MAX}");
-    Err(Error::new(Kind::Invalid, message).with_operation("device open").with_object(name))
+    let error = Error::new(Kind::Invalid, message).with_operation("device open");
+    Err(error.with_object(name).with_hint("Leave depth out, or write depth=32"))
 }
 
 /// Whether a path leads to a device that takes commands only, such as `/dev/ng0n1`.

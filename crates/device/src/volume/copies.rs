@@ -223,5 +223,8 @@ pub(crate) fn check_size(port: &Port, paging: Paging) -> Result<()> {
         port.geometry().size_bytes(),
         PAGES_MIN * PAGE_BYTES
     );
-    Err(Error::new(Kind::Invalid, message).with_object(port.name()))
+    Err(Error::new(Kind::Invalid, message)
+        .with_operation("volume open")
+        .with_object(port.name())
+        .with_hint("Name a larger device, or enlarge the file: truncate -s 1GiB"))
 }

@@ -64,7 +64,11 @@ impl Volume {
         self.check_process(operation)?;
         if self.port.geometry().is_read_only {
             let error = Error::new(Kind::Denied, "the volume was opened read-only");
-            return Err(error.with_operation(operation).with_object(self.port.name()));
+            let error = error.with_operation(operation).with_object(self.port.name());
+            return Err(error.with_hint(
+                "Attach it without READ_ONLY; a device that takes no writes may be made to by \
+                 blockdev --setrw",
+            ));
         }
         match self.flushes.is_failed() {
             true => Err(self.failed(operation)),
@@ -157,6 +161,7 @@ impl Volume {
 
     pub(super) fn removed(&self, operation: &'static str, name: &str) -> Error {
         self.error(Kind::NotFound, "the file was removed", operation, name)
+            .with_hint("Detach the database, and attach it again if it should be there")
     }
 }
 

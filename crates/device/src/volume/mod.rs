@@ -226,9 +226,7 @@ impl Volume {
         let node = match core.nodes.get(name) {
             Some(node) => node.clone(),
             None if options.create => self.create(&mut core, name)?,
-            None => {
-                return Err(self.error(Kind::NotFound, "there is no such file", OPERATION, name));
-            }
+            None => return Err(no_such_file(self.object(name), &core, OPERATION)),
         };
         if !node.try_lock(options.lock) {
             let message = "it is open already, with a lock that forbids this";
@@ -244,7 +242,8 @@ impl Volume {
         self.check_writable(OPERATION)?;
         if !is_name(name) {
             let message = "a name has 1 to 255 bytes and no control characters";
-            return Err(self.error(Kind::Invalid, message, OPERATION, name));
+            let error = self.error(Kind::Invalid, message, OPERATION, name);
+            return Err(error.with_hint("Choose another name"));
         }
         let node = Arc::new(Node::new(name, Map::default(), 0));
         if !node.is_temp() {
@@ -266,7 +265,7 @@ impl Volume {
         self.check_writable(OPERATION)?;
         let mut core = self.core();
         let Some(node) = core.nodes.get(name).cloned() else {
-            return Err(self.error(Kind::NotFound, "there is no such file", OPERATION, name));
+            return Err(no_such_file(self.object(name), &core, OPERATION));
         };
         if !node.is_temp() {
             let mut next = core.table.clone();
@@ -288,7 +287,7 @@ impl Volume {
         self.check_writable(OPERATION)?;
         let mut core = self.core();
         let Some(node) = core.nodes.get(from).cloned() else {
-            return Err(self.error(Kind::NotFound, "there is no such file", OPERATION, from));
+            return Err(no_such_file(self.object(from), &core, OPERATION));
         };
         if from == to {
             return Ok(());
@@ -333,6 +332,21 @@ impl Volume {
         }
         Ok(core.table.page_count * PAGE_BYTES)
     }
+}
+
+/// Names a few of the files that there are.
+fn no_such_file(object: String, core: &Core, operation: &'static str) -> Error {
+    const NAMED_MOST: usize = 12;
+    let lasting: Vec<&str> = core.table.files.keys().map(String::as_str).collect();
+    let hint = match lasting.len() {
+        0 => "The volume is empty".to_string(),
+        count => {
+            let more = if count > NAMED_MOST { ", ..." } else { "" };
+            format!("There are: {}{more}", lasting[..count.min(NAMED_MOST)].join(", "))
+        }
+    };
+    let error = Error::new(Kind::NotFound, "there is no such file").with_operation(operation);
+    error.with_object(object).with_hint(hint)
 }
 
 impl Drop for Volume {

@@ -61,7 +61,6 @@ impl How {
             Kind::Conflict if is_inherited(path) => {
                 forked("volume open", &path.display().to_string())
             }
-            Kind::NotFound => error.with_hint("`penstock nvme format` makes a volume"),
             _ => error,
         })?;
         let discipline = discipline.unwrap_or(Discipline::Thread);
@@ -164,7 +163,9 @@ impl SharedVolume {
         let (how, volume) = How::open(path, wish)?;
         let Some(key) = key(path) else {
             return Err(Error::new(Kind::Unavailable, "the device went while it was opened")
-                .with_object(path.display().to_string()));
+                .with_operation("volume open")
+                .with_object(path.display().to_string())
+                .with_hint("Look whether it is there, and open it again"));
         };
         rows.push(Row { key, how, volume: volume.clone(), handles: 1 });
         Ok(SharedVolume { volume: Some(volume), key })
