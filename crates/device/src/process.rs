@@ -1,6 +1,6 @@
-//! What belongs to the process that made it. A child of a fork has a copy of everything in memory, but
-//! none of the threads, its locks may be held by threads that it has not, and what the device holds
-//! changes without its knowledge. So it lets all of that lie, and is told what to do instead.
+//! What belongs to the process that made it. A child of a fork has a copy of everything in memory,
+//! but none of the threads, its locks may be held by threads that it has not, and what the device
+//! holds changes without its knowledge. So it lets all of that lie, and is told what to do instead.
 
 use penstock_base::{Error, Kind};
 use std::ops::Deref;
@@ -109,7 +109,7 @@ mod tests {
         })
     }
 
-    /// What its parent had freed when it forked is not the child's to trim: it has been taken since.
+    /// What its parent had freed when it forked is not the child's to trim: it was taken since.
     #[test]
     fn a_child_of_a_fork_uses_and_closes_nothing_of_its_parents_volume() {
         let disk = Disk::new("parent");

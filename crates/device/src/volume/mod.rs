@@ -156,8 +156,8 @@ impl Volume {
         &self.port
     }
 
-    /// Refuses what a child of a fork asks of its parent's volume. It must not ask anything else: its
-    /// locks may be held for ever.
+    /// Refuses what a child of a fork asks of its parent's volume. It must not ask anything else:
+    /// the locks may be held for ever.
     ///
     /// # Errors
     /// `Unsupported` in a forked child.

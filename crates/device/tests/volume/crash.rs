@@ -1,7 +1,7 @@
 //! Power cuts: a seed makes a history of changes, the history is cut at every command of the
 //! device, and a second seed decides what of the unflushed writes is left. After each cut the
-//! volume opens and holds exactly what was durable: no file less or more, no size, no byte. The same
-//! where a process was killed first, and the power goes while the next one opens the volume.
+//! volume opens and holds exactly what was durable: no file less or more, no size, no byte. The
+//! same where a process was killed first, and the power goes while the next opens the volume.
 
 use crate::shadow::{
     CREATE, EXISTING, Shadow, VOLUME_BYTES, contents, device, formatted, formatted_at, pattern,
@@ -217,8 +217,8 @@ fn check_cut(block_size: u32, image: Image, allowed: &[&Shadow], what: &str) {
     file.sync().expect("syncs");
 }
 
-/// Kills at a cut: nothing that the device was told is lost, and nothing more of it is durable. Then
-/// cuts the opening that follows at every command; returns how many cuts those were.
+/// Kills at a cut: nothing that the device was told is lost, and nothing more of it is durable.
+/// Then cuts the opening that follows at every command; returns how many cuts those were.
 fn kill_then_cut(
     block_size: u32,
     (durable, pending): (&Image, &[Event]),
