@@ -25,7 +25,7 @@ test: ## all tests on a fresh machine, set-up included
 	@scripts/test.sh
 
 test-nvme: build venv-test ## NVMe against emulated controllers, in virtual machines of QEMU, one of which is stopped hard
-	@scripts/test-nvme.sh
+	@scripts/test-nvme.sh || [ $$? = 77 ] # it could not be run here, and said so
 
 parity: build venv-test ## docs/clickhouse.md anew, from ClickHouse itself
 	@PYTHONPATH=bench:crates/gateway/pytests $(PY) -m gateway_tests.clickhouse > build/clickhouse.md

@@ -1,7 +1,7 @@
 #!/bin/bash
 # usage: test.sh [STAGE...]
 # All tests: lint, Rust, NVMe in a virtual machine, stores against servers that are not ours, the extension in SQL, Python.
-# Every stage runs, whatever became of the others; the last line counts stages, and the exit code is
+# Every stage runs, whatever became of the others; the last line counts stages, those too that found nothing to test with, and the exit code is
 # non-zero if one failed. Stages may be named to run only those.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -60,7 +60,7 @@ conformance() {
 }
 build() { scripts/build.sh; }
 sql() { scripts/duckdb-test.sh; }
-# Says so itself where there is no emulation.
+# Ends with NOT_RUN where there is no emulation.
 nvme() { scripts/test-nvme.sh; }
 python() { build/venv/bin/python -m pytest -q python/tests bench/tests; }
 # Clients that are not ours, on every lane; ClickHouse and the page that tells of it among them.
@@ -75,14 +75,24 @@ stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(lint rust conformance build sql python gateway nvme)
 passed=()
 failed=()
+not_run=()
+# How a stage ends that found nothing to test with.
+NOT_RUN=77
 for stage in "${stages[@]}"; do
   begin=$SECONDS
   say "== $stage"
   [ "$stage" = lint ] || wait "$venv" || die "the Python environment could not be made"
-  # `if` switches set -e off inside, so stages are single commands or chained with &&.
-  if "$stage"; then passed+=("$stage"); else failed+=("$stage"); fi
+  # `||` switches set -e off inside, so stages are single commands or chained with &&.
+  status=0
+  "$stage" || status=$?
+  case $status in
+    0) passed+=("$stage") ;;
+    "$NOT_RUN") not_run+=("$stage") ;;
+    *) failed+=("$stage") ;;
+  esac
   say "== $stage: $((SECONDS - begin)) s"
 done
 [ ${#failed[@]} = 0 ] || printf 'failed: %s\n' "${failed[*]}"
-printf 'stages: %d passed, %d failed\n' ${#passed[@]} ${#failed[@]}
+[ ${#not_run[@]} = 0 ] || printf 'not run: %s\n' "${not_run[*]}"
+printf 'stages: %d passed, %d failed, %d not run\n' ${#passed[@]} ${#failed[@]} ${#not_run[@]}
 [ ${#failed[@]} = 0 ]

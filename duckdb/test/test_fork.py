@@ -1,11 +1,13 @@
-"""A process that forks after it has read with Penstock: its child and itself."""
+"""A process that forks while it uses Penstock: its child and itself."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from harness import EXTENSION, Fake, connect
+from nvme import format_volume, penstock
 
 RIGHT = (200_000, sum(range(200_000)))
 
@@ -64,3 +66,63 @@ def test_parent_and_child_read_on_after_a_fork(store: Fake) -> None:
     assert told["child with its own"] == str(RIGHT)
     assert told["status of the child"] == "0"
     assert told["after"] == str(RIGHT)
+
+
+VOLUME_SCRIPT = f"""
+import duckdb, os, sys
+
+def tell(who, what):
+    os.write(1, f"{{who}}: {{what}}\\n".encode())
+
+con = duckdb.connect(config={{"allow_unsigned_extensions": "true", "threads": "1"}})
+con.execute("LOAD '{EXTENSION}'")
+con.execute(f"SET temp_directory = 'nvme://{{sys.argv[1]}}?temp'")
+con.execute(f"ATTACH 'nvme://{{sys.argv[1]}}?db=d' AS d")
+con.execute("CREATE TABLE d.kept AS SELECT range AS i FROM range(200000)")
+con.execute("CREATE TABLE d.dropped AS SELECT hash(range) AS i FROM range(200000)")
+con.execute("CHECKPOINT d")
+con.execute("DROP TABLE d.dropped")
+con.execute("CHECKPOINT d")
+gate, key = os.pipe()
+child = os.fork()
+if child == 0:
+    os.read(gate, 1)
+    try:
+        con.execute("INSERT INTO d.kept SELECT range FROM range(100000)")
+        tell("child", "it could")
+    except duckdb.Error as error:
+        tell("child", error)
+    con.close()
+    os._exit(0)
+# These take what the child still sees as free.
+con.execute("CREATE TABLE d.later AS SELECT hash(range + 1) AS i FROM range(200000)")
+con.execute("CHECKPOINT d")
+os.write(key, b"1")
+_, status = os.waitpid(child, 0)
+tell("status of the child", status)
+con.execute("INSERT INTO d.kept VALUES (200000)")
+con.execute("DETACH d")
+tell("after", "closed")
+"""
+
+
+def test_a_child_that_closes_its_parents_volume_changes_nothing(tmp_path: Path) -> None:
+    volume = format_volume(tmp_path / "disk.img", "64MiB")
+    done = subprocess.run(
+        [sys.executable, "-c", VOLUME_SCRIPT, str(volume)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    told = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
+    assert "forked" in told["child"], done.stdout + done.stderr
+    assert told["status of the child"] == "0", done.stderr
+    assert told["after"] == "closed", done.stderr
+    con = connect()
+    con.execute(f"ATTACH 'nvme://{volume}?db=d' AS d (READ_ONLY)")
+    assert con.execute("SELECT count(*), max(i) FROM d.kept").fetchone() == (200_001, 200_000)
+    right = con.execute("SELECT sum(hash(range + 1)) FROM range(200000)").fetchone()
+    assert con.execute("SELECT sum(i) FROM d.later").fetchone() == right
+    con.close()
+    assert penstock("check", volume).count("sound") == 3

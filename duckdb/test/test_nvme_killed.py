@@ -11,10 +11,11 @@ import threading
 from pathlib import Path
 
 import nvme_worker as worker
+import pytest
 from nvme import format_volume, has_loop_devices, loop_device, penstock
 
 KILLS = 200
-LOOP_KILLS = 40
+LOOP_KILLS = 100
 
 
 class Victim:
@@ -81,10 +82,12 @@ def test_what_was_committed_outlives_two_hundred_kills(tmp_path: Path) -> None:
     kill_often(format_volume(tmp_path / "disk.img", "64MiB"), KILLS)
 
 
-def test_on_a_block_device_too(tmp_path: Path) -> None:
+def test_on_a_block_device_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "disk.img"
     if not has_loop_devices():
         # Without loop devices the other ways to a file take their place.
+        with capfd.disabled():
+            print("test_nvme_killed: NOT RUN on a loop device: none can be made here")
         for io in ("direct", "file"):
             kill_often(format_volume(tmp_path / io, "64MiB"), LOOP_KILLS // 2, io=io)
         return

@@ -148,22 +148,30 @@ fn look(device: &NvmeDevice) -> Result<()> {
 
 fn grow(device: &NvmeDevice) -> Result<()> {
     let volume = volume(device, true)?;
-    let size = ByteSize(volume.grow()?);
-    let free = ByteSize(volume.free_bytes());
-    print(&format!("{}: a volume of {size}, {free} free\n", device.path.display()))
+    let before = volume.size_bytes();
+    let size_bytes = volume.grow()?;
+    let (size, free) = (ByteSize(size_bytes), ByteSize(volume.free_bytes()));
+    let outcome = match size_bytes > before {
+        true => "",
+        false => "; nothing grew: it has all of the device, which has to become larger first",
+    };
+    print(&format!("{}: a volume of {size}, {free} free{outcome}\n", device.path.display()))
 }
 
 fn local(error: std::io::Error, operation: &'static str, path: &Path) -> Error {
-    let kind = match error.kind() {
-        std::io::ErrorKind::NotFound => Kind::NotFound,
-        std::io::ErrorKind::PermissionDenied => Kind::Denied,
-        std::io::ErrorKind::AlreadyExists => Kind::Conflict,
-        std::io::ErrorKind::StorageFull => Kind::Exhausted,
-        _ => Kind::Unavailable,
+    use std::io::ErrorKind;
+    let (kind, hint) = match error.kind() {
+        ErrorKind::NotFound => (Kind::NotFound, "Look at the path: it has to be there"),
+        ErrorKind::PermissionDenied => (Kind::Denied, "Ask for access to it, or use another user"),
+        ErrorKind::AlreadyExists => (Kind::Conflict, "Name another file, or remove this one"),
+        ErrorKind::StorageFull => (Kind::Exhausted, "Free space there, or name another place"),
+        ErrorKind::IsADirectory => (Kind::Invalid, "Name a file"),
+        _ => (Kind::Unavailable, "See the kernel's log (dmesg)"),
     };
     Error::new(kind, error.to_string())
         .with_operation(operation)
         .with_object(path.display().to_string())
+        .with_hint(hint)
 }
 
 /// A database and what lies beside it now: its name's endings, the database itself first.
@@ -304,14 +312,7 @@ fn export(copy: &NvmeCopy) -> Result<()> {
 
 /// Makes a file that is not there yet.
 fn create(path: &Path) -> Result<File> {
-    File::create_new(path).map_err(|error| {
-        let is_there = error.kind() == std::io::ErrorKind::AlreadyExists;
-        let error = local(error, "nvme export", path);
-        match is_there {
-            true => error.with_hint("Name another file, or remove this one"),
-            false => error,
-        }
-    })
+    File::create_new(path).map_err(|error| local(error, "nvme export", path))
 }
 
 fn copy_out(volume: &Arc<Volume>, name: &str, mut into: File, target: &Path) -> Result<()> {

@@ -108,8 +108,18 @@ fn a_larger_file_gives_its_room_and_a_damaged_table_is_told() {
     assert!(error.contains("nvme grow"), "{error}");
     resize(&device, 32 << 20);
     let grown = fine(&["grow", &device]);
-    assert!(grown.contains("a volume of 32MiB"), "{grown}");
+    assert!(grown.contains("a volume of 32MiB") && !grown.contains("nothing grew"), "{grown}");
+    assert!(fine(&["grow", &device]).contains("nothing grew"));
     fine(&["import", &device, &db, "--db", "big"]);
+    let absent = refused(&["rm", &device, "--db", "bog"]);
+    assert!(
+        absent.contains("there is no such file") && absent.contains("There are: big"),
+        "{absent}"
+    );
+    let exported = refused(&["export", &device, &dir.path("b"), "--db", "bog"]);
+    assert!(exported.contains("There are: big"), "{exported}");
+    let unread = refused(&["import", &device, &dir.path("absent"), "--db", "x"]);
+    assert!(unread.contains("Look at the path"), "{unread}");
     assert_eq!(fine(&["ls", &device]), "       6000000  big\n");
     let mut bytes = std::fs::read(&device).unwrap();
     bytes[70] ^= 1;

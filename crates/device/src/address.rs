@@ -344,6 +344,8 @@ mod tests {
         };
         assert_eq!(asked, all);
         assert_eq!(parse("nvme:///d?io=auto&db=a").asked, Asked::default());
+        let xnvme = parse("nvme:///d?db=a&io=xnvme:sync=nvme,async=libaio&depth=8").asked;
+        assert_eq!(xnvme.to_string(), "&io=xnvme:async=libaio,sync=nvme&depth=8");
         let defaults = Asked::from_settings(&Settings::default()).expect("they are good");
         assert_eq!(defaults.io, None);
         let mut settings = Settings::default();

@@ -175,4 +175,8 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// `Unsupported` or `Exhausted` when the kernel gives none.
     fn open_queue(&self, ownership: Ownership) -> Result<Box<dyn Queue>>;
+
+    /// Drops what a cache between this and the medium holds, as far as it can: after a flush that
+    /// failed it may give bytes that the medium has not. For devices past such a cache: nothing.
+    fn forget_cached(&self) {}
 }

@@ -4,63 +4,83 @@ use penstock_base::{Error, Kind};
 use rustix::io::Errno;
 
 /// Kind, reason and cure of an error number; the number's own text follows as the cause.
-fn judge(errno: Errno) -> (Kind, &'static str, Option<&'static str>) {
+fn judge(errno: Errno) -> (Kind, &'static str, &'static str) {
     match errno {
-        Errno::NOENT => (Kind::NotFound, "there is no such device or file", None),
+        Errno::NOENT => (
+            Kind::NotFound,
+            "there is no such device or file",
+            "Look at what there is: `lsblk`, `ls /dev/ng*`. `penstock nvme format PATH --size 10GiB` \
+             makes a volume in a file",
+        ),
         Errno::ACCESS | Errno::PERM => (
             Kind::Denied,
             "the kernel refused access",
-            Some("Give the user rights to the device, for example by its group"),
+            "Give the user rights to the device, for example by its group",
         ),
-        Errno::ROFS => (Kind::Denied, "the device is read-only", None),
+        Errno::ROFS => (
+            Kind::Denied,
+            "the device is read-only",
+            "Attach it with (READ_ONLY), or let it be written to: blockdev --setrw",
+        ),
         Errno::BUSY => (
             Kind::Conflict,
             "the device is in use: mounted, swap, or part of another device",
-            Some("Unmount it, or name another one"),
+            "Unmount it, or name another one",
         ),
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => (
             Kind::Exhausted,
             "the device is full",
-            Some("Free space where the file or the thin volume lies"),
+            "Free space where the file or the thin volume lies",
         ),
-        Errno::NOMEM | Errno::MFILE | Errno::NFILE => {
-            (Kind::Exhausted, "the kernel is out of memory or descriptors", None)
-        }
+        Errno::NOMEM | Errno::MFILE | Errno::NFILE => (
+            Kind::Exhausted,
+            "the kernel is out of memory or descriptors",
+            "Raise the limits (ulimit -n, ulimit -l), or use fewer threads or queues=single",
+        ),
         Errno::NODEV | Errno::NXIO => (
             Kind::Unavailable,
             "the device is gone",
-            Some("Check the cabling and the kernel's log, then open it anew"),
+            "Check the cabling and the kernel's log, then open it anew",
         ),
         // The block layer's names for what NVMe calls media errors and guard check errors.
         Errno::NODATA | Errno::ILSEQ | Errno::BADE => {
-            (Kind::Corrupt, "the medium lost what these blocks held", Some("Replace the device"))
+            (Kind::Corrupt, "the medium lost what these blocks held", "Replace the device")
         }
         Errno::IO | Errno::REMOTEIO | Errno::TIMEDOUT | Errno::NOLINK => {
-            (Kind::Unavailable, "the device failed", Some("See the kernel's log (dmesg)"))
+            (Kind::Unavailable, "the device failed", "See the kernel's log (dmesg)")
         }
         Errno::INVAL => (
             Kind::Invalid,
             "the kernel refused the request: address, length or memory is misaligned, or direct \
              I/O is not known there",
-            Some("Compare the block size with the device's, or choose io=file"),
+            "Compare the block size with the device's, or choose io=file",
         ),
-        Errno::OPNOTSUPP | Errno::NOSYS => {
-            (Kind::Unsupported, "the kernel or the device cannot do that", None)
-        }
-        _ => (Kind::Unavailable, "the kernel failed", None),
+        Errno::OPNOTSUPP | Errno::NOSYS => (
+            Kind::Unsupported,
+            "the kernel or the device cannot do that",
+            "Choose another io, such as io=direct or io=file",
+        ),
+        _ => (Kind::Unavailable, "the kernel failed", "See the kernel's log (dmesg)"),
     }
 }
 
 /// The error of a failed call. `object` is the device.
 pub(crate) fn explain(errno: Errno, operation: &'static str, object: &str) -> Error {
-    let (kind, why, hint) = judge(errno);
+    let (_, _, hint) = judge(errno);
+    explain_hinted(errno, operation, object, hint)
+}
+
+/// The same where something better than usual is known to do.
+pub(crate) fn explain_hinted(
+    errno: Errno,
+    operation: &'static str,
+    object: &str,
+    hint: &'static str,
+) -> Error {
+    let (kind, why, _) = judge(errno);
     let cause = std::io::Error::from_raw_os_error(errno.raw_os_error());
     let error = Error::new(kind, why).with_operation(operation).with_object(object);
-    let error = error.with_source(cause);
-    match hint {
-        Some(hint) => error.with_hint(hint),
-        None => error,
-    }
+    error.with_source(cause).with_hint(hint)
 }
 
 /// The same for an error of the standard library.
@@ -106,6 +126,7 @@ mod tests {
             let text = error.to_string();
             assert!(text.starts_with("device write /dev/x: "), "{text}");
             assert!(text.contains("os error"), "{text}");
+            assert!(error.hint().is_some(), "{error}");
         }
     }
 }

@@ -4,10 +4,12 @@
 use crate::buffer::{AlignedBuffer, is_aligned};
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
 use crate::errno::{ended_early, explain, explain_io};
+use crate::kernel::pages::flush_block_buffers;
 use crate::meter::Meter;
 use crate::open::OpenFile;
 use penstock_base::Result;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{Advice, FallocateFlags, fadvise};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -33,6 +35,10 @@ impl Device for FileDevice {
 
     fn open_queue(&self, _: Ownership) -> Result<Box<dyn Queue>> {
         Ok(Box::new(FileQueue { file: self.0.clone(), bounce: None }))
+    }
+
+    fn forget_cached(&self) {
+        forget_cached(&self.0.file);
     }
 }
 
@@ -119,6 +125,16 @@ fn write(file: &OpenFile, block: u64, from: &[u8]) -> Result<()> {
 
 fn flush(file: &OpenFile) -> Result<()> {
     file.file.sync_data().map_err(|error| explain_io(&error, "device flush", &file.name))
+}
+
+/// Drops the kernel's pages of a file or block device. After a write-back that failed it keeps them
+/// as if they were on the medium, and who opens it next would read them.
+fn forget_cached(file: &File) {
+    // What is still to be written keeps its pages; whether it can be is of no matter any more.
+    let _ = file.sync_data();
+    // Advice: where it is not taken, nothing else is to be had.
+    let _ = fadvise(file, 0, None, Advice::DontNeed);
+    flush_block_buffers(file);
 }
 
 /// Gives blocks back: a hole in a file, a discard on a block device. By the handle that claims a

@@ -6,6 +6,7 @@
 //! nothing here knows objects or stores.
 
 pub mod address;
+mod backend;
 pub mod buffer;
 pub mod device;
 mod errno;
@@ -20,11 +21,13 @@ mod namespace;
 mod nvme;
 pub mod open;
 pub mod port;
+mod process;
 pub mod queues;
 pub mod split;
 mod state;
 pub mod volume;
 
+pub use backend::Backend;
 pub use buffer::AlignedBuffer;
 pub use device::{Command, Device, Geometry, Ownership, Queue};
 pub use file::FileDevice;

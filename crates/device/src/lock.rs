@@ -59,5 +59,6 @@ pub(crate) fn check_same(held: &File, file: &File, name: &str) -> Result<()> {
     }
     Err(Error::new(Kind::Conflict, "the path was given to another file meanwhile")
         .with_operation("device open")
-        .with_object(name))
+        .with_object(name)
+        .with_hint("Open it again"))
 }

@@ -3,7 +3,9 @@
 //! `linux/nvme_ioctl.h`.
 
 use crate::device::Geometry;
+use crate::errno::explain;
 use penstock_base::{Error, Kind, Result};
+use rustix::io::Errno;
 
 /// `struct nvme_uring_cmd` of the kernel: 72 bytes. `struct nvme_passthru_cmd`, which ioctls take,
 /// is the same with the result in place of the last field.
@@ -230,6 +232,19 @@ const STATUSES: &[(u16, &str, Kind)] = &[
     (0x287, "Deallocated or Unwritten Logical Block", Kind::Corrupt),
     (0x371, "Command Aborted By Host", Kind::Unavailable),
 ];
+
+/// A command that was cancelled.
+const ABORTED_BY_HOST: u32 = 0x371;
+
+/// The error of a command to which the kernel gave an error number in place of a status. One that
+/// it cancelled, for a timeout or because the controller was reset, it calls interrupted, which
+/// asks nobody to give it again.
+pub(crate) fn command_error(errno: Errno, operation: &'static str, object: &str) -> Error {
+    match errno {
+        Errno::INTR => status_error(ABORTED_BY_HOST, operation, object),
+        errno => explain(errno, operation, object),
+    }
+}
 
 /// The error of a status that a command ended with; it is not 0.
 pub(crate) fn status_error(status: u32, operation: &'static str, object: &str) -> Error {

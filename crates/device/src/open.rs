@@ -1,6 +1,7 @@
 //! Opens files and block devices: kind, lock, geometry. It decides who may open what, and which
 //! numbers the kernel gives; moving bytes is the work of `file` and `kernel::uring`.
 
+use crate::backend::{Backend, XNVME};
 use crate::device::{Device, Geometry};
 use crate::errno::{explain, explain_io};
 use crate::lock::{check_same, lock, lock_other_name};
@@ -9,12 +10,11 @@ use crate::{FileDevice, IoctlDevice, PassthroughDevice, UringDevice, XnvmeDevice
 use penstock_base::{Error, Kind, Result, nearest::nearest};
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, StatxFlags};
 use rustix::io::Errno;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// How bytes reach a file or block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,31 +29,9 @@ pub enum Io {
     Ioctl,
     /// NVMe commands through io_uring, on `/dev/ngXnY`, several in flight per queue.
     Passthrough,
-    /// One of libxnvme's backends, by its name; the library is loaded when a device is opened.
+    /// One of libxnvme's backends, by its names; the library is loaded when a device is opened.
     Xnvme(Backend),
 }
-
-/// The name of a backend of libxnvme.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backend(&'static str);
-
-impl Backend {
-    /// Any name: which there are, the library knows. A process uses few, so they are kept.
-    fn of(name: &str) -> Self {
-        static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = names.get(name).copied().unwrap_or_else(|| name.to_string().leak());
-        names.insert(known);
-        Backend(known)
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        self.0
-    }
-}
-
-/// How the names of libxnvme's backends begin.
-const XNVME: &str = "xnvme:";
 
 impl Io {
     /// Every way of our own, its name, and what it is.
@@ -71,9 +49,7 @@ impl Io {
     /// `Invalid`, naming the nearest known one.
     pub fn by_name(name: &str) -> Result<Self> {
         match name.strip_prefix(XNVME) {
-            Some("") => Err(Error::new(Kind::Invalid, "io=xnvme: names no backend")
-                .with_hint("Write io=xnvme:io_uring")),
-            Some(backend) => Ok(Io::Xnvme(Backend::of(backend))),
+            Some(backend) => Backend::parse(backend).map(Io::Xnvme),
             None => by_name("io", name, Self::ALL),
         }
     }
@@ -97,7 +73,7 @@ impl Io {
 impl fmt::Display for Io {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Io::Xnvme(backend) => write!(f, "{XNVME}{}", backend.name()),
+            Io::Xnvme(backend) => write!(f, "{XNVME}{backend}"),
             own => f.write_str(Self::ALL.iter().find(|row| row.0 == *own).map_or("", |row| row.1)),
         }
     }
@@ -132,7 +108,7 @@ pub struct OpenOptions {
     pub block_size_bytes: Option<u32>,
     /// Most bytes of one command, if less than the device allows.
     pub transfer_max_bytes: Option<u32>,
-    /// Most commands in flight per queue, 32 if not given; for io_uring and passthrough.
+    /// Most commands in flight per queue, 32 if not given; for io_uring, passthrough and libxnvme.
     pub queue_depth: Option<u32>,
     /// The libxnvme to load, if not what XNVME_LIBRARY_PATH names, or the system's.
     pub xnvme_library: Option<PathBuf>,
@@ -167,7 +143,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Device>> {
         Io::Passthrough => {
             Arc::new(PassthroughDevice::new(namespace::open(path, options, false)?)?)
         }
-        Io::Xnvme(backend) => Arc::new(XnvmeDevice::open(path, options, backend.name())?),
+        Io::Xnvme(backend) => Arc::new(XnvmeDevice::open(path, options, backend)?),
     })
 }
 
@@ -270,7 +246,8 @@ pub(crate) fn queue_depth(options: &OpenOptions, name: &str) -> Result<u32> {
         return Ok(depth);
     }
     let message = format!("a queue depth of {depth} is not between 1 and {QUEUE_DEPTH_MAX}");
-    Err(Error::new(Kind::Invalid, message).with_operation("device open").with_object(name))
+    let error = Error::new(Kind::Invalid, message).with_operation("device open");
+    Err(error.with_object(name).with_hint("Leave depth out, or write depth=32"))
 }
 
 /// Whether a path leads to a device that takes commands only, such as `/dev/ng0n1`.

@@ -40,6 +40,14 @@ impl Port {
         self.discipline
     }
 
+    /// Opens the queue that this thread's commands will take, if it has none yet.
+    ///
+    /// # Errors
+    /// As [`Device::open_queue`].
+    pub fn be_ready(&self) -> Result<()> {
+        self.queues.open(&*self.device)
+    }
+
     /// Carries out commands of any length and returns when all have ended; as many of them as the
     /// queue takes are in flight together, in no order.
     ///
@@ -89,6 +97,11 @@ impl Port {
     /// As [`Port::run`].
     pub fn flush(&self) -> Result<()> {
         self.run(&mut [Command::Flush])
+    }
+
+    /// As [`Device::forget_cached`].
+    pub fn forget_cached(&self) {
+        self.device.forget_cached();
     }
 
     /// Says that the contents of blocks are no longer needed.

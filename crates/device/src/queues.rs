@@ -88,6 +88,14 @@ impl Queues {
         Ok(Queues::Shared((0..count).map(open).collect::<Result<_>>()?))
     }
 
+    /// Opens the queue of this thread, where each has its own.
+    pub(crate) fn open(&self, device: &dyn Device) -> Result<()> {
+        match self {
+            Queues::Shared(_) => Ok(()),
+            Queues::Owned(owned) => owned.of_this_thread(device).map(drop),
+        }
+    }
+
     /// Lets `job` use a queue that no other thread uses meanwhile.
     pub(crate) fn with<T>(
         &self,
@@ -146,6 +154,7 @@ thread_local! {
 struct Lease {
     owner: Weak<Owned>,
     slot: Arc<OwnedSlot>,
+    process: u32,
 }
 
 impl Owned {
@@ -163,7 +172,8 @@ impl Owned {
         lock(&self.slots).push(slot.clone());
         LEASES.with_borrow_mut(|leases| {
             leases.retain(|lease| lease.owner.strong_count() > 0);
-            leases.push(Lease { owner: Arc::downgrade(self), slot: slot.clone() });
+            let (owner, process) = (Arc::downgrade(self), std::process::id());
+            leases.push(Lease { owner, slot: slot.clone(), process });
         });
         Ok(slot)
     }
@@ -195,6 +205,11 @@ impl Drop for Queues {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // A child of a fork: the ring is its parent's, and so are the locks.
+            std::mem::forget(self.slot.clone());
+            return;
+        }
         if let Some(owner) = self.owner.upgrade() {
             let mut slots = lock(&owner.slots);
             slots.retain(|slot| !Arc::ptr_eq(slot, &self.slot));

@@ -17,8 +17,7 @@ pub(crate) fn refuse_read_only(file: &File, name: &str) -> Result<()> {
     let path = format!("/sys/dev/block/{}:{}/ro", major(stat.st_rdev), minor(stat.st_rdev));
     // Without sysfs the first write tells.
     match std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "1") {
-        true => Err(explain(Errno::ROFS, "device open", name)
-            .with_hint("Attach it with (READ_ONLY), or let it be written to: blockdev --setrw")),
+        true => Err(explain(Errno::ROFS, "device open", name)),
         false => Ok(()),
     }
 }

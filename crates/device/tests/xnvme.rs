@@ -15,7 +15,7 @@ mod made;
 mod subject;
 
 use made::Scratch;
-use penstock_base::Kind;
+use penstock_base::{DeviceMetric, Kind};
 use penstock_device::{Io, OpenOptions, open};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -89,6 +89,50 @@ fn libraries_that_are_not_known_are_told() {
     assert!(libc.contains("it has no xnvme_"), "{libc}");
     let backend = refusal(&examined().0, "no-such-backend").to_string();
     assert!(backend.contains("no backend no-such-backend"), "{backend}");
+}
+
+#[test]
+fn every_part_of_a_backend_gets_its_name() {
+    let library = made("parts", &[]);
+    let all = "async=posix,sync=psync,be=linux,admin=file_as_ns,mem=malloc";
+    let scratch = Scratch::new();
+    std::fs::write(&scratch.0, [0; 8192]).expect("writes");
+    open(&scratch.0, &options(&library, all)).expect("the library knows all of these");
+    open(&scratch.0, &options(&library, "mem=malloc,async=posix")).expect("and some of them");
+    for part in ["async", "sync", "be", "admin", "mem"] {
+        let words = all.split(',').map(|word| match word.split_once('=') {
+            Some((name, _)) if name == part => format!("{part}=other"),
+            _ => word.to_string(),
+        });
+        let backend = words.collect::<Vec<_>>().join(",");
+        let told = refusal(&library, &backend).to_string();
+        assert!(told.contains(&format!("{part}=other")), "{told}");
+    }
+}
+
+#[test]
+fn a_queue_is_as_deep_as_was_asked_for() {
+    let library = made("deep", &["-DLIMIT=4096"]);
+    for depth in [1, 3, 32, 200] {
+        let scratch = Scratch::new();
+        let options = OpenOptions {
+            create_bytes: Some(1 << 20),
+            queue_depth: Some(depth),
+            ..options(&library, "posix")
+        };
+        let device = open(&scratch.0, &options).expect("opens");
+        let name = device.name().to_string();
+        let port = Subject::new(device, ()).port(penstock_device::Discipline::Thread);
+        let mut bytes = vec![0; 256 * 4096];
+        let reads = bytes.chunks_mut(4096).zip(0u64..);
+        let mut batch: Vec<_> =
+            reads.map(|(into, block)| penstock_device::Command::Read { block, into }).collect();
+        port.run(&mut batch).expect("reads");
+        let (_, queues) = penstock_device::meter::readings();
+        let own = queues.iter().filter(|it| it.device == name);
+        let most = own.map(|it| it.reading.get(DeviceMetric::InFlightMost)).max();
+        assert_eq!(most, Some(u64::from(depth)));
+    }
 }
 
 #[test]

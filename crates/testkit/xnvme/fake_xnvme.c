@@ -16,6 +16,10 @@
 #define SHIFT 0 // bytes by which the options differ from those that are known
 #endif
 
+#ifndef LIMIT
+#define LIMIT 8 // commands that a queue takes at once
+#endif
+
 struct xnvme_opts {
 	const char *names[6];
 	uint32_t nsid;
@@ -61,8 +65,8 @@ struct order {
 struct xnvme_queue {
 	struct xnvme_dev *dev;
 	uint16_t capacity, outstanding;
-	uint8_t is_used[64];
-	struct order orders[64];
+	uint8_t is_used[4096];
+	struct order orders[4096];
 };
 
 int xnvme_ver_major(void) { return 0; }
@@ -75,9 +79,13 @@ struct xnvme_opts xnvme_opts_default(void) {
 }
 
 struct xnvme_dev *xnvme_dev_open(const char *uri, struct xnvme_opts *opts) {
-	if (!opts->names[4] || strcmp(opts->names[4], "posix")) {
-		errno = EINVAL;
-		return NULL;
+	// By their order: be, dev, mem, sync, async, admin.
+	static const char *const known[6] = {"linux", "linux", "malloc", "psync", "posix", "file_as_ns"};
+	for (int i = 0; i < 6; i++) {
+		if (opts->names[i] ? strcmp(opts->names[i], known[i]) : i == 4) {
+			errno = EINVAL;
+			return NULL;
+		}
 	}
 	int flags = opts->rdonly ? O_RDONLY : O_RDWR;
 	int fd = open(uri, flags | (opts->direct ? O_DIRECT : 0));
@@ -102,7 +110,7 @@ const void *xnvme_dev_get_geo(const struct xnvme_dev *dev) { return &dev->geo; }
 uint32_t xnvme_dev_get_nsid(const struct xnvme_dev *dev) { return dev ? 1 : 0; }
 
 int xnvme_queue_init(struct xnvme_dev *dev, uint16_t capacity, int opts, struct xnvme_queue **queue) {
-	if (opts || capacity > 64 || (capacity & (capacity - 1))) {
+	if (opts || capacity > 4096 || (capacity & (capacity - 1))) {
 		return -EINVAL;
 	}
 	*queue = calloc(1, sizeof(**queue));
@@ -144,7 +152,7 @@ int xnvme_queue_put_cmd_ctx(struct xnvme_queue *queue, struct xnvme_cmd_ctx *ctx
 static int give(struct xnvme_cmd_ctx *ctx, uint64_t slba, uint16_t nlb, void *data, int is_write) {
 	struct xnvme_queue *queue = ctx->queue;
 	struct order *order = (struct order *)ctx;
-	if (queue->outstanding == 8) {
+	if (queue->outstanding == LIMIT) {
 		return -EBUSY;
 	}
 	order->data = data;

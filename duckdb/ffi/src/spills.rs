@@ -74,8 +74,12 @@ pub unsafe extern "C" fn ps_spill_create(
     .is_some()
 }
 
-/// Names of the files in a directory, without its prefix.
+/// Names of the files in a directory, without its prefix. A child of a fork has none: DuckDB
+/// removes what is there while it closes, and those are its parent's.
 fn files(volume: &Volume, prefix: &str) -> Vec<String> {
+    if volume.check_process("volume list").is_err() {
+        return Vec::new();
+    }
     let names = volume.list().into_iter();
     names.filter_map(|file| file.name.strip_prefix(prefix).map(str::to_string)).collect()
 }

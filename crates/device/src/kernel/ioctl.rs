@@ -2,11 +2,13 @@
 //! but how the kernel is called; the commands are made by `nvme`.
 
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
-use crate::errno::explain_io;
+use crate::errno::explain_hinted;
 use crate::meter::Meter;
-use crate::nvme::{IDENTIFY_BYTES, PASSTHROUGH_BYTES, Passthrough, status_error, trim_range};
+use crate::nvme::{IDENTIFY_BYTES, PASSTHROUGH_BYTES, Passthrough, command_error};
+use crate::nvme::{status_error, trim_range};
 use crate::open::OpenFile;
 use penstock_base::{Error, Kind, Result};
+use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -73,7 +75,9 @@ pub(crate) fn run(device: &NvmeFile, command: &mut Command<'_>) -> Result<()> {
         Command::Trim { block, blocks } => {
             let Some(bytes) = trim_range(*block, *blocks) else {
                 return Err(Error::new(Kind::Unsupported, "one trim has 2^32 blocks at most")
-                    .with_object(&file.name));
+                    .with_operation(name)
+                    .with_object(&file.name)
+                    .with_hint("Trim a shorter range at a time"));
             };
             range = bytes;
             Passthrough::trim(*namespace, range.as_ptr().expose_provenance() as u64)
@@ -89,10 +93,15 @@ pub(crate) fn namespace(file: &File, object: &str) -> Result<u32> {
     // SAFETY: this request takes no memory.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), NAMESPACE as _) };
     u32::try_from(result).map_err(|_| {
-        let cause = std::io::Error::last_os_error();
-        explain_io(&cause, "device identify", object)
-            .with_hint("io=ioctl and io=passthrough want an NVMe device such as /dev/ng0n1")
+        let hint = "io=ioctl and io=passthrough want an NVMe device such as /dev/ng0n1";
+        explain_hinted(last_errno(), "device identify", object, hint)
     })
+}
+
+/// The number of the call that failed last on this thread.
+fn last_errno() -> Errno {
+    let number = std::io::Error::last_os_error().raw_os_error();
+    Errno::from_raw_os_error(number.unwrap_or(libc::EIO))
 }
 
 /// Asks the device what it is: structure 0 for the namespace, 1 for the controller.
@@ -130,6 +139,6 @@ unsafe fn call(
     match u32::try_from(result) {
         Ok(0) => Ok(()),
         Ok(status) => Err(status_error(status, operation, object)),
-        Err(_) => Err(explain_io(&std::io::Error::last_os_error(), operation, object)),
+        Err(_) => Err(command_error(last_errno(), operation, object)),
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)] // the kernel takes pointers
 
+#[cfg(test)]
+pub(crate) mod fork;
 pub mod ioctl;
 pub(crate) mod pages;
 pub mod passthrough;

@@ -2,10 +2,9 @@
 //! It decides the form of the entries.
 
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
-use crate::errno::explain;
 use crate::kernel::ioctl::{NvmeFile, run};
 use crate::kernel::ring::{Dialect, Direction, FILE, Moved, RingQueue, Transfer};
-use crate::nvme::{PASSTHROUGH_BYTES, Passthrough, status_error};
+use crate::nvme::{PASSTHROUGH_BYTES, Passthrough, command_error, status_error};
 use crate::open::OpenFile;
 use io_uring::{cqueue, opcode, squeue};
 use penstock_base::Result;
@@ -77,18 +76,42 @@ impl Dialect for Nvme {
     }
 
     fn moved(&self, result: i32, length: usize, operation: &'static str) -> Result<Moved> {
-        let name = &self.0.file.name;
-        match u32::try_from(result) {
-            Ok(0) => Ok(Moved::Bytes(length)),
-            Ok(status) => Err(status_error(status, operation, name)),
-            Err(_) => match Errno::from_raw_os_error(-result) {
-                Errno::INTR | Errno::AGAIN => Ok(Moved::Again),
-                errno => Err(explain(errno, operation, name)),
-            },
-        }
+        judge(result, length, operation, &self.0.file.name)
     }
 
     fn trim(&self, block: u64, blocks: u64) -> Result<()> {
         run(&self.0, &mut Command::Trim { block, blocks })
+    }
+}
+
+/// What a completion means: 0, a status, or an error number below zero.
+fn judge(result: i32, length: usize, operation: &'static str, name: &str) -> Result<Moved> {
+    match u32::try_from(result) {
+        Ok(0) => Ok(Moved::Bytes(length)),
+        Ok(status) => Err(status_error(status, operation, name)),
+        Err(_) => match Errno::from_raw_os_error(-result) {
+            // The queue of the device was full: it has not begun.
+            Errno::AGAIN => Ok(Moved::Again),
+            errno => Err(command_error(errno, operation, name)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_base::Kind;
+
+    #[test]
+    fn a_command_that_was_cancelled_has_failed() {
+        let of = |errno: Errno| judge(-errno.raw_os_error(), 512, "device write", "/dev/ng0n1");
+        let error = of(Errno::INTR).err().expect("it is not given again");
+        assert_eq!(error.kind(), Kind::Unavailable);
+        assert!(error.to_string().contains("Command Aborted By Host (NVMe status 0x371)"));
+        assert!(error.hint().is_some_and(|hint| hint.contains("dmesg")));
+        assert!(matches!(of(Errno::AGAIN), Ok(Moved::Again)));
+        assert_eq!(of(Errno::NODEV).err().map(|error| error.kind()), Some(Kind::Unavailable));
+        assert!(matches!(judge(0, 512, "device write", "x"), Ok(Moved::Bytes(512))));
+        assert!(judge(0x80, 512, "device write", "x").is_err());
     }
 }

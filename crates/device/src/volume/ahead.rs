@@ -18,7 +18,6 @@ use crate::volume::behind;
 use crate::volume::node::Node;
 use crate::volume::table::PAGE_BYTES;
 use crate::volume::thread::Worker;
-use penstock_base::Result;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -127,7 +126,7 @@ struct Shared {
 /// The read-ahead of a volume; its thread begins with the first piece and ends when this goes.
 pub(crate) struct Ahead {
     shared: Arc<Shared>,
-    worker: Worker,
+    pub(super) worker: Worker,
 }
 
 impl Ahead {
@@ -136,21 +135,19 @@ impl Ahead {
         Ahead { shared: Arc::new(shared), worker: Worker::default() }
     }
 
-    /// Has pieces of a file fetched.
-    ///
-    /// # Errors
-    /// `Exhausted` where the system gives no thread.
-    pub(crate) fn ask(&self, node: &Arc<Node>, pieces: Vec<Arc<Piece>>) -> Result<()> {
+    /// Has pieces of a file fetched. Where the system gives no thread for it, nobody fetches them,
+    /// and their readers read them themselves.
+    pub(crate) fn ask(&self, node: &Arc<Node>, pieces: Vec<Arc<Piece>>) {
         if pieces.is_empty() {
-            return Ok(());
+            return;
         }
         let shared = self.shared.clone();
-        let started = self.worker.start("penstock-ahead", move || shared.serve());
-        started.map_err(|error| error.with_object(self.shared.port.name()))?;
+        if self.worker.start("penstock-ahead", move || shared.serve()).is_err() {
+            return;
+        }
         let pieces = pieces.into_iter().map(|piece| (node.clone(), piece));
         lock(&self.shared.asked).pieces.extend(pieces);
         self.shared.more.notify_one();
-        Ok(())
     }
 
     /// Keeps the memory of pieces that are needed no more.

@@ -315,7 +315,7 @@ struct Shared {
 pub(crate) struct Behind {
     shared: Arc<Shared>,
     pool: Arc<Pool>,
-    worker: Worker,
+    pub(super) worker: Worker,
 }
 
 impl Behind {

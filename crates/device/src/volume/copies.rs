@@ -7,6 +7,7 @@
 use crate::buffer::AlignedBuffer;
 use crate::device::Command;
 use crate::port::Port;
+use crate::volume::budget::{TABLE_FULL, TABLE_FULL_HINT};
 use crate::volume::signature::{HEAD_BYTES, recognise};
 use crate::volume::table::{COPIES, COPY_BYTES, COPY_PAGES, Flaw, PAGE_BYTES, PAGES_MIN};
 use crate::volume::table::{FORMAT_VERSION, Table, copy_pages};
@@ -76,23 +77,36 @@ fn newest<'a>(found: &[&'a Found]) -> Option<&'a Table> {
     sound.max_by_key(|table| table.generation)
 }
 
+/// The format of a volume that a newer Penstock made. Where no checksum tells, two copies have to
+/// agree, and none may be sound: one alone is damaged where it says its format.
+fn newer(found: &[Found; COPIES]) -> Option<u32> {
+    let mut others: Vec<u32> = Vec::new();
+    for copy in found {
+        match copy {
+            Err(Flaw::Newer(version)) => return Some(*version),
+            Err(Flaw::Other(version)) => others.push(*version),
+            Ok(_) | Err(Flaw::Foreign | Flaw::Damaged(_)) => {}
+        }
+    }
+    let is_agreed = |version: &u32| others.iter().filter(|it| *it == version).count() > 1;
+    let has_sound = found.iter().any(Result::is_ok);
+    others.iter().copied().find(|version| !has_sound && is_agreed(version))
+}
+
 /// The table that holds, or why there is none.
 pub(crate) fn choose(found: &[Found; COPIES], port: &Port, paging: Paging) -> Result<Table> {
     let fail = |kind, message: String, hint: String| {
         let error = Error::new(kind, message).with_operation("volume open");
         Err(error.with_object(port.name()).with_hint(hint))
     };
-    let newer = found.iter().find_map(|found| match found {
-        Err(Flaw::Newer(version)) => Some(*version),
-        _ => None,
-    });
-    if let Some(version) = newer {
+    if let Some(version) = newer(found) {
         let message = format!("the volume has format {version}, known is {FORMAT_VERSION}");
         return fail(Kind::Unsupported, message, "Use a newer Penstock".into());
     }
     let Some(table) = newest(&[&found[0], &found[1], &found[2]]) else {
         let damage = found.iter().find_map(|found| match found {
             Err(Flaw::Damaged(what)) => Some(*what),
+            Err(Flaw::Other(_)) => Some("its format or its checksum is wrong"),
             _ => None,
         });
         return match damage {
@@ -136,9 +150,8 @@ fn no_volume(port: &Port) -> Error {
 /// The table as bytes for the device.
 pub(crate) fn encode(port: &Port, table: &Table) -> Result<AlignedBuffer> {
     let Some(bytes) = table.encode() else {
-        return Err(Error::new(Kind::Exhausted, "the volume's table is full")
-            .with_object(port.name())
-            .with_hint("Remove files; few large ones take less of it than many small ones"));
+        let error = Error::new(Kind::Exhausted, TABLE_FULL);
+        return Err(error.with_object(port.name()).with_hint(TABLE_FULL_HINT));
     };
     let mut buffer = memory(port, bytes.len());
     buffer.copy_from_slice(&bytes);
@@ -146,32 +159,42 @@ pub(crate) fn encode(port: &Port, table: &Table) -> Result<AlignedBuffer> {
 }
 
 /// Makes `encoded`, the bytes of `table`, the one that holds.
-pub(crate) fn commit(port: &Port, paging: Paging, table: &Table, encoded: &[u8]) -> Result<()> {
+pub(crate) fn commit(
+    port: &Port,
+    paging: Paging,
+    table: &Table,
+    encoded: &[u8],
+    flush: impl Fn() -> Result<()>,
+) -> Result<()> {
     let blocks = copy_pages(table.page_count).map(|page| page * paging.blocks_per_page);
-    port.flush()?;
+    flush()?;
     port.write(blocks[0], encoded)?;
-    port.flush()?;
+    flush()?;
     let others = [blocks[1], blocks[2]];
     port.run(&mut others.map(|block| Command::Write { block, from: encoded }))
 }
 
-/// Writes the copies that differ from the one that holds.
+/// Writes the copies that differ from the one that holds, one after the other. After a process was
+/// killed, the copy that holds may be in the device's or the page cache only: were another one
+/// overwritten before it is durable, a power cut could take them all.
 pub(crate) fn repair(
     port: &Port,
     paging: Paging,
     found: &[Found; COPIES],
     table: &Table,
 ) -> Result<()> {
-    let encoded = encode(port, table)?;
-    let places = copy_pages(table.page_count);
-    let mut is_changed = false;
-    for (found, page) in found.iter().zip(places) {
-        if found.as_ref() != Ok(table) {
-            port.write(page * paging.blocks_per_page, &encoded)?;
-            is_changed = true;
-        }
+    let places = found.iter().zip(copy_pages(table.page_count));
+    let mut differing = places.filter(|(found, _)| found.as_ref() != Ok(table)).peekable();
+    if differing.peek().is_none() {
+        return Ok(());
     }
-    if is_changed { port.flush() } else { Ok(()) }
+    let encoded = encode(port, table)?;
+    port.flush()?;
+    for (_, page) in differing {
+        port.write(page * paging.blocks_per_page, &encoded)?;
+        port.flush()?;
+    }
+    Ok(())
 }
 
 /// Writes the copies of a new volume, each over its whole room: a file gets its blocks for them
@@ -200,5 +223,8 @@ pub(crate) fn check_size(port: &Port, paging: Paging) -> Result<()> {
         port.geometry().size_bytes(),
         PAGES_MIN * PAGE_BYTES
     );
-    Err(Error::new(Kind::Invalid, message).with_object(port.name()))
+    Err(Error::new(Kind::Invalid, message)
+        .with_operation("volume open")
+        .with_object(port.name())
+        .with_hint("Name a larger device, or enlarge the file: truncate -s 1GiB"))
 }

@@ -38,6 +38,11 @@ fn plan_reads<'a>(
 
 impl Drop for File {
     fn drop(&mut self) {
+        if self.volume.check_process("volume close file").is_err() {
+            // Its memory may be locked by a thread that this process has not.
+            std::mem::forget(self.node.clone());
+            return;
+        }
         self.node.unlock(self.lock);
     }
 }
@@ -74,7 +79,7 @@ impl File {
 
     pub(super) fn check(&self, operation: &'static str) -> Result<()> {
         match self.node.is_removed() {
-            true => Err(self.error(Kind::NotFound, "the file was removed", operation)),
+            true => Err(self.volume.removed(operation, &self.node.name())),
             false => Ok(()),
         }
     }
@@ -84,15 +89,18 @@ impl File {
         self.check(operation)?;
         match end <= map.pages() {
             true => Ok(()),
-            false => {
-                Err(self.error(Kind::Conflict, "the file was made shorter meanwhile", operation))
-            }
+            false => Err(self
+                .error(Kind::Conflict, "the file was made shorter meanwhile", operation)
+                .with_hint("Ask for its size, and repeat it within that")),
         }
     }
 
     pub(super) fn end(&self, offset: u64, length: usize, operation: &'static str) -> Result<u64> {
         let end = offset.checked_add(length as u64).filter(|end| *end < 1 << 60);
-        end.ok_or_else(|| self.error(Kind::Invalid, "the range is beyond any device", operation))
+        end.ok_or_else(|| {
+            self.error(Kind::Invalid, "the range is beyond any device", operation)
+                .with_hint("Stay below 2^60 bytes")
+        })
     }
 
     /// Fills `into` from `offset` on; less than its length only at the end of the file. Bytes that
@@ -101,6 +109,7 @@ impl File {
     /// # Errors
     /// `NotFound` if the file was removed; and as [`crate::Port::run`].
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize> {
+        self.volume.check_process("volume read")?;
         self.check("volume read")?;
         let size = self.node.size();
         let count = size.saturating_sub(offset).min(into.len() as u64) as usize;

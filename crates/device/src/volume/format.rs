@@ -116,6 +116,9 @@ pub fn check(port: &Port) -> Result<Report> {
         Ok(copy) => format!("behind, generation {}", copy.generation),
         Err(Flaw::Foreign) => "there is none".to_string(),
         Err(Flaw::Newer(version)) => format!("format {version}, known is {FORMAT_VERSION}"),
+        Err(Flaw::Other(version)) => {
+            format!("format {version}, known is {FORMAT_VERSION}, or damaged")
+        }
         Err(Flaw::Damaged(what)) => format!("damaged: {what}"),
     };
     let mut buffer = memory(port, COPY_BYTES as usize);

@@ -71,7 +71,7 @@ impl File {
     fn read_ahead(&self, ahead: &Ahead, into: &mut [u8], offset: u64, size: u64) -> Result<()> {
         let end = offset + into.len() as u64;
         let found = self.node.window().read(offset, end, size);
-        ahead.ask(&self.node, found.asked)?;
+        ahead.ask(&self.node, found.asked);
         let (mut at, mut rest) = (offset, into);
         for piece in &found.here {
             let (from, to) = (piece.range.start.max(at), piece.range.end.min(end));
@@ -119,5 +119,38 @@ impl File {
             }
         }
         self.write_pages(first, from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{Image, ModelDevice};
+    use crate::volume::{FormatOptions, Lock, OpenFileOptions, Volume, format};
+    use crate::{Discipline, Port};
+    use std::sync::Arc;
+
+    #[test]
+    fn where_there_are_no_threads_callers_read_and_write_themselves() {
+        const BLOCK: usize = 64 << 10;
+        let model = ModelDevice::new(4096, 4096, Image::default()).expect("the sizes are right");
+        let model = Arc::new(model);
+        let port = || Port::new(model.clone(), Discipline::Thread).expect("opens");
+        format(&port(), FormatOptions::default()).expect("formats");
+        let volume = Volume::open_with_helpers(port()).expect("opens");
+        let helpers = volume.helpers.as_ref().expect("it has");
+        helpers.ahead.worker.bar();
+        helpers.behind.worker.bar();
+        let file = volume
+            .open_file("db", OpenFileOptions { create: true, lock: Lock::None })
+            .expect("creates");
+        for number in 0..64u8 {
+            file.write_at(&[number; BLOCK], u64::from(number) * BLOCK as u64).expect("writes");
+        }
+        file.sync().expect("syncs");
+        for number in 0..64u8 {
+            let mut found = [0xff; BLOCK];
+            file.read_at(&mut found, u64::from(number) * BLOCK as u64).expect("reads");
+            assert_eq!(found, [number; BLOCK]);
+        }
     }
 }

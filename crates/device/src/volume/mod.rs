@@ -8,7 +8,9 @@
 
 mod ahead;
 mod behind;
+mod budget;
 mod copies;
+mod durable;
 mod file;
 mod format;
 mod helped;
@@ -30,9 +32,11 @@ pub use node::Lock;
 pub use shared::{Asked, SharedVolume, Wish};
 
 use crate::port::Port;
+use crate::process::{Own, forked};
 use ahead::Ahead;
 use behind::Behind;
-use copies::{Paging, check_size, choose, commit, encode, read_copies, repair};
+use copies::{Paging, check_size, choose, read_copies, repair};
+use durable::Flushes;
 use helped::Helpers;
 use map::Map;
 use node::Node;
@@ -40,9 +44,9 @@ use penstock_base::{Error, Kind, Result};
 use space::{Extent, Space};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockWriteGuard};
-use table::{Entry, PAGE_BYTES, Table, data_pages, is_name};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use table::{Entry, PAGE_BYTES, Table, data_pages, entry_bytes, is_name};
 
 /// Names that begin so are of temporary files.
 pub const TEMP_PREFIX: &str = "temp/";
@@ -70,12 +74,11 @@ pub struct FileInfo {
 /// An open volume, shared by the threads of a process.
 pub struct Volume {
     // Before the port, which their threads hold.
-    helpers: Option<Helpers>,
-    port: Arc<Port>,
+    helpers: Option<Own<Helpers>>,
+    port: Own<Arc<Port>>,
     paging: Paging,
-    core: Mutex<Core>,
-    /// Set when a flush or a write of the table failed: what is durable is not known any more.
-    is_failed: AtomicBool,
+    core: Own<Mutex<Core>>,
+    flushes: Flushes,
     /// Cleared when the device turns out not to trim.
     trims: AtomicBool,
     /// Pages that were overwritten where they lay, though they should have moved.
@@ -133,16 +136,16 @@ impl Volume {
         let trims = AtomicBool::new(port.geometry().can_trim);
         let core = Mutex::new(Core { table, nodes, space, untrimmed: 0..0 });
         let port = Arc::new(port);
-        let helpers = has_helpers.then(|| Helpers {
-            ahead: Ahead::new(port.clone()),
-            behind: Behind::new(port.clone()),
+        let helpers = has_helpers.then(|| {
+            let (ahead, behind) = (Ahead::new(port.clone()), Behind::new(port.clone()));
+            Own::new(Helpers { ahead, behind })
         });
         Ok(Arc::new(Volume {
             helpers,
-            port,
+            port: Own::new(port),
             paging,
-            core,
-            is_failed: AtomicBool::default(),
+            core: Own::new(core),
+            flushes: Flushes::default(),
             trims,
             stayed_pages: AtomicU64::default(),
         }))
@@ -151,6 +154,18 @@ impl Volume {
     /// The device under the volume.
     pub fn port(&self) -> &Port {
         &self.port
+    }
+
+    /// Refuses what a child of a fork asks of its parent's volume. It must not ask anything else:
+    /// the locks may be held for ever.
+    ///
+    /// # Errors
+    /// `Unsupported` in a forked child.
+    pub fn check_process(&self, operation: &'static str) -> Result<()> {
+        match self.port.is_here() {
+            true => Ok(()),
+            false => Err(forked(operation, self.port.name())),
+        }
     }
 
     /// Nothing panics with the lock held and the state half changed.
@@ -202,16 +217,16 @@ impl Volume {
     ///
     /// # Errors
     /// `NotFound`; `Conflict` if another handle's lock forbids it; `Invalid` for a name that is
-    /// none; `Denied` to create on a read-only volume; and as [`Port::run`].
+    /// none; `Denied` to create on a read-only volume; and as [`Volume::check_process`] and
+    /// [`Port::run`].
     pub fn open_file(self: &Arc<Self>, name: &str, options: OpenFileOptions) -> Result<File> {
         const OPERATION: &str = "volume open file";
+        self.check_process(OPERATION)?;
         let mut core = self.core();
         let node = match core.nodes.get(name) {
             Some(node) => node.clone(),
             None if options.create => self.create(&mut core, name)?,
-            None => {
-                return Err(self.error(Kind::NotFound, "there is no such file", OPERATION, name));
-            }
+            None => return Err(no_such_file(self.object(name), &core, OPERATION)),
         };
         if !node.try_lock(options.lock) {
             let message = "it is open already, with a lock that forbids this";
@@ -227,10 +242,12 @@ impl Volume {
         self.check_writable(OPERATION)?;
         if !is_name(name) {
             let message = "a name has 1 to 255 bytes and no control characters";
-            return Err(self.error(Kind::Invalid, message, OPERATION, name));
+            let error = self.error(Kind::Invalid, message, OPERATION, name);
+            return Err(error.with_hint("Choose another name"));
         }
         let node = Arc::new(Node::new(name, Map::default(), 0));
         if !node.is_temp() {
+            self.check_name_room(core, entry_bytes(name.len(), 0), OPERATION, name)?;
             let mut next = core.table.clone();
             next.files.insert(name.to_string(), Entry::default());
             self.commit(core, next, OPERATION)?;
@@ -248,7 +265,7 @@ impl Volume {
         self.check_writable(OPERATION)?;
         let mut core = self.core();
         let Some(node) = core.nodes.get(name).cloned() else {
-            return Err(self.error(Kind::NotFound, "there is no such file", OPERATION, name));
+            return Err(no_such_file(self.object(name), &core, OPERATION));
         };
         if !node.is_temp() {
             let mut next = core.table.clone();
@@ -270,7 +287,7 @@ impl Volume {
         self.check_writable(OPERATION)?;
         let mut core = self.core();
         let Some(node) = core.nodes.get(from).cloned() else {
-            return Err(self.error(Kind::NotFound, "there is no such file", OPERATION, from));
+            return Err(no_such_file(self.object(from), &core, OPERATION));
         };
         if from == to {
             return Ok(());
@@ -282,6 +299,8 @@ impl Volume {
             )));
         }
         if !node.is_temp() {
+            let longer = to.len().saturating_sub(from.len()) as u64;
+            self.check_name_room(&core, longer, OPERATION, from)?;
             let mut next = core.table.clone();
             let entry = next.files.remove(from).expect("a lasting file is in the table");
             next.files.insert(to.to_string(), entry);
@@ -313,100 +332,31 @@ impl Volume {
         }
         Ok(core.table.page_count * PAGE_BYTES)
     }
+}
 
-    /// Refuses changes to what cannot or must not change.
-    fn check_writable(&self, operation: &'static str) -> Result<()> {
-        let fail = |kind, message: &str| {
-            let error = Error::new(kind, message).with_operation(operation);
-            error.with_object(self.port.name())
-        };
-        if self.port.geometry().is_read_only {
-            return Err(fail(Kind::Denied, "the volume was opened read-only"));
+/// Names a few of the files that there are.
+fn no_such_file(object: String, core: &Core, operation: &'static str) -> Error {
+    const NAMED_MOST: usize = 12;
+    let lasting: Vec<&str> = core.table.files.keys().map(String::as_str).collect();
+    let hint = match lasting.len() {
+        0 => "The volume is empty".to_string(),
+        count => {
+            let more = if count > NAMED_MOST { ", ..." } else { "" };
+            format!("There are: {}{more}", lasting[..count.min(NAMED_MOST)].join(", "))
         }
-        if self.is_failed.load(Ordering::Acquire) {
-            let message = "the device failed earlier, and what of it is durable is not known";
-            let hint = "Close the volume and open it anew; it then holds what was synced last";
-            return Err(fail(Kind::Unavailable, message).with_hint(hint));
-        }
-        Ok(())
-    }
-
-    /// Makes `next` the table. What the device was given before is durable with it.
-    fn commit(&self, core: &mut Core, mut next: Table, operation: &'static str) -> Result<()> {
-        // The device may have failed while this waited for the lock.
-        self.check_writable(operation)?;
-        next.generation = core.table.generation + 1;
-        let encoded = encode(&self.port, &next)?;
-        commit(&self.port, self.paging, &next, &encoded)
-            .map_err(|error| self.fail(error).with_operation(operation))?;
-        core.table = next;
-        Ok(())
-    }
-
-    /// After this, nothing is promised any more: the page cache forgets what it could not write, so
-    /// a second flush would succeed without it.
-    fn fail(&self, error: Error) -> Error {
-        self.is_failed.store(true, Ordering::Release);
-        error
-    }
-
-    /// Makes durable what was written to a file, and its size. `rest` keeps blocks from being
-    /// written until the table that is to hold is decided.
-    fn sync(&self, node: &Node, rest: RwLockWriteGuard<'_, ()>) -> Result<()> {
-        const OPERATION: &str = "volume sync";
-        if node.is_temp() {
-            return Ok(());
-        }
-        self.check_writable(OPERATION)?;
-        let mut core = self.core();
-        let name = node.name();
-        if node.is_removed() {
-            // Its name may be another file's by now.
-            return Err(self.removed(OPERATION, &name));
-        }
-        let live = {
-            let map = node.map();
-            Entry { size_bytes: node.size(), extents: map.extents().to_vec() }
-        };
-        match core.table.files.get(&name) {
-            Some(entry) if *entry != live => {
-                // From here on an overwritten block moves again.
-                let left = node.become_known(live.size_bytes);
-                drop(rest);
-                let mut next = core.table.clone();
-                next.files.insert(name, live);
-                match self.commit(&mut core, next, OPERATION) {
-                    Ok(()) => {
-                        self.leave(&mut core, node, &left);
-                        Ok(())
-                    }
-                    Err(error) => {
-                        node.known().left.add(left.places());
-                        Err(error)
-                    }
-                }
-            }
-            Some(_) => {
-                drop((core, rest));
-                let flushed = self.port.flush();
-                flushed.map_err(|error| self.fail(error).with_operation(OPERATION))?;
-                // The page cache tells a failure to one flush only, which may be another's.
-                self.check_writable(OPERATION)
-            }
-            None => Err(self.removed(OPERATION, &name)),
-        }
-    }
-
-    fn removed(&self, operation: &'static str, name: &str) -> Error {
-        self.error(Kind::NotFound, "the file was removed", operation, name)
-    }
+    };
+    let error = Error::new(Kind::NotFound, "there is no such file").with_operation(operation);
+    error.with_object(object).with_hint(hint)
 }
 
 impl Drop for Volume {
     fn drop(&mut self) {
+        if !self.port.is_here() {
+            return;
+        }
         // What nobody synced may be lost, and the second and third copy of the last table, which
         // may still be in the device's cache: the first is durable. So failures do not matter.
-        if !self.port.geometry().is_read_only && !self.is_failed.load(Ordering::Acquire) {
+        if !self.port.geometry().is_read_only && !self.flushes.is_failed() {
             let nodes: Vec<_> = self.core().nodes.values().cloned().collect();
             for node in nodes {
                 let is_written = self.finish(&node, node.size()).is_ok();
@@ -417,6 +367,9 @@ impl Drop for Volume {
             }
             self.trim_late();
             let _ = self.port.flush();
+        }
+        if self.flushes.is_failed() {
+            self.port.forget_cached();
         }
     }
 }

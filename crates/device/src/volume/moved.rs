@@ -68,7 +68,11 @@ impl Volume {
         let runs = known.pages.take(first, end);
         let pages = runs.iter().map(|(from, to)| to - from).sum();
         let (free, all) = (core.space.free_pages(), core.table.page_count);
-        let room = match node.map().extents().len() < EXTENTS_MAX {
+        // Each run divides a piece in two at most, beside those that it comes to lie in.
+        let runs_free = core.space.free_runs();
+        let pieces = runs.iter().map(|(from, to)| 1 + runs_free.min(to - from)).sum();
+        let may_move = node.extent_count() < EXTENTS_MAX && core.may_move(pieces);
+        let room = match may_move {
             true => room(pages, known.left.pages(), free, all),
             false => Room::None,
         };

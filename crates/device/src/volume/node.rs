@@ -160,6 +160,11 @@ impl Node {
         HeldMap { _gate, map: lock(&self.map).clone() }
     }
 
+    /// In how many pieces it lies.
+    pub(crate) fn extent_count(&self) -> usize {
+        lock(&self.map).extents().len()
+    }
+
     /// The map, while no bytes move.
     pub(crate) fn map_mut(&self) -> ChangingMap<'_> {
         let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
@@ -188,9 +193,9 @@ impl Node {
         lock(&self.known)
     }
 
-    /// Says that the table is to tell where every page lies; gives the places that it told before.
-    pub(crate) fn become_known(&self, size_bytes: u64) -> Left {
-        std::mem::replace(&mut *self.known(), Known::of(size_bytes)).left
+    /// Says that the table is to tell where every page lies; gives what it told before.
+    pub(crate) fn become_known(&self, size_bytes: u64) -> Known {
+        std::mem::replace(&mut *self.known(), Known::of(size_bytes))
     }
 
     pub(crate) fn growth(&self) -> MutexGuard<'_, ()> {

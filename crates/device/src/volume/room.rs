@@ -66,6 +66,10 @@ impl Volume {
                 .error(Kind::Exhausted, &message, OPERATION, &node.name())
                 .with_hint("Remove files, or enlarge the device and run `penstock nvme grow`"));
         };
+        if !node.is_temp() && !core.may_grow(extents.len() as u64) {
+            extents.iter().for_each(|extent| core.space.release(*extent));
+            return Err(self.table_full(OPERATION, &node.name()));
+        }
         node.map_mut().append(&extents);
         Ok(())
     }
@@ -91,8 +95,8 @@ impl Volume {
         *map = kept;
         node.set_size(size_bytes);
         drop(map);
-        let left = node.become_known(size_bytes);
-        self.release(&mut core, left.places(), true);
+        let before = node.become_known(size_bytes);
+        self.release(&mut core, before.left.places(), true);
         self.release(&mut core, &freed, node.is_temp());
         Ok(())
     }
@@ -101,7 +105,7 @@ impl Volume {
     pub(super) fn discard(&self, core: &mut Core, node: &Node) {
         let freed = std::mem::take(&mut *node.map_mut());
         node.mark_removed();
-        self.release(core, node.become_known(0).places(), true);
+        self.release(core, node.become_known(0).left.places(), true);
         self.release(core, freed.extents(), node.is_temp());
     }
 

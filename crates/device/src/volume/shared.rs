@@ -4,13 +4,14 @@
 
 use crate::open::{Io, OpenOptions, open_by};
 use crate::port::Port;
+use crate::process::forked;
 use crate::queues::Discipline;
 use crate::volume::Volume;
 use penstock_base::{Error, Kind, Result};
 use rustix::fs::FileType;
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How somebody wants a device to be opened; what is `None` is left open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +58,9 @@ impl How {
         let Asked { io, discipline, queue_depth } = wish.asked.or(wish.otherwise);
         let options = OpenOptions { write: wish.write, queue_depth, ..OpenOptions::new(Io::Uring) };
         let (io, device) = open_by(path, io, &options).map_err(|error| match error.kind() {
-            Kind::NotFound => error.with_hint("`penstock nvme format` makes a volume"),
+            Kind::Conflict if is_inherited(path) => {
+                forked("volume open", &path.display().to_string())
+            }
             _ => error,
         })?;
         let discipline = discipline.unwrap_or(Discipline::Thread);
@@ -92,11 +95,39 @@ struct Row {
     handles: usize,
 }
 
-static OPEN: Mutex<Vec<Row>> = Mutex::new(Vec::new());
+/// What one process has open, and in a child of a fork what its parent had: the child begins with
+/// none, for it must neither use those nor wait for their lock.
+#[derive(Default)]
+struct Open {
+    process: OnceLock<u32>,
+    rows: Mutex<Vec<Row>>,
+    of_child: OnceLock<Box<Open>>,
+}
+
+static OPEN: Open =
+    Open { process: OnceLock::new(), rows: Mutex::new(Vec::new()), of_child: OnceLock::new() };
+
+/// What this process has open, and what its ancestors had when they forked.
+fn open_here() -> (&'static Open, Vec<&'static Open>) {
+    let here = std::process::id();
+    let (mut open, mut inherited) = (&OPEN, Vec::new());
+    while *open.process.get_or_init(|| here) != here {
+        inherited.push(open);
+        open = open.of_child.get_or_init(Box::default);
+    }
+    (open, inherited)
+}
 
 /// Rows are added and taken out whole.
 fn rows() -> MutexGuard<'static, Vec<Row>> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+    open_here().0.rows.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a device was open when this process was forked.
+fn is_inherited(path: &Path) -> bool {
+    let Some(key) = key(path) else { return false };
+    let has = |rows: &[Row]| rows.iter().any(|row| row.key == key);
+    open_here().1.iter().any(|open| open.rows.try_lock().is_ok_and(|rows| has(&rows)))
 }
 
 /// A handle to a volume that others in the process may have open too. Files that were opened
@@ -132,7 +163,9 @@ impl SharedVolume {
         let (how, volume) = How::open(path, wish)?;
         let Some(key) = key(path) else {
             return Err(Error::new(Kind::Unavailable, "the device went while it was opened")
-                .with_object(path.display().to_string()));
+                .with_operation("volume open")
+                .with_object(path.display().to_string())
+                .with_hint("Look whether it is there, and open it again"));
         };
         rows.push(Row { key, how, volume: volume.clone(), handles: 1 });
         Ok(SharedVolume { volume: Some(volume), key })
@@ -208,8 +241,10 @@ impl Deref for SharedVolume {
 impl Clone for SharedVolume {
     fn clone(&self) -> Self {
         let mut rows = rows();
-        let row = rows.iter_mut().find(|row| row.key == self.key);
-        row.expect("a volume with a handle has a row").handles += 1;
+        // There is none in a child of a fork, whose parent's it is.
+        if let Some(row) = rows.iter_mut().find(|row| row.key == self.key) {
+            row.handles += 1;
+        }
         SharedVolume { volume: self.volume.clone(), key: self.key }
     }
 }

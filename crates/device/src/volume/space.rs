@@ -51,6 +51,11 @@ impl Space {
         self.free_pages
     }
 
+    /// Runs of neighbouring free pages.
+    pub fn free_runs(&self) -> u64 {
+        self.free.len() as u64
+    }
+
     /// The free pages of a range.
     pub fn free_within(&self, first: u64, end: u64) -> Vec<Extent> {
         let before = self.free.range(..first).next_back();

@@ -24,7 +24,10 @@ pub const FORMAT_VERSION: u32 = 1;
 pub const NAME_BYTES_MAX: usize = 255;
 
 const MAGIC: [u8; 8] = *b"PENSTOCK";
-const HEADER_BYTES: usize = 64;
+/// Bytes before the first file.
+pub const HEADER_BYTES: usize = 64;
+/// Bytes of an extent.
+pub const EXTENT_BYTES: u64 = 16;
 const CHECKSUM: std::ops::Range<usize> = 16..24;
 
 /// Where each copy begins on a volume of so many pages.
@@ -66,8 +69,16 @@ pub enum Flaw {
     Foreign,
     /// A sound table of a format that this program does not know.
     Newer(u32),
+    /// It says that it has this format, and is no sound table as far as this program knows: a newer
+    /// one has another header, or this one is damaged where it says so.
+    Other(u32),
     /// It was one; what is wrong with it.
     Damaged(&'static str),
+}
+
+/// Bytes of a file with a name of so many bytes and so many extents.
+pub fn entry_bytes(name_bytes: usize, extents: usize) -> u64 {
+    2 + name_bytes as u64 + 8 + 4 + extents as u64 * EXTENT_BYTES
 }
 
 /// Whether a name may be in the table.
@@ -128,20 +139,28 @@ impl Table {
         if bytes.get(..8) != Some(&MAGIC[..]) {
             return Err(Flaw::Foreign);
         }
-        let length = Self::encoded_length(bytes).ok_or(Flaw::Damaged("its length is wrong"))?;
-        let bytes = bytes.get(..length).ok_or(Flaw::Damaged("it is cut off"))?;
-        let mut reader = Reader(&bytes[8..]);
-        let damaged = Flaw::Damaged("its parts do not fit together");
-        let version = reader.u32().ok_or(damaged.clone())?;
-        if bytes[CHECKSUM] != checksum(bytes).to_le_bytes() {
-            return Err(Flaw::Damaged("its checksum is wrong"));
-        }
+        let version = Reader(&bytes[8..]).u32().ok_or(Flaw::Damaged("it is cut off"))?;
+        let sound = Self::sound(bytes);
         if version != FORMAT_VERSION {
-            return Err(Flaw::Newer(version));
+            return Err(match sound {
+                Ok(_) => Flaw::Newer(version),
+                Err(_) if version > FORMAT_VERSION => Flaw::Other(version),
+                Err(flaw) => flaw,
+            });
         }
-        let table = Self::parse(bytes).ok_or(damaged)?;
+        let table = Self::parse(sound?).ok_or(Flaw::Damaged("its parts do not fit together"))?;
         table.validate()?;
         Ok(table)
+    }
+
+    /// The bytes of a copy, if their checksum is right.
+    fn sound(bytes: &[u8]) -> Result<&[u8], Flaw> {
+        let length = Self::encoded_length(bytes).ok_or(Flaw::Damaged("its length is wrong"))?;
+        let bytes = bytes.get(..length).ok_or(Flaw::Damaged("it is cut off"))?;
+        match bytes[CHECKSUM] == checksum(bytes).to_le_bytes() {
+            true => Ok(bytes),
+            false => Err(Flaw::Damaged("its checksum is wrong")),
+        }
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {

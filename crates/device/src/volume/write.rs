@@ -78,7 +78,10 @@ impl File {
             let begun = begun.inspect_err(|_| self.stay_at(size))?;
             self.node.set_size(end);
             drop(growth);
-            return self.write_begun(begun, from, true);
+            // Others may have grown the file further, so it keeps its size; what was on these pages
+            // before must not become its own.
+            let added = (size.div_ceil(PAGE_BYTES).max(begun.first), end / PAGE_BYTES);
+            return self.write_begun(begun, from, true, &[added]);
         }
         let way = Way { valid_end: size, is_helped: true, growth: Some(&growth) };
         self.write_span(from, offset, way).inspect_err(|_| self.stay_at(size))?;
@@ -161,7 +164,7 @@ impl File {
         let first = at / PAGE_BYTES;
         if !body.is_empty() {
             let begun = self.begin(first, first + (body.len() / PAGE) as u64, way.growth)?;
-            self.write_begun(begun, body, way.is_helped)?;
+            self.write_begun(begun, body, way.is_helped, &[])?;
         }
         if !tail.is_empty() {
             self.patch(at + body.len() as u64, tail, way.valid_end)?;
@@ -194,7 +197,14 @@ impl File {
         }
     }
 
-    fn write_begun(&self, begun: Begun<'_>, from: &[u8], is_helped: bool) -> Result<()> {
+    /// `added` are pages that no file had before.
+    fn write_begun(
+        &self,
+        begun: Begun<'_>,
+        from: &[u8],
+        is_helped: bool,
+        added: &[(u64, u64)],
+    ) -> Result<()> {
         let written = match is_helped {
             true => self.write_helped(begun.first, from),
             false => self.write_pages(begun.first, from),
@@ -202,6 +212,7 @@ impl File {
         written.inspect_err(|_| {
             self.volume.move_back(&self.node, begun.moved);
             self.node.put_back_holes(&begun.holes);
+            self.node.put_back_holes(added);
         })
     }
 

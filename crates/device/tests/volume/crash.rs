@@ -1,6 +1,7 @@
 //! Power cuts: a seed makes a history of changes, the history is cut at every command of the
 //! device, and a second seed decides what of the unflushed writes is left. After each cut the
-//! volume opens and holds exactly what was durable: no file less or more, no size, no byte.
+//! volume opens and holds exactly what was durable: no file less or more, no size, no byte. The
+//! same where a process was killed first, and the power goes while the next opens the volume.
 
 use crate::shadow::{
     CREATE, EXISTING, Shadow, VOLUME_BYTES, contents, device, formatted, formatted_at, pattern,
@@ -8,8 +9,9 @@ use crate::shadow::{
 use penstock_base::DeviceMetric;
 use penstock_device::Port;
 use penstock_device::model::{Dice, Event, Image, ModelDevice, survivors};
+use penstock_device::volume::table::NAME_BYTES_MAX;
 use penstock_device::volume::{File, TEMP_PREFIX, Volume};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Histories; together they have more cuts than [`CUTS_MIN`].
 const HISTORIES: u64 = 88;
@@ -23,7 +25,11 @@ const CHANGES: usize = 40;
 /// Bytes of the smallest block that moves when it is overwritten.
 const BLOCK: usize = 16 << 10;
 
-const NAMES: [&str; 5] = ["db", "db.wal", "db.wal.checkpoint", "db.wal.recovery", "other"];
+/// With some of them the table is longer than a sector, so that a power cut can tear it.
+static NAMES: LazyLock<[&str; 5]> = LazyLock::new(|| {
+    let long = |letter: &str| &*letter.repeat(NAME_BYTES_MAX).leak();
+    ["db", "db.wal", long("n"), long("o"), "other"]
+});
 
 #[derive(Clone, Debug)]
 enum Change {
@@ -211,12 +217,33 @@ fn check_cut(block_size: u32, image: Image, allowed: &[&Shadow], what: &str) {
     file.sync().expect("syncs");
 }
 
+/// Kills at a cut: nothing that the device was told is lost, and nothing more of it is durable.
+/// Then cuts the opening that follows at every command; returns how many cuts those were.
+fn kill_then_cut(
+    block_size: u32,
+    (durable, pending): (&Image, &[Event]),
+    seed: u64,
+    check: impl Fn(Image, &str),
+) -> usize {
+    let (model, port) = device(block_size, replay(durable.clone(), pending));
+    let volume = Volume::open(port).expect("opens after a kill");
+    let events: Vec<Event> = pending.iter().cloned().chain(model.events()).collect();
+    drop(volume);
+    for cut in pending.len() + 1..=events.len() {
+        let flushed = events[..cut].iter().rposition(|event| matches!(event, Event::Flush));
+        let (before, after) = events[..cut].split_at(flushed.map_or(0, |at| at + 1));
+        let left = survivors(&replay(durable.clone(), before), after, seed ^ (cut as u64) << 40);
+        check(left, &format!("command {} of the opening", cut - pending.len()));
+    }
+    events.len() - pending.len()
+}
+
 /// Cuts one history everywhere; returns how many cuts there were, and how many writes that moved
 /// blocks.
 fn cut_everywhere(block_size: u32, base: &Image, seed: u64) -> (usize, usize) {
     let (steps, events) = history(block_size, base, seed);
     let mut durable = base.clone();
-    let mut pending = 0;
+    let (mut pending, mut cuts) = (0, 0);
     for cut in 0..=events.len() {
         let done = steps.partition_point(|step| step.until <= cut);
         let mut allowed = Vec::new();
@@ -233,6 +260,10 @@ fn cut_everywhere(block_size: u32, base: &Image, seed: u64) -> (usize, usize) {
         let what = format!("history {seed}, cut {cut}, in {under_way}");
         let image = survivors(&durable, &events[pending..cut], seed ^ (cut as u64) << 20);
         check_cut(block_size, image, &allowed, &what);
+        let told = (&durable, &events[pending..cut]);
+        cuts += 1 + kill_then_cut(block_size, told, seed ^ (cut as u64) << 20, |image, opening| {
+            check_cut(block_size, image, &allowed, &format!("{what}, then {opening}"));
+        });
         match events.get(cut) {
             Some(Event::Flush) => {
                 for event in &events[pending..cut] {
@@ -245,7 +276,7 @@ fn cut_everywhere(block_size: u32, base: &Image, seed: u64) -> (usize, usize) {
             Some(Event::Write { .. }) | None => {}
         }
     }
-    (events.len() + 1, steps.iter().filter(|step| step.moves).count())
+    (cuts, steps.iter().filter(|step| step.moves).count())
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! A device that fails, at every command in turn; tables that are damaged one by one.
 
 use crate::shadow::{CREATE, EXISTING, VOLUME_BYTES, content, device, formatted};
-use penstock_base::{Kind, Result};
-use penstock_device::Port;
-use penstock_device::model::{Failure, Image};
+use penstock_base::{Error, Kind, Result};
+use penstock_device::model::{Failure, Image, ModelDevice};
 use penstock_device::volume::table::{PAGE_BYTES, copy_pages};
 use penstock_device::volume::{File, Volume, check};
+use penstock_device::{Device, Discipline, Geometry, Ownership, Port, Queue};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const COMMITTED: &[u8] = b"what a transaction committed";
 
@@ -106,7 +107,12 @@ fn what_failed_leaves_zeros_where_nothing_was_written() {
             let old = volume.open_file("old", CREATE).expect("creates");
             write(&old, 0xee, 0, volume.free_bytes() as usize / 2).expect("writes");
             old.sync().expect("syncs");
+            // Behind the five commands of the commit: what is not trimmed keeps its bytes.
+            let trim = model.command_count() + 5;
+            model.fail(trim..u64::MAX, Failure::Failing);
             volume.remove("old").expect("removes");
+            assert_eq!(model.command_count(), trim + 1);
+            model.fail(0..0, Failure::Failing);
             let file = volume.open_file("db", CREATE).expect("creates");
             write(&file, 1, 0, 8192).expect("writes");
             write(&file, 2, 61_440, 4096).expect("writes, with a gap before");
@@ -121,10 +127,13 @@ fn what_failed_leaves_zeros_where_nothing_was_written() {
             let found = content(&volume, "db");
             for (at, byte) in found.iter().enumerate() {
                 let is_in = |begin: usize| (begin..begin + length).contains(&at);
+                let is_behind = is_in(53_248 + offset) && at < end && behind.is_ok();
                 let wanted = match at {
-                    _ if is_in(offset) && gap.is_err() => continue,
-                    _ if is_in(53_248 + offset) && at < end && behind.is_err() => continue,
-                    _ if (is_in(offset) || is_in(53_248 + offset)) && at < end => 9,
+                    _ if is_in(offset) && gap.is_err() => {
+                        assert!([0, 9].contains(byte), "{byte} at {at}, command {failing}");
+                        continue;
+                    }
+                    _ if is_in(offset) || is_behind => 9,
                     ..8192 => 1,
                     61_440..65_536 => 2,
                     _ if at >= end.max(69_000) => 3,
@@ -133,6 +142,87 @@ fn what_failed_leaves_zeros_where_nothing_was_written() {
                 assert_eq!(*byte, wanted, "at {at}, {offset} + {length}, command {failing}");
             }
         }
+    }
+}
+
+/// A model whose queues cannot be opened while it is told so, and which counts how often what is
+/// cached of it was dropped.
+struct Fickle {
+    model: Arc<ModelDevice>,
+    has_no_queues: AtomicBool,
+    forgotten: AtomicU64,
+}
+
+impl Fickle {
+    fn new() -> (Arc<Self>, Port) {
+        let (model, _) = device(4096, formatted(4096));
+        let fickle = Arc::new(Fickle {
+            model,
+            has_no_queues: AtomicBool::new(false),
+            forgotten: AtomicU64::new(0),
+        });
+        let port = Port::new(fickle.clone(), Discipline::Thread).expect("opens");
+        (fickle, port)
+    }
+}
+
+impl Device for Fickle {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.model.geometry()
+    }
+
+    fn open_queue(&self, ownership: Ownership) -> Result<Box<dyn Queue>> {
+        match self.has_no_queues.load(Ordering::Acquire) {
+            true => Err(Error::new(Kind::Exhausted, "no descriptors are left")),
+            false => self.model.open_queue(ownership),
+        }
+    }
+
+    fn forget_cached(&self) {
+        self.forgotten.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+#[test]
+fn a_queue_that_cannot_be_opened_is_no_failure_of_the_device() {
+    let (device, port) = Fickle::new();
+    let volume = Volume::open(port).expect("opens");
+    let file = volume.open_file("db", CREATE).expect("creates");
+    file.write_at(&[1; 9000], 0).expect("writes");
+    device.has_no_queues.store(true, Ordering::Release);
+    // Threads that have no queue yet: one flush of a new size, and one of bytes alone.
+    let elsewhere = |job: &(dyn Fn() -> Result<()> + Sync)| {
+        std::thread::scope(|scope| scope.spawn(job).join().expect("does not panic"))
+    };
+    let told = elsewhere(&|| file.sync()).expect_err("there is no queue");
+    assert_eq!(told.kind(), Kind::Exhausted, "{told}");
+    file.sync().expect("this thread has one");
+    elsewhere(&|| file.sync()).expect_err("there is no queue");
+    elsewhere(&|| volume.rename("db", "a")).expect_err("there is no queue");
+    device.has_no_queues.store(false, Ordering::Release);
+    elsewhere(&|| file.sync()).expect("nothing has failed for good");
+    file.write_at(&[2; 9000], 0).expect("writes");
+    file.sync().expect("syncs");
+}
+
+/// The page cache keeps what it could not write as if it were written.
+#[test]
+fn a_volume_that_failed_leaves_nothing_in_a_cache_for_who_opens_it_next() {
+    for fails in [false, true] {
+        let (device, port) = Fickle::new();
+        let volume = Volume::open(port).expect("opens");
+        let file = volume.open_file("db", CREATE).expect("creates");
+        file.write_at(&[1; 4096], 0).expect("writes");
+        let next = device.model.command_count();
+        device.model.fail(next..next + u64::from(fails), Failure::Failing);
+        assert_eq!(file.sync().is_err(), fails);
+        assert_eq!(device.forgotten.load(Ordering::Acquire), 0, "others may be reading");
+        drop((file, volume));
+        assert_eq!(device.forgotten.load(Ordering::Acquire), u64::from(fails));
     }
 }
 
@@ -204,8 +294,8 @@ fn with_all_copies_damaged_the_error_says_so() {
 fn a_device_that_shrank_is_told() {
     let image = sample(4096);
     let blocks = VOLUME_BYTES / 4096 - 10;
-    let model = penstock_device::model::ModelDevice::new(4096, blocks, image).expect("right");
-    let port = Port::new(Arc::new(model), penstock_device::Discipline::Sync).expect("has queues");
+    let model = ModelDevice::new(4096, blocks, image).expect("right");
+    let port = Port::new(Arc::new(model), Discipline::Sync).expect("has queues");
     let error = Volume::open(port).err().expect("it is smaller");
     assert_eq!(error.kind(), Kind::Corrupt, "{error}");
     assert!(error.to_string().contains("shrank"), "{error}");
@@ -220,9 +310,9 @@ fn the_block_size_may_change_under_a_volume() {
         file.write_at(b"W", 0).expect("writes");
         file.sync().expect("syncs");
     }
-    let model = penstock_device::model::ModelDevice::new(8192, 1024, Image::default());
+    let model = ModelDevice::new(8192, 1024, Image::default());
     let model = Arc::new(model.expect("the sizes are right"));
-    let port = Port::new(model, penstock_device::Discipline::Sync).expect("has queues");
+    let port = Port::new(model, Discipline::Sync).expect("has queues");
     let error = Volume::open(port).err().expect("blocks larger than pages");
     assert_eq!(error.kind(), Kind::Unsupported, "{error}");
 }

@@ -251,3 +251,25 @@ fn a_device_that_grew_gives_its_room_to_the_volume() {
     let file = volume.open_file("db", EXISTING).expect("it is there");
     file.write_at(&vec![1; 6 << 20], 0).expect("the new room can be used");
 }
+
+#[test]
+fn an_error_names_what_to_do() {
+    let volume = Volume::open(device(4096, formatted(4096)).1).expect("opens");
+    let hint = |outcome: penstock_base::Result<()>| {
+        let error = outcome.expect_err("it is refused");
+        error.hint().unwrap_or_else(|| panic!("{error}")).to_string()
+    };
+    let absent = || volume.open_file("absent", EXISTING).map(drop);
+    assert_eq!(hint(absent()), "The volume is empty");
+    let names: Vec<String> = (10..30).map(|number| format!("n{number}")).collect();
+    names.iter().for_each(|name| drop(volume.open_file(name, CREATE).expect("creates")));
+    let told = hint(absent());
+    assert!(told.starts_with("There are: n10, n11, ") && told.ends_with(", n21, ..."), "{told}");
+    assert_eq!(hint(volume.remove("absent")), told);
+    assert_eq!(hint(volume.rename("absent", "other")), told);
+    hint(volume.open_file("", CREATE).map(drop));
+    let file = volume.open_file("n10", EXISTING).expect("it is there");
+    hint(file.write_at(&[1], u64::MAX));
+    volume.remove("n10").expect("removes");
+    hint(file.read_at(&mut [0], 0).map(drop));
+}

@@ -65,6 +65,36 @@ fn a_volume_of_a_newer_format_is_left_alone() {
     assert_eq!(model.event_count(), 0, "nothing was written");
 }
 
+/// A newer format may have another header, where our checksum tells nothing; and where a copy says
+/// its format it may be damaged.
+#[test]
+fn a_newer_header_is_told_from_a_damaged_one() {
+    let base = formatted(4096);
+    let with = |versions: [u8; 3]| {
+        let mut image = base.clone();
+        for (first, version) in copy_pages(VOLUME_BYTES / PAGE_BYTES).into_iter().zip(versions) {
+            if version != 1 {
+                image.write(first * PAGE_BYTES + 8, &[version, 0, 0, 0, 0xff, 0xff, 0xff]);
+            }
+        }
+        let (model, port) = device(4096, image);
+        let told = Volume::open(port).map(drop).map_err(|error| (error.kind(), error.to_string()));
+        (told, model.event_count() > 0)
+    };
+    for versions in [[9, 9, 9], [9, 9, 0], [9, 0, 9], [0, 9, 9]] {
+        let (told, has_written) = with(versions);
+        let (kind, message) = told.expect_err("it is newer");
+        assert_eq!(kind, Kind::Unsupported, "{message}");
+        assert!(message.contains("format 9"), "{message}");
+        assert!(!has_written);
+    }
+    for versions in [[9, 1, 1], [1, 9, 9], [9, 0, 1], [1, 9, 8]] {
+        with(versions).0.unwrap_or_else(|told| panic!("{versions:?}: {told:?}"));
+    }
+    let (kind, message) = with([9, 8, 7]).0.expect_err("no two agree");
+    assert_eq!(kind, Kind::Corrupt, "{message}");
+}
+
 /// CRC-64/NVME by its definition, apart from the product's.
 fn checksum(bytes: &[u8]) -> u64 {
     let masked = bytes.iter().enumerate().map(|(at, byte)| match at {

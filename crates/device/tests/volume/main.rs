@@ -4,6 +4,7 @@ mod ahead;
 mod crash;
 mod failures;
 mod files;
+mod fragmented;
 mod guard;
 mod shadow;
 mod shared;

@@ -6,28 +6,25 @@
 
 mod library;
 
+use crate::backend::Backend;
 use crate::buffer::{AlignedBuffer, is_aligned};
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
 use crate::errno::{ended_early, explain, explain_io};
 use crate::file::trim;
 use crate::kernel::ioctl::{self, NvmeFile};
 use crate::meter::Meter;
-use crate::nvme::status_error;
+use crate::nvme::{command_error, status_error};
 use crate::open::{OpenFile, OpenOptions, is_character_device};
 use library::{Context, Library};
 use penstock_base::{Error, Kind, Result};
 use rustix::io::Errno;
-use std::ffi::{CString, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Most commands in flight per queue.
-const DEPTH: usize = 32;
-/// Contexts of a queue: a power of two, more than are in flight.
-const CAPACITY: u16 = 64;
 /// The type of a status by which backends tell the kernel's error number.
 const VENDOR: u16 = 7;
 
@@ -49,6 +46,21 @@ struct Handle {
     block_bytes: u32,
     geometry: Geometry,
     own: Own,
+    /// The library may look at them as long as the device is open.
+    _names: Names,
+}
+
+/// Names as the library takes them.
+#[derive(Default)]
+struct Names(Vec<CString>);
+
+impl Names {
+    /// Keeps a name; the address is right while this is there.
+    fn keep(&mut self, name: Option<&str>) -> *const c_char {
+        let Some(name) = name else { return null() };
+        self.0.push(CString::new(name).expect("a backend's names have no zero byte"));
+        self.0.last().expect("it was pushed").as_ptr()
+    }
 }
 
 // SAFETY: the library's device is only read after it was opened; each of its queues is used by one
@@ -79,49 +91,54 @@ impl XnvmeDevice {
     /// # Errors
     /// As [`crate::open()`]; `Unsupported` without a library that is known, or where it refuses the
     /// backend for this device.
-    pub(crate) fn open(path: &Path, options: &OpenOptions, backend: &str) -> Result<Self> {
+    pub(crate) fn open(path: &Path, options: &OpenOptions, backend: Backend) -> Result<Self> {
         let library = Library::load(options.xnvme_library.as_deref())?;
         let own = match is_character_device(path) {
             true => Own::Namespace(crate::namespace::open(path, options, false)?),
             false => Own::Plain(OpenFile::open(path, options)?),
         };
         let name = &own.file().name;
-        let texts = (CString::new(path.as_os_str().as_bytes()), CString::new(backend));
-        let (Ok(uri), Ok(asynchronous)) = texts else {
-            return Err(Error::new(Kind::Invalid, "a name has a zero byte").with_object(name));
+        let fail = |message: String, hint: &str| {
+            let error = Error::new(Kind::Unsupported, message).with_operation("device open");
+            error.with_object(name).with_hint(hint)
         };
+        let Ok(uri) = CString::new(path.as_os_str().as_bytes()) else {
+            return Err(fail("its name has a zero byte".into(), "Rename it, or name a link to it"));
+        };
+        let mut names = Names::default();
         let mut wish = library.defaults();
-        wish.asynchronous = asynchronous.as_ptr();
-        wish.direct = 1;
+        wish.asynchronous = names.keep(backend.part("async"));
+        wish.be = names.keep(backend.part("be"));
+        wish.mem = names.keep(backend.part("mem"));
         // Named alone, a backend does not always find what identifies a file.
-        if path.is_file() {
-            (wish.admin, wish.sync) = (c"file_as_ns".as_ptr(), c"psync".as_ptr());
-        }
+        let of_file = |name| path.is_file().then_some(name);
+        wish.sync = names.keep(backend.part("sync").or(of_file("psync")));
+        wish.admin = names.keep(backend.part("admin").or(of_file("file_as_ns")));
+        wish.direct = 1;
         (wish.read_only, wish.read_write) = (u8::from(!options.write), u8::from(options.write));
         // SAFETY: both point to what lives until the call returns.
         let device = unsafe { (library.open)(uri.as_ptr(), &raw mut wish) };
         if device.is_null() {
             let cause = std::io::Error::last_os_error();
+            let hint = "On Linux it has io_uring, io_uring_cmd (/dev/ngXnY), libaio, thrpool, emu \
+                        and nil, as far as it was built with them: see `xnvme library-info`";
             let message = format!("libxnvme opens it with no backend {backend}");
-            return Err(Error::new(Kind::Unsupported, message)
-                .with_operation("device open")
-                .with_object(name)
-                .with_hint(
-                    "On Linux it has io_uring, io_uring_cmd (/dev/ngXnY), libaio, thrpool, \
-                     emu and nil, as far as it was built with them",
-                )
-                .with_source(cause));
+            return Err(fail(message, hint).with_source(cause));
         }
         // SAFETY: an open device has a geometry as long as it is open.
         let (geo, namespace) = unsafe { (&*(library.geo)(device), (library.namespace)(device)) };
         let (block_bytes, most) = (geo.block_bytes, geo.transfer_max_bytes);
         let (name, geometry) = (name.clone(), own.file().geometry.clone());
         // From here on the device is closed when this is dropped.
-        let mut handle = Handle { library, device, namespace, block_bytes, geometry, own };
+        let mut handle =
+            Handle { library, device, namespace, block_bytes, geometry, own, _names: names };
         let ours = handle.geometry.block_size_bytes;
         if block_bytes == 0 || !ours.is_multiple_of(block_bytes) {
             let message = format!("libxnvme counts blocks of {block_bytes} bytes, it has {ours}");
-            return Err(Error::new(Kind::Unsupported, message).with_object(name));
+            return Err(Error::new(Kind::Unsupported, message)
+                .with_operation("device open")
+                .with_object(name)
+                .with_hint("Choose another backend, or an io that is not libxnvme's"));
         }
         let most = most.min(handle.geometry.transfer_max_bytes);
         let most = most.min(block_bytes.saturating_mul(1 << 16));
@@ -144,16 +161,19 @@ impl Device for XnvmeDevice {
 
     fn open_queue(&self, _: Ownership) -> Result<Box<dyn Queue>> {
         let mut queue = null_mut();
+        let depth = self.0.own.file().queue_depth as usize;
+        // Contexts of the queue: a power of two, more than are in flight.
+        let capacity = (depth + 1).next_power_of_two() as u16;
         // SAFETY: the device is open, and the queue is written before it is used.
         let result =
-            unsafe { (self.0.library.queue_init)(self.0.device, CAPACITY, 0, &raw mut queue) };
+            unsafe { (self.0.library.queue_init)(self.0.device, capacity, 0, &raw mut queue) };
         if result < 0 || queue.is_null() {
             let errno = if result < 0 { Errno::from_raw_os_error(-result) } else { Errno::NOMEM };
             return Err(explain(errno, "libxnvme queue", self.name()));
         }
         let (flights, bounce) = (Vec::new(), Vec::new());
         let mut queue = XnvmeQueue { queue, handle: self.0.clone(), flights, bounce };
-        queue.flights.resize_with(DEPTH, Flight::default);
+        queue.flights.resize_with(depth, Flight::default);
         Ok(Box::new(queue))
     }
 }
@@ -211,11 +231,12 @@ impl Drop for InFlight {
 
 impl Queue for XnvmeQueue {
     fn run(&mut self, commands: &mut [Command<'_>], meter: &Meter) -> Result<()> {
+        let depth = self.flights.len();
         let mut next = 0;
         let mut in_flight = InFlight(0);
         let mut failure: Option<Error> = None;
         loop {
-            while failure.is_none() && next < commands.len() && in_flight.0 < DEPTH {
+            while failure.is_none() && next < commands.len() && in_flight.0 < depth {
                 if matches!(commands[next], Command::Flush | Command::Trim { .. }) {
                     let own = std::slice::from_mut(&mut commands[next]);
                     failure = meter.one_by_one(own, |it| self.handle.own(it)).err();
@@ -248,7 +269,7 @@ impl Queue for XnvmeQueue {
                 std::thread::yield_now();
             }
             let now = Instant::now();
-            for index in 0..DEPTH {
+            for index in 0..depth {
                 if self.flights[index].ended.is_some() {
                     in_flight.0 -= 1;
                     let outcome = self.take(index, commands, now, meter);
@@ -373,7 +394,11 @@ impl Handle {
                 code @ 1..134 => code,
                 code => 256 - code,
             };
-            return Err(explain(Errno::from_raw_os_error(number), command.name(), name));
+            let errno = Errno::from_raw_os_error(number);
+            return Err(match self.own {
+                Own::Namespace(_) => command_error(errno, command.name(), name),
+                Own::Plain(_) => explain(errno, command.name(), name),
+            });
         }
         if (code, kind) != (0, 0) {
             return Err(status_error(u32::from(status >> 1), command.name(), name));
