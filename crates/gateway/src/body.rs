@@ -1,5 +1,6 @@
 //! Streams an object's body to a client, or into another store, in bounded pieces.
 
+use crate::handover::{self, Handover};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use penstock_base::{Error, Kind, Result};
@@ -53,12 +54,31 @@ pub struct ObjectBody {
     state: State,
     remaining: u64,
     pool: Pool,
+    /// Where pieces of files are sent by the kernel.
+    handover: Option<Arc<Handover>>,
 }
 
 impl ObjectBody {
     /// Sends `len` bytes of `body`.
     pub fn new(body: Stream, len: u64) -> Self {
-        ObjectBody { state: State::Idle(Box::new(body)), remaining: len, pool: Pool::default() }
+        let state = State::Idle(Box::new(body));
+        ObjectBody { state, remaining: len, pool: Pool::default(), handover: None }
+    }
+
+    /// Lets the kernel send what it has of a file.
+    #[must_use]
+    pub fn handing_over(mut self, handover: Option<Arc<Handover>>) -> Self {
+        self.handover = handover.filter(|_| self.remaining >= handover::BODY_BYTES_MIN);
+        self
+    }
+
+    /// The next bytes, if the kernel can send them.
+    fn stand_in(&mut self) -> Option<Bytes> {
+        let (Some(handover), State::Idle(body)) = (&self.handover, &mut self.state) else {
+            return None;
+        };
+        let most = self.remaining.min(handover::PIECE_BYTES_MAX as u64);
+        Some(handover.stand_in(body.take_cached(most)?))
     }
 }
 
@@ -81,6 +101,10 @@ impl ObjectBody {
         if self.remaining == 0 {
             self.state = State::Done;
             return Poll::Ready(None);
+        }
+        if let Some(stand_in) = self.stand_in() {
+            self.remaining -= stand_in.len() as u64;
+            return Poll::Ready(Some(Ok(stand_in)));
         }
         if let State::Idle(..) = self.state
             && let State::Idle(body) = std::mem::replace(&mut self.state, State::Done)

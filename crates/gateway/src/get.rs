@@ -6,6 +6,7 @@ use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{HasChecksums as _, Sums};
 use crate::conditions::{ReadConditions, Verdict, if_range, read_conditions};
 use crate::error::{Subject, to_s3};
+use crate::handover::Handover;
 use crate::headers::{set_object_headers, tag_count};
 use crate::parts::PartSizes;
 use crate::{overrides, refuse, versions};
@@ -16,6 +17,7 @@ use penstock_engine::Stream;
 use penstock_store::{ETag, GetRange, GetRequest, ObjectMeta};
 use s3s::dto::{self, StreamingBlob};
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
+use std::sync::Arc;
 
 const TAGGING_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
 
@@ -253,7 +255,9 @@ pub(crate) async fn get(
     let sums = told_checksums(input.checksum_mode.as_ref(), &wanted, &meta);
     output.set_checksums(&sums);
     output.content_range = content_range;
-    let body = s3s::Body::http_body_unsync(ObjectBody::new(stream, len));
+    let handover = request.extensions.get::<Arc<Handover>>().cloned();
+    let body = ObjectBody::new(stream, len).handing_over(handover);
+    let body = s3s::Body::http_body_unsync(body);
     output.body = Some(StreamingBlob::from(body));
     let mut response = S3Response::new(output);
     response.status = status;

@@ -31,6 +31,7 @@ mod front;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod get;
+mod handover;
 mod headers;
 mod heads;
 mod hosts;

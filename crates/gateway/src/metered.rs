@@ -1,5 +1,7 @@
-//! Counts the bytes of a connection as they pass, and cuts it where the client takes none for long.
+//! Counts the bytes of a connection as they pass, sends pieces of files where their stand-ins are,
+//! and cuts it where the client takes none for long.
 
+use crate::handover::Handover;
 use crate::observed::StallTimer;
 use crate::stats::Stats;
 use std::io::{Error, ErrorKind, IoSlice, Result};
@@ -16,6 +18,7 @@ pub struct Metered {
     stats: Arc<Stats>,
     stall: StallTimer,
     read_bytes_max: u64,
+    handover: Arc<Handover>,
 }
 
 impl Metered {
@@ -28,7 +31,14 @@ impl Metered {
         stall_timeout: Duration,
         read_bytes_max: u64,
     ) -> Self {
-        Metered { stream, stats, stall: StallTimer::new(stall_timeout), read_bytes_max }
+        let stall = StallTimer::new(stall_timeout);
+        Metered { stream, stats, stall, read_bytes_max, handover: Arc::default() }
+    }
+
+    /// Takes the pieces of files that this connection sends; only where nothing (such as TLS) comes
+    /// between it and the HTTP layer.
+    pub fn handover(&self) -> Arc<Handover> {
+        self.handover.clone()
     }
 
     fn written(
@@ -68,12 +78,11 @@ impl AsyncRead for Metered {
 
 impl AsyncWrite for Metered {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.written(context, written)
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -81,7 +90,12 @@ impl AsyncWrite for Metered {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        let this = &mut *self;
+        let written = match this.handover.is_in(slices) {
+            Ok(true) => this.handover.poll_send(&this.stream, context, slices),
+            Ok(false) => Pin::new(&mut this.stream).poll_write_vectored(context, slices),
+            Err(error) => Poll::Ready(Err(error)),
+        };
         self.written(context, written)
     }
 

@@ -1,6 +1,7 @@
 //! Listens, accepts connections, wraps them in TLS, and drains.
 
 use crate::front::Front;
+use crate::handover::Handover;
 use crate::metered::Metered;
 use crate::observed::Outbound;
 use crate::tls::Tls;
@@ -195,9 +196,12 @@ impl Connections {
         let most = if is_among_few { READ_BYTES_MAX as u64 } else { READ_BYTES_AMONG_MANY };
         let stream = Metered::new(stream, front.stats.clone(), self.stall_timeout, most);
         match &self.tls {
-            None => self.serve_http(stream, peer, front, watcher).await,
+            None => {
+                let handover = stream.handover();
+                self.serve_http(stream, Some(handover), peer, front, watcher).await;
+            }
             Some(tls) => match tokio::time::timeout(self.head_timeout, tls.accept(stream)).await {
-                Ok(Ok(stream)) => self.serve_http(stream, peer, front, watcher).await,
+                Ok(Ok(stream)) => self.serve_http(stream, None, peer, front, watcher).await,
                 Ok(Err(_)) | Err(_) => telemetry.tls_failures.add(1),
             },
         }
@@ -210,12 +214,18 @@ impl Connections {
     async fn serve_http(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        handover: Option<Arc<Handover>>,
         peer: SocketAddr,
         front: Front,
         watcher: Watcher,
     ) {
         let port = self.port;
-        let service = service_fn(move |request| answer(port, front.clone(), peer, request));
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            if let Some(handover) = &handover {
+                request.extensions_mut().insert(handover.clone());
+            }
+            answer(port, front.clone(), peer, request)
+        });
         let connection = self.http.serve_connection(TokioIo::new(stream), service);
         // A connection that breaks is its client's affair, and the client knows.
         watcher.watch(connection).await.ok();

@@ -1,4 +1,5 @@
-//! Bodies that are many pieces: what comes back is what was sent, on every lane.
+//! Bodies that are many pieces: what comes back is what was sent, on every lane and however the
+//! pieces are moved (read and written, or sent by the kernel).
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 

@@ -365,6 +365,12 @@ async fn certificates_are_exchanged_under_open_connections() {
     let put = Request { method: "PUT", path: "/lake/k", body: b"tls", ..Default::default() };
     second.write_all(&sign::signed(&put, &host, SECRET_KEY, ACCESS_KEY)).await.unwrap();
     assert_eq!(read_answer(&mut second, false).await.status, 200);
+    // Large files too are encrypted, so they cannot be the kernel's to send.
+    let large: Vec<u8> = (0..5_000_000_u32).map(|n| (n % 251) as u8).collect();
+    std::fs::write(server.dir.served().join("lake/large"), &large).unwrap();
+    let get = Request { path: "/lake/large", ..Default::default() };
+    second.write_all(&sign::signed(&get, &host, SECRET_KEY, ACCESS_KEY)).await.unwrap();
+    assert!(read_answer(&mut second, false).await.body == large);
     // Files that do not fit leave it as it is.
     std::fs::write(server.dir.0.join("key.pem"), &old.key).unwrap();
     assert!(server.reloader.reload().is_err());

@@ -2,7 +2,7 @@
 
 use crate::answer::UNKNOWN_END;
 use crate::http::HttpBody;
-use crate::local::FileBody;
+use crate::local::{FileBody, FilePiece};
 use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Result, Retry};
 use std::future::poll_fn;
@@ -109,6 +109,15 @@ impl Body {
                 return Err(over());
             }
             all.resize(filled * 2, 0);
+        }
+    }
+
+    /// The next bytes, at most `most`, as a piece of a file that is in the kernel's cache; they
+    /// count as read. `None` where there is no such piece: then they are to be read.
+    pub fn take_cached(&mut self, most: u64) -> Option<FilePiece> {
+        match self {
+            Body::File(body) => body.take_cached(most),
+            Body::Memory(_) | Body::Http(_) | Body::Source(_) => None,
         }
     }
 

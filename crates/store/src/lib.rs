@@ -34,7 +34,7 @@ pub use account::{Account, ContainerEntry};
 pub use azure::{AzureAccount, AzureStore};
 pub use body::{Body, BodySource};
 pub use http::{HttpClient, HttpOptions, HttpResponse};
-pub use local::LocalStore;
+pub use local::{FilePiece, LocalStore};
 pub use memory::{MemoryAccount, MemoryStore};
 pub use observe::{Observer, RequestEvent};
 pub use open::{open, root_of};

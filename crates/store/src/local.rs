@@ -31,7 +31,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use body::FileBody;
+pub use body::{FileBody, FilePiece};
 pub use staged::Staged;
 
 use crate::listing::{Cursor, read_page};

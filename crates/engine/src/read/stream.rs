@@ -10,7 +10,7 @@ use crate::read::version::{Version, changed, mismatch};
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{Either, select};
 use penstock_base::{ByteRange, Error, Kind, Metric, Result, Retry};
-use penstock_store::{Body, ETag, GetRange, GetRequest, GetResponse, ObjectMeta};
+use penstock_store::{Body, ETag, FilePiece, GetRange, GetRequest, GetResponse, ObjectMeta};
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::time::{Instant, sleep};
@@ -151,6 +151,20 @@ impl Stream {
     /// Nobody read it for a while: what fails next has the whole deadline again.
     pub(super) fn rested(&mut self) {
         self.attempts.progressed();
+    }
+
+    /// The next bytes, at most `most`, as a piece of a file that is in the kernel's cache, for a
+    /// server that lets the kernel send it; they count as read. `None` where there is no such
+    /// piece: then they are to be read.
+    pub fn take_cached(&mut self, most: u64) -> Option<FilePiece> {
+        if self.through.is_some() || self.range.end == u64::MAX {
+            return None;
+        }
+        let left = self.body_end - self.next;
+        let piece = self.body.as_mut()?.take_cached(most.min(left))?;
+        self.next += piece.range.end - piece.range.start;
+        self.attempts.progressed();
+        Some(piece)
     }
 
     /// As [`Stream::read`], inside a verb.

@@ -1,8 +1,8 @@
 //! The bytes of an open file, read at their offset straight into the caller's buffer.
 //!
 //! What is in the page cache is copied on the calling thread, which costs less than handing the
-//! work over; what is not is read on a blocking thread, so that a slow disk never holds up the
-//! async threads.
+//! work over, or is told as a piece of the file for a server that lets the kernel send it; what is
+//! not is read on a blocking thread, so that a slow disk never holds up the async threads.
 
 use super::errno::explain;
 use penstock_base::{Error, Kind, Result};
@@ -11,6 +11,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::future::Future;
 use std::io::IoSliceMut;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,6 +21,18 @@ use tokio::task::JoinHandle;
 const CACHED_READ_MAX_BYTES: usize = 4 << 20;
 /// Bytes per read on a blocking thread.
 const DISK_READ_BYTES: usize = 4 << 20;
+/// Distance of the bytes that tell whether a stretch is in the page cache: each costs a call, and
+/// the kernel takes in and lets go of files in long stretches.
+const PROBE_STRIDE_BYTES: u64 = 256 << 10;
+
+/// A stretch of an open file.
+#[derive(Clone, Debug)]
+pub struct FilePiece {
+    /// The file.
+    pub file: Arc<OwnedFd>,
+    /// The bytes.
+    pub range: Range<u64>,
+}
 
 /// A stretch of an open file. It stays the version that was opened, whatever is renamed over it.
 #[derive(Debug)]
@@ -53,10 +66,33 @@ impl FileBody {
         }
     }
 
-    /// The file, and the bytes of it that are still to be read: for a server that hands them to
-    /// the kernel (`sendfile`) instead of reading them.
-    pub fn file_and_range(&self) -> (&Arc<OwnedFd>, std::ops::Range<u64>) {
-        (&self.file, self.offset..self.end)
+    /// The next bytes as a piece of the file, at most `most`, for a server that lets the kernel
+    /// send them (`sendfile`); they count as read. `None` at the end, and where the bytes are not
+    /// in the page cache: then they are to be read.
+    pub fn take_cached(&mut self, most: u64) -> Option<FilePiece> {
+        if self.pending.is_some() || self.scratch_used < self.scratch.len() {
+            return None;
+        }
+        let len = self.cached_prefix(most.min(self.remaining()));
+        let range = self.offset..self.offset + len;
+        self.offset = range.end;
+        (len > 0).then(|| FilePiece { file: self.file.clone(), range })
+    }
+
+    /// How many of the next `len` bytes are in the page cache, by samples: the first byte of every
+    /// stride, and the last of all.
+    fn cached_prefix(&mut self, len: u64) -> u64 {
+        let start = self.offset;
+        let mut is_cached = |at: u64| matches!(self.read_cached(&mut [0], start + at), Some(Ok(1)));
+        let mut known = 0;
+        while known < len && is_cached(known) {
+            known = (known + PROBE_STRIDE_BYTES).min(len);
+        }
+        if known == len && (len == 0 || is_cached(len - 1)) {
+            return len;
+        }
+        // Where the last stride ends is not known.
+        known.saturating_sub(PROBE_STRIDE_BYTES)
     }
 
     /// Bytes still to be read.
@@ -99,7 +135,7 @@ impl FileBody {
         let left = &self.scratch[self.scratch_used..];
         if left.is_empty() {
             let limit = buf.len().min(CACHED_READ_MAX_BYTES);
-            let answer = self.read_cached(&mut buf[..limit])?;
+            let answer = self.read_cached(&mut buf[..limit], self.offset)?;
             return Some(answer.map_err(|errno| explain(errno, "read", &self.path)));
         }
         let count = left.len().min(buf.len());
@@ -115,8 +151,8 @@ impl FileBody {
             .with_hint("Another program changed it while it was read; run again")
     }
 
-    /// `None` when the next bytes are not in the page cache.
-    fn read_cached(&mut self, buf: &mut [u8]) -> Option<Result<usize, Errno>> {
+    /// `None` when the bytes at `offset` are not in the page cache.
+    fn read_cached(&mut self, buf: &mut [u8], offset: u64) -> Option<Result<usize, Errno>> {
         if !self.nowait {
             return None;
         }
@@ -124,11 +160,11 @@ impl FileBody {
         self.scratch_used = 0;
         let mut slices = [IoSliceMut::new(buf)];
         let flags = if self.in_memory { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT };
-        match rustix::io::preadv2(&self.file, &mut slices, self.offset, flags) {
+        match rustix::io::preadv2(&self.file, &mut slices, offset, flags) {
             Err(Errno::AGAIN) => None,
             Err(Errno::OPNOTSUPP) if !self.in_memory && is_in_memory(&self.file) => {
                 self.in_memory = true;
-                Some(rustix::io::preadv(&self.file, &mut slices, self.offset))
+                Some(rustix::io::preadv(&self.file, &mut slices, offset))
             }
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 self.nowait = false;
