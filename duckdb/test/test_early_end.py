@@ -75,12 +75,12 @@ def test_a_limit_that_is_far_away_still_has_its_columns_fetched_ahead(far: Fake)
     con.close()
 
 
-@pytest.mark.parametrize("rows", [100_000, 700_000])
-def test_a_compressed_text_is_fetched_little_further_than_it_is_read(far: Fake, rows: int) -> None:
+def test_a_compressed_text_is_fetched_little_further_than_it_is_read(far: Fake) -> None:
     con = scanner(far)
     con.execute("SET enable_external_file_cache = false")
     far.reset()
-    con.execute(f"SELECT i, a FROM 's3://far/t.csv.gz' LIMIT {rows}").fetchall()
+    # More than what DuckDB looks at before it plans, where nothing tells of the LIMIT.
+    con.execute("SELECT i, a FROM 's3://far/t.csv.gz' LIMIT 700000").fetchall()
     assert stats(con)["read_ahead_wasted_bytes"] <= IN_VAIN_MIN + received(far) / 10
     con.close()
 

@@ -1,4 +1,4 @@
-"""Files that a statement names one by one, or a table format: fetched ahead like those of a glob."""
+"""Files that a statement or a table format names: fetched ahead like those of a glob."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_name_that_is_not_there_is_told(far: Fake) -> None:
     con = scanner(far)
     missing = far.url("lists/missing.parquet")
     source = names(far)[:-1] + f", '{missing}']"
-    with pytest.raises(duckdb.Error, match="missing.parquet"):
+    with pytest.raises(duckdb.Error, match=r"missing\.parquet"):
         con.execute(f"SELECT sum(i) FROM read_parquet({source})").fetchall()
     assert con.execute(f"SELECT sum(i) FROM read_parquet({names(far)})").fetchone() == (SUM,)
     con.close()

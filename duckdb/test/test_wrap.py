@@ -286,15 +286,17 @@ def test_a_failed_sub_read_is_the_statements_error(number: int, store: Fake, blo
 
 def test_an_object_replaced_before_a_helper_opened_it(azure_blob: tuple[Fake, str]) -> None:
     store, url = azure_blob
+    before = md5(wrapped(store), url)
+    # A connection that has learned nothing yet, so that it splits its first read.
     con = wrapped(store)
     con.execute("SET enable_external_file_cache = false")
-    before = md5(con, url)
+    con.execute("SET penstock_parallel_read_dedicated_handles = true")
     # Azure's extension tells versions apart by size and time, which the store has in seconds.
     written = int(time.time())
     wait_until(lambda: int(time.time()) > written, "the next second")
     store.reset()
-    # The first HEAD is the reader's own.
-    store.arm("replace,method=HEAD,nth=2")
+    # The first two are of the name and of the reader's own file.
+    store.arm("replace,method=HEAD,nth=3")
     with pytest.raises(duckdb.Error, match=r"object changed while it was read: .*wrap/blob"):
         md5(con, url)
     store.reset()
@@ -311,7 +313,7 @@ def test_a_helper_that_cannot_open_its_file_fails_the_statement_only(
     con.execute("SET enable_external_file_cache = false")
     before = md5(con, url)
     store.reset()
-    store.arm("status=403,method=HEAD,nth=2-")
+    store.arm("status=403,method=HEAD,nth=3-")
     with pytest.raises(duckdb.Error) as told:
         md5(con, url)
     assert "INTERNAL" not in str(told.value)
@@ -324,11 +326,11 @@ def test_helpers_open_their_files_at_once(azure_blob: tuple[Fake, str]) -> None:
     con = wrapped(store)
     con.execute("SET enable_external_file_cache = false")
     con.execute("SET penstock_parallel_read_dedicated_handles = true")
-    store.arm("latency=400,method=HEAD,nth=2-")
+    store.arm("latency=400,method=HEAD,nth=3-")
     md5(con, url)
     heads = [it for it in store.requests() if it["method"] == "HEAD"]
-    assert len(heads) == 4, "the reader's own and three helpers'"
-    assert overlap(sorted(heads, key=lambda it: int(it["start_us"]))[1:])
+    assert len(heads) == 5, "of the name, the reader's own and three helpers'"
+    assert overlap(sorted(heads, key=lambda it: int(it["start_us"]))[2:])
 
 
 def test_interruption(con: duckdb.DuckDBPyConnection, store: Fake) -> None:

@@ -186,7 +186,7 @@ impl Neighbours {
         let id = at.id();
         let found = state.globs.iter_mut().find_map(|glob| Some((*glob.index.get(&id)?, glob)));
         if let Some((index, glob)) = found
-            && !glob.version(index).is_told()
+            && glob.files[index].1.meta.etag.is_none()
         {
             glob.files[index].1.meta = meta.clone();
         }

@@ -198,7 +198,7 @@ fn replace(server: &Server, target: &Target) {
         if let Some(object) = state.object(&target.bucket, &target.key) {
             let mut other = (*object).clone();
             other.data = Data::from(Bytes::from(vec![0xA5; other.data.len() as usize]));
-            other.etag = etag;
+            (other.etag, other.modified) = (etag, super::clock::now());
             state.place(&target.bucket, &target.key, other);
         }
     });
