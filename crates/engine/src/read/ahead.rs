@@ -3,8 +3,9 @@
 //! The decision is pure ([`Detector`], [`next_block`]): two reads that follow each other begin a
 //! run. In small steps, while less lies ready than the run has read so far, the next block is
 //! fetched, of the size of the run, from 256 KiB up to 8 MiB. So what is fetched in vain is never
-//! more than what was used; in a statement that may end early, no more than a tenth of it. Any other read ends the run and drops what lies ready, unless it goes
-//! back: DuckDB looks at the beginning of a text file first, and then reads it from the beginning.
+//! more than what was used; in a statement that may end early, no more than a tenth of it. Any
+//! other read ends the run and drops what lies ready, unless it goes back: DuckDB
+//! looks at the beginning of a text file first, and then reads it from the beginning.
 //!
 //! In large steps the next ones are asked for while the present one is carried out, see `begun`. A
 //! large read of an object's beginning is a run by itself.

@@ -10,15 +10,15 @@
 //!   it, and nothing of it was read: so a scan that leaves out row groups is not followed into
 //!   others, but in one that it reads, the columns are expected that it read in the others which it
 //!   read.
-//! - What was fetched in vain stays below a tenth of what was read ([`WASTE_PARTS`]): beyond, no
-//!   more is expected until enough was read.
+//! - What was fetched in vain stays below a tenth of what was read: beyond, no more is expected until
+//!   enough was read (`allowance`).
 //! - A row group that was read whole by one read says everything at once; a glob may take a fixed
 //!   number of bytes before any row group is over (`first_bytes`).
 
+mod allowance;
 mod file;
 mod history;
 
-use crate::query::WASTE_PARTS;
 use crate::read::parquet::Layout;
 use crate::read::parquet::steps::step;
 use file::{BEGUN, File, GAP_BYTES_MAX, Group, READ, Settled, is_pending, is_read, joined};
@@ -28,14 +28,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// That many in any case: fewer than a round trip is worth on any link.
-const WASTE_BYTES_MIN: u64 = 256 << 10;
-/// Once a row group is over, this much may be ahead whatever little was read so far.
-const AHEAD_BYTES_MIN: u64 = 1 << 20;
 /// Files ahead of the one that is read.
 const FILES_AHEAD_MAX: usize = 32;
-/// A scan that begins anew this often is several at once: there is nothing to learn from it.
-const RESTARTS_MAX: u32 = 3;
 
 /// A row group of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,16 +81,6 @@ impl Scan {
     /// A scan that may be `first_bytes` ahead before it is known to go on.
     pub fn new(first_bytes: u64) -> Self {
         Scan { first_bytes, ..Self::default() }
-    }
-
-    /// So much may be ahead before it is known to go on.
-    pub fn may_begin_with(&mut self, first_bytes: u64) {
-        self.first_bytes = first_bytes;
-    }
-
-    /// Says that the scan may end before its files do.
-    pub fn may_end_early(&mut self) {
-        self.ends_early = true;
     }
 
     /// Whether the layout of a file is known.
@@ -211,21 +195,6 @@ impl Scan {
         self.group(unit).is_none_or(|group| group.is_over)
     }
 
-    /// Bytes that may be ahead, given how many the link takes.
-    pub fn allowed_bytes(&self, window_bytes: u64) -> u64 {
-        if self.restarts > RESTARTS_MAX
-            || self.wasted_bytes > WASTE_BYTES_MIN + self.read_bytes / WASTE_PARTS
-        {
-            0
-        } else if self.is_learned {
-            // Of a glob no less than before it was known to go on: what lies ready for files far
-            // ahead must not hold up what is found missing of the next one.
-            window_bytes.min(self.read_bytes.max(AHEAD_BYTES_MIN)).max(self.first_bytes)
-        } else {
-            self.first_bytes
-        }
-    }
-
     /// Whether more row groups lie behind the furthest reader than others can be late for.
     fn is_skipping(&self) -> bool {
         let Some(frontier) = self.frontier else { return false };
@@ -294,16 +263,6 @@ impl Scan {
             }
         }
         None
-    }
-
-    /// Once row groups were skipped the next ones may be too, and a scan that may end early may read
-    /// none of them: then no more is fetched of them than may be in vain.
-    fn bytes_max_outside(&self, bytes_max: u64) -> u64 {
-        if self.skipped == 0 && !self.ends_early {
-            return bytes_max;
-        }
-        let in_vain = WASTE_BYTES_MIN + self.read_bytes / WASTE_PARTS;
-        bytes_max.min(in_vain.saturating_sub(self.wasted_bytes + self.pending_bytes))
     }
 
     /// A reader begins with a row group, or goes on in it.

@@ -2,6 +2,8 @@
 //! DuckDB 1.5 does it: what is there is not read, and a read is widened up to what is there.
 
 use super::*;
+use crate::query::WASTE_PARTS;
+use crate::read::scan::allowance::WASTE_BYTES_MIN;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

@@ -1,5 +1,7 @@
 use super::*;
+use crate::query::WASTE_PARTS;
 use crate::read::parquet::steps::TAKEN;
+use crate::read::scan::allowance::{RESTARTS_MAX, WASTE_BYTES_MIN};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
