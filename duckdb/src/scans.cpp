@@ -59,7 +59,12 @@ bool ReadsOurs(Engine &engine, const LogicalGet &get) {
 	if (files->initial_reader) {
 		return engine.Serves(files->initial_reader->file.path);
 	}
-	return files->file_list && !files->file_list->IsEmpty() && engine.Serves(files->file_list->GetFirstFile().path);
+	try {
+		auto &list = files->file_list;
+		return list && !list->IsEmpty() && engine.Serves(list->GetFirstFile().path);
+	} catch (std::exception &) { // NOLINT: a list that cannot be had is told by who reads it
+		return false;
+	}
 }
 
 //! Whether the files of a scan can be told without a listing.
@@ -80,15 +85,14 @@ bool NamesItsFiles(const LogicalGet &get, const MultiFileList &files) {
 	return true;
 }
 
-//! Tells the engine which files a scan will read. What fails here is told by the file's own opening.
+//! Tells the engine which files a scan will read.
 void Announce(ClientContext &context, const shared_ptr<Engine> &engine, const LogicalGet &get) {
 	auto scan = dynamic_cast<const MultiFileBindData *>(get.bind_data.get());
-	if (!scan || !scan->file_list || !NamesItsFiles(get, *scan->file_list) ||
-	    scan->file_list->GetExpandResult() != FileExpandResult::MULTIPLE_FILES) {
+	if (!scan || !scan->file_list || !NamesItsFiles(get, *scan->file_list) || !ReadsOurs(*engine, get)) {
 		return;
 	}
 	auto files = scan->file_list->GetAllFiles();
-	if (!engine->Serves(files.front().path)) {
+	if (files.size() < 2 || !engine->Serves(files.front().path)) {
 		return;
 	}
 	auto query = ClientIo::Get(context, engine)->Current();
@@ -97,15 +101,21 @@ void Announce(ClientContext &context, const shared_ptr<Engine> &engine, const Lo
 	auto options = query->OptionsOf(files.front().path, opener);
 	vector<ps_str> paths;
 	vector<Known> known;
+	string last;
 	for (auto &file : files) {
+		// DuckLake names rows in its catalog like a file.
+		if (!engine->Serves(file.path)) {
+			continue;
+		}
 		if (paths.size() == FILES_MAX || RootOf(file.path) != root) {
 			break;
 		}
+		last = file.path;
 		paths.push_back(Borrow(file.path));
 		known.emplace_back(file);
 	}
 	// Secrets of one scope each are those of the first and of the last.
-	if (!(options == query->OptionsOf(files[paths.size() - 1].path, opener))) {
+	if (!(options == query->OptionsOf(last, opener))) {
 		return;
 	}
 	vector<ps_known> told;
@@ -121,7 +131,10 @@ void Announce(ClientContext &context, const shared_ptr<Engine> &engine, const Lo
 
 void AnnounceAll(ClientContext &context, const shared_ptr<Engine> &engine, const LogicalOperator &op) {
 	if (op.type == LogicalOperatorType::LOGICAL_GET) {
-		Announce(context, engine, op.Cast<LogicalGet>());
+		try {
+			Announce(context, engine, op.Cast<LogicalGet>());
+		} catch (std::exception &) { // NOLINT: what fails here is told by the file's own opening
+		}
 	}
 	for (auto &child : op.children) {
 		AnnounceAll(context, engine, *child);

@@ -152,6 +152,10 @@ impl Neighbours {
     /// the first one were opened now. What is known of a glob is known better from its listing.
     pub fn announced(self: &Arc<Self>, query: &Arc<QueryCore>, files: Vec<(Location, Known)>) {
         let [(first, _), (second, _), _, ..] = &files[..] else { return };
+        // A plain HTTP server may serve whole files only, which is too much ahead of a read.
+        if !first.mount.capabilities.list {
+            return;
+        }
         let (at, first, second) = (first.clone(), first.id(), second.id());
         let mut state = self.lock();
         if state.globs.iter().any(|glob| glob.index.contains_key(&second)) {
