@@ -10,8 +10,8 @@
 //!   it, and nothing of it was read: so a scan that leaves out row groups is not followed into
 //!   others, but in one that it reads, the columns are expected that it read in the others which it
 //!   read.
-//! - What was fetched in vain stays below a tenth of what was read: beyond, no more is expected until
-//!   enough was read (`allowance`).
+//! - What was fetched in vain stays below a tenth of what was read: beyond, no more is expected
+//!   until enough was read (`allowance`).
 //! - A row group that was read whole by one read says everything at once; a glob may take a fixed
 //!   number of bytes before any row group is over (`first_bytes`).
 
