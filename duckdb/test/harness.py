@@ -205,3 +205,37 @@ def azure_exists(fake: Fake, name: str) -> bool:
             return False
         raise
     return True
+
+
+def scanner(store: Fake, threads: int = 1) -> duckdb.DuckDBPyConnection:
+    """A new database, which has read nothing yet."""
+    con = connect()
+    con.execute(f"CREATE SECRET s ({store.secret})")
+    con.execute(f"SET threads = {threads}")
+    return con
+
+
+def stats(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """The counters of a database, by name."""
+    rows = con.execute("SELECT name, value FROM penstock_stats()").fetchall()
+    return {name: int(value) for name, value in rows}
+
+
+def data_requests(store: Fake, name: str) -> list[tuple[int, int, int]]:
+    """The GET requests of an object, in order: begin and end in microseconds, and bytes."""
+    found = [
+        (request["start_us"], request["start_us"] + request["total_us"], request["bytes_out"])
+        for request in store.requests()
+        if request["method"] == "GET" and name in request["path"]
+    ]
+    return sorted(found)
+
+
+def round_trips(found: list[tuple[int, int, int]]) -> int:
+    """How often all requests that run had to end before the next one could begin."""
+    trips, ends_us = 0, 0
+    for begin_us, end_us, _ in found:
+        if begin_us >= ends_us:
+            trips += 1
+        ends_us = max(ends_us, end_us)
+    return trips

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import duckdb
 import pytest
-from harness import Fake, connect, start_fake
+from harness import Fake, scanner, start_fake, stats
 
 GROUPS = 60
 GROUP_ROWS = 20480
@@ -31,19 +30,6 @@ def far() -> Iterator[Fake]:
     con.execute(f"COPY {rows} TO 's3://far/t.csv.gz' (HEADER)")
     yield fake
     fake.stop()
-
-
-def scanner(far: Fake) -> duckdb.DuckDBPyConnection:
-    """A new database, which has read nothing yet."""
-    con = connect()
-    con.execute(f"CREATE SECRET s ({far.secret})")
-    con.execute("SET threads = 1")
-    return con
-
-
-def stats(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    rows = con.execute("SELECT name, value FROM penstock_stats()").fetchall()
-    return {name: int(value) for name, value in rows}
 
 
 def received(far: Fake) -> int:

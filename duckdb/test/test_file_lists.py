@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
-from harness import Fake, connect, load_pypi, start_fake
+from harness import Fake, load_pypi, round_trips, scanner, start_fake, stats
 
 FILES = 40
 ROWS = 20_000
@@ -37,30 +38,15 @@ def names(far: Fake, count: int = FILES) -> str:
     return "[" + ", ".join(f"'{url(far, file)}'" for file in range(count)) + "]"
 
 
-def scanner(far: Fake) -> duckdb.DuckDBPyConnection:
-    """A new database, which has read nothing yet."""
-    con = connect()
-    con.execute(f"CREATE SECRET s ({far.secret})")
-    con.execute("SET threads = 1")
-    return con
-
-
-def data_requests(far: Fake) -> list[dict[str, int]]:
+def parquet_requests(far: Fake) -> list[dict[str, Any]]:
     return [request for request in far.requests() if ".parquet" in request["path"]]
 
 
-def round_trips(far: Fake) -> int:
-    """How often all requests that run had to end before the next one could begin."""
-    trips, ends_us = 0, 0
-    for request in sorted(data_requests(far), key=lambda request: request["start_us"]):
-        trips += request["start_us"] >= ends_us
-        ends_us = max(ends_us, request["start_us"] + request["total_us"])
-    return trips
-
-
-def stats(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    rows = con.execute("SELECT name, value FROM penstock_stats()").fetchall()
-    return {name: int(value) for name, value in rows}
+def trips(far: Fake) -> int:
+    """Round trips of all requests for files, of whatever kind."""
+    found = parquet_requests(far)
+    times = [(it["start_us"], it["start_us"] + it["total_us"], it["bytes_out"]) for it in found]
+    return round_trips(sorted(times))
 
 
 def test_named_files_are_fetched_ahead(far: Fake) -> None:
@@ -69,8 +55,8 @@ def test_named_files_are_fetched_ahead(far: Fake) -> None:
     query = f"SELECT sum(i), count(a), count(b) FROM read_parquet({names(far)})"
     assert con.execute(query).fetchone() == (SUM, FILES * ROWS, FILES * ROWS)
     # One by one they are two round trips each.
-    assert round_trips(far) <= FILES // 2
-    received = sum(request["bytes_out"] for request in data_requests(far))
+    assert trips(far) <= FILES // 2
+    received = sum(request["bytes_out"] for request in parquet_requests(far))
     assert stats(con)["read_ahead_wasted_bytes"] <= received / 10
     con.close()
 
@@ -81,7 +67,7 @@ def test_named_files_are_asked_for_as_often_as_those_of_a_glob(far: Fake) -> Non
         con = scanner(far)
         far.reset()
         con.execute(f"SELECT sum(i), count(a), count(b) FROM read_parquet({source})").fetchall()
-        counts.append(len(data_requests(far)))
+        counts.append(len(parquet_requests(far)))
         con.close()
     # Azure has no ranges from the end, so a file whose size nobody told takes one more.
     # Of two that are fetched at once one may be asked for again.
@@ -95,7 +81,7 @@ def test_with_always_each_opening_still_asks(far: Fake) -> None:
     assert con.execute(query).fetchone() == (SUM,)
     far.reset()
     assert con.execute(query).fetchone() == (SUM,)
-    assert len({request["path"] for request in data_requests(far)}) == FILES
+    assert len({request["path"] for request in parquet_requests(far)}) == FILES
     con.close()
 
 
@@ -134,7 +120,7 @@ def test_the_files_of_a_lake_are_fetched_ahead(far: Fake, tmp_path: Path) -> Non
     far.reset()
     row = con.execute("SELECT count(*), sum(i), count(a), count(b) FROM lake.t").fetchone()
     assert row == (20 * ROWS, SUM // 2, 20 * ROWS, 20 * ROWS)
-    assert round_trips(far) <= 12
+    assert trips(far) <= 12
     con.close()
 
 

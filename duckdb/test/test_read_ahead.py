@@ -7,17 +7,23 @@ from collections.abc import Iterator
 
 import duckdb
 import pytest
-from harness import Fake, connect, start_fake, wait_until
+from harness import Fake, data_requests, round_trips, scanner, start_fake, stats, wait_until
 
 GROUPS = 20
 ROWS = GROUPS * 20480
+
+
+def unordered(store: Fake, threads: int) -> duckdb.DuckDBPyConnection:
+    con = scanner(store, threads)
+    con.execute("SET preserve_insertion_order = false")
+    return con
 
 
 @pytest.fixture(scope="module")
 def far() -> Iterator[Fake]:
     """A store whose answers take 30 ms to begin, with a file of twenty row groups."""
     fake = start_fake("s3", "--latency-ms", "30")
-    con = scanner(fake, 1)
+    con = unordered(fake, 1)
     con.execute(
         "COPY (SELECT i, hash(i) AS a, hash(i + 1) AS b, hash(i + 2) AS c, i::VARCHAR AS d "
         f"FROM range({ROWS}) t(i)) TO 's3://far/t.parquet' "
@@ -27,26 +33,12 @@ def far() -> Iterator[Fake]:
     fake.stop()
 
 
-def scanner(far: Fake, threads: int) -> duckdb.DuckDBPyConnection:
-    """A new database, which has read nothing yet."""
-    con = connect()
-    con.execute(f"CREATE SECRET s ({far.secret})")
-    con.execute(f"SET threads = {threads}")
-    con.execute("SET preserve_insertion_order = false")
-    return con
-
-
-def stats(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    rows = con.execute("SELECT name, value FROM penstock_stats()").fetchall()
-    return {name: int(value) for name, value in rows}
-
-
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize(
     "what", ["sum(a), sum(c)", "max(i), sum(a), sum(b), sum(c), max(d)"], ids=["some", "all"]
 )
 def test_a_scan_finds_its_row_groups_fetched(far: Fake, threads: int, what: str) -> None:
-    con = scanner(far, threads)
+    con = unordered(far, threads)
     con.execute(f"SELECT {what} FROM 's3://far/t.parquet'").fetchall()
     found = stats(con)
     assert found["read_ahead_hits"] >= GROUPS - 3 * threads
@@ -55,25 +47,15 @@ def test_a_scan_finds_its_row_groups_fetched(far: Fake, threads: int, what: str)
     con.close()
 
 
-def round_trips(found: list[tuple[int, int, int]]) -> int:
-    """How often all requests that run had to end before the next one could begin."""
-    trips, ends_us = 0, 0
-    for begin_us, end_us, _ in found:
-        if begin_us >= ends_us:
-            trips += 1
-        ends_us = max(ends_us, end_us)
-    return trips
-
-
 def test_a_footer_longer_than_what_opening_fetches_is_followed(far: Fake) -> None:
-    con = scanner(far, 1)
+    con = unordered(far, 1)
     names = ", ".join(f"i + {column} AS c{column}" for column in range(100))
     con.execute(
         f"COPY (SELECT {names} FROM range({60 * 2048}) t(i)) TO 's3://far/wide.parquet' "
         "(FORMAT parquet, COMPRESSION uncompressed, ROW_GROUP_SIZE 2048)"
     )
     con.close()
-    con = scanner(far, 1)
+    con = unordered(far, 1)
     far.reset()
     # DuckDB's external file cache asks for the part of the footer that it has not.
     con.execute("SELECT sum(c1), sum(c50), sum(c99) FROM 's3://far/wide.parquet'").fetchall()
@@ -92,7 +74,7 @@ def test_a_footer_longer_than_what_opening_fetches_is_followed(far: Fake) -> Non
 )
 def test_small_files_of_several_row_groups_are_followed(far: Fake, groups: int, what: str) -> None:
     files = 20
-    con = scanner(far, 1)
+    con = unordered(far, 1)
     for file in range(files):
         con.execute(
             "COPY (SELECT i, hash(i) AS a, hash(i + 1) AS b, hash(i + 2) AS c, i::VARCHAR AS d "
@@ -100,7 +82,7 @@ def test_small_files_of_several_row_groups_are_followed(far: Fake, groups: int, 
             "(FORMAT parquet, COMPRESSION uncompressed, ROW_GROUP_SIZE 4096)"
         )
     con.close()
-    con = scanner(far, 1)
+    con = unordered(far, 1)
     far.reset()
     con.execute(f"SELECT {what} FROM 's3://far/{groups}/*.parquet'").fetchall()
     requests = data_requests(far, f"/{groups}/")
@@ -113,7 +95,7 @@ def test_small_files_of_several_row_groups_are_followed(far: Fake, groups: int, 
 
 
 def test_a_limit_in_the_first_row_group_receives_no_other(far: Fake) -> None:
-    con = scanner(far, 1)
+    con = unordered(far, 1)
     far.reset()
     # Behind the footer and the first row group the store is slow, so that this machine need not
     # be quick.
@@ -128,7 +110,7 @@ def test_a_limit_in_the_first_row_group_receives_no_other(far: Fake) -> None:
 
 
 def test_row_groups_that_a_filter_skips_are_not_fetched(far: Fake) -> None:
-    con = scanner(far, 1)
+    con = unordered(far, 1)
     # The last row group but one: its statistics leave it alone.
     con.execute(
         f"SELECT sum(a), sum(c) FROM 's3://far/t.parquet' WHERE i BETWEEN {ROWS - 30000} "
@@ -139,7 +121,7 @@ def test_row_groups_that_a_filter_skips_are_not_fetched(far: Fake) -> None:
 
 
 def test_an_interrupted_scan_leaves_no_request_running(far: Fake) -> None:
-    con = scanner(far, 1)
+    con = unordered(far, 1)
     far.reset()
     # The footer and the first row group come, what is fetched ahead of the others does not.
     far.arm("stall,op=GetObject,nth=4-")
@@ -170,7 +152,7 @@ def test_an_interrupted_scan_leaves_no_request_running(far: Fake) -> None:
 def distant() -> Iterator[Fake]:
     """A store whose answers take 100 ms to begin, with files that are read front to back."""
     fake = start_fake("s3", "--latency-ms", "100")
-    con = scanner(fake, 1)
+    con = unordered(fake, 1)
     for name, rows, options in [
         ("t.csv", 3_000_000, "HEADER"),
         ("t.csv.gz", 2_000_000, "HEADER"),
@@ -184,16 +166,6 @@ def distant() -> Iterator[Fake]:
     con.close()
     yield fake
     fake.stop()
-
-
-def data_requests(store: Fake, name: str) -> list[tuple[int, int, int]]:
-    """The GET requests of an object, in order: begin and end in microseconds, and bytes."""
-    found = [
-        (request["start_us"], request["start_us"] + request["total_us"], request["bytes_out"])
-        for request in store.requests()
-        if request["method"] == "GET" and name in request["path"]
-    ]
-    return sorted(found)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +185,7 @@ def data_requests(store: Fake, name: str) -> list[tuple[int, int, int]]:
 def test_what_is_read_front_to_back_is_asked_for_before_it_is_needed(
     distant: Fake, name: str, sql: str, expected: tuple[int, ...], hits_min: int
 ) -> None:
-    con = scanner(distant, 1)
+    con = unordered(distant, 1)
     con.execute("SET enable_external_file_cache = false")
     distant.reset()
     row = con.execute(sql.format(f"s3://distant/{name}")).fetchone()
@@ -227,7 +199,7 @@ def test_what_is_read_front_to_back_is_asked_for_before_it_is_needed(
 
 
 def test_a_limit_in_the_first_step_of_a_csv_receives_little_of_the_next(distant: Fake) -> None:
-    con = scanner(distant, 1)
+    con = unordered(distant, 1)
     distant.reset()
     con.execute("SELECT i FROM 's3://distant/t.csv' LIMIT 5").fetchall()
     con.close()
@@ -237,7 +209,7 @@ def test_a_limit_in_the_first_step_of_a_csv_receives_little_of_the_next(distant:
 
 
 def test_an_interrupted_read_front_to_back_leaves_no_request_running(distant: Fake) -> None:
-    con = scanner(distant, 1)
+    con = unordered(distant, 1)
     # The opening, the first step in one request, and the next one, which does not come.
     con.execute("SET penstock_parallel_read_max_fanout = 1")
     distant.reset()
