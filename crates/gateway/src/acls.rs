@@ -10,7 +10,10 @@ use crate::copy::{rewrite, tags_of};
 use crate::get::about_object;
 use crate::locks;
 use crate::notes::Notes;
-use crate::sharing::{Lists, ONE_OWNER, is_enforced, may_open, noted_acl};
+use crate::sharing::{
+    ENFORCED, Lists, ONE_OWNER, OWNERSHIPS, is_enforced, may_open, no_lists_beside_enforced,
+    noted_acl,
+};
 use crate::versions;
 use http::{Extensions, HeaderMap};
 use penstock_store::notes;
@@ -81,7 +84,9 @@ pub(crate) async fn create_bucket(
     let acl = asked(caller, &request.headers, None, me, (&input.bucket, me))?;
     let constraint = input.create_bucket_configuration.and_then(|it| it.location_constraint);
     let location = constraint.map(|it| it.as_str().to_string()).filter(|it| !it.is_empty());
+    let is_placed = buckets.is_placed(&input.bucket)?;
     let ownership = input.object_ownership.map(|it| it.as_str().to_string());
+    check_ownership(ownership.as_deref(), acl.as_ref())?;
     let acl = acl.unwrap_or_else(|| Acl::private(me));
     let output = dto::CreateBucketOutput { location: Some(format!("/{}", input.bucket)) };
     let lists = caller.sharing.lists;
@@ -113,11 +118,14 @@ pub(crate) async fn create_bucket(
     }
     let is_acl_noted =
         lists == Lists::Owners || (lists != Lists::Off && acl != Acl::private(ONE_OWNER));
+    // Where the back end knows it, it is no setting of the gateway's.
+    let placed_at = location.clone().filter(|_| is_placed);
+    let location = location.filter(|_| !is_placed);
     let is_noted = is_acl_noted || location.is_some() || ownership.is_some();
     if is_noted {
         buckets.check_notes_kept(&input.bucket).await?;
     }
-    buckets.create(&input.bucket).await?;
+    buckets.create(&input.bucket, placed_at.as_deref()).await?;
     if is_noted {
         let noted = |notes: &mut Notes| {
             notes.acl = is_acl_noted.then(|| acl.to_text());
@@ -131,6 +139,23 @@ pub(crate) async fn create_bucket(
         locks::begin(buckets, &input.bucket).await?;
     }
     Ok(output)
+}
+
+/// What CreateBucket says of ownership.
+///
+/// # Errors
+/// `InvalidArgument` for what is none; `InvalidBucketAclWithObjectOwnership` for one under which
+/// lists count for nothing, beside a list that lets others in.
+fn check_ownership(ownership: Option<&str>, acl: Option<&Acl>) -> S3Result<()> {
+    match ownership {
+        Some(odd) if !OWNERSHIPS.contains(&odd) => {
+            Err(s3_error!(InvalidArgument, "Invalid x-amz-object-ownership header: {odd}"))
+        }
+        Some(ENFORCED) if acl.is_some_and(|acl| !acl.is_closed(&acl.owner)) => {
+            Err(no_lists_beside_enforced())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// GetBucketAcl.

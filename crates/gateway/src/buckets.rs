@@ -229,12 +229,33 @@ impl Buckets {
     ///
     /// # Errors
     /// `InvalidBucketName`; what the back end says.
-    pub async fn create(&self, bucket: &str) -> S3Result<()> {
+    pub async fn create(&self, bucket: &str, location: Option<&str>) -> S3Result<()> {
         let (place, account) = self.place(bucket)?;
         if place.is_read_only {
             return Err(s3_error!(AccessDenied, "This gateway makes no buckets."));
         }
-        account.create(&place.container).await.map_err(about_bucket)
+        let made = match location.filter(|_| account.places_containers()) {
+            Some(location) => account.create_at(&place.container, location).await,
+            None => account.create(&place.container).await,
+        };
+        made.map_err(about_bucket)
+    }
+
+    /// Whether the back end of a bucket of this name puts it where it is told.
+    ///
+    /// # Errors
+    /// `InvalidBucketName`.
+    pub fn is_placed(&self, bucket: &str) -> S3Result<bool> {
+        Ok(self.place(bucket)?.1.places_containers())
+    }
+
+    /// Where the back end says that a bucket is.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; `NotImplemented` where [`Buckets::is_placed`] says no.
+    pub async fn location(&self, bucket: &str) -> S3Result<String> {
+        let (place, account) = self.place(bucket)?;
+        account.location(&place.container).await.map_err(about_bucket)
     }
 
     /// Removes an empty bucket with the unfinished uploads in it.

@@ -6,10 +6,15 @@
 
 mod algorithm;
 mod joined;
+mod named;
 mod sums;
 
 pub use algorithm::Algorithm;
 pub use joined::PartSums;
+pub use named::{
+    Judged, Known, UploadKind, announced_algorithm, check_composite, composite_told, handed_over,
+    judge, says_full,
+};
 pub use sums::{HasChecksums, PART_SUMS_NOTE, Sums};
 
 use algorithm::{HEADER, Hasher};
@@ -60,9 +65,21 @@ impl Verifier {
         Ok(Verifier { md5, payload, expected })
     }
 
+    /// Expects this checksum.
+    pub fn expecting(algorithm: Algorithm, text: String) -> Self {
+        let hasher = Hasher::new(algorithm);
+        let expected = Some(Expected { algorithm, hasher, text: Some(text) });
+        Verifier { md5: None, payload: None, expected }
+    }
+
     /// Whether there is anything to compare.
     pub fn is_empty(&self) -> bool {
         self.md5.is_none() && self.payload.is_none() && self.expected.is_none()
+    }
+
+    /// The algorithm's name, and the checksum where it came before the body.
+    pub fn announced(&self) -> Option<(String, Option<String>)> {
+        self.expected.as_ref().map(|it| (it.algorithm.name().to_string(), it.text.clone()))
     }
 
     /// Takes the next bytes of the body.

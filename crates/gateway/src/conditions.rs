@@ -99,6 +99,19 @@ impl ReadConditions {
             && self.if_unmodified_since.is_none()
     }
 
+    /// Whether they ask for bytes only of an object that changed: usually it did not.
+    pub fn asks_for_changes(&self) -> bool {
+        self.if_none_match.is_some() || self.if_modified_since.is_some()
+    }
+
+    /// The one version that is wanted, if any is.
+    pub fn wanted_version(&self) -> Option<&ETag> {
+        match &self.if_match {
+            Some(Tag::One(etag)) => Some(etag),
+            _ => None,
+        }
+    }
+
     /// Weighs the conditions against the object's tag and time, in the order of the RFC: a tag
     /// condition makes the time condition of its kind void.
     pub fn evaluate(&self, etag: Option<&ETag>, modified: Option<SystemTime>) -> Verdict {

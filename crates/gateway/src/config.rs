@@ -15,7 +15,7 @@ use penstock_base::{Error, Kind, Result, Secret};
 use penstock_store::StoreOptions;
 use penstock_store::options::TABLE as OPTIONS;
 use std::path::Path;
-use toml_edit::{Document, Item, Table, Value};
+use toml_edit::{Document, Item, Table, TomlError, Value};
 
 /// Keys at the top besides the settings.
 const SERVE_KEYS: &[&str] = &["anonymous"];
@@ -111,9 +111,7 @@ impl Config {
     /// # Errors
     /// `Invalid` for what is no TOML, an unknown key, or a value of the wrong type, with its line.
     pub fn parse(text: &str, secrets: &dyn Secrets) -> Result<Self> {
-        let document = Document::parse(text).map_err(|cause| {
-            Error::new(Kind::Invalid, "the config file is no TOML").with_source(cause)
-        })?;
+        let document = Document::parse(text).map_err(|cause| no_toml(text, &cause))?;
         let reader = Reader { text, secrets };
         let mut config = Config::default();
         for (name, item) in document.as_table() {
@@ -314,6 +312,22 @@ impl OwnGrant {
             rights: rights.transpose()?.unwrap_or(everything.rights),
         })
     }
+}
+
+/// Says where and why a text is no TOML. The line itself, which the parser would show, stays out:
+/// a secret may stand in it.
+fn no_toml(text: &str, cause: &TomlError) -> Error {
+    let at = cause.span().map_or(0, |span| span.start);
+    let before = text.get(..at).unwrap_or_default();
+    let (line, start) =
+        (before.matches('\n').count() + 1, before.rfind('\n').map_or(0, |it| it + 1));
+    let (column, why) = (before[start..].chars().count() + 1, cause.message());
+    let why = why.lines().collect::<Vec<_>>().join(", ");
+    Error::new(
+        Kind::Invalid,
+        format!("the config file is no TOML: line {line}, column {column}: {why}"),
+    )
+    .with_hint("Mend that line: a text stands in quotes, and each key on a line of its own")
 }
 
 fn require(holds: bool, why: &str) -> Result<()> {

@@ -4,7 +4,7 @@ use crate::body::CopyFlow;
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::Sums;
 use crate::conditions::{ReadConditions, Tag, source_conditions, write_condition};
-use crate::get::{about_object, judge, shown_tag, size_of, start, store_range};
+use crate::get::{about_object, judge, look_before, shown_tag, size_of, start, store_range};
 use crate::headers::{ObjectHeaders, object_headers, tag_count};
 use crate::locks::{self, lock_asked};
 use crate::put::{in_store, judged_anew, place};
@@ -67,6 +67,9 @@ impl Source {
     /// Begins to read the source; the conditions hold.
     pub async fn open(&self) -> S3Result<Stream> {
         let range = store_range(self.range.as_ref());
+        if !self.conditions.is_empty() {
+            look_before(&self.bucket, &self.key, &self.conditions).await.map_err(no_304)?;
+        }
         let stream = start(&self.bucket, &self.key, range).await?;
         self.judge(stream.meta())?;
         self.check_range(stream.range(), size_of(stream.meta())?)?;
@@ -108,13 +111,7 @@ impl Source {
 
     /// A copy knows no 304: every condition that does not hold is a failed one.
     fn judge(&self, meta: &ObjectMeta) -> S3Result<()> {
-        judge(&self.bucket, &self.conditions, meta).map_err(|error| match error.code() {
-            S3ErrorCode::NotModified => s3_error!(
-                PreconditionFailed,
-                "At least one of the pre-conditions you specified did not hold"
-            ),
-            _ => error,
-        })
+        judge(&self.bucket, &self.conditions, meta).map_err(no_304)
     }
 
     fn check_range(&self, found: ByteRange, size: u64) -> S3Result<()> {
@@ -124,6 +121,16 @@ impl Source {
             return Err(s3_error!(InvalidRange, "The range of the copy source is not satisfiable"));
         }
         Ok(())
+    }
+}
+
+fn no_304(error: S3Error) -> S3Error {
+    match error.code() {
+        S3ErrorCode::NotModified => s3_error!(
+            PreconditionFailed,
+            "At least one of the pre-conditions you specified did not hold"
+        ),
+        _ => error,
     }
 }
 

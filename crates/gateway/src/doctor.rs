@@ -2,9 +2,11 @@
 //!
 //! Looks at what serving needs: keys, TLS files, addresses, and for each back end and bucket that
 //! it is there, may be listed, written, read and removed from, and that the clocks agree. It writes
-//! one small object into each writable bucket that the configuration names, and removes it. It
+//! one small object into each writable bucket that the configuration names, into a container that
+//! it makes where containers are buckets, and beside the notes of buckets, and removes them. It
 //! repairs nothing.
 
+mod dynamic;
 mod judge;
 
 use crate::probe::BackEnds;
@@ -17,7 +19,8 @@ pub use judge::{Finding, Level};
 use judge::{clock, failed, keys, transport};
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{
-    Account, GetRange, GetRequest, ListRequest, Payload, PutOptions, StreamingStore, WriteCondition,
+    Account, GetRange, GetRequest, GetResponse, ListRequest, Payload, PutOptions, StreamingStore,
+    WriteCondition,
 };
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -105,10 +108,18 @@ async fn back_end(
     }
     let mut findings = vec![Finding::good(&subject, "answers")];
     if backend.is_dynamic {
-        findings.push(match account.list().await {
-            Ok(found) => Finding::good(&subject, format!("{} containers", found.len())),
-            Err(error) => failed(&subject, &error),
-        });
+        let (account, is_read_only) = (&account, backend.is_read_only);
+        findings.extend(dynamic::containers(&subject, account, is_read_only, now).await);
+        if findings.iter().any(|finding| finding.level == Level::Problem) {
+            return findings;
+        }
+    }
+    let is_written = |place: &Place| place.backend == index && !place.is_read_only;
+    let is_read_only = (backend.is_read_only || !backend.is_dynamic)
+        && !routes.fixed().any(|row| is_written(row.1));
+    let container = &options.serve.notes_bucket;
+    if !container.is_empty() {
+        findings.extend(dynamic::notes(&subject, &account, container, is_read_only, now).await);
     }
     for (name, place) in routes.fixed().filter(|row| row.1.backend == index) {
         findings.extend(bucket(name, place, &account, now).await);
@@ -173,7 +184,15 @@ async fn read_back(
 ) -> Result<Option<(SystemTime, SystemTime)>> {
     let request = GetRequest { range: GetRange::All, if_match: None };
     let mut answer = store.get(key, request).await?;
-    let mut found = vec![0; TRIAL.len() + 1];
+    if read(&mut answer, TRIAL.len() + 1).await? != TRIAL {
+        return Err(Error::new(Kind::Corrupt, "what was read is not what was written"));
+    }
+    Ok(answer.meta.modified.map(|modified| (modified, now())))
+}
+
+/// The first `max` bytes of an object.
+async fn read(answer: &mut GetResponse, max: usize) -> Result<Vec<u8>> {
+    let mut found = vec![0; max];
     let mut filled = 0;
     while filled < found.len() {
         match answer.body.read(&mut found[filled..]).await? {
@@ -181,8 +200,6 @@ async fn read_back(
             count => filled += count,
         }
     }
-    if &found[..filled] != TRIAL {
-        return Err(Error::new(Kind::Corrupt, "what was read is not what was written"));
-    }
-    Ok(answer.meta.modified.map(|modified| (modified, now())))
+    found.truncate(filled);
+    Ok(found)
 }

@@ -123,7 +123,8 @@ fn own_code(code: &str) -> Option<S3ErrorCode> {
         // As S3 says it of what object lock holds.
         code if IMMUTABLE.contains(&code) => S3ErrorCode::AccessDenied,
         // Sending these again cannot help.
-        "InvalidBlobType"
+        "InvalidRequest"
+        | "InvalidBlobType"
         | "SnapshotsPresent"
         | "BlockCountExceedsLimit"
         | "BlobUsesCustomerSpecifiedEncryption" => S3ErrorCode::InvalidRequest,

@@ -12,7 +12,7 @@ use crate::pages::Pages;
 use crate::ready::Readiness;
 use crate::stats::Stats;
 use crate::telemetry::Refused;
-use crate::{cause, error, heads, query, telemetry::Telemetry, v2};
+use crate::{cause, error, heads, query, telemetry::Telemetry, v2, words};
 use bytes::Bytes;
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT,
@@ -98,6 +98,7 @@ impl Front {
                 (refusal(error::slow_down(why, BUSY_WAIT))?, None)
             }
         };
+        let response = words::told(response);
         if let Some((code, message)) = cause::told(&response) {
             exchange.refused(code, message);
         }

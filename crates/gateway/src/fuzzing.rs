@@ -4,6 +4,8 @@
 //! hold of whatever was parsed. `fuzz/` runs the bodies under libFuzzer, the tests below run the
 //! same ones in every `cargo test`.
 
+mod fields;
+
 use crate::acl::{Acl, Asked, Users};
 use crate::auth::{KeyPair, KeyRing};
 use crate::hosts::Hosts;
@@ -60,6 +62,38 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
         b"<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled><Rule>\
           <DefaultRetention><Mode>GOVERNANCE</Mode><Days>7</Days></DefaultRetention></Rule>\
           </ObjectLockConfiguration>",
+    ),
+    (
+        "gateway_checksums",
+        fields::checksums,
+        b"x-amz-checksum-crc32\nAAAAAA==\nCRC32\nsha1:2jmj7l5rSw0yVb/vlWAYkK/YBwk=,b",
+    ),
+    (
+        "gateway_pages",
+        fields::pages,
+        b"[{\"origins\": [\"https://*.org\"], \"methods\": [\"GET\", \"PUT\"], \"headers\": \
+          [\"x-*\"], \"exposed\": [\"ETag\"], \"max_age_s\": 30}]\nhttps://a.org\nPUT\nx-amz-date, x-b",
+    ),
+    ("gateway_conditions", fields::preconditions, b"Fri, 24 May 2013 00:00:00 GMT"),
+    ("gateway_tags", fields::preconditions, b"W/\"0x8DC-1\""),
+    (
+        "gateway_hosts",
+        fields::hosts,
+        b"s3.example.org, lake.internal\nData.S3.example.org:9000\n/a b/c",
+    ),
+    (
+        "gateway_queries",
+        fields::queries,
+        b"versionId=a%2Bb&response-expires=Thu%2C+1+Dec&response-content-type=x%2Fy&acl",
+    ),
+    (
+        "gateway_config",
+        fields::config,
+        b"listen = \"127.0.0.1:9000\"\n[[backend]]\nname = \"b\"\nurl = \"az://\"\n\
+          account_key_env = \"KEY\"\n[[bucket]]\nname = \"lake\"\nbackend = \"b\"\n\
+          aliases = [\"l\"]\n[[key]]\naccess_key = \"K\"\nsecret_key = \"hunter2-hunter2\"\n\
+          [[key.grant]]\nbuckets = [\"*\"]\nrights = [\"read\"]\n[[cors]]\norigins = [\"*\"]\n\
+          methods = [\"GET\"]\nmax_age_s = 3\n",
     ),
 ];
 
@@ -201,5 +235,11 @@ mod tests {
         }
         assert!(Policy::parse(std::str::from_utf8(BODIES[1].2).unwrap(), "lake").is_ok());
         assert!(serde_json::from_slice::<Notes>(BODIES[2].2).is_ok());
+        let config = BODIES.iter().find(|row| row.0 == "gateway_config").unwrap().2;
+        let config = std::str::from_utf8(config).unwrap();
+        assert!(crate::Config::parse(config, &crate::config::Surroundings).is_err_and(|error| {
+            // All of it but the variable, which is not there.
+            error.message().contains("KEY")
+        }));
     }
 }

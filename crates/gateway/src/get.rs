@@ -87,7 +87,12 @@ pub(crate) fn signed(bytes: u64) -> S3Result<i64> {
 
 /// Begins a read with the engine's retries. A range from the end, where the store has none, is
 /// found with a request before, and tied to the version that it told.
-pub(crate) async fn start(bucket: &Bucket, key: &str, range: GetRange) -> S3Result<Stream> {
+async fn start_version(
+    bucket: &Bucket,
+    key: &str,
+    range: GetRange,
+    version: Option<&ETag>,
+) -> S3Result<Stream> {
     let (query, at) = (bucket.query(), bucket.at(key));
     let asked = match range {
         GetRange::Suffix(_) if !bucket.store.capabilities().suffix_range => {
@@ -95,9 +100,50 @@ pub(crate) async fn start(bucket: &Bucket, key: &str, range: GetRange) -> S3Resu
             let found = range.resolve(size_of(&meta)?);
             GetRequest { range: GetRange::Bounded(found), if_match: meta.etag }
         }
-        range => GetRequest { range, if_match: None },
+        range => GetRequest { range, if_match: version.cloned() },
     };
     query.get(&at, asked).await.map_err(about_object)
+}
+
+/// Begins a read of whatever version there is.
+pub(crate) async fn start(bucket: &Bucket, key: &str, range: GetRange) -> S3Result<Stream> {
+    start_version(bucket, key, range, None).await
+}
+
+/// Looks at a remote object before its body is asked for, where that would likely be for nothing.
+pub(crate) async fn look_before(
+    bucket: &Bucket,
+    key: &str,
+    conditions: &ReadConditions,
+) -> S3Result<()> {
+    if bucket.store.origin().is_none() {
+        return Ok(());
+    }
+    let meta = bucket.query().head(&bucket.at(key)).await.map_err(about_object)?;
+    judge(bucket, conditions, &meta)
+}
+
+/// Begins a read under conditions. One that does not hold costs no body: the back end is told of
+/// the version that is wanted, and asked for the object's head where only a change matters.
+async fn start_if(
+    bucket: &Bucket,
+    key: &str,
+    range: GetRange,
+    conditions: &ReadConditions,
+) -> S3Result<Stream> {
+    if conditions.asks_for_changes() {
+        look_before(bucket, key, conditions).await?;
+    }
+    let version = conditions.wanted_version().map(|etag| bucket.tags.kept(etag));
+    match start_version(bucket, key, range, version.as_ref()).await {
+        Err(error) if *error.code() == S3ErrorCode::PreconditionFailed && version.is_some() => {
+            // The answer tells which version there is.
+            let meta = bucket.query().head(&bucket.at(key)).await.map_err(about_object)?;
+            judge(bucket, conditions, &meta)?;
+            Err(error)
+        }
+        started => started,
+    }
 }
 
 /// What a read asks for.
@@ -220,10 +266,16 @@ pub(crate) async fn get(
     let mut wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
     let bucket = buckets.get(&input.bucket).await?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
+    let conditions = read_conditions!(input);
     let (stream, len, parts_count) = match wanted.part {
-        Some(number) => start_part(&bucket, &name, number).await?,
+        Some(number) => {
+            if !conditions.is_empty() {
+                look_before(&bucket, &name, &conditions).await?;
+            }
+            start_part(&bucket, &name, number).await?
+        }
         None => {
-            let mut stream = start(&bucket, &name, wanted.range).await?;
+            let mut stream = start_if(&bucket, &name, wanted.range, &conditions).await?;
             let validator = request.headers.get(IF_RANGE).filter(|_| wanted.is_ranged);
             if let Some(validator) = validator.and_then(|value| value.to_str().ok())
                 && !still_means(&bucket, validator, stream.meta())
@@ -236,7 +288,7 @@ pub(crate) async fn get(
         }
     };
     let meta = stream.meta().clone();
-    judge(&bucket, &read_conditions!(input), &meta)?;
+    judge(&bucket, &conditions, &meta)?;
     let (size, start) = (size_of(&meta)?, stream.range().start);
     let found = ByteRange { start, end: start + len };
     let content_range = wanted.content_range(found, size)?;

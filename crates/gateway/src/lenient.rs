@@ -1,5 +1,5 @@
 //! Requests that S3 takes and s3s does not parse: ranges and dates that are none (S3 answers as if
-//! they were not there) and conditions on tags without quotes.
+//! they were not there), conditions on tags without quotes, and metadata whose name is there twice.
 //!
 //! Their headers may be signed, so they are mended only once s3s has verified the signature: a
 //! route catches such a request there, mends it, and hands it to a second service, which sees it
@@ -22,6 +22,8 @@ const TAGS: [HeaderName; 4] = [
     HeaderName::from_static("x-amz-copy-source-if-none-match"),
 ];
 const DATES: [HeaderName; 2] = [IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE];
+/// Before the names of an object's own metadata.
+const METADATA: &str = "x-amz-meta-";
 /// What belongs to a signature that has been verified, and to the transfer that it was of.
 const VERIFIED: [HeaderName; 3] = [
     AUTHORIZATION,
@@ -79,8 +81,21 @@ fn is_watched(name: &HeaderName) -> bool {
     *name == RANGE || TAGS.contains(name) || DATES.contains(name)
 }
 
+/// Names of metadata that have several values: to S3 that is one, with commas between them.
+fn repeated(headers: &HeaderMap) -> impl Iterator<Item = &HeaderName> {
+    let is_repeated = |name: &HeaderName| headers.get_all(name).iter().nth(1).is_some();
+    let names = headers.keys().filter(|name| name.as_str().starts_with(METADATA));
+    names.filter(move |name| is_repeated(name))
+}
+
 /// The headers as s3s takes them.
 fn mended(mut headers: HeaderMap) -> S3Result<HeaderMap> {
+    for name in repeated(&headers).cloned().collect::<Vec<_>>() {
+        let values: Vec<&[u8]> = headers.get_all(&name).iter().map(|it| it.as_bytes()).collect();
+        let value = HeaderValue::from_bytes(&values.join(&b","[..]));
+        let value = value.map_err(|_| s3_error!(InvalidArgument, "{name} is malformed"))?;
+        headers.insert(name, value);
+    }
     for name in TAGS.iter().chain(&DATES).chain([&RANGE]) {
         match headers.get(name).and_then(|value| odd(name, value)) {
             None => {}
@@ -129,6 +144,7 @@ pub(crate) struct Lenient {
 impl S3Route for Lenient {
     fn is_match(&self, _: &Method, _: &Uri, headers: &HeaderMap, _: &mut Extensions) -> bool {
         headers.iter().any(|(name, value)| is_watched(name) && odd(name, value).is_some())
+            || repeated(headers).next().is_some()
     }
 
     /// Whether it may is asked by the second service, as of every request.
@@ -216,6 +232,21 @@ mod tests {
         let date = "Fri, 24 May 2013 00:00:00 GMT";
         assert_eq!(told(IF_MODIFIED_SINCE, date).as_deref(), Some(date));
         assert_eq!(told(IF_MODIFIED_SINCE, "yesterday"), None);
+    }
+
+    #[test]
+    fn metadata_that_is_there_twice_is_one() {
+        let name = HeaderName::from_static("x-amz-meta-a");
+        let mut headers = HeaderMap::new();
+        for value in ["1", "2, 3", ""] {
+            headers.append(&name, HeaderValue::from_static(value));
+        }
+        headers.append("x-other", HeaderValue::from_static("1"));
+        headers.append("x-other", HeaderValue::from_static("2"));
+        assert_eq!(repeated(&headers).collect::<Vec<_>>(), [&name]);
+        let mended = mended(headers).unwrap();
+        assert_eq!(mended.get_all(&name).iter().collect::<Vec<_>>(), ["1,2, 3,"]);
+        assert_eq!(mended.get_all("x-other").iter().count(), 2);
     }
 
     #[test]

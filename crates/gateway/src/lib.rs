@@ -67,6 +67,7 @@ mod uploads;
 mod v2;
 mod versions;
 mod wildcard;
+mod words;
 
 pub use access::{Grant, Pattern, Right, Rights};
 pub use auth::KeyPair;

@@ -151,11 +151,12 @@ pub(crate) async fn of_new_object(
     if is_asked {
         check(place.0)?;
     }
+    // What no bucket could keep is told before what this one cannot.
+    let now = time_of(extensions)?;
+    let mut pairs = asked.pairs(now)?;
     let Some(lock) = of_bucket(buckets, place, extensions).await? else {
         return if is_asked { Err(no_lock()) } else { Ok(Vec::new()) };
     };
-    let now = time_of(extensions)?;
-    let mut pairs = asked.pairs(now)?;
     if pairs.iter().all(|pair| pair.0 != RETENTION) {
         pairs.extend(by_rule(lock, now)?);
     }

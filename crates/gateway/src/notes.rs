@@ -16,7 +16,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 
 /// Longest notes of a bucket: a policy has 20 KiB at most, a hundred CORS rules as much again.
-const NOTES_BYTES_MAX: usize = 256 << 10;
+pub(crate) const NOTES_BYTES_MAX: usize = 256 << 10;
 
 /// Changes of others that one change may be overtaken by: each of them went through.
 const ROUNDS_MAX: usize = 100;

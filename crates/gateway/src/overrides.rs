@@ -35,7 +35,8 @@ pub(crate) fn chosen<T>(request: &S3Request<T>) -> S3Result<HeaderMap> {
     }
 }
 
-fn of_query(query: &str) -> S3Result<HeaderMap> {
+/// Those of a query, whoever sent it.
+pub(crate) fn of_query(query: &str) -> S3Result<HeaderMap> {
     let mut chosen = HeaderMap::new();
     for pair in query.split('&').filter(|pair| pair.starts_with("response-")) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

@@ -262,6 +262,10 @@ impl Inflow for Receiving {
     fn late_metadata(&self) -> Vec<(String, String)> {
         self.verdict.lock().sums.notes()
     }
+
+    fn checksum(&self) -> Option<(String, Option<String>)> {
+        self.verifier.as_ref().and_then(Verifier::announced)
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::error::{Subject, to_s3};
 use crate::notes::Notes;
 use crate::policy::{Decision, Policy, Request};
 use crate::versions;
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, StatusCode, Uri};
 use needs::{Takes, action, is_about_policy, takes};
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{ObjectMeta, notes};
@@ -33,6 +33,8 @@ use std::sync::Arc;
 pub(crate) const ONE_OWNER: &str = "penstock";
 /// Ownership under which lists count for nothing.
 pub(crate) const ENFORCED: &str = "BucketOwnerEnforced";
+/// Every ownership that there is.
+pub(crate) const OWNERSHIPS: [&str; 3] = ["BucketOwnerPreferred", "ObjectWriter", ENFORCED];
 
 /// What lists and policies are good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,6 +246,15 @@ pub(crate) fn noted_acl(meta: &ObjectMeta) -> Option<Acl> {
 /// Whether lists count for nothing in this bucket.
 pub(crate) fn is_enforced(notes: &Notes) -> bool {
     notes.ownership.as_deref() == Some(ENFORCED)
+}
+
+/// Refuses a list that lets others in where it would count for nothing.
+pub(crate) fn no_lists_beside_enforced() -> S3Error {
+    let code = S3ErrorCode::Custom("InvalidBucketAclWithObjectOwnership".into());
+    let why = "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced";
+    let mut error = S3Error::with_message(code, why);
+    error.set_status_code(StatusCode::BAD_REQUEST);
+    error
 }
 
 /// What of a list counts.

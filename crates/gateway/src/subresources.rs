@@ -9,7 +9,7 @@ use crate::cors;
 use crate::notes::{Notes, PublicBlock};
 use crate::policy::Policy;
 use crate::refuse;
-use crate::sharing::{ENFORCED, Lists};
+use crate::sharing::{ENFORCED, Lists, OWNERSHIPS, no_lists_beside_enforced};
 use crate::tagging;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use s3s::{S3Error, S3ErrorCode, S3Result, dto, s3_error};
@@ -50,7 +50,15 @@ pub(crate) async fn location(
     buckets: &Buckets,
     bucket: &str,
 ) -> S3Result<dto::GetBucketLocationOutput> {
-    let location = notes(buckets, bucket).await?.location;
+    let location = match buckets.is_placed(bucket)? {
+        true => match buckets.location(bucket).await {
+            Ok(location) => Some(location),
+            // Rights on objects do not hold the one to look at their bucket.
+            Err(error) if *error.code() == S3ErrorCode::AccessDenied => None,
+            Err(error) => return Err(error),
+        },
+        false => notes(buckets, bucket).await?.location,
+    };
     let location_constraint = location.map(dto::BucketLocationConstraint::from);
     Ok(dto::GetBucketLocationOutput { location_constraint })
 }
@@ -247,17 +255,13 @@ pub(crate) async fn set_ownership(
         return Err(s3_error!(MalformedXML, "Ownership controls have one rule."));
     };
     let ownership = rule.object_ownership.as_str().to_string();
-    if !["BucketOwnerPreferred", "ObjectWriter", ENFORCED].contains(&ownership.as_str()) {
+    if !OWNERSHIPS.contains(&ownership.as_str()) {
         return Err(s3_error!(MalformedXML, "There is no such ownership."));
     }
     let noted = |notes: &mut Notes| {
         let lets_in = notes.list().is_some_and(|acl| !acl.is_closed(&acl.owner));
         if ownership == ENFORCED && lets_in {
-            let code = S3ErrorCode::Custom("InvalidBucketAclWithObjectOwnership".into());
-            let why = "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced";
-            let mut error = S3Error::with_message(code, why);
-            error.set_status_code(StatusCode::BAD_REQUEST);
-            return Err(error);
+            return Err(no_lists_beside_enforced());
         }
         notes.ownership = Some(ownership.clone());
         Ok(())

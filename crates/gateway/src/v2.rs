@@ -11,7 +11,7 @@ use crate::query::pairs;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, DATE};
-use http::{HeaderMap, Request, Uri};
+use http::{HeaderMap, Method, Request, Uri};
 use ring::hmac;
 use s3s::{S3Result, s3_error};
 use std::collections::BTreeMap;
@@ -57,7 +57,8 @@ const SIGNED: &[&str] = &[
 
 /// The URI with a slash behind the bucket, where that is what was signed; `None` where the request
 /// stays as it is. Requests that version 2 does not sign, or with a key that is not there, are
-/// s3s's to judge.
+/// s3s's to judge. Neither is what a browser asks before it sends a request: that has the URL of
+/// the request, which may be signed, with another method.
 ///
 /// # Errors
 /// `SignatureDoesNotMatch`.
@@ -66,6 +67,9 @@ pub(crate) fn verified<B>(
     hosts: &Hosts,
     ring: &KeyRing,
 ) -> S3Result<Option<Uri>> {
+    if *request.method() == Method::OPTIONS {
+        return Ok(None);
+    }
     let (uri, headers) = (request.uri(), request.headers());
     let pairs: Vec<_> = pairs(uri.query().unwrap_or_default()).collect();
     let Some(signed) = Signed::of(headers, &pairs) else { return Ok(None) };
@@ -253,6 +257,9 @@ mod tests {
         let bare = uri(&escaped("GET\n\n\n99\n/b"));
         assert_eq!(passed(&bare, &[]), Some(bare.clone()));
         assert_eq!(passed(&uri("AAAA"), &[]), None);
+        let question = Request::builder().method("OPTIONS").uri(uri("AAAA")).body(()).unwrap();
+        let ring = KeyRing::new(vec![KeyPair::new("K", Secret::new(SECRET))], Vec::new(), 0, 1);
+        assert!(verified(&question, &Hosts::default(), &ring).unwrap().is_none());
         assert_eq!(passed(&bare.replace("=99", "=98"), &[]), None);
         // Another key's, or with a field that is there twice: s3s knows what is wrong with it.
         for odd in [bare.replace("Id=K", "Id=L"), format!("{bare}&Expires=99")] {

@@ -4,17 +4,34 @@
 
 mod common;
 
-use common::{Lane, Request, Server};
+use common::{Answer, Lane, Request, Server};
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
 /// One row of the table: an operation, and the requests that it may cost.
 async fn costs(server: &Server, what: &str, request: Request<'_>, expected: &[&str]) -> String {
+    let answer = answered(server, what, request, expected).await;
+    assert!(answer.status < 300, "{what}: {} {}", answer.status, answer.text());
+    if answer.header("etag").is_empty() { answer.text() } else { answer.header("etag").to_string() }
+}
+
+/// The same for an answer of another status.
+async fn costs_status(
+    server: &Server,
+    (what, status): (&str, u16),
+    request: Request<'_>,
+    expected: &[&str],
+) {
+    let answer = answered(server, what, request, expected).await;
+    assert_eq!(answer.status, status, "{what}: {}", answer.text());
+    assert!(!answer.header("etag").is_empty(), "{what}: it tells which version there is");
+}
+
+async fn answered(server: &Server, what: &str, request: Request<'_>, expected: &[&str]) -> Answer {
     let fake = server.fake.as_ref().unwrap();
     fake.reset_stats();
     let answer = server.send(request).await;
-    assert!(answer.status < 300, "{what}: {} {}", answer.status, answer.text());
     // A request is counted when its answer is out, which the client may see first.
     let counted = tokio::time::timeout(Duration::from_secs(10), async {
         while fake.requests().len() < expected.len() {
@@ -25,7 +42,7 @@ async fn costs(server: &Server, what: &str, request: Request<'_>, expected: &[&s
     let mut sent: Vec<&str> = fake.requests().into_iter().map(|it| it.operation).collect();
     sent.sort();
     assert_eq!(sent, expected, "{what}");
-    if answer.header("etag").is_empty() { answer.text() } else { answer.header("etag").to_string() }
+    answer
 }
 
 #[tokio::test]
@@ -48,6 +65,16 @@ async fn each_operation_costs_what_the_table_says() {
     let suffix = [("range", "bytes=-100")];
     let two = &["GetBlob", "GetBlobProperties"];
     costs(&server, "GetObject, suffix", get("/lake/large", &suffix), two).await;
+    let two = &["GetBlob", "GetBlobProperties"];
+    let other = [("if-match", "\"other-1\"")];
+    costs_status(&server, ("GetObject, If-Match that fails", 412), get("/lake/large", &other), two)
+        .await;
+    let tag = server.get("/lake/large").await.header("etag").to_string();
+    let same = [("if-none-match", tag.as_str())];
+    let one = &["GetBlobProperties"];
+    costs_status(&server, ("GetObject, not modified", 304), get("/lake/large", &same), one).await;
+    let right = [("if-match", tag.as_str())];
+    costs(&server, "GetObject, If-Match", get("/lake/large", &right), &["GetBlob"]).await;
     costs(&server, "GetObject, partNumber=1", get("/lake/k?partNumber=1", &[]), &["GetBlob"]).await;
     let head = Request { method: "HEAD", path: "/lake/k", ..Default::default() };
     costs(&server, "HeadObject", head, &["GetBlobProperties"]).await;

@@ -98,3 +98,45 @@ async fn clocks_that_disagree_are_told() {
     let findings = examine(&told, fast).await;
     assert!(has(&findings, Level::Problem, "ahead of the back end's"), "{findings:#?}");
 }
+
+#[tokio::test]
+async fn containers_that_are_buckets_are_made_tried_and_removed() {
+    let (dir, fake) = (Dir::new(), FakeAzure::start(FakeOptions::azure()).unwrap());
+    let mut told = options(&dir);
+    told.backends[0].is_dynamic = true;
+    let mut findings = examine(&told, SystemTime::now).await;
+    findings.extend(examine(&options_over(azure(&fake)), SystemTime::now).await);
+    assert!(problems(&findings).is_empty(), "{findings:#?}");
+    let made = findings.iter().filter(|it| it.what.contains("a container was made, written to"));
+    assert_eq!(made.count(), 2, "{findings:#?}");
+    assert_eq!(std::fs::read_dir(dir.served()).unwrap().count(), 0, "something is left");
+    // A look lists what the one before may have left; the fake makes what is asked for first.
+    let findings = examine(&options_over(azure(&fake)), SystemTime::now).await;
+    let before = findings.iter().find(|it| it.what.ends_with("containers")).unwrap().what.clone();
+    let findings = examine(&options_over(azure(&fake)), SystemTime::now).await;
+    assert!(has(&findings, Level::Good, &before), "{before}, now {findings:#?}");
+    told.backends[0].is_read_only = true;
+    let findings = examine(&told, SystemTime::now).await;
+    assert!(!has(&findings, Level::Good, "was made"), "{findings:#?}");
+}
+
+#[tokio::test]
+async fn notes_are_read_and_written_where_there_are_any() {
+    let dir = Dir::new();
+    let told = options(&dir);
+    let findings = examine(&told, SystemTime::now).await;
+    assert!(has(&findings, Level::Good, "made with the first"), "{findings:#?}");
+    let notes = dir.served().join(&told.serve.notes_bucket);
+    for (bucket, text) in [("good", "{\"tags\": [[\"a\", \"b\"]]}"), ("bad", "{\"tags\": [[\"a\"")]
+    {
+        std::fs::create_dir_all(notes.join(bucket)).unwrap();
+        std::fs::write(notes.join(bucket).join("bucket.json"), text).unwrap();
+    }
+    let findings = examine(&told, SystemTime::now).await;
+    assert!(has(&findings, Level::Good, "1 of 2 can be read"), "{findings:#?}");
+    assert!(has(&findings, Level::Good, "replaced under a condition"), "{findings:#?}");
+    let found = problems(&findings);
+    assert_eq!(found.len(), 1, "{findings:#?}");
+    assert!(found[0].what.contains("`bad/bucket.json`") && found[0].kind == Some(Kind::Corrupt));
+    assert_eq!(std::fs::read_dir(&notes).unwrap().count(), 2, "something is left");
+}

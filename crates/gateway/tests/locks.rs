@@ -233,3 +233,22 @@ async fn a_lock_is_refused_by_name(lane: Lane) {
         assert!(answer.text().contains("object lock"), "{}", answer.text());
     }
 }
+
+#[tokio::test]
+async fn half_a_lock_is_told_before_a_bucket_without_locks() {
+    let server = Server::on(Lane::Local).await;
+    let mode = ("x-amz-object-lock-mode", "GOVERNANCE");
+    let past = ("x-amz-object-lock-retain-until-date", "2020-01-01T00:00:00Z");
+    let until = ("x-amz-object-lock-retain-until-date", UNTIL);
+    for (headers, told) in [
+        (&[mode][..], "InvalidArgument"),
+        (&[until], "InvalidArgument"),
+        (&[mode, past], "InvalidArgument"),
+        (&[mode, until], "InvalidRequest"),
+    ] {
+        let answer = server.ask("PUT", "/lake/k", headers, "").await;
+        assert_eq!(code(&answer), told, "{headers:?}");
+        let answer = server.ask("POST", "/lake/k?uploads", headers, "").await;
+        assert_eq!(code(&answer), told, "{headers:?}");
+    }
+}

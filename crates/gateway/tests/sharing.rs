@@ -243,6 +243,25 @@ async fn uploads_tell_who_began_them(lane: Lane) {
 }
 
 #[tokio::test]
+async fn ownership_at_creation_is_one_that_there_is() {
+    let server = Server::on_with(Lane::Local, owners).await;
+    let make = async |path: &str, headers: &[(&str, &str)]| {
+        let answer = server.ask(ACCESS_KEY, "PUT", path, headers).await;
+        if answer.status == 200 { String::new() } else { answer.code() }
+    };
+    let ownership = |name| ("x-amz-object-ownership", name);
+    let read = ("x-amz-acl", "public-read");
+    assert_eq!(make("/odd", &[ownership("Nobody")]).await, "InvalidArgument");
+    let both = [ownership("BucketOwnerEnforced"), read];
+    assert_eq!(make("/closed", &both).await, "InvalidBucketAclWithObjectOwnership");
+    for path in ["/odd", "/closed"] {
+        assert_eq!(server.ask(ACCESS_KEY, "HEAD", path, &[]).await.status, 404, "{path}");
+    }
+    assert_eq!(make("/closed", &both[..1]).await, "");
+    assert_eq!(make("/open", &[ownership("BucketOwnerPreferred"), read]).await, "");
+}
+
+#[tokio::test]
 async fn each_version_has_its_own_list() {
     let server = Server::on_with(Lane::Local, owners).await;
     server.set("/mine", "private").await;

@@ -2,7 +2,7 @@
 
 use crate::streaming::StreamingStore;
 use async_trait::async_trait;
-use penstock_base::Result;
+use penstock_base::{Error, Kind, Result};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -49,9 +49,35 @@ pub trait Account: Send + Sync + Debug {
     /// `Invalid` for its name, `Conflict` when it is somebody else's.
     async fn create(&self, container: &str) -> Result<()>;
 
+    /// Whether the service puts a container where it is told, and tells where it is.
+    fn places_containers(&self) -> bool {
+        false
+    }
+
+    /// Makes a container at a place of the service's, such as `EU`.
+    ///
+    /// # Errors
+    /// As [`Account::create`]; `Invalid` for a place that there is not; `Unsupported` where
+    /// [`Account::places_containers`] says no.
+    async fn create_at(&self, container: &str, _location: &str) -> Result<()> {
+        Err(no_places(container))
+    }
+
+    /// Where a container is.
+    ///
+    /// # Errors
+    /// `NotFound`; `Unsupported` where [`Account::places_containers`] says no.
+    async fn location(&self, container: &str) -> Result<String> {
+        Err(no_places(container))
+    }
+
     /// Removes a container without objects.
     ///
     /// # Errors
     /// `NotFound`; `Conflict` while there are objects in it.
     async fn delete(&self, container: &str) -> Result<()>;
+}
+
+fn no_places(container: &str) -> Error {
+    Error::new(Kind::Unsupported, "containers have no place here").with_object(container)
 }

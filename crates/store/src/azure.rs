@@ -220,12 +220,18 @@ impl AzureStore {
         self.wire.named(error, operation, key)
     }
 
-    async fn list_page(&self, request: &ListRequest, from: &Token) -> Result<HttpResponse> {
+    /// List Blobs, with what `include` names.
+    async fn list_page(
+        &self,
+        request: &ListRequest,
+        from: &Token,
+        include: &str,
+    ) -> Result<HttpResponse> {
         let max = request.max_keys.unwrap_or(LIST_PAGE_MAX).min(LIST_PAGE_MAX).to_string();
         let mut query = vec![
             ("restype", "container"),
             ("comp", "list"),
-            ("include", "metadata"),
+            ("include", include),
             ("maxresults", max.as_str()),
         ];
         if !request.prefix.is_empty() {
@@ -370,7 +376,7 @@ impl Store for AzureStore {
             Some(token) => Token::parse(token).map_err(named)?,
             None => Token { start_after: request.start_after.clone(), ..Token::default() },
         };
-        let mut response = self.list_page(&request, &from).await?;
+        let mut response = self.list_page(&request, &from, "metadata").await?;
         if response.status != 200 {
             return Err(self.wire.refused(response, "list", prefix).await);
         }

@@ -47,6 +47,33 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
         crate::azure::fuzzing::ids,
         b"DefaultEndpointsProtocol=https;AccountName=a;AccountKey=a2V5;EndpointSuffix=core.net",
     ),
+    (
+        "s3_versions",
+        crate::s3::fuzzing::versions,
+        b"<ListVersionsResult><IsTruncated>true</IsTruncated><EncodingType>url</EncodingType>\
+          <NextKeyMarker>a%2Bb</NextKeyMarker><NextVersionIdMarker>v</NextVersionIdMarker><Version>\
+          <Key>k</Key><VersionId>v</VersionId><IsLatest>true</IsLatest><ETag>\"e\"</ETag>\
+          <LastModified>2026-01-02T03:04:05.000Z</LastModified><Size>7</Size></Version>\
+          <DeleteMarker><Key>k</Key></DeleteMarker></ListVersionsResult>",
+    ),
+    ("azure_tokens", crate::azure::fuzzing::tokens, b"s3:a/b2!92!MDAwMDE"),
+    ("tags", crate::tags::fuzz, b"a=b&c%20d=e%26f&g"),
+    (
+        "tags_xml",
+        crate::tags::fuzz,
+        b"<Tagging><TagSet><Tag><Key>a</Key><Value>b&amp;c</Value></Tag></TagSet></Tagging>",
+    ),
+    (
+        "file_attributes",
+        crate::local::fuzzing::beside,
+        b"{\"name\":\"k\",\"content_type\":\"a/b\",\"metadata\":[[\"a\",\"b\"]],\"version\":\"1f\",\
+          \"is_marker\":true}",
+    ),
+    (
+        "file_parts",
+        crate::local::fuzzing::beside,
+        b"part-00001-5-18ea99b2d9fac2a5-5-7871e\n.penstock-meta-1a-2b-3c",
+    ),
     ("file_names", crate::local::fuzzing::names, b"a/.penstock-dot.d/../b//"),
 ];
 

@@ -25,8 +25,10 @@ mod random;
 pub mod s3;
 pub mod store;
 pub mod streaming;
+pub mod sums;
 pub mod tags;
 pub mod types;
+pub mod uploads;
 pub mod web;
 pub(crate) mod xml;
 

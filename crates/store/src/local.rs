@@ -447,7 +447,7 @@ impl Store for LocalStore {
     ) -> Result<Part> {
         let id = upload.clone();
         self.run_at("upload part", key, move |shared, at| {
-            upload::write_part(&shared.root, at, &id, number, &payload)
+            upload::write_part(&shared.root, at, &id, number, (&payload, None))
         })
         .await
     }

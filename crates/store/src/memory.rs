@@ -10,6 +10,7 @@ pub use streaming::MemoryAccount;
 
 use crate::listing::{Cursor, Names, read_page};
 use crate::notes;
+use crate::sums::{Sum, tag_with_sum};
 use crate::{
     Body, Capabilities, ETag, GetRequest, GetResponse, ListEntry, ListPage, ListRequest,
     ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store, UploadId, WriteCondition,
@@ -100,6 +101,30 @@ impl MemoryStore {
             (_, None) => "the object is gone",
         };
         Err(self.error(Kind::Conflict, operation, key, why))
+    }
+
+    fn keep_part(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        number: u32,
+        (payload, sum): (&Payload, Option<&Sum>),
+    ) -> Result<Part> {
+        if !(1..=PART_COUNT_MAX).contains(&number) {
+            let why = format!("part number {number} is outside 1 to {PART_COUNT_MAX}");
+            return Err(self.error(Kind::Invalid, "upload part", key, &why));
+        }
+        let bytes = own_copy(payload);
+        let size_bytes = bytes.len() as u64;
+        let tag = format!("{:016x}", NEXT_TAG.fetch_add(1, Ordering::Relaxed));
+        let etag = tag_with_sum(&tag, sum);
+        let mut state = self.state();
+        let found = state.uploads.get_mut(&upload.0).filter(|found| found.key == key);
+        let found = found.ok_or_else(|| {
+            self.error(Kind::NotFound, "upload part", key, "no such upload; it ended or never was")
+        })?;
+        found.parts.insert(number, (etag.clone(), bytes));
+        Ok(Part { number, etag, size_bytes })
     }
 }
 
@@ -286,20 +311,7 @@ impl Store for MemoryStore {
         number: u32,
         payload: Payload,
     ) -> Result<Part> {
-        if !(1..=PART_COUNT_MAX).contains(&number) {
-            let why = format!("part number {number} is outside 1 to {PART_COUNT_MAX}");
-            return Err(self.error(Kind::Invalid, "upload part", key, &why));
-        }
-        let bytes = own_copy(&payload);
-        let size_bytes = bytes.len() as u64;
-        let etag = format!("{:016x}", NEXT_TAG.fetch_add(1, Ordering::Relaxed));
-        let mut state = self.state();
-        let found = state.uploads.get_mut(&upload.0).filter(|found| found.key == key);
-        let found = found.ok_or_else(|| {
-            self.error(Kind::NotFound, "upload part", key, "no such upload; it ended or never was")
-        })?;
-        found.parts.insert(number, (etag.clone(), bytes));
-        Ok(Part { number, etag, size_bytes })
+        self.keep_part(key, upload, number, (&payload, None))
     }
 
     async fn complete_upload(

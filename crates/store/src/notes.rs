@@ -5,5 +5,11 @@
 pub const TAGGING: &str = "@tagging";
 /// The gateway's access control list of an object.
 pub const ACL: &str = "@acl";
+/// The checksums that an upload began with: algorithm and type, as in `crc32:COMPOSITE`. The
+/// upload's, not its object's.
+pub const UPLOAD_SUMS: &str = "@upload-sums";
+/// The checksums that a completion names: an algorithm, a colon, and one for each part or nothing,
+/// with commas between. For stores that compare them by themselves.
+pub const NAMED_SUMS: &str = "@named-sums";
 /// The mark by which a conditional write knows its object again.
 pub const WRITE: &str = "@write";

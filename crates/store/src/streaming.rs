@@ -4,7 +4,10 @@
 //! Nothing here retries, and a body that flows cannot be sent twice: its sender is told and sends
 //! again. What a store cannot do answers `Unsupported`.
 
-use crate::{ETag, ObjectMeta, Part, PutOptions, PutResult, Store, UploadId};
+use crate::sums::{Sum, tag_with_sum};
+pub(crate) use crate::uploads::uploads_behind;
+pub use crate::uploads::{UploadEntry, UploadsPage, UploadsRequest};
+use crate::{ETag, ObjectMeta, Part, Payload, PutOptions, PutResult, Store, UploadId};
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Result};
@@ -27,6 +30,12 @@ pub trait Inflow: Send + Debug {
     /// write an object's metadata after its bytes.
     fn late_metadata(&self) -> Vec<(String, String)> {
         Vec::new()
+    }
+
+    /// The checksum that its sender made: the algorithm's name, and the value where that came
+    /// before the body. One that follows it is among [`Inflow::late_metadata`].
+    fn checksum(&self) -> Option<(String, Option<String>)> {
+        None
     }
 }
 
@@ -72,19 +81,8 @@ pub struct PartEntry {
     pub size_bytes: u64,
     /// When it was uploaded, where the store knows.
     pub modified: Option<SystemTime>,
-}
-
-/// An upload that is not completed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UploadEntry {
-    /// The key of its target.
-    pub key: String,
-    /// Its id.
-    pub id: UploadId,
-    /// When it began.
-    pub begun: Option<SystemTime>,
-    /// The metadata that it began with, where the list tells.
-    pub metadata: Vec<(String, String)>,
+    /// What its bytes were compared with, where the store knows.
+    pub sum: Option<Sum>,
 }
 
 /// The source of a copy that the store makes by itself.
@@ -220,7 +218,8 @@ pub trait StreamingStore: Store {
         options: &PutOptions,
     ) -> Result<PutResult>;
 
-    /// Sends one part while its body comes in; the same number again replaces it.
+    /// Sends one part while its body comes in; the same number again replaces it. Its tag tells the
+    /// body's checksum as that of [`StreamingStore::part_whole`] does.
     ///
     /// # Errors
     /// As [`Store::upload_part`], and the body's own error.
@@ -232,9 +231,32 @@ pub trait StreamingStore: Store {
         body: Box<dyn Inflow>,
     ) -> Result<Part>;
 
+    /// Sends one part that is whole, with the checksum that its bytes were compared with. A store
+    /// that does not keep that tells it in the part's tag (see [`crate::sums`]).
+    ///
+    /// # Errors
+    /// As [`Store::upload_part`].
+    async fn part_whole(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        number: u32,
+        payload: Payload,
+        sum: Option<Sum>,
+    ) -> Result<Part> {
+        let part = self.upload_part(key, upload, number, payload).await?;
+        Ok(Part { etag: tag_with_sum(&part.etag, sum.as_ref()), ..part })
+    }
+
     /// Whether completing judges the parts by itself, as S3 does: that they are there, their tags
     /// and their least size. Else whoever completes compares with [`StreamingStore::list_parts`].
     fn judges_parts(&self) -> bool {
+        false
+    }
+
+    /// Whether such a store also keeps the checksums of parts and compares those that a completion
+    /// names, but for parts whose tags tell theirs.
+    fn judges_sums(&self) -> bool {
         false
     }
 
@@ -275,11 +297,11 @@ pub trait StreamingStore: Store {
         Ok(false)
     }
 
-    /// Uploads to keys with this prefix that are not completed, in no particular order.
+    /// A page of the uploads that are not completed, in byte order of their keys.
     ///
     /// # Errors
     /// `Unsupported` where the store cannot tell.
-    async fn list_uploads(&self, prefix: &str) -> Result<Vec<UploadEntry>>;
+    async fn list_uploads(&self, request: &UploadsRequest) -> Result<UploadsPage>;
 
     /// The metadata that an upload began with; empty where the store does not tell.
     ///

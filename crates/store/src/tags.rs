@@ -55,6 +55,20 @@ pub(crate) fn from_xml(root: &str, answer: &[u8]) -> Result<Vec<(String, String)
     Ok(tags)
 }
 
+/// Body for a fuzzer: tags are the same in either form.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let tags = from_query(&text);
+    assert_eq!(from_query(&to_query(&tags)), tags, "tags that changed");
+    for root in ["Tags", "Tagging"] {
+        drop(from_xml(root, input));
+        let told = from_xml(root, to_xml(root, &tags).as_bytes());
+        let is_xml = tags.iter().all(|(name, value)| xml::can_hold(name) && xml::can_hold(value));
+        assert!(!is_xml || told.is_ok_and(|told| told == tags), "tags that XML changed");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -200,7 +200,9 @@ impl PutOptions {
         if !self.replaces() {
             options.content_type = other.content_type.clone();
             let own = &self.metadata;
-            let is_new = |pair: &&(String, String)| own.iter().all(|(name, _)| *name != pair.0);
+            let is_new = |pair: &&(String, String)| {
+                pair.0 != crate::notes::UPLOAD_SUMS && own.iter().all(|(name, _)| *name != pair.0)
+            };
             options.metadata.extend(other.metadata.iter().filter(is_new).cloned());
         }
         options
@@ -289,7 +291,11 @@ mod tests {
         let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
         let begun = PutOptions {
             content_type: Some("text/csv".into()),
-            metadata: vec![pair("owner", "me"), pair("@parts", "old")],
+            metadata: vec![
+                pair("owner", "me"),
+                pair("@parts", "old"),
+                pair(crate::notes::UPLOAD_SUMS, "crc32:COMPOSITE"),
+            ],
             ..Default::default()
         };
         let notes = PutOptions { metadata: vec![pair("@parts", "5")], ..Default::default() };

@@ -139,6 +139,13 @@ fn malformed(why: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync
     corrupt(&format!("the answer's XML is malformed: {why}")).with_source(cause)
 }
 
+/// Whether XML 1.0 has every character of a text.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn can_hold(text: &str) -> bool {
+    let is_control = |c: char| c < ' ' && !matches!(c, '\t' | '\n' | '\r');
+    !text.contains(|c: char| is_control(c) || matches!(c, '\u{fffe}' | '\u{ffff}'))
+}
+
 /// Body for a fuzzer: what was read of any bytes is not longer than they are.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz(input: &[u8]) {

@@ -2,8 +2,9 @@
 
 Beside this package, `judges/JUDGE-LANE-passes.txt` names what passes, one test a line: what is
 named and fails is an error, what passes and is not named is told (`--update` adds it; the list only
-grows). `judges/JUDGE-cannot.tsv` gives patterns of what cannot pass, with the reason: a failure
-that neither list knows is an error too. A pattern that begins with `feature:` is not run at all.
+grows). `judges/JUDGE-cannot.tsv` gives patterns of what cannot pass, the lane on which (`*` for
+each) and the reason: a failure that neither list knows is an error too, and so is a row for which
+nothing fails any more, where all was run. A pattern that begins with `feature:` is not run at all.
 
 Decides what a run's outcome is worth; the scripts in scripts/judges install the judges.
 """
@@ -86,7 +87,7 @@ def s3tests(lane: Running, checkout: Path, directory: Path, words: list[str]) ->
 
 def not_run(judge: str) -> list[str]:
     """What is not run at all: features that are not there, some of whose tests wait for minutes."""
-    patterns = [pattern for pattern, _ in reasons(judge)]
+    patterns = [pattern for pattern, _, _ in reasons(judge)]
     return [pattern.removeprefix(NOT_RUN) for pattern in patterns if pattern.startswith(NOT_RUN)]
 
 
@@ -216,11 +217,11 @@ def versitygw_outcome(text: str) -> str:
     return "" if re.search(r"^ *PASS ", plain, re.MULTILINE) else "it did not say that it passed"
 
 
-def reasons(judge: str) -> list[tuple[str, str]]:
-    """Patterns of what cannot pass, and why."""
+def reasons(judge: str) -> list[tuple[str, str, str]]:
+    """Patterns of what cannot pass, the lane on which, and why."""
     lines = (LISTS / f"{judge}-cannot.tsv").read_text().splitlines()
-    rows = [line.split("\t", 1) for line in lines if line and not line.startswith("#")]
-    return [(row[0], row[1]) for row in rows]
+    rows = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    return [(pattern, lane, reason) for pattern, lane, reason in rows]
 
 
 def listed(path: Path) -> set[str]:
@@ -228,12 +229,18 @@ def listed(path: Path) -> set[str]:
     return set(path.read_text().split()) if path.is_file() else set()
 
 
-def verdict(judge: str, lane: str, found: dict[str, str], update: bool) -> int:
+def verdict(judge: str, lane: str, found: dict[str, str], update: bool, is_whole: bool) -> int:
     """Compares with the lists, tells, and gives the exit code."""
     path = LISTS / f"{judge}-{lane}-passes.txt"
     known = listed(path)
     passed = {name for name, said in found.items() if not said}
-    patterns = [pattern for pattern, _ in reasons(judge)]
+    patterns = [
+        pattern
+        for pattern, where, _ in reasons(judge)
+        if where in ("*", lane) and not pattern.startswith(NOT_RUN)
+    ]
+    failed = [name for name, said in found.items() if said]
+    stale = [it for it in patterns if is_whole and not any(matches(name, [it]) for name in failed)]
     lost = sorted(name for name in known if found.get(name))
     unknown = sorted(
         name
@@ -243,18 +250,21 @@ def verdict(judge: str, lane: str, found: dict[str, str], update: bool) -> int:
     for title, names in (("no longer passes", lost), ("fails and is in no list", unknown)):
         for name in names:
             print(f"{title}: {name}: {found[name][:200]}")
+    for pattern in stale:
+        print(f"is in the list of what cannot pass, and nothing of it fails: {pattern}")
     for name in sorted(passed - known):
         print(f"passes and is not listed: {name}")
     print(f"{judge} on {lane}: {len(passed)} pass, {len(found) - len(passed)} do not")
     if update:
         path.write_text("".join(f"{name}\n" for name in sorted(known | passed)))
         return int(bool(lost))
-    return int(bool(lost or unknown or passed - known))
+    return int(bool(lost or unknown or stale or passed - known))
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether one of the patterns is for this test."""
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    """Whether one of the patterns is for this test; brackets are letters like others."""
+    plain = [pattern.replace("[", "[[]") for pattern in patterns]
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in plain)
 
 
 def main() -> int:
@@ -280,7 +290,7 @@ def main() -> int:
             found = versitygw(lanes, Path(directory), options.words)
     if options.log:
         options.log.write_text("".join(f"{name}\t{said}\n" for name, said in sorted(found.items())))
-    return verdict(options.judge, options.lane, found, options.update)
+    return verdict(options.judge, options.lane, found, options.update, not options.words)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from penstock_bench.config import ROOT
 
+from gateway_tests import content_addressed
 from gateway_tests.features import FEATURES, Feature
 from gateway_tests.lanes import LANES, PARITY_LANES
 from gateway_tests.object_features import OBJECT_FEATURES, PLAIN_FEATURES
@@ -55,6 +56,12 @@ CREATE TABLE events (id UInt64, at DateTime, text String) ENGINE = MergeTree ORD
 SETTINGS disk = disk(type = s3, endpoint = 'http://127.0.0.1:9000/lake/clickhouse/',
                      access_key_id = 'lake', secret_access_key = 'change-me', region = 'us-east-1');
 ```
+
+What it costs: [requests, CPU and memory][figures] beside s3proxy and versitygw, and
+[200 queries of ClickHouse][replay] with the gateway and without.
+
+[figures]: ../bench/results/2026-11-23-gateway/README.md
+[replay]: ../bench/results/2026-11-20-gateway/README.md#clickhouse
 """
 
 
@@ -69,13 +76,15 @@ def render(cells: Cells, version: str) -> str:
             rows.append([feature.title, *(cells[group.name, lane][name] for lane in lanes)])
         table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
         parts.append(f"## {group.title}\n\n{table}\n")
+    parts.append(content_addressed.section({lane: kind.title for lane, kind in LANES.items()}))
     return "\n".join(parts)
 
 
 def told() -> Cells:
     """What the page says now."""
     cells: Cells = {}
-    sections = PAGE.read_text().split("\n## ")[1:]
+    # The last section is not ClickHouse's.
+    sections = PAGE.read_text().split("\n## ")[1:-1]
     for group, section in zip(GROUPS, sections, strict=True):
         lines = [line for line in section.splitlines() if line.startswith("|")]
         rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]

@@ -7,13 +7,19 @@ use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 /// The served directory and the buckets opened so far.
 #[derive(Debug)]
 pub struct Directory {
     dir: PathBuf,
     open: Mutex<HashMap<String, Arc<LocalStore>>>,
+    /// When the directory had last changed as no removal was under way in it.
+    settled: Mutex<Option<SystemTime>>,
 }
+
+/// How long a change must be past for its time to tell it from the next one.
+const CHANGE_AGE: Duration = Duration::from_secs(1);
 
 impl Directory {
     /// Serves an existing, writable directory.
@@ -44,11 +50,14 @@ impl Directory {
                 .with_source(cause)
                 .with_hint("Give this user write permission on it, or serve another directory")
         })?;
-        Ok(Directory { dir: dir.to_path_buf(), open: Mutex::default() })
+        LocalStore::end_removals(dir, None)?;
+        let (open, settled) = (Mutex::default(), Mutex::default());
+        Ok(Directory { dir: dir.to_path_buf(), open, settled })
     }
 
     async fn store(&self, container: &str) -> Result<Arc<LocalStore>> {
         let path = self.path(container)?;
+        self.end_removals(container).await?;
         let open = self.lock().get(container).cloned();
         match open {
             Some(store) if store.is_at(&path) => return Ok(store),
@@ -62,6 +71,27 @@ impl Directory {
         }
         let store = LocalStore::open(&path)?;
         Ok(self.lock().entry(container.to_string()).or_insert(Arc::new(store)).clone())
+    }
+
+    /// Ends removals that were killed, in whichever replica, before a bucket is looked into. Where
+    /// buckets neither came nor went meanwhile, that is one look at the directory's time.
+    async fn end_removals(&self, container: &str) -> Result<()> {
+        let settled = || self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = std::fs::metadata(&self.dir).and_then(|about| about.modified());
+        let changed = changed.map_err(|cause| io_error(&cause))?;
+        if *settled() == Some(changed) {
+            return Ok(());
+        }
+        let (dir, asked) = (self.dir.clone(), container.to_string());
+        let end = move || LocalStore::end_removals(&dir, Some(&asked));
+        let ended = tokio::task::spawn_blocking(end).await;
+        let is_settled = ended.map_err(|error| {
+            Error::new(Kind::Internal, "work on a blocking thread broke off").with_source(error)
+        })??;
+        if is_settled && changed.elapsed().is_ok_and(|age| age > CHANGE_AGE) {
+            *settled() = Some(changed);
+        }
+        Ok(())
     }
 
     /// Containers are one plain path component, whoever names them.
@@ -112,7 +142,10 @@ impl Account for Directory {
     }
 
     async fn create(&self, container: &str) -> Result<()> {
-        LocalStore::create_bucket(&self.path(container)?).await
+        let path = self.path(container)?;
+        // Or it would be given what a bucket of this name had whose removal was cut short.
+        self.end_removals(container).await?;
+        LocalStore::create_bucket(&path).await
     }
 
     /// With the unfinished uploads in it.

@@ -5,16 +5,16 @@
 //! are known. The parts' own were compared with their bytes when they came in.
 
 use super::algorithm::Hasher;
-use super::{Algorithm, Expected, Sums, Verifier, mismatch};
+use super::{Algorithm, Expected, Judged, Known, Sums, Verifier, mismatch};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use penstock_store::{Part, PartEntry};
-use s3s::{S3Result, dto, s3_error};
+use s3s::{S3Result, s3_error};
 
 /// Longest note of the parts' checksums: metadata is short of room.
 const NOTE_BYTES_MAX: usize = 2048;
 
-/// The checksums of an upload's parts, as the completing request tells them.
+/// The checksums of an upload's parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartSums {
     algorithm: Algorithm,
@@ -23,51 +23,56 @@ pub struct PartSums {
     parts: Vec<(u32, Vec<u8>, u64)>,
 }
 
-/// What a completion says of a part, in an algorithm that s3s knows.
-fn sum_of(algorithm: Algorithm, part: &dto::CompletedPart) -> Option<&String> {
-    match algorithm {
-        Algorithm::Crc32 => part.checksum_crc32.as_ref(),
-        Algorithm::Crc32c => part.checksum_crc32c.as_ref(),
-        Algorithm::Crc64Nvme => part.checksum_crc64nvme.as_ref(),
-        Algorithm::Sha1 => part.checksum_sha1.as_ref(),
-        Algorithm::Sha256 => part.checksum_sha256.as_ref(),
-        _ => None,
-    }
-}
-
 impl PartSums {
-    /// The algorithm that every named part has a checksum of, if there is one.
-    pub fn of(named: &[dto::CompletedPart], parts: &[Part], is_full: bool) -> Option<Self> {
-        Algorithm::ALL.into_iter().find_map(|(algorithm, _)| {
-            let sum = |(part, named): (&Part, &dto::CompletedPart)| {
-                let sum = STANDARD.decode(sum_of(algorithm, named)?).ok()?;
-                Some((part.number, sum, part.size_bytes))
-            };
-            let parts = parts.iter().zip(named).map(sum).collect::<Option<Vec<_>>>()?;
-            // CRC-64 has no composite form.
-            let is_full = is_full || !algorithm.composes();
-            Some(PartSums { algorithm, is_full, parts })
-        })
+    /// `None` unless every part has one, all of one algorithm.
+    pub fn of(judged: &[Judged], parts: &[Part], is_full: bool) -> Option<Self> {
+        let algorithm = judged.first()?.sum.as_ref()?.0;
+        let sum = |(part, judged): (&Part, &Judged)| {
+            let (_, text) = judged.sum.as_ref().filter(|sum| sum.0 == algorithm)?;
+            Some((part.number, STANDARD.decode(text).ok()?, part.size_bytes))
+        };
+        let parts = parts.iter().zip(judged).map(sum).collect::<Option<Vec<_>>>()?;
+        // CRC-64 has no composite form.
+        let is_full = is_full || !algorithm.composes();
+        Some(PartSums { algorithm, is_full, parts })
     }
 
-    /// The same with the sizes that the back end tells.
+    /// The same with sizes, and checksums where it has them, that the back end tells.
     ///
     /// # Errors
     /// `InvalidPart` for a part that it does not tell of.
-    pub fn sized(&self, listed: &[PartEntry]) -> S3Result<Self> {
-        let mut sized = self.clone();
-        for (number, _, size_bytes) in &mut sized.parts {
-            let found = listed.iter().find(|entry| entry.number == *number);
-            *size_bytes = found
-                .ok_or_else(|| s3_error!(InvalidPart, "Part {number} could not be found."))?
-                .size_bytes;
+    pub fn listed(
+        judged: &[Judged],
+        parts: &[Part],
+        listed: &[PartEntry],
+    ) -> S3Result<Option<Self>> {
+        let (mut judged, mut parts) = (judged.to_vec(), parts.to_vec());
+        for (judged, part) in judged.iter_mut().zip(&mut parts) {
+            let found = listed.iter().find(|entry| entry.number == part.number);
+            let missing = || s3_error!(InvalidPart, "Part {} could not be found.", part.number);
+            let found = found.ok_or_else(missing)?;
+            part.size_bytes = found.size_bytes;
+            if let Known::Sum(algorithm, text) = Known::of(found.sum.as_ref()) {
+                judged.sum = Some((algorithm, text));
+            }
         }
-        Ok(sized)
+        Ok(PartSums::of(&judged, &parts, true))
+    }
+
+    /// Whether the checksum of the whole follows from them.
+    pub fn joins(&self, whole: &Verifier) -> bool {
+        let wanted = whole.expected.as_ref().map(|expected| expected.algorithm);
+        wanted == Some(self.algorithm) && self.full().is_some()
     }
 
     /// Whether the checksum of the whole is wanted, not that of checksums.
     pub fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// Whether every part's size is known.
+    pub fn has_sizes(&self) -> bool {
+        self.parts.iter().any(|part| part.2 > 0)
     }
 
     /// The note that tells them again; `None` where it would be too long.
@@ -139,18 +144,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn sums(bytes: &[u8]) -> dto::Checksum {
-        let sum = |algorithm| {
+    fn judged(algorithm: Algorithm, pieces: &[Vec<u8>]) -> Vec<Judged> {
+        let sum = |piece: &Vec<u8>| {
             let mut hasher = Hasher::new(algorithm);
-            hasher.update(bytes);
-            Some(hasher.finish())
+            hasher.update(piece);
+            Judged { sum: Some((algorithm, hasher.finish())), is_unproved: false }
         };
-        dto::Checksum {
-            checksum_crc32: sum(Algorithm::Crc32),
-            checksum_crc32c: sum(Algorithm::Crc32c),
-            checksum_crc64nvme: sum(Algorithm::Crc64Nvme),
-            ..Default::default()
-        }
+        pieces.iter().map(sum).collect()
     }
 
     fn parts_of(pieces: &[Vec<u8>]) -> Vec<Part> {
@@ -164,49 +164,54 @@ mod tests {
             .collect()
     }
 
-    fn named(
-        pieces: &[Vec<u8>],
-        tell: fn(dto::Checksum) -> dto::CompletedPart,
-    ) -> Vec<dto::CompletedPart> {
-        pieces.iter().map(|piece| tell(sums(piece))).collect()
-    }
-
     proptest! {
         #[test]
         fn joined_crcs_are_those_of_the_whole(
             pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..6),
         ) {
-            let (whole, parts) = (sums(&pieces.concat()), parts_of(&pieces));
-            let crc32 = named(&pieces, |sums| dto::CompletedPart {
-                checksum_crc32: sums.checksum_crc32, ..Default::default()
-            });
-            let crc32 = PartSums::of(&crc32, &parts, true).unwrap().joined().to_dto();
-            prop_assert_eq!(crc32.checksum_crc32, whole.checksum_crc32);
-            let crc32c = named(&pieces, |sums| dto::CompletedPart {
-                checksum_crc32c: sums.checksum_crc32c, ..Default::default()
-            });
-            let crc32c = PartSums::of(&crc32c, &parts, true).unwrap().joined().to_dto();
-            prop_assert_eq!(crc32c.checksum_crc32c, whole.checksum_crc32c);
-            let crc64 = named(&pieces, |sums| dto::CompletedPart {
-                checksum_crc64nvme: sums.checksum_crc64nvme, ..Default::default()
-            });
-            let crc64 = PartSums::of(&crc64, &parts, false).unwrap().joined().to_dto();
-            prop_assert_eq!(crc64.checksum_crc64nvme, whole.checksum_crc64nvme);
+            let parts = parts_of(&pieces);
+            for algorithm in [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme] {
+                let whole = judged(algorithm, &[pieces.concat()]).remove(0).sum.unwrap().1;
+                let sums = PartSums::of(&judged(algorithm, &pieces), &parts, true).unwrap();
+                prop_assert_eq!(sums.joined(), Sums::one(algorithm, whole));
+            }
         }
     }
 
     #[test]
     fn composite_counts_the_parts() {
         let pieces = [b"hello ".to_vec(), b"world".to_vec()];
-        let told = named(&pieces, |sums| dto::CompletedPart {
-            checksum_crc32: sums.checksum_crc32,
-            ..Default::default()
-        });
-        let sums = PartSums::of(&told, &parts_of(&pieces), false).unwrap().joined().to_dto();
+        let (told, parts) = (judged(Algorithm::Crc32, &pieces), parts_of(&pieces));
+        let sums = PartSums::of(&told, &parts, false).unwrap().joined().to_dto();
         // CRC-32 of the two parts' CRC-32s, from Python's zlib.
         assert_eq!(sums.checksum_crc32.as_deref(), Some("1Fu2mQ==-2"));
         let mut bare = told.clone();
-        bare[1] = dto::CompletedPart::default();
-        assert_eq!(PartSums::of(&bare, &parts_of(&pieces), false), None);
+        bare[1] = Judged { sum: None, is_unproved: false };
+        assert_eq!(PartSums::of(&bare, &parts, false), None);
+    }
+
+    #[test]
+    fn a_list_tells_sizes_and_checksums() {
+        let pieces = [b"hello ".to_vec(), b"world".to_vec()];
+        let sums = judged(Algorithm::Crc32, &pieces);
+        let listed: Vec<PartEntry> = (1..)
+            .zip(pieces.iter().zip(&sums))
+            .map(|(number, (piece, judged))| PartEntry {
+                number,
+                etag: String::new(),
+                size_bytes: piece.len() as u64,
+                modified: None,
+                sum: judged.sum.clone().map(|(it, text)| (it.name().to_string(), text)),
+            })
+            .collect();
+        let mut parts = parts_of(&pieces);
+        for part in &mut parts {
+            part.size_bytes = 0;
+        }
+        let bare = vec![Judged { sum: None, is_unproved: false }; 2];
+        let told = PartSums::listed(&bare, &parts, &listed).unwrap().unwrap();
+        // Of "hello world", from Python's zlib.
+        assert_eq!(told.joined(), Sums::one(Algorithm::Crc32, "DUoRhQ==".into()));
+        assert!(PartSums::listed(&bare, &parts, &listed[1..]).is_err());
     }
 }

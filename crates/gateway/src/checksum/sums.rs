@@ -72,6 +72,22 @@ impl Sums {
         self.rows.iter().map(note).collect()
     }
 
+    /// The one of this algorithm.
+    pub(super) fn get(&self, wanted: Algorithm) -> Option<&str> {
+        self.rows.iter().find(|row| row.0 == wanted).map(|row| row.1.as_str())
+    }
+
+    /// One as stores have it: the algorithm's name and the value.
+    pub fn first(&self) -> Option<(String, String)> {
+        self.rows.first().map(|(algorithm, text)| (algorithm.name().to_string(), text.clone()))
+    }
+
+    /// Those of one part, as a store tells them.
+    pub fn of_store(sum: Option<&(String, String)>) -> Self {
+        let known = sum.and_then(|(name, text)| Some((Algorithm::of_name(name)?, text.clone())));
+        known.into_iter().collect()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()

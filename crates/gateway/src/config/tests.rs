@@ -108,6 +108,21 @@ fn no_secret_is_shown() {
 }
 
 #[test]
+fn a_text_that_is_no_toml_is_told_by_its_place_and_without_the_line() {
+    for (line, place) in [
+        ("secret_key = \"hunter2", "line 3, column"),
+        ("secret_key = \"hunter2\" x", "line 3, column 24"),
+        ("\u{e4} = \"hunter2\"", "line 3, column 1"),
+    ] {
+        let text = format!("[[key]]\naccess_key = \"a\"\n{line}\n");
+        let error = Config::parse(&text, &Told).unwrap_err();
+        assert!(error.message().contains(place), "{error}");
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+        assert!(error.hint().is_some());
+    }
+}
+
+#[test]
 fn keys_have_grants() {
     let text = r#"
 [[key]]

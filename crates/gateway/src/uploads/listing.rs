@@ -1,11 +1,13 @@
 //! ListMultipartUploads.
 
 use crate::auth::bucket_owner;
-use crate::buckets::Buckets;
+use crate::buckets::{Bucket, Buckets};
+use crate::checksum::UploadKind;
 use crate::error::{Subject, to_s3};
 use crate::list::{Names, page_size};
 use crate::sharing::of_upload;
 use penstock_store::UploadEntry;
+use penstock_store::streaming::UploadsRequest;
 use s3s::dto;
 use s3s::{S3Request, S3Result};
 
@@ -19,33 +21,38 @@ pub(crate) async fn list_uploads(
     let names = Names::new(input.encoding_type.as_ref())?;
     let max_uploads = page_size(input.max_uploads)?;
     let bucket = buckets.get(&input.bucket).await?;
-    let prefix = bucket.key(input.prefix.as_deref().unwrap_or_default());
-    let uploads = bucket.store.list_uploads(&prefix).await;
-    let mut uploads = uploads.map_err(|error| to_s3(Subject::Bucket, error))?;
-    for upload in &mut uploads {
-        upload.key.drain(..bucket.prefix().len());
-    }
-    uploads.sort_by(|a, b| (&a.key, a.begun, &a.id.0).cmp(&(&b.key, b.begun, &b.id.0)));
-    let page = uploads_page(
-        &uploads,
-        &UploadsQuery {
-            prefix: input.prefix.as_deref().unwrap_or_default(),
-            delimiter: input.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty()),
-            key_marker: input.key_marker.as_deref().unwrap_or_default(),
-            upload_marker: input.upload_id_marker.as_deref().unwrap_or_default(),
-            max: usize::try_from(max_uploads).unwrap_or(0),
-        },
-    );
-    let answer = |upload: &&UploadEntry| {
+    let prefix = input.prefix.as_deref().unwrap_or_default();
+    let key_marker = input.key_marker.as_deref().unwrap_or_default();
+    let mut page = Page {
+        prefix,
+        delimiter: input.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty()),
+        key_marker,
+        max: usize::try_from(max_uploads).unwrap_or(0),
+        ..Page::default()
+    };
+    let request = UploadsRequest {
+        prefix: bucket.key(prefix),
+        key_marker: Some(key_marker)
+            .filter(|key| !key.is_empty())
+            .map_or_else(String::new, |key| bucket.key(key)),
+        upload_marker: input.upload_id_marker.clone().unwrap_or_default(),
+        token: None,
+        max: page.max,
+    };
+    fill(&mut page, &bucket, request).await?;
+    let answer = |upload: &UploadEntry| {
         let (owner, initiator) = of_upload(&upload.metadata, &other);
+        let (checksum_algorithm, checksum_type) =
+            UploadKind::of(&upload.metadata).map(UploadKind::to_dto).unzip();
         dto::MultipartUpload {
             key: Some(names.write(&upload.key)),
             upload_id: Some(upload.id.0.clone()),
             initiated: upload.begun.map(dto::Timestamp::from),
+            checksum_algorithm,
+            checksum_type,
             owner: Some(owner),
             initiator: Some(initiator),
             storage_class: Some(dto::StorageClass::from_static(dto::StorageClass::STANDARD)),
-            ..Default::default()
         }
     };
     let next = page.next.filter(|_| max_uploads > 0);
@@ -66,65 +73,68 @@ pub(crate) async fn list_uploads(
     })
 }
 
-struct UploadsQuery<'a> {
+/// Fills a page, asking the back end for as much as it needs.
+async fn fill(page: &mut Page<'_>, bucket: &Bucket, mut request: UploadsRequest) -> S3Result<()> {
+    loop {
+        let found = bucket.store.list_uploads(&request).await;
+        let found = found.map_err(|error| to_s3(Subject::Bucket, error))?;
+        for mut upload in found.uploads {
+            upload.key.drain(..bucket.prefix().len());
+            if !page.take(upload) {
+                return Ok(());
+            }
+        }
+        match found.next {
+            Some(token) => request.token = Some(token),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// One page, filled from uploads that come in order, from behind its markers on.
+#[derive(Default)]
+struct Page<'a> {
     prefix: &'a str,
     delimiter: Option<&'a str>,
     key_marker: &'a str,
-    upload_marker: &'a str,
     max: usize,
-}
-
-#[derive(Default)]
-struct UploadsPage<'a> {
-    uploads: Vec<&'a UploadEntry>,
+    uploads: Vec<UploadEntry>,
     prefixes: Vec<String>,
+    last: Option<(String, String)>,
     /// Where the next page goes on, when there is one.
     next: Option<(String, String)>,
 }
 
-/// One page of sorted uploads. A marker names the last upload of the page before; a key marker
-/// alone passes over every upload of that key, or of that folded prefix.
-fn uploads_page<'a>(uploads: &'a [UploadEntry], query: &UploadsQuery<'_>) -> UploadsPage<'a> {
-    let mut page = UploadsPage::default();
-    let mut last = None;
-    let mut past_marker = query.upload_marker.is_empty();
-    for upload in uploads {
-        let Some(rest) = upload.key.strip_prefix(query.prefix) else { continue };
-        if upload.key.as_str() < query.key_marker {
-            continue;
-        }
-        if upload.key == query.key_marker {
-            let passed = past_marker;
-            past_marker |= upload.id.0 == query.upload_marker;
-            if query.upload_marker.is_empty() || !passed {
-                continue;
-            }
-        }
-        let folded = query
+impl Page<'_> {
+    /// Takes the next upload; `false` once the page is full. The marker names its last upload; one
+    /// that is a folded prefix passes over all of that.
+    fn take(&mut self, upload: UploadEntry) -> bool {
+        let Some(rest) = upload.key.strip_prefix(self.prefix) else { return true };
+        let folded = self
             .delimiter
             .and_then(|delimiter| rest.find(delimiter).map(|at| at + delimiter.len()))
-            .map(|end| format!("{}{}", query.prefix, &rest[..end]));
+            .map(|end| format!("{}{}", self.prefix, &rest[..end]));
         if let Some(prefix) = &folded
-            && (page.prefixes.last() == Some(prefix) || prefix == query.key_marker)
+            && (self.prefixes.last() == Some(prefix) || prefix == self.key_marker)
         {
-            continue;
+            return true;
         }
-        if page.uploads.len() + page.prefixes.len() >= query.max {
-            page.next = last;
-            return page;
+        if self.uploads.len() + self.prefixes.len() >= self.max {
+            self.next = self.last.take();
+            return false;
         }
         match folded {
             Some(prefix) => {
-                last = Some((prefix.clone(), String::new()));
-                page.prefixes.push(prefix);
+                self.last = Some((prefix.clone(), String::new()));
+                self.prefixes.push(prefix);
             }
             None => {
-                last = Some((upload.key.clone(), upload.id.0.clone()));
-                page.uploads.push(upload);
+                self.last = Some((upload.key.clone(), upload.id.0.clone()));
+                self.uploads.push(upload);
             }
         }
+        true
     }
-    page
 }
 
 #[cfg(test)]
@@ -139,16 +149,17 @@ mod tests {
     fn walk(uploads: &[UploadEntry], delimiter: Option<&str>, max: usize) -> Vec<String> {
         let (mut seen, mut marker) = (Vec::new(), (String::new(), String::new()));
         loop {
-            let page = uploads_page(
-                uploads,
-                &UploadsQuery {
-                    prefix: "",
-                    delimiter,
-                    key_marker: &marker.0,
-                    upload_marker: &marker.1,
-                    max,
-                },
-            );
+            let key_marker = marker.0.as_str();
+            let mut page = Page { delimiter, key_marker, max, ..Page::default() };
+            // Behind the markers, as a store cuts them.
+            let is_behind = |upload: &&UploadEntry| {
+                let at = (upload.key.as_str(), upload.id.0.as_str());
+                match marker.1.is_empty() {
+                    true => upload.key.as_str() > key_marker,
+                    false => at > (key_marker, marker.1.as_str()),
+                }
+            };
+            uploads.iter().filter(is_behind).all(|upload| page.take(upload.clone()));
             seen.extend(
                 page.uploads.iter().map(|upload| format!("{} {}", upload.key, upload.id.0)),
             );

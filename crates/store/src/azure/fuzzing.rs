@@ -3,6 +3,7 @@
 use super::address::Address;
 use super::block::Upload;
 use super::connection_string::ConnectionString;
+use super::list::Token;
 use super::{batch, list, metadata};
 use crate::{UploadId, encoded_word};
 
@@ -38,4 +39,21 @@ pub(crate) fn ids(input: &[u8]) {
     metadata::decode_name(&text);
     encoded_word::decode(&text);
     assert_eq!(encoded_word::decode(&encoded_word::encode(&text)), text, "a value that changed");
+}
+
+/// Tokens of lists, which come back from clients.
+pub(crate) fn tokens(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    if let Ok(token) = Token::parse(&text) {
+        let told = token.text();
+        let again = Token::parse(&told);
+        assert!(again.is_ok_and(|again| again == token), "a token that changed: {told}");
+        assert!(token.marker.len() <= text.len(), "a marker of more bytes than there are");
+    }
+    let (marker, name) = text.split_once('\n').unwrap_or((&text, ""));
+    for start_after in [None, Some(name.to_string())] {
+        let token = Token { marker: marker.to_string(), start_after };
+        let again = Token::parse(&token.text());
+        assert!(again.is_ok_and(|again| again == token), "a token that is not read back");
+    }
 }

@@ -7,8 +7,11 @@ use super::upload::{BLOCK_LIST_BYTES_MAX, BlockBody, Committed};
 use super::wire::Ask;
 use super::{AzureStore, LIST_BYTES_MAX, drain};
 use crate::answer::Failure;
-use crate::streaming::{CopySource, Inflow, PartEntry, StreamingStore, UploadEntry};
-use crate::{ListEntry, Part, Payload, PutOptions, PutResult, UploadId, tags};
+use crate::streaming::{
+    CopySource, Inflow, PartEntry, StreamingStore, UploadEntry, UploadsPage, UploadsRequest,
+};
+use crate::sums::{overheard, tag_with_sum};
+use crate::{ListEntry, ListRequest, Part, Payload, PutOptions, PutResult, UploadId, tags};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -40,7 +43,9 @@ impl StreamingStore for AzureStore {
         body: Box<dyn Inflow>,
     ) -> Result<Part> {
         self.check_key("upload part", key)?;
-        self.send_part(key, upload, number, BlockBody::Flowing(body)).await
+        let (body, heard) = overheard(body);
+        let part = self.send_part(key, upload, number, BlockBody::Flowing(body)).await?;
+        Ok(Part { etag: tag_with_sum(&part.etag, heard.sum().as_ref()), ..part })
     }
 
     fn empty_part_tag(&self, key: &str, upload: &UploadId, number: u32) -> Option<String> {
@@ -62,6 +67,7 @@ impl StreamingStore for AzureStore {
             etag: upload.part_tag(number, size_bytes),
             size_bytes,
             modified: None,
+            sum: None,
         };
         Ok(blocks.parts.iter().map(entry).collect())
     }
@@ -82,22 +88,45 @@ impl StreamingStore for AzureStore {
     }
 
     /// Uploads to keys that hold no blob yet, by their blocks: a listing, and a request for each
-    /// blob without bytes. An upload over a blob that exists does not show, nor does one without
-    /// parts.
-    async fn list_uploads(&self, prefix: &str) -> Result<Vec<UploadEntry>> {
-        let mut uploads = Vec::new();
-        let mut marker = String::new();
-        loop {
-            let (page, next) = self.uncommitted_page(prefix, &marker).await?;
-            let empty = page.into_iter().filter(|entry| entry.meta.size_bytes == Some(0));
-            let found = stream::iter(empty.map(|entry| self.uploads_of(entry.key)));
-            let found: Vec<_> = found.buffered(BLOCK_LISTS_AT_ONCE).try_collect().await?;
-            uploads.extend(found.into_iter().flatten());
-            match next {
-                Some(next) => marker = next,
-                None => return Ok(uploads),
+    /// blob without bytes until enough are found. An upload over a blob that exists does not show,
+    /// nor does one without parts.
+    async fn list_uploads(&self, request: &UploadsRequest) -> Result<UploadsPage> {
+        let named = |error: Error| self.wire.named(error, "list uploads", &request.prefix);
+        let key_marker = Some(request.key_marker.clone()).filter(|key| !key.is_empty());
+        let from = match &request.token {
+            Some(token) => Token::parse(token).map_err(named)?,
+            None => Token { start_after: key_marker, ..Token::default() },
+        };
+        let (page, mut next) = self.uncommitted_page(&request.prefix, &from).await?;
+        if request.token.is_none() {
+            // The client's marker is compared anyway, and may be in the middle of a key's uploads.
+            next = next.map(|token| Token { start_after: None, ..token });
+        }
+        let has_markers = !request.upload_marker.is_empty();
+        let is_behind = |key: &str| {
+            let is_new = request.token.is_none() || from.start_after.as_deref() < Some(key);
+            let marker = request.key_marker.as_str();
+            is_new && (key > marker || key == marker && has_markers)
+        };
+        let keys = page.into_iter().filter(|entry| entry.meta.size_bytes == Some(0));
+        let keys = keys.map(|entry| entry.key).filter(|key| is_behind(key));
+        let mut found =
+            stream::iter(keys.map(|key| self.uploads_of(key))).buffered(BLOCK_LISTS_AT_ONCE);
+        let mut uploads: Vec<UploadEntry> = Vec::new();
+        while let Some(mut of_key) = found.try_next().await? {
+            of_key.sort_by(|a, b| a.id.0.cmp(&b.id.0));
+            if of_key.first().is_some_and(|upload| upload.key == request.key_marker) {
+                of_key.retain(|upload| upload.id.0 > request.upload_marker);
+            }
+            uploads.extend(of_key);
+            if let Some(last) = uploads.last().filter(|_| uploads.len() > request.max) {
+                let start_after = Some(last.key.clone());
+                next = Some(Token { start_after, ..Token::default() });
+                break;
             }
         }
+        drop(found);
+        Ok(UploadsPage { uploads, next: next.map(|token| token.text()) })
     }
 
     /// Blocks of one upload cannot be discarded; they are invisible and expire in a week. A block
@@ -205,18 +234,11 @@ impl AzureStore {
     async fn uncommitted_page(
         &self,
         prefix: &str,
-        marker: &str,
-    ) -> Result<(Vec<ListEntry>, Option<String>)> {
+        from: &Token,
+    ) -> Result<(Vec<ListEntry>, Option<Token>)> {
         const OPERATION: &str = "list uploads";
-        let mut query = vec![
-            ("restype", "container"),
-            ("comp", "list"),
-            ("include", "metadata,uncommittedblobs"),
-        ];
-        let optional = [("prefix", prefix), ("marker", marker)];
-        query.extend(optional.into_iter().filter(|(_, value)| !value.is_empty()));
-        let ask = Ask { query: &query, ..Ask::default() };
-        let mut response = self.wire.send(OPERATION, "", Method::GET, ask).await?;
+        let request = ListRequest { prefix: prefix.to_string(), ..ListRequest::default() };
+        let mut response = self.list_page(&request, from, "metadata,uncommittedblobs").await?;
         if response.status != 200 {
             return Err(self.wire.refused(response, OPERATION, prefix).await);
         }
@@ -224,7 +246,9 @@ impl AzureStore {
         let body = response.body.read_to_bytes(LIST_BYTES_MAX).await.map_err(named)?;
         let page = list::parse_page(&body, None).map_err(named)?;
         let next = page.next.map(|token| Token::parse(&token)).transpose().map_err(named)?;
-        Ok((page.objects, next.map(|token| token.marker)))
+        let start_after = from.start_after.clone();
+        let next = next.map(|token| Token { start_after, ..token });
+        Ok((page.objects, next))
     }
 
     async fn uploads_of(&self, key: String) -> Result<Vec<UploadEntry>> {

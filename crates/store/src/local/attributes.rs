@@ -201,8 +201,12 @@ pub(super) fn forget(dir: impl AsFd, stat: &Stat) {
 
 /// The inode that a hidden file describes, from its name.
 pub(super) fn sidecar_inode(name: &str) -> Option<u64> {
-    let tag = name.strip_prefix(SIDECAR)?;
-    u64::from_str_radix(tag.rsplit('-').next()?, 16).ok()
+    let fields: Vec<&str> = name.strip_prefix(SIDECAR)?.split('-').collect();
+    let is_number = |field: &&str| field.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match fields[..] {
+        [_, _, inode] if fields.iter().all(is_number) => u64::from_str_radix(inode, 16).ok(),
+        _ => None,
+    }
 }
 
 fn sidecar_name(stat: &Stat) -> String {

@@ -4,7 +4,12 @@
 //! is hidden in the bucket (unfinished uploads, attributes, the note of versions) first moves into
 //! a hidden directory beside it, and moves back where an object was quicker. A writer that had
 //! opened its directory before can still place its object there, hidden by now: then the hidden
-//! directory becomes the bucket, without its unfinished uploads.
+//! directory becomes the bucket, without its unfinished uploads. A removal that is killed is ended
+//! by whoever comes next ([`mend`]).
+
+mod mend;
+
+pub(super) use mend::mend;
 
 use super::errno::explain;
 use super::names::{REMOVED, TEMP, UPLOAD, VERSIONING};
@@ -13,7 +18,7 @@ use super::write::rename_at;
 use super::{durable::sync_dir, upload};
 use penstock_base::{Error, Kind, Result};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 use std::ffi::{CStr, CString};
@@ -61,12 +66,14 @@ fn remove_telling(root: &Root, mut tell: impl FnMut(Step)) -> Result<()> {
     let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
         Error::new(Kind::Invalid, format!("`{}` cannot be removed by this name", root.path))
     })?;
+    // This bucket may have been left half emptied itself.
+    mend::mend_in(&parent, around.unwrap_or(Path::new(".")), Some(name)).map_err(failed)?;
     if holds_objects(&bucket).map_err(failed)? {
         return Err(failed(Errno::NOTEMPTY));
     }
     tell(Step::Looked);
-    sweep(&parent);
     let aside = Aside::make(&parent).map_err(failed)?;
+    mend::tell_owner(&aside.dir, &bucket, name).map_err(failed)?;
     let emptied = move_out(&bucket, &aside.dir).and_then(|()| {
         tell(Step::Moved);
         if holds_objects(&aside.dir)? {
@@ -78,7 +85,10 @@ fn remove_telling(root: &Root, mut tell: impl FnMut(Step)) -> Result<()> {
         rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)
     });
     if let Err(errno) = emptied {
-        match move_back(root, &aside.dir, ".").and_then(|()| aside.forget(&parent)) {
+        let moved = move_back(root, &aside.dir, ".")
+            .and_then(|()| mend::drop_owner(&aside.dir))
+            .and_then(|()| aside.forget(&parent));
+        match moved {
             // Nothing could go back: another removal was quicker.
             Err(Errno::NOTEMPTY | Errno::EXIST) if !root.is_at(path) => {
                 let _ = aside.bury(&parent);
@@ -144,20 +154,6 @@ impl Aside {
     }
 }
 
-/// Removes what removals that were killed have left, but never an object.
-fn sweep(parent: &OwnedFd) {
-    // Best effort: what stays is hidden, and in nobody's way.
-    for (name, _) in entries(parent).unwrap_or_default() {
-        let Some(name) = name.to_str().ok().filter(|name| name.starts_with(REMOVED)) else {
-            continue;
-        };
-        let Ok(dir) = open_in(parent, name) else { continue };
-        if rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _ = Aside { name: name.to_string(), dir }.bury(parent);
-        }
-    }
-}
-
 /// Moves all that is no object; the note of versions last, since writers ask for it.
 fn move_out(bucket: &OwnedFd, aside: &OwnedFd) -> Result<(), Errno> {
     let mut found = entries(bucket)?;
@@ -177,6 +173,7 @@ fn move_out(bucket: &OwnedFd, aside: &OwnedFd) -> Result<(), Errno> {
 fn move_back(root: &Root, aside: &OwnedFd, path: &str) -> Result<(), Errno> {
     let bucket = root.open_dir(path)?;
     let mut found = entries(aside)?;
+    found.retain(|(name, _)| !mend::is_owner_link(name));
     found.sort_by_key(|(name, _)| !has_prefix(name, VERSIONING));
     for (name, is_dir) in found {
         match move_one(aside, &bucket, &name, is_dir) {

@@ -12,6 +12,7 @@ use super::names::Location;
 use super::write::{self, Temp};
 use super::{LocalStore, Shared, attributes::Attributes};
 use super::{bucket, removal, upload};
+use crate::sums::Sum;
 use crate::{Part, PutOptions, PutResult, UploadId, WriteCondition};
 use bytes::Bytes;
 use here::Here;
@@ -134,16 +135,16 @@ impl Staged {
         .await
     }
 
-    /// Makes the body the part that it was staged for.
+    /// Makes the body the part that it was staged for, with the checksum that it was compared with.
     ///
     /// # Errors
     /// `NotFound` when the upload ended meanwhile.
-    pub async fn place_part(mut self) -> Result<Part> {
+    pub async fn place_part(mut self, sum: Option<Sum>) -> Result<Part> {
         let number = self.part.ok_or_else(used_up)?;
         let (mut temp, last) = self.whole().await?;
         blocking(move || {
             temp.append(&last, &self.shown())?;
-            upload::keep_part(temp, number, &self.shown())
+            upload::keep_part(temp, number, sum.as_ref(), &self.shown())
         })
         .await
     }
@@ -207,6 +208,16 @@ impl LocalStore {
     pub async fn create_bucket(directory: &std::path::Path) -> Result<()> {
         let path = directory.to_path_buf();
         blocking(move || bucket::make(&path)).await
+    }
+
+    /// Ends removals of buckets in this directory whose processes were killed: each bucket is
+    /// there with all that it had, or gone. `false` while other removals are under way, or cannot
+    /// be ended.
+    ///
+    /// # Errors
+    /// As the operating system says, where that of the bucket `asked` for cannot be ended.
+    pub fn end_removals(directory: &std::path::Path, asked: Option<&str>) -> Result<bool> {
+        removal::mend(directory, asked)
     }
 
     /// Removes the bucket's directory, if no object is in it; unfinished uploads go too.

@@ -3,10 +3,12 @@
 use super::errno::explain;
 use super::{LocalStore, Staged, upload, versioned_key, versions};
 use crate::streaming::{
-    Inflow, PartEntry, PartSink, Permit, Removed, Revision, StreamingStore, UploadEntry,
-    Versioning, VersionsPage, VersionsRequest, next_piece, with_late,
+    Inflow, PartEntry, PartSink, Permit, Removed, Revision, StreamingStore, UploadsPage,
+    UploadsRequest, Versioning, VersionsPage, VersionsRequest, next_piece, uploads_behind,
+    with_late,
 };
-use crate::{ETag, Part, PutOptions, PutResult, Store, UploadId, notes, tags};
+use crate::sums::{Sum, sum_of_notes};
+use crate::{ETag, Part, Payload, PutOptions, PutResult, Store, UploadId, notes, tags};
 use async_trait::async_trait;
 use penstock_base::{Kind, Result};
 
@@ -39,8 +41,23 @@ impl StreamingStore for LocalStore {
         body: Box<dyn Inflow>,
     ) -> Result<Part> {
         let mut staged = self.stage_part(key, upload, number, Some(body.size_bytes())).await?;
-        fill(&mut staged, body).await?;
-        staged.place_part().await
+        let late = fill(&mut staged, body).await?;
+        staged.place_part(sum_of_notes(late)).await
+    }
+
+    async fn part_whole(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        number: u32,
+        payload: Payload,
+        sum: Option<Sum>,
+    ) -> Result<Part> {
+        let id = upload.clone();
+        self.run_at("upload part", key, move |shared, at| {
+            upload::write_part(&shared.root, at, &id, number, (&payload, sum.as_ref()))
+        })
+        .await
     }
 
     async fn list_parts(&self, key: &str, upload: &UploadId) -> Result<Vec<PartEntry>> {
@@ -78,12 +95,10 @@ impl StreamingStore for LocalStore {
         .await
     }
 
-    async fn list_uploads(&self, prefix: &str) -> Result<Vec<UploadEntry>> {
-        let prefix = prefix.to_string();
+    async fn list_uploads(&self, request: &UploadsRequest) -> Result<UploadsPage> {
+        let request = request.clone();
         self.run("list uploads", "", move |shared| {
-            let mut uploads = upload::list(&shared.root)?;
-            uploads.retain(|upload| upload.key.starts_with(&prefix));
-            Ok(uploads)
+            Ok(uploads_behind(upload::list(&shared.root)?, &request))
         })
         .await
     }

@@ -1,11 +1,15 @@
 //! Multipart uploads as hidden directories of part files beside their target.
 //!
-//! A part file's name carries number, size and tag, so that a completion needs no other record and
-//! any process can continue. It gets that name when its bytes are on the disk. Completing appends
-//! the later parts to the first part's file (inside the kernel, and without copying where the file
-//! system shares blocks), then publishes that file.
+//! A part file's name carries number, size and tag, which tells its checksum, so that a completion
+//! needs no other record and any process can continue. It gets that name when its bytes are on the
+//! disk. Completing appends the later parts to the first part's file (inside the kernel, and
+//! without copying where the file system shares blocks), then publishes that file.
 //!
 //! Who gives a part its name, and who completes, holds the lock of the upload's directory.
+
+mod listing;
+
+pub(super) use listing::list;
 
 use super::attributes::{Attributes, etag, modified};
 use super::durable::{sync_bytes, sync_dir};
@@ -13,11 +17,12 @@ use super::errno::{explain, explain_io};
 use super::names::{self, Location, TEMP, UPLOAD};
 use super::root::Root;
 use super::write::{self, Temp};
-use crate::streaming::{PartEntry, PartSink, UploadEntry};
+use crate::streaming::{PartEntry, PartSink};
+use crate::sums::{Sum, split_tag, tag_with_sum};
 use crate::{Part, Payload, PutOptions, PutResult, UploadId, WriteCondition};
 use penstock_base::{Error, Kind, Result};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FlockOperation, OFlags, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -64,12 +69,12 @@ pub(super) fn write_part(
     location: &Location,
     id: &UploadId,
     number: u32,
-    payload: &Payload,
+    (payload, sum): (&Payload, Option<&Sum>),
 ) -> Result<Part> {
     let mut temp = begin_part(root, location, id, number)?;
     let shown = root.shown(&location.path());
     temp.write(payload, &shown)?;
-    keep_part(temp, number, &shown)
+    keep_part(temp, number, sum, &shown)
 }
 
 /// A file for the bytes of a part.
@@ -106,12 +111,17 @@ pub(super) fn begin_part(
 
 /// Makes the file the upload's part of this number: first its bytes are made durable, then its
 /// name, so that whatever has the name of a part after a power cut is one.
-pub(super) fn keep_part(mut temp: Temp, number: u32, shown: &str) -> Result<Part> {
+pub(super) fn keep_part(
+    mut temp: Temp,
+    number: u32,
+    sum: Option<&Sum>,
+    shown: &str,
+) -> Result<Part> {
     let failed = |errno| explain(errno, "keep a part of", shown);
     sync_bytes(&temp.file).map_err(failed)?;
     let stat = rustix::fs::fstat(&temp.file).map_err(failed)?;
     let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
-    let part = Part { number, etag: etag(&stat).0, size_bytes };
+    let part = Part { number, etag: tag_with_sum(&etag(&stat).0, sum), size_bytes };
     // In turn: of two that write one part at once, each would remove the other's.
     super::root::lock(&temp.dir).map_err(failed)?;
     temp.keep_as(&part_name(&part), shown).map_err(|error| match error.kind() {
@@ -241,7 +251,8 @@ pub(super) fn part_of_name(name: &str) -> Option<Part> {
     Some(Part { number, size_bytes, etag: fields.next()?.to_string() })
 }
 
-fn part_name(part: &Part) -> String {
+/// The name of the file that holds a part.
+pub(super) fn part_name(part: &Part) -> String {
     format!("part-{:05}-{:x}-{}", part.number, part.size_bytes, part.etag)
 }
 
@@ -283,7 +294,7 @@ pub(super) fn open_parts(dir: &OwnedFd, parts: &[Part], shown: &str) -> Result<V
             Error::new(Kind::Invalid, why)
         };
         // A tag becomes part of a path, and may come from a stranger.
-        if part.number <= last || !part.etag.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') {
+        if part.number <= last || !is_tag(&part.etag) {
             return Err(wrong());
         }
         last = part.number;
@@ -298,6 +309,11 @@ pub(super) fn open_parts(dir: &OwnedFd, parts: &[Part], shown: &str) -> Result<V
         }
     };
     parts.iter().map(open).collect()
+}
+
+fn is_tag(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    text.bytes().all(fits)
 }
 
 /// Refuses the file of a part that is shorter than its name says.
@@ -398,6 +414,7 @@ pub(super) fn list_parts(
             Ok(stat) if check_whole(&part, &stat).is_err() => {}
             Ok(stat) => parts.push(PartEntry {
                 number: part.number,
+                sum: split_tag(&part.etag).1,
                 etag: part.etag,
                 size_bytes: part.size_bytes,
                 modified: modified(&stat),
@@ -430,52 +447,6 @@ pub(super) fn read_parts(
                 Ok(count) => sink(&buffer[..count]),
                 Err(error) => return Err(explain_io(&error, "read a part of", &shown)),
             }
-        }
-    }
-    Ok(())
-}
-
-/// Every upload of the bucket that is not completed, in no particular order.
-pub(super) fn list(root: &Root) -> Result<Vec<UploadEntry>> {
-    let mut uploads = Vec::new();
-    find_uploads(root, ".", "", &mut uploads)
-        .map_err(|errno| explain(errno, "list", &root.path))?;
-    Ok(uploads)
-}
-
-/// Walks the directories below `path`; `prefix` is what their keys begin with.
-fn find_uploads(
-    root: &Root,
-    path: &str,
-    prefix: &str,
-    found: &mut Vec<UploadEntry>,
-) -> Result<(), Errno> {
-    let dir = match root.open_dir(path) {
-        Ok(dir) => dir,
-        Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(errno),
-    };
-    for entry in Dir::read_from(&dir)? {
-        let entry = entry?;
-        if !matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
-            continue;
-        }
-        let Ok(name) = entry.file_name().to_str() else { continue };
-        let below = if path == "." { name.to_string() } else { format!("{path}/{name}") };
-        if let Some(id) = name.strip_prefix(UPLOAD) {
-            // One that ends this moment is not there any more.
-            let Ok(upload) = root.open_dir(&below) else { continue };
-            let Ok(begun) = read_begun(&upload) else { continue };
-            let Some(last) = names::decode(begun.name.as_bytes(), false) else { continue };
-            let stat = rustix::fs::fstat(&upload)?;
-            found.push(UploadEntry {
-                key: format!("{prefix}{last}"),
-                id: UploadId(id.to_string()),
-                begun: modified(&stat),
-                metadata: begun.attributes.metadata,
-            });
-        } else if let Some(component) = names::decode(name.as_bytes(), true) {
-            find_uploads(root, &below, &format!("{prefix}{component}/"), found)?;
         }
     }
     Ok(())

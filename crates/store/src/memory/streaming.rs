@@ -2,9 +2,11 @@
 
 use super::{MemoryStore, State, Upload};
 use crate::streaming::{
-    Inflow, PartEntry, PartSink, StreamingStore, UploadEntry, collect, with_late,
+    Inflow, PartEntry, PartSink, StreamingStore, UploadEntry, UploadsPage, UploadsRequest, collect,
+    uploads_behind, with_late,
 };
-use crate::{Account, ContainerEntry, Part, PutOptions, PutResult, Store, UploadId};
+use crate::sums::{Sum, split_tag, sum_of_notes};
+use crate::{Account, ContainerEntry, Part, Payload, PutOptions, PutResult, Store, UploadId};
 use async_trait::async_trait;
 use penstock_base::{Error, Kind, Result};
 use std::collections::BTreeMap;
@@ -44,7 +46,19 @@ impl StreamingStore for MemoryStore {
         mut body: Box<dyn Inflow>,
     ) -> Result<Part> {
         let bytes = collect(&mut *body).await?;
-        self.upload_part(key, upload, number, bytes.into()).await
+        let sum = sum_of_notes(body.late_metadata());
+        self.keep_part(key, upload, number, (&bytes.into(), sum.as_ref()))
+    }
+
+    async fn part_whole(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        number: u32,
+        payload: Payload,
+        sum: Option<Sum>,
+    ) -> Result<Part> {
+        self.keep_part(key, upload, number, (&payload, sum.as_ref()))
     }
 
     async fn list_parts(&self, key: &str, upload: &UploadId) -> Result<Vec<PartEntry>> {
@@ -55,6 +69,7 @@ impl StreamingStore for MemoryStore {
             etag: etag.clone(),
             size_bytes: bytes.len() as u64,
             modified: None,
+            sum: split_tag(etag).1,
         };
         Ok(found.parts.iter().map(entry).collect())
     }
@@ -85,16 +100,15 @@ impl StreamingStore for MemoryStore {
         Ok(true)
     }
 
-    async fn list_uploads(&self, prefix: &str) -> Result<Vec<UploadEntry>> {
+    async fn list_uploads(&self, request: &UploadsRequest) -> Result<UploadsPage> {
         let state = self.state();
-        let uploads = state.uploads.iter().filter(|(_, found)| found.key.starts_with(prefix));
         let entry = |(id, found): (&String, &Upload)| UploadEntry {
             key: found.key.clone(),
             id: UploadId(id.clone()),
             begun: None,
             metadata: found.options.metadata.clone(),
         };
-        Ok(uploads.map(entry).collect())
+        Ok(uploads_behind(state.uploads.iter().map(entry).collect(), request))
     }
 
     async fn begun_with(&self, key: &str, upload: &UploadId) -> Result<Vec<(String, String)>> {

@@ -89,21 +89,24 @@ impl Account for S3Account {
     async fn create(&self, container: &str) -> Result<()> {
         let store = self.store(container)?;
         let config = &store.sender.config;
-        let mut call = Call::new(Method::PUT, "create bucket", None);
         let region = config.region.as_deref().filter(|region| *region != "us-east-1");
-        if let Some(region) = region.filter(|_| config.service == Service::Aws) {
-            let body = format!(
-                "<CreateBucketConfiguration><LocationConstraint>{}</LocationConstraint>\
-                 </CreateBucketConfiguration>",
-                crate::xml::escape(region)
-            );
-            call = call.payload(Payload::from(Bytes::from(body)));
-        }
-        match store.sender.send(&call).await? {
-            Outcome::Done(_) => Ok(()),
-            Outcome::Refused { failure, .. } if is_own_bucket(&failure) => Ok(()),
-            Outcome::Refused { failure, .. } => Err(store.sender.refusal(&call, failure)),
-        }
+        make(&store, region.filter(|_| config.service == Service::Aws)).await
+    }
+
+    /// Buckets of Amazon are in the region that the options name.
+    fn places_containers(&self) -> bool {
+        matches!(self.scheme.as_str(), "gs" | "gcs")
+    }
+
+    async fn create_at(&self, container: &str, location: &str) -> Result<()> {
+        make(&*self.store(container)?, Some(location)).await
+    }
+
+    async fn location(&self, container: &str) -> Result<String> {
+        let store = self.store(container)?;
+        let call = Call::new(Method::GET, "bucket location", None).query("location", "");
+        let location = replies::parse_location(&store.answer(&call).await?);
+        location.map_err(|error| store.named(&call, error))
     }
 
     async fn delete(&self, container: &str) -> Result<()> {
@@ -111,5 +114,23 @@ impl Account for S3Account {
         let call = Call::new(Method::DELETE, "delete bucket", None);
         let response = store.sender.done(&call).await?;
         store.sender.removed(&call, response).await
+    }
+}
+
+/// Makes a bucket, at a place that the service may be told.
+async fn make(store: &S3Store, location: Option<&str>) -> Result<()> {
+    let mut call = Call::new(Method::PUT, "create bucket", None);
+    if let Some(location) = location {
+        let body = format!(
+            "<CreateBucketConfiguration><LocationConstraint>{}</LocationConstraint>\
+             </CreateBucketConfiguration>",
+            crate::xml::escape(location)
+        );
+        call = call.payload(Payload::from(Bytes::from(body)));
+    }
+    match store.sender.send(&call).await? {
+        Outcome::Done(_) => Ok(()),
+        Outcome::Refused { failure, .. } if is_own_bucket(&failure) => Ok(()),
+        Outcome::Refused { failure, .. } => Err(store.sender.refusal(&call, failure)),
     }
 }

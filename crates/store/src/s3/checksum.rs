@@ -2,9 +2,9 @@
 //!
 //! CRC-32 (`x-amz-checksum-crc32`) costs a tenth of MD5's CPU time, and current services check it;
 //! older ones refuse headers that they do not know. So it is sent until a server refuses it, and
-//! never again to that bucket. Parts of uploads go without: S3 wants their sums once more when the
-//! upload completes, which may happen in another process than the one that sent them, and over
-//! https every record is authenticated anyway.
+//! never again to that bucket. Parts of the engine's uploads go without: S3 wants their sums once
+//! more when the upload completes, which may happen in another process than the one that sent them,
+//! and over https every record is authenticated anyway. What a gateway's client made is passed on.
 
 use crate::Payload;
 use crate::answer::Failure;
@@ -22,11 +22,28 @@ use std::time::Duration;
 pub(crate) struct Seal {
     choice: ChecksumChoice,
     refused: AtomicBool,
+    trailers_refused: AtomicBool,
 }
 
 impl Seal {
     pub(crate) fn new(choice: ChecksumChoice) -> Self {
-        Seal { choice, refused: AtomicBool::new(false) }
+        Seal { choice, refused: AtomicBool::new(false), trailers_refused: AtomicBool::new(false) }
+    }
+
+    /// Whether checksums that a client made for an upload's parts are passed on: only to a service
+    /// that is said to keep them. What others make of them differs too much to be found out in the
+    /// middle of an upload, and must not differ between replicas.
+    pub(crate) fn passes_sums(&self) -> bool {
+        self.choice == ChecksumChoice::Crc32
+    }
+
+    /// The same for those that follow the body.
+    pub(crate) fn passes_trailers(&self) -> bool {
+        self.passes_sums() && !self.trailers_refused.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn refuse_trailers(&self) {
+        self.trailers_refused.store(true, Ordering::Relaxed);
     }
 
     /// Adds the checksum of the payload; tells whether the server might refuse its kind.

@@ -25,3 +25,13 @@ pub(crate) fn replies(input: &[u8]) {
         Failure::parse(status, &HeaderMap::new(), input, SystemTime::UNIX_EPOCH).verdict();
     }
 }
+
+/// Lists of versions, and whether a bucket keeps any.
+pub(crate) fn versions(input: &[u8]) {
+    drop(replies::parse_versioning(input));
+    if let Ok(page) = replies::parse_versions(input) {
+        assert!(page.versions.len() <= input.len(), "more versions than bytes");
+        let id = page.next.as_ref().and_then(|next| next.1.as_ref());
+        assert!(id.is_none_or(|id| !id.is_empty()), "a place without an id");
+    }
+}

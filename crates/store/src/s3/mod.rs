@@ -16,6 +16,7 @@ mod replies;
 mod request;
 mod sources;
 mod streaming;
+mod sums;
 mod upload;
 mod versions;
 
@@ -380,7 +381,7 @@ impl Store for S3Store {
         number: u32,
         payload: Payload,
     ) -> Result<Part> {
-        self.send_part(key, upload, number, payload).await
+        self.send_part(key, upload, number, payload, None).await
     }
 
     async fn complete_upload(

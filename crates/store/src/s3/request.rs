@@ -21,7 +21,7 @@ const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 const PATH: &AsciiSet = &QUERY.remove(b'/');
 
 /// One request to be.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Call<'a> {
     pub method: Method,
     /// What errors call it.

@@ -6,17 +6,35 @@ use crate::answer::Failure;
 use crate::s3::request::{Call, Outcome};
 use crate::s3::{S3Store, replies};
 use crate::streaming::{
-    CopySource, Inflow, PartEntry, PartPlace, Removed, StreamingStore, UploadEntry, Versioning,
-    VersionsPage, VersionsRequest, no_tags,
+    CopySource, Inflow, PartEntry, PartPlace, Removed, StreamingStore, UploadsPage, UploadsRequest,
+    Versioning, VersionsPage, VersionsRequest, no_tags,
 };
+use crate::sums::Sum;
 use crate::{ETag, Part, Payload, PutOptions, PutResult, Store, UploadId, tags};
 use ::http::Method;
 use ::http::header::CONTENT_TYPE;
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{Kind, Result};
+use penstock_base::{Error, Kind, Result};
 
 const TAGS_ROOT: &str = "Tagging";
+/// Most uploads of a page, as in S3.
+const UPLOADS_MAX: usize = 1000;
+
+/// Key and upload where a listing goes on, as text: `<length>:<key><upload>`.
+fn marker_text((key, upload): &(String, String)) -> String {
+    format!("{}:{key}{upload}", key.len())
+}
+
+fn read_marker(text: &str) -> Result<(String, String)> {
+    let read = || {
+        let (length, rest) = text.split_once(':')?;
+        let (key, upload) = rest.split_at_checked(length.parse().ok()?)?;
+        Some((key.to_string(), upload.to_string()))
+    };
+    let foreign = || Error::new(Kind::Invalid, "the listing token is not one of this store");
+    read().ok_or_else(foreign)
+}
 
 impl S3Store {
     /// Sends a call whose body flows; tag, time and version of what it wrote.
@@ -53,16 +71,26 @@ impl StreamingStore for S3Store {
         number: u32,
         body: Box<dyn Inflow>,
     ) -> Result<Part> {
-        let size_bytes = body.size_bytes();
-        let call = Call::new(Method::PUT, "upload part", Some(key))
-            .query("partNumber", number.to_string())
-            .query("uploadId", &upload.0);
-        let etag = self.flow(&call, body).await?.etag;
-        Ok(Part { number, etag: etag.map(|etag| etag.0).unwrap_or_default(), size_bytes })
+        self.flow_part(key, upload, number, body).await
+    }
+
+    async fn part_whole(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        number: u32,
+        payload: Payload,
+        sum: Option<Sum>,
+    ) -> Result<Part> {
+        self.send_part(key, upload, number, payload, sum.as_ref()).await
     }
 
     fn judges_parts(&self) -> bool {
         true
+    }
+
+    fn judges_sums(&self) -> bool {
+        self.seal.passes_sums()
     }
 
     async fn list_parts(&self, key: &str, upload: &UploadId) -> Result<Vec<PartEntry>> {
@@ -83,25 +111,31 @@ impl StreamingStore for S3Store {
         }
     }
 
-    async fn list_uploads(&self, prefix: &str) -> Result<Vec<UploadEntry>> {
-        let (mut uploads, mut marker) = (Vec::new(), (String::new(), String::new()));
-        loop {
-            let mut call = Call::new(Method::GET, "list uploads", None)
-                .query("uploads", "")
-                .query("encoding-type", "url");
-            let optional =
-                [("prefix", prefix), ("key-marker", &marker.0), ("upload-id-marker", &marker.1)];
-            for (name, value) in optional.into_iter().filter(|(_, value)| !value.is_empty()) {
-                call = call.query(name, value);
-            }
-            let page = replies::parse_uploads(&self.answer(&call).await?);
-            let (found, next) = page.map_err(|error| self.named(&call, error))?;
-            uploads.extend(found);
-            match next {
-                Some(next) if next != marker => marker = next,
-                _ => return Ok(uploads),
-            }
+    async fn list_uploads(&self, request: &UploadsRequest) -> Result<UploadsPage> {
+        let marker = match &request.token {
+            Some(token) => read_marker(token)?,
+            None => (request.key_marker.clone(), request.upload_marker.clone()),
+        };
+        // One more than is wanted tells whether there are more.
+        let max = request.max.saturating_add(1).min(UPLOADS_MAX).to_string();
+        let mut call = Call::new(Method::GET, "list uploads", None)
+            .query("uploads", "")
+            .query("encoding-type", "url")
+            .query("max-uploads", max);
+        let optional = [
+            ("prefix", &request.prefix),
+            ("key-marker", &marker.0),
+            ("upload-id-marker", &marker.1),
+        ];
+        for (name, value) in optional.into_iter().filter(|(_, value)| !value.is_empty()) {
+            call = call.query(name, value);
         }
+        let page = replies::parse_uploads(&self.answer(&call).await?);
+        let (mut uploads, next) = page.map_err(|error| self.named(&call, error))?;
+        // A service that passes over a marker would be asked for the same page for ever.
+        uploads.retain(|it| it.key > marker.0 || it.key == marker.0 && !marker.1.is_empty());
+        let next = next.filter(|next| *next != marker).map(|next| marker_text(&next));
+        Ok(UploadsPage { uploads, next })
     }
 
     async fn discard_upload(&self, key: &str, upload: &UploadId) -> Result<()> {

@@ -50,6 +50,8 @@ pub struct Staged {
     pub etag: String,
     /// When it came.
     pub modified: SystemTime,
+    /// S3 checksums by name, as the client sent them.
+    pub checksums: Lines,
 }
 
 /// An S3 multipart upload.
@@ -63,6 +65,8 @@ pub struct Upload {
     pub headers: Lines,
     /// User metadata of the object.
     pub metadata: Lines,
+    /// Algorithm and type of its checksums.
+    pub checksum: Option<(String, String)>,
     /// Parts by number.
     pub parts: BTreeMap<u32, Staged>,
 }
@@ -72,6 +76,8 @@ pub struct Upload {
 pub struct Bucket {
     /// When it was made.
     pub created: SystemTime,
+    /// Where, as its maker said.
+    pub location: String,
     /// Metadata of the container.
     pub metadata: Lines,
     /// Objects by key, in byte order.
@@ -86,6 +92,7 @@ impl Default for Bucket {
     fn default() -> Self {
         Bucket {
             created: clock::now(),
+            location: String::new(),
             metadata: Lines::new(),
             objects: BTreeMap::new(),
             uploads: BTreeMap::new(),

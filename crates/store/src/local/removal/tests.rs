@@ -146,6 +146,55 @@ async fn what_a_killed_removal_left_goes_with_the_next_but_for_objects() {
     assert_eq!(fs::read_to_string(left("full/d/k")).unwrap(), "object");
 }
 
+/// A removal that dies here: its locks go, and nothing else happens.
+fn die_at(account: &Account, step: Step) {
+    let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        remove_telling(&account.root, |at| assert!(at != step, "killed here as the test wants"))
+    }));
+    assert!(died.is_err());
+}
+
+#[tokio::test]
+async fn a_removal_that_is_killed_leaves_the_bucket_whole_or_gone() {
+    let (account, id, part) = Account::with_upload().await;
+    die_at(&account, Step::Moved);
+    assert_eq!(account.store.versioning().await.unwrap(), Versioning::Never, "it was in between");
+    assert!(LocalStore::end_removals(account.dir.path(), Some("bucket")).unwrap());
+    assert_eq!(account.names(), ["bucket"]);
+    assert_eq!(account.store.versioning().await.unwrap(), Versioning::Enabled);
+    let done = account.store.complete_upload("d/e/u", &id, &[part], &PutOptions::default()).await;
+    done.unwrap();
+    assert_eq!(read(&account.store, "d/e/u").await.0, b"part");
+
+    let (account, ..) = Account::with_upload().await;
+    die_at(&account, Step::Removed);
+    assert!(LocalStore::end_removals(account.dir.path(), Some("bucket")).unwrap());
+    assert_eq!(account.names(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_killed_removal_of_one_bucket_is_not_the_end_of_it_when_another_goes() {
+    let (account, id, part) = Account::with_upload().await;
+    die_at(&account, Step::Moved);
+    let other = account.dir.path().join("other");
+    LocalStore::create(&other).unwrap().remove_bucket().await.unwrap();
+    assert_eq!(account.names(), ["bucket"]);
+    account.store.complete_upload("d/e/u", &id, &[part], &PutOptions::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_came_behind_the_back_of_a_killed_removal_is_kept() {
+    let (account, ..) = Account::with_upload().await;
+    die_at(&account, Step::Removed);
+    let hidden = fs::read_dir(account.dir.path()).unwrap().flatten().next().unwrap();
+    fs::write(hidden.path().join("d/k"), "late").unwrap();
+    assert!(LocalStore::end_removals(account.dir.path(), Some("bucket")).unwrap());
+    assert_eq!(account.names(), ["bucket"]);
+    let store = LocalStore::open(&account.dir.path().join("bucket")).unwrap();
+    assert_eq!(read(&store, "d/k").await.0, b"late");
+    assert_eq!(store.versioning().await.unwrap(), Versioning::Enabled);
+}
+
 #[tokio::test]
 async fn of_two_removals_at_once_one_succeeds_and_nothing_is_left() {
     for step in [Step::Looked, Step::Moved] {

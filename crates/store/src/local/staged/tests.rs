@@ -107,7 +107,8 @@ async fn uploads_tell_of_themselves() {
     for key in keys {
         ids.push(store.create_upload(key, &PutOptions::default()).await.unwrap());
     }
-    let mut found = store.list_uploads("").await.unwrap();
+    let mut found =
+        store.list_uploads(&crate::streaming::UploadsRequest::default()).await.unwrap().uploads;
     found.sort_by(|a, b| a.key.cmp(&b.key));
     let found: Vec<_> = found.into_iter().map(|upload| (upload.key, upload.id)).collect();
     let mut wanted: Vec<_> = keys.iter().map(|key| key.to_string()).zip(ids.clone()).collect();
@@ -117,7 +118,7 @@ async fn uploads_tell_of_themselves() {
     for (number, len) in [(7, 20), (2, WRITE_BYTES + 1), (7, 30)] {
         let mut staged = store.stage_part("x", &ids[1], number, None).await.unwrap();
         staged.write(piece(number as u8, len)).await.unwrap();
-        staged.place_part().await.unwrap();
+        staged.place_part(None).await.unwrap();
     }
     let parts = store.list_parts("x", &ids[1]).await.unwrap();
     let sizes: Vec<_> = parts.iter().map(|part| (part.number, part.size_bytes)).collect();

@@ -36,7 +36,7 @@ impl Bucket {
     }
 
     fn part(&self, (location, id): &(Location, UploadId), number: u32, text: &str) -> Part {
-        write_part(&self.root, location, id, number, &payload(text)).unwrap()
+        write_part(&self.root, location, id, number, (&payload(text), None)).unwrap()
     }
 
     fn complete(
@@ -149,7 +149,7 @@ fn of_two_writers_of_one_part_one_part_remains() {
             let mut temp = begin_part(&bucket.root, location, id, 1).unwrap();
             temp.write(&payload(text), "k").unwrap();
             barrier.wait();
-            keep_part(temp, 1, "k").unwrap()
+            keep_part(temp, 1, None, "k").unwrap()
         };
         let made = std::thread::scope(|scope| {
             let writers = ["one", "two"].map(|text| scope.spawn(move || write(text)));

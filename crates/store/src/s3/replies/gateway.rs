@@ -3,6 +3,7 @@
 use super::{decode_url, walk_root};
 use crate::answer::parse_iso_date;
 use crate::s3::request::strange;
+use crate::s3::sums::sum_of_element;
 use crate::streaming::{PartEntry, UploadEntry, VersionEntry, Versioning, VersionsPage};
 use crate::{ContainerEntry, ETag, ObjectMeta, UploadId};
 use penstock_base::Result;
@@ -13,7 +14,8 @@ use penstock_base::Result;
 /// `Corrupt` for an answer that is none.
 pub(crate) fn parse_parts(bytes: &[u8]) -> Result<(Vec<PartEntry>, Option<String>)> {
     let (mut parts, mut next, mut truncated) = (Vec::new(), None, false);
-    let empty = || PartEntry { number: 0, etag: String::new(), size_bytes: 0, modified: None };
+    let empty =
+        || PartEntry { number: 0, etag: String::new(), size_bytes: 0, modified: None, sum: None };
     let mut part = empty();
     walk_root(bytes, &["ListPartsResult"], "a list of parts", |element| {
         let text = element.text.trim();
@@ -24,6 +26,9 @@ pub(crate) fn parse_parts(bytes: &[u8]) -> Result<(Vec<PartEntry>, Option<String
                 part.size_bytes = text.parse().map_err(|_| strange("the size of a part"))?;
             }
             ["Part", "LastModified"] => part.modified = parse_iso_date(text),
+            ["Part", field] if field.starts_with("Checksum") => {
+                part.sum = sum_of_element(field, text).or(part.sum.take());
+            }
             ["Part"] if part.number == 0 => return Err(strange("the number of a part")),
             ["Part"] => parts.push(std::mem::replace(&mut part, empty())),
             ["IsTruncated"] => truncated = text == "true",
@@ -145,6 +150,19 @@ pub(crate) fn parse_versions(bytes: &[u8]) -> Result<VersionsPage> {
     Ok(page)
 }
 
+/// Where a bucket is.
+///
+/// # Errors
+/// `Corrupt` for an answer that is none.
+pub(crate) fn parse_location(bytes: &[u8]) -> Result<String> {
+    let mut location = String::new();
+    walk_root(bytes, &["LocationConstraint"], "the location of a bucket", |element| {
+        location = element.text.trim().to_string();
+        Ok(())
+    })?;
+    Ok(location)
+}
+
 /// The buckets of an account.
 ///
 /// # Errors
@@ -198,6 +216,7 @@ mod tests {
             assert!(parse_parts(page.as_bytes()).is_err(), "{page}");
             assert!(parse_uploads(page.as_bytes()).is_err(), "{page}");
             assert!(parse_buckets(page.as_bytes()).is_err(), "{page}");
+            assert!(parse_location(page.as_bytes()).is_err(), "{page}");
         }
     }
 }

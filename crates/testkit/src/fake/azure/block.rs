@@ -44,7 +44,8 @@ pub fn id(call: &Call<'_>) -> Result<String, Refusal> {
 /// # Errors
 /// `InvalidBlobOrBlock`.
 pub fn stage(call: &Call<'_>, id: &str, data: Data) -> Result<(), Refusal> {
-    let staged = Staged { data, etag: String::new(), modified: clock::now() };
+    let staged =
+        Staged { data, etag: String::new(), modified: clock::now(), checksums: Lines::new() };
     call.server.vault.with(|state| {
         let committed = state.object(&call.target.bucket, &call.target.key);
         let bucket = state.buckets.entry(call.target.bucket.clone()).or_default();

@@ -4,7 +4,8 @@ use super::super::codec::iso_date;
 use super::super::http::Response;
 use super::super::refusal::{Refusal, Served};
 use super::super::vault::Bucket;
-use super::super::xml::Writer;
+use super::super::xml::{Writer, parse};
+use super::payload::Payload;
 use super::{Call, MISSING};
 
 const NAMESPACE: &str = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";
@@ -53,14 +54,20 @@ fn no_such_bucket() -> Refusal {
 ///
 /// # Errors
 /// `InvalidBucketName`, `BucketAlreadyOwnedByYou`.
-pub fn create(call: &Call<'_>) -> Served {
+pub fn create(call: &Call<'_>, payload: &Payload) -> Served {
     let name = &call.target.bucket;
+    let configuration = parse(&payload.text());
+    let location = configuration
+        .as_ref()
+        .and_then(|it| it.child_text("LocationConstraint"))
+        .map(str::to_string);
     if !valid(name) {
         return Err(invalid().into());
     }
     let fresh = call.server.vault.with(|state| {
         let fresh = !state.buckets.contains_key(name);
-        state.buckets.entry(name.clone()).or_default();
+        let bucket = state.buckets.entry(name.clone()).or_default();
+        bucket.location = location.unwrap_or_default().trim().to_string();
         fresh
     });
     if !fresh {
@@ -107,9 +114,12 @@ pub fn list(call: &Call<'_>) -> Response {
 }
 
 /// `GetBucketLocation`: an empty element means us-east-1.
-pub fn location() -> Response {
+pub fn location(call: &Call<'_>) -> Response {
+    let bucket = &call.target.bucket;
+    let location =
+        call.server.vault.with(|state| state.buckets.get(bucket).map(|it| it.location.clone()));
     let mut xml = Writer::default();
-    xml.open("LocationConstraint", NAMESPACE).close("LocationConstraint");
+    xml.text_with("LocationConstraint", NAMESPACE, &location.unwrap_or_default());
     Response::text(200, "application/xml", xml.finish())
 }
 

@@ -119,7 +119,7 @@ pub fn part(call: &Call<'_>) -> Served {
     };
     let modified = clock::now();
     let etag = fresh_etag(call.server);
-    let staged = Staged { data, etag: etag.clone(), modified };
+    let staged = Staged { data, etag: etag.clone(), modified, checksums: Vec::new() };
     call.server.vault.with(|state| -> Result<(), Refusal> {
         find(call, state)?.parts.insert(number, staged);
         Ok(())

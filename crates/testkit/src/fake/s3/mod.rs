@@ -9,6 +9,7 @@ pub mod extras;
 mod list;
 pub mod object;
 pub mod payload;
+pub mod sums;
 pub mod upload;
 
 use super::clock;
@@ -169,11 +170,11 @@ async fn dispatch(call: &Call<'_>, body: &mut BodyReader<'_>, empty_page: bool) 
         "ListBuckets" => Ok(bucket::list(call)),
         "HeadBucket" => Ok(Response::new(200).with("x-amz-bucket-region", "us-east-1")),
         "CreateBucket" => {
-            payload::receive(call, &signature, body).await?;
-            bucket::create(call)
+            let payload = payload::receive(call, &signature, body).await?;
+            bucket::create(call, &payload)
         }
         "DeleteBucket" => bucket::delete(call),
-        "GetBucketLocation" => Ok(bucket::location()),
+        "GetBucketLocation" => Ok(bucket::location(call)),
         "GetBucketVersioning" => Ok(bucket::versioning()),
         "ListObjectVersions" => Ok(extras::versions(call)),
         "GetObjectTagging" => extras::get_tags(call),

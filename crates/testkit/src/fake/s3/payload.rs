@@ -8,10 +8,8 @@ use super::super::vault::Lines;
 use super::Call;
 use super::auth::{PayloadRule, Signature};
 use super::chunked;
+use super::sums::CHECKSUMS;
 use bytes::Bytes;
-
-/// Names of checksums after `x-amz-checksum-`.
-const CHECKSUMS: &[&str] = &["crc32", "crc32c", "crc64nvme", "sha1", "sha256"];
 
 /// A checked body.
 #[derive(Clone, Debug, Default)]

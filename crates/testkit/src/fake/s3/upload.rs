@@ -11,6 +11,7 @@ use super::super::xml::{Node, Writer, parse};
 use super::Call;
 use super::object::{check_write, etag_of, kept_headers, metadata};
 use super::payload::Payload;
+use super::sums;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -56,6 +57,7 @@ pub fn create(call: &Call<'_>) -> Served {
         begun: clock::now(),
         headers: kept_headers(call.request),
         metadata: metadata(call.request)?,
+        checksum: sums::kind(call),
         parts: BTreeMap::new(),
     };
     call.server.vault.with(|state| {
@@ -66,7 +68,13 @@ pub fn create(call: &Call<'_>) -> Served {
     xml.open("InitiateMultipartUploadResult", NAMESPACE);
     xml.text("Bucket", &call.target.bucket).text("Key", &call.target.key).text("UploadId", id);
     xml.close("InitiateMultipartUploadResult");
-    Ok(Response::text(200, "application/xml", xml.finish()))
+    let mut answer = Response::text(200, "application/xml", xml.finish());
+    if let Some((algorithm, kind)) = sums::kind(call) {
+        answer = answer
+            .with("x-amz-checksum-algorithm", algorithm.to_ascii_uppercase())
+            .with("x-amz-checksum-type", kind);
+    }
+    Ok(answer)
 }
 
 /// `UploadPart`.
@@ -75,15 +83,18 @@ pub fn create(call: &Call<'_>) -> Served {
 /// `NoSuchUpload`, `InvalidArgument`.
 pub async fn part(call: &Call<'_>, payload: Payload) -> Served {
     let number = part_number(call)?;
-    call.server.vault.with(|state| find(call, state).map(drop))?;
+    call.server.vault.with(|state| {
+        find(call, state).and_then(|upload| sums::check_part(upload, &payload.checksums))
+    })?;
     let staged = Staged {
         etag: etag_of(call.server, &payload.pieces),
         data: call.server.vault.keep(payload.pieces).await?,
         modified: clock::now(),
+        checksums: payload.checksums,
     };
     let mut answer = Response::new(200).with("ETag", format!("\"{}\"", staged.etag));
-    for (name, value) in payload.checksums {
-        answer = answer.with(format!("x-amz-checksum-{name}"), value);
+    for (name, value) in &staged.checksums {
+        answer = answer.with(format!("x-amz-checksum-{name}"), value.clone());
     }
     call.server.vault.with(|state| -> Result<(), Refusal> {
         find(call, state)?.parts.insert(number, staged);
@@ -92,11 +103,15 @@ pub async fn part(call: &Call<'_>, payload: Payload) -> Served {
     Ok(answer)
 }
 
-/// Part numbers and tags that a completion names.
-fn named_parts(document: &Node) -> Option<Vec<(u32, String)>> {
+/// Number, tag and checksum of a part, as a completion names them.
+type Named = (u32, String, Option<(String, String)>);
+
+/// The parts that a completion names.
+fn named_parts(document: &Node) -> Option<Vec<Named>> {
     let named = |node: &Node| {
         let number = node.child_text("PartNumber")?.trim().parse().ok()?;
-        Some((number, node.child_text("ETag")?.trim().trim_matches('"').to_string()))
+        let etag = node.child_text("ETag")?.trim().trim_matches('"').to_string();
+        Some((number, etag, sums::named(node)))
     };
     document.children.iter().filter(|node| node.name == "Part").map(named).collect()
 }
@@ -111,41 +126,48 @@ pub async fn complete(call: &Call<'_>, payload: &Payload) -> Served {
     let named = named.filter(|named| !named.is_empty()).ok_or_else(|| {
         Refusal::new(400, "MalformedXML", "The XML you provided was not well-formed")
     })?;
-    let etag = call.server.vault.with(|state| -> Result<String, Refusal> {
-        let upload = find(call, state)?.clone();
-        let (data, etag) = join(call, &upload, &named)?;
+    let upload = call.server.vault.with(|state| find(call, state).cloned())?;
+    let (data, etag) = join(call, &upload, &named)?;
+    let parts: Vec<&Staged> = named.iter().filter_map(|row| upload.parts.get(&row.0)).collect();
+    let bytes = match &upload.checksum {
+        Some((_, kind)) if kind == "FULL_OBJECT" => data.load().await?,
+        _ => Vec::new(),
+    };
+    let checksums = sums::of_whole(&upload, &parts, &bytes, &payload.checksums)?;
+    let told = checksums.clone();
+    call.server.vault.with(|state| -> Result<(), Refusal> {
+        find(call, state)?;
         check_write(call, state)?;
         let object = Object {
             data,
             etag: etag.clone(),
             modified: clock::now(),
-            headers: upload.headers,
-            metadata: upload.metadata,
-            checksums: payload.checksums.clone(),
+            headers: upload.headers.clone(),
+            metadata: upload.metadata.clone(),
+            checksums,
             tags: Vec::new(),
             blocks: Vec::new(),
         };
         state.place(&call.target.bucket, &call.target.key, object);
         forget(call, state);
-        Ok(etag)
+        Ok(())
     })?;
     let mut xml = Writer::default();
     xml.open("CompleteMultipartUploadResult", NAMESPACE);
     xml.text("Location", format!("/{}/{}", call.target.bucket, call.target.key));
     xml.text("Bucket", &call.target.bucket).text("Key", &call.target.key);
+    for (name, value) in told {
+        xml.text(&format!("Checksum{}", name.to_ascii_uppercase()), value);
+    }
     xml.text("ETag", format!("\"{etag}\"")).close("CompleteMultipartUploadResult");
     Ok(Response::text(200, "application/xml", xml.finish()))
 }
 
 /// Joins the named parts; the tag is the MD5 of their tags' bytes and their count.
-fn join(
-    call: &Call<'_>,
-    upload: &Upload,
-    named: &[(u32, String)],
-) -> Result<(Data, String), Refusal> {
+fn join(call: &Call<'_>, upload: &Upload, named: &[Named]) -> Result<(Data, String), Refusal> {
     let mut data = Data::default();
     let mut tags = Vec::new();
-    for (index, (number, etag)) in named.iter().enumerate() {
+    for (index, (number, etag, sum)) in named.iter().enumerate() {
         if index > 0 && named[index - 1].0 >= *number {
             let message = "The list of parts was not in ascending order.";
             return Err(Refusal::new(400, "InvalidPartOrder", message));
@@ -155,6 +177,7 @@ fn join(
             let message = "One or more of the specified parts could not be found.";
             Refusal::new(400, "InvalidPart", message)
         })?;
+        sums::check_named(upload, *number, part, sum.as_ref())?;
         let last = index + 1 == named.len();
         if !last && part.data.len() < call.server.options.part_bytes_min {
             let message = "Your proposed upload is smaller than the minimum allowed size";
@@ -201,26 +224,50 @@ pub fn list_parts(call: &Call<'_>) -> Served {
         xml.open("Part", "").text("PartNumber", number.to_string());
         xml.text("LastModified", iso_date(part.modified));
         xml.text("ETag", format!("\"{}\"", part.etag));
+        for (name, value) in &part.checksums {
+            xml.text(&format!("Checksum{}", name.to_ascii_uppercase()), value);
+        }
         xml.text("Size", part.data.len().to_string()).close("Part");
     }
     xml.close("ListPartsResult");
     Ok(Response::text(200, "application/xml", xml.finish()))
 }
 
-/// `ListMultipartUploads`: all of them on one page.
+/// `ListMultipartUploads`: those of one key in the order of their ids.
 pub fn list_uploads(call: &Call<'_>) -> Response {
-    let prefix = call.request.query.get("prefix").unwrap_or("");
-    let mut xml = Writer::default();
-    xml.open("ListMultipartUploadsResult", NAMESPACE);
-    xml.text("Bucket", &call.target.bucket).text("Prefix", prefix).text("IsTruncated", "false");
-    call.server.vault.with(|state| {
+    let asked = |name: &str| call.request.query.get(name).unwrap_or("");
+    let prefix = asked("prefix");
+    let marker = (asked("key-marker"), asked("upload-id-marker"));
+    let max: usize = asked("max-uploads").parse().unwrap_or(1000);
+    let mut found: Vec<(String, String, String)> = call.server.vault.with(|state| {
         let bucket = state.buckets.get(&call.target.bucket);
         let uploads = bucket.into_iter().flat_map(|bucket| &bucket.uploads);
-        for (id, upload) in uploads.filter(|(_, upload)| upload.key.starts_with(prefix)) {
-            xml.open("Upload", "").text("Key", &upload.key).text("UploadId", id);
-            xml.text("Initiated", iso_date(upload.begun)).close("Upload");
-        }
+        let row = |(id, upload): (&String, &Upload)| {
+            (upload.key.clone(), id.clone(), iso_date(upload.begun))
+        };
+        uploads.map(row).collect()
     });
+    found.sort();
+    found.retain(|(key, id, _)| {
+        let is_behind = match marker.1.is_empty() {
+            true => key.as_str() > marker.0,
+            false => (key.as_str(), id.as_str()) > marker,
+        };
+        is_behind && key.starts_with(prefix)
+    });
+    let is_truncated = found.len() > max;
+    found.truncate(max);
+    let mut xml = Writer::default();
+    xml.open("ListMultipartUploadsResult", NAMESPACE);
+    xml.text("Bucket", &call.target.bucket).text("Prefix", prefix);
+    xml.text("IsTruncated", is_truncated.to_string());
+    if let Some((key, id, _)) = found.last().filter(|_| is_truncated) {
+        xml.text("NextKeyMarker", key).text("NextUploadIdMarker", id);
+    }
+    for (key, id, begun) in &found {
+        xml.open("Upload", "").text("Key", key).text("UploadId", id);
+        xml.text("Initiated", begun).close("Upload");
+    }
     xml.close("ListMultipartUploadsResult");
     Response::text(200, "application/xml", xml.finish())
 }

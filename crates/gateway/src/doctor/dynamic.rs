@@ -1,0 +1,215 @@
+//! What is tried of a back end besides the buckets that are named: that its containers can be
+//! buckets, and that the notes of buckets can be kept and read.
+
+use super::judge::{Finding, failed};
+use super::{read, trial};
+use crate::notes::{NOTES_BYTES_MAX, Notes};
+use penstock_base::{Kind, Result};
+use penstock_store::{
+    Account, GetRange, GetRequest, ListRequest, Payload, PutOptions, StreamingStore, WriteCondition,
+};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Most notes that are read.
+const NOTES_TRIED_MAX: u16 = 200;
+
+/// A container of this back end whose name nobody has: it is told by time and process.
+fn trial_name(now: SystemTime) -> String {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("penstock-doctor-{}-{}", std::process::id(), since.as_millis())
+}
+
+/// A back end whose containers are buckets: they are listed, and one is made, tried and removed.
+pub(super) async fn containers(
+    subject: &str,
+    account: &Arc<dyn Account>,
+    is_read_only: bool,
+    now: &impl Fn() -> SystemTime,
+) -> Vec<Finding> {
+    let mut findings = match account.list().await {
+        Ok(found) => vec![Finding::good(subject, format!("{} containers", found.len()))],
+        // Nothing else would be told of it than the same again.
+        Err(error) => return vec![failed(subject, &error)],
+    };
+    if is_read_only {
+        return findings;
+    }
+    let name = trial_name(now());
+    match account.create(&name).await {
+        Ok(()) => {}
+        Err(error) if error.kind() == Kind::Denied => {
+            let cure = "Give the identity the right to make containers, or name the buckets that \
+                        there are as [[bucket]] and take `dynamic` away";
+            let what = format!("no container may be made, so CreateBucket fails: {error}");
+            findings.push(Finding::warning(subject, what, cure));
+            return findings;
+        }
+        Err(error) => {
+            findings.push(failed(subject, &error));
+            return findings;
+        }
+    }
+    findings.push(match try_container(account, &name, now).await {
+        Ok(()) => Finding::good(subject, "a container was made, written to and read from"),
+        Err(error) => failed(subject, &error),
+    });
+    if let Err(error) = account.delete(&name).await {
+        let finding = failed(subject, &error);
+        let what = format!("the container `{name}` of this trial stays: {}", finding.what);
+        let cure = "Remove it, and give the identity the right to remove containers".to_string();
+        findings.push(Finding { what, cure, ..finding });
+    }
+    findings
+}
+
+async fn try_container(
+    account: &Arc<dyn Account>,
+    name: &str,
+    now: &impl Fn() -> SystemTime,
+) -> Result<()> {
+    trial(&account.open(name).await?, "", now).await.map(drop)
+}
+
+/// The notes that are kept in this container. One that is not there yet is made with the first.
+pub(super) async fn notes(
+    subject: &str,
+    account: &Arc<dyn Account>,
+    container: &str,
+    is_read_only: bool,
+    now: &impl Fn() -> SystemTime,
+) -> Vec<Finding> {
+    let subject = format!("{subject}, notes in `{container}`");
+    let cure = "Give the identity rights on that container, or set notes_bucket to \"\": then \
+                what is set up on buckets (lists, policies, tags, CORS) is refused";
+    let tried = match account.check(container).await {
+        Err(error) if error.kind() == Kind::NotFound => {
+            let what = "there are none yet: their container is made with the first";
+            return vec![Finding::good(&subject, what)];
+        }
+        Err(error) => Err(error),
+        Ok(()) => account.open(container).await,
+    };
+    let store = match tried {
+        Ok(store) => store,
+        Err(error) => return vec![Finding { cure: cure.to_string(), ..failed(&subject, &error) }],
+    };
+    let mut findings = match unreadable(&store).await {
+        Ok((count, odd)) => {
+            let read =
+                Finding::good(&subject, format!("{} of {count} can be read", count - odd.len()));
+            let cure = "Requests to that bucket fail: write back a copy of these notes, or remove \
+                        them and set the bucket up again";
+            let told = |key: String| Finding {
+                kind: Some(Kind::Corrupt),
+                level: super::Level::Problem,
+                ..Finding::warning(&subject, format!("`{key}` cannot be read"), cure)
+            };
+            let mut findings: Vec<Finding> = odd.into_iter().map(told).collect();
+            findings.insert(0, read);
+            findings
+        }
+        Err(error) => vec![Finding { cure: cure.to_string(), ..failed(&subject, &error) }],
+    };
+    if is_read_only {
+        return findings;
+    }
+    findings.push(match rewritten(&store, now).await {
+        Ok(()) => Finding::good(&subject, "may be placed, replaced under a condition and removed"),
+        Err(error) => Finding { cure: cure.to_string(), ..failed(&subject, &error) },
+    });
+    findings
+}
+
+/// How many notes there are, and those that are none.
+async fn unreadable(store: &Arc<dyn StreamingStore>) -> Result<(usize, Vec<String>)> {
+    let max_keys = Some(u32::from(NOTES_TRIED_MAX));
+    let page = store.list(ListRequest { max_keys, ..ListRequest::default() }).await?;
+    let keys = page.objects.into_iter().map(|entry| entry.key);
+    let (mut count, mut odd) = (0, Vec::new());
+    for key in keys.filter(|key| key.ends_with(".json")) {
+        let request = GetRequest { range: GetRange::All, if_match: None };
+        let mut answer = match store.get(&key, request).await {
+            Ok(answer) => answer,
+            // Its bucket was removed this moment.
+            Err(error) if error.kind() == Kind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        count += 1;
+        let text = read(&mut answer, NOTES_BYTES_MAX).await?;
+        if serde_json::from_slice::<Notes>(&text).is_err() {
+            odd.push(key);
+        }
+    }
+    Ok((count, odd))
+}
+
+/// Writes, replaces and removes an object as notes are: each write tied to what was there.
+async fn rewritten(store: &Arc<dyn StreamingStore>, now: &impl Fn() -> SystemTime) -> Result<()> {
+    let key = trial_name(now());
+    let put = async |condition| {
+        let options = PutOptions { condition, ..PutOptions::default() };
+        store.put(&key, Payload::from(bytes::Bytes::from_static(super::TRIAL)), &options).await
+    };
+    let written = put(WriteCondition::IfAbsent).await?;
+    let replaced = match written.etag {
+        Some(etag) => put(WriteCondition::IfMatch(etag)).await.map(drop),
+        None => Ok(()),
+    };
+    // Removed whatever became of the rest.
+    store.delete(&key, None).await?;
+    replaced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+    use async_trait::async_trait;
+    use penstock_base::Error;
+    use penstock_store::ContainerEntry;
+
+    /// An account that makes and opens no containers.
+    #[derive(Debug)]
+    struct Closed;
+
+    fn denied<T>() -> Result<T> {
+        Err(Error::new(Kind::Denied, "not for you"))
+    }
+
+    #[async_trait]
+    impl Account for Closed {
+        async fn open(&self, _: &str) -> Result<Arc<dyn StreamingStore>> {
+            denied()
+        }
+
+        async fn check(&self, _: &str) -> Result<()> {
+            Ok(())
+        }
+
+        async fn list(&self) -> Result<Vec<ContainerEntry>> {
+            Ok(Vec::new())
+        }
+
+        async fn create(&self, _: &str) -> Result<()> {
+            denied()
+        }
+
+        async fn delete(&self, _: &str) -> Result<()> {
+            denied()
+        }
+    }
+
+    #[tokio::test]
+    async fn what_may_not_be_made_is_a_warning_and_notes_that_may_not_be_kept_a_problem() {
+        let account: Arc<dyn Account> = Arc::new(Closed);
+        let now = || SystemTime::UNIX_EPOCH;
+        let made = containers("b", &account, false, &now).await;
+        assert_eq!(made.iter().map(|it| it.level).max(), Some(Level::Warning), "{made:?}");
+        assert!(made[1].what.contains("CreateBucket") && made[1].cure.contains("[[bucket]]"));
+        assert_eq!(containers("b", &account, true, &now).await.len(), 1);
+        let kept = notes("b", &account, "n", false, &now).await;
+        assert_eq!((kept.len(), kept[0].level), (1, Level::Problem));
+        assert!(kept[0].cure.contains("notes_bucket"), "{kept:?}");
+    }
+}

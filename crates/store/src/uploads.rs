@@ -1,0 +1,94 @@
+//! Listings of uploads that are not completed. Pure.
+
+use crate::UploadId;
+use std::cmp::Ordering;
+use std::time::SystemTime;
+
+/// An upload that is not completed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadEntry {
+    /// The key of its target.
+    pub key: String,
+    /// Its id.
+    pub id: UploadId,
+    /// When it began.
+    pub begun: Option<SystemTime>,
+    /// The metadata that it began with, where the list tells.
+    pub metadata: Vec<(String, String)>,
+}
+
+/// A listing of uploads.
+#[derive(Clone, Debug, Default)]
+pub struct UploadsRequest {
+    /// Only to keys that start with this.
+    pub prefix: String,
+    /// Only to keys after this one, and those of it that `upload_marker` leaves.
+    pub key_marker: String,
+    /// Of `key_marker` only those behind this upload; none where it is empty.
+    pub upload_marker: String,
+    /// Where the last page stopped; opaque, from [`UploadsPage::next`].
+    pub token: Option<String>,
+    /// How many are wanted: a store that would look for each may stop once it has more.
+    pub max: usize,
+}
+
+/// One page of such a listing.
+#[derive(Clone, Debug, Default)]
+pub struct UploadsPage {
+    /// The uploads; those of one key in the order that the markers count by.
+    pub uploads: Vec<UploadEntry>,
+    /// Token of the next page; `None` on the last. A page may be empty and not be the last.
+    pub next: Option<String>,
+}
+
+/// The page of a store that knows all of its uploads at once.
+pub(crate) fn uploads_behind(
+    mut uploads: Vec<UploadEntry>,
+    request: &UploadsRequest,
+) -> UploadsPage {
+    // Not by the time, which a marker does not tell: its upload may be gone by now.
+    uploads.sort_by(|a, b| (&a.key, &a.id.0).cmp(&(&b.key, &b.id.0)));
+    uploads.retain(|upload| {
+        let is_behind = match upload.key.as_str().cmp(request.key_marker.as_str()) {
+            Ordering::Less => false,
+            Ordering::Greater => true,
+            Ordering::Equal => {
+                !request.upload_marker.is_empty() && upload.id.0 > request.upload_marker
+            }
+        };
+        is_behind && upload.key.starts_with(&request.prefix)
+    });
+    UploadsPage { uploads, next: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_goes_on_behind_its_markers() {
+        let upload = |key: &str, id: &str| UploadEntry {
+            key: key.into(),
+            id: UploadId(id.into()),
+            begun: None,
+            metadata: Vec::new(),
+        };
+        let all = ["c 1", "b 2", "b 1", "a 1", "bb 1"];
+        let all = all.map(|text| text.split_once(' ').unwrap()).map(|(key, id)| upload(key, id));
+        let shown = |prefix: &str, key_marker: &str, upload_marker: &str| {
+            let request = UploadsRequest {
+                prefix: prefix.into(),
+                key_marker: key_marker.into(),
+                upload_marker: upload_marker.into(),
+                ..Default::default()
+            };
+            let page = uploads_behind(all.to_vec(), &request);
+            let text = |upload: &UploadEntry| format!("{} {}", upload.key, upload.id.0);
+            page.uploads.iter().map(text).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(shown("", "", ""), "a 1, b 1, b 2, bb 1, c 1");
+        assert_eq!(shown("", "b", ""), "bb 1, c 1");
+        assert_eq!(shown("", "b", "1"), "b 2, bb 1, c 1");
+        assert_eq!(shown("b", "b", "2"), "bb 1");
+    }
+}
