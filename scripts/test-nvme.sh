@@ -3,13 +3,19 @@
 # NVMe by ioctl and by passthrough against emulated controllers: virtual machines of QEMU (its
 # software emulation; no virtualisation is needed), side by side. One takes the exam and attaches
 # databases, on a namespace of 512-byte blocks (commands of 128 KiB at most) and one of 4096-byte
-# blocks (64 KiB), and has devices that fail and devices that are pulled out. Two are stopped hard while
-# DuckDB commits, and what they had said to be durable must be there. Times in them say nothing about
-# devices. Needs build/penstock, the extension and the test set of build/venv.
+# blocks (64 KiB), reads by every io and discipline, has a cache on a namespace, devices that fail and
+# devices that are pulled out. Two are stopped hard while DuckDB commits, and what they had said to be
+# durable must be there. Times in them say nothing about devices. Where PENSTOCK_TEST_XNVME names a
+# libxnvme, its NVMe backends take the exam, too. Needs build/penstock, the extension and the test set
+# of build/venv.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 # For all of it; who uses more may have it raised.
 TIME_MAX_S=${PENSTOCK_TEST_NVME_MAX_S:-300}
+# The binary knows all variables of its own, and refuses others that begin alike.
+unset PENSTOCK_TEST_NVME_MAX_S
+XNVME=${PENSTOCK_TEST_XNVME:-}
+unset PENSTOCK_TEST_XNVME
 # By which the caller knows that nothing was tested.
 NOT_RUN=77
 if [ "$(uname -m)" != x86_64 ] || ! have apt-get || [ "$(id -u)" != 0 ]; then
@@ -109,13 +115,12 @@ faults() {
   printf "$rule" flush_to_disk
 }
 
-# exam_binary: builds the exam of the device crate, prints where it is.
-exam_binary() {
+# built VERB WORD...: builds a program of the device crate, prints where it is.
+built() {
   local most
   most=$(left)
-  timeout "$most" cargo test --locked -p penstock-device --features nvme --test nvme --no-run \
-    --message-format=json 2> "$work/log" | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' ||
-    { cat "$work/log" >&2; die "the exam does not build"; }
+  timeout "$most" cargo "$@" --locked -p penstock-device --message-format=json 2> "$work/log" |
+    sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' || { cat "$work/log" >&2; die "the exam does not build"; }
 }
 
 exam() {
@@ -124,13 +129,19 @@ exam() {
   # No multiple of any block, and longer than several commands.
   head -c 3000001 /dev/urandom > "$folder/shared/file"
   cp "$1" "$folder/shared/exam"
+  cp "$2" "$folder/shared/bench"
+  if [ -n "${3:-}" ]; then
+    cp "$3" "$folder/shared/exam-xnvme"
+    cp "$XNVME" "$folder/shared/libxnvme.so"
+  fi
   faults > "$folder/faults"
   controller lba512 5 512
   controller lba4096 4 4096
   bad=driver=raw,file.driver=blkdebug,file.config=$folder/faults
+  controller cache 5 512
   controller bad 2 512 "$bad,file.image.driver=file,file.image.filename=$folder/bad.img"
   for letter in a b c d; do controller pulled-$letter 5 512; done
-  machine exam guest.sh 7
+  machine exam guest.sh 8
   [ ! -e "$folder/shared/output" ] || cat "$folder/shared/output" >&2
   [ -e "$folder/shared/status" ] || { tail -n 30 "$folder/console" >&2; die "the virtual machine gave no status"; }
   [ "$(cat "$folder/shared/status")" = 0 ] || die "the exam on NVMe failed"
@@ -168,8 +179,11 @@ stops 0-4 > "$work/stops.1" 2>&1 &
 machines=($!)
 stops 5-9 > "$work/stops.2" 2>&1 &
 machines+=($!)
-binary=$(exam_binary)
-exam "$binary" &
+binary=$(built test --features nvme --test nvme --no-run)
+bench=$(built build --example bench_device)
+through_xnvme=
+[ -z "$XNVME" ] || through_xnvme=$(built test --test xnvme --no-run)
+exam "$binary" "$bench" "$through_xnvme" &
 machines+=($!)
 status=0
 for machine in "${machines[@]}"; do wait "$machine" || status=1; done

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -211,6 +212,9 @@ def arguments() -> argparse.ArgumentParser:
 def main() -> int:
     """Entry point."""
     options = arguments().parse_args()
+    # Devices and mounts are taken away on the way out.
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))
     verb: Callable[[argparse.Namespace], int] = options.verb
     try:
         return verb(options)

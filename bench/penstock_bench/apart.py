@@ -24,6 +24,7 @@ from penstock_bench import (
 )
 from penstock_bench.config import OUT, ConfigError
 from penstock_bench.devices import KINDS as DEVICES
+from penstock_bench.devices import OURS
 from penstock_bench.gateways import BACK_ENDS, GATEWAYS
 from penstock_bench.network import open_network
 from penstock_bench.options import is_quick, numbers, profile_of, words_of
@@ -70,16 +71,16 @@ def _soak(options: argparse.Namespace, progress: Progress) -> Records:
 
 
 def _raw(options: argparse.Namespace, progress: Progress) -> Records:
-    kinds = words_of(options.store, DEVICES, DEVICES, "device")
+    kinds = words_of(options.store, OURS, DEVICES, "device")
     chosen = words_of(options.mode, raw.MODES, raw.MODES, "mode")
-    runs = _runs(options, 1, 5)
+    runs = _runs(options, raw.QUICK_RUNS, raw.RUNS)
     campaign = raw.Campaign(kinds, runs, is_quick(options), chosen, OUT, progress)
     return campaign.run()
 
 
 def _nvme(options: argparse.Namespace, progress: Progress) -> Records:
     """ROWS are scale factors."""
-    kinds = words_of(options.store, DEVICES, DEVICES, "device")
+    kinds = words_of(options.store, OURS, DEVICES, "device")
     chosen = words_of(options.mode, nvme.MODES, nvme.MODES, "mode")
     default_scales = nvme.QUICK_SCALES if is_quick(options) else nvme.SCALES
     scales = numbers(options.rows) or default_scales
@@ -122,6 +123,8 @@ def run(options: argparse.Namespace) -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     with closing(Progress()) as progress:
         records = workload.measure(options, progress)
+    if not records:
+        raise ConfigError(f"nothing of {options.workload} can be measured on this machine")
     print(f"{workload.text(records)}\nrecords {OUT / records[0]['campaign']}.jsonl")
     return int(workload.has_failed(records))
 

@@ -1,20 +1,27 @@
 """Devices of this machine for the workloads `nvme_raw` and `nvme`.
 
-A file, a loop device on such a file, memory of the kernel (zram). Decides how each is made and
-taken away again; they are filled with bytes that do not compress.
+A file, a loop device on such a file, memory of the kernel (zram), NVMe namespaces that somebody
+names. Decides how each is made and taken away again, and which names of a namespace belong
+together; they are filled with bytes that do not compress.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-KINDS = ("file", "loop", "zram")
+NVME = "nvme"
+# Those that a workload makes for itself; a namespace is overwritten only where it is named.
+OURS = ("file", "loop", "zram")
+KINDS = (*OURS, NVME)
+NAMESPACES = "BENCH_NVME"
+"""The variable that names namespaces whose contents may go: for a volume, and for stock DuckDB."""
 PIECE = os.urandom(1 << 20)
 FREE_TIMEOUT_S = 10.0
 ZRAM_CONTROL = Path("/sys/class/zram-control")
@@ -50,12 +57,55 @@ def why_not(kind: str) -> str:
         return "the kernel has no loop devices"
     if kind == "zram" and not ZRAM_CONTROL.exists():
         return "the kernel has no zram"
+    if kind == NVME:
+        return why_no_namespaces()
     return ""
 
 
+def why_no_namespaces() -> str:
+    """Why there are no two namespaces to overwrite; empty if there are."""
+    found = namespaces()
+    if len(set(found)) < 2:
+        return f"{NAMESPACES} does not name two namespaces (/dev/nvme0n1) whose contents may go"
+    absent = [str(path) for path in found if not path.is_block_device()]
+    return f"{', '.join(absent)}: no block device" if absent else ""
+
+
+def namespaces() -> list[Path]:
+    """The block devices of the namespaces that may be overwritten (`/dev/nvme0n1`)."""
+    words = os.environ.get(NAMESPACES, "").replace(",", " ").split()
+    # Stable names are links.
+    devices = [Path(word).resolve() for word in words]
+    return [it.parent / re.sub(r"^ng(?=\d)", "nvme", it.name) for it in devices]
+
+
+def generic(device: Path) -> Path:
+    """The character device of a namespace's block device."""
+    return device.parent / re.sub(r"^nvme(?=\d)", "ng", device.name)
+
+
+def label(kind: str) -> str:
+    """What records call a kind of device: times of an emulated controller are none of a device."""
+    if kind != NVME:
+        return kind
+    models = [Path(f"/sys/block/{it.resolve().name}/device/model") for it in namespaces()]
+    is_emulated = any(it.exists() and "QEMU" in it.read_text() for it in models)
+    return f"{kind} (emulated: these are no times of a device)" if is_emulated else kind
+
+
 def fill(path: Path, size_bytes: int) -> None:
-    """Writes all of it, past the page cache at the end."""
-    with path.open("r+b" if path.is_block_device() else "wb") as out:
+    """Writes all of it, past the page cache at the end.
+
+    Raises:
+        DeviceError: it is a block device that is mounted, or another's.
+    """
+    is_device = path.is_block_device()
+    flags = os.O_RDWR | (os.O_EXCL if is_device else os.O_CREAT | os.O_TRUNC)
+    try:
+        descriptor = os.open(path, flags, 0o644)
+    except OSError as error:
+        raise DeviceError(f"{path} is not filled: {error.strerror}") from None
+    with os.fdopen(descriptor, "r+b") as out:
         for _ in range(size_bytes // len(PIECE)):
             out.write(PIECE)
         out.flush()
@@ -63,8 +113,19 @@ def fill(path: Path, size_bytes: int) -> None:
 
 
 @contextmanager
-def made(kind: str, folder: Path, size_bytes: int, filled: bool = True) -> Iterator[Path]:
-    """A device of a kind and of so many bytes, which is gone afterwards."""
+def made(
+    kind: str, folder: Path, size_bytes: int, filled: bool = True, number: int = 0
+) -> Iterator[Path]:
+    """A device of a kind and of so many bytes, which is gone afterwards.
+
+    Of namespaces it is the one of that number, as large as it is.
+    """
+    if kind == NVME:
+        device = namespaces()[number]
+        if filled:
+            fill(device, int(run("blockdev", "--getsize64", device)))
+        yield device
+        return
     if kind == "zram":
         with zram(size_bytes) as device:
             if filled:

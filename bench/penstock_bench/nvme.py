@@ -22,8 +22,10 @@ from penstock_bench import customer
 from penstock_bench.config import BENCH, BUILD
 from penstock_bench.contained import contained
 from penstock_bench.contained import why_not as why_not_contained
-from penstock_bench.devices import DeviceError, made, run, why_not
+from penstock_bench.devices import DeviceError, label, made, run, why_not
+from penstock_bench.progress import say
 from penstock_bench.records import Records, begin
+from penstock_bench.ways import of_paper, why_no_xnvme
 
 NAME = "nvme"
 SIZE_BYTES = 768 << 20
@@ -31,14 +33,6 @@ SCALES, QUICK_SCALES = (1, 4, 16), (1,)
 RUNS, QUICK_RUNS = 20, 2
 STOCK = "stock"
 OURS, CACHED = "thread", "file"
-VARIANTS = {
-    CACHED: "io=file&queues=thread",
-    "sync": "io=direct&queues=sync",
-    "single": "io=uring&queues=single",
-    "pool": "io=uring&queues=pool",
-    OURS: "io=uring&queues=thread",
-}
-"""The paper's five; passthrough is a sixth on NVMe devices, of which this machine has none."""
 CONTAINED = "contained"
 MODES = ("scan", "load", "spill", CONTAINED)
 SPILL_MEMORY = "150MB"
@@ -78,7 +72,7 @@ def ext4(kind: str, folder: Path) -> Iterator[Path]:
         return
     place = folder / "mount"
     place.mkdir(exist_ok=True)
-    with made(kind, folder / "stock", SIZE_BYTES, filled=False) as device:
+    with made(kind, folder / "stock", SIZE_BYTES, filled=False, number=1) as device:
         run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", device)
         run("mount", device, place)
         try:
@@ -102,8 +96,8 @@ def places(kind: str, folder: Path, scales: Sequence[int]) -> Iterator[dict[str,
             customer.make(database, scale)
             run(binary, "nvme", "import", device, database, "--db", f"sf{scale}")
         found = {STOCK: Place(f"{stock}/{{name}}.duckdb", f"{stock}/spill")}
-        for name, how in VARIANTS.items():
-            found[name] = Place(f"nvme://{device}?db={{name}}&{how}", f"nvme://{device}?temp&{how}")
+        for name, way in of_paper(kind).items():
+            found[name] = Place(way.url(device, "db={name}"), way.url(device, "temp"))
         yield found
 
 
@@ -151,14 +145,16 @@ class Campaign:
         """All of it; gives the records that were also written."""
         if os.geteuid() != 0:
             raise DeviceError("dropping the page cache takes root")
+        if reason := why_no_xnvme():
+            say(f"xnvme: not measured: {reason}")
         for kind in self._kinds:
             if reason := why_not(kind):
-                self._progress(f"{kind}: not measured: {reason}")
+                say(f"{kind}: not measured: {reason}")
                 continue
             with places(kind, self._folder, self._scales) as found:
                 for mode in self._modes:
                     if mode == CONTAINED and (reason := why_not_contained()):
-                        self._progress(f"{kind}: {mode}: not measured: {reason}")
+                        say(f"{kind}: {mode}: not measured: {reason}")
                         continue
                     self._mode(kind, mode, found)
         return self.records.all
@@ -189,7 +185,7 @@ class Campaign:
             "memory": SPILL_MEMORY,
             "rows": customer.rows(scale),
         }
-        cell = {"device": kind, "mode": mode, "scale": scale, "run": number, "peer": peer}
+        cell = {"device": label(kind), "mode": mode, "scale": scale, "run": number, "peer": peer}
         began = begin()
         bounds = contained(CONTAINED_BYTES) if mode == CONTAINED else nullcontext(())
         with bounds as prefix:

@@ -6,6 +6,13 @@ import sys
 import time
 
 
+def say(text: str) -> None:
+    """A line that stays."""
+    clear = "\r\033[K" if sys.stderr.isatty() else ""
+    sys.stderr.write(f"{clear}{text}\n")
+    sys.stderr.flush()
+
+
 class Progress:
     """Says what is going on, with the time since the start."""
 

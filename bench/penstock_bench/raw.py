@@ -1,4 +1,4 @@
-"""The workload `nvme_raw`: random reads and writes of devices, ours beside fio.
+"""The workload `nvme_raw`: random reads and writes of devices, ours beside fio and libxnvme.
 
 Decides which cells are measured and how a run is counted. Peers alternate (A B C, B C A, ...) in
 each cell, so a run of ours has a run of fio's beside it. Processor time is of the whole process,
@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock_bench.config import ROOT
-from penstock_bench.devices import DeviceError, made, run, why_not
+from penstock_bench.devices import DeviceError, label, made, run, why_not
+from penstock_bench.progress import say
 from penstock_bench.records import Records, begin
+from penstock_bench.ways import PAPER, XNVME, every, parsed, why_no_xnvme
 
 NAME = "nvme_raw"
 KIB = 1 << 10
@@ -26,15 +28,12 @@ SECONDS, QUICK_SECONDS = 0.5, 0.2
 FIO, FIO_FIXED = "fio", "fio-fixed"
 """fio as it comes, and with buffers and files registered and without its clocks."""
 FIO_EXTRA = {FIO: (), FIO_FIXED: ("--fixedbufs=1", "--registerfiles=1", "--gtod_reduce=1")}
-MODES = ("fio", "variants")
-OURS = "uring/thread"
+MODES = ("fio", "variants", "xnvme")
+RUNS, QUICK_RUNS = 20, 1
+OURS = str(PAPER["thread"])
+THROUGH_XNVME = str(XNVME)
 BATCH_DEPTHS, BATCH_BYTES = 16, 32 << 20
 """A batch of ours is so many times as long as the queue is deep, while it needs no more memory."""
-VARIANTS = tuple(
-    f"{io}/{queues}"
-    for io in ("file", "direct", "uring")
-    for queues in ("sync", "single", "pool", "thread")
-)
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,7 @@ AGAINST_FIO = tuple(
     for depth in depths
     for threads in (1, 2)
 )
+AGAINST_XNVME = tuple(cell for cell in AGAINST_FIO if cell.rw == "read")
 BY_VARIANT = (Cell("read", 4 * KIB, 32, 2), Cell("read", 256 * KIB, 8, 2))
 
 
@@ -114,16 +114,16 @@ class Peers:
     def _own_run(
         self, peer: str, device: Path, cell: Cell, seconds: float
     ) -> tuple[dict[str, Any], float, float]:
-        io, queues = peer.split("/")
+        way = parsed(peer)
         batch = max(cell.depth, min(cell.depth * BATCH_DEPTHS, BATCH_BYTES // cell.size_bytes))
         # A caller with one command at a time waits for each.
         batch = 1 if cell.depth == 1 else batch
         output, user_s, sys_s = measured(
             [
                 str(self._bench),
-                str(device),
-                f"io={io}",
-                f"queues={queues}",
+                str(way.node(device)),
+                f"io={way.io}",
+                f"queues={way.queues}",
                 f"rw={cell.rw}",
                 f"size_bytes={cell.size_bytes}",
                 f"depth={cell.depth}",
@@ -197,19 +197,25 @@ class Campaign:
         """All of it; gives the records that were also written."""
         for kind in self._kinds:
             if reason := why_not(kind):
-                self._progress(f"{kind}: not measured: {reason}")
+                say(f"{kind}: not measured: {reason}")
                 continue
             with made(kind, self._folder, SIZE_BYTES) as device:
-                common = {"device": kind, "limits": self._peers.limits(device)}
-                for mode, cell, peers in self._cells():
+                common = {"device": label(kind), "limits": self._peers.limits(device)}
+                for mode, cell, peers in self._cells(kind):
                     self._measure({**common, "mode": mode}, device, cell, peers)
         return self.records.all
 
-    def _cells(self) -> Iterator[tuple[str, Cell, tuple[str, ...]]]:
+    def _cells(self, kind: str) -> Iterator[tuple[str, Cell, tuple[str, ...]]]:
         if "fio" in self._modes:
             yield from (("fio", cell, (OURS, FIO, FIO_FIXED)) for cell in AGAINST_FIO)
         if "variants" in self._modes:
-            yield from (("variants", cell, (*VARIANTS, FIO)) for cell in BY_VARIANT)
+            ways = tuple(map(str, every(kind)))
+            yield from (("variants", cell, (*ways, FIO)) for cell in BY_VARIANT)
+        if "xnvme" in self._modes:
+            if reason := why_no_xnvme():
+                say(f"{kind}: xnvme: not measured: {reason}")
+                return
+            yield from (("xnvme", cell, (OURS, THROUGH_XNVME)) for cell in AGAINST_XNVME)
 
     def _measure(
         self, common: dict[str, Any], device: Path, cell: Cell, peers: tuple[str, ...]

@@ -1,7 +1,7 @@
 """The tables of the workload `nvme_raw`. Pure.
 
-Decides how runs become one figure: medians of each peer, and of ours over fio the median of the
-ratios of runs that were made beside each other; of processor time the ratio of the medians.
+Decides how runs become one figure: of each peer means, of ours over another's the ratio of the
+means, with its standard error and a paired t-test of runs that were made beside each other.
 """
 
 from __future__ import annotations
@@ -9,16 +9,20 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from penstock_bench.gateway_report import table
-from penstock_bench.raw import FIO, FIO_FIXED, OURS
+from penstock_bench.paired import p_less, series
+from penstock_bench.raw import FIO, FIO_FIXED, OURS, THROUGH_XNVME
 
 Key = tuple[str, str, int, int, int]
 """Device, read or write, bytes, depth, threads."""
 Value = Callable[[dict[str, Any]], float]
 Runs = dict[str, dict[int, dict[str, Any]]]
 """Peer and number of the run to its record."""
+BOUNDS = {FIO: 0.95, FIO_FIXED: 0.95, THROUGH_XNVME: 1.0}
+"""What part of a peer's rate ours is to reach."""
 
 
 def cells(records: list[dict[str, Any]]) -> dict[Key, Runs]:
@@ -35,21 +39,65 @@ def rate(record: dict[str, Any]) -> float:
     return float(record["commands"] / record["wall_s"])
 
 
-def cpu_us(runs: dict[int, dict[str, Any]]) -> float:
+def costs(runs: dict[int, dict[str, Any]]) -> dict[int, float]:
     """Microseconds of processor time for each command, without what starting costs."""
-    idle_s = median(runs, lambda record: float(record["idle_cpu_s"]))
-    return median(runs, lambda record: (record["cpu_s"] - idle_s) / record["commands"] * 1e6)
+    return {
+        run: (it["cpu_s"] - it["idle_cpu_s"]) / it["commands"] * 1e6 for run, it in runs.items()
+    }
 
 
-def median(runs: dict[int, dict[str, Any]], value: Value) -> float:
-    """The median of a value over the runs of one peer."""
-    return statistics.median(value(record) for record in runs.values())
+def mean(runs: dict[int, dict[str, Any]], value: Value) -> float:
+    """The mean of a value over the runs of one peer."""
+    return statistics.fmean(value(record) for record in runs.values())
 
 
-def ratio(runs: Runs, ours: str, theirs: str) -> float:
-    """The median of our rate over theirs, run by run."""
-    both = runs[ours].keys() & runs[theirs].keys()
-    return statistics.median(rate(runs[ours][run]) / rate(runs[theirs][run]) for run in both)
+def cpu_us(runs: dict[int, dict[str, Any]]) -> float:
+    """The mean cost of a command."""
+    return statistics.fmean(costs(runs).values())
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Values of ours and of a peer, run by run; a mean of their ratios would favour outliers."""
+
+    ours: list[float]
+    theirs: list[float]
+
+    @property
+    def ratio(self) -> float:
+        """Of the means."""
+        return sum(self.ours) / sum(self.theirs)
+
+    def told(self) -> str:
+        """The ratio and its standard error."""
+        if len(self.ours) < 2:
+            return f"{self.ratio:.3f}"
+        scale = statistics.fmean(self.theirs)
+        rests = (a - self.ratio * b for a, b in zip(self.ours, self.theirs, strict=True))
+        error = series([rest / scale for rest in rests]).standard_error
+        return f"{self.ratio:.3f}±{abs(error):.3f}"
+
+    def p_above(self, bound: float) -> str:
+        """The chance of such values if ours were not above this part of theirs."""
+        part = [bound * value for value in self.theirs]
+        return f"{p_less(part, self.ours):.2g}" if len(part) > 1 else ""
+
+    def p_below(self) -> str:
+        """The chance of such values if ours were not below theirs."""
+        return f"{p_less(self.ours, self.theirs):.2g}" if len(self.ours) > 1 else ""
+
+
+def rates(runs: Runs, ours: str, theirs: str) -> Pairs:
+    """Commands a second of both."""
+    both = sorted(runs[ours].keys() & runs[theirs].keys())
+    return Pairs(*([rate(runs[peer][run]) for run in both] for peer in (ours, theirs)))
+
+
+def cost_pairs(runs: Runs, ours: str, theirs: str) -> Pairs:
+    """What a command costs both."""
+    mine, other = costs(runs[ours]), costs(runs[theirs])
+    both = sorted(mine.keys() & other.keys())
+    return Pairs([mine[run] for run in both], [other[run] for run in both])
 
 
 def limit(key: Key, limits: dict[str, float]) -> float:
@@ -63,20 +111,25 @@ def title(key: Key) -> str:
     return f"{rw} {size >> 10} KiB, depth {depth}, {threads} thread{'s' * (threads > 1)}"
 
 
-def against_fio(found: dict[Key, Runs], device: str) -> str:
-    """Ours beside fio."""
-    rows = [[device, "ours/s", "fio/s", "fixed/s", "limit/s", "ours/fio", "ours/fixed",
-             "CPU us ours", "fio", "fixed", "CPU ours/fio"]]  # fmt: skip
+def against(found: dict[Key, Runs], device: str, peers: tuple[str, ...]) -> str:
+    """Ours beside others at each cell of a device."""
+    head = [device, "ours/s", *(f"{peer}/s" for peer in peers), "limit/s"]
+    for peer in peers:
+        head += [f"ours/{peer}", f"p {BOUNDS[peer]:g}"]
+    head += ["CPU us ours", *peers, f"CPU ours/{peers[0]}", "p"]
+    rows = [head]
     for key, runs in found.items():
-        if key[0] != device or not {OURS, FIO, FIO_FIXED} <= runs.keys():
+        if key[0] != device or not {OURS, *peers} <= runs.keys():
             continue
         most = limit(key, next(iter(runs[OURS].values()))["limits"])
-        rates = [median(runs[peer], rate) for peer in (OURS, FIO, FIO_FIXED)]
-        costs = [cpu_us(runs[peer]) for peer in (OURS, FIO, FIO_FIXED)]
-        ratios = [ratio(runs, OURS, peer) for peer in (FIO, FIO_FIXED)]
-        row = [title(key), *(f"{it:.0f}" for it in (*rates, most))]
-        row += [*(f"{it:.2f}" for it in ratios), *(f"{it:.1f}" for it in costs)]
-        rows.append([*row, f"{costs[0] / costs[1]:.2f}"])
+        means = [mean(runs[peer], rate) for peer in (OURS, *peers)]
+        row = [title(key), *(f"{it:.0f}" for it in (*means, most))]
+        for peer in peers:
+            pairs = rates(runs, OURS, peer)
+            row += [pairs.told(), pairs.p_above(BOUNDS[peer])]
+        row += [f"{cpu_us(runs[peer]):.1f}" for peer in (OURS, *peers)]
+        pairs = cost_pairs(runs, OURS, peers[0])
+        rows.append([*row, pairs.told(), pairs.p_below()])
     return table(rows) if len(rows) > 1 else ""
 
 
@@ -84,16 +137,21 @@ def by_variant(found: dict[Key, Runs], key: Key) -> str:
     """Every way and discipline beside each other."""
     runs = found[key]
     rows = [[f"{key[0]}, {title(key)}", "commands/s", "CPU us", "of fio"]]
-    for peer in sorted(runs, key=lambda it: -median(runs[it], rate)):
-        values = (f"{median(runs[peer], rate):.0f}", f"{cpu_us(runs[peer]):.1f}")
-        rows.append([peer, *values, f"{ratio(runs, peer, FIO):.2f}"])
+    for peer in sorted(runs, key=lambda it: -mean(runs[it], rate)):
+        values = (f"{mean(runs[peer], rate):.0f}", f"{cpu_us(runs[peer]):.1f}")
+        rows.append([peer, *values, rates(runs, peer, FIO).told()])
     return table(rows)
 
 
 def text(records: list[dict[str, Any]]) -> str:
     """All tables."""
-    fio = cells([it for it in records if it["mode"] == "fio"])
-    variants = cells([it for it in records if it["mode"] == "variants"])
-    parts = [against_fio(fio, device) for device in dict.fromkeys(key[0] for key in fio)]
-    parts += [by_variant(variants, key) for key in variants]
+    by_mode = {
+        mode: cells([it for it in records if it["mode"] == mode])
+        for mode in ("fio", "variants", "xnvme")
+    }
+    parts = []
+    for mode, peers in (("fio", (FIO, FIO_FIXED)), ("xnvme", (THROUGH_XNVME,))):
+        devices = dict.fromkeys(key[0] for key in by_mode[mode])
+        parts += [against(by_mode[mode], device, peers) for device in devices]
+    parts += [by_variant(by_mode["variants"], key) for key in by_mode["variants"]]
     return "\n\n".join(part for part in parts if part)

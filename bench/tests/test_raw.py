@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from penstock_bench import raw, raw_report
+import pytest
+from penstock_bench import devices, raw, raw_report, ways
 from penstock_bench.records import Ticks, processor_ticks
 
 
@@ -26,9 +28,9 @@ def test_ratios_are_of_runs_beside_each_other() -> None:
     ]
     found = raw_report.cells(rows)
     runs = next(iter(found.values()))
-    assert raw_report.ratio(runs, raw.OURS, raw.FIO) == 2
-    assert raw_report.ratio(runs, raw.OURS, raw.FIO_FIXED) == 0.5
-    assert abs(raw_report.cpu_us(runs[raw.OURS]) - 0.5) < 1e-9
+    assert raw_report.rates(runs, raw.OURS, raw.FIO).told() == "2.000±0.000"
+    assert raw_report.rates(runs, raw.OURS, raw.FIO_FIXED).told() == "0.500±0.000"
+    assert abs(raw_report.cpu_us(runs[raw.OURS]) - (1 / 3 + 1 / 2 + 1) / 3) < 1e-9
     # 1e9 bytes a second are less than 5e5 commands.
     text = raw_report.text(rows)
     assert "read 4 KiB, depth 32, 1 thread " in text
@@ -42,7 +44,55 @@ def test_variants_are_told_best_first() -> None:
     ]
     lines = raw_report.text(rows).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["uring/thread", "fio", "direct/sync"]
-    assert lines[1].endswith("1.50")
+    assert lines[1].endswith("1.500")
+
+
+def test_ours_reaches_its_part_of_a_peer_or_not() -> None:
+    noise = (0.99, 1.0, 1.01, 1.0)
+
+    def chance(part: float, mode: str, peer: str) -> list[float]:
+        rows = [
+            row(name, run, round(10_000 * factor), 0.2, mode=mode)
+            for run, off in enumerate(noise)
+            for name, factor in ((raw.OURS, part * off), (peer, 1.0), (raw.FIO_FIXED, 1.0))
+        ]
+        line = raw_report.text(rows).splitlines()[1]
+        words = line.split("±")[1].split()
+        return [float(words[0]), float(words[1])]
+
+    error, enough = chance(0.99, "fio", raw.FIO)
+    assert 0.003 < error < 0.005 and enough < 0.01
+    assert chance(0.91, "fio", raw.FIO)[1] > 0.99
+    # What is 0.99 of libxnvme's is not as much.
+    assert chance(0.99, "xnvme", raw.THROUGH_XNVME)[1] > 0.9
+    assert chance(1.02, "xnvme", raw.THROUGH_XNVME)[1] < 0.01
+
+
+def test_ways_are_those_that_a_kind_of_device_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ways.XNVME_VARIABLE, "/nowhere/libxnvme.so")
+    assert "not installed" in ways.why_no_xnvme()
+    assert set(ways.of_paper("file")) == {"file", "sync", "single", "pool", "thread"}
+    assert set(ways.of_paper("nvme")) - set(ways.of_paper("loop")) == set(ways.PASSTHROUGH)
+    assert {str(way) for way in ways.of_paper("nvme").values()} <= set(map(str, ways.every("nvme")))
+    block = Path("/dev/nvme3n1")
+    assert ways.parsed("passthrough/pool").node(block) == Path("/dev/ng3n1")
+    assert ways.parsed("uring/pool").node(block) == block
+    assert ways.PAPER["sync"].url(block, "db=x") == (
+        "nvme:///dev/nvme3n1?db=x&io=direct&queues=sync"
+    )
+    # Any file can be loaded where libxnvme is looked for; whether it is one, the device tells.
+    monkeypatch.setenv(ways.XNVME_VARIABLE, "libc.so.6")
+    assert ways.of_paper("file")["xnvme"].url(Path("/f"), "temp") == (
+        "nvme:///f?temp&io=xnvme:io_uring&queues=thread"
+    )
+
+
+def test_namespaces_are_named_or_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(devices.NAMESPACES, raising=False)
+    assert devices.NAMESPACES in devices.why_no_namespaces()
+    monkeypatch.setenv(devices.NAMESPACES, "/dev/ng7n1 /dev/nvme8n1")
+    assert devices.namespaces() == [Path("/dev/nvme7n1"), Path("/dev/nvme8n1")]
+    assert "no block device" in devices.why_no_namespaces()
 
 
 def test_what_the_host_took_is_the_eighth_number() -> None:

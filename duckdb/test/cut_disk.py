@@ -29,6 +29,8 @@ SECTOR_BYTES = 512
 # Transactions of each table in a round, and rounds: a round begins with the replay of a log.
 TRANSACTIONS = 12
 ROUNDS = 3
+# Cuts that one DuckDB looks at: loading it takes longer than opening a database.
+CUTS_OF_DUCKDB = 50
 LOADED_ROWS = 30_000
 
 
@@ -127,18 +129,19 @@ def work(volume: Path, io: str, library: ctypes.CDLL) -> None:
         assert value(con, f"{sql} AND device IS NULL") == 0, "there is room for blocks to move"
 
 
-def verify(volume: Path, told: dict[str, int]) -> None:
+def verify(con: duckdb.DuckDBPyConnection, volume: Path, told: dict[str, int]) -> None:
     """What must be there, and that work can go on."""
-    with worker.attach(volume, io="file") as con:
-        found = worker.verify(con, told)
-        names = con.execute(
-            "SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'loaded_%'"
-        ).fetchall()
-        assert len(names) <= 2, names
-        for (name,) in names:
-            sql = f"SELECT count(*) FROM d.{name} WHERE h = hash(i)"
-            assert value(con, sql) == LOADED_ROWS, name
-        worker.transact(con, "a", found["a"])
+    con.execute(f"ATTACH '{url(volume, 'd', io='file')}' AS d")
+    found = worker.verify(con, told)
+    names = con.execute(
+        "SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'loaded_%'"
+    ).fetchall()
+    assert len(names) <= 2, names
+    for (name,) in names:
+        sql = f"SELECT count(*) FROM d.{name} WHERE h = hash(i)"
+        assert value(con, sql) == LOADED_ROWS, name
+    worker.transact(con, "a", found["a"])
+    con.execute("DETACH d")
 
 
 class Disk:
@@ -151,59 +154,133 @@ class Disk:
         self.at = 0
         self.flushed = 0
 
-    def go_on(self, at: int) -> None:
-        """Goes on to before the event `at`."""
+    def go_on(self, at: int) -> list[Write]:
+        """Goes on to before the event `at`; gives what became durable."""
+        durable = []
         for event in self.events[self.at : at]:
             match event:
                 case Flush(until) if until > self.flushed:
                     for write in self.writes(until):
                         write.put(self.durable)
+                        durable.append(write)
                     self.flushed = until
                 case Mark(table, count):
                     self.told[worker.TABLES[table]] = count
         self.at = at
+        return durable
 
     def writes(self, until: int) -> list[Write]:
         """Since the last flush."""
         return [event for event in self.events[self.flushed : until] if isinstance(event, Write)]
 
-    def cut(self, chance: random.Random) -> bytearray:
-        """The disk, which a part of what was not flushed has reached."""
-        image = bytearray(self.durable)
+    def kept(self, chance: random.Random) -> list[Write]:
+        """What a cut leaves of what was not flushed."""
         how = chance.choice(["all", "none", "writes", "sectors"])
+        kept = []
         for write in self.writes(self.at):
             if how == "all" or (how == "writes" and chance.random() < 0.5):
-                write.put(image)
+                kept.append(write)
             if how == "sectors":
-                for sector in write.sectors():
-                    if chance.random() < 0.5:
-                        sector.put(image)
+                kept += [sector for sector in write.sectors() if chance.random() < 0.5]
+        return kept
+
+    def image(self, kept: list[Write]) -> bytearray:
+        """The whole disk after a cut that left this."""
+        image = bytearray(self.durable)
+        for write in kept:
+            write.put(image)
         return image
+
+
+class Copy:
+    """A file that holds what a cut leaves; only what differs from one to the next is written."""
+
+    def __init__(self, path: Path, start: bytes, recorder: Recorder) -> None:
+        self.path = path
+        path.write_bytes(start)
+        self._file = path.open("r+b", buffering=0)
+        self._recorder = recorder
+        self._changed: list[Write] = []
+        self._is_recorded = False
+
+    def lay(self, disk: Disk, durable: list[Write], kept: list[Write]) -> None:
+        """Makes it what a cut leaves of a disk, of which some became durable since the last one."""
+        if self._is_recorded:
+            found = self._recorder.events()
+            self._changed += [event for event in found if isinstance(event, Write)]
+        changed = [(it.offset, it.offset + len(it.bytes)) for it in (*self._changed, *durable)]
+        for begin, end in (*changed, *self._trimmed()):
+            os.pwrite(self._file.fileno(), disk.durable[begin:end], begin)
+        for write in kept:
+            os.pwrite(self._file.fileno(), write.bytes, write.offset)
+        self._changed = list(kept)
+        self._recorder.watch(self.path)
+        self._is_recorded = True
+
+    def _trimmed(self) -> Iterator[tuple[int, int]]:
+        """Where the file has no blocks: it had them everywhere, and no record tells of trims."""
+        file, size = self._file.fileno(), self.path.stat().st_size
+        begin = os.lseek(file, 0, os.SEEK_HOLE)
+        while begin < size:
+            try:
+                end = os.lseek(file, begin, os.SEEK_DATA)
+            except OSError:
+                end = size
+            yield begin, end
+            begin = os.lseek(file, end, os.SEEK_HOLE)
+
+
+class Recorder:
+    """The library that keeps a record of what is written to a file."""
+
+    def __init__(self, library_path: str, record: Path) -> None:
+        self.library = ctypes.CDLL(library_path)
+        self.library.recorded_disk_begin.argtypes = [ctypes.c_char_p] * 2
+        self.library.recorded_disk_mark.argtypes = [ctypes.c_uint64] * 2
+        self._record = record
+
+    def watch(self, path: Path) -> None:
+        """Begins a new record, of this file."""
+        begun = self.library.recorded_disk_begin(os.fsencode(path), os.fsencode(self._record))
+        assert begun == 0, os.strerror(begun)
+
+    def events(self) -> list[Event]:
+        """What was done to the file since."""
+        return list(parse(self._record.read_bytes()))
+
+
+def opened() -> duckdb.DuckDBPyConnection:
+    """A DuckDB that attaches what cuts leave."""
+    con = connect()
+    con.execute("SET threads = 2; SET checkpoint_threshold = '64KB'")
+    return con
 
 
 def main(library_path: str, volume: Path, io: str, seed: int, cuts: int) -> None:
     """Records, and cuts; prints how many events there were, and how many flushes."""
-    library = ctypes.CDLL(library_path)
-    library.recorded_disk_begin.argtypes = [ctypes.c_char_p] * 2
-    library.recorded_disk_mark.argtypes = [ctypes.c_uint64] * 2
+    recorder = Recorder(library_path, volume.with_suffix(".record"))
     with worker.attach(volume, io=io) as con:
         worker.prepare(con)
     start = volume.read_bytes()
-    record = volume.with_suffix(".record")
-    begun = library.recorded_disk_begin(os.fsencode(volume), os.fsencode(record))
-    assert begun == 0, os.strerror(begun)
-    work(volume, io, library)
-    events = list(parse(record.read_bytes()))
+    recorder.watch(volume)
+    work(volume, io, recorder.library)
+    events = recorder.events()
     chance = random.Random(seed)  # noqa: S311
     disk = Disk(start, events)
-    copy = volume.with_suffix(".cut")
-    for at in sorted(chance.randrange(len(events) + 1) for _ in range(cuts)):
-        disk.go_on(at)
-        copy.write_bytes(disk.cut(chance))
+    copy = Copy(volume.with_suffix(".cut"), start, recorder)
+    con = opened()
+    for number, at in enumerate(sorted(chance.randrange(len(events) + 1) for _ in range(cuts))):
+        durable = disk.go_on(at)
+        kept = disk.kept(chance)
+        copy.lay(disk, durable, kept)
+        if number % CUTS_OF_DUCKDB == 0:
+            assert copy.path.read_bytes() == disk.image(kept), "what is laid is what a cut leaves"
+            con.close()
+            con = opened()
         try:
-            verify(copy, disk.told)
+            verify(con, copy.path, disk.told)
         except BaseException:
-            print(f"seed {seed}, cut before event {at}; the disk: {copy}", file=sys.stderr)
+            print(f"seed {seed}, cut before event {at}; the disk: {copy.path}", file=sys.stderr)
             raise
     print(len(events), sum(isinstance(event, Flush) for event in events))
 

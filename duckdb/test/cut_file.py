@@ -53,7 +53,7 @@ def main(library_path: str, file: Path, seed: int) -> None:
     for at in range(len(events) + 1):
         disk.go_on(at)
         for _ in range(CUTS_OF_EVENT):
-            copy.write_bytes(disk.cut(chance))
+            copy.write_bytes(disk.image(disk.kept(chance)))
             lost += not is_readable(copy)
             cuts += 1
     print(lost, cuts)

@@ -1,6 +1,6 @@
 """DuckDB on a disk that fails, at each command in turn; run with failing_disk.c loaded before it.
 
-usage: LD_PRELOAD=failing_disk.so failing_disk.py LIBRARY VOLUME FAILURE once|lasting STEP
+usage: LD_PRELOAD=failing_disk.so failing_disk.py LIBRARY VOLUME FAILURE once|lasting STEP IO
 
 A round copies the volume, lets STEP more commands pass than the round before, and works until
 something fails or all is done. Then the disk is well again: the database opens, and holds exactly
@@ -30,12 +30,12 @@ TOLD = {
 }
 
 
-def work(volume: Path, told: dict[str, int]) -> None:
+def work(volume: Path, told: dict[str, int], io: str) -> None:
     """Replays the log, commits, checkpoints, commits more; the last commit stays in the log."""
     with connect() as con:
         con.execute("SET threads = 2")
         con.execute("PRAGMA disable_checkpoint_on_shutdown")
-        con.execute(f"ATTACH '{url(volume, 'd', io='file')}' AS d")
+        con.execute(f"ATTACH '{url(volume, 'd', io=io)}' AS d")
         for _ in range(2):
             for table in worker.TABLES:
                 worker.transact(con, table, told[table])
@@ -46,7 +46,7 @@ def work(volume: Path, told: dict[str, int]) -> None:
         con.execute("DETACH d")
 
 
-def round_of(library: ctypes.CDLL, volume: Path, failing: range, failure: str) -> bool:
+def round_of(library: ctypes.CDLL, volume: Path, failing: range, failure: str, io: str) -> bool:
     """One round; whether the failure came to pass."""
     number = getattr(errno, failure)
     told = dict.fromkeys(worker.TABLES, 3)
@@ -54,7 +54,7 @@ def round_of(library: ctypes.CDLL, volume: Path, failing: range, failure: str) -
     assert armed == 0, os.strerror(armed)
     error = None
     try:
-        work(volume, told)
+        work(volume, told, io)
     except duckdb.Error as raised:
         error = str(raised)
     was_reached = bool(library.failing_disk_calls() > failing.start)
@@ -63,12 +63,12 @@ def round_of(library: ctypes.CDLL, volume: Path, failing: range, failure: str) -
         assert was_reached, error
         assert TOLD[failure] in error or "failed earlier" in error, error
         assert volume.name in error, error
-    with worker.attach(volume) as con:
+    with worker.attach(volume, io=io) as con:
         worker.verify(con, told)
     return was_reached
 
 
-def main(library_path: str, volume: Path, failure: str, lasting: bool, step: int) -> None:
+def main(library_path: str, volume: Path, failure: str, lasting: bool, step: int, io: str) -> None:
     """All rounds; prints how many commands there are."""
     library = ctypes.CDLL(library_path)
     library.failing_disk_arm.argtypes = [ctypes.c_char_p] + [ctypes.c_long] * 2 + [ctypes.c_int]
@@ -86,7 +86,7 @@ def main(library_path: str, volume: Path, failure: str, lasting: bool, step: int
         volume.write_bytes(whole)
         failing = range(first, FOREVER if lasting else first + 1)
         try:
-            if not round_of(library, volume, failing, failure):
+            if not round_of(library, volume, failing, failure, io):
                 break
         except BaseException:
             print(f"with the failure of command {first}", file=sys.stderr)
@@ -96,4 +96,5 @@ def main(library_path: str, volume: Path, failure: str, lasting: bool, step: int
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4] == "lasting", int(sys.argv[5]))
+    how = (sys.argv[3], sys.argv[4] == "lasting", int(sys.argv[5]), sys.argv[6])
+    main(sys.argv[1], Path(sys.argv[2]), *how)

@@ -1,6 +1,6 @@
 """Spilling to a disk that fails now and then; run with failing_disk.c loaded before it.
 
-usage: LD_PRELOAD=failing_disk.so failing_spill.py LIBRARY VOLUME ROUNDS
+usage: LD_PRELOAD=failing_disk.so failing_spill.py LIBRARY VOLUME ROUNDS IO
 
 A round lets one command fail, or all from one of them on, and whatever comes of the query is an
 error or the right answer. Prints how many rounds ended with an error.
@@ -24,17 +24,17 @@ CHECK = "SELECT bit_xor(hash(text)) FROM t"
 TOLD = "the device failed"
 
 
-def work(volume: Path) -> object:
+def work(volume: Path, io: str) -> object:
     """A table larger than memory, and what it holds."""
     with connect() as con:
         con.execute("SET threads = 2; SET memory_limit = '80MB'")
         con.execute("SET enable_progress_bar = false")
-        con.execute(f"SET temp_directory = 'nvme://{volume}?temp&io=direct'")
+        con.execute(f"SET temp_directory = 'nvme://{volume}?temp&io={io}'")
         con.execute(f"CREATE TABLE t AS {SORTED}")
         return value(con, CHECK)
 
 
-def main(library_path: str, volume: Path, rounds: int) -> None:
+def main(library_path: str, volume: Path, rounds: int, io: str) -> None:
     """A round without failures, which tells how many commands there are, and the others."""
     library = ctypes.CDLL(library_path)
     library.failing_disk_arm.argtypes = [ctypes.c_char_p] + [ctypes.c_long] * 2 + [ctypes.c_int]
@@ -46,7 +46,7 @@ def main(library_path: str, volume: Path, rounds: int) -> None:
     with connect() as con:
         right = value(con, f"SELECT bit_xor(hash(repeat('x', 40) || i)) FROM range({ROWS}) r(i)")
     arm(1 << 40, 1 << 40)
-    assert work(volume) == right
+    assert work(volume, io) == right
     calls = int(library.failing_disk_calls())
     assert calls > 100, f"{calls} commands: nothing was spilled"
     errors = 0
@@ -54,7 +54,7 @@ def main(library_path: str, volume: Path, rounds: int) -> None:
         first = calls * (number + 1) // (rounds + 1)
         arm(first, first + 1 if number % 2 else 1 << 40)
         try:
-            assert work(volume) == right, f"a wrong answer after command {first} failed"
+            assert work(volume, io) == right, f"a wrong answer after command {first} failed"
         except duckdb.Error as raised:
             errors += 1
             assert TOLD in str(raised), raised
@@ -62,4 +62,4 @@ def main(library_path: str, volume: Path, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

@@ -39,7 +39,7 @@ static void keep(uint64_t kind, uint64_t first, uint64_t second, const void *byt
 	pthread_mutex_unlock(&one_at_a_time);
 }
 
-// Watches the file of this name, and keeps its record in another.
+// Watches the file of this name, and keeps its record in another; the file before it no longer.
 int recorded_disk_begin(const char *path, const char *into) {
 	struct stat status;
 	if (stat(path, &status) != 0) {
@@ -47,6 +47,9 @@ int recorded_disk_begin(const char *path, const char *into) {
 	}
 	device = status.st_dev;
 	inode = status.st_ino;
+	if (record >= 0) {
+		close(record);
+	}
 	record = open(into, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	return record < 0 ? errno : 0;
 }

@@ -1,13 +1,15 @@
-"""The disk cache on a device instead of a directory: here a file that is used as one."""
+"""The disk cache on a device instead of a directory: a file that is used as one, a loop device."""
 
 from __future__ import annotations
 
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import duckdb
 import pytest
 from harness import ROOT, Fake, connect, refused_process
+from nvme import has_loop_devices, loop_device
 
 ROWS = "SELECT i, hash(i) AS h FROM range(300000) t(i)"
 
@@ -68,6 +70,32 @@ def test_a_warm_read_asks_nothing_also_after_a_restart(
         )
         assert held.fetchall() == [(True,)]
         again.close()
+
+
+def test_a_block_device_is_a_cache_like_a_file(store: Fake, url: str, tmp_path: Path) -> None:
+    image = tmp_path / "image"
+    image.write_bytes(bytes(64 << 20))
+    # Where there are none, the file has to do.
+    has_loop = has_loop_devices()
+    with loop_device(image, "--sector-size", "4096") if has_loop else nullcontext(image) as device:
+        done = penstock("format", "--cache", str(device))
+        assert done.returncode == 0, done.stderr
+        first = reader(store, f"{device}")
+        answer = total(first, url)
+        assert store.requests() != []
+        first.close()
+        for how in ("", "?io=uring&queues=single", "?io=direct&queues=pool", "?io=file"):
+            store.reset()
+            again = reader(store, f"{device}{how}")
+            assert total(again, url) == answer
+            assert store.requests() == [], how
+            read = again.execute(
+                "SELECT sum(value) FROM penstock_stats() "
+                "WHERE name = 'device_bytes_read' AND device = ?",
+                [str(device)],
+            ).fetchone()
+            assert read is not None and read[0] > 2_000_000, how
+            again.close()
 
 
 def test_the_queues_of_the_device_are_counted(store: Fake, url: str, device: Path) -> None:

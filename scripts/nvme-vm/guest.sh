@@ -1,6 +1,6 @@
 # What runs in the virtual machine: the exam on a namespace of 512-byte and one of 4096-byte blocks,
-# files into a volume by one io and out of it by the others, databases attached by each io; then
-# devices that are not well.
+# files into a volume by one io and out of it by the others, databases attached by each io, and by
+# each discipline beside the others; a cache of an object store; then devices that are not well.
 set -euo pipefail
 export RUST_BACKTRACE=0
 # The shared folder, as the guest sees it.
@@ -8,13 +8,21 @@ shared=/mnt
 . $shared/paths
 . $shared/duckdb.sh
 . $shared/attach.sh
+. $shared/variants.sh
+. $shared/cache.sh
 penstock() { "$PENSTOCK" nvme "$@"; }
 
 for serial in lba512 lba4096; do
   echo "== $serial: the exam"
   PENSTOCK_TEST_NVME=/dev/vm/$serial.ng "$shared/exam" -q --test-threads=1 --skip faults::
-  echo "== $serial: volumes"
   ng=/dev/vm/$serial.ng block=/dev/vm/$serial.blk
+  for backend in io_uring_cmd emu; do
+    [ -e $shared/exam-xnvme ] || break
+    echo "== $serial: the exam through libxnvme, $backend"
+    PENSTOCK_TEST_XNVME=$shared/libxnvme.so PENSTOCK_TEST_XNVME_BACKEND=$backend \
+      PENSTOCK_TEST_XNVME_DEVICE=$ng $shared/exam-xnvme -q --test-threads=1 xnvme::
+  done
+  echo "== $serial: volumes"
   penstock format $ng --io passthrough --force
   penstock import $ng "$shared/file" --db one --io passthrough
   penstock import $block "$shared/file" --db two --io ioctl
@@ -27,6 +35,10 @@ for serial in lba512 lba4096; do
   databases $ng $block
   penstock check $ng --io passthrough
 done
+echo "== every io by every discipline; EMULATED: no times of a device"
+variants $ng $block 6400
+echo "== a cache of an object store"
+cached /dev/vm/cache.ng
 echo "== devices that fail and devices that go"
 # The host pulls out what is named on the second serial line.
 PENSTOCK_TEST_NVME_BAD=/dev/vm/bad.ng PENSTOCK_TEST_NVME_PULLED_A=/dev/vm/pulled-a.ng \

@@ -59,18 +59,23 @@ mod tests {
     use penstock_base::Result;
     use std::io::{Read as _, Write as _};
     use std::path::{Path, PathBuf};
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
     const BLOCK: usize = 64 << 10;
     const BLOCKS: usize = 40;
 
+    /// A child holds every lock that its parent's other threads have at the fork, so these tests
+    /// take turns.
+    static TURN: Mutex<()> = Mutex::new(());
+
     /// A volume in a file, which goes with this.
-    struct Disk(PathBuf);
+    struct Disk(PathBuf, #[allow(dead_code)] MutexGuard<'static, ()>);
 
     impl Disk {
         fn new(name: &str) -> Self {
+            let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
             let name = format!("penstock-forked-{name}-{}", std::process::id());
-            let disk = Disk(std::env::temp_dir().join(name));
+            let disk = Disk(std::env::temp_dir().join(name), turn);
             let options =
                 OpenOptions { create_bytes: Some(12 << 20), ..OpenOptions::new(Io::File) };
             let device = open(&disk.0, &options).expect("makes the file");
@@ -171,5 +176,31 @@ mod tests {
         assert!(child.ends_well());
         let volume = shared(&disk.0).expect("the child is gone");
         assert!(holds(&file(&volume, "db").expect("it is there"), 5));
+    }
+
+    /// Both only read, so the child may open what its parent has open; and what it drops of its
+    /// parent's does not count for what it has opened itself.
+    #[test]
+    fn a_child_of_a_fork_that_reads_what_its_parent_reads_keeps_it_until_its_own_end() {
+        let disk = Disk::new("readers");
+        fill(&file(&shared(&disk.0).expect("opens"), "db").expect("creates"), 6);
+        let options = || OpenOptions { write: false, ..OpenOptions::new(Io::Direct) };
+        let read = || SharedVolume::open(&disk.0, &options(), Discipline::Thread);
+        let mut inherited = Some(read().expect("nobody writes"));
+        let child = fork(|| {
+            let own = read().expect("both read");
+            drop(inherited.take().map(|volume| (volume.clone(), volume)));
+            assert!(SharedVolume::is_open(&disk.0), "it has it open still");
+            let again = read().expect("it joins what is open");
+            assert!(Arc::ptr_eq(&own, &again));
+            drop(own);
+            assert!(SharedVolume::is_open(&disk.0));
+            let plain = OpenFileOptions { create: false, lock: Lock::None };
+            assert!(holds(&again.open_file("db", plain).expect("it is there"), 6));
+            drop(again);
+            assert!(!SharedVolume::is_open(&disk.0));
+        });
+        assert!(child.ends_well());
+        assert!(SharedVolume::is_open(&disk.0));
     }
 }

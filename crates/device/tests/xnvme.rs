@@ -1,6 +1,7 @@
 //! The exam through libxnvme: a small library of our own with the same interface, made with `cc`;
 //! or the one that PENSTOCK_TEST_XNVME names, with the backend that PENSTOCK_TEST_XNVME_BACKEND
-//! names (io_uring without it).
+//! names (io_uring without it). On a file of the test; or on the device that
+//! PENSTOCK_TEST_XNVME_DEVICE names, whose first blocks it overwrites (with `--test-threads=1`).
 
 #[macro_use]
 #[path = "conformance/exam.rs"]
@@ -10,7 +11,6 @@ mod cases;
 #[allow(dead_code)] // the exam of other devices uses the rest
 #[path = "conformance/made.rs"]
 mod made;
-#[allow(dead_code)]
 #[path = "conformance/subject.rs"]
 mod subject;
 
@@ -53,6 +53,10 @@ fn options(library: &Path, backend: &str) -> OpenOptions {
 
 fn subject(block_size: u32, blocks_per_transfer: u32) -> Subject {
     let (library, backend) = examined();
+    if let Some(path) = std::env::var_os("PENSTOCK_TEST_XNVME_DEVICE") {
+        let options = options(library, backend);
+        return Subject::head(open(Path::new(&path), &options).expect("the library opens it"));
+    }
     let scratch = Scratch::new();
     let options = OpenOptions {
         create_bytes: Some(BLOCKS * u64::from(block_size)),
@@ -89,6 +93,26 @@ fn libraries_that_are_not_known_are_told() {
     assert!(libc.contains("it has no xnvme_"), "{libc}");
     let backend = refusal(&examined().0, "no-such-backend").to_string();
     assert!(backend.contains("no backend no-such-backend"), "{backend}");
+}
+
+/// Where it has no name the library finds it itself, unless somebody names it all the same.
+#[test]
+fn what_identifies_a_file_need_not_have_a_name() {
+    let library = made("nameless", &["-DADMIN=\"other\""]);
+    let scratch = Scratch::new();
+    std::fs::write(&scratch.0, [0; 8192]).expect("writes");
+    open(&scratch.0, &options(&library, "posix")).expect("the library finds it");
+    let named = refusal(&library, "async=posix,admin=file_as_ns");
+    let cause = std::error::Error::source(&named).expect("the library gives one").to_string();
+    assert!(cause.contains("no backend of the library has these parts"), "{cause}");
+}
+
+#[test]
+fn a_queue_that_cannot_be_made_is_told_whatever_the_sign_of_its_error() {
+    for (name, result) in [("below", "-DQUEUE=-22"), ("above", "-DQUEUE=1")] {
+        let told = refusal(&made(name, &[result]), "posix").to_string();
+        assert!(told.contains("makes no queue for 32 commands"), "{told}");
+    }
 }
 
 #[test]

@@ -20,6 +20,14 @@
 #define LIMIT 8 // commands that a queue takes at once
 #endif
 
+#ifndef ADMIN
+#define ADMIN "file_as_ns" // what identifies a file; 0.7.5 of 2024 knows it by no name
+#endif
+
+#ifndef QUEUE
+#define QUEUE 0 // what comes of making a queue
+#endif
+
 struct xnvme_opts {
 	const char *names[6];
 	uint32_t nsid;
@@ -80,10 +88,10 @@ struct xnvme_opts xnvme_opts_default(void) {
 
 struct xnvme_dev *xnvme_dev_open(const char *uri, struct xnvme_opts *opts) {
 	// By their order: be, dev, mem, sync, async, admin.
-	static const char *const known[6] = {"linux", "linux", "malloc", "psync", "posix", "file_as_ns"};
+	static const char *const known[6] = {"linux", "linux", "malloc", "psync", "posix", ADMIN};
 	for (int i = 0; i < 6; i++) {
 		if (opts->names[i] ? strcmp(opts->names[i], known[i]) : i == 4) {
-			errno = EINVAL;
+			errno = i == 5 ? -16 : EINVAL; // as 0.7.5 does: the number of the part
 			return NULL;
 		}
 	}
@@ -113,6 +121,9 @@ int xnvme_queue_init(struct xnvme_dev *dev, uint16_t capacity, int opts, struct 
 	if (opts || capacity > 4096 || (capacity & (capacity - 1))) {
 		return -EINVAL;
 	}
+	if (QUEUE) {
+		return QUEUE;
+	}
 	*queue = calloc(1, sizeof(**queue));
 	(*queue)->dev = dev;
 	(*queue)->capacity = capacity;
@@ -133,6 +144,8 @@ struct xnvme_cmd_ctx *xnvme_queue_get_cmd_ctx(struct xnvme_queue *queue) {
 			queue->is_used[i] = 1;
 			memset(&queue->orders[i], 0, sizeof(queue->orders[i]));
 			queue->orders[i].ctx.queue = queue;
+			// As a command left it that failed: the library clears nothing when it gives out a context.
+			queue->orders[i].ctx.status = 7 << 9 | 5 << 1;
 			return &queue->orders[i].ctx;
 		}
 	}
@@ -184,7 +197,9 @@ int xnvme_queue_poke(struct xnvme_queue *queue, uint32_t max) {
 		ssize_t moved = order->is_write ? pwrite(fd, order->data, order->length, order->offset)
 						: pread(fd, order->data, order->length, order->offset);
 		order->ctx.result = moved < 0 ? 0 : moved;
-		order->ctx.status = moved < 0 ? (7 << 9) | (errno << 1) : 0;
+		if (moved < 0) {
+			order->ctx.status = (7 << 9) | (errno << 1);
+		}
 		order->is_given = 0;
 		queue->outstanding--;
 		completed++;

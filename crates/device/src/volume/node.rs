@@ -62,8 +62,8 @@ pub(crate) struct Node {
     /// Changed with the gate held, but for pages that move: nobody else reads or writes those.
     map: Mutex<Arc<Map>>,
     known: Mutex<Known>,
-    /// Held shared while blocks are written, so that no table tells of places whose bytes are not
-    /// there yet.
+    /// Held shared while anything is written, so that no table tells of places whose bytes are not
+    /// there yet, and nothing is cut off whose write may fail: its pages would become holes again.
     overwriting: RwLock<()>,
     size: AtomicU64,
     /// Writes and truncations that have ended.
@@ -177,13 +177,13 @@ impl Node {
         Arc::make_mut(&mut lock(&self.map)).replace(first, places)
     }
 
-    /// Held by whoever writes blocks, from before they get their places until they are there, or
-    /// kept in memory.
+    /// Held by whoever writes, from before blocks get their places until they are there, or kept in
+    /// memory.
     pub(crate) fn overwriting(&self) -> RwLockReadGuard<'_, ()> {
         self.overwriting.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// While this is held no blocks are being written.
+    /// While this is held nothing is being written.
     pub(crate) fn at_rest(&self) -> RwLockWriteGuard<'_, ()> {
         self.overwriting.write().unwrap_or_else(PoisonError::into_inner)
     }

@@ -135,7 +135,6 @@ fn is_inherited(path: &Path) -> bool {
 pub struct SharedVolume {
     // Empty only while it is being dropped.
     volume: Option<Arc<Volume>>,
-    key: Key,
 }
 
 impl SharedVolume {
@@ -168,7 +167,7 @@ impl SharedVolume {
                 .with_hint("Look whether it is there, and open it again"));
         };
         rows.push(Row { key, how, volume: volume.clone(), handles: 1 });
-        Ok(SharedVolume { volume: Some(volume), key })
+        Ok(SharedVolume { volume: Some(volume) })
     }
 
     /// Looks at a volume. If nobody has it open, it is opened for the time of the look, in which
@@ -204,7 +203,7 @@ impl SharedVolume {
             return Err(conflict(row.how, path));
         }
         row.handles += 1;
-        Ok(Some(SharedVolume { volume: Some(row.volume.clone()), key }))
+        Ok(Some(SharedVolume { volume: Some(row.volume.clone()) }))
     }
 }
 
@@ -238,22 +237,28 @@ impl Deref for SharedVolume {
     }
 }
 
+/// Which row counts the handles of this volume. None in a child of a fork whose parent's it is,
+/// also where the child has the same device open itself.
+fn row_of(rows: &[Row], volume: &Arc<Volume>) -> Option<usize> {
+    rows.iter().position(|row| Arc::ptr_eq(&row.volume, volume))
+}
+
 impl Clone for SharedVolume {
     fn clone(&self) -> Self {
         let mut rows = rows();
-        // There is none in a child of a fork, whose parent's it is.
-        if let Some(row) = rows.iter_mut().find(|row| row.key == self.key) {
-            row.handles += 1;
+        if let Some(index) = row_of(&rows, self) {
+            rows[index].handles += 1;
         }
-        SharedVolume { volume: self.volume.clone(), key: self.key }
+        SharedVolume { volume: self.volume.clone() }
     }
 }
 
 impl Drop for SharedVolume {
     fn drop(&mut self) {
         let mut rows = rows();
+        let found = row_of(&rows, self);
         self.volume = None;
-        let Some(index) = rows.iter().position(|row| row.key == self.key) else { return };
+        let Some(index) = found else { return };
         rows[index].handles -= 1;
         if rows[index].handles == 0 {
             // Closed with the lock held: who opens it next must find it free.

@@ -35,7 +35,7 @@ struct Begun<'a> {
     first: u64,
     moved: Moved,
     holes: Vec<(u64, u64)>,
-    _overwriting: Option<RwLockReadGuard<'a, ()>>,
+    _overwriting: RwLockReadGuard<'a, ()>,
 }
 
 impl File {
@@ -179,7 +179,7 @@ impl File {
         let is_block = (end - first) * PAGE_BYTES >= BLOCK_LEAST_BYTES as u64;
         let mut own = None;
         loop {
-            let overwriting = self.overwriting();
+            let overwriting = self.node.overwriting();
             let moved = match is_block {
                 true => self.volume.move_away(&self.node, first, end),
                 false => Some(Moved::default()),
@@ -216,16 +216,10 @@ impl File {
         })
     }
 
-    /// To be held while anything of a lasting file is written that was never written before, or
-    /// gets another place.
-    fn overwriting(&self) -> Option<RwLockReadGuard<'_, ()>> {
-        (!self.node.is_temp()).then(|| self.node.overwriting())
-    }
-
     /// Writes a part of one page: what is beside it stays.
     fn patch(&self, offset: u64, from: &[u8], valid_end: u64) -> Result<()> {
         let (page, within) = (offset / PAGE_BYTES, offset as usize % PAGE);
-        let _overwriting = self.overwriting();
+        let _overwriting = self.node.overwriting();
         let mut edge = self.node.edge();
         let Edge { page: bytes } = &mut *edge;
         if bytes.is_empty() {

@@ -179,8 +179,9 @@ impl Library {
             && [defaults.read_only, defaults.write_only, defaults.direct] == [0; 3]
             && defaults.asynchronous.is_null();
         if !is_known {
-            let message = "its options have another layout than those of libxnvme 0.7";
-            return Err(unknown(&loaded.name, message, "Install libxnvme 0.7, or choose io=uring"));
+            let message = "its options have another layout than those of libxnvme 0.7.2 and later";
+            let hint = "Install libxnvme 0.7.2 or later, or choose io=uring";
+            return Err(unknown(&loaded.name, message, hint));
         }
         Ok(library)
     }

@@ -5,6 +5,7 @@
 //! As with the kernel's ring, [`Queue::run`] never returns while the library holds an address.
 
 mod library;
+mod opening;
 
 use crate::backend::Backend;
 use crate::buffer::{AlignedBuffer, is_aligned};
@@ -16,12 +17,13 @@ use crate::meter::Meter;
 use crate::nvme::{command_error, status_error};
 use crate::open::{OpenFile, OpenOptions, is_character_device};
 use library::{Context, Library};
+use opening::Names;
 use penstock_base::{Error, Kind, Result};
 use rustix::io::Errno;
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -48,19 +50,6 @@ struct Handle {
     own: Own,
     /// The library may look at them as long as the device is open.
     _names: Names,
-}
-
-/// Names as the library takes them.
-#[derive(Default)]
-struct Names(Vec<CString>);
-
-impl Names {
-    /// Keeps a name; the address is right while this is there.
-    fn keep(&mut self, name: Option<&str>) -> *const c_char {
-        let Some(name) = name else { return null() };
-        self.0.push(CString::new(name).expect("a backend's names have no zero byte"));
-        self.0.last().expect("it was pushed").as_ptr()
-    }
 }
 
 // SAFETY: the library's device is only read after it was opened; each of its queues is used by one
@@ -105,26 +94,13 @@ impl XnvmeDevice {
         let Ok(uri) = CString::new(path.as_os_str().as_bytes()) else {
             return Err(fail("its name has a zero byte".into(), "Rename it, or name a link to it"));
         };
-        let mut names = Names::default();
-        let mut wish = library.defaults();
-        wish.asynchronous = names.keep(backend.part("async"));
-        wish.be = names.keep(backend.part("be"));
-        wish.mem = names.keep(backend.part("mem"));
-        // Named alone, a backend does not always find what identifies a file.
-        let of_file = |name| path.is_file().then_some(name);
-        wish.sync = names.keep(backend.part("sync").or(of_file("psync")));
-        wish.admin = names.keep(backend.part("admin").or(of_file("file_as_ns")));
-        wish.direct = 1;
-        (wish.read_only, wish.read_write) = (u8::from(!options.write), u8::from(options.write));
-        // SAFETY: both point to what lives until the call returns.
-        let device = unsafe { (library.open)(uri.as_ptr(), &raw mut wish) };
-        if device.is_null() {
-            let cause = std::io::Error::last_os_error();
+        let opened = opening::open(&library, &uri, backend, path.is_file(), options.write);
+        let (device, names) = opened.map_err(|cause| {
             let hint = "On Linux it has io_uring, io_uring_cmd (/dev/ngXnY), libaio, thrpool, emu \
-                        and nil, as far as it was built with them: see `xnvme library-info`";
+                        and posix, as far as it was built with them: see `xnvme library-info`";
             let message = format!("libxnvme opens it with no backend {backend}");
-            return Err(fail(message, hint).with_source(cause));
-        }
+            fail(message, hint).with_source(cause)
+        })?;
         // SAFETY: an open device has a geometry as long as it is open.
         let (geo, namespace) = unsafe { (&*(library.geo)(device), (library.namespace)(device)) };
         let (block_bytes, most) = (geo.block_bytes, geo.transfer_max_bytes);
@@ -133,7 +109,7 @@ impl XnvmeDevice {
         let mut handle =
             Handle { library, device, namespace, block_bytes, geometry, own, _names: names };
         let ours = handle.geometry.block_size_bytes;
-        if block_bytes == 0 || !ours.is_multiple_of(block_bytes) {
+        if !ours.is_multiple_of(block_bytes) {
             let message = format!("libxnvme counts blocks of {block_bytes} bytes, it has {ours}");
             return Err(Error::new(Kind::Unsupported, message)
                 .with_operation("device open")
@@ -167,9 +143,15 @@ impl Device for XnvmeDevice {
         // SAFETY: the device is open, and the queue is written before it is used.
         let result =
             unsafe { (self.0.library.queue_init)(self.0.device, capacity, 0, &raw mut queue) };
-        if result < 0 || queue.is_null() {
-            let errno = if result < 0 { Errno::from_raw_os_error(-result) } else { Errno::NOMEM };
-            return Err(explain(errno, "libxnvme queue", self.name()));
+        // Some of its backends fail with a number above zero, and their queue is gone then.
+        if result != 0 || queue.is_null() {
+            let cause = std::io::Error::from_raw_os_error(result.abs());
+            let message = format!("libxnvme makes no queue for {depth} commands");
+            let error = Error::new(Kind::Unsupported, message).with_operation("device open");
+            return Err(error
+                .with_object(self.name())
+                .with_hint("Choose another backend, a smaller depth, or fewer threads")
+                .with_source(cause));
         }
         let (flights, bounce) = (Vec::new(), Vec::new());
         let mut queue = XnvmeQueue { queue, handle: self.0.clone(), flights, bounce };
@@ -255,8 +237,13 @@ impl Queue for XnvmeQueue {
                 return failure.map_or(Ok(()), Err);
             }
             meter.in_flight(in_flight.0);
-            // SAFETY: the queue is open, and this thread's for now.
-            let result = unsafe { (self.handle.library.poke)(self.queue, 0) };
+            // Backends that read here tell the error number of this thread when a file ends early,
+            // which no call has set then.
+            // SAFETY: the thread's own number; the queue is open, and this thread's for now.
+            let result = unsafe {
+                *libc::__errno_location() = 0;
+                (self.handle.library.poke)(self.queue, 0)
+            };
             let errno = (result < 0).then(|| Errno::from_raw_os_error(-result));
             match errno {
                 None | Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => {}
@@ -328,6 +315,8 @@ impl XnvmeQueue {
         let result = unsafe {
             (*context).callback = Some(ended);
             (*context).argument = flight.cast();
+            // Nobody else does, and most backends tell failures only: it may be a failed one's.
+            ((*context).status, (*context).result) = (0, 0);
             let (block, count) = (block * per_block, (count - 1) as u16);
             transfer(context, *namespace, block, count, memory.cast(), null_mut())
         };

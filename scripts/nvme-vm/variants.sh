@@ -1,0 +1,31 @@
+# Every way to a device beside the others, by DuckDB and below it. Sourced, after attach.sh. The times
+# are those of an emulation and say nothing about devices: what counts is that each can be chosen.
+
+# all_ways NG BLOCK: words `io queues device`, NVMe commands on the character device.
+all_ways() {
+  local io queues device
+  for io in file direct uring ioctl passthrough; do
+    device=$2
+    case $io in ioctl | passthrough) device=$1 ;; esac
+    for queues in sync single pool thread; do echo "$io $queues $device"; done
+  done
+}
+
+# variants NG BLOCK COUNT: the volume has the database x with so many rows; reads only.
+variants() {
+  local io queues device
+  all_ways "$1" "$2" | while read -r io queues device; do
+    printf 'emulated, random reads of 4 KiB: %-11s %-6s ' "$io" "$queues"
+    "$shared/bench" "$device" "io=$io" "queues=$queues" size_bytes=4096 depth=8 batch=16 threads=2 seconds=0.1
+  done
+  all_ways "$1" "$2" | while read -r io queues device; do
+    cat << SQL
+ATTACH 'nvme://$device?db=x&io=$io&queues=$queues' AS d (READ_ONLY);
+.timer on
+$(holds "$3")
+.timer off
+SELECT 'emulated, DuckDB:', parse_path(path)[-1] FROM duckdb_databases() WHERE database_name = 'd';
+DETACH d;
+SQL
+  done | sql -bail
+}
