@@ -134,10 +134,8 @@ bool PenstockFileSystem::ListFilesExtended(const string &directory,
 	ps_listing *listing = nullptr;
 	ps_error *error = nullptr;
 	// COPY looks for files at any depth; asking for all of them at once saves a request per directory.
-	bool listed = query->IsArmed() ? ps_glob(query->handle, Borrow(prefix + "**"), options.Data(), options.Count(),
-	                                         &listing, &error)
-	                               : ps_list(query->handle, Borrow(directory), options.Data(), options.Count(),
-	                                         &listing, &error);
+	auto list = query->IsArmed() ? ps_list_below : ps_list;
+	bool listed = list(query->handle, Borrow(directory), options.Data(), options.Count(), &listing, &error);
 	Check(listed, error);
 	auto count = Visit(listing, [&](const ps_entry &entry) {
 		auto url = Text(entry.url);

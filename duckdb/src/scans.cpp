@@ -2,6 +2,7 @@
 //
 // - Which files a scan will read: those that a statement names one by one, or a table format, are fetched ahead as
 //   those of a glob are.
+// - Which columns of Parquet files it reads from end to end: `scan_columns.cpp`.
 // - Whether it may end before its files do: where every scan of files of ours lies below a LIMIT, and nothing in
 //   between has to see all rows. What is fetched ahead of a scan that ends is fetched in vain, so the engine fetches
 //   less.
@@ -10,6 +11,7 @@
 #include "known.hpp"
 #include "options.hpp"
 #include "pass.hpp"
+#include "scan_columns.hpp"
 
 #include "duckdb/common/multi_file/multi_file_reader.hpp"
 #include "duckdb/common/multi_file/multi_file_states.hpp"
@@ -208,6 +210,7 @@ void LookAtScans(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &pl
 	auto &engine = static_cast<EngineInfo &>(*input.info).engine;
 	auto &root = RootOf(plan);
 	AnnounceAll(input.context, engine, *root);
+	TellColumns(input.context, engine, *root);
 	Scans scans;
 	Count(*engine, *root, false, scans);
 	if (scans.MayEndEarly()) {

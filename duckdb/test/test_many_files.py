@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from harness import Fake
+from harness import Fake, scanner, stats
 
 FILES = 40
 PAGE = 5
@@ -105,3 +105,28 @@ def test_a_page_that_fails_is_an_error_and_not_the_end(
     store.reset()
     query = f"SELECT count(*) FROM '{root}/*.parquet'"
     assert con.execute(query).fetchone() == (FILES * ROWS,)
+
+
+def test_ten_thousand_files_take_a_request_each_and_then_none(fakes: dict[str, Fake]) -> None:
+    """And neither connections nor memory beyond their limits."""
+    count, store = 10_000, fakes["s3"]
+    writer = scanner(store, threads=2)
+    query = f"SELECT i, i AS file FROM range({count}) t(i)"
+    options = "FORMAT parquet, PARTITION_BY (file), OVERWRITE"
+    writer.execute(f"COPY ({query}) TO 's3://many/thousands' ({options})")
+    writer.close()
+    store.reset()
+    con = scanner(store, threads=4)
+    con.execute("SET penstock_cache_validation = 'never'")
+    source = "read_parquet('s3://many/thousands/*/*.parquet', hive_partitioning = false)"
+    wanted = (count, sum(range(count)))
+    assert con.execute(f"SELECT count(*), sum(i) FROM {source}").fetchone() == wanted
+    cold = stats(con)
+    pages = -(-count // 1000)
+    assert count + pages <= cold["requests"] <= count * 101 // 100 + pages
+    assert cold["connections"] <= 64 + 16
+    assert cold["read_ahead_wasted_bytes"] == 0
+    assert cold["memory_held_bytes_now"] <= (1 << 30) // 16
+    assert con.execute(f"SELECT count(*), sum(i) FROM {source}").fetchone() == wanted
+    assert stats(con)["requests"] == cold["requests"]
+    con.close()

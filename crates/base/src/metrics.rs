@@ -50,6 +50,8 @@ metrics! {
     Connections "connections" "count" "Connections opened.";
     MetadataHits "metadata_hits" "count" "Opens answered from remembered metadata.";
     MetadataMisses "metadata_misses" "count" "Opens that had to ask the store.";
+    ListingHits "listing_hits" "count"
+        "Pages of listings that were remembered, or came with the request of another who asked for the same.";
     OpenFetchHits "open_fetch_hits" "count" "Reads answered from the bytes fetched at open.";
     ReadAheadHits "read_ahead_hits" "count" "Reads answered from bytes that were fetched ahead.";
     FlightsShared "flights_shared" "count"

@@ -213,11 +213,13 @@ settings! {
     retry_max_ms: Millis = "10000" [1, 600_000]
         "Longest back-off between two retries.";
     cache_validation: Validation = "auto"
-        "When what is known of an object counts without asking the store: `always` asks at each open, `query` once in each query, `time` after metadata_validity_ms, `never` not again (objects that never change under their names); `auto` is `time` in DuckDB, `always` for the gateway and the command line.";
+        "When what is known of an object counts without asking the store: `always` asks at each open, `query` once in each query, `time` after metadata_validity_ms, `never` not again (objects that never change under their names); `auto` is `time` in DuckDB, `always` for the gateway and the command line. Listings count likewise, but under `time` after listing_validity_ms.";
     metadata_validity_ms: Millis = "5000" [0, 86_400_000]
         "How long size and ETag of an object count as known after the store last confirmed them, where cache_validation is `time`; 0 asks again in every query.";
+    listing_validity_ms: Millis = "0" [0, 86_400_000]
+        "How long a listing counts after it was asked for, where cache_validation is `time`; 0 asks again in every query: what others remove meanwhile would make a query fail, and what they add would be missing.";
     metadata_cache_entries: Number = "100000" [0, 100_000_000]
-        "Most objects whose size and ETag are remembered.";
+        "Most objects whose size and ETag are remembered; beside them listings are, in 256 bytes for each of these at most.";
     open_fetch_bytes: Bytes = "256KiB" [0, 64 * MIB]
         "Bytes fetched with the request that opens an object: the tail of a Parquet file, the head of any other.";
     cache_dir: Text = ""

@@ -6,12 +6,12 @@ use crate::cache::{DiskSlot, MemoryCache};
 use crate::limits::Limits;
 use crate::location::{Location, Mount, Mounts, Opener, StoreOption};
 use crate::metadata::MetadataCache;
-use crate::names::Listings;
+use crate::names::{KeptListings, Listings};
 use crate::pace::Lanes;
 use crate::parallel::Pool;
 use crate::query::Query;
 use crate::random::{Random, SeededRandom};
-use crate::read::{Flights, HeldCache};
+use crate::read::{Flights, HeldCache, Scanned};
 use crate::request_log::{EngineObserver, RequestLog};
 use crate::runtime::IoRuntime;
 use crate::slots::Slots;
@@ -46,6 +46,8 @@ pub struct Engine {
     pub(crate) cleanups: Cleanups,
     pub(crate) commits: Arc<Commits>,
     pub(crate) listings: Listings,
+    pub(crate) kept_listings: KeptListings,
+    pub(crate) scanned: Scanned,
     pub(crate) observer: Arc<EngineObserver>,
     pub(crate) random: Arc<dyn Random>,
     /// For file systems that are not ours.
@@ -114,6 +116,8 @@ impl Engine {
             cleanups: Cleanups::default(),
             commits: Arc::default(),
             listings: Listings::default(),
+            scanned: Scanned::default(),
+            kept_listings: KeptListings::new(limits.metadata_cache_entries),
             observer,
             random,
             pool: Pool::default(),
@@ -139,6 +143,7 @@ impl Engine {
         }
         // Under the lock, so that of two statements one decides everything.
         self.metadata.set_entries_max(wanted.metadata_cache_entries);
+        self.kept_listings.set_entries_max(wanted.metadata_cache_entries);
         self.held.set_capacity(wanted.held_bytes());
         self.memory.set_capacity(wanted.cached_bytes());
         self.budget.set_limit(wanted.memory_bytes);
@@ -212,10 +217,11 @@ impl Engine {
         self.disk.of(&self.settings, 0).map(|_| ())
     }
 
-    /// Forgets what is in memory: remembered metadata and bytes. [`Query::clear_cache`] takes the
-    /// disk too.
+    /// Forgets what is in memory: remembered metadata, listings and bytes. [`Query::clear_cache`]
+    /// takes the disk too.
     pub fn clear_cache(&self) {
         self.metadata.clear();
+        self.kept_listings.clear();
         self.held.clear();
         self.memory.clear();
     }

@@ -121,9 +121,11 @@ impl Location {
         Location { key: key.into(), ..self.clone() }
     }
 
-    /// The object's name without regard to credentials: root and key.
+    /// The object's name without regard to credentials, or to how its store was spelled (`az` and
+    /// `abfss`, `s3` and `s3a`): where the store really is, and the key.
     pub(crate) fn name(&self) -> String {
-        format!("{}{}", self.mount.store.root(), self.key)
+        let origin = self.mount.origin.as_deref().unwrap_or_else(|| self.mount.store.root());
+        format!("{origin}{}", self.key)
     }
 
     /// Names the object as these credentials see it.

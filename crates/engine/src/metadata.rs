@@ -27,7 +27,7 @@ struct Entry {
 struct Known {
     /// When it was last written, removed or seen to have changed.
     changed: Option<Instant>,
-    /// One for each mount of the same root.
+    /// One for each mount of the same store.
     entries: Vec<Entry>,
 }
 
@@ -86,7 +86,7 @@ impl Known {
 
 #[derive(Debug)]
 pub(crate) struct MetadataCache {
-    /// By root and key.
+    /// By name.
     entries: Mutex<Generations<String, Known>>,
 }
 

@@ -47,6 +47,36 @@ async fn small_reads_in_a_row_are_fetched_ahead_in_growing_blocks() {
     assert_eq!(bench.engine.budget().held_bytes(), 0);
 }
 
+/// As gzip reads, whose window doubles: what was fetched ahead of small reads is there for large
+/// ones.
+#[tokio::test(start_paused = true)]
+async fn reads_that_grow_large_find_what_came_ahead_of_small_ones() {
+    for (latency, step_max) in [(0, 2), (0, 8), (100, 2), (100, 4), (100, 8)] {
+        let mut store = Scripted::remote(Duration::from_millis(latency));
+        store.profile.connection_bytes_per_s = 100e6;
+        let bench = Bench::with(store, &[("parallel_read_max_fanout", "1")]);
+        let data = pattern(40 * MIB + 5);
+        bench.store.place("a.csv.gz", data.clone()).await;
+        let query = bench.query();
+        let reader = query.open(&bench.at("a.csv.gz"), &Known::NOTHING).await.unwrap();
+        let (mut at, mut step) = (0, 256 * KIB);
+        while at < data.len() {
+            let len = step.min(data.len() - at);
+            assert!(read(&reader, &query, at, len).await == data[at..at + len], "{at}");
+            settle().await;
+            at += len;
+            step = (step * 2).min(step_max * MIB);
+        }
+        drop(reader);
+        let metrics = query.metrics();
+        let told = format!("{latency} ms, steps up to {step_max} MiB");
+        assert_eq!(metrics.get(Metric::BytesRead), data.len() as u64, "nothing twice: {told}");
+        assert_eq!(metrics.get(Metric::ReadAheadWastedBytes), 0, "{told}");
+        bench.engine.clear_cache();
+        assert_eq!(bench.engine.budget().held_bytes(), 0);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_next_block_is_on_its_way_before_it_is_needed() {
     let bench = Bench::new(Scripted::new());
@@ -165,7 +195,7 @@ async fn the_next_large_read_is_asked_for_before_the_present_one_is_over() {
         let mut store = Scripted::remote(LATENCY);
         store.profile.connection_bytes_per_s = 1e9;
         let bench = Bench::with(store, &[("open_fetch_bytes", "0")]);
-        let data = pattern(64 * MIB + 5);
+        let data = pattern(40 * MIB + 5);
         bench.store.place("a.bin", data.clone()).await;
         let query = bench.query();
         let round_trips = in_steps(&bench, &query, &data, step).await;

@@ -92,6 +92,10 @@ bool ps_open_read(ps_query *query, ps_str url, const ps_pair *options, size_t op
 /* The files of one store that will be opened, in their order: what is read of the next ones is fetched ahead. */
 bool ps_query_announce(ps_query *query, const ps_str *urls, const ps_known *known, size_t count,
                        const ps_pair *options, size_t option_count, ps_error **error);
+/* All row groups of a Parquet file will be read for these of its columns, by their place in the footer; of the files of
+ * the same glob or list too. `is_cached_ahead`: the host widens reads up to what it has of the file. */
+bool ps_query_will_read(ps_query *query, ps_str url, const ps_pair *options, size_t option_count,
+                        const uint32_t *columns, size_t column_count, bool is_cached_ahead, ps_error **error);
 void ps_reader_meta(const ps_reader *reader, ps_meta *out);
 /* Exactly `len` bytes or an error. Any thread, many at once. */
 bool ps_read_at(ps_reader *reader, ps_query *query, void *buffer, uint64_t len, uint64_t offset, ps_error **error);
@@ -125,6 +129,8 @@ bool ps_pages_is_whole(const ps_pages *pages);                        /* no more
 void ps_pages_free(ps_pages *pages);                                  /* ends its requests */
 /* One level below a directory; names are full URLs. */
 bool ps_list(ps_query *query, ps_str directory, const ps_pair *options, size_t option_count, ps_listing **out, ps_error **error);
+/* All objects below a directory as they are now, whatever is remembered: for a statement that will change them. */
+bool ps_list_below(ps_query *query, ps_str directory, const ps_pair *options, size_t option_count, ps_listing **out, ps_error **error);
 size_t ps_listing_count(const ps_listing *listing);
 void ps_listing_get(const ps_listing *listing, size_t index, ps_entry *out);
 void ps_listing_free(ps_listing *listing);

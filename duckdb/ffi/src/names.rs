@@ -185,6 +185,29 @@ pub unsafe extern "C" fn ps_list(
 /// See the header.
 ///
 /// # Safety
+/// As [`ps_glob`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_list_below(
+    query: *const PsQuery,
+    directory: PsStr,
+    options: *const PsPair,
+    option_count: usize,
+    out: *mut *mut PsListing,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (query, at) = locate(query, directory, options, option_count)?;
+            give(out, PsListing::of(query.block_on(query.list_below(&at))?))
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
 /// `listing` came from this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ps_listing_count(listing: *const PsListing) -> usize {

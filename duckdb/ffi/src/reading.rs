@@ -126,6 +126,33 @@ pub unsafe extern "C" fn ps_query_announce(
 /// See the header.
 ///
 /// # Safety
+/// `query` came from this library, texts, pairs and `columns` are readable, `error` is null or
+/// writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_will_read(
+    query: *const PsQuery,
+    url: PsStr,
+    options: *const PsPair,
+    option_count: usize,
+    columns: *const u32,
+    column_count: usize,
+    is_cached_ahead: bool,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (query, at) = locate(query, url, options, option_count)?;
+            query.will_read(&at, array(columns, column_count, "the columns")?, is_cached_ahead);
+            Ok(())
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
 /// `reader` came from this library, `out` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ps_reader_meta(reader: *const PsReader, out: *mut PsMeta) {

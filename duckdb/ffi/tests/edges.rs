@@ -180,6 +180,14 @@ fn nulls_are_errors_and_never_crashes() {
         assert!(ps_query_announce(opened.query, null(), null(), 0, null(), 0, &mut error));
         assert!(!ps_query_announce(opened.query, &url, null(), 1, null(), 0, &mut error));
         assert_eq!(told(error).0, Kind::Internal as i32);
+        let (options, columns) = (null(), [7_u32]);
+        let mut will_read = |columns, count| {
+            ps_query_will_read(opened.query, url, options, 0, columns, count, true, &mut error)
+        };
+        assert!(will_read(columns.as_ptr(), 1), "nothing to note of a file that nobody opened");
+        assert!(will_read(null(), 0) && !will_read(null(), 1));
+        assert_eq!(told(error).0, Kind::Internal as i32);
+        assert!(!ps_query_will_read(null(), url, options, 0, null(), 0, true, null_mut()));
         assert!(!ps_query_clear_cache(null(), null_mut()));
         assert!(!ps_query_cache(null(), null_mut(), null_mut()));
     }

@@ -1,6 +1,7 @@
 //! What the caches hold, for people to look at.
 
 use crate::cache::index::ObjectVersion;
+use crate::names::Turned;
 use crate::query::Query;
 use penstock_base::Result;
 use penstock_store::ObjectMeta;
@@ -9,9 +10,9 @@ use penstock_store::http::redacted_text;
 /// One version of an object in one cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheEntry {
-    /// `metadata` (size and ETag in memory), `memory` or `disk` (bytes).
+    /// `metadata` (size and ETag in memory), `listing` (names), `memory` or `disk` (bytes).
     pub cache: &'static str,
-    /// Its URL; of bytes the one that the store really has, endpoint and all.
+    /// The URL that it really has, endpoint and all; of a listing what its names begin with.
     pub object: String,
     /// Its version; empty where the store has none.
     pub etag: String,
@@ -19,7 +20,7 @@ pub struct CacheEntry {
     pub size_bytes: Option<u64>,
     /// Bytes of it that are kept.
     pub cached_bytes: u64,
-    /// In so many runs.
+    /// In so many runs, or pages.
     pub blocks: u64,
 }
 
@@ -32,6 +33,7 @@ impl Query {
         let disk = self.core.disk()?;
         let mut entries = Vec::new();
         self.engine().metadata.each(|name, meta| entries.push(remembered(name, meta)));
+        self.engine().kept_listings.each(|listing| entries.push(listed(listing)));
         let memory = self.engine().memory.objects();
         entries.extend(memory.into_iter().map(|object| kept("memory", object)));
         if let Some(disk) = disk {
@@ -61,6 +63,18 @@ fn remembered(name: &str, meta: &ObjectMeta) -> CacheEntry {
         size_bytes: meta.size_bytes,
         cached_bytes: 0,
         blocks: 0,
+    }
+}
+
+fn listed(listing: &Turned) -> CacheEntry {
+    let (blocks, cached_bytes) = listing.held();
+    CacheEntry {
+        cache: "listing",
+        object: redacted_text(&listing.key.below),
+        etag: String::new(),
+        size_bytes: None,
+        cached_bytes,
+        blocks,
     }
 }
 

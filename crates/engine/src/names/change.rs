@@ -2,7 +2,9 @@
 
 use crate::attempt::{Weight, retry};
 use crate::location::Location;
-use crate::names::list::{Listed, all_pages, as_directory};
+use crate::names::list::{all_pages, as_directory, object_entry};
+use crate::names::turned::Pages;
+use crate::names::{Changing, Entry};
 use crate::query::{Query, QueryCore};
 use crate::read::Stream;
 use futures_util::{StreamExt, stream};
@@ -32,9 +34,22 @@ impl Query {
     /// # Errors
     /// As [`Query::list`] and [`Query::remove`].
     pub async fn remove_directory(&self, directory: &Location) -> Result<()> {
-        let below = as_directory(directory);
-        let objects = self.core.run(everything_below(&self.core, &below)).await?;
+        let entries = self.core.run(everything_below(&self.core, directory)).await?;
+        let objects: Vec<_> =
+            entries.into_iter().map(|entry| directory.sibling(entry.key)).collect();
         self.remove(&objects).await
+    }
+
+    /// The objects below a directory at any depth, in the store's order, for a statement that is
+    /// about to change them: the store is asked whatever is remembered.
+    ///
+    /// # Errors
+    /// As [`Query::list`].
+    pub async fn list_below(&self, directory: &Location) -> Result<Vec<Entry>> {
+        let mut entries = self.core.run(everything_below(&self.core, directory)).await?;
+        // A name that ends with a slash marks a directory.
+        entries.retain(|entry| !entry.key.ends_with('/'));
+        Ok(entries)
     }
 
     /// Removes one object if it has this tag, for a gateway.
@@ -98,7 +113,7 @@ async fn copy_inside(
     options: &PutOptions,
 ) -> Result<PutResult> {
     let store = &from.mount.store;
-    query.engine.listings.finish(slice::from_ref(to)).await;
+    let _changing = query.engine.listings.finish(query, slice::from_ref(to)).await;
     let result =
         retry(query, ("copy", to), Weight::Body, || store.copy(&from.key, &to.key, options))
             .await?;
@@ -109,22 +124,28 @@ async fn copy_inside(
 
 async fn delete(query: &QueryCore, at: &Location, if_match: Option<&ETag>) -> Result<()> {
     let store = &at.mount.store;
+    let _changing = Changing::begins(query, slice::from_ref(at));
     let result =
         retry(query, ("DELETE", at), Weight::Small, || store.delete(&at.key, if_match)).await;
     query.forget(at);
     result
 }
 
-async fn everything_below(query: &QueryCore, below: &Location) -> Result<Vec<Location>> {
+/// Everything below a directory as it is now: what is removed must not be guessed from what was.
+async fn everything_below(query: &QueryCore, directory: &Location) -> Result<Vec<Entry>> {
+    let below = as_directory(directory);
     query.uploads.settled_below(&below.id()).await;
-    let mut listed = Listed::default();
     let request = ListRequest { prefix: below.key.clone(), ..ListRequest::default() };
-    all_pages(query, below, request, &mut listed).await?;
-    Ok(listed.objects.into_iter().map(|object| below.sibling(object.key)).collect())
+    let mut entries = Vec::new();
+    for page in all_pages(query, Pages::anew(&below, request)).await? {
+        let objects = page.objects.iter();
+        entries.extend(objects.map(|object| object_entry(directory, object, page.listed)));
+    }
+    Ok(entries)
 }
 
 async fn remove(query: &QueryCore, objects: &[Location]) -> Result<()> {
-    query.engine.listings.finish(objects).await;
+    let _changing = query.engine.listings.finish(query, objects).await;
     for object in objects {
         query.uploads.abort_object(&object.id());
         query.uploads.settled(&object.id()).await;

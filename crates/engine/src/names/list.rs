@@ -2,15 +2,18 @@
 
 use crate::attempt::{Weight, retry};
 use crate::location::Location;
-use crate::names::Entry;
+use crate::names::turned::{Page, Pages};
+use crate::names::{Entry, Listed};
 use crate::query::{Query, QueryCore};
 use crate::read;
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{ListEntry, ListPage, ListRequest, ObjectMeta};
+use std::sync::Arc;
 use tokio::time::Instant;
 
 impl Query {
-    /// One level below a directory, in byte order. A directory that does not exist is empty.
+    /// One level below a directory, in byte order. A directory that does not exist is empty. What
+    /// was listed before is told again for as long as `cache_validation` lets it count.
     ///
     /// # Errors
     /// `Unsupported` where the store cannot list; `NotFound` for a missing bucket or container;
@@ -51,12 +54,14 @@ impl Query {
 async fn list(query: &QueryCore, directory: &Location) -> Result<Vec<Entry>> {
     let below = as_directory(directory);
     query.uploads.settled_below(&below.id()).await;
-    let mut listed = Listed::default();
-    all_pages(query, directory, level(&below.key), &mut listed).await?;
-    let mut entries: Vec<Entry> =
-        listed.prefixes.iter().map(|prefix| directory_entry(directory, prefix)).collect();
-    let objects = listed.objects.into_iter().filter(|object| object.key != below.key);
-    entries.extend(objects.map(|object| object_entry(directory, object)));
+    let mut entries = Vec::new();
+    for page in all_pages(query, Pages::of(query, directory, level(&below.key))).await? {
+        let (listed, objects) = (page.listed, &page.objects);
+        let directories = page.prefixes.iter();
+        entries.extend(directories.map(|prefix| directory_entry(directory, prefix, listed)));
+        let objects = objects.iter().filter(|object| object.key != below.key);
+        entries.extend(objects.map(|object| object_entry(directory, object, listed)));
+    }
     entries.sort_by(|a, b| a.key.cmp(&b.key));
     entries.dedup_by(|a, b| a.key == b.key && a.is_directory == b.is_directory);
     Ok(entries)
@@ -84,21 +89,6 @@ async fn any_below(query: &QueryCore, directory: &Location) -> Result<bool> {
     }
 }
 
-/// The names of several pages.
-#[derive(Debug, Default)]
-pub(crate) struct Listed {
-    pub objects: Vec<ListEntry>,
-    pub prefixes: Vec<String>,
-}
-
-impl Listed {
-    pub fn add(&mut self, page: ListPage) -> Option<String> {
-        self.objects.extend(page.objects);
-        self.prefixes.extend(page.prefixes);
-        page.next
-    }
-}
-
 /// The request for one level below a prefix.
 pub(crate) fn level(prefix: &str) -> ListRequest {
     ListRequest {
@@ -108,20 +98,13 @@ pub(crate) fn level(prefix: &str) -> ListRequest {
     }
 }
 
-/// Fetches page after page until the last.
-pub(crate) async fn all_pages(
-    query: &QueryCore,
-    at: &Location,
-    mut request: ListRequest,
-    listed: &mut Listed,
-) -> Result<()> {
-    let mut turns = Turns::default();
-    loop {
-        match listed.add(page(query, at, &request).await?) {
-            Some(token) => turns.next(at, &mut request, token)?,
-            None => return Ok(()),
-        }
+/// Turns page after page until the last.
+pub(crate) async fn all_pages(query: &QueryCore, mut pages: Pages) -> Result<Vec<Arc<Page>>> {
+    let mut all = Vec::new();
+    while let Some(page) = pages.next(query).await? {
+        all.push(page);
     }
+    Ok(all)
 }
 
 /// How often in a row the same page may be told as the next one. A busy service may have nothing
@@ -129,7 +112,7 @@ pub(crate) async fn all_pages(
 const SAME_TOKENS_MAX: u32 = 16;
 
 /// Turning the pages of one listing.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Turns {
     same: u32,
 }
@@ -190,12 +173,14 @@ pub(crate) fn as_directory(directory: &Location) -> Location {
     }
 }
 
-pub(crate) fn object_entry(at: &Location, object: ListEntry) -> Entry {
-    Entry::object(at.sibling(&object.key).url(), object.key, object.meta)
+pub(crate) fn object_entry(at: &Location, object: &ListEntry, listed: Listed) -> Entry {
+    let url = at.sibling(&object.key).url();
+    Entry { listed, ..Entry::object(url, object.key.clone(), object.meta.clone()) }
 }
 
-fn directory_entry(at: &Location, prefix: &str) -> Entry {
+fn directory_entry(at: &Location, prefix: &str, listed: Listed) -> Entry {
     let key = prefix.strip_suffix('/').unwrap_or(prefix);
     let url = at.sibling(key).url();
-    Entry { is_directory: true, ..Entry::object(url, key.to_string(), ObjectMeta::default()) }
+    let entry = Entry::object(url, key.to_string(), ObjectMeta::default());
+    Entry { is_directory: true, listed, ..entry }
 }

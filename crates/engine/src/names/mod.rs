@@ -2,13 +2,17 @@
 
 mod change;
 mod glob;
+mod kept;
 mod list;
 mod listings;
 mod pages;
 mod pattern;
+mod turned;
 
-pub(crate) use listings::Listings;
+pub(crate) use kept::KeptListings;
+pub(crate) use listings::{Changing, Listings};
 pub use pages::GlobPages;
+pub(crate) use turned::Turned;
 
 use penstock_store::ObjectMeta;
 use std::sync::OnceLock;
@@ -37,7 +41,7 @@ impl Entry {
 }
 
 /// When a name was listed, on a clock that only goes forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listed(pub(crate) Instant);
 
 /// Where the numbers of [`Listed::to_us`] begin.

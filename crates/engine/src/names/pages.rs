@@ -24,10 +24,34 @@ pub struct GlobPages {
 
 #[derive(Debug)]
 struct Rest {
-    /// `None` behind the last page.
-    pages: UnboundedReceiver<Result<Option<Vec<Entry>>>>,
+    pages: UnboundedReceiver<Turned>,
     turning: Arc<Turning>,
     task: AbortHandle,
+    /// Where the listing stands, after a page failed.
+    failed: Option<Walking>,
+}
+
+/// A listing that stands before a page, and what its files are followed as.
+#[derive(Debug)]
+struct Walking {
+    walk: Walk,
+    followed: Option<u64>,
+}
+
+/// What became of a page.
+#[derive(Debug)]
+enum Turned {
+    Page(Vec<Entry>),
+    Over,
+    Failed(Error, Box<Walking>),
+}
+
+impl Rest {
+    fn begin(query: &Arc<QueryCore>, walking: Walking, turning: Arc<Turning>, ends: Ends) -> Self {
+        let (sender, pages) = unbounded_channel();
+        let task = query.engine.handle.spawn(turn(query.clone(), walking, sender, ends));
+        Rest { pages, turning, task: task.abort_handle(), failed: None }
+    }
 }
 
 impl Drop for Rest {
@@ -56,52 +80,73 @@ impl Query {
     /// The next page, which is never empty; `None` behind the last one.
     ///
     /// # Errors
-    /// As [`Query::glob`]; then no further page is to be had, nor an end.
+    /// As [`Query::glob`]; asking again then asks for the same page again.
     pub async fn next_page(&self, pages: &mut GlobPages) -> Result<Option<Vec<Entry>>> {
         if let Some(first) = pages.first.take() {
             return Ok(Some(first));
         }
         let Some(rest) = &mut pages.rest else { return Ok(None) };
+        if let Some(walking) = rest.failed.take() {
+            let (turning, ends) = note(&self.core, &walking.walk);
+            *rest = Rest::begin(&self.core, walking, turning, ends);
+        }
         let come = self.core.run(async { Ok(rest.pages.recv().await) }).await?;
         rest.turning.taken();
-        let page = come.unwrap_or_else(|| Err(broken(&pages.at)))?;
-        if page.is_none() {
-            pages.rest = None;
+        match come.ok_or_else(|| broken(&pages.at))? {
+            Turned::Page(entries) => Ok(Some(entries)),
+            Turned::Over => {
+                pages.rest = None;
+                Ok(None)
+            }
+            Turned::Failed(error, walking) => {
+                rest.failed = Some(*walking);
+                Err(error)
+            }
         }
-        Ok(page)
     }
+}
+
+/// Takes note of a listing, so that changes wait for its pages.
+fn note(query: &QueryCore, walk: &Walk) -> (Arc<Turning>, Ends) {
+    let turning = query.engine.listings.begin(&walk.below(), PAGES_AHEAD);
+    let ends = Ends(turning.clone());
+    (turning, ends)
 }
 
 async fn begin(query: &Arc<QueryCore>, at: &Location) -> Result<GlobPages> {
     let mut walk = Walk::begin(query, at).await;
-    let turning = query.engine.listings.begin(&walk.below(), PAGES_AHEAD);
-    let ends = Ends(turning.clone());
+    let (turning, ends) = note(query, &walk);
     let first = walk.next(query).await?;
     let followed = query.neighbours.listed(None, at, first.as_deref().unwrap_or_default());
-    let rest = (!walk.is_over()).then(|| {
-        let (sender, pages) = unbounded_channel();
-        let task = turn(query.clone(), walk, followed, sender, ends);
-        Rest { pages, turning, task: query.engine.handle.spawn(task).abort_handle() }
-    });
+    let rest =
+        (!walk.is_over()).then(|| Rest::begin(query, Walking { walk, followed }, turning, ends));
     Ok(GlobPages { at: at.clone(), first, rest })
 }
 
 /// Fetches page after page, a few ahead of who takes them, or all of them before a change.
 async fn turn(
     query: Arc<QueryCore>,
-    mut walk: Walk,
-    mut followed: Option<u64>,
-    sender: UnboundedSender<Result<Option<Vec<Entry>>>>,
+    mut walking: Walking,
+    sender: UnboundedSender<Turned>,
     ends: Ends,
 ) {
     loop {
         ends.0.may_turn().await;
-        let page = query.run(walk.next(&query)).await;
-        if let Ok(Some(entries)) = &page {
-            followed = query.neighbours.listed(followed, walk.at(), entries);
-        }
-        let is_last = !matches!(page, Ok(Some(_)));
-        if sender.send(page).is_err() || is_last {
+        let Walking { walk, followed } = &mut walking;
+        let turned = match query.run(walk.next(&query)).await {
+            Ok(Some(entries)) => {
+                *followed = query.neighbours.listed(*followed, walk.at(), &entries);
+                Turned::Page(entries)
+            }
+            Ok(None) => Turned::Over,
+            Err(error) => {
+                // Its reader may be gone.
+                let _ = sender.send(Turned::Failed(error, Box::new(walking)));
+                return;
+            }
+        };
+        let is_last = matches!(turned, Turned::Over);
+        if sender.send(turned).is_err() || is_last {
             return;
         }
     }
@@ -109,7 +154,7 @@ async fn turn(
 
 /// Names that did not come are not names that are not there.
 fn broken(at: &Location) -> Error {
-    Error::new(Kind::Unavailable, "the listing failed before, or was ended")
+    Error::new(Kind::Unavailable, "the listing was ended before its last page")
         .with_operation("list")
         .with_object(at.url())
         .with_hint("Run the statement again; one that was prepared has to be prepared anew")

@@ -263,8 +263,9 @@ impl Ahead {
             || state.begun.iter().any(|begun| begun.range.overlaps(&range))
     }
 
-    /// Takes note of a large read, and gives the requests that were begun for what it wants.
-    pub(super) fn large(&self, range: ByteRange) -> Vec<Begun> {
+    /// Takes note of a large read, and gives what is on its way or ready of what it wants: requests
+    /// that were begun for it, and blocks, where the reads before it were small.
+    pub(super) fn large(&self, range: ByteRange) -> (Vec<Begun>, Vec<Arc<Block>>) {
         let mut state = self.lock();
         let was_expected = state.begun.iter().any(|begun| begun.range.overlaps(&range));
         let mut dropped = Vec::new();
@@ -273,7 +274,14 @@ impl Ahead {
         if is_new && state.begun.front().is_none_or(|begun| begun.range.start != range.end) {
             dropped.extend(state.begun.drain(..));
         }
-        let blocks: Vec<_> = state.blocks.drain(..).collect();
+        let is_unneeded = |block: &Arc<Block>| {
+            block.range.end <= range.start || (is_new && !block.range.overlaps(&range))
+        };
+        let (unneeded, blocks): (VecDeque<_>, VecDeque<_>) =
+            state.blocks.drain(..).partition(is_unneeded);
+        state.blocks = blocks;
+        let wanted = state.blocks.iter().filter(|block| block.range.overlaps(&range));
+        let wanted: Vec<_> = wanted.cloned().collect();
         let (mine, others): (VecDeque<Begun>, VecDeque<Begun>) =
             state.begun.drain(..).partition(|begun| begun.range.overlaps(&range));
         state.begun = others;
@@ -284,9 +292,10 @@ impl Ahead {
             dropped.extend(state.begun.pop_front());
         }
         drop(state);
-        drop((dropped, blocks));
+        drop((dropped, unneeded));
         // What begins before this read was meant for another one.
-        mine.into_iter().filter(|begun| begun.range.start >= range.start).collect()
+        let mine = mine.into_iter().filter(|begun| begun.range.start >= range.start).collect();
+        (mine, wanted)
     }
 
     /// Asks for what follows a large read which is nearly over.
@@ -296,7 +305,9 @@ impl Ahead {
         let mut state = self.lock();
         let run_bytes = state.detector.run_bytes;
         let Some(read_end) = state.detector.next.filter(|_| run_bytes > 0) else { return };
-        let asked_end = state.begun.back().map_or(read_end, |begun| begun.range.end);
+        let begun_end = state.begun.back().map_or(read_end, |begun| begun.range.end);
+        let blocks = state.blocks.iter().map(|block| block.range).collect();
+        let asked_end = contiguous_end(begun_end, blocks);
         let step = range.len();
         let profile = &source.at.mount.profile;
         let bytes_per_s = state.bytes_per_s.unwrap_or(profile.connection_bytes_per_s);

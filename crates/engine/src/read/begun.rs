@@ -74,7 +74,8 @@ impl Allowed {
 }
 
 /// The reads to ask for: those of `step_bytes` that follow `asked_end`, where reads have come to
-/// `read_end`; at least one where none is asked for.
+/// `read_end`; at least one where none is asked for. What ends within a step is made up for first,
+/// so that each read takes whole answers.
 pub(super) fn steps(
     step_bytes: u64,
     read_end: u64,
@@ -89,7 +90,8 @@ pub(super) fn steps(
         && steps.len() < BEGUN_MAX
         && (start == read_end || start - read_end + step_bytes <= window_bytes)
     {
-        let end = start.saturating_add(step_bytes).min(size);
+        let within = (start - read_end) % step_bytes;
+        let end = start.saturating_add(step_bytes - within).min(size);
         steps.push(ByteRange { start, end });
         start = end;
     }

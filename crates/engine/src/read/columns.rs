@@ -89,6 +89,11 @@ impl Columns {
         self.scan.may_begin_with(FIRST_BYTES_MAX);
     }
 
+    /// Takes note of columns that are read of all row groups.
+    pub fn will_read(&mut self, columns: &[u32], is_cached_ahead: bool) {
+        self.scan.will_read(columns.iter().map(|column| *column as usize), is_cached_ahead);
+    }
+
     /// Takes note of a read; `parse` gives the layout of its file. Gives the blocks that the read
     /// overlaps, and what is not needed any more; `None` while the layout is not known, and for a
     /// read that is not of a row group.
@@ -163,12 +168,13 @@ impl Columns {
         let allowed = self.scan.allowed_bytes(window.min(room.memory_limit_bytes / AHEAD_PARTS));
         let span_bytes_max = if self.scan.is_learned() { u64::MAX } else { FIRST_SPAN_BYTES_MAX };
         let mut left = allowed.saturating_sub(self.ahead_bytes());
+        let whole_bytes = (allowed / 2).min(span_bytes_max);
         let running = self.ahead.iter().filter(|ahead| ahead.block.is_pending()).count();
         let mut requests = room.requests.min(REQUESTS_MAX.saturating_sub(running));
         while left > 0
             && requests > 0
             && self.ahead.len() < BLOCKS_MAX
-            && let Some(wanted) = self.scan.next(left.min(span_bytes_max))
+            && let Some(wanted) = self.scan.next(left.min(span_bytes_max), whole_bytes)
         {
             left -= wanted.span.len();
             for range in blocks(wanted.span, requests) {

@@ -12,12 +12,14 @@ mod flight;
 mod flow;
 mod held;
 mod neighbours;
+mod openings;
 mod order;
 mod parquet;
 mod plan;
 mod reader;
 mod ready;
 mod scan;
+mod scanned;
 mod spare;
 mod stream;
 mod through;
@@ -28,6 +30,7 @@ pub(crate) use flight::Flights;
 pub(crate) use held::HeldCache;
 pub(crate) use neighbours::Neighbours;
 pub use reader::{Link, Reader};
+pub(crate) use scanned::Scanned;
 pub(crate) use spare::Spare;
 pub use stream::Stream;
 pub(crate) use version::Version;
@@ -136,6 +139,14 @@ impl Query {
         self.core.neighbours.announced(&self.core, files);
     }
 
+    /// Says that all row groups of an opened Parquet file will be read for these of its columns, by
+    /// their place in the footer, and so of the files of the same glob or list. What comes next is
+    /// then fetched ahead from the first read on. `is_cached_ahead` says that the host widens its
+    /// reads up to what it has of a file (DuckDB's external file cache).
+    pub fn will_read(&self, at: &Location, columns: &[u32], is_cached_ahead: bool) {
+        self.core.neighbours.will_read(&self.core, at, columns, is_cached_ahead);
+    }
+
     /// Size, tag and time of an object; from memory while that is valid.
     ///
     /// # Errors
@@ -185,22 +196,22 @@ fn cell(query: &QueryCore, at: &Location) -> Arc<OnceCell<Opened>> {
     Arc::clone(opened.entry(at.id()).or_default())
 }
 
-/// Does what opening an object will have to do.
-async fn open_ahead(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<()> {
+/// Does what opening an object will have to do; gives how many bytes of it are here then.
+async fn open_ahead(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<u64> {
     // Whoever opens it then asks anyway.
     if query.asks_always() {
-        return Ok(());
+        return Ok(0);
     }
     query.uploads.settled(&at.id()).await;
     let cell = cell(query, at);
     let opened = cell.get_or_try_init(|| find_out(query, at, known)).await?;
     query.neighbours.told(at, &opened.meta);
     let (size, window) = (opened.meta.size_bytes.unwrap_or(0), query.settings.open_fetch_bytes);
-    let Some(window) = plan::opening_window(size, window, tail_first(&at.key)) else {
-        return Ok(());
-    };
-    let held = opened.held(query, at).await?;
-    Reader::new(query, at, &opened.meta, held, None).fetch_opening(query, window).await
+    if let Some(window) = plan::opening_window(size, window, tail_first(&at.key)) {
+        let held = opened.held(query, at).await?;
+        Reader::new(query, at, &opened.meta, held, None).fetch_opening(query, window).await?;
+    }
+    Ok(size.min(opening_bytes(query, known)))
 }
 
 async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
@@ -253,10 +264,15 @@ fn is_outdated(query: &QueryCore, at: &Location, known: &Known) -> bool {
     is_old || query.engine.metadata.has_changed_since(at, listed, &known.meta)
 }
 
+/// So much is asked for of an object whose tag is not known.
+fn opening_bytes(query: &QueryCore, known: &Known) -> u64 {
+    let footer_bytes = known.footer_size_bytes.map_or(0, |size| size.min(FOOTER_BYTES_MAX) + 8);
+    query.settings.open_fetch_bytes.max(footer_bytes)
+}
+
 /// One GET that tells size and ETag and brings the bytes which will be read first.
 async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
-    let footer_bytes = known.footer_size_bytes.map_or(0, |size| size.min(FOOTER_BYTES_MAX) + 8);
-    let window = query.settings.open_fetch_bytes.max(footer_bytes);
+    let window = opening_bytes(query, known);
     if window == 0 {
         return asked(query, at).await;
     }
@@ -368,6 +384,7 @@ impl QueryCore {
     /// The object is not what it was: nothing remembered of it counts any more.
     pub(crate) fn forget(&self, at: &Location) {
         self.engine.metadata.forget(at);
+        self.engine.kept_listings.forget(at);
         self.engine.held.forget(&at.id());
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.id());
     }

@@ -16,14 +16,15 @@ use crate::read::ahead::{Ahead, Block, Source, fetch};
 use crate::read::columns::{Columns, Dropped, LATENCY_MIN, Room};
 use crate::read::flow::Flow;
 use crate::read::held::Piece;
-use crate::read::order::{Order, STEP_MAX, windows};
+use crate::read::openings::Openings;
+use crate::read::order::STEP_MAX;
 use crate::read::parquet::Layout;
 use crate::read::spare::Spare;
 use crate::read::version::Version;
-use crate::read::{Known, Reader, open_ahead, tail_first};
+use crate::read::{Known, tail_first};
 use penstock_base::ByteRange;
 use penstock_store::ObjectMeta;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::task::AbortHandle;
 
@@ -41,8 +42,10 @@ struct Files {
     /// What is known of each; a listing tells size and tag, others may not.
     files: Vec<(String, Known)>,
     index: HashMap<ObjectId, usize>,
-    order: Order,
+    openings: Openings,
     columns: Columns,
+    /// Those whose columns were read.
+    scanned: HashSet<usize>,
 }
 
 /// A reader of a file of its statement: of a glob's, or of one by itself. Dropping it tells that
@@ -105,9 +108,17 @@ impl State {
     ) -> u64 {
         self.globs_seen += 1;
         let (id, columns) = (self.globs_seen, Columns::new(is_glob, flow_of(at)));
-        let order = Order::default();
+        let openings = Openings::default();
         let (rows, index) = (Vec::new(), HashMap::new());
-        let mut glob = Files { id, at: at.clone(), files: rows, index, order, columns };
+        let mut glob = Files {
+            id,
+            at: at.clone(),
+            files: rows,
+            index,
+            openings,
+            columns,
+            scanned: HashSet::new(),
+        };
         glob.add(files);
         self.globs.push(glob);
         id
@@ -175,10 +186,30 @@ impl Neighbours {
         let forgotten = state.forget_surplus();
         let State { globs, tasks, .. } = &mut *state;
         if let Some(glob) = globs.iter_mut().find(|glob| glob.id == id) {
-            glob.begin_next(query, 0, tasks);
+            glob.openings.opened(query, &glob.at, &glob.files, 0, tasks);
         }
         drop(state);
         drop(forgotten);
+    }
+
+    /// Takes note of columns that are read of all row groups of an opened file, and of those that
+    /// follow it. Of a file that is not followed there is nothing to note, nor of one that the host
+    /// may have columns of.
+    pub fn will_read(
+        &self,
+        query: &QueryCore,
+        at: &Location,
+        columns: &[u32],
+        is_cached_ahead: bool,
+    ) {
+        let id = at.id();
+        let mut state = self.lock();
+        let found = state.globs.iter_mut().rev().find(|glob| glob.index.contains_key(&id));
+        if let Some(glob) = found
+            && !(is_cached_ahead && query.engine.scanned.knows(at, &glob.version(glob.index[&id])))
+        {
+            glob.columns.will_read(columns, is_cached_ahead);
+        }
     }
 
     /// Takes note of what opening a file told of it.
@@ -254,7 +285,7 @@ impl Neighbours {
             .iter_mut()
             .rev()
             .find_map(|glob| glob.index.get(&id).copied().map(|index| (glob, index)))?;
-        glob.begin_next(query, index, tasks);
+        glob.openings.opened(query, &glob.at, &glob.files, index, tasks);
         let passed = glob.columns.pass(index.saturating_sub(STEP_MAX));
         glob.pull(query);
         let (id, version) = (glob.id, glob.version(index));
@@ -351,7 +382,8 @@ impl Neighbours {
         let mut state = self.lock();
         let tasks = std::mem::take(&mut state.tasks);
         let readers = std::mem::take(&mut state.readers);
-        let cleared: Vec<_> = state.globs.iter_mut().map(|glob| glob.columns.clear()).collect();
+        let clear = |glob: &mut Files| (glob.columns.clear(), glob.openings.stop());
+        let cleared: Vec<_> = state.globs.iter_mut().map(clear).collect();
         drop(state);
         drop(cleared);
         for task in tasks {
@@ -386,57 +418,24 @@ impl Files {
         Version::of(&self.files[index].1.meta)
     }
 
-    /// Begins to fetch the first bytes of the files that follow an opened one.
-    fn begin_next(&mut self, query: &Arc<QueryCore>, index: usize, tasks: &mut Vec<AbortHandle>) {
-        tasks.retain(|task| !task.is_finished());
-        let batch = self.order.opened(index, self.files.len(), query.ends_early());
-        let files = &self.files[batch.files.clone()];
-        let window_bytes = query.settings.open_fetch_bytes;
-        let sizes: Vec<_> = files
-            .iter()
-            .map(|(key, known)| {
-                let size = known.meta.size_bytes.unwrap_or(window_bytes);
-                (size, tail_first(key))
-            })
-            .collect();
-        let windows = windows(&sizes, window_bytes, batch.bytes_max);
-        self.order.begun = self.order.begun.max(batch.files.start + windows.len());
-        for ((key, known), window) in files.iter().zip(windows) {
-            let at = self.at.sibling(key.as_str());
-            let query = Arc::clone(query);
-            let handle = query.engine.handle.clone();
-            // The open that needs these bytes asks again and tells its own error.
-            let task = if known.meta.etag.is_some() {
-                let held = query.engine.held.get(&at.id(), &Version::of(&known.meta));
-                if held.is_some_and(|held| held.covers(&window)) {
-                    continue;
-                }
-                let reader = Reader::new(&query, &at, &known.meta, None, None);
-                handle.spawn(async move {
-                    let _ = query.run(reader.fetch_opening(&query, window)).await;
-                })
-            } else {
-                let known = known.clone();
-                handle.spawn(async move {
-                    let _ = query.run(open_ahead(&query, &at, &known)).await;
-                })
-            };
-            tasks.push(task.abort_handle());
-        }
-    }
-
     fn note(
         &mut self,
         query: &Arc<QueryCore>,
         place: &Place,
         range: ByteRange,
     ) -> Option<(Vec<Arc<Block>>, Dropped)> {
-        let Files { at, files, columns, .. } = self;
+        let Files { at, files, columns, scanned, .. } = self;
         let is_near = at.mount.latency.get() < LATENCY_MIN;
         if (is_near && columns.ahead_bytes() == 0) || !tail_first(&files[place.index].0) {
             return None;
         }
-        columns.note(place.reader, place.index, range, || layout(query, at, &files[place.index]))
+        let file = &files[place.index];
+        let parse = || layout(query, at, file);
+        let noted = columns.note(place.reader, place.index, range, parse)?;
+        if scanned.insert(place.index) {
+            query.engine.scanned.note(&at.sibling(file.0.as_str()), &Version::of(&file.1.meta));
+        }
+        Some(noted)
     }
 
     fn pull(&mut self, query: &Arc<QueryCore>) {

@@ -9,6 +9,8 @@
 //! - Small files come whole as long as a batch is small ([`WHOLE_BYTES_MAX`]); beyond, many of them
 //!   at once would cost more time on the wire than the round trip that they save, and Parquet files
 //!   give their footers only.
+//! - A catalog may tell of long footers: no more than [`BYTES_AHEAD_MAX`] of files that nobody has
+//!   opened yet is out at once, or one file.
 
 use crate::query::WASTE_PARTS;
 use crate::read::plan::{footer_window, opening_window};
@@ -24,6 +26,8 @@ const FILES_AHEAD_FIRST: usize = 15;
 /// Most bytes ahead before any step: on a slow link (150 Mbit/s) they take no longer than its round
 /// trip (30 ms).
 const BYTES_AHEAD_FIRST: u64 = 512 << 10;
+/// Most bytes of files that were begun and not opened yet.
+const BYTES_AHEAD_MAX: u64 = 8 << 20;
 /// Most bytes of a batch whose small files are fetched whole.
 const WHOLE_BYTES_MAX: u64 = 512 << 10;
 /// Threads open neighbouring files in any order; a step of this size is still "next".
@@ -84,22 +88,53 @@ impl Batch {
     const NONE: Batch = Batch { files: 0..0, bytes_max: 0 };
 }
 
-/// What is fetched of the files of a batch, in their order; fewer than they are where all would be
-/// more than `bytes_max`. Each file is its size and whether its readers begin at its end.
-pub(super) fn windows(files: &[(u64, bool)], window_bytes: u64, bytes_max: u64) -> Vec<ByteRange> {
-    let whole = files.iter().map(|&(size, tail_first)| {
-        opening_window(size, window_bytes, tail_first).unwrap_or(NOTHING)
-    });
+/// A file that may be begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Next {
+    pub size_bytes: u64,
+    /// Its readers begin at its end.
+    pub tail_first: bool,
+    /// So much of its end is asked for, whatever its size: it is opened, and nobody told its tag.
+    pub opening_bytes: Option<u64>,
+}
+
+impl Next {
+    fn window(&self, window_bytes: u64) -> ByteRange {
+        let Next { size_bytes: end, tail_first, opening_bytes } = *self;
+        match opening_bytes {
+            Some(bytes) => ByteRange { start: end.saturating_sub(bytes), end },
+            None => opening_window(end, window_bytes, tail_first).unwrap_or(NOTHING),
+        }
+    }
+}
+
+/// What is fetched of the files of a batch, in their order, where so many bytes of others are out;
+/// fewer than they are where all would be more than is allowed.
+pub(super) fn windows(
+    files: &[Next],
+    window_bytes: u64,
+    bytes_max: u64,
+    out_bytes: u64,
+) -> Vec<ByteRange> {
+    let whole = files.iter().map(|file| file.window(window_bytes));
     let is_small = whole.clone().map(|window| window.len()).sum::<u64>() <= WHOLE_BYTES_MAX;
-    let mut left = bytes_max;
+    let mut left = bytes_max.min(BYTES_AHEAD_MAX.saturating_sub(out_bytes));
+    // Behind the first batch the next file is opened ahead, however long its footer is.
+    let mut may_pass = bytes_max > BYTES_AHEAD_MAX && out_bytes == 0;
     whole
         .zip(files)
-        .map(|(window, &(size, tail_first))| {
-            if is_small || !tail_first || window.is_empty() { window } else { footer_window(size) }
+        .map(|(window, file)| {
+            let as_told = file.opening_bytes.is_some() || !file.tail_first;
+            if is_small || as_told || window.is_empty() {
+                window
+            } else {
+                footer_window(file.size_bytes)
+            }
         })
         .take_while(|window| {
-            let fits = window.len() <= left;
+            let fits = window.len() <= left || may_pass;
             left = left.saturating_sub(window.len());
+            may_pass = false;
             fits
         })
         .collect()
@@ -135,15 +170,36 @@ mod tests {
         assert!(Order::default().opened(7, 1000, false).files.is_empty());
     }
 
+    fn told(size_bytes: u64, tail_first: bool) -> Next {
+        Next { size_bytes, tail_first, opening_bytes: None }
+    }
+
     #[test]
     fn a_small_batch_comes_whole_and_a_larger_one_by_its_footers() {
-        let small = windows(&[(20 << 10, true); 9], 256 << 10, BYTES_AHEAD_FIRST);
+        let small = windows(&[told(20 << 10, true); 9], 256 << 10, BYTES_AHEAD_FIRST, 0);
         assert_eq!(small, [ByteRange { start: 0, end: 20 << 10 }; 9]);
-        let large = windows(&[(200 << 10, true); 9], 256 << 10, BYTES_AHEAD_FIRST);
+        let large = windows(&[told(200 << 10, true); 9], 256 << 10, BYTES_AHEAD_FIRST, 0);
         assert_eq!(large, [ByteRange { start: 184 << 10, end: 200 << 10 }; 9]);
-        let text = windows(&[(200 << 10, false); 9], 256 << 10, BYTES_AHEAD_FIRST);
+        let text = windows(&[told(200 << 10, false); 9], 256 << 10, BYTES_AHEAD_FIRST, 0);
         assert_eq!(text, [ByteRange { start: 0, end: 200 << 10 }; 2]);
-        assert!(windows(&[(200, true); 9], 0, 100).iter().all(ByteRange::is_empty));
+        assert!(windows(&[told(200, true); 9], 0, 100, 0).iter().all(ByteRange::is_empty));
+    }
+
+    #[test]
+    fn long_footers_that_a_catalog_tells_of_are_bounded_by_their_bytes() {
+        let footer = |bytes| Next { opening_bytes: Some(bytes), ..told(64 << 20, true) };
+        let count = |bytes: u64, max: u64, out: u64| {
+            windows(&[footer(bytes); 32], 256 << 10, max, out).len()
+        };
+        assert_eq!(count(3 << 20, BYTES_AHEAD_FIRST, 0), 0, "a LIMIT 1 pays for none");
+        assert_eq!(count(3 << 20, u64::MAX, 0), 2);
+        assert_eq!(count(3 << 20, u64::MAX, 6 << 20), 0);
+        assert_eq!(count(256 << 10, u64::MAX, 0), 32);
+        // The next one always, by itself.
+        assert_eq!(count(9 << 20, u64::MAX, 0), 1);
+        assert_eq!(count(9 << 20, u64::MAX, 1), 0);
+        let end = ByteRange { start: 61 << 20, end: 64 << 20 };
+        assert_eq!(windows(&[footer(3 << 20)], 256 << 10, u64::MAX, 0), [end]);
     }
 
     #[test]
@@ -182,8 +238,12 @@ mod tests {
         fn windows_lie_in_their_files_and_within_the_bytes(
             files in prop::collection::vec((0u64..2_000_000, any::<bool>()), 0..40),
             window_bytes in 0u64..(1 << 19), bytes_max in 0u64..(1 << 20),
+            out_bytes in 0u64..(16 << 20),
         ) {
-            let windows = windows(&files, window_bytes, bytes_max);
+            let next: Vec<_> = files.iter().map(|&(size, tail)| told(size, tail)).collect();
+            let windows = windows(&next, window_bytes, bytes_max, out_bytes);
+            let sum = windows.iter().map(ByteRange::len).sum::<u64>();
+            prop_assert!(sum == 0 || sum + out_bytes <= BYTES_AHEAD_MAX);
             prop_assert!(windows.iter().map(ByteRange::len).sum::<u64>() <= bytes_max);
             for (window, (size, tail_first)) in windows.iter().zip(files) {
                 prop_assert!(window.end <= size);

@@ -18,7 +18,7 @@ const FOOTER_END_BYTES: u64 = 8;
 const DEPTH_MAX: u32 = 16;
 
 /// Most that DuckDB's external file cache adds to a read, so that it reaches what it has already.
-const WIDENED_BYTES_MAX: u64 = 1 << 20;
+pub(super) const WIDENED_BYTES_MAX: u64 = 1 << 20;
 
 /// The column chunks of a file, as far as they have to be fetched: what came with its end is here.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -174,8 +174,13 @@ impl Reader {
             if let Some(pieces) = self.columns_ahead(query, range).await {
                 ready.held.extend(pieces);
             } else if let Some(run) = &*run.insert(self.run(query, range)) {
-                ready.begun = run.large(range).into_iter().map(Some).collect();
+                let (begun, blocks) = run.large(range);
+                ready.begun = begun.into_iter().map(Some).collect();
                 approach = self.approach(query, run, range);
+                for block in blocks {
+                    block.used(range);
+                    ready.held.extend(block.arrived().await);
+                }
             } else {
                 let pieces = self.ahead.pieces(&self.source(query), range, &ready.held).await;
                 ready.held.extend(pieces);

@@ -12,12 +12,14 @@
 //!   read.
 //! - What was fetched in vain stays below a tenth of what was read: beyond, no more is expected
 //!   until enough was read (`allowance`).
+//! - A plan may tell the columns of a scan that leaves out nothing and reads to the end (`told`).
 //! - A row group that was read whole by one read says everything at once; a glob may take a fixed
 //!   number of bytes before any row group is over (`first_bytes`).
 
 mod allowance;
 mod file;
 mod history;
+mod told;
 
 use crate::read::parquet::Layout;
 use crate::read::parquet::steps::step;
@@ -27,9 +29,14 @@ use penstock_base::ByteRange;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use told::Told;
 
 /// Files ahead of the one that is read.
 const FILES_AHEAD_MAX: usize = 32;
+
+/// Threads that have begun with a row group and not read of it yet, where the plan says that none
+/// is left out.
+const LATE_MAX: usize = 64;
 
 /// A row group of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,6 +69,8 @@ pub(crate) struct Scan {
     frontier: Option<Unit>,
     /// A row group is over, or was read whole.
     is_learned: bool,
+    /// What a plan told of it.
+    told: Option<Told>,
     restarts: u32,
     read_bytes: u64,
     wasted_bytes: u64,
@@ -95,7 +104,7 @@ impl Scan {
         self.files.entry(file).or_insert(File { layout, groups, swept: 0 });
     }
 
-    /// Forgets the files before this one.
+    /// Forgets the files before this one: what is ahead of them comes in vain.
     pub fn pass(&mut self, file: usize) {
         let kept = self.files.split_off(&file);
         for passed in std::mem::replace(&mut self.files, kept).into_values() {
@@ -103,7 +112,9 @@ impl Scan {
             for (row_group, group) in open {
                 let chunks = passed.layout.row_group(row_group).iter().zip(&group.flags);
                 let pending = chunks.filter(|(_, flags)| is_pending(flags));
-                self.pending_bytes -= pending.map(|(chunk, _)| chunk.len()).sum::<u64>();
+                let in_vain = pending.map(|(chunk, _)| chunk.len()).sum::<u64>();
+                self.pending_bytes -= in_vain;
+                self.wasted_bytes += in_vain;
             }
         }
     }
@@ -126,6 +137,7 @@ impl Scan {
             self.restart();
         }
         self.enter(reader, unit);
+        self.see_what_was_told(unit);
         if !self.is_widening && self.files[&file].layout.ends_at_cached(range) {
             self.is_widening = true;
             self.expect_anew();
@@ -197,6 +209,9 @@ impl Scan {
 
     /// Whether more row groups lie behind the furthest reader than others can be late for.
     fn is_skipping(&self) -> bool {
+        if self.told.is_some() {
+            return false;
+        }
         let Some(frontier) = self.frontier else { return false };
         let Some(file) = self.files.get(&frontier.file) else { return false };
         let behind = file.groups.get(file.swept..frontier.row_group).unwrap_or_default();
@@ -236,29 +251,34 @@ impl Scan {
         file..(file + 1 + FILES_AHEAD_MAX).min(count)
     }
 
-    /// The next span to fetch, of at most so many bytes; it counts as begun.
-    pub fn next(&mut self, bytes_max: u64) -> Option<Wanted> {
+    /// The next span to fetch, of at most so many bytes; it counts as begun. One of at most
+    /// `whole_bytes` is not cut because there is room for a part of it only: that costs a request.
+    pub fn next(&mut self, bytes_max: u64, whole_bytes: u64) -> Option<Wanted> {
         let frontier = self.frontier?;
         let mut inside: Vec<Unit> = self.readers.values().copied().collect();
         inside.sort_unstable();
         inside.dedup();
         for unit in inside {
-            if let Some(wanted) = self.next_in(unit, bytes_max, History::is_expected_inside) {
+            let cut_bytes = bytes_max.max(whole_bytes);
+            if let Some(wanted) = self.next_in(unit, cut_bytes, History::is_expected_inside) {
                 return self.begin(wanted, bytes_max);
             }
         }
         if self.is_skipping() {
             return None;
         }
-        let bytes_max = self.bytes_max_outside(bytes_max);
+        let allowed_bytes = self.bytes_max_outside(bytes_max);
+        // Where waste bounds them, waiting for more room may be for ever.
+        let is_free = allowed_bytes == bytes_max;
+        let cut_bytes = if is_free { bytes_max.max(whole_bytes) } else { allowed_bytes };
         let files: Vec<usize> =
             self.files.range(frontier.file..).map(|(index, _)| *index).collect();
         for file in files.into_iter().take_while(|file| *file <= frontier.file + FILES_AHEAD_MAX) {
             let first = if file == frontier.file { frontier.row_group + 1 } else { 0 };
             for row_group in first..self.files[&file].groups.len() {
                 let unit = Unit { file, row_group };
-                if let Some(wanted) = self.next_in(unit, bytes_max, History::is_expected) {
-                    return self.begin(wanted, bytes_max);
+                if let Some(wanted) = self.next_in(unit, cut_bytes, History::is_expected) {
+                    return self.begin(wanted, allowed_bytes);
                 }
             }
         }
@@ -413,7 +433,11 @@ impl Scan {
     /// one may be a little late.
     fn sweep(&mut self) {
         let Some(behind) = self.readers.values().min().copied() else { return };
-        let late = if self.readers.len() > 1 { self.readers.len() } else { 0 };
+        let late = match (&self.told, self.readers.len()) {
+            (Some(_), readers) => readers.max(LATE_MAX),
+            (None, 1) => 0,
+            (None, readers) => readers,
+        };
         let mut passed = Vec::new();
         for (index, file) in self.files.range_mut(..=behind.file) {
             let end = match index.cmp(&behind.file) {

@@ -111,7 +111,8 @@ impl Upload {
     /// Makes the object visible: one PUT if no part was sent, else the last part and the end.
     async fn finish(&self) -> Result<PutResult> {
         self.failure()?;
-        self.query.engine.listings.finish(std::slice::from_ref(&self.at)).await;
+        let (query, at) = (&self.query, std::slice::from_ref(&self.at));
+        let _changing = query.engine.listings.finish(query, at).await;
         let (begun, size, last) = {
             let mut filling = self.filling();
             (filling.begun, filling.taken_bytes, std::mem::take(&mut filling.buffer))

@@ -6,6 +6,7 @@
 //! created is removed; elsewhere the new object stays.
 
 use crate::attempt::{Weight, retry};
+use crate::names::Changing;
 use crate::query::{Query, QueryCore};
 use crate::upload::core::Upload;
 use crate::upload::writer::Writer;
@@ -87,6 +88,7 @@ impl Upload {
             return Ok(());
         }
         let (store, key) = (&self.at.mount.store, &self.at.key);
+        let _changing = Changing::begins(query, std::slice::from_ref(&self.at));
         let result =
             retry(query, ("DELETE", &self.at), Weight::Small, || store.delete(key, tag)).await;
         query.forget(&self.at);

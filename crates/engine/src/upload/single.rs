@@ -22,7 +22,7 @@ pub(crate) async fn put(
     options: &PutOptions,
 ) -> Result<PutResult> {
     let size = payload.len();
-    query.engine.listings.finish(std::slice::from_ref(at)).await;
+    let _changing = query.engine.listings.finish(query, std::slice::from_ref(at)).await;
     let result = send_whole(query, at, payload, options).await?;
     published(query, at, size, &result);
     Ok(result)

@@ -16,11 +16,12 @@ use penstock_store::{
     Store, UploadId,
 };
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// What one request does instead of succeeding.
 #[derive(Clone, Debug)]
@@ -66,7 +67,20 @@ pub struct Scripted {
     pub delay: Duration,
     /// A GET has one until its body was read or dropped; first come, first served.
     pub connections: Option<Arc<Semaphore>>,
+    /// Requests that were sent and neither answered nor given up.
+    pub running: Arc<AtomicUsize>,
+    /// Told when the request of this number begins, counting from 1.
+    pub tell_at: Mutex<Option<(usize, Arc<Notify>)>>,
     observer: Mutex<Option<Arc<dyn Observer>>>,
+}
+
+/// One that runs.
+struct Running(Arc<AtomicUsize>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Scripted {
@@ -85,6 +99,8 @@ impl Scripted {
             endless: false,
             delay: Duration::ZERO,
             connections: None,
+            running: Arc::default(),
+            tell_at: Mutex::default(),
             observer: Mutex::default(),
         }
     }
@@ -140,7 +156,16 @@ impl Scripted {
 
     /// Notes the request; what comes back still has to happen after the store acted.
     async fn begin(&self, verb: &'static str, text: String) -> Result<Option<Fault>> {
-        self.calls.lock().unwrap().push(format!("{verb} {text}").trim_end().to_string());
+        self.running.fetch_add(1, Ordering::Relaxed);
+        let _running = Running(Arc::clone(&self.running));
+        let number = {
+            let mut calls = self.calls.lock().unwrap();
+            calls.push(format!("{verb} {text}").trim_end().to_string());
+            calls.len()
+        };
+        if let Some((_, told)) = self.tell_at.lock().unwrap().take_if(|(at, _)| *at == number) {
+            told.notify_one();
+        }
         let gate = self.gate.lock().unwrap().clone();
         if let Some((_, gate)) = gate.filter(|(held, _)| *held == verb) {
             gate.acquire().await.unwrap().forget();

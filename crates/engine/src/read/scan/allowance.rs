@@ -27,6 +27,8 @@ impl Scan {
             || self.wasted_bytes > WASTE_BYTES_MIN + self.read_bytes / WASTE_PARTS
         {
             0
+        } else if self.told.is_some() {
+            window_bytes
         } else if self.is_learned {
             // Of a glob no less than before it was known to go on: what lies ready for files far
             // ahead must not hold up what is found missing of the next one.

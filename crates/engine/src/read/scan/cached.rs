@@ -145,7 +145,7 @@ fn pull(scan: &mut Scan, ahead: &mut BTreeMap<(usize, u64), (u64, bool)>) {
     let pending = ahead.iter().filter(|(_, (_, is_read))| !is_read);
     let pending: u64 = pending.map(|((_, start), (end, _))| end - start).sum();
     let mut left = scan.allowed_bytes(WINDOW_BYTES).saturating_sub(pending);
-    while let Some(wanted) = scan.next(left) {
+    while let Some(wanted) = scan.next(left, 0) {
         left -= wanted.span.len();
         let place = (wanted.unit.file, wanted.span.start);
         assert!(ahead.insert(place, (wanted.span.end, false)).is_none(), "begun twice");

@@ -41,7 +41,7 @@ impl Model {
         loop {
             let ahead = self.ahead_bytes();
             let left = self.scan.allowed_bytes(self.window).saturating_sub(ahead);
-            let Some(wanted) = self.scan.next(left) else { return };
+            let Some(wanted) = self.scan.next(left, 0) else { return };
             assert!(wanted.span.len() <= left && wanted.unit.file == 0);
             for column in wanted.columns {
                 let place = (wanted.unit.row_group, column);
@@ -88,6 +88,64 @@ fn nothing_is_fetched_ahead_before_the_first_row_group_is_over() {
     model.read(1, 1, 4..=4);
     let rest = [(1, 1), (1, 2), (2, 1), (2, 2), (2, 4), (3, 1), (3, 2), (3, 4), (4, 1)];
     assert!(rest.iter().all(|place| model.begun.contains(place)), "{:?}", model.begun);
+}
+
+#[test]
+fn columns_that_a_plan_tells_are_fetched_from_the_first_read_on() {
+    let mut model = Model::new(50, 6, 30);
+    model.scan.will_read([4, 1].into_iter(), false);
+    model.pull();
+    assert!(model.begun.is_empty(), "nobody may ever read it");
+    model.read(1, 0, 4..=4);
+    assert_eq!(model.begun.len(), 30, "what fills the link");
+    assert!(model.begun.contains(&(0, 1)) && model.begun.iter().all(|(_, c)| [1, 4].contains(c)));
+    // The other threads come late, and in no order.
+    for row_group in [7, 3, 1, 5] {
+        model.read(row_group as u64, row_group, 4..=4);
+        assert!(
+            model.begun.contains(&(row_group, 1))
+                && !model.scan.is_over(Unit { file: 0, row_group: 2 })
+        );
+    }
+    assert!(model.begun.contains(&(12, 4)) && model.begun.contains(&(2, 1)));
+    // What was told in vain ends it as anything does.
+    for row_group in 8..50 {
+        model.read(1, row_group, 0..=0);
+    }
+    assert!(
+        model.wasted_bytes() <= WASTE_BYTES_MIN + model.read_bytes() / WASTE_PARTS + 30 * CHUNK
+    );
+}
+
+#[test]
+fn neighbouring_columns_are_not_cut_for_want_of_room() {
+    let mut scan = Scan::new(0);
+    scan.learn(0, layout(9, 6));
+    scan.will_read(0..6, false);
+    assert!(!scan.read(1, 0, ByteRange { start: 4, end: 4 + 6 * CHUNK }));
+    assert_eq!(scan.next(4 * CHUNK, 6 * CHUNK), None, "it waits");
+    assert_eq!(scan.next(6 * CHUNK, 6 * CHUNK).unwrap().columns, 0..=5);
+    // What never fits has to be cut.
+    assert_eq!(scan.next(4 * CHUNK, 5 * CHUNK), None);
+    assert_eq!(scan.next(4 * CHUNK, 3 * CHUNK).unwrap().columns, 0..=3);
+}
+
+#[test]
+fn files_that_are_passed_by_are_in_vain() {
+    let mut scan = Scan::new(0);
+    (0..40).for_each(|index| scan.learn(index, layout(2, 3)));
+    scan.will_read(std::iter::once(1), false);
+    let mut begun = 0;
+    for file in [0, 9, 18, 27, 36] {
+        assert!(!scan.read(1, file, ByteRange { start: 4 + CHUNK, end: 4 + 2 * CHUNK }));
+        scan.pass(file);
+        let mut left = scan.allowed_bytes(40 * CHUNK);
+        while let Some(wanted) = scan.next(left, 0) {
+            left -= wanted.span.len();
+            begun += wanted.span.len();
+        }
+    }
+    assert_eq!(begun, 40 * CHUNK, "the first window and no other");
 }
 
 #[test]
@@ -140,7 +198,7 @@ fn what_is_ahead_of_a_glob_at_first_is_the_number_of_bytes_that_it_is_given() {
     assert!(!scan.read(1, 0, ByteRange { start: 4 + CHUNK, end: 4 + 2 * CHUNK }));
     let mut found = Vec::new();
     let mut left = scan.allowed_bytes(u64::MAX);
-    while let Some(wanted) = scan.next(left) {
+    while let Some(wanted) = scan.next(left, 0) {
         left -= wanted.span.len();
         found.push((wanted.unit.file, wanted.unit.row_group, wanted.columns));
     }
@@ -192,7 +250,7 @@ fn a_file_of_a_hundred_thousand_chunks_is_followed() {
                 (reads, found) = (reads + 1, found + u32::from(ahead.remove(&(row_group, column))));
                 let mut left =
                     scan.allowed_bytes(8 * CHUNK).saturating_sub(ahead.len() as u64 * CHUNK);
-                while let Some(wanted) = scan.next(left) {
+                while let Some(wanted) = scan.next(left, 0) {
                     left -= wanted.span.len();
                     ahead.extend(wanted.columns.map(|column| (wanted.unit.row_group, column)));
                 }

@@ -1,0 +1,133 @@
+//! What a plan tells of a scan before its first read. Pure.
+//!
+//! DuckDB 1.5 registers the columns of a row group in the plan's order, joins those that lie near
+//! each other, and reads them from the last to the first (`ReadAheadBuffer` of its
+//! `thrift_tools.hpp`). Its external file cache widens each read up to what was read before
+//! (`caching_file_system.cpp`): so columns come along that the plan does not name.
+
+use super::file::{GAP_BYTES_MAX, joined};
+use super::history::push_unknown;
+use super::{Scan, Unit};
+use crate::read::parquet::WIDENED_BYTES_MAX;
+use penstock_base::ByteRange;
+
+/// More are not taken from a plan.
+const COLUMNS_MAX: usize = 1 << 20;
+
+/// Of more columns it is not worked out what comes along: little lies between them.
+const COMPARED_MAX: usize = 256;
+
+/// The columns of a scan that reads all row groups.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// In the order of the plan.
+    columns: Vec<usize>,
+    /// Whether it was compared with a row group.
+    is_seen: bool,
+}
+
+impl Scan {
+    /// Takes note of columns that are read of all row groups, in the order of the plan.
+    /// `is_widening` says that DuckDB's external file cache stands between.
+    pub fn will_read(&mut self, columns: impl Iterator<Item = usize>, is_widening: bool) {
+        let columns: Vec<usize> = columns.take_while(|column| *column < COLUMNS_MAX).collect();
+        if columns.is_empty() {
+            return;
+        }
+        self.is_learned = true;
+        self.is_widening |= is_widening;
+        self.expect_all(&columns);
+        self.told = Some(Told { columns, is_seen: false });
+    }
+
+    /// Once a row group is known: what comes along with the columns that were told.
+    pub(super) fn see_what_was_told(&mut self, unit: Unit) {
+        let Some(file) = self.files.get(&unit.file) else { return };
+        let Some(told) = self.told.as_mut().filter(|told| !told.is_seen) else { return };
+        told.is_seen = true;
+        let chunks = file.layout.row_group(unit.row_group);
+        if self.is_widening && told.columns.len() <= COMPARED_MAX {
+            let come = come_along(&told.columns, chunks);
+            self.expect_all(&come);
+        }
+    }
+
+    fn expect_all(&mut self, columns: &[usize]) {
+        // All at once, since each time takes a look at all of them.
+        push_unknown(&mut self.columns, columns.iter().max().map_or(0, |column| column + 1));
+        columns.iter().for_each(|column| self.columns[*column].is_touched = true);
+        self.expect_anew();
+    }
+}
+
+/// The columns of a row group that are read besides those that are wanted.
+fn come_along(wanted: &[usize], chunks: &[ByteRange]) -> Vec<usize> {
+    let mut read: Vec<ByteRange> = Vec::new();
+    for range in reads(wanted, chunks).into_iter().rev() {
+        let nearest = read.iter().map(|other| other.start).filter(|start| *start >= range.end);
+        let end = nearest
+            .min()
+            .filter(|start| start - range.end <= range.len().min(WIDENED_BYTES_MAX))
+            .unwrap_or(range.end);
+        read.push(ByteRange { start: range.start, end });
+    }
+    let comes = |chunk: &ByteRange| !chunk.is_empty() && read.iter().any(|r| r.contains(chunk));
+    let columns = chunks.iter().enumerate().filter(|(_, chunk)| comes(chunk));
+    columns.map(|(column, _)| column).filter(|column| !wanted.contains(column)).collect()
+}
+
+/// What is read for columns, in the order in which it is registered.
+fn reads(wanted: &[usize], chunks: &[ByteRange]) -> Vec<ByteRange> {
+    let mut reads: Vec<ByteRange> = Vec::new();
+    for chunk in wanted.iter().filter_map(|column| chunks.get(*column)) {
+        if chunk.is_empty() {
+            continue;
+        }
+        let is_near = |read: &&mut ByteRange| {
+            read.start <= chunk.end + GAP_BYTES_MAX && chunk.start <= read.end + GAP_BYTES_MAX
+        };
+        match reads.iter_mut().find(is_near) {
+            Some(read) => *read = joined(*read, *chunk),
+            None => reads.push(*chunk),
+        }
+    }
+    reads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: u64 = 100 << 10;
+
+    fn chunks(sizes: &[u64]) -> Vec<ByteRange> {
+        let mut end = 4;
+        let chunk = |size: &u64| {
+            let start = end;
+            end += size;
+            ByteRange { start, end }
+        };
+        sizes.iter().map(chunk).collect()
+    }
+
+    #[test]
+    fn a_column_between_two_comes_along_with_the_one_before_it() {
+        let alike = chunks(&[CHUNK; 8]);
+        assert_eq!(come_along(&[0, 2, 5], &alike), [1]);
+        assert_eq!(come_along(&[0, 2, 4, 6], &alike), [1, 3, 5]);
+        assert_eq!(come_along(&[0, 3], &alike), [0_usize; 0]);
+        // The last one is read first, and nothing is there to reach.
+        assert_eq!(come_along(&[2, 0], &alike), [0_usize; 0]);
+        // Neighbours are one read, which may be widened further.
+        assert_eq!(come_along(&[0, 1, 4], &alike), [2, 3]);
+        assert_eq!(come_along(&[], &alike), [0_usize; 0]);
+        assert_eq!(come_along(&[9], &alike), [0_usize; 0]);
+    }
+
+    #[test]
+    fn no_read_is_widened_by_more_than_a_mebibyte() {
+        let long = chunks(&[4 << 20, 1 << 20, CHUNK, (1 << 20) + 1, CHUNK]);
+        assert_eq!(come_along(&[0, 2], &long), [1]);
+        assert_eq!(come_along(&[0, 1, 2, 4], &long), [0_usize; 0]);
+    }
+}

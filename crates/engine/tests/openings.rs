@@ -1,0 +1,129 @@
+//! Files that are opened ahead of a scan: how many bytes of them are out at once, and that they are
+//! counted, those in vain too.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use penstock_base::Metric;
+use penstock_engine::{Known, Query};
+use penstock_store::ObjectMeta;
+use std::time::Duration;
+use support::{Bench, Scripted, pattern, read};
+
+const FILE: usize = 20 << 10;
+const MIB: usize = 1 << 20;
+
+async fn settle() {
+    for _ in 0..2000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn counted(query: &Query) -> (u64, u64) {
+    let metrics = query.metrics();
+    (metrics.get(Metric::ReadAheadBytes), metrics.get(Metric::ReadAheadWastedBytes))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_opened_ahead_is_counted_and_what_nobody_opens_was_in_vain() {
+    for (opened, told) in [(1, true), (4, true), (10, true), (1, false), (4, false), (10, false)] {
+        let bench = Bench::new(Scripted::new());
+        for number in 0..10 {
+            bench.store.place(&format!("t/{number}.parquet"), pattern(FILE)).await;
+        }
+        let query = bench.query();
+        let files: Vec<(_, Known)> = (0..10)
+            .map(|number| (bench.at(&format!("t/{number}.parquet")), Known::default()))
+            .collect();
+        if told {
+            query.glob(&bench.at("t/*.parquet")).await.unwrap();
+        } else {
+            query.announce(files.clone());
+        }
+        let mut readers = Vec::new();
+        for (at, _) in &files[..opened] {
+            let reader = query.open(at, &Known::default()).await.unwrap();
+            read(&reader, &query, FILE - 8, 8).await;
+            readers.push(reader);
+            settle().await;
+        }
+        // Of a file that nobody told of, what opening it asks for, whatever its size is.
+        let each = if told { FILE } else { 256 << 10 };
+        let ahead = if told { 9 } else { 1 };
+        let (asked, wasted) = counted(&query);
+        assert_eq!(asked % each as u64, 0);
+        assert!(asked >= (ahead * each) as u64, "{opened} of {told}: {asked}");
+        assert_eq!(wasted, 0, "who knows what is opened next");
+        let requests =
+            bench.store.take_calls().iter().filter(|call| call.starts_with("get")).count();
+        drop(readers);
+        let engine = bench.engine.clone();
+        drop(query);
+        settle().await;
+        let wasted = engine.metrics().get(Metric::ReadAheadWastedBytes);
+        assert_eq!(wasted, ((requests - opened) * FILE) as u64, "{opened}, {told}: {requests}");
+        if opened == 10 {
+            assert_eq!(wasted, 0);
+        }
+    }
+}
+
+/// A thread that falls far behind the others opens its file at last: nothing is opened ahead again.
+#[tokio::test(start_paused = true)]
+async fn files_that_were_opened_are_not_opened_ahead() {
+    let bench = Bench::with(Scripted::new(), &[("open_fetch_bytes", "16KiB")]);
+    for number in 0..60 {
+        bench.store.place(&format!("t/{number:02}.parquet"), pattern(FILE)).await;
+    }
+    let query = bench.query();
+    let found = query.glob(&bench.at("t/*.parquet")).await.unwrap();
+    let order = (0..3).chain(4..50).chain([3, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59]);
+    for index in order {
+        let known = Known { meta: found[index].meta.clone(), ..Known::default() };
+        let reader = query.open(&bench.at(&found[index].key), &known).await.unwrap();
+        read(&reader, &query, FILE - 8, 8).await;
+        settle().await;
+        if index % 7 == 0 {
+            // Nothing that was kept is there by the time.
+            bench.engine.clear_cache();
+        }
+    }
+    let engine = bench.engine.clone();
+    drop(query);
+    settle().await;
+    assert_eq!(engine.metrics().get(Metric::ReadAheadWastedBytes), 0);
+}
+
+/// A catalog that tells of footers of 3 MiB has no thirty of them fetched at once.
+#[tokio::test(start_paused = true)]
+async fn long_footers_of_a_catalog_are_bounded_by_their_bytes() {
+    let bench = Bench::new(Scripted::remote(Duration::from_millis(10)));
+    let footer = 3 * MIB;
+    let known = Known {
+        meta: ObjectMeta { size_bytes: Some(4 * MIB as u64), ..ObjectMeta::default() },
+        footer_size_bytes: Some(footer as u64),
+        ..Known::default()
+    };
+    let files: Vec<_> = (0..20).map(|number| bench.at(&format!("l/{number}.parquet"))).collect();
+    for file in &files {
+        bench.store.place(file.key(), pattern(4 * MIB)).await;
+    }
+    let query = bench.query();
+    query.announce(files.iter().map(|at| (at.clone(), known.clone())).collect());
+    settle().await;
+    assert!(bench.store.take_calls().is_empty(), "a plan alone pays for none");
+    let (mut asked, mut ahead_of_its_opening) = (0, 0);
+    for (index, at) in files.iter().enumerate() {
+        let reader = query.open(at, &known).await.unwrap();
+        read(&reader, &query, 4 * MIB - 8, 8).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        settle().await;
+        asked += bench.store.take_calls().len();
+        let out = asked - (index + 1);
+        ahead_of_its_opening += usize::from(out > 0);
+        assert!(out * footer <= 8 * MIB, "{out} files ahead of {index}");
+    }
+    assert_eq!(asked, files.len(), "each is asked for once");
+    assert!(ahead_of_its_opening >= files.len() - 4);
+}

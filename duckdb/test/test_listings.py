@@ -1,0 +1,141 @@
+"""Globs that were listed before: no request while that counts, and never a stale one of our own."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+from harness import Fake, scanner, stats
+
+FILES = 12
+ROWS = 50
+LISTS = {"s3": "ListObjectsV2", "azure": "ListBlobs"}
+
+
+@pytest.fixture
+def root(con: duckdb.DuckDBPyConnection, store: Fake) -> str:
+    """Partitions of small files, written by another database."""
+    root = store.url("listed/t")
+    query = f"SELECT i, i % {FILES} AS p FROM range({FILES * ROWS}) t(i)"
+    con.execute(f"COPY ({query}) TO '{root}' (FORMAT parquet, PARTITION_BY (p), OVERWRITE)")
+    store.reset()
+    return root
+
+
+@pytest.fixture
+def reader(store: Fake) -> duckdb.DuckDBPyConnection:
+    return scanner(store)
+
+
+def rows(con: duckdb.DuckDBPyConnection, pattern: str) -> int:
+    row = con.execute(f"SELECT count(i) FROM read_parquet('{pattern}')").fetchone()
+    assert row
+    return int(row[0])
+
+
+def lists(store: Fake) -> int:
+    listed = LISTS[store.kind]
+    count = len([request for request in store.requests() if request["operation"] == listed])
+    store.reset()
+    return count
+
+
+@pytest.mark.parametrize("pattern", ["*/*.parquet", "**", "p=1*/*.parquet"])
+def test_a_warm_glob_costs_no_request(
+    pattern: str, reader: duckdb.DuckDBPyConnection, store: Fake, root: str
+) -> None:
+    reader.execute("SET penstock_cache_validation = 'never'")
+    cold = rows(reader, f"{root}/{pattern}")
+    assert store.requests()
+    store.reset()
+    assert rows(reader, f"{root}/{pattern}") == cold
+    assert store.requests() == []
+    assert stats(reader)["listing_hits"] >= 1
+    kept = "SELECT count(*), sum(cached_bytes) FROM penstock_cache() WHERE cache = 'listing'"
+    count, size = reader.execute(kept).fetchall()[0]
+    assert count == 1
+    assert size > 0
+    reader.execute("CALL penstock_clear_cache()")
+    assert reader.execute(kept).fetchall()[0][0] == 0
+    assert rows(reader, f"{root}/{pattern}") == cold
+    assert lists(store) == 1
+
+
+def test_policies(reader: duckdb.DuckDBPyConnection, store: Fake, root: str) -> None:
+    source = f"read_parquet('{root}/*/*.parquet')"
+    twice = f"SELECT count(*) FROM {source} a JOIN {source} b USING (i)"
+    for policy, first, second in [("always", 2, 2), ("query", 1, 1), ("never", 1, 0)]:
+        reader.execute("CALL penstock_clear_cache()")
+        reader.execute(f"SET penstock_cache_validation = '{policy}'")
+        store.reset()
+        for wanted in [first, second]:
+            assert reader.execute(twice).fetchone() == (FILES * ROWS,)
+            assert lists(store) == wanted, policy
+
+
+def test_what_is_written_or_removed_here_is_seen_at_once(
+    reader: duckdb.DuckDBPyConnection, root: str
+) -> None:
+    reader.execute("SET penstock_cache_validation = 'never'")
+    pattern = f"{root}/*/*.parquet"
+    all_rows = FILES * ROWS
+    assert rows(reader, pattern) == all_rows
+    reader.execute(f"COPY (SELECT 7 AS i) TO '{root}/p=x/a.parquet'")
+    assert rows(reader, pattern) == all_rows + 1
+    query = "SELECT 7 AS i, 'x' AS p FROM range(10)"
+    options = "FORMAT parquet, PARTITION_BY (p), APPEND"
+    reader.execute(f"COPY ({query}) TO '{root}' ({options})")
+    assert rows(reader, pattern) == all_rows + 11
+    query = "SELECT 7 AS i, 'y' AS p FROM range(10)"
+    options = "FORMAT parquet, PARTITION_BY (p), OVERWRITE"
+    reader.execute(f"COPY ({query}) TO '{root}' ({options})")
+    assert rows(reader, pattern) == 10
+
+
+def test_overwriting_removes_what_others_wrote_meanwhile(
+    con: duckdb.DuckDBPyConnection, reader: duckdb.DuckDBPyConnection, root: str
+) -> None:
+    reader.execute("SET penstock_cache_validation = 'never'")
+    pattern = f"{root}/*/*.parquet"
+    assert rows(reader, pattern) == FILES * ROWS
+    con.execute(f"COPY (SELECT 7 AS i) TO '{root}/p=0/of_others.parquet'")
+    query = "SELECT 7 AS i, 'y' AS p FROM range(10)"
+    options = "FORMAT parquet, PARTITION_BY (p), OVERWRITE"
+    reader.execute(f"COPY ({query}) TO '{root}' ({options})")
+    con.execute("CALL penstock_clear_cache()")
+    assert rows(con, pattern) == rows(reader, pattern) == 10
+
+
+def test_a_glob_that_finds_nothing_has_asked(
+    con: duckdb.DuckDBPyConnection, reader: duckdb.DuckDBPyConnection, root: str
+) -> None:
+    reader.execute("SET penstock_cache_validation = 'never'")
+    assert rows(reader, f"{root}/**") == FILES * ROWS
+    with pytest.raises(duckdb.IOException, match="No files found"):
+        rows(reader, f"{root}/*/late.parquet")
+    con.execute(f"COPY (SELECT 7 AS i) TO '{root}/p=0/late.parquet'")
+    assert rows(reader, f"{root}/*/late.parquet") == 1
+
+
+def test_a_prepared_statement_outlives_a_listing_that_failed(
+    con: duckdb.DuckDBPyConnection, reader: duckdb.DuckDBPyConnection, store: Fake
+) -> None:
+    root, files = store.url("listed/many"), 800
+    query = f"SELECT i, i AS file FROM range({files}) t(i)"
+    con.execute(f"COPY ({query}) TO '{root}' (FORMAT parquet, PARTITION_BY (file), OVERWRITE)")
+    reader.execute("SET penstock_list_page_size = 50; SET penstock_cache_validation = 'always'")
+    source = f"read_parquet('{root}/*/*.parquet', hive_partitioning = false)"
+    prepare = f"PREPARE few AS SELECT count(i) FROM {source} WHERE i >= $1"
+    # Where its first page fails, it is not prepared; it may be later.
+    store.arm(f"status=403,op={LISTS[store.kind]},nth=1")
+    with pytest.raises(duckdb.Error, match="403"):
+        reader.execute(prepare)
+    store.reset()
+    reader.execute(prepare)
+    # DuckDB wants to know 500 files for its estimates; the others are listed when it is executed.
+    store.arm(f"status=403,op={LISTS[store.kind]},nth=1-")
+    for _ in range(2):
+        with pytest.raises(duckdb.Error, match=r"list.*403"):
+            reader.execute("EXECUTE few(0)")
+    store.reset()
+    for least in [0, 100]:
+        assert reader.execute(f"EXECUTE few({least})").fetchone() == (files - least,)
