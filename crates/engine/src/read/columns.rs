@@ -9,7 +9,7 @@
 //! only from [`LATENCY_MIN`] on.
 
 use crate::budget::AHEAD_PARTS;
-use crate::read::ahead::Block;
+use crate::read::block::Block;
 use crate::read::flow::{Flow, Running};
 use crate::read::parquet::Layout;
 use crate::read::scan::{Scan, Unit};
@@ -167,7 +167,8 @@ impl Columns {
         let window = self.flow.window_bytes(room.latency, unit_bytes, readers);
         let allowed = self.scan.allowed_bytes(window.min(room.memory_limit_bytes / AHEAD_PARTS));
         let span_bytes_max = if self.scan.is_learned() { u64::MAX } else { FIRST_SPAN_BYTES_MAX };
-        let mut left = allowed.saturating_sub(self.ahead_bytes());
+        let ahead = self.ahead.iter().map(|ahead| ahead.block.ahead_bytes());
+        let mut left = allowed.saturating_sub(ahead.sum());
         let whole_bytes = (allowed / 2).min(span_bytes_max);
         let running = self.ahead.iter().filter(|ahead| ahead.block.is_pending()).count();
         let mut requests = room.requests.min(REQUESTS_MAX.saturating_sub(running));
@@ -205,7 +206,7 @@ impl Columns {
     }
 
     /// Bytes on their way or ready that no read has wanted yet.
-    pub fn ahead_bytes(&self) -> u64 {
+    pub fn unused_bytes(&self) -> u64 {
         self.ahead.iter().map(|ahead| ahead.block.unused_bytes()).sum()
     }
 }

@@ -351,6 +351,12 @@ impl Scan {
                 (last, span) = (column, longer);
             }
         }
+        if span.end >= widened_from
+            && let Some(behind) = file.layout.behind_columns(span.end)
+            && joined(span, behind).len() <= bytes_max
+        {
+            span = joined(span, behind);
+        }
         Some(Wanted { unit, columns: first..=last, span })
     }
 
