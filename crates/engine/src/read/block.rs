@@ -110,23 +110,21 @@ pub(super) struct Scanning {
     pub slot: SpareSlot,
     /// Learns from the request how fast the store is.
     pub flow: Arc<Flow>,
-    /// Told as the bytes come.
+    /// Told now and then, as bytes come.
     pub come: Box<dyn Fn() + Send + Sync>,
 }
-
-/// As many bytes are worth a look at what else should be on its way.
-const COME_BYTES: u64 = 1 << 20;
 
 /// Notes what has come of a block.
 struct Coming {
     bytes: Arc<AtomicU64>,
+    flow: Arc<Flow>,
     tell: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Progress for Coming {
     fn arrived(&self, bytes: u64) {
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before / COME_BYTES != (before + bytes) / COME_BYTES {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.flow.come(bytes) {
             (self.tell)();
         }
     }
@@ -152,10 +150,9 @@ pub(super) fn fetch(
     let (running, coming) = match scan {
         Some(Scanning { slot, flow, come }) => {
             let running = flow.begin();
-            (
-                Some((flow, running, slot)),
-                Some(Coming { bytes: Arc::clone(&come_bytes), tell: come }),
-            )
+            let bytes = Arc::clone(&come_bytes);
+            let coming = Coming { bytes, flow: Arc::clone(&flow), tell: come };
+            (Some((flow, running, slot)), Some(coming))
         }
         None => (None, None),
     };

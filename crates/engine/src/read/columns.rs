@@ -64,7 +64,9 @@ impl Drop for Dropped {
 /// What the link and the memory allow now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    pub latency: Duration,
+    /// The store's, if it was seen, and else what is expected.
+    pub latency: Option<Duration>,
+    pub expected_latency: Duration,
     pub memory_limit_bytes: u64,
     /// The statement may end before its files do.
     pub ends_early: bool,
@@ -164,7 +166,8 @@ impl Columns {
             }
         }
         let (unit_bytes, readers) = (self.scan.unit_bytes(), self.scan.reader_count());
-        let window = self.flow.window_bytes(room.latency, unit_bytes, readers);
+        let latency = self.flow.latency(room.latency).unwrap_or(room.expected_latency);
+        let window = self.flow.window_bytes(latency, unit_bytes, readers);
         let allowed = self.scan.allowed_bytes(window.min(room.memory_limit_bytes / AHEAD_PARTS));
         let span_bytes_max = if self.scan.is_learned() { u64::MAX } else { FIRST_SPAN_BYTES_MAX };
         let ahead = self.ahead.iter().map(|ahead| ahead.block.ahead_bytes());
@@ -235,7 +238,7 @@ mod tests {
             let groups = (0..9).map(|index| vec![group(index)]).collect();
             Some(Arc::new(Layout::new(groups, u64::MAX, u64::MAX)))
         };
-        let mut columns = Columns::new(false, Flow::new(1e6, LATENCY));
+        let mut columns = Columns::new(false, Flow::new(1e6));
         for reader in 0..4 {
             let noted = columns.note(reader, 0, group(reader), layout);
             assert!(noted.is_some_and(|(found, _)| found.is_empty()));

@@ -33,7 +33,7 @@ pub(super) struct Files {
 impl Files {
     /// None yet; `id` names them.
     pub fn new(id: u64, at: &Location, is_glob: bool) -> Self {
-        let flow = Flow::new(at.mount.profile.connection_bytes_per_s, at.mount.latency.get());
+        let flow = Flow::new(at.mount.profile.connection_bytes_per_s);
         Files {
             id,
             at: at.clone(),
@@ -87,7 +87,8 @@ impl Files {
             return;
         }
         let room = Room {
-            latency,
+            latency: at.mount.latency.seen(),
+            expected_latency: latency,
             memory_limit_bytes: query.engine.budget.limit_bytes(),
             ends_early: query.ends_early(),
             requests: at.mount.spare.free(&query.settings),
