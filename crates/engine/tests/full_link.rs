@@ -18,6 +18,7 @@ struct Scan {
     group_bytes: usize,
     latency: Duration,
     bytes_per_s: f64,
+    memory: &'static str,
 }
 
 impl Scan {
@@ -41,7 +42,7 @@ impl Scan {
         let mut store = Scripted::remote(self.latency);
         store.link = Some(Link::new(self.bytes_per_s));
         store.profile.connection_bytes_per_s = self.bytes_per_s / 2.0;
-        let bench = Bench::new(store);
+        let bench = Bench::with(store, &[("memory_limit_bytes", self.memory)]);
         bench.store.place("t.parquet", data.to_vec()).await;
         let (query, at) = (bench.query(), bench.at("t.parquet"));
         let begin = Instant::now();
@@ -70,7 +71,8 @@ impl Scan {
 #[tokio::test(start_paused = true)]
 async fn the_link_is_full_though_the_reader_works_on_each_row_group() {
     let latency = Duration::from_millis(30);
-    let scan = Scan { groups: 24, group_bytes: 3 << 20, latency, bytes_per_s: 60e6 };
+    let scan =
+        Scan { groups: 24, group_bytes: 3 << 20, latency, bytes_per_s: 60e6, memory: "1GiB" };
     let data = scan.file();
     for percent in [0, 10, 25, 40, 55, 70, 85, 95] {
         let work = scan.way() * percent / 100;
@@ -86,8 +88,23 @@ async fn the_link_is_full_though_the_reader_works_on_each_row_group() {
 #[tokio::test(start_paused = true)]
 async fn the_link_to_a_store_that_is_further_than_expected_is_full_soon() {
     let latency = Duration::from_millis(150);
-    let scan = Scan { groups: 100, group_bytes: 1 << 20, latency, bytes_per_s: 80e6 };
+    let scan =
+        Scan { groups: 100, group_bytes: 1 << 20, latency, bytes_per_s: 80e6, memory: "1GiB" };
     let data = scan.file();
     let (took, least) = (scan.run(&data, Duration::ZERO).await, scan.least(&data, Duration::ZERO));
     assert!(took <= least + 2 * latency, "{took:?} of {least:?}");
+}
+
+/// What is ahead may take a quarter of it: a little more than what fills the link.
+#[tokio::test(start_paused = true)]
+async fn the_link_is_full_with_little_memory() {
+    let latency = Duration::from_millis(100);
+    let memory = "80MiB";
+    let scan = Scan { groups: 100, group_bytes: 1 << 20, latency, bytes_per_s: 80e6, memory };
+    let data = scan.file();
+    for percent in [0, 50] {
+        let work = scan.way() * percent / 100;
+        let (took, least) = (scan.run(&data, work).await, scan.least(&data, work));
+        assert!(took <= least + 2 * latency, "{percent} %: {took:?} of {least:?}");
+    }
 }

@@ -171,7 +171,10 @@ impl Columns {
         let allowed = self.scan.allowed_bytes(window.min(room.memory_limit_bytes / AHEAD_PARTS));
         let span_bytes_max = if self.scan.is_learned() { u64::MAX } else { FIRST_SPAN_BYTES_MAX };
         let ahead = self.ahead.iter().map(|ahead| ahead.block.ahead_bytes());
-        let mut left = allowed.saturating_sub(ahead.sum());
+        // What has come of requests that run takes memory, too.
+        let memory_bytes =
+            (room.memory_limit_bytes / AHEAD_PARTS).saturating_sub(self.unused_bytes());
+        let mut left = allowed.saturating_sub(ahead.sum()).min(memory_bytes);
         let whole_bytes = (allowed / 2).min(span_bytes_max);
         let running = self.ahead.iter().filter(|ahead| ahead.block.is_pending()).count();
         let mut requests = room.requests.min(REQUESTS_MAX.saturating_sub(running));
@@ -182,7 +185,13 @@ impl Columns {
         {
             left -= wanted.span.len();
             for range in blocks(wanted.span, requests) {
-                let Some(block) = begin(wanted.unit.file, range, &self.flow) else { return };
+                let Some(block) = begin(wanted.unit.file, range, &self.flow) else {
+                    // What of it was begun before comes; the rest is read on demand.
+                    if range.start == wanted.span.start {
+                        self.scan.not_begun(&wanted);
+                    }
+                    return;
+                };
                 self.ahead.push(Ahead { unit: wanted.unit, block: Arc::new(block) });
                 requests -= 1;
             }

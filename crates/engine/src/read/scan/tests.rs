@@ -422,3 +422,22 @@ fn what_lies_behind_the_last_row_group_comes_with_it_where_reads_are_widened() {
         }
     }
 }
+
+#[test]
+fn what_could_not_begin_is_asked_for_again() {
+    let mut model = Model::new(4, 2, 8);
+    model.scan.will_read([0, 1].into_iter(), false);
+    model.read(1, 0, 0..=1);
+    let begun = model.begun.len();
+    model.read(1, 1, 0..=1);
+    let mut scan = model.scan;
+    assert!(begun > 0 && scan.next(8 * CHUNK, 0).is_none(), "all of it is begun");
+    scan.restart();
+    scan.read(1, 0, model.layout.row_group(0)[0]);
+    let wanted = scan.next(8 * CHUNK, 0).unwrap();
+    let pending = scan.pending_bytes;
+    scan.not_begun(&wanted);
+    assert_eq!(scan.pending_bytes, pending - wanted.span.len());
+    let again = scan.next(8 * CHUNK, 0).unwrap();
+    assert_eq!((again.unit, again.columns, again.span), (wanted.unit, wanted.columns, wanted.span));
+}
