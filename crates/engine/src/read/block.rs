@@ -110,22 +110,29 @@ pub(super) struct Scanning {
     pub slot: SpareSlot,
     /// Learns from the request how fast the store is.
     pub flow: Arc<Flow>,
-    /// Told now and then, as bytes come.
-    pub come: Box<dyn Fn() + Send + Sync>,
+    /// The files of it.
+    pub files: u64,
 }
 
-/// Notes what has come of a block.
+/// Notes what has come of a block, and asks for more as there is room.
 struct Coming {
     bytes: Arc<AtomicU64>,
     flow: Arc<Flow>,
-    tell: Box<dyn Fn() + Send + Sync>,
+    query: Arc<QueryCore>,
+    files: u64,
+}
+
+impl Coming {
+    fn pull(&self) {
+        self.query.neighbours.pull(&self.query, self.files);
+    }
 }
 
 impl Progress for Coming {
     fn arrived(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if self.flow.come(bytes) {
-            (self.tell)();
+            self.pull();
         }
     }
 
@@ -147,37 +154,30 @@ pub(super) fn fetch(
     let scope = Arc::clone(&query.scope);
     scope.count(Metric::ReadAheadBytes, range.len());
     let come_bytes = Arc::new(AtomicU64::new(0));
-    let (running, coming) = match scan {
-        Some(Scanning { slot, flow, come }) => {
-            let running = flow.begin();
-            let bytes = Arc::clone(&come_bytes);
-            let coming = Coming { bytes, flow: Arc::clone(&flow), tell: come };
-            (Some((flow, running, slot)), Some(coming))
-        }
-        None => (None, None),
-    };
+    let scan = scan.map(|Scanning { slot, flow, files }| {
+        let (bytes, query) = (Arc::clone(&come_bytes), Arc::clone(&query));
+        (flow.begin(), slot, Coming { bytes, flow, query, files })
+    });
     let lease = Arc::new(lease);
     let shared = Arc::downgrade(&lease);
     let task = query.engine.handle.clone().spawn(scope.run(async move {
-        let bytes = query
-            .cancel
-            .race(fetch_bytes(
-                &query,
-                &at,
-                &version,
-                range,
-                coming.as_ref().map(|coming| coming as &dyn Progress),
-            ))
-            .await;
-        if let (Ok(bytes), Some((flow, running, _slot))) = (&bytes, running) {
-            flow.end(&running, bytes.len() as u64);
-        }
+        let progress = scan.as_ref().map(|(.., coming)| coming as &dyn Progress);
+        let bytes = query.cancel.race(fetch_bytes(&query, &at, &version, range, progress)).await;
+        let is_here = bytes.is_ok();
         let arrival = match bytes {
             Ok(bytes) => Arrival::Ready(Piece::new(range.start, bytes, lease)),
             Err(_) => Arrival::Failed,
         };
         // The reader may be gone.
         let _ = told.send(arrival);
+        if let Some((running, slot, coming)) = scan {
+            if is_here {
+                coming.flow.end(&running);
+            }
+            // There is room for another one.
+            drop(slot);
+            coming.pull();
+        }
     }));
     let task = task.abort_handle();
     let used_bytes = AtomicU64::new(0);

@@ -64,9 +64,8 @@ impl Drop for Dropped {
 /// What the link and the memory allow now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// The store's, if it was seen, and else what is expected.
-    pub latency: Option<Duration>,
-    pub expected_latency: Duration,
+    /// The least that was seen, or else what is expected.
+    pub latency: Duration,
     pub memory_limit_bytes: u64,
     /// The statement may end before its files do.
     pub ends_early: bool,
@@ -133,7 +132,8 @@ impl Columns {
         if let Some(running) = self.reading.remove(&reader)
             && on_demand_bytes > 0
         {
-            self.flow.end(&running, on_demand_bytes);
+            self.flow.come(on_demand_bytes);
+            self.flow.end(&running);
         }
         self.scan.done(reader, file, range);
         self.drop_unneeded()
@@ -166,8 +166,7 @@ impl Columns {
             }
         }
         let (unit_bytes, readers) = (self.scan.unit_bytes(), self.scan.reader_count());
-        let latency = self.flow.latency(room.latency).unwrap_or(room.expected_latency);
-        let window = self.flow.window_bytes(latency, unit_bytes, readers);
+        let window = self.flow.window_bytes(room.latency, unit_bytes, readers);
         let memory_bytes = room.memory_limit_bytes / AHEAD_PARTS;
         let allowed = self.scan.allowed_bytes(window.min(memory_bytes));
         let span_bytes_max = if self.scan.is_learned() { u64::MAX } else { FIRST_SPAN_BYTES_MAX };
@@ -182,15 +181,13 @@ impl Columns {
         while left > 0
             && requests > 0
             && self.ahead.len() < BLOCKS_MAX
-            && let Some(wanted) = self.scan.next(left.min(span_bytes_max), whole_bytes)
+            && let bytes_max = left.min(span_bytes_max).min(requests as u64 * BLOCK_BYTES_MAX)
+            && let Some(wanted) = self.scan.next(bytes_max, whole_bytes)
         {
             left -= wanted.span.len();
             for range in blocks(wanted.span, requests) {
                 let Some(block) = begin(wanted.unit.file, range, &self.flow) else {
-                    // What of it was begun before comes; the rest is read on demand.
-                    if range.start == wanted.span.start {
-                        self.scan.not_begun(&wanted);
-                    }
+                    self.scan.not_begun(&wanted, range.start);
                     return;
                 };
                 self.ahead.push(Ahead { unit: wanted.unit, block: Arc::new(block) });

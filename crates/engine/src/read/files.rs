@@ -79,21 +79,21 @@ impl Files {
         Some(noted)
     }
 
-    /// Begins what there is room for now.
-    pub fn pull(&mut self, query: &Arc<QueryCore>) {
+    /// Begins what there is room for now. The layout of files whose footer is here is looked at
+    /// where that is the `thorough` way: it may take a while.
+    pub fn pull(&mut self, query: &Arc<QueryCore>, is_thorough: bool) {
         let Files { id, at, files, columns, .. } = self;
         let latency = at.mount.latency.get();
         if latency < LATENCY_MIN || query.host_reads_ahead() {
             return;
         }
         let room = Room {
-            latency: at.mount.latency.seen(),
-            expected_latency: latency,
+            latency: at.mount.latency.least().unwrap_or(latency),
             memory_limit_bytes: query.engine.budget.limit_bytes(),
             ends_early: query.ends_early(),
             requests: at.mount.spare.free(&query.settings),
         };
-        let parse = |index: usize| layout(query, at, &files[index]);
+        let parse = |index: usize| is_thorough.then(|| layout(query, at, &files[index])).flatten();
         let begin = |index: usize, span: ByteRange, flow: &Arc<Flow>| {
             let (key, Known { meta, .. }) = &files[index];
             let (at, version) = (at.sibling(key.as_str()), Version::of(meta));
@@ -101,21 +101,11 @@ impl Files {
             let slot = Spare::take(&at.mount, &query.settings)?;
             let lease = query.engine.budget.try_lease_ahead(span.len())?;
             let source = Source { query, at: &at, version: &version, size_bytes };
-            let come = come(query, *id);
-            Some(fetch(&source, span, lease, Some(Scanning { slot, flow: Arc::clone(flow), come })))
+            let scanning = Scanning { slot, flow: Arc::clone(flow), files: *id };
+            Some(fetch(&source, span, lease, Some(scanning)))
         };
         columns.pull(files.len(), room, parse, begin);
     }
-}
-
-/// What is done as bytes come that were asked for ahead: more is asked for.
-fn come(query: &Arc<QueryCore>, id: u64) -> Box<dyn Fn() + Send + Sync> {
-    let query = Arc::downgrade(query);
-    Box::new(move || {
-        if let Some(query) = query.upgrade() {
-            query.neighbours.pull(&query, id);
-        }
-    })
 }
 
 /// Where the columns of a file lie, if its footer is here.

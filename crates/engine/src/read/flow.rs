@@ -18,32 +18,22 @@ const TIME_MIN: Duration = Duration::from_millis(1);
 /// The way from one store, as the requests of one scan see it.
 #[derive(Debug)]
 pub(crate) struct Flow {
-    state: Mutex<State>,
-    /// Of requests that run, too.
+    bytes_per_s: Mutex<f64>,
+    /// Of all requests.
     come_bytes: AtomicU64,
-}
-
-#[derive(Debug)]
-struct State {
-    arrived_bytes: u64,
-    bytes_per_s: f64,
-    /// The least that was seen.
-    latency: Option<Duration>,
 }
 
 /// A request that runs.
 #[derive(Debug)]
 pub(crate) struct Running {
     since: Instant,
-    arrived_bytes: u64,
+    come_bytes: u64,
 }
 
 impl Flow {
     /// Before anything is measured.
     pub fn new(bytes_per_s: f64) -> Self {
-        let bytes_per_s = bytes_per_s.max(0.0);
-        let state = Mutex::new(State { arrived_bytes: 0, bytes_per_s, latency: None });
-        Flow { state, come_bytes: AtomicU64::new(0) }
+        Flow { bytes_per_s: Mutex::new(bytes_per_s.max(0.0)), come_bytes: AtomicU64::new(0) }
     }
 
     /// Takes note of bytes as they come; whether there should be a look.
@@ -54,41 +44,36 @@ impl Flow {
 
     /// A request begins.
     pub fn begin(&self) -> Running {
-        Running { since: Instant::now(), arrived_bytes: self.lock().arrived_bytes }
+        Running { since: Instant::now(), come_bytes: self.come_bytes.load(Ordering::Relaxed) }
     }
 
-    /// It brought so many bytes.
-    pub fn end(&self, running: &Running, bytes: u64) {
-        let mut state = self.lock();
-        state.arrived_bytes += bytes;
+    /// Its bytes have come.
+    pub fn end(&self, running: &Running) {
         let time = running.since.elapsed();
         if time >= TIME_MIN {
-            let sample = (state.arrived_bytes - running.arrived_bytes) as f64 / time.as_secs_f64();
+            let come_bytes = self.come_bytes.load(Ordering::Relaxed) - running.come_bytes;
+            let sample = come_bytes as f64 / time.as_secs_f64();
+            let mut bytes_per_s = self.lock();
             // The most that was seen lately: most samples are of a link that was not full.
-            state.bytes_per_s = sample.max(state.bytes_per_s * 0.98 + sample * 0.02);
+            *bytes_per_s = sample.max(*bytes_per_s * 0.98 + sample * 0.02);
         }
-    }
-
-    /// The least latency that was seen, this one among them. What was only expected does not count:
-    /// with less than it is, the rate that a window shows makes the next one no larger.
-    pub fn latency(&self, seen: Option<Duration>) -> Option<Duration> {
-        let mut state = self.lock();
-        state.latency = state.latency.into_iter().chain(seen).min();
-        state.latency
     }
 
     /// Bytes that fill the link while so many readers are busy with `unit_bytes` each, which they
     /// take at once.
+    ///
+    /// `latency` is one that was seen, or expected as long as there is none: with less than it is,
+    /// the rate that a window shows makes the next one no larger.
     pub fn window_bytes(&self, latency: Duration, unit_bytes: u64, readers: u64) -> u64 {
         // Twice, and one unit more, so that a reader that was held up is not noticed; a cast
         // saturates.
-        let in_flight = (self.lock().bytes_per_s * latency.as_secs_f64()) as u64;
+        let in_flight = (*self.lock() * latency.as_secs_f64()) as u64;
         let taken = unit_bytes.saturating_mul(readers.saturating_add(1));
         in_flight.saturating_mul(2).saturating_add(taken)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, f64> {
+        self.bytes_per_s.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -103,8 +88,6 @@ mod tests {
         const LATENCY: Duration = Duration::from_millis(50);
         const UNIT: u64 = 1 << 20;
         let flow = Flow::new(1e6);
-        assert_eq!(flow.latency(None), None);
-        assert_eq!(flow.latency(Some(LATENCY)), Some(LATENCY));
         let mut window = flow.window_bytes(LATENCY, UNIT, 1);
         let first = window;
         for _ in 0..40 {
@@ -113,10 +96,10 @@ mod tests {
             tokio::time::sleep(LATENCY).await;
             for running in &running {
                 tokio::time::sleep(Duration::from_secs_f64(UNIT as f64 / RATE)).await;
-                flow.end(running, UNIT);
+                flow.come(UNIT);
+                flow.end(running);
             }
-            window =
-                flow.window_bytes(flow.latency(Some(Duration::from_secs(9))).unwrap(), UNIT, 1);
+            window = flow.window_bytes(LATENCY, UNIT, 1);
         }
         let full = (RATE * LATENCY.as_secs_f64()) as u64;
         assert!(first < 3 * UNIT, "{first}");

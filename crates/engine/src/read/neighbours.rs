@@ -261,7 +261,7 @@ impl Neighbours {
             .find_map(|glob| glob.index.get(&id).copied().map(|index| (glob, index)))?;
         glob.openings.opened(query, &glob.at, &glob.files, index, tasks);
         let passed = glob.columns.pass(index.saturating_sub(STEP_MAX));
-        glob.pull(query);
+        glob.pull(query, true);
         let (id, version) = (glob.id, glob.version(index));
         let place = self.place(&mut state, id, index, version);
         drop(state);
@@ -302,7 +302,7 @@ impl Neighbours {
             query.engine.budget.register(pressable);
         }
         let (found, dropped) = glob.note(query, place, range)?;
-        glob.pull(query);
+        glob.pull(query, true);
         drop(state);
         drop(dropped);
         Some(found)
@@ -322,20 +322,21 @@ impl Neighbours {
         let mut state = self.lock();
         if let Some(glob) = state.globs.iter_mut().find(|glob| glob.id == place.glob) {
             let dropped = glob.columns.done(place.reader, place.index, range, on_demand_bytes);
-            glob.pull(query);
+            glob.pull(query, true);
             drop(state);
             drop(dropped);
         }
     }
 
-    /// Begins what there is room for now.
+    /// Begins what there is room for now. On a thread that does the input and output: where
+    /// somebody else looks at the scans, that is enough.
     pub(super) fn pull(&self, query: &Arc<QueryCore>, id: u64) {
-        let mut state = self.lock();
+        let Ok(mut state) = self.0.try_lock() else { return };
         if state.is_stopped {
             return;
         }
         if let Some(glob) = state.globs.iter_mut().find(|glob| glob.id == id) {
-            glob.pull(query);
+            glob.pull(query, false);
         }
     }
 

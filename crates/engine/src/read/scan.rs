@@ -309,18 +309,25 @@ impl Scan {
         Some(wanted)
     }
 
-    /// What was to begin did not: it is to be asked for again.
-    pub fn not_begun(&mut self, wanted: &Wanted) {
+    /// What was to begin did not, from a place on: its columns are to be asked for again.
+    pub fn not_begun(&mut self, wanted: &Wanted, from: u64) {
         let Some(file) = self.files.get_mut(&wanted.unit.file) else { return };
         let group = &mut file.groups[wanted.unit.row_group];
         let chunks = file.layout.row_group(wanted.unit.row_group);
         for column in wanted.columns.clone() {
+            // Half of a column is not asked for.
+            if chunks[column].start < from {
+                continue;
+            }
             if is_pending(&group.flags[column]) && !group.is_over {
                 self.pending_bytes -= chunks[column].len();
             }
             group.flags[column] &= !BEGUN;
         }
-        group.settled = Settled::default();
+        // A column in the middle lies before what is settled.
+        if from > wanted.span.start {
+            group.settled = Settled::default();
+        }
     }
 
     /// The next neighbouring columns of a row group that are expected: as many as fit, but one at

@@ -436,7 +436,7 @@ fn what_could_not_begin_is_asked_for_again() {
     scan.read(1, 0, model.layout.row_group(0)[0]);
     let wanted = scan.next(8 * CHUNK, 0).unwrap();
     let pending = scan.pending_bytes;
-    scan.not_begun(&wanted);
+    scan.not_begun(&wanted, wanted.span.start);
     assert_eq!(scan.pending_bytes, pending - wanted.span.len());
     let again = scan.next(8 * CHUNK, 0).unwrap();
     assert_eq!((again.unit, again.columns, again.span), (wanted.unit, wanted.columns, wanted.span));
