@@ -4,7 +4,7 @@ use crate::body::CopyFlow;
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::Sums;
 use crate::conditions::{ReadConditions, Tag, source_conditions, write_condition};
-use crate::get::{about_object, judge, look_before, shown_tag, size_of, start, store_range};
+use crate::get::{about_object, judge, shown_tag, size_of, start_if, store_range};
 use crate::headers::{ObjectHeaders, object_headers, tag_count};
 use crate::locks::{self, lock_asked};
 use crate::put::{in_store, judged_anew, place};
@@ -67,10 +67,8 @@ impl Source {
     /// Begins to read the source; the conditions hold.
     pub async fn open(&self) -> S3Result<Stream> {
         let range = store_range(self.range.as_ref());
-        if !self.conditions.is_empty() {
-            look_before(&self.bucket, &self.key, &self.conditions).await.map_err(no_304)?;
-        }
-        let stream = start(&self.bucket, &self.key, range).await?;
+        let stream = start_if(&self.bucket, &self.key, range, &self.conditions).await;
+        let stream = stream.map_err(no_304)?;
         self.judge(stream.meta())?;
         self.check_range(stream.range(), size_of(stream.meta())?)?;
         Ok(stream)
@@ -305,7 +303,7 @@ pub(crate) async fn rewrite(bucket: &Bucket, key: &str, options: &PutOptions) ->
             return Ok(());
         }
     }
-    let asked = GetRequest { range: GetRange::All, if_match };
+    let asked = GetRequest { range: GetRange::All, if_match, ..Default::default() };
     let stream = bucket.query().get(&bucket.at(key), asked).await.map_err(about_object)?;
     place(bucket, key, Box::new(CopyFlow::new(stream)), options).await.map(drop)
 }

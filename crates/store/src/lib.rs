@@ -8,6 +8,7 @@ mod account;
 pub(crate) mod answer;
 pub mod azure;
 pub mod body;
+mod conditions;
 pub mod drive;
 mod encoded_word;
 #[cfg(any(test, feature = "fuzzing"))]
