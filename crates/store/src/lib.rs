@@ -46,8 +46,8 @@ pub use profile::{Capabilities, Profile};
 pub use s3::{S3Account, S3Store};
 pub use store::{Store, UploadId};
 pub use streaming::{
-    CopySource, Inflow, PartEntry, PartPlace, Permit, Removed, Revision, StreamingStore,
-    UploadEntry, VersionEntry, Versioning, VersionsPage, VersionsRequest,
+    CopiedPart, CopySource, Inflow, PartEntry, PartPlace, Permit, Removed, Revision,
+    StreamingStore, UploadEntry, VersionEntry, Versioning, VersionsPage, VersionsRequest,
 };
 pub use types::*;
 pub use web::HttpStore;
