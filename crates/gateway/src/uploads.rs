@@ -198,10 +198,20 @@ pub(crate) async fn list_parts(
 }
 
 /// AbortMultipartUpload.
+///
+/// # Errors
+/// `NotImplemented` for `x-amz-if-match-initiated-time`, which S3 has for directory buckets only:
+/// not every back end tells when an upload began.
 pub(crate) async fn abort(
     buckets: &Buckets,
     input: dto::AbortMultipartUploadInput,
 ) -> S3Result<dto::AbortMultipartUploadOutput> {
+    if input.if_match_initiated_time.is_some() {
+        return Err(s3_error!(
+            NotImplemented,
+            "x-amz-if-match-initiated-time: an upload is named by its id"
+        ));
+    }
     let bucket = buckets.writable(&input.bucket).await?;
     let upload = UploadId(input.upload_id);
     let done = bucket.store.discard_upload(&bucket.key(&input.key), &upload).await;
