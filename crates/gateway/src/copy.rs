@@ -366,7 +366,7 @@ fn known_sums(
     (meta, range): (&ObjectMeta, ByteRange),
 ) -> Sums {
     let is_whole = range.start == 0 && Some(range.end) == meta.size_bytes;
-    let own = is_whole.then(|| Sums::of(meta).of_bytes()).unwrap_or_default();
+    let own = if is_whole { Sums::of(meta).of_bytes() } else { Sums::default() };
     let found = [Sums::of_store(told), own];
     let found = found.iter().find_map(|sums| sums.get(wanted));
     found.map(|text| Sums::one(wanted, text.to_string())).unwrap_or_default()
