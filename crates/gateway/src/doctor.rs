@@ -91,7 +91,7 @@ async fn back_end(
     let backend = &options.backends[index];
     let subject = format!("back end `{}`", backend.name);
     let alone = Options { backends: vec![backend.clone()], ..options.clone() };
-    let account = match open(&alone, telemetry.clone()) {
+    let account = match open(&alone, telemetry.clone(), None) {
         Ok((_, mut accounts)) => accounts.remove(0),
         Err(error) => return vec![failed(&subject, &error)],
     };

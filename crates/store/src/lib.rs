@@ -39,7 +39,7 @@ pub use body::{Body, BodySource};
 pub use http::{HttpClient, HttpOptions, HttpResponse};
 pub use local::{FilePiece, LocalStore};
 pub use memory::{MemoryAccount, MemoryStore};
-pub use observe::{Observer, RequestEvent};
+pub use observe::{Observer, RequestEvent, Span};
 pub use open::{open, root_of};
 pub use options::StoreOptions;
 pub use profile::{Capabilities, Profile};

@@ -224,6 +224,7 @@ impl Scripted {
                 received_bytes: received,
                 new_connection: false,
                 error: String::new(),
+                span: None,
             });
         }
     }
