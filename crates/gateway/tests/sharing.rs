@@ -226,7 +226,7 @@ async fn settings_at_the_same_time_are_all_kept(lane: Lane) {
         server.set("/mine?acl", acl)
     }));
     let (_, tagged) = tokio::join!(lists, server.send(tags));
-    assert_eq!(tagged.status, 200, "{}", tagged.text());
+    assert_eq!(tagged.status, 204, "{}", tagged.text());
     assert!(server.get("/mine?tagging").await.text().contains("<Key>a</Key>"));
     assert!(server.get("/mine?acl").await.text().contains("<Permission>READ</Permission>"));
 }
