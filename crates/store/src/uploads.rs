@@ -112,7 +112,8 @@ mod tests {
             key_marker in "[ab/]{0,5}",
             upload_marker in "[01]?",
         ) {
-            let request = UploadsRequest { prefix, key_marker, upload_marker, ..Default::default() };
+            let (token, max) = (None, 9);
+            let request = UploadsRequest { prefix, key_marker, upload_marker, token, max };
             let upload = UploadEntry {
                 key: format!("{start}{rest}"),
                 id: UploadId("1".into()),
