@@ -3,17 +3,15 @@
 //! The test starts itself as a child that writes without end, kills it with SIGKILL while writes
 //! are under way, and examines the directory.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // a test without a harness
+#![allow(clippy::unwrap_used)] // a test without a harness
 
 use bytes::Bytes;
 use penstock_store::{Body, GetRequest, ListRequest, LocalStore, Payload, PutOptions, Store};
-use penstock_testkit::killed::kill_after;
+use penstock_testkit::killed::{kill_after, run, tell};
 use penstock_testkit::scratch::Scratch;
 use std::collections::HashMap;
-use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-const CHILD: &str = "write-until-killed";
 const ROUNDS: usize = 8;
 /// Objects that the child reports as durable before it is killed.
 const REPORTS: usize = 25;
@@ -21,23 +19,13 @@ const KEYS: u64 = 5;
 const PIECE_BYTES: usize = 64 << 10;
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime can be built");
-    match &arguments[1..] {
-        [mode, directory] if mode == CHILD => runtime.block_on(write(Path::new(directory))),
-        [flag] if flag == "--list" => println!("killed_writer_leaves_whole_objects: test"),
-        _ => runtime.block_on(killed_writer_leaves_whole_objects()),
-    }
+    run("killed_writer_leaves_whole_objects", write, killed_writer_leaves_whole_objects);
 }
 
 /// Writes object after object, alternately in one request and in parts, and tells of each that is
 /// durable. The first eight bytes of an object tell its version and fill the rest of it.
-async fn write(directory: &Path) {
-    let store = LocalStore::open(directory).unwrap();
+async fn write(directory: PathBuf) {
+    let store = LocalStore::open(&directory).unwrap();
     for version in 0u64.. {
         let key = format!("d/k{}", version % KEYS);
         let options = PutOptions {
@@ -58,8 +46,7 @@ async fn write(directory: &Path) {
             }
             store.complete_upload(&key, &id, &parts, &options).await.unwrap();
         }
-        println!("{key} {version} .");
-        std::io::stdout().flush().unwrap();
+        tell(&format!("{key} {version} ."));
     }
 }
 
@@ -67,7 +54,7 @@ fn piece(version: u64) -> Bytes {
     version.to_be_bytes().repeat(PIECE_BYTES / 8).into()
 }
 
-async fn killed_writer_leaves_whole_objects() {
+async fn killed_writer_leaves_whole_objects() -> String {
     let directory = Scratch::new("crash");
     for round in 0..ROUNDS {
         let durable = run_and_kill(directory.path());
@@ -86,13 +73,13 @@ async fn killed_writer_leaves_whole_objects() {
         assert!(left.is_empty(), "round {round}: leftovers outlive the next writer: {left:?}");
         store.delete("d/next", None).await.unwrap();
     }
-    println!("test killed_writer_leaves_whole_objects ... ok ({ROUNDS} kills)");
+    format!("{ROUNDS} kills")
 }
 
 /// Starts the writer, kills it in the middle, and returns the last durable version of each key.
 fn run_and_kill(directory: &Path) -> HashMap<String, u64> {
     let mut durable = HashMap::new();
-    kill_after(REPORTS, &[CHILD.as_ref(), directory.as_os_str()], |line| {
+    kill_after(REPORTS, directory, |line| {
         // A line that was cut does not count.
         if let Some((key, version)) = line.strip_suffix(" .").and_then(|line| line.split_once(' '))
         {

@@ -3,38 +3,26 @@
 //! The test starts itself as a child that makes and removes buckets without end, kills it with
 //! SIGKILL as a removal begins, and examines what is there.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // a test without a harness
+#![allow(clippy::unwrap_used)] // a test without a harness
 
 use bytes::Bytes;
 use penstock_store::streaming::{StreamingStore as _, UploadsRequest, Versioning};
 use penstock_store::{LocalStore, PutOptions, Store as _};
-use penstock_testkit::killed::kill_after;
+use penstock_testkit::killed::{kill_after, run, tell};
 use penstock_testkit::scratch::Scratch;
-use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-const CHILD: &str = "remove-until-killed";
 const ROUNDS: usize = 12;
 /// Uploads of a bucket: moving them out of the way takes long enough to be killed in.
 const UPLOADS: usize = 150;
 const BUCKET: &str = "bucket";
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime can be built");
-    match &arguments[1..] {
-        [mode, directory] if mode == CHILD => runtime.block_on(remove(Path::new(directory))),
-        [flag] if flag == "--list" => println!("killed_removal_leaves_a_bucket_or_none: test"),
-        _ => runtime.block_on(killed_removal_leaves_a_bucket_or_none()),
-    }
+    run("killed_removal_leaves_a_bucket_or_none", remove, killed_removal_leaves_a_bucket_or_none);
 }
 
 /// Makes a bucket with unfinished uploads and a note of versions, tells of it, and removes it.
-async fn remove(directory: &Path) {
+async fn remove(directory: PathBuf) {
     let path = directory.join(BUCKET);
     loop {
         LocalStore::create_bucket(&path).await.unwrap();
@@ -46,21 +34,18 @@ async fn remove(directory: &Path) {
             let part = Bytes::from_static(b"part").into();
             store.upload_part(&key, &id, 1, part).await.unwrap();
         }
-        println!("removing");
-        std::io::stdout().flush().unwrap();
+        tell("removing");
         store.remove_bucket().await.unwrap();
-        println!("removed");
-        std::io::stdout().flush().unwrap();
+        tell("removed");
     }
 }
 
-async fn killed_removal_leaves_a_bucket_or_none() {
+async fn killed_removal_leaves_a_bucket_or_none() -> String {
     let (mut cut, mut whole) = (0, 0);
     for round in 0..ROUNDS {
         let directory = Scratch::new("removal-crash");
         let mut last = String::new();
-        let arguments = [CHILD.as_ref(), directory.path().as_os_str()];
-        kill_after(1 + 2 * (round % 2), &arguments, |line| last = line);
+        kill_after(1 + 2 * (round % 2), directory.path(), |line| last = line);
         cut += usize::from(names(directory.path()).iter().any(|name| name != BUCKET));
         assert!(LocalStore::end_removals(directory.path(), None).unwrap(), "its lock died with it");
         let left = names(directory.path());
@@ -78,10 +63,7 @@ async fn killed_removal_leaves_a_bucket_or_none() {
             assert_eq!(parts.len(), 1, "round {round}: {}", upload.key);
         }
     }
-    println!(
-        "test killed_removal_leaves_a_bucket_or_none ... ok ({ROUNDS} kills, {cut} in the middle, \
-         {whole} buckets whole)"
-    );
+    format!("{ROUNDS} kills, {cut} in the middle, {whole} buckets whole")
 }
 
 fn names(directory: &Path) -> Vec<String> {

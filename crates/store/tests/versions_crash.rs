@@ -3,19 +3,17 @@
 //! The test starts itself as a child that writes, marks and removes versions without end, kills it
 //! with SIGKILL while that is under way, and examines the directory.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // a test without a harness
+#![allow(clippy::unwrap_used)] // a test without a harness
 
 use bytes::Bytes;
 use penstock_base::Kind;
 use penstock_store::streaming::{StreamingStore as _, versioned};
 use penstock_store::{GetRequest, LocalStore, PutOptions, Store as _, VersionsRequest};
-use penstock_testkit::killed::kill_after;
+use penstock_testkit::killed::{kill_after, run, tell};
 use penstock_testkit::scratch::Scratch;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-const CHILD: &str = "write-until-killed";
 const ROUNDS: usize = 8;
 /// Steps that the child tells of before it is killed.
 const REPORTS: usize = 60;
@@ -23,27 +21,16 @@ const KEYS: u64 = 3;
 const BYTES: usize = 32 << 10;
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime can be built");
-    match &arguments[1..] {
-        [mode, directory] if mode == CHILD => runtime.block_on(write(Path::new(directory))),
-        [flag] if flag == "--list" => println!("killed_writer_keeps_every_version: test"),
-        _ => runtime.block_on(killed_writer_keeps_every_version()),
-    }
+    run("killed_writer_keeps_every_version", write, killed_writer_keeps_every_version);
 }
 
-fn tell(words: &[&str]) {
-    println!("{} .", words.join(" "));
-    std::io::stdout().flush().unwrap();
+fn tell_whole(words: &[&str]) {
+    tell(&format!("{} .", words.join(" ")));
 }
 
 /// Makes versions and delete markers, and removes some of both: the latest and the earliest.
-async fn write(directory: &Path) {
-    let store = LocalStore::open(directory).unwrap();
+async fn write(directory: PathBuf) {
+    let store = LocalStore::open(&directory).unwrap();
     store.set_versioning(true).await.unwrap();
     let mut known: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for step in 0u64.. {
@@ -52,21 +39,21 @@ async fn write(directory: &Path) {
         match step / KEYS % 5 {
             3 => {
                 let id = store.remove(&key, None, None).await.unwrap().version.unwrap();
-                tell(&["made", &key, &id, "marker"]);
+                tell_whole(&["made", &key, &id, "marker"]);
                 ids.push(id);
             }
             4 => {
                 let at = if step % 2 == 0 { ids.len() - 1 } else { 0 };
                 let id = ids.remove(at);
-                tell(&["going", &key, &id]);
+                tell_whole(&["going", &key, &id]);
                 store.remove(&key, Some(&id), None).await.unwrap();
-                tell(&["gone", &key, &id]);
+                tell_whole(&["gone", &key, &id]);
             }
             _ => {
                 let body = Bytes::from(step.to_be_bytes().repeat(BYTES / 8));
                 let placed = store.put(&key, body.into(), &PutOptions::default()).await.unwrap();
                 let id = placed.version.unwrap();
-                tell(&["made", &key, &id, &step.to_string()]);
+                tell_whole(&["made", &key, &id, &step.to_string()]);
                 ids.push(id);
             }
         }
@@ -98,7 +85,7 @@ impl Told {
     }
 }
 
-async fn killed_writer_keeps_every_version() {
+async fn killed_writer_keeps_every_version() -> String {
     let directory = Scratch::new("versions");
     let mut told = Told::default();
     for round in 0..ROUNDS {
@@ -131,7 +118,7 @@ async fn killed_writer_keeps_every_version() {
             assert_eq!(current, of_latest, "round {round}: {key}");
         }
     }
-    println!("test killed_writer_keeps_every_version ... ok ({ROUNDS} kills)");
+    format!("{ROUNDS} kills")
 }
 
 async fn list(store: &LocalStore) -> Vec<penstock_store::VersionEntry> {
@@ -163,5 +150,5 @@ async fn content(store: &LocalStore, name: &str) -> Option<u64> {
 
 /// Starts the writer, kills it in the middle, and notes what it told.
 fn run_and_kill(directory: &Path, told: &mut Told) {
-    kill_after(REPORTS, &[CHILD.as_ref(), directory.as_os_str()], |line| told.note(&line));
+    kill_after(REPORTS, directory, |line| told.note(&line));
 }

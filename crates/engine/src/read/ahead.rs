@@ -13,25 +13,15 @@
 //! Memory for a block is taken only if it is free, of what is fetched ahead in all a quarter of the
 //! limit at most, and given back when others wait for it.
 
-use crate::budget::{AHEAD_PARTS, Lease, Pressable, Pressed};
-use crate::cache::CachedObject;
-use crate::location::Location;
+use crate::budget::{AHEAD_PARTS, Pressable, Pressed};
 use crate::pace::policy::{Policy, parts};
-use crate::query::QueryCore;
 use crate::read::begun::{Allowed, BEGUN_MAX, Begun, steps};
-use crate::read::flight::Wanted;
-use crate::read::flow::Flow;
+use crate::read::block::{Block, Source, fetch};
 use crate::read::held::Piece;
-use crate::read::spare::{Spare, SpareSlot};
-use crate::read::version::Version;
-use crate::request_log::Scope;
-use bytes::BytesMut;
-use penstock_base::{ByteRange, Metric, Result};
+use crate::read::spare::Spare;
+use penstock_base::ByteRange;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
 /// Larger reads go straight into the caller's buffer, as far as they are not here before.
 const STEP_BYTES_MAX: u64 = 1 << 20;
@@ -41,6 +31,7 @@ const BLOCK_BYTES_MAX: u64 = 8 << 20;
 const BLOCKS_MAX: usize = 2;
 /// As many may lie where a reader was before it went back.
 const BLOCKS_KEPT_MAX: usize = 2 * BLOCKS_MAX;
+
 /// Notices runs of reads.
 #[derive(Debug, Default)]
 struct Detector {
@@ -103,84 +94,6 @@ impl State {
     fn clear(&mut self) -> (Vec<Arc<Block>>, Vec<Begun>) {
         (self.blocks.drain(..).collect(), self.begun.drain(..).collect())
     }
-}
-
-/// A block on its way or ready. Dropping it stops its request.
-#[derive(Debug)]
-pub(super) struct Block {
-    pub range: ByteRange,
-    arrival: watch::Receiver<Arrival>,
-    task: AbortHandle,
-    /// With the task while the request runs, with the bytes afterwards.
-    lease: Weak<Lease>,
-    /// Bytes of it that reads wanted.
-    used_bytes: AtomicU64,
-    scope: Arc<Scope>,
-}
-
-/// How a block's request went.
-#[derive(Clone, Debug, Default)]
-enum Arrival {
-    #[default]
-    Pending,
-    Ready(Piece),
-    /// The read that needs the bytes asks for them itself, and tells its own error.
-    Failed,
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        // Before the task is stopped: it ends on another thread, and gives its memory back there.
-        self.let_go();
-        self.task.abort();
-        if matches!(*self.arrival.borrow(), Arrival::Ready(_)) {
-            let used_bytes = *self.used_bytes.get_mut();
-            let wasted_bytes = self.range.len().saturating_sub(used_bytes);
-            self.scope.count(Metric::ReadAheadWastedBytes, wasted_bytes);
-        }
-    }
-}
-
-impl Block {
-    /// Takes note that a read wants what of it lies in this range.
-    pub fn used(&self, range: ByteRange) {
-        let (start, end) = (self.range.start.max(range.start), self.range.end.min(range.end));
-        self.used_bytes.fetch_add(end.saturating_sub(start), Ordering::Relaxed);
-    }
-
-    /// Bytes that no read has wanted yet.
-    pub fn unused_bytes(&self) -> u64 {
-        self.range.len().saturating_sub(self.used_bytes.load(Ordering::Relaxed))
-    }
-
-    /// Says that its memory comes back, as soon as its task is gone or those who read it are done.
-    pub fn let_go(&self) {
-        if let Some(lease) = self.lease.upgrade() {
-            lease.set_returning();
-        }
-    }
-
-    /// Whether its request runs.
-    pub fn is_pending(&self) -> bool {
-        matches!(*self.arrival.borrow(), Arrival::Pending)
-    }
-
-    /// Its bytes; `None` when its request failed.
-    pub async fn arrived(&self) -> Option<Piece> {
-        let mut arrival = self.arrival.clone();
-        match arrival.wait_for(|arrival| !matches!(arrival, Arrival::Pending)).await.as_deref() {
-            Ok(Arrival::Ready(piece)) => Some(piece.clone()),
-            _ => None,
-        }
-    }
-}
-
-/// What a block is fetched from.
-pub(crate) struct Source<'a> {
-    pub query: &'a Arc<QueryCore>,
-    pub at: &'a Location,
-    pub version: &'a Version,
-    pub size_bytes: u64,
 }
 
 impl Ahead {
@@ -386,55 +299,6 @@ impl Pressable for Ahead {
 fn contiguous_end(from: u64, mut ready: Vec<ByteRange>) -> u64 {
     ready.sort_by_key(|range| range.start);
     ready.iter().fold(from, |end, range| if range.start <= end { end.max(range.end) } else { end })
-}
-
-/// Begins the request of a block; of a scan's, `flow` learns from it how fast the store is.
-pub(super) fn fetch(
-    source: &Source<'_>,
-    range: ByteRange,
-    lease: Lease,
-    scan: Option<(&Arc<Flow>, SpareSlot)>,
-) -> Block {
-    let (query, at) = (Arc::clone(source.query), source.at.clone());
-    let version = source.version.clone();
-    let (told, arrival) = watch::channel(Arrival::Pending);
-    let scope = Arc::clone(&query.scope);
-    scope.count(Metric::ReadAheadBytes, range.len());
-    let running = scan.map(|(flow, slot)| (Arc::clone(flow), flow.begin(), slot));
-    let lease = Arc::new(lease);
-    let shared = Arc::downgrade(&lease);
-    let task = query.engine.handle.clone().spawn(scope.run(async move {
-        let bytes = query.cancel.race(fetch_bytes(&query, &at, &version, range)).await;
-        if let (Ok(bytes), Some((flow, running, _slot))) = (&bytes, running) {
-            flow.end(&running, bytes.len() as u64);
-        }
-        let arrival = match bytes {
-            Ok(bytes) => Arrival::Ready(Piece::new(range.start, bytes, lease)),
-            Err(_) => Arrival::Failed,
-        };
-        // The reader may be gone.
-        let _ = told.send(arrival);
-    }));
-    let task = task.abort_handle();
-    Block { range, arrival, task, lease: shared, used_bytes: AtomicU64::new(0), scope }
-}
-
-async fn fetch_bytes(
-    query: &Arc<QueryCore>,
-    at: &Location,
-    version: &Version,
-    range: ByteRange,
-) -> Result<bytes::Bytes> {
-    let cached = CachedObject::of(query, at, version);
-    if let Some(cached) = &cached
-        && let Some(bytes) = cached.fetch(query, range).await
-    {
-        return Ok(bytes);
-    }
-    let wanted = Wanted { query, at, version, cached: cached.as_ref(), meta: None, approach: None };
-    let mut bytes = BytesMut::zeroed(usize::try_from(range.len()).unwrap_or(usize::MAX));
-    wanted.fetch(&mut bytes, range, None).await?;
-    Ok(bytes.freeze())
 }
 
 #[cfg(test)]

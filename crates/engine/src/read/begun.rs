@@ -11,7 +11,8 @@
 
 use crate::budget::{Budget, Lease};
 use crate::query::QueryCore;
-use crate::read::ahead::Source;
+use crate::read::block::Source;
+use crate::read::flight::Progress;
 use crate::read::held::Piece;
 use crate::read::spare::SpareSlot;
 use crate::read::stream::Stream;
@@ -113,26 +114,15 @@ pub(super) struct Approach {
     begin: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
-impl Approach {
-    pub fn new(len: u64, latency: Duration, begin: impl FnOnce() + Send + 'static) -> Self {
-        Approach {
-            left_bytes: AtomicU64::new(len),
-            latency,
-            seen: Mutex::default(),
-            begin: Mutex::new(Some(Box::new(begin))),
-        }
-    }
-
-    /// Bytes that were here.
-    pub fn copied(&self, bytes: u64) {
+impl Progress for Approach {
+    fn copied(&self, bytes: u64) {
         let before = self.left_bytes.fetch_sub(bytes, Ordering::Relaxed);
         if before <= bytes {
             self.begin();
         }
     }
 
-    /// Bytes that came over the network.
-    pub fn arrived(&self, bytes: u64) {
+    fn arrived(&self, bytes: u64) {
         let before = self.left_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let left = before.saturating_sub(bytes);
         let now = Instant::now();
@@ -149,6 +139,17 @@ impl Approach {
         };
         if left == 0 || (arrived > 0 && is_time(arrived, left, now - since, self.latency)) {
             self.begin();
+        }
+    }
+}
+
+impl Approach {
+    pub fn new(len: u64, latency: Duration, begin: impl FnOnce() + Send + 'static) -> Self {
+        Approach {
+            left_bytes: AtomicU64::new(len),
+            latency,
+            seen: Mutex::default(),
+            begin: Mutex::new(Some(Box::new(begin))),
         }
     }
 

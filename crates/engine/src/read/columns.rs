@@ -9,7 +9,7 @@
 //! only from [`LATENCY_MIN`] on.
 
 use crate::budget::AHEAD_PARTS;
-use crate::read::ahead::Block;
+use crate::read::block::Block;
 use crate::read::flow::{Flow, Running};
 use crate::read::parquet::Layout;
 use crate::read::scan::{Scan, Unit};
@@ -64,7 +64,9 @@ impl Drop for Dropped {
 /// What the link and the memory allow now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    pub latency: Duration,
+    /// The store's, if it was seen, and else what is expected.
+    pub latency: Option<Duration>,
+    pub expected_latency: Duration,
     pub memory_limit_bytes: u64,
     /// The statement may end before its files do.
     pub ends_early: bool,
@@ -164,10 +166,15 @@ impl Columns {
             }
         }
         let (unit_bytes, readers) = (self.scan.unit_bytes(), self.scan.reader_count());
-        let window = self.flow.window_bytes(room.latency, unit_bytes, readers);
+        let latency = self.flow.latency(room.latency).unwrap_or(room.expected_latency);
+        let window = self.flow.window_bytes(latency, unit_bytes, readers);
         let allowed = self.scan.allowed_bytes(window.min(room.memory_limit_bytes / AHEAD_PARTS));
         let span_bytes_max = if self.scan.is_learned() { u64::MAX } else { FIRST_SPAN_BYTES_MAX };
-        let mut left = allowed.saturating_sub(self.ahead_bytes());
+        let ahead = self.ahead.iter().map(|ahead| ahead.block.ahead_bytes());
+        // What has come of requests that run takes memory, too.
+        let memory_bytes =
+            (room.memory_limit_bytes / AHEAD_PARTS).saturating_sub(self.unused_bytes());
+        let mut left = allowed.saturating_sub(ahead.sum()).min(memory_bytes);
         let whole_bytes = (allowed / 2).min(span_bytes_max);
         let running = self.ahead.iter().filter(|ahead| ahead.block.is_pending()).count();
         let mut requests = room.requests.min(REQUESTS_MAX.saturating_sub(running));
@@ -178,7 +185,13 @@ impl Columns {
         {
             left -= wanted.span.len();
             for range in blocks(wanted.span, requests) {
-                let Some(block) = begin(wanted.unit.file, range, &self.flow) else { return };
+                let Some(block) = begin(wanted.unit.file, range, &self.flow) else {
+                    // What of it was begun before comes; the rest is read on demand.
+                    if range.start == wanted.span.start {
+                        self.scan.not_begun(&wanted);
+                    }
+                    return;
+                };
                 self.ahead.push(Ahead { unit: wanted.unit, block: Arc::new(block) });
                 requests -= 1;
             }
@@ -205,7 +218,7 @@ impl Columns {
     }
 
     /// Bytes on their way or ready that no read has wanted yet.
-    pub fn ahead_bytes(&self) -> u64 {
+    pub fn unused_bytes(&self) -> u64 {
         self.ahead.iter().map(|ahead| ahead.block.unused_bytes()).sum()
     }
 }
@@ -234,7 +247,7 @@ mod tests {
             let groups = (0..9).map(|index| vec![group(index)]).collect();
             Some(Arc::new(Layout::new(groups, u64::MAX, u64::MAX)))
         };
-        let mut columns = Columns::new(false, Flow::new(1e6, LATENCY));
+        let mut columns = Columns::new(false, Flow::new(1e6));
         for reader in 0..4 {
             let noted = columns.note(reader, 0, group(reader), layout);
             assert!(noted.is_some_and(|(found, _)| found.is_empty()));

@@ -12,7 +12,7 @@ use crate::budget::{Budget, Lease};
 use crate::cache::CachedObject;
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
-use crate::read::begun::{Approach, Begun, TakenOver};
+use crate::read::begun::{Begun, TakenOver};
 use crate::read::held::Piece;
 use crate::read::stream::{Stream, told_as_change};
 use crate::read::version::Version;
@@ -229,23 +229,23 @@ struct Landing<'a> {
 }
 
 impl Landing<'_> {
-    async fn fill(&mut self, stream: &mut Stream, approach: Option<&Approach>) -> Result<()> {
+    async fn fill(&mut self, stream: &mut Stream, progress: Option<&dyn Progress>) -> Result<()> {
         while self.filled < self.buf.len() {
             let count = stream.read_more(&mut self.buf[self.filled..]).await?;
             self.landed(count);
-            approach.inspect(|approach| approach.arrived(count as u64));
+            progress.inspect(|progress| progress.arrived(count as u64));
         }
         Ok(())
     }
 
     /// Copies what was read ahead.
-    fn copy(&mut self, pieces: Vec<Piece>, approach: Option<&Approach>) {
+    fn copy(&mut self, pieces: Vec<Piece>, progress: Option<&dyn Progress>) {
         for piece in pieces {
             let rest = &mut self.buf[self.filled..];
             let count = piece.bytes.len().min(rest.len());
             rest[..count].copy_from_slice(&piece.bytes[..count]);
             self.landed(count);
-            approach.inspect(|approach| approach.copied(count as u64));
+            progress.inspect(|progress| progress.copied(count as u64));
         }
     }
 
@@ -274,6 +274,15 @@ impl Drop for Landing<'_> {
     }
 }
 
+/// Who is told of the bytes of a span as they come.
+pub(super) trait Progress: Send + Sync {
+    /// Bytes that came over the network.
+    fn arrived(&self, bytes: u64);
+
+    /// Bytes that were here.
+    fn copied(&self, bytes: u64);
+}
+
 /// A version of an object, to fetch spans of.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
@@ -284,7 +293,7 @@ pub(super) struct Wanted<'a> {
     /// Where an answer confirms what is remembered of the object.
     pub meta: Option<&'a ObjectMeta>,
     /// Told of what arrives.
-    pub approach: Option<&'a Approach>,
+    pub progress: Option<&'a dyn Progress>,
 }
 
 impl<'a> Wanted<'a> {
@@ -343,12 +352,12 @@ impl<'a> Wanted<'a> {
         };
         let mut stream = match taken {
             Some(TakenOver { pieces, stream }) => {
-                landing.copy(pieces, self.approach);
+                landing.copy(pieces, self.progress);
                 stream
             }
             None => self.start(range).await?,
         };
-        let filled = landing.fill(&mut stream, self.approach).await;
+        let filled = landing.fill(&mut stream, self.progress).await;
         filled.map_err(|error| told_as_change(error, self.at))?;
         if let Some(cached) = self.cached {
             cached.keep(self.query, range.start, landing.buf);

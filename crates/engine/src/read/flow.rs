@@ -5,22 +5,30 @@
 //! link is not full, more requests raise it; once it is, it stays. The latency is the least that
 //! was seen, since on a full link requests wait for each other.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
+/// As many bytes are worth a look at what else should be on its way.
+const COME_BYTES: u64 = 1 << 20;
 /// Shorter times say more of the clock than of the link.
 const TIME_MIN: Duration = Duration::from_millis(1);
 
 /// The way from one store, as the requests of one scan see it.
 #[derive(Debug)]
-pub(crate) struct Flow(Mutex<State>);
+pub(crate) struct Flow {
+    state: Mutex<State>,
+    /// Of requests that run, too.
+    come_bytes: AtomicU64,
+}
 
 #[derive(Debug)]
 struct State {
     arrived_bytes: u64,
     bytes_per_s: f64,
-    latency: Duration,
+    /// The least that was seen.
+    latency: Option<Duration>,
 }
 
 /// A request that runs.
@@ -32,8 +40,16 @@ pub(crate) struct Running {
 
 impl Flow {
     /// Before anything is measured.
-    pub fn new(bytes_per_s: f64, latency: Duration) -> Self {
-        Flow(Mutex::new(State { arrived_bytes: 0, bytes_per_s: bytes_per_s.max(0.0), latency }))
+    pub fn new(bytes_per_s: f64) -> Self {
+        let bytes_per_s = bytes_per_s.max(0.0);
+        let state = Mutex::new(State { arrived_bytes: 0, bytes_per_s, latency: None });
+        Flow { state, come_bytes: AtomicU64::new(0) }
+    }
+
+    /// Takes note of bytes as they come; whether there should be a look.
+    pub fn come(&self, bytes: u64) -> bool {
+        let before = self.come_bytes.fetch_add(bytes, Ordering::Relaxed);
+        before / COME_BYTES != (before + bytes) / COME_BYTES
     }
 
     /// A request begins.
@@ -53,20 +69,26 @@ impl Flow {
         }
     }
 
+    /// The least latency that was seen, this one among them. What was only expected does not count:
+    /// with less than it is, the rate that a window shows makes the next one no larger.
+    pub fn latency(&self, seen: Option<Duration>) -> Option<Duration> {
+        let mut state = self.lock();
+        state.latency = state.latency.into_iter().chain(seen).min();
+        state.latency
+    }
+
     /// Bytes that fill the link while so many readers are busy with `unit_bytes` each, which they
     /// take at once.
     pub fn window_bytes(&self, latency: Duration, unit_bytes: u64, readers: u64) -> u64 {
-        let mut state = self.lock();
-        state.latency = state.latency.min(latency);
         // Twice, and one unit more, so that a reader that was held up is not noticed; a cast
         // saturates.
-        let in_flight = (state.bytes_per_s * state.latency.as_secs_f64()) as u64;
+        let in_flight = (self.lock().bytes_per_s * latency.as_secs_f64()) as u64;
         let taken = unit_bytes.saturating_mul(readers.saturating_add(1));
         in_flight.saturating_mul(2).saturating_add(taken)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -80,7 +102,9 @@ mod tests {
         const RATE: f64 = 100e6;
         const LATENCY: Duration = Duration::from_millis(50);
         const UNIT: u64 = 1 << 20;
-        let flow = Flow::new(1e6, LATENCY);
+        let flow = Flow::new(1e6);
+        assert_eq!(flow.latency(None), None);
+        assert_eq!(flow.latency(Some(LATENCY)), Some(LATENCY));
         let mut window = flow.window_bytes(LATENCY, UNIT, 1);
         let first = window;
         for _ in 0..40 {
@@ -91,7 +115,8 @@ mod tests {
                 tokio::time::sleep(Duration::from_secs_f64(UNIT as f64 / RATE)).await;
                 flow.end(running, UNIT);
             }
-            window = flow.window_bytes(Duration::from_secs(9), UNIT, 1);
+            window =
+                flow.window_bytes(flow.latency(Some(Duration::from_secs(9))).unwrap(), UNIT, 1);
         }
         let full = (RATE * LATENCY.as_secs_f64()) as u64;
         assert!(first < 3 * UNIT, "{first}");

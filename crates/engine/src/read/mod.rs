@@ -7,7 +7,9 @@
 
 mod ahead;
 mod begun;
+mod block;
 mod columns;
+mod files;
 mod flight;
 mod flow;
 mod held;

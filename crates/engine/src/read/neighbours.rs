@@ -12,19 +12,16 @@ use crate::budget::{Pressable, Pressed};
 use crate::location::{Location, ObjectId};
 use crate::names::Entry;
 use crate::query::QueryCore;
-use crate::read::ahead::{Ahead, Block, Source, fetch};
-use crate::read::columns::{Columns, Dropped, LATENCY_MIN, Room};
-use crate::read::flow::Flow;
+use crate::read::ahead::Ahead;
+use crate::read::block::Block;
+use crate::read::columns::LATENCY_MIN;
+use crate::read::files::Files;
 use crate::read::held::Piece;
-use crate::read::openings::Openings;
 use crate::read::order::STEP_MAX;
-use crate::read::parquet::Layout;
-use crate::read::spare::Spare;
 use crate::read::version::Version;
 use crate::read::{Known, tail_first};
 use penstock_base::ByteRange;
 use penstock_store::ObjectMeta;
-use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::task::AbortHandle;
 
@@ -34,27 +31,13 @@ const GLOBS_MAX: usize = 32;
 /// Fewer files are not worth following together.
 const FILES_MIN: usize = 3;
 
-/// The files of one glob, or a file by itself.
-#[derive(Debug)]
-struct Files {
-    id: u64,
-    at: Location,
-    /// What is known of each; a listing tells size and tag, others may not.
-    files: Vec<(String, Known)>,
-    index: HashMap<ObjectId, usize>,
-    openings: Openings,
-    columns: Columns,
-    /// Those whose columns were read.
-    scanned: HashSet<usize>,
-}
-
 /// A reader of a file of its statement: of a glob's, or of one by itself. Dropping it tells that
 /// the reader is closed.
 #[derive(Debug)]
 pub(crate) struct Place {
     glob: u64,
-    index: usize,
-    reader: u64,
+    pub(super) index: usize,
+    pub(super) reader: u64,
     /// What the glob's listing told of the file.
     version: Version,
     neighbours: Weak<Neighbours>,
@@ -96,6 +79,8 @@ struct State {
     /// Of those, what is read in large steps, and of which version of which object.
     runs: Vec<(ObjectId, Version, Weak<Ahead>)>,
     registered: bool,
+    /// The statement is over: what still comes of it begins nothing.
+    is_stopped: bool,
 }
 
 impl State {
@@ -107,21 +92,10 @@ impl State {
         files: impl IntoIterator<Item = (String, Known)>,
     ) -> u64 {
         self.globs_seen += 1;
-        let (id, columns) = (self.globs_seen, Columns::new(is_glob, flow_of(at)));
-        let openings = Openings::default();
-        let (rows, index) = (Vec::new(), HashMap::new());
-        let mut glob = Files {
-            id,
-            at: at.clone(),
-            files: rows,
-            index,
-            openings,
-            columns,
-            scanned: HashSet::new(),
-        };
+        let mut glob = Files::new(self.globs_seen, at, is_glob);
         glob.add(files);
         self.globs.push(glob);
-        id
+        self.globs_seen
     }
 
     /// The oldest, outside of what is followed.
@@ -354,6 +328,17 @@ impl Neighbours {
         }
     }
 
+    /// Begins what there is room for now.
+    pub(super) fn pull(&self, query: &Arc<QueryCore>, id: u64) {
+        let mut state = self.lock();
+        if state.is_stopped {
+            return;
+        }
+        if let Some(glob) = state.globs.iter_mut().find(|glob| glob.id == id) {
+            glob.pull(query);
+        }
+    }
+
     /// What is fetched ahead of this reader ends with the statement too.
     pub fn follow(&self, reader: &Arc<Ahead>) {
         let mut state = self.lock();
@@ -380,6 +365,7 @@ impl Neighbours {
     /// Stops what is on its way.
     pub fn stop(&self) {
         let mut state = self.lock();
+        state.is_stopped = true;
         let tasks = std::mem::take(&mut state.tasks);
         let readers = std::mem::take(&mut state.readers);
         let clear = |glob: &mut Files| (glob.columns.clear(), glob.openings.stop());
@@ -405,89 +391,15 @@ fn listed(entries: &[Entry]) -> impl Iterator<Item = (String, Known)> {
     entries.iter().map(move |entry| (entry.key.clone(), known(entry)))
 }
 
-impl Files {
-    fn add(&mut self, files: impl IntoIterator<Item = (String, Known)>) {
-        for (key, known) in files {
-            self.index.insert(self.at.sibling(key.as_str()).id(), self.files.len());
-            self.files.push((key, known));
-        }
-    }
-
-    /// What is known of a file's version.
-    fn version(&self, index: usize) -> Version {
-        Version::of(&self.files[index].1.meta)
-    }
-
-    fn note(
-        &mut self,
-        query: &Arc<QueryCore>,
-        place: &Place,
-        range: ByteRange,
-    ) -> Option<(Vec<Arc<Block>>, Dropped)> {
-        let Files { at, files, columns, scanned, .. } = self;
-        let is_near = at.mount.latency.get() < LATENCY_MIN;
-        if (is_near && columns.ahead_bytes() == 0) || !tail_first(&files[place.index].0) {
-            return None;
-        }
-        let file = &files[place.index];
-        let parse = || layout(query, at, file);
-        let noted = columns.note(place.reader, place.index, range, parse)?;
-        if scanned.insert(place.index) {
-            query.engine.scanned.note(&at.sibling(file.0.as_str()), &Version::of(&file.1.meta));
-        }
-        Some(noted)
-    }
-
-    fn pull(&mut self, query: &Arc<QueryCore>) {
-        let Files { at, files, columns, .. } = self;
-        let latency = at.mount.latency.get();
-        if latency < LATENCY_MIN || query.host_reads_ahead() {
-            return;
-        }
-        let room = Room {
-            latency,
-            memory_limit_bytes: query.engine.budget.limit_bytes(),
-            ends_early: query.ends_early(),
-            requests: at.mount.spare.free(&query.settings),
-        };
-        let parse = |index: usize| layout(query, at, &files[index]);
-        let begin = |index: usize, span: ByteRange, flow: &Arc<Flow>| {
-            let (key, Known { meta, .. }) = &files[index];
-            let (at, version) = (at.sibling(key.as_str()), Version::of(meta));
-            let size_bytes = meta.size_bytes?;
-            let slot = Spare::take(&at.mount, &query.settings)?;
-            let lease = query.engine.budget.try_lease_ahead(span.len())?;
-            let source = Source { query, at: &at, version: &version, size_bytes };
-            Some(fetch(&source, span, lease, Some((flow, slot))))
-        };
-        columns.pull(files.len(), room, parse, begin);
-    }
-}
-
-/// Where the columns of a file lie, if its footer is here.
-fn layout(
-    query: &Arc<QueryCore>,
-    at: &Location,
-    (key, Known { meta, .. }): &(String, Known),
-) -> Option<Arc<Layout>> {
-    let id = ObjectId { mount: at.mount.id, key: key.clone() };
-    let held = query.engine.held.get(&id, &Version::of(meta))?;
-    held.layout(meta.size_bytes?)
-}
-
-fn flow_of(at: &Location) -> Flow {
-    Flow::new(at.mount.profile.connection_bytes_per_s, at.mount.latency.get())
-}
-
 impl Pressable for Neighbours {
     fn returnable_bytes(&self) -> Option<u64> {
         let state = self.0.try_lock().ok()?;
-        Some(state.globs.iter().map(|glob| glob.columns.ahead_bytes()).sum())
+        Some(state.globs.iter().map(|glob| glob.columns.unused_bytes()).sum())
     }
 
     fn press(&self) -> Pressed {
         let Ok(mut state) = self.0.try_lock() else { return Pressed::Busy };
-        let held = state.globs.iter().any(|glob| glob.columns.ahead_bytes() > 0);
+        let held = state.globs.iter().any(|glob| glob.columns.unused_bytes() > 0);
         let cleared: Vec<_> = state.globs.iter_mut().map(|glob| glob.columns.clear()).collect();
         drop(state);
         drop(cleared);

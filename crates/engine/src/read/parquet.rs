@@ -28,6 +28,8 @@ pub(crate) struct Layout {
     /// From the first byte of each row group to its last.
     extents: Vec<ByteRange>,
     footer_start: u64,
+    /// From here on all of it is here.
+    here: u64,
     /// What DuckDB's external file cache has of every file whose footer was read begins here.
     cached_start: u64,
     /// Whether they follow each other, as nearly all writers place them.
@@ -70,6 +72,7 @@ impl Layout {
             row_groups,
             extents,
             footer_start,
+            here,
             cached_start,
             is_in_order,
             has_columns_in_order,
@@ -138,6 +141,13 @@ impl Layout {
         first..count
     }
 
+    /// What that cache adds to a read which ends with the last row group: Bloom filters and indexes
+    /// lie there. `None` where other columns do, or nothing.
+    pub fn behind_columns(&self, end: u64) -> Option<ByteRange> {
+        let is_last = self.is_in_order && self.extents.last().is_some_and(|last| last.end == end);
+        let behind = ByteRange { start: end, end: self.cached_start.min(self.here) };
+        (is_last && !behind.is_empty() && behind.len() <= WIDENED_BYTES_MAX).then_some(behind)
+    }
     /// Whether that cache widens the read of a range up to what it has of the file, as long as it
     /// has nothing else.
     pub fn is_widened(&self, range: ByteRange) -> bool {

@@ -6,10 +6,11 @@ use crate::metadata::Validity;
 use crate::pace::policy::Policy;
 use crate::pace::{OnItsWay, Reserved};
 use crate::query::{Query, QueryCore};
-use crate::read::ahead::{Ahead, Source, is_large};
+use crate::read::ahead::{Ahead, is_large};
 use crate::read::begun::Approach;
+use crate::read::block::Source;
 use crate::read::columns::LATENCY_MIN;
-use crate::read::flight::Wanted;
+use crate::read::flight::{Progress, Wanted};
 use crate::read::held::{Held, Piece};
 use crate::read::neighbours::Place;
 use crate::read::parquet::footer_start;
@@ -300,7 +301,8 @@ impl Reader {
         ready: &mut Ready,
         approach: Option<&Approach>,
     ) -> Result<bool> {
-        let wanted = Wanted { approach, ..self.wanted(query) };
+        let progress = approach.map(|approach| approach as &dyn Progress);
+        let wanted = Wanted { progress, ..self.wanted(query) };
         let copied = |part: &[u8]| {
             approach.inspect(|approach| approach.copied(part.len() as u64));
         };
@@ -351,7 +353,7 @@ impl Reader {
             version: &self.version,
             cached: self.cached.as_ref(),
             meta: Some(&self.meta),
-            approach: None,
+            progress: None,
         }
     }
 

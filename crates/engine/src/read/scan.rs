@@ -309,6 +309,20 @@ impl Scan {
         Some(wanted)
     }
 
+    /// What was to begin did not: it is to be asked for again.
+    pub fn not_begun(&mut self, wanted: &Wanted) {
+        let Some(file) = self.files.get_mut(&wanted.unit.file) else { return };
+        let group = &mut file.groups[wanted.unit.row_group];
+        let chunks = file.layout.row_group(wanted.unit.row_group);
+        for column in wanted.columns.clone() {
+            if is_pending(&group.flags[column]) && !group.is_over {
+                self.pending_bytes -= chunks[column].len();
+            }
+            group.flags[column] &= !BEGUN;
+        }
+        group.settled = Settled::default();
+    }
+
     /// The next neighbouring columns of a row group that are expected: as many as fit, but one at
     /// least.
     fn next_in(
@@ -350,6 +364,12 @@ impl Scan {
             if is_wanted(column) && longer.len() <= bytes_max {
                 (last, span) = (column, longer);
             }
+        }
+        if span.end >= widened_from
+            && let Some(behind) = file.layout.behind_columns(span.end)
+            && joined(span, behind).len() <= bytes_max
+        {
+            span = joined(span, behind);
         }
         Some(Wanted { unit, columns: first..=last, span })
     }

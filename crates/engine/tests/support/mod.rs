@@ -5,23 +5,27 @@
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
 
+mod link;
+
+pub use link::Link;
+
 use async_trait::async_trait;
 use bytes::Bytes;
+use link::{OnConnection, OnLink};
 use penstock_base::{ByteRange, Error, Kind, Result, Retry, Settings};
 use penstock_engine::{Engine, Location, Opener, Query, Reader, SeededRandom, StoreOption};
 use penstock_store::memory::MemoryStore;
 use penstock_store::{
-    Body, BodySource, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpOptions, ListPage,
+    Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpOptions, ListPage,
     ListRequest, ObjectMeta, Observer, Part, Payload, Profile, PutOptions, PutResult, RequestEvent,
     Store, UploadId,
 };
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 
 /// What one request does instead of succeeding.
 #[derive(Clone, Debug)]
@@ -67,6 +71,8 @@ pub struct Scripted {
     pub delay: Duration,
     /// A GET has one until its body was read or dropped; first come, first served.
     pub connections: Option<Arc<Semaphore>>,
+    /// What all bodies share.
+    pub link: Option<Arc<Link>>,
     /// Requests that were sent and neither answered nor given up.
     pub running: Arc<AtomicUsize>,
     /// Told when the request of this number begins, counting from 1.
@@ -99,6 +105,7 @@ impl Scripted {
             endless: false,
             delay: Duration::ZERO,
             connections: None,
+            link: None,
             running: Arc::default(),
             tell_at: Mutex::default(),
             observer: Mutex::default(),
@@ -252,25 +259,6 @@ fn describe(range: GetRange) -> String {
     }
 }
 
-/// A body that has a connection to itself.
-#[derive(Debug)]
-struct OnConnection(Bytes, Option<OwnedSemaphorePermit>);
-
-impl BodySource for OnConnection {
-    fn remaining(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn poll_read(&mut self, _: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize>> {
-        let count = buf.len().min(self.0.len());
-        buf[..count].copy_from_slice(&self.0.split_to(count));
-        if self.0.is_empty() {
-            self.1 = None;
-        }
-        Poll::Ready(Ok(count))
-    }
-}
-
 #[async_trait]
 impl Store for Scripted {
     fn root(&self) -> &str {
@@ -309,7 +297,11 @@ impl Store for Scripted {
         }
         if let Some(connection) = connection {
             let Body::Memory(bytes) = response.body else { panic!("it is in memory") };
-            response.body = Body::Source(Box::new(OnConnection(bytes, Some(connection))));
+            response.body = Body::Source(Box::new(OnConnection::new(bytes, connection)));
+        } else if let Some(link) = &self.link {
+            let Body::Memory(bytes) = response.body else { panic!("it is in memory") };
+            let link = Arc::clone(link);
+            response.body = Body::Source(Box::new(OnLink::new(bytes, link)));
         }
         lost(fault, Ok(response)).await
     }

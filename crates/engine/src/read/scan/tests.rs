@@ -283,7 +283,8 @@ fn a_row_group_of_a_hundred_thousand_columns_takes_a_few_steps_for_each() {
             assert!(scan.follows(0, chunk) && !scan.read(1, 0, chunk));
             scan.done(1, 0, chunk);
             assert!(scan.unit_bytes() > 0);
-            while let Some(wanted) = scan.next(scan.allowed_bytes(8 << 20).saturating_sub(ahead)) {
+            while let Some(wanted) = scan.next(scan.allowed_bytes(8 << 20).saturating_sub(ahead), 0)
+            {
                 ahead += wanted.span.len();
             }
         }
@@ -397,4 +398,46 @@ proptest! {
         let (wasted, read) = (model.wasted_bytes(), model.read_bytes());
         prop_assert!(wasted <= bound, "{} of {}", wasted, read);
     }
+}
+
+/// Bloom filters lie between the last row group and what DuckDB's cache has: its last read is
+/// widened over them.
+#[test]
+fn what_lies_behind_the_last_row_group_comes_with_it_where_reads_are_widened() {
+    let chunk = |index: u64| ByteRange { start: 4 + index * CHUNK, end: 4 + (index + 1) * CHUNK };
+    let end = chunk(2).end;
+    for (behind, comes) in [(CHUNK, true), (CHUNK + 1, false)] {
+        for is_widening in [true, false] {
+            let groups = (0..3).map(|index| vec![chunk(index)]).collect();
+            let mut scan = Scan::new(0);
+            scan.learn(0, Arc::new(Layout::new(groups, end + behind, u64::MAX)));
+            scan.will_read([0].into_iter(), is_widening);
+            assert!(!scan.read(1, 0, chunk(0)));
+            let second = scan.next(4 * CHUNK, 0).map(|wanted| wanted.span);
+            assert_eq!(second, Some(chunk(1)));
+            let last = scan.next(4 * CHUNK, 0).map(|wanted| wanted.span);
+            let added = if comes && is_widening { behind } else { 0 };
+            assert_eq!(last, Some(ByteRange { end: end + added, ..chunk(2) }));
+            assert!(scan.next(4 * CHUNK, 0).is_none());
+        }
+    }
+}
+
+#[test]
+fn what_could_not_begin_is_asked_for_again() {
+    let mut model = Model::new(4, 2, 8);
+    model.scan.will_read([0, 1].into_iter(), false);
+    model.read(1, 0, 0..=1);
+    let begun = model.begun.len();
+    model.read(1, 1, 0..=1);
+    let mut scan = model.scan;
+    assert!(begun > 0 && scan.next(8 * CHUNK, 0).is_none(), "all of it is begun");
+    scan.restart();
+    scan.read(1, 0, model.layout.row_group(0)[0]);
+    let wanted = scan.next(8 * CHUNK, 0).unwrap();
+    let pending = scan.pending_bytes;
+    scan.not_begun(&wanted);
+    assert_eq!(scan.pending_bytes, pending - wanted.span.len());
+    let again = scan.next(8 * CHUNK, 0).unwrap();
+    assert_eq!((again.unit, again.columns, again.span), (wanted.unit, wanted.columns, wanted.span));
 }

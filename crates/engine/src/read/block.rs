@@ -1,0 +1,204 @@
+//! A block that is fetched ahead of its readers: its request, its bytes, what was used of it.
+
+use crate::budget::Lease;
+use crate::cache::CachedObject;
+use crate::location::Location;
+use crate::query::QueryCore;
+use crate::read::flight::{Progress, Wanted};
+use crate::read::flow::Flow;
+use crate::read::held::Piece;
+use crate::read::spare::SpareSlot;
+use crate::read::version::Version;
+use crate::request_log::Scope;
+use bytes::BytesMut;
+use penstock_base::{ByteRange, Metric, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+/// A block on its way or ready. Dropping it stops its request.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub range: ByteRange,
+    arrival: watch::Receiver<Arrival>,
+    task: AbortHandle,
+    /// With the task while the request runs, with the bytes afterwards.
+    lease: Weak<Lease>,
+    /// Bytes of it that have come.
+    come_bytes: Arc<AtomicU64>,
+    /// Bytes of it that reads wanted.
+    used_bytes: AtomicU64,
+    scope: Arc<Scope>,
+}
+
+/// How a block's request went.
+#[derive(Clone, Debug, Default)]
+enum Arrival {
+    #[default]
+    Pending,
+    Ready(Piece),
+    /// The read that needs the bytes asks for them itself, and tells its own error.
+    Failed,
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // Before the task is stopped: it ends on another thread, and gives its memory back there.
+        self.let_go();
+        self.task.abort();
+        if matches!(*self.arrival.borrow(), Arrival::Ready(_)) {
+            let used_bytes = *self.used_bytes.get_mut();
+            let wasted_bytes = self.range.len().saturating_sub(used_bytes);
+            self.scope.count(Metric::ReadAheadWastedBytes, wasted_bytes);
+        }
+    }
+}
+
+impl Block {
+    /// Takes note that a read wants what of it lies in this range.
+    pub fn used(&self, range: ByteRange) {
+        let (start, end) = (self.range.start.max(range.start), self.range.end.min(range.end));
+        self.used_bytes.fetch_add(end.saturating_sub(start), Ordering::Relaxed);
+    }
+
+    /// Bytes that no read has wanted yet.
+    pub fn unused_bytes(&self) -> u64 {
+        self.range.len().saturating_sub(self.used_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that no read has wanted yet, but for those of a request that runs which have come: they
+    /// are not on the link any more, and no reader can take them.
+    pub fn ahead_bytes(&self) -> u64 {
+        let come_bytes =
+            if self.is_pending() { self.come_bytes.load(Ordering::Relaxed) } else { 0 };
+        self.unused_bytes().min(self.range.len().saturating_sub(come_bytes))
+    }
+
+    /// Says that its memory comes back, as soon as its task is gone or those who read it are done.
+    pub fn let_go(&self) {
+        if let Some(lease) = self.lease.upgrade() {
+            lease.set_returning();
+        }
+    }
+
+    /// Whether its request runs.
+    pub fn is_pending(&self) -> bool {
+        matches!(*self.arrival.borrow(), Arrival::Pending)
+    }
+
+    /// Its bytes; `None` when its request failed.
+    pub async fn arrived(&self) -> Option<Piece> {
+        let mut arrival = self.arrival.clone();
+        match arrival.wait_for(|arrival| !matches!(arrival, Arrival::Pending)).await.as_deref() {
+            Ok(Arrival::Ready(piece)) => Some(piece.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// What a block is fetched from.
+pub(crate) struct Source<'a> {
+    pub query: &'a Arc<QueryCore>,
+    pub at: &'a Location,
+    pub version: &'a Version,
+    pub size_bytes: u64,
+}
+
+/// The scan that a block is fetched for.
+pub(super) struct Scanning {
+    pub slot: SpareSlot,
+    /// Learns from the request how fast the store is.
+    pub flow: Arc<Flow>,
+    /// Told now and then, as bytes come.
+    pub come: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Notes what has come of a block.
+struct Coming {
+    bytes: Arc<AtomicU64>,
+    flow: Arc<Flow>,
+    tell: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Progress for Coming {
+    fn arrived(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.flow.come(bytes) {
+            (self.tell)();
+        }
+    }
+
+    fn copied(&self, bytes: u64) {
+        self.arrived(bytes);
+    }
+}
+
+/// Begins the request of a block.
+pub(super) fn fetch(
+    source: &Source<'_>,
+    range: ByteRange,
+    lease: Lease,
+    scan: Option<Scanning>,
+) -> Block {
+    let (query, at) = (Arc::clone(source.query), source.at.clone());
+    let version = source.version.clone();
+    let (told, arrival) = watch::channel(Arrival::Pending);
+    let scope = Arc::clone(&query.scope);
+    scope.count(Metric::ReadAheadBytes, range.len());
+    let come_bytes = Arc::new(AtomicU64::new(0));
+    let (running, coming) = match scan {
+        Some(Scanning { slot, flow, come }) => {
+            let running = flow.begin();
+            let bytes = Arc::clone(&come_bytes);
+            let coming = Coming { bytes, flow: Arc::clone(&flow), tell: come };
+            (Some((flow, running, slot)), Some(coming))
+        }
+        None => (None, None),
+    };
+    let lease = Arc::new(lease);
+    let shared = Arc::downgrade(&lease);
+    let task = query.engine.handle.clone().spawn(scope.run(async move {
+        let bytes = query
+            .cancel
+            .race(fetch_bytes(
+                &query,
+                &at,
+                &version,
+                range,
+                coming.as_ref().map(|coming| coming as &dyn Progress),
+            ))
+            .await;
+        if let (Ok(bytes), Some((flow, running, _slot))) = (&bytes, running) {
+            flow.end(&running, bytes.len() as u64);
+        }
+        let arrival = match bytes {
+            Ok(bytes) => Arrival::Ready(Piece::new(range.start, bytes, lease)),
+            Err(_) => Arrival::Failed,
+        };
+        // The reader may be gone.
+        let _ = told.send(arrival);
+    }));
+    let task = task.abort_handle();
+    let used_bytes = AtomicU64::new(0);
+    Block { range, arrival, task, lease: shared, come_bytes, used_bytes, scope }
+}
+
+async fn fetch_bytes(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    version: &Version,
+    range: ByteRange,
+    progress: Option<&dyn Progress>,
+) -> Result<bytes::Bytes> {
+    let cached = CachedObject::of(query, at, version);
+    if let Some(cached) = &cached
+        && let Some(bytes) = cached.fetch(query, range).await
+    {
+        return Ok(bytes);
+    }
+    let wanted = Wanted { query, at, version, cached: cached.as_ref(), meta: None, progress };
+    let mut bytes = BytesMut::zeroed(usize::try_from(range.len()).unwrap_or(usize::MAX));
+    wanted.fetch(&mut bytes, range, None).await?;
+    Ok(bytes.freeze())
+}

@@ -1,0 +1,130 @@
+//! The files of one glob, of a list or by themselves: what is known of each, and what is fetched
+//! ahead of them.
+
+use crate::location::{Location, ObjectId};
+use crate::query::QueryCore;
+use crate::read::block::{Block, Scanning, Source, fetch};
+use crate::read::columns::{Columns, Dropped, LATENCY_MIN, Room};
+use crate::read::flow::Flow;
+use crate::read::neighbours::Place;
+use crate::read::openings::Openings;
+use crate::read::parquet::Layout;
+use crate::read::spare::Spare;
+use crate::read::version::Version;
+use crate::read::{Known, tail_first};
+use penstock_base::ByteRange;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// The files of one glob, or a file by itself.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub id: u64,
+    pub at: Location,
+    /// What is known of each; a listing tells size and tag, others may not.
+    pub files: Vec<(String, Known)>,
+    pub index: HashMap<ObjectId, usize>,
+    pub openings: Openings,
+    pub columns: Columns,
+    /// Those whose columns were read.
+    scanned: HashSet<usize>,
+}
+
+impl Files {
+    /// None yet; `id` names them.
+    pub fn new(id: u64, at: &Location, is_glob: bool) -> Self {
+        let flow = Flow::new(at.mount.profile.connection_bytes_per_s);
+        Files {
+            id,
+            at: at.clone(),
+            files: Vec::new(),
+            index: HashMap::new(),
+            openings: Openings::default(),
+            columns: Columns::new(is_glob, flow),
+            scanned: HashSet::new(),
+        }
+    }
+
+    /// Takes note of more, behind those that are known.
+    pub fn add(&mut self, files: impl IntoIterator<Item = (String, Known)>) {
+        for (key, known) in files {
+            self.index.insert(self.at.sibling(key.as_str()).id(), self.files.len());
+            self.files.push((key, known));
+        }
+    }
+
+    /// What is known of a file's version.
+    pub fn version(&self, index: usize) -> Version {
+        Version::of(&self.files[index].1.meta)
+    }
+
+    /// Takes note of a read, see [`Columns::note`].
+    pub fn note(
+        &mut self,
+        query: &Arc<QueryCore>,
+        place: &Place,
+        range: ByteRange,
+    ) -> Option<(Vec<Arc<Block>>, Dropped)> {
+        let Files { at, files, columns, scanned, .. } = self;
+        let is_near = at.mount.latency.get() < LATENCY_MIN;
+        if (is_near && columns.unused_bytes() == 0) || !tail_first(&files[place.index].0) {
+            return None;
+        }
+        let file = &files[place.index];
+        let parse = || layout(query, at, file);
+        let noted = columns.note(place.reader, place.index, range, parse)?;
+        if scanned.insert(place.index) {
+            query.engine.scanned.note(&at.sibling(file.0.as_str()), &Version::of(&file.1.meta));
+        }
+        Some(noted)
+    }
+
+    /// Begins what there is room for now.
+    pub fn pull(&mut self, query: &Arc<QueryCore>) {
+        let Files { id, at, files, columns, .. } = self;
+        let latency = at.mount.latency.get();
+        if latency < LATENCY_MIN || query.host_reads_ahead() {
+            return;
+        }
+        let room = Room {
+            latency: at.mount.latency.seen(),
+            expected_latency: latency,
+            memory_limit_bytes: query.engine.budget.limit_bytes(),
+            ends_early: query.ends_early(),
+            requests: at.mount.spare.free(&query.settings),
+        };
+        let parse = |index: usize| layout(query, at, &files[index]);
+        let begin = |index: usize, span: ByteRange, flow: &Arc<Flow>| {
+            let (key, Known { meta, .. }) = &files[index];
+            let (at, version) = (at.sibling(key.as_str()), Version::of(meta));
+            let size_bytes = meta.size_bytes?;
+            let slot = Spare::take(&at.mount, &query.settings)?;
+            let lease = query.engine.budget.try_lease_ahead(span.len())?;
+            let source = Source { query, at: &at, version: &version, size_bytes };
+            let come = come(query, *id);
+            Some(fetch(&source, span, lease, Some(Scanning { slot, flow: Arc::clone(flow), come })))
+        };
+        columns.pull(files.len(), room, parse, begin);
+    }
+}
+
+/// What is done as bytes come that were asked for ahead: more is asked for.
+fn come(query: &Arc<QueryCore>, id: u64) -> Box<dyn Fn() + Send + Sync> {
+    let query = Arc::downgrade(query);
+    Box::new(move || {
+        if let Some(query) = query.upgrade() {
+            query.neighbours.pull(&query, id);
+        }
+    })
+}
+
+/// Where the columns of a file lie, if its footer is here.
+fn layout(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    (key, Known { meta, .. }): &(String, Known),
+) -> Option<Arc<Layout>> {
+    let id = ObjectId { mount: at.mount.id, key: key.clone() };
+    let held = query.engine.held.get(&id, &Version::of(meta))?;
+    held.layout(meta.size_bytes?)
+}

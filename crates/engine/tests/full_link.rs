@@ -1,0 +1,110 @@
+//! A scan by one thread over a shared link, on a virtual clock: the link is never idle while
+//! something is left to fetch.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use penstock_base::{ByteRange, Metric};
+use penstock_engine::Known;
+use penstock_testkit::parquet::footer;
+use std::time::Duration;
+use support::{Bench, Link, Scripted, pattern, read};
+use tokio::time::{Instant, sleep};
+
+/// A file of row groups of one column, and the way to it.
+struct Scan {
+    groups: usize,
+    group_bytes: usize,
+    latency: Duration,
+    bytes_per_s: f64,
+    memory: &'static str,
+}
+
+impl Scan {
+    fn file(&self) -> Vec<u8> {
+        let mut data = pattern(4 + self.groups * self.group_bytes);
+        let group = |index: usize| {
+            let start = 4 + index * self.group_bytes;
+            vec![ByteRange::of_len(start as u64, self.group_bytes as u64).unwrap()]
+        };
+        data.extend(footer(&(0..self.groups).map(group).collect::<Vec<_>>()));
+        data
+    }
+
+    /// How long a row group is on the link.
+    fn way(&self) -> Duration {
+        Duration::from_secs_f64(self.group_bytes as f64 / self.bytes_per_s)
+    }
+
+    /// Reads all of it, a row group at a time, and works on each; how long that took.
+    async fn run(&self, data: &[u8], work: Duration) -> Duration {
+        let mut store = Scripted::remote(self.latency);
+        store.link = Some(Link::new(self.bytes_per_s));
+        store.profile.connection_bytes_per_s = self.bytes_per_s / 2.0;
+        let bench = Bench::with(store, &[("memory_limit_bytes", self.memory)]);
+        bench.store.place("t.parquet", data.to_vec()).await;
+        let (query, at) = (bench.query(), bench.at("t.parquet"));
+        let begin = Instant::now();
+        let reader = query.open(&at, &Known::default()).await.unwrap();
+        read(&reader, &query, data.len() - 8, 8).await;
+        query.will_read(&at, &[0], false);
+        for group in 0..self.groups {
+            let start = 4 + group * self.group_bytes;
+            let found = read(&reader, &query, start, self.group_bytes).await;
+            assert!(found == data[start..start + self.group_bytes], "row group {group}");
+            sleep(work).await;
+        }
+        let took = begin.elapsed();
+        let requests = bench.store.take_calls().len();
+        assert_eq!(requests, self.groups + 1, "each row group is one request");
+        assert_eq!(query.metrics().get(Metric::ReadAheadWastedBytes), 0);
+        took
+    }
+
+    /// The footer and the first row group are waited for, and the last one is worked on.
+    fn least(&self, data: &[u8], work: Duration) -> Duration {
+        Duration::from_secs_f64(data.len() as f64 / self.bytes_per_s) + 2 * self.latency + work
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_link_is_full_though_the_reader_works_on_each_row_group() {
+    let latency = Duration::from_millis(30);
+    let scan =
+        Scan { groups: 24, group_bytes: 3 << 20, latency, bytes_per_s: 60e6, memory: "1GiB" };
+    let data = scan.file();
+    for percent in [0, 10, 25, 40, 55, 70, 85, 95] {
+        let work = scan.way() * percent / 100;
+        let (took, least) = (scan.run(&data, work).await, scan.least(&data, work));
+        // The first one shares the link with two that are ahead of it, and the last ones come
+        // together: a reader that is nearly as slow as the link does not make up for that.
+        let more = if percent <= 40 { latency } else { 3 * scan.way() };
+        assert!(took <= least + more, "{percent} %: {took:?} of {least:?}");
+    }
+}
+
+/// The profile expects 30 ms.
+#[tokio::test(start_paused = true)]
+async fn the_link_to_a_store_that_is_further_than_expected_is_full_soon() {
+    let latency = Duration::from_millis(150);
+    let scan =
+        Scan { groups: 100, group_bytes: 1 << 20, latency, bytes_per_s: 80e6, memory: "1GiB" };
+    let data = scan.file();
+    let (took, least) = (scan.run(&data, Duration::ZERO).await, scan.least(&data, Duration::ZERO));
+    assert!(took <= least + 2 * latency, "{took:?} of {least:?}");
+}
+
+/// What is ahead may take a quarter of it: a little more than what fills the link.
+#[tokio::test(start_paused = true)]
+async fn the_link_is_full_with_little_memory() {
+    let latency = Duration::from_millis(100);
+    let memory = "80MiB";
+    let scan = Scan { groups: 100, group_bytes: 1 << 20, latency, bytes_per_s: 80e6, memory };
+    let data = scan.file();
+    for percent in [0, 50] {
+        let work = scan.way() * percent / 100;
+        let (took, least) = (scan.run(&data, work).await, scan.least(&data, work));
+        assert!(took <= least + 2 * latency, "{percent} %: {took:?} of {least:?}");
+    }
+}
