@@ -114,6 +114,10 @@ impl End {
         let waited = self.told.wait_while(is_over, |is_over| !*is_over);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
+
+    fn is_over(&self) -> bool {
+        *self.is_over.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Debug)]
@@ -152,7 +156,8 @@ impl DiskCache {
             }
             known.end.wait();
         }
-        open.retain(|known| known.path != path && known.cache.strong_count() > 0);
+        // One of another path that is closing is still to be waited for.
+        open.retain(|known| known.path != path && !known.end.is_over());
         let end = Arc::new(End::default());
         let cache = DiskCache::start(home.hold(&path)?, capacity_bytes, &end)?;
         let cache = Arc::new(cache);

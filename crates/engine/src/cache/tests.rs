@@ -261,6 +261,13 @@ fn a_cache_follows_no_change_of_the_working_directory_and_leaves_other_files() {
 #[test]
 fn opening_waits_for_the_one_that_is_closing() {
     let dir = Scratch::new("cache");
+    // Others come and go meanwhile.
+    let others = || {
+        let dir = Scratch::new("cache");
+        for _ in 0..100 {
+            drop(open(dir.path(), 64 * MIB).unwrap());
+        }
+    };
     let rounds = || {
         for _ in 0..50 {
             let cache = open(dir.path(), 64 * MIB).unwrap();
@@ -271,6 +278,7 @@ fn opening_waits_for_the_one_that_is_closing() {
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(rounds);
+            scope.spawn(others);
         }
     });
 }

@@ -69,7 +69,7 @@ impl Block {
 
     /// Bytes that no read has wanted yet, but for those of a request that runs which have come: they
     /// are not on the link any more, and no reader can take them.
-    pub fn ahead_bytes(&self) -> u64 {
+    pub fn to_come_bytes(&self) -> u64 {
         let come_bytes =
             if self.is_pending() { self.come_bytes.load(Ordering::Relaxed) } else { 0 };
         self.unused_bytes().min(self.range.len().saturating_sub(come_bytes))

@@ -168,13 +168,14 @@ impl Columns {
         let (unit_bytes, readers) = (self.scan.unit_bytes(), self.scan.reader_count());
         let latency = self.flow.latency(room.latency).unwrap_or(room.expected_latency);
         let window = self.flow.window_bytes(latency, unit_bytes, readers);
-        let allowed = self.scan.allowed_bytes(window.min(room.memory_limit_bytes / AHEAD_PARTS));
+        let memory_bytes = room.memory_limit_bytes / AHEAD_PARTS;
+        let allowed = self.scan.allowed_bytes(window.min(memory_bytes));
         let span_bytes_max = if self.scan.is_learned() { u64::MAX } else { FIRST_SPAN_BYTES_MAX };
-        let ahead = self.ahead.iter().map(|ahead| ahead.block.ahead_bytes());
-        // What has come of requests that run takes memory, too.
-        let memory_bytes =
-            (room.memory_limit_bytes / AHEAD_PARTS).saturating_sub(self.unused_bytes());
-        let mut left = allowed.saturating_sub(ahead.sum()).min(memory_bytes);
+        // What has come of requests that run is off the link; it takes memory, and may be in vain.
+        let to_come = self.ahead.iter().map(|ahead| ahead.block.to_come_bytes()).sum();
+        let held_bytes_max = self.scan.allowed_bytes(memory_bytes);
+        let mut left =
+            allowed.saturating_sub(to_come).min(held_bytes_max.saturating_sub(self.unused_bytes()));
         let whole_bytes = (allowed / 2).min(span_bytes_max);
         let running = self.ahead.iter().filter(|ahead| ahead.block.is_pending()).count();
         let mut requests = room.requests.min(REQUESTS_MAX.saturating_sub(running));
