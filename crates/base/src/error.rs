@@ -91,6 +91,7 @@ struct Inner {
     hint: Option<String>,
     http_status: Option<u16>,
     service_code: Option<String>,
+    etag: Option<String>,
     was_unsigned: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -107,6 +108,7 @@ impl Error {
             hint: None,
             http_status: None,
             service_code: None,
+            etag: None,
             was_unsigned: false,
             source: None,
         }))
@@ -162,6 +164,14 @@ impl Error {
         self
     }
 
+    /// Keeps the tag of the version that stands against the request, without its quotes, where the
+    /// store told it.
+    #[must_use]
+    pub fn with_etag(mut self, etag: Option<String>) -> Self {
+        self.0.etag = etag;
+        self
+    }
+
     /// Keeps whether the request that failed carried no credentials.
     #[must_use]
     pub fn with_unsigned(mut self, was_unsigned: bool) -> Self {
@@ -207,6 +217,16 @@ impl Error {
     /// The code by which the store's service calls the failure, if it told one.
     pub fn service_code(&self) -> Option<&str> {
         self.0.service_code.as_deref()
+    }
+
+    /// Whether a read was not answered because the reader has this version already (304).
+    pub fn is_not_modified(&self) -> bool {
+        self.0.kind == Kind::Conflict && self.0.http_status == Some(304)
+    }
+
+    /// The tag of the version that is there, without its quotes, if the store told it.
+    pub fn etag(&self) -> Option<&str> {
+        self.0.etag.as_deref()
     }
 
     /// Whether the request that failed is known to have carried no credentials.

@@ -172,7 +172,7 @@ gateway_metrics! {
     BACKEND_READY "penstock_backend_ready" Gauge ["backend"]
         "Whether a back end answered when /readyz last asked it (1) or not (0).";
     LOG_LOST "penstock_access_log_lost_total" Counter []
-        "Lines of the access log that could not be written in time, or at all.";
+        "Lines of the access log, and of that of back ends, that could not be written in time, or at all.";
     CPU_SECONDS "process_cpu_seconds_total" Counter []
         "Processor time of the process, user and system.";
     RSS_BYTES "process_resident_memory_bytes" Gauge []

@@ -281,6 +281,8 @@ settings! {
         "How often the TLS files are looked at for a change.";
     access_log: Text = ""
         "File that gets one line of JSON per request, `-` for stdout; empty for none; opened again on SIGHUP.";
+    backend_log: Text = ""
+        "File that gets one line of JSON per request to a back end, with its place in the trace, `-` for stdout; empty for none; opened again on SIGHUP.";
     signature_v2_enabled: Bool = "true"
         "Accepts requests signed with version 2 too, as boto3 presigns URLs unless told otherwise.";
     acl: Text = "off"

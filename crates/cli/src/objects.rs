@@ -127,8 +127,7 @@ pub fn cat(session: &Session, cat: &Cat) -> Result<()> {
     let at = session.locate(&cat.target)?;
     let asked = cat.range.map_or(GetRange::All, |range| range.0);
     session.query.block_on(async {
-        let mut stream =
-            session.query.get(&at, GetRequest { range: asked, if_match: None }).await?;
+        let mut stream = session.query.get(&at, GetRequest::from(asked)).await?;
         range::check(asked, stream.meta().size_bytes).map_err(|e| e.with_object(at.url()))?;
         let mut stdout = std::io::stdout().lock();
         match copy_out(&mut stream, &mut stdout, Progress::new(None)).await {
@@ -172,7 +171,7 @@ pub fn get(session: &Session, get: &Get) -> Result<()> {
     let file_error = |cause: std::io::Error| file_error(&get.file, "write", cause);
     let partial = get.file.with_extension(format!("penstock-{}", std::process::id()));
     let done = session.query.block_on(async {
-        let request = GetRequest { range: GetRange::All, if_match: None };
+        let request = GetRequest::default();
         let mut stream = session.query.get(&at, request).await?;
         let mut file = BufWriter::with_capacity(0, File::create(&partial).map_err(file_error)?);
         let progress = Progress::new(stream.meta().size_bytes);

@@ -166,6 +166,7 @@ mod tests {
             received_bytes: 10,
             new_connection: true,
             error: String::new(),
+            span: None,
         }
     }
 

@@ -6,7 +6,7 @@ mod support;
 
 use penstock_base::{Kind, Metric};
 use penstock_engine::Known;
-use penstock_store::{GetRange, GetRequest};
+use penstock_store::GetRequest;
 use std::time::Duration;
 use support::{Bench, Fault, Scripted, pattern, read};
 
@@ -68,7 +68,7 @@ async fn a_reader_that_takes_its_time_may_still_resume() {
     bench.store.place("a.bin", data.clone()).await;
     let query = bench.query();
     bench.store.fail("get", Fault::CutBody(1000));
-    let request = GetRequest { range: GetRange::All, if_match: None };
+    let request = GetRequest::default();
     let mut stream = query.get(&bench.at("a.bin"), request).await.unwrap();
     let mut all = vec![0; MIB];
     let first = stream.read(&mut all).await.unwrap();

@@ -35,7 +35,7 @@ fn restart(dir: &Scratch, before: Bench, settings: &[(&str, &str)]) -> Bench {
 }
 
 async fn try_get(bench: &Bench, query: &Query, key: &str, range: GetRange) -> Result<Vec<u8>> {
-    let request = GetRequest { range, if_match: None };
+    let request = GetRequest::from(range);
     let mut stream = query.get(&bench.at(key), request).await?;
     let (mut all, mut buf) = (Vec::new(), vec![0; 100_000]);
     loop {
@@ -146,8 +146,11 @@ async fn a_condition_is_the_stores_to_judge_and_what_is_gone_is_told() {
     let bench = bench(&dir, &[]);
     bench.store.place("a", pattern(MIB)).await;
     get(&bench, "a", GetRange::All).await;
-    let request =
-        GetRequest { range: GetRange::All, if_match: Some(penstock_store::ETag("other".into())) };
+    let request = GetRequest {
+        range: GetRange::All,
+        if_match: Some(penstock_store::ETag("other".into())),
+        ..Default::default()
+    };
     let error = bench.query().get(&bench.at("a"), request).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Conflict);
     bench.query().remove(&[bench.at("a")]).await.unwrap();
@@ -253,7 +256,7 @@ async fn a_get_that_the_cache_serves_for_long_still_has_the_whole_deadline_for_t
         get(&bench, "a", bounded(start, end)).await;
     }
     let query = bench.query();
-    let request = GetRequest { range: GetRange::All, if_match: None };
+    let request = GetRequest::default();
     let mut stream = query.get(&bench.at("a"), request).await.unwrap();
     let (mut all, mut buf) = (Vec::new(), vec![0; MIB]);
     loop {

@@ -1,4 +1,5 @@
-//! The access log: one line of JSON per request, written by a thread of its own.
+//! The access log, and that of requests to back ends: one line of JSON per request, written by a
+//! thread of its own.
 //!
 //! A log that cannot keep up, or a full disk, loses lines and counts them: requests never wait for
 //! it. It decides nothing about what may stand in a line; a [`Line`] holds nothing secret.
@@ -64,12 +65,16 @@ pub struct Line {
     pub backend_ms: f64,
     /// What the client calls itself.
     pub user_agent: String,
-    /// From a `traceparent` header.
+    /// The trace of which the request is a span.
+    pub trace_id: String,
+    /// The request's span: the parent of those of its requests to back ends.
+    pub span_id: String,
+    /// The span that the client named in `traceparent`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub trace_id: Option<String>,
+    pub parent_id: Option<String>,
 }
 
-fn rfc3339<S: Serializer>(
+pub(crate) fn rfc3339<S: Serializer>(
     time: &SystemTime,
     serializer: S,
 ) -> std::result::Result<S::Ok, S::Error> {
@@ -102,31 +107,42 @@ struct Shared {
 }
 
 impl AccessLog {
-    /// Opens the log: `-` is stdout, anything else a file that lines are added to.
+    /// Opens the log that a setting names: `-` is stdout, anything else a file that lines are added
+    /// to, and nothing no log.
     ///
     /// # Errors
     /// `Invalid` for a file that cannot be opened.
-    pub fn open(target: &str, telemetry: Arc<Telemetry>) -> Result<Self> {
+    pub fn open(
+        setting: &'static str,
+        target: &str,
+        telemetry: &Arc<Telemetry>,
+    ) -> Result<Option<Self>> {
         let target = match target {
+            "" => return Ok(None),
             "-" => Target::Stdout,
             path => Target::File(PathBuf::from(path)),
         };
-        let sink = open_sink(&target)?;
+        let named = |error: Error| {
+            error.with_hint(format!(
+                "{setting} names a file in a directory that this user may write to"
+            ))
+        };
+        let (sink, telemetry) = (open_sink(&target).map_err(named)?, Arc::clone(telemetry));
         let (sender, receiver) = sync_channel(QUEUE_LINES);
         let writer = std::thread::Builder::new()
             .name("penstock-log".to_string())
             .spawn(move || write_all(&receiver, &target, sink, &telemetry))
             .map_err(|cause| {
-                Error::new(Kind::Exhausted, "the thread of the access log cannot be started")
+                Error::new(Kind::Exhausted, "the thread of a log cannot be started")
                     .with_source(cause)
             })?;
         let writer = Mutex::new(Some(writer));
-        Ok(AccessLog(Arc::new(Shared { sender: Some(sender), writer })))
+        Ok(Some(AccessLog(Arc::new(Shared { sender: Some(sender), writer }))))
     }
 
     /// Adds a line, or counts it as lost where the queue is full.
-    pub fn write(&self, line: Line, telemetry: &Telemetry) {
-        let json = serde_json::to_vec(&line).map(|mut json| {
+    pub fn write(&self, line: &impl Serialize, telemetry: &Telemetry) {
+        let json = serde_json::to_vec(line).map(|mut json| {
             json.push(b'\n');
             json
         });
@@ -167,9 +183,8 @@ fn open_sink(target: &Target) -> Result<Box<dyn Write + Send>> {
 
 fn open_file(path: &Path) -> Result<File> {
     OpenOptions::new().create(true).append(true).open(path).map_err(|cause| {
-        Error::new(Kind::Invalid, format!("the access log {} cannot be opened", path.display()))
+        Error::new(Kind::Invalid, format!("the log {} cannot be opened", path.display()))
             .with_source(cause)
-            .with_hint("access_log names a file in a directory that this user may write to")
     })
 }
 
@@ -232,7 +247,9 @@ mod tests {
             backend_requests: 1,
             backend_ms: 0.125,
             user_agent: "test".into(),
-            trace_id: None,
+            trace_id: "4b".into(),
+            span_id: "0a".into(),
+            parent_id: None,
         }
     }
 
@@ -255,15 +272,16 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         let (path, moved) = (dir.join("log"), dir.join("log.1"));
         let telemetry = telemetry();
-        let log = AccessLog::open(path.to_str().unwrap(), telemetry.clone()).unwrap();
-        log.write(line("one"), &telemetry);
+        let log = AccessLog::open("access_log", path.to_str().unwrap(), &telemetry);
+        let log = log.unwrap().unwrap();
+        log.write(&line("one"), &telemetry);
         // The first line is in the first file before that is moved.
         while std::fs::metadata(&path).unwrap().len() == 0 {
             std::thread::yield_now();
         }
         std::fs::rename(&path, &moved).unwrap();
         log.reopen();
-        log.write(line("two"), &telemetry);
+        log.write(&line("two"), &telemetry);
         drop(log);
         let text = |path: &Path| std::fs::read_to_string(path).unwrap();
         assert!(text(&moved).contains("\"one\"") && !text(&moved).contains("\"two\""));
@@ -275,15 +293,17 @@ mod tests {
     #[test]
     fn a_full_disk_is_counted() {
         let telemetry = telemetry();
-        let log = AccessLog::open("/dev/full", telemetry.clone()).unwrap();
-        log.write(line("lost"), &telemetry);
+        let log = AccessLog::open("access_log", "/dev/full", &telemetry).unwrap().unwrap();
+        log.write(&line("lost"), &telemetry);
         drop(log);
         assert_eq!(telemetry.log_lost.get(), 1);
     }
 
     #[test]
     fn a_file_that_cannot_be_opened_is_told() {
-        let error = AccessLog::open("/nowhere/log", telemetry()).unwrap_err();
+        let error = AccessLog::open("backend_log", "/nowhere/log", &telemetry()).unwrap_err();
         assert!(error.to_string().contains("/nowhere/log"), "{error}");
+        assert!(error.to_string().contains("backend_log names a file"), "{error}");
+        assert!(AccessLog::open("backend_log", "", &telemetry()).unwrap().is_none());
     }
 }

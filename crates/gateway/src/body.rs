@@ -1,5 +1,6 @@
 //! Streams an object's body to a client, or into another store, in bounded pieces.
 
+use crate::checksum::{Algorithm, Maker, Sums};
 use crate::handover::{self, Handover};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
@@ -158,13 +159,46 @@ impl http_body::Body for ObjectBody {
 pub struct CopyFlow {
     body: ObjectBody,
     size_bytes: u64,
+    /// Until the last byte has passed.
+    maker: Option<Maker>,
+    made: Made,
+}
+
+/// The checksum of a body that was given away, once it has passed; none where none was wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Made(Arc<Mutex<Sums>>);
+
+impl Made {
+    /// What it came to.
+    pub fn sums(&self) -> Sums {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl CopyFlow {
     /// Moves what is left of `source`.
     pub fn new(source: Stream) -> Self {
         let size_bytes = source.range().len();
-        CopyFlow { body: ObjectBody::new(source, size_bytes), size_bytes }
+        let body = ObjectBody::new(source, size_bytes);
+        CopyFlow { body, size_bytes, maker: None, made: Made::default() }
+    }
+
+    /// Makes a checksum of the bytes on their way.
+    #[must_use]
+    pub fn summed(mut self, algorithm: Option<Algorithm>) -> (Self, Made) {
+        self.maker = algorithm.map(Maker::new);
+        self.end_if_all_passed();
+        let made = self.made.clone();
+        (self, made)
+    }
+
+    /// Whoever takes the last byte may ask at once.
+    fn end_if_all_passed(&mut self) {
+        if self.body.remaining == 0
+            && let Some(maker) = self.maker.take()
+        {
+            *self.made.0.lock().unwrap_or_else(PoisonError::into_inner) = maker.finish();
+        }
     }
 }
 
@@ -180,6 +214,20 @@ impl Inflow for CopyFlow {
     }
 
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
-        self.body.poll_bytes(context)
+        let piece = ready!(self.body.poll_bytes(context));
+        match (&piece, &mut self.maker) {
+            (Some(Ok(bytes)), Some(maker)) => {
+                maker.update(bytes);
+                self.end_if_all_passed();
+            }
+            // A broken body has no checksum.
+            (Some(Err(_)), maker) => *maker = None,
+            _ => {}
+        }
+        Poll::Ready(piece)
+    }
+
+    fn late_metadata(&self) -> Vec<(String, String)> {
+        self.made.sums().notes()
     }
 }

@@ -130,6 +130,29 @@ impl Verifier {
     }
 }
 
+/// Makes the checksum of bytes that come with none.
+pub struct Maker {
+    algorithm: Algorithm,
+    hasher: Hasher,
+}
+
+impl Maker {
+    /// Of this algorithm.
+    pub fn new(algorithm: Algorithm) -> Self {
+        Maker { algorithm, hasher: Hasher::new(algorithm) }
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+    }
+
+    /// The checksum of all.
+    pub fn finish(self) -> Sums {
+        Sums::one(self.algorithm, self.hasher.finish())
+    }
+}
+
 /// What CompleteMultipartUpload says of the whole object, if it says anything that bytes can be
 /// compared with: a composite checksum is one of the parts' checksums, which were compared already.
 ///

@@ -99,17 +99,25 @@ impl ReadConditions {
             && self.if_unmodified_since.is_none()
     }
 
-    /// Whether they ask for bytes only of an object that changed: usually it did not.
-    pub fn asks_for_changes(&self) -> bool {
-        self.if_none_match.is_some() || self.if_modified_since.is_some()
+    /// Whether no version there is can be sent: one of any kind is not wanted.
+    pub fn wants_none(&self) -> bool {
+        self.if_none_match == Some(Tag::Any)
     }
 
     /// The one version that is wanted, if any is.
     pub fn wanted_version(&self) -> Option<&ETag> {
-        match &self.if_match {
-            Some(Tag::One(etag)) => Some(etag),
-            _ => None,
-        }
+        one(self.if_match.as_ref())
+    }
+
+    /// The version that the reader has, if it names one.
+    pub fn known_version(&self) -> Option<&ETag> {
+        one(self.if_none_match.as_ref())
+    }
+
+    /// The time since which a change is asked for. A tag makes it void.
+    pub fn changes_since(&self) -> Option<SystemTime> {
+        let since = self.if_modified_since.as_ref().filter(|_| self.if_none_match.is_none());
+        since.and_then(system_time)
     }
 
     /// Weighs the conditions against the object's tag and time, in the order of the RFC: a tag
@@ -136,6 +144,21 @@ impl ReadConditions {
         }
         Verdict::Proceed
     }
+}
+
+fn one(tag: Option<&Tag>) -> Option<&ETag> {
+    match tag {
+        Some(Tag::One(etag)) => Some(etag),
+        _ => None,
+    }
+}
+
+/// `None` before 1970, when nothing was written that is here.
+fn system_time(time: &dto::Timestamp) -> Option<SystemTime> {
+    let mut text = Vec::new();
+    time.format(dto::TimestampFormat::EpochSeconds, &mut text).ok()?;
+    let seconds = std::str::from_utf8(&text).ok()?.split('.').next()?.parse().ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
 fn http_date(time: &dto::Timestamp) -> Option<Vec<u8>> {
@@ -274,6 +297,24 @@ mod tests {
             if_modified_since: Some(at(1000).into()),
         };
         assert_eq!(verdict(both), Verdict::Proceed);
+    }
+
+    #[test]
+    fn back_ends_are_told_of_one_version_or_a_time() {
+        let none = ReadConditions::default();
+        assert!(!none.wants_none() && none.known_version().is_none());
+        let any = ReadConditions { if_none_match: Some(Tag::Any), ..Default::default() };
+        assert!(any.wants_none() && any.known_version().is_none());
+        let since = |time: SystemTime| ReadConditions {
+            if_modified_since: Some(time.into()),
+            ..none.clone()
+        };
+        assert_eq!(since(at(100)).changes_since(), Some(at(100)));
+        assert_eq!(since(at(100) + Duration::from_millis(7)).changes_since(), Some(at(100)));
+        let before = SystemTime::UNIX_EPOCH - Duration::from_secs(9);
+        assert_eq!(since(before).changes_since(), None);
+        let both = ReadConditions { if_none_match: tag("v1"), ..since(at(100)) };
+        assert_eq!((both.changes_since(), both.known_version()), (None, Some(&ETag("v1".into()))));
     }
 
     #[test]

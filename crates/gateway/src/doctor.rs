@@ -19,7 +19,7 @@ pub use judge::{Finding, Level};
 use judge::{clock, failed, keys, transport};
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{
-    Account, GetRange, GetRequest, GetResponse, ListRequest, Payload, PutOptions, StreamingStore,
+    Account, GetRequest, GetResponse, ListRequest, Payload, PutOptions, StreamingStore,
     WriteCondition,
 };
 use std::sync::Arc;
@@ -91,7 +91,7 @@ async fn back_end(
     let backend = &options.backends[index];
     let subject = format!("back end `{}`", backend.name);
     let alone = Options { backends: vec![backend.clone()], ..options.clone() };
-    let account = match open(&alone, telemetry.clone()) {
+    let account = match open(&alone, telemetry.clone(), None) {
         Ok((_, mut accounts)) => accounts.remove(0),
         Err(error) => return vec![failed(&subject, &error)],
     };
@@ -182,7 +182,7 @@ async fn read_back(
     key: &str,
     now: &impl Fn() -> SystemTime,
 ) -> Result<Option<(SystemTime, SystemTime)>> {
-    let request = GetRequest { range: GetRange::All, if_match: None };
+    let request = GetRequest::default();
     let mut answer = store.get(key, request).await?;
     if read(&mut answer, TRIAL.len() + 1).await? != TRIAL {
         return Err(Error::new(Kind::Corrupt, "what was read is not what was written"));

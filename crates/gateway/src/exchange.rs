@@ -4,7 +4,9 @@
 use crate::access_log::{AccessLog, Line};
 use crate::cause;
 use crate::telemetry::Telemetry;
+use crate::trace;
 use penstock_base::Error;
+use penstock_store::Span;
 use s3s::access::S3AccessContext;
 use s3s::path::S3Path;
 use std::future::Future;
@@ -34,7 +36,7 @@ pub struct Exchange {
     peer: SocketAddr,
     method: http::Method,
     user_agent: String,
-    trace: String,
+    span: Span,
     time: SystemTime,
     started: Instant,
     operation: OnceLock<String>,
@@ -79,7 +81,7 @@ impl Exchange {
             peer,
             method: request.method().clone(),
             user_agent: header("user-agent", 200),
-            trace: trace_id(&header("traceparent", 55)).to_string(),
+            span: trace::begin(request.headers(), ledger.log.is_some()),
             time: SystemTime::now(),
             started: Instant::now(),
             operation: OnceLock::new(),
@@ -170,7 +172,7 @@ impl Exchange {
         let operation = self.operation.get().map_or("none", String::as_str);
         telemetry.request(operation, ending.status, ending.first_byte, total);
         if let Some(log) = &self.ledger.log {
-            log.write(self.line(ending, total), telemetry);
+            log.write(&self.line(ending, total), telemetry);
         }
     }
 
@@ -197,7 +199,9 @@ impl Exchange {
             backend_requests: self.backend_requests.load(Ordering::Relaxed),
             backend_ms: self.backend_micros.load(Ordering::Relaxed) as f64 / 1000.0,
             user_agent: self.user_agent.clone(),
-            trace_id: Some(self.trace.clone()).filter(|trace| !trace.is_empty()),
+            trace_id: trace::trace_id(&self.span),
+            span_id: trace::span_id(self.span.id),
+            parent_id: self.span.parent_id.map(trace::span_id),
         }
     }
 }
@@ -233,14 +237,24 @@ pub fn failed(code: &str, error: &Error) {
     });
 }
 
+/// The span of a request to a back end, for the S3 request that the task works for.
+pub fn backend_span() -> Option<Span> {
+    CURRENT.try_with(|exchange| trace::child(&exchange.span)).ok()
+}
+
 /// Sixteen hexadecimal digits, unlike those of other requests and other replicas.
 fn next_id() -> String {
+    format!("{:016X}", next_number())
+}
+
+/// A number that no other call gets, and hardly another replica.
+pub fn next_number() -> u64 {
     static SEED: OnceLock<u64> = OnceLock::new();
     static NEXT: AtomicU64 = AtomicU64::new(0);
     // The standard library seeds its hashers from the system's random source.
     let seed =
         SEED.get_or_init(|| std::collections::hash_map::RandomState::new().build_hasher().finish());
-    format!("{:016X}", mixed(seed.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed))))
+    mixed(seed.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
 /// A bijection of 64-bit numbers in which neighbours look unrelated (the finaliser of splitmix64).
@@ -249,14 +263,6 @@ fn mixed(number: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
-}
-
-/// The trace id of a W3C `traceparent`, or nothing where the header is malformed.
-fn trace_id(header: &str) -> &str {
-    let mut fields = header.split('-');
-    let (_version, id) = (fields.next(), fields.next().unwrap_or_default());
-    let is_hex = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if is_hex { id } else { "" }
 }
 
 #[cfg(test)]
@@ -268,13 +274,5 @@ mod tests {
     fn ids_do_not_repeat() {
         let ids: HashSet<String> = (0..1000).map(|_| next_id()).collect();
         assert!(ids.len() == 1000 && ids.iter().all(|id| id.len() == 16));
-    }
-
-    #[test]
-    fn a_trace_id_is_taken_only_when_it_is_one() {
-        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
-        assert_eq!(trace_id(&format!("00-{id}-00f067aa0ba902b7-01")), id);
-        assert_eq!(trace_id("00-short-1-1"), "");
-        assert_eq!(trace_id(""), "");
     }
 }

@@ -41,20 +41,28 @@ pub(crate) fn judge(
     meta: &ObjectMeta,
 ) -> S3Result<()> {
     let etag = meta.etag.as_ref().map(|etag| bucket.tags.shown(etag));
-    let verdict = conditions.evaluate(etag.as_ref(), meta.modified);
-    let mut error = match verdict {
+    let error = match conditions.evaluate(etag.as_ref(), meta.modified) {
         Verdict::Proceed => return Ok(()),
-        Verdict::NotModified => s3_error!(NotModified, "Not Modified"),
+        Verdict::NotModified => return Err(not_modified(etag.as_ref())),
         Verdict::Failed => s3_error!(
             PreconditionFailed,
             "At least one of the pre-conditions you specified did not hold"
         ),
     };
+    Err(with_tag(error, etag.as_ref()))
+}
+
+/// 304, with the tag as clients see it.
+fn not_modified(etag: Option<&ETag>) -> S3Error {
+    with_tag(s3_error!(NotModified, "Not Modified"), etag)
+}
+
+fn with_tag(mut error: S3Error, etag: Option<&ETag>) -> S3Error {
     let value = etag.map(|etag| HeaderValue::from_str(&etag.header_value()));
     if let Some(Ok(value)) = value {
         error.set_headers(HeaderMap::from_iter([(http::header::ETAG, value)]));
     }
-    Err(error)
+    error
 }
 
 /// The store's form of a range.
@@ -85,64 +93,69 @@ pub(crate) fn signed(bytes: u64) -> S3Result<i64> {
     i64::try_from(bytes).map_err(|_| s3_error!(InternalError, "the size does not fit"))
 }
 
-/// Begins a read with the engine's retries. A range from the end, where the store has none, is
-/// found with a request before, and tied to the version that it told.
-async fn start_version(
-    bucket: &Bucket,
-    key: &str,
-    range: GetRange,
-    version: Option<&ETag>,
-) -> S3Result<Stream> {
-    let (query, at) = (bucket.query(), bucket.at(key));
-    let asked = match range {
-        GetRange::Suffix(_) if !bucket.store.capabilities().suffix_range => {
-            let meta = query.head(&at).await.map_err(about_object)?;
-            let found = range.resolve(size_of(&meta)?);
-            GetRequest { range: GetRange::Bounded(found), if_match: meta.etag }
-        }
-        range => GetRequest { range, if_match: version.cloned() },
-    };
-    query.get(&at, asked).await.map_err(about_object)
-}
-
 /// Begins a read of whatever version there is.
 pub(crate) async fn start(bucket: &Bucket, key: &str, range: GetRange) -> S3Result<Stream> {
-    start_version(bucket, key, range, None).await
+    start_if(bucket, key, range, &ReadConditions::default()).await
 }
 
-/// Looks at a remote object before its body is asked for, where that would likely be for nothing.
-pub(crate) async fn look_before(
-    bucket: &Bucket,
-    key: &str,
-    conditions: &ReadConditions,
-) -> S3Result<()> {
-    if bucket.store.origin().is_none() {
-        return Ok(());
-    }
-    let meta = bucket.query().head(&bucket.at(key)).await.map_err(about_object)?;
-    judge(bucket, conditions, &meta)
-}
-
-/// Begins a read under conditions. One that does not hold costs no body: the back end is told of
-/// the version that is wanted, and asked for the object's head where only a change matters.
-async fn start_if(
+/// Begins a read under conditions, with the engine's retries: one request, which tells the back end
+/// of the version that is wanted, or of the version or time that the reader has. Those that a back
+/// end does not judge are judged by its answer's head, here and once more by [`judge`].
+///
+/// A range from the end, where the store has none, is found with a request before, and tied to the
+/// version that it told.
+pub(crate) async fn start_if(
     bucket: &Bucket,
     key: &str,
     range: GetRange,
     conditions: &ReadConditions,
 ) -> S3Result<Stream> {
-    if conditions.asks_for_changes() {
-        look_before(bucket, key, conditions).await?;
-    }
-    let version = conditions.wanted_version().map(|etag| bucket.tags.kept(etag));
-    match start_version(bucket, key, range, version.as_ref()).await {
-        Err(error) if *error.code() == S3ErrorCode::PreconditionFailed && version.is_some() => {
-            // The answer tells which version there is.
-            let meta = bucket.query().head(&bucket.at(key)).await.map_err(about_object)?;
+    let (query, at) = (bucket.query(), bucket.at(key));
+    let is_suffix = matches!(range, GetRange::Suffix(_));
+    let asked = if is_suffix && !bucket.store.capabilities().suffix_range {
+        let meta = query.head(&at).await.map_err(about_object)?;
+        judge(bucket, conditions, &meta)?;
+        pinned(range.resolve(size_of(&meta)?), &meta)
+    } else {
+        if conditions.wants_none() && bucket.store.origin().is_some() {
+            // No store takes this for a read, and whatever is there is not sent.
+            let meta = query.head(&at).await.map_err(about_object)?;
             judge(bucket, conditions, &meta)?;
+        }
+        GetRequest {
+            range,
+            if_match: conditions.wanted_version().map(|etag| bucket.tags.kept(etag)),
+            if_none_match: conditions.known_version().and_then(|etag| bucket.tags.behind(etag)),
+            if_modified_since: conditions.changes_since(),
+        }
+    };
+    let known = asked.if_none_match.clone();
+    match query.get(&at, asked).await {
+        Err(error) if error.is_not_modified() => {
+            // To tell the tag is the back end's duty; of a tag that is known it is that one.
+            let etag = error.etag().map(|tag| ETag(tag.to_string())).or(known);
+            Err(not_modified(etag.map(|etag| bucket.tags.shown(&etag)).as_ref()))
+        }
+        Err(error) => {
+            let error = about_object(error);
+            let is_failed = *error.code() == S3ErrorCode::PreconditionFailed;
+            if is_failed && conditions.wanted_version().is_some() {
+                // The answer tells which version there is.
+                let meta = query.head(&at).await.map_err(about_object)?;
+                judge(bucket, conditions, &meta)?;
+            }
             Err(error)
         }
-        started => started,
+        Ok(stream) => Ok(stream),
+    }
+}
+
+/// A read of these bytes of the version that was looked at.
+fn pinned(range: ByteRange, meta: &ObjectMeta) -> GetRequest {
+    GetRequest {
+        range: GetRange::Bounded(range),
+        if_match: meta.etag.clone(),
+        ..GetRequest::default()
     }
 }
 
@@ -207,12 +220,14 @@ fn part_range(number: u32, meta: &ObjectMeta) -> S3Result<(ByteRange, Option<i32
     Ok((range, parts.and_then(|parts| i32::try_from(parts.count()).ok())))
 }
 
-/// Begins a read of a part, and tells its size and how many there are. The first is at the start,
-/// any other is looked up, and those of a service that keeps accounts of parts by itself are.
+/// Begins a read of a part under conditions, and tells its size and how many there are. The first
+/// is at the start, any other is looked up, and those of a service that keeps accounts of parts by
+/// itself are.
 async fn start_part(
     bucket: &Bucket,
     name: &str,
     number: u32,
+    conditions: &ReadConditions,
 ) -> S3Result<(Stream, u64, Option<i32>)> {
     let (query, at) = (bucket.query(), bucket.at(name));
     let told = bucket.store.part_place(&bucket.key(name), number).await.map_err(about_object)?;
@@ -222,7 +237,7 @@ async fn start_part(
             (place.meta, place.range, count)
         }
         None if number == 1 => {
-            let stream = start(bucket, name, GetRange::All).await?;
+            let stream = start_if(bucket, name, GetRange::All, conditions).await?;
             let (range, count) = part_range(1, stream.meta())?;
             return Ok((stream, range.len(), count));
         }
@@ -232,8 +247,8 @@ async fn start_part(
             (meta, range, count)
         }
     };
-    let asked = GetRequest { range: GetRange::Bounded(range), if_match: meta.etag };
-    let stream = query.get(&at, asked).await.map_err(about_object)?;
+    judge(bucket, conditions, &meta)?;
+    let stream = query.get(&at, pinned(range, &meta)).await.map_err(about_object)?;
     Ok((stream, range.len(), count))
 }
 
@@ -268,12 +283,7 @@ pub(crate) async fn get(
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
     let conditions = read_conditions!(input);
     let (stream, len, parts_count) = match wanted.part {
-        Some(number) => {
-            if !conditions.is_empty() {
-                look_before(&bucket, &name, &conditions).await?;
-            }
-            start_part(&bucket, &name, number).await?
-        }
+        Some(number) => start_part(&bucket, &name, number, &conditions).await?,
         None => {
             let mut stream = start_if(&bucket, &name, wanted.range, &conditions).await?;
             let validator = request.headers.get(IF_RANGE).filter(|_| wanted.is_ranged);

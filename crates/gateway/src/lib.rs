@@ -63,6 +63,7 @@ mod tag;
 mod tagging;
 mod telemetry;
 mod tls;
+mod trace;
 mod uploads;
 mod v2;
 mod versions;
@@ -168,6 +169,7 @@ pub struct Gateway {
     buckets: Arc<Buckets>,
     readiness: Arc<Readiness>,
     ledger: Ledger,
+    backend_log: Option<AccessLog>,
     tls: Option<Arc<Tls>>,
     options: Options,
     lists: Lists,
@@ -189,17 +191,15 @@ impl Gateway {
         let hosts = Hosts::parse(&options.serve.domains, tls.is_some())?;
         let telemetry = Arc::new(Telemetry::new(SystemTime::now()));
         let routes = Routes::new(&options.backends, &options.buckets)?;
-        let (engine, accounts) = open(&options, telemetry.clone())?;
+        let log = AccessLog::open("access_log", &options.serve.access_log, &telemetry)?;
+        let backend_log = AccessLog::open("backend_log", &options.serve.backend_log, &telemetry)?;
+        let (engine, accounts) = open(&options, telemetry.clone(), backend_log.clone())?;
         engine.open_cache()?;
         let back_ends = Arc::new(BackEnds::new(&options.backends, &routes, &accounts));
         let ready_timeout = Duration::from_millis(options.serve.ready_timeout_ms);
         let readiness = Arc::new(Readiness::new(back_ends, ready_timeout, telemetry.clone()));
         let notes_bucket = options.serve.notes_bucket.clone();
         let buckets = Arc::new(Buckets::new(engine, routes, accounts, notes_bucket));
-        let log = match options.serve.access_log.as_str() {
-            "" => None,
-            target => Some(AccessLog::open(target, telemetry.clone())?),
-        };
         let (listener, address) = server::bind("--listen", &options.serve.listen).await?;
         let admin = match options.serve.admin_listen.as_str() {
             "" => None,
@@ -213,6 +213,7 @@ impl Gateway {
             buckets,
             readiness,
             ledger,
+            backend_log,
             tls,
             options,
             lists,
@@ -238,7 +239,8 @@ impl Gateway {
     /// What a signal asks to be read or opened again.
     pub fn reloader(&self) -> Reloader {
         let telemetry = self.ledger.telemetry.clone();
-        Reloader { tls: self.tls.clone(), log: self.ledger.log.clone(), telemetry }
+        let logs = self.ledger.log.iter().chain(&self.backend_log).cloned().collect();
+        Reloader { tls: self.tls.clone(), logs, telemetry }
     }
 
     /// Serves until `shutdown` resolves, then says on `/readyz` that it goes, closes the port and
@@ -305,11 +307,11 @@ fn s3_service(gateway: &s3::Gateway, access: &auth::Access) -> S3Service {
     first.build()
 }
 
-/// Reads the TLS files and opens the access log again, without touching connections.
+/// Reads the TLS files and opens the logs again, without touching connections.
 #[derive(Clone, Debug)]
 pub struct Reloader {
     tls: Option<Arc<Tls>>,
-    log: Option<AccessLog>,
+    logs: Vec<AccessLog>,
     telemetry: Arc<Telemetry>,
 }
 
@@ -319,9 +321,7 @@ impl Reloader {
     /// # Errors
     /// What is wrong with the TLS files; the old certificate stays.
     pub fn reload(&self) -> Result<()> {
-        if let Some(log) = &self.log {
-            log.reopen();
-        }
+        self.logs.iter().for_each(AccessLog::reopen);
         let Some(tls) = &self.tls else { return Ok(()) };
         let reloaded = tls.reload();
         match &reloaded {
@@ -349,8 +349,12 @@ impl Reloader {
 type Accounts = Vec<Arc<dyn Account>>;
 
 /// Makes the engine and the accounts that the table leads to.
-fn open(options: &Options, telemetry: Arc<Telemetry>) -> Result<(Arc<Engine>, Accounts)> {
-    // Nobody reads the engine's list of requests here; the access log has them.
+fn open(
+    options: &Options,
+    telemetry: Arc<Telemetry>,
+    log: Option<AccessLog>,
+) -> Result<(Arc<Engine>, Accounts)> {
+    // Nobody reads the engine's list of requests here; the logs have them.
     // A client that hears nothing gives up, and then knows nothing either.
     let deadline_ms = options.settings.request_deadline_ms.min(options.serve.backend_deadline_ms);
     let own = options.settings.clone();
@@ -358,7 +362,7 @@ fn open(options: &Options, telemetry: Arc<Telemetry>) -> Result<(Arc<Engine>, Ac
     let random = Arc::new(SeededRandom::from_entropy());
     let engine = Engine::on_runtime(settings, Handle::current(), random, |_| Arc::new(NoUrls));
     let http = HttpOptions::from_settings(&options.settings)?;
-    let observer = BackendObserver { telemetry, engine: engine.observer() };
+    let observer = BackendObserver { telemetry, engine: engine.observer(), log };
     let http = HttpClient::new(http, Arc::new(observer))?;
     let accounts = options.backends.iter().map(|backend| backend::open(backend, &http));
     Ok((engine, accounts.collect::<Result<_>>()?))

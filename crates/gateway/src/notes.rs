@@ -11,7 +11,7 @@ use crate::get::about_object;
 use crate::lock::BucketLock;
 use bytes::Bytes;
 use penstock_base::Kind;
-use penstock_store::{ETag, GetRange, GetRequest, PutOptions, WriteCondition};
+use penstock_store::{ETag, GetRequest, PutOptions, WriteCondition};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 
@@ -86,7 +86,7 @@ impl Buckets {
             Err(error) if is_missing(&error) => return Ok((Notes::default(), None)),
             Err(error) => return Err(error),
         };
-        let whole = GetRequest { range: GetRange::All, if_match: None };
+        let whole = GetRequest::default();
         let mut stream = match home.query().get(&home.at(&key), whole).await {
             Ok(stream) => stream,
             Err(error) if error.kind() == Kind::NotFound => return Ok((Notes::default(), None)),

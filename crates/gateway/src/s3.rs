@@ -5,9 +5,11 @@ use crate::auth::bucket_owner;
 use crate::buckets::Buckets;
 use crate::hosts::Hosts;
 use crate::sharing::Lists;
+use crate::words::Status;
 use crate::{
     acls, attributes, copy, delete, get, list, locks, put, subresources, tagging, uploads, versions,
 };
+use http::StatusCode;
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result};
 use std::sync::Arc;
@@ -151,7 +153,9 @@ operations! { |gateway, request|
     put_bucket_tagging: PutBucketTaggingInput => PutBucketTaggingOutput {
         let input = request.input;
         subresources::set_tags(&gateway.buckets, &input.bucket, input.tagging.tag_set).await?;
-        answer(PutBucketTaggingOutput::default())
+        let mut answer = S3Response::new(PutBucketTaggingOutput::default());
+        answer.extensions.insert(Status(StatusCode::NO_CONTENT));
+        Ok(answer)
     }
     delete_bucket_tagging: DeleteBucketTaggingInput => DeleteBucketTaggingOutput {
         subresources::remove_tags(&gateway.buckets, &request.input.bucket).await?;

@@ -34,6 +34,14 @@ impl TagForm {
         }
     }
 
+    /// The store's tag that clients see as this one, if any can be.
+    pub fn behind(self, shown: &ETag) -> Option<ETag> {
+        match self {
+            TagForm::Same => Some(shown.clone()),
+            TagForm::Dashed => shown.0.strip_suffix(DASH).map(|tag| ETag(tag.to_string())),
+        }
+    }
+
     /// The store's form of a client's tag; the back end's own form is understood too.
     pub fn kept(self, etag: &ETag) -> ETag {
         match self {
@@ -60,7 +68,10 @@ mod tests {
         fn tags_come_back(tag in "[0-9a-fx\\-]{1,20}") {
             for form in [TagForm::Same, TagForm::Dashed] {
                 let etag = ETag(tag.clone());
-                prop_assert_eq!(form.kept(&form.shown(&etag)), etag);
+                prop_assert_eq!(form.kept(&form.shown(&etag)), etag.clone());
+                let shown = form.behind(&etag).map(|behind| form.shown(&behind));
+                prop_assert!(shown.is_none_or(|shown| shown == etag));
+                prop_assert_eq!(form.behind(&form.shown(&etag)), Some(etag));
             }
         }
     }

@@ -5,9 +5,11 @@
 
 mod prometheus;
 
+use crate::access_log::AccessLog;
 use crate::stats::Snapshot;
+use crate::trace::BackendLine;
 use penstock_base::{Histogram, metrics as table};
-use penstock_store::{Observer, RequestEvent};
+use penstock_store::{Observer, RequestEvent, Span};
 use prometheus::{Family, Sample};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -268,10 +270,18 @@ fn open_files() -> usize {
 pub struct BackendObserver {
     pub telemetry: Arc<Telemetry>,
     pub engine: Arc<dyn Observer>,
+    pub log: Option<AccessLog>,
 }
 
 impl Observer for BackendObserver {
+    fn request_begins(&self) -> Option<Span> {
+        crate::exchange::backend_span()
+    }
+
     fn request_finished(&self, event: RequestEvent) {
+        if let Some(log) = &self.log {
+            log.write(&BackendLine::of(&event), &self.telemetry);
+        }
         self.telemetry.backend_request(&event);
         crate::exchange::backend_request(event.total);
         self.engine.request_finished(event);

@@ -130,18 +130,20 @@ pub(crate) async fn part_copy(
     let source = Source::new(buckets, &input.copy_source, range, conditions).await?;
     let upload = UploadId(input.upload_id.clone());
     let copied = copy_part(&source, &bucket, &input.key, &upload, number).await;
-    let part = copied.map_err(|error| match error {
+    let (part, sums) = copied.map_err(|error| match error {
         PartCopyError::Source(error) => error,
         PartCopyError::Store(error) => about_upload(error),
     })?;
+    let mut result = dto::CopyPartResult {
+        e_tag: Some(dto::ETag::Strong(part.etag)),
+        last_modified: Some(dto::Timestamp::from(std::time::SystemTime::now())),
+        ..Default::default()
+    };
+    result.set_checksums(&sums);
     Ok(dto::UploadPartCopyOutput {
         copy_source_version_id: split_version(&source.key).1.map(str::to_string),
         server_side_encryption: bucket.encryption(),
-        copy_part_result: Some(dto::CopyPartResult {
-            e_tag: Some(dto::ETag::Strong(part.etag)),
-            last_modified: Some(dto::Timestamp::from(std::time::SystemTime::now())),
-            ..Default::default()
-        }),
+        copy_part_result: Some(result),
         ..Default::default()
     })
 }
@@ -196,10 +198,20 @@ pub(crate) async fn list_parts(
 }
 
 /// AbortMultipartUpload.
+///
+/// # Errors
+/// `NotImplemented` for `x-amz-if-match-initiated-time`, which S3 has for directory buckets only:
+/// not every back end tells when an upload began.
 pub(crate) async fn abort(
     buckets: &Buckets,
     input: dto::AbortMultipartUploadInput,
 ) -> S3Result<dto::AbortMultipartUploadOutput> {
+    if input.if_match_initiated_time.is_some() {
+        return Err(s3_error!(
+            NotImplemented,
+            "x-amz-if-match-initiated-time: an upload is named by its id"
+        ));
+    }
     let bucket = buckets.writable(&input.bucket).await?;
     let upload = UploadId(input.upload_id);
     let done = bucket.store.discard_upload(&bucket.key(&input.key), &upload).await;

@@ -1,12 +1,17 @@
 //! S3's own words for an error that came without any: s3s and a few checks here name only a code.
-//! Pure.
+//! And its statuses, where s3s has one of its own. Pure.
 
 use bytes::Bytes;
-use http::Response;
 use http::header::CONTENT_LENGTH;
+use http::{Response, StatusCode};
 use s3s::Body;
 
 const CODE_END: &str = "</Code>";
+
+/// The status of an answer without a body, as an extension of it: s3s heeds that of a few
+/// operations only.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Status(pub StatusCode);
 
 /// What S3 says with a code.
 fn of(code: &str) -> Option<&'static str> {
@@ -39,8 +44,12 @@ fn of(code: &str) -> Option<&'static str> {
     })
 }
 
-/// The answer with a message, where it is an error without one whose code has one.
+/// The answer with the status that was meant, and with a message where it is an error without one
+/// whose code has one.
 pub(crate) fn told(mut response: Response<Body>) -> Response<Body> {
+    if let Some(Status(status)) = response.extensions_mut().remove::<Status>() {
+        *response.status_mut() = status;
+    }
     if response.status().as_u16() < 400 {
         return response;
     }

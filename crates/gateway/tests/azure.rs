@@ -70,9 +70,7 @@ async fn each_operation_costs_what_the_table_says() {
     costs_status(&server, ("GetObject, If-Match that fails", 412), get("/lake/large", &other), two)
         .await;
     let tag = server.get("/lake/large").await.header("etag").to_string();
-    let same = [("if-none-match", tag.as_str())];
-    let one = &["GetBlobProperties"];
-    costs_status(&server, ("GetObject, not modified", 304), get("/lake/large", &same), one).await;
+    conditional_reads_cost(&server, &tag).await;
     let right = [("if-match", tag.as_str())];
     costs(&server, "GetObject, If-Match", get("/lake/large", &right), &["GetBlob"]).await;
     costs(&server, "GetObject, partNumber=1", get("/lake/k?partNumber=1", &[]), &["GetBlob"]).await;
@@ -104,6 +102,43 @@ async fn each_operation_costs_what_the_table_says() {
     };
     costs(&server, "DeleteObjects, 1000 keys", batch, &["SubmitBatch"; 4]).await;
     uploads_cost(&server).await;
+}
+
+/// Reads of what changed only: one request, whether it did or not.
+async fn conditional_reads_cost(server: &Server, tag: &str) {
+    let get = |path, headers| Request { path, headers, ..Default::default() };
+    let (one, head) = (&["GetBlob"], &["GetBlobProperties"]);
+    let same = [("if-none-match", tag)];
+    costs_status(server, ("GetObject, not modified", 304), get("/lake/large", &same), one).await;
+    let weak = format!("W/{tag}");
+    let weak = [("if-none-match", weak.as_str()), ("range", "bytes=0-9")];
+    costs_status(server, ("range, not modified", 304), get("/lake/large", &weak), one).await;
+    let later = [("if-modified-since", "Fri, 31 Dec 2100 00:00:00 GMT")];
+    costs_status(server, ("GetObject, not since", 304), get("/lake/large", &later), one).await;
+    let both = [same[0], ("if-match", tag)];
+    costs_status(server, ("both tags, not modified", 304), get("/lake/large", &both), one).await;
+    // Of any version nothing is sent: its head tells whether there is one.
+    let any = [("if-none-match", "*")];
+    costs_status(server, ("GetObject, any known", 304), get("/lake/large", &any), head).await;
+    let part = "/lake/large?partNumber=1";
+    costs_status(server, ("partNumber=1, not modified", 304), get(part, &same), one).await;
+    let suffix = [same[0], ("range", "bytes=-100")];
+    costs_status(server, ("suffix, not modified", 304), get("/lake/large", &suffix), head).await;
+    let bare = tag.replace("-1\"", "\"");
+    for (name, value) in [
+        ("if-none-match", "\"other-1\""),
+        // The service's own tag is none that clients are told.
+        ("if-none-match", bare.as_str()),
+        ("if-modified-since", "Thu, 01 Jan 1970 00:00:00 GMT"),
+        ("if-modified-since", "Wed, 31 Dec 1969 23:59:59 GMT"),
+        ("if-unmodified-since", "Fri, 31 Dec 2100 00:00:00 GMT"),
+    ] {
+        let asked = [(name, value)];
+        let request = Request { path: "/lake/large", headers: &asked, ..Default::default() };
+        costs(server, &format!("GetObject, {name}: {value}"), request, one).await;
+    }
+    let void = [("if-none-match", "\"other-1\""), later[0]];
+    costs(server, "GetObject, a time beside a tag", get("/lake/large", &void), one).await;
 }
 
 async fn uploads_cost(server: &Server) {

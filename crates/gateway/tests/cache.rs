@@ -86,8 +86,40 @@ async fn over_same(server: &Server, lane: Lane) -> Server {
     Server::start_with(Dir::new(), common::options_over(backend)).await
 }
 
-on_lane!(azure, Azure: reads_are_answered_from_the_disk_once_confirmed);
-on_lane!(s3, S3: reads_are_answered_from_the_disk_once_confirmed);
+async fn what_a_client_has_costs_one_request_beside_the_cache(lane: Lane) {
+    let (get, head) = match lane {
+        Lane::Azure => ("GetBlob", "GetBlobProperties"),
+        _ => ("GetObject", "HeadObject"),
+    };
+    let cache = Dir::new();
+    let server = cached_server(lane, &cache, "auto").await;
+    let body = bytes(2 * MIB);
+    assert_eq!(server.put("/lake/k", &body).await.status, 200);
+    let tag = server.get("/lake/k").await.header("etag").to_string();
+    operations(&server, 2).await;
+    let ask = async |value: &str| {
+        let headers = [("if-none-match", value)];
+        server.send(Request { path: "/lake/k", headers: &headers, ..Default::default() }).await
+    };
+    let known = ask(&tag).await;
+    assert_eq!((known.status, known.header("etag")), (304, tag.as_str()));
+    assert_eq!(operations(&server, 1).await, [get]);
+    // Another version than the client's is cached, and confirmed.
+    let other = ask("\"other-1\"").await;
+    assert!(other.status == 200 && other.body == body);
+    assert_eq!(operations(&server, 1).await, [head]);
+    let replica = Server { fake: None, ..over_same(&server, lane).await };
+    assert_eq!(replica.put("/lake/k", b"new").await.status, 200);
+    operations(&server, 1).await;
+    let changed = ask(&tag).await;
+    assert_eq!((changed.status, changed.body.as_slice()), (200, &b"new"[..]));
+    assert_eq!(operations(&server, 1).await, [get]);
+}
+
+on_lane!(azure, Azure: reads_are_answered_from_the_disk_once_confirmed,
+    what_a_client_has_costs_one_request_beside_the_cache);
+on_lane!(s3, S3: reads_are_answered_from_the_disk_once_confirmed,
+    what_a_client_has_costs_one_request_beside_the_cache);
 
 #[tokio::test]
 async fn objects_that_never_change_are_not_asked_for() {
@@ -98,6 +130,11 @@ async fn objects_that_never_change_are_not_asked_for() {
     assert!(server.get("/lake/k").await.body == body);
     operations(&server, 2).await;
     assert!(server.get("/lake/k").await.body == body);
+    assert_eq!(operations(&server, 0).await, Vec::<&str>::new());
+    let tag = server.get("/lake/k").await.header("etag").to_string();
+    let headers = [("if-none-match", tag.as_str())];
+    let known = Request { path: "/lake/k", headers: &headers, ..Default::default() };
+    assert_eq!(server.send(known).await.status, 304);
     assert_eq!(operations(&server, 0).await, Vec::<&str>::new());
 }
 

@@ -41,6 +41,14 @@ async fn objects_come_and_go() {
     assert_eq!((part.status, part.body.as_slice()), (206, &b"234"[..]));
     let stale = server.send(get("/lake/dir/k", &[("if-match", "\"other\"")])).await;
     assert_eq!(stale.status, 412);
+    let tag = got.header("etag").to_string();
+    let fake = server.fake.as_ref().unwrap();
+    for (value, status) in [(tag.as_str(), 304), ("\"other\"", 200)] {
+        fake.reset_stats();
+        let known = server.send(get("/lake/dir/k", &[("if-none-match", value)])).await;
+        assert_eq!((known.status, known.header("etag")), (status, tag.as_str()));
+        assert!(fake.requests().len() <= 1, "one request");
+    }
     let listed = server.get("/lake?list-type=2&prefix=dir%2F").await.text();
     assert!(listed.contains("<Key>dir/k</Key>"), "{listed}");
     let remove = Request { method: "DELETE", path: "/lake/dir/k", ..Default::default() };

@@ -24,6 +24,7 @@ on_every_lane!(
     parts_of_another_kind_are_refused,
     a_checksum_behind_a_large_part_is_told_again,
     the_whole_follows_from_the_parts,
+    a_copied_part_has_a_checksum,
 );
 
 /// With an S3 back end that is said to keep checksums.
@@ -190,6 +191,84 @@ async fn the_whole_follows_from_the_parts(lane: Lane) {
     let done = complete(&server, ("full", &id), &parts, &whole(BOTH)).await;
     assert_eq!(done.status, 200, "{}", done.text());
     assert_eq!(head(&server, "full").await.header("x-amz-checksum-crc32"), BOTH);
+}
+
+/// UploadPartCopy from `source`, and what its answer tells: the tag in place of that of a part.
+async fn copy(server: &Server, at: (&str, &str, u32), source: &str, range: &str) -> Answer {
+    let (key, id, number) = at;
+    let path = format!("/lake/{key}?partNumber={number}&uploadId={id}");
+    let mut headers = vec![("x-amz-copy-source", source)];
+    headers.extend((!range.is_empty()).then_some(("x-amz-copy-source-range", range)));
+    let headers = &headers[..];
+    let request = Request { method: "PUT", path: &path, headers, ..Default::default() };
+    let mut answer = server.send(request).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let tag = format!("\"{}\"", field(&answer, "ETag").unwrap());
+    answer.headers.insert("etag".to_string(), tag);
+    answer
+}
+
+async fn a_copied_part_has_a_checksum(lane: Lane) {
+    let server = on(lane).await;
+    assert_eq!(
+        server.put("/lake/source", &[vec![1; 5 << 20], b"end".into()].concat()).await.status,
+        200
+    );
+    let end = [("x-amz-checksum-crc32", END)];
+    let put = Request { method: "PUT", path: "/lake/end", headers: &end, ..Default::default() };
+    assert_eq!(server.send(Request { body: b"end", ..put }).await.status, 200);
+    let id = create(&server, "k", &CRC32).await;
+    let one = copy(&server, ("k", &id, 1), "/lake/source", "bytes=0-5242879").await;
+    // All of an object that tells its own.
+    let two = copy(&server, ("k", &id, 2), "/lake/end", "").await;
+    assert_eq!(field(&two, "ChecksumCRC32").as_deref(), Some(END), "{}", two.text());
+    // Azure copies a range by itself, and makes no CRC-32 of it.
+    let made = field(&one, "ChecksumCRC32");
+    assert_eq!(made.as_deref(), (lane != Lane::Azure).then_some(ONE), "{}", one.text());
+    let wrong = complete(&server, ("k", &id), &[(&one, ""), (&two, ONE)], &[]).await;
+    assert_eq!(wrong.status, 400, "{}", wrong.text());
+    assert_eq!(server.get("/lake/k").await.status, 404, "nothing is stored");
+    let done =
+        complete(&server, ("k", &id), &[(&one, made.as_deref().unwrap_or("")), (&two, END)], &[])
+            .await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    let composite = (lane != Lane::Azure).then(|| COMPOSITE.to_string());
+    assert_eq!(field(&done, "ChecksumCRC32"), composite, "{}", done.text());
+    assert_eq!(server.get("/lake/k").await.body.len(), (5 << 20) + 3);
+}
+
+/// The CRC that Azure makes of each block is the one that S3 has for whole objects.
+#[tokio::test]
+async fn a_part_that_azure_copies_has_the_checksum_that_azure_makes() {
+    let server = Server::on(Lane::Azure).await;
+    assert_eq!(server.put("/lake/source", b"123456789").await.status, 200);
+    let kind = [("x-amz-checksum-algorithm", "CRC64NVME")];
+    let id = create(&server, "k", &kind).await;
+    let one = copy(&server, ("k", &id, 1), "/lake/source", "").await;
+    // The check value of the catalogue of CRCs.
+    assert_eq!(field(&one, "ChecksumCRC64NVME").as_deref(), Some("rosUhgp5mIg="));
+    assert!(one.header("etag").ends_with("-crc64nvme-ae8b14860a799888\""), "{}", one.text());
+    let whole = |sum| [("x-amz-checksum-crc64nvme", sum), ("x-amz-checksum-type", "FULL_OBJECT")];
+    let wrong = complete(&server, ("k", &id), &[(&one, "")], &whole("AAAAAAAAAAA=")).await;
+    assert_eq!((wrong.status, wrong.code().as_str()), (400, "BadDigest"), "{}", wrong.text());
+    let done = complete(&server, ("k", &id), &[(&one, "")], &whole("rosUhgp5mIg=")).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert_eq!(field(&done, "ChecksumCRC64NVME").as_deref(), Some("rosUhgp5mIg="));
+    assert_eq!(head(&server, "k").await.header("x-amz-checksum-crc64nvme"), "rosUhgp5mIg=");
+}
+
+/// Bytes that pass through the gateway are hashed on their way, even none.
+#[tokio::test]
+async fn a_part_that_is_copied_from_elsewhere_has_a_checksum() {
+    let server = Server::on(Lane::Memory).await;
+    assert_eq!(server.put("/lake/empty", b"").await.status, 200);
+    let id = create(&server, "k", &[("x-amz-checksum-algorithm", "SHA256")]).await;
+    let empty = copy(&server, ("k", &id, 1), "/lake/empty", "").await;
+    let of_nothing = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
+    assert_eq!(field(&empty, "ChecksumSHA256").as_deref(), Some(of_nothing), "{}", empty.text());
+    let plain = create(&server, "plain", &[]).await;
+    let bare = copy(&server, ("plain", &plain, 1), "/lake/empty", "").await;
+    assert!(!bare.text().contains("Checksum"), "{}", bare.text());
 }
 
 /// What the back end does not keep, the parts' tags tell.

@@ -156,6 +156,17 @@ async fn conditions_on_reads_writes_and_deletes(lane: Lane) {
     assert_eq!(ask("GET", "if-modified-since", "yesterday").await, 200);
     assert_eq!(ask("GET", "if-none-match", &tag).await, 304);
     assert_eq!(ask("HEAD", "if-none-match", &tag).await, 304);
+    assert_eq!(ask("GET", "if-none-match", &bare).await, 304);
+    assert_eq!(ask("GET", "if-none-match", &format!("W/{tag}")).await, 304);
+    assert_eq!(ask("GET", "if-none-match", "*").await, 304);
+    assert_eq!(ask("GET", "if-none-match", "\"other\"").await, 200);
+    let (past, future) = ("Thu, 01 Jan 1970 00:00:01 GMT", "Fri, 31 Dec 2100 00:00:00 GMT");
+    assert_eq!(ask("GET", "if-modified-since", past).await, 200);
+    assert_eq!(ask("GET", "if-modified-since", future).await, 304);
+    let known = [("if-none-match", tag.as_str()), ("range", "bytes=0-1")];
+    let known = Request { path: "/lake/k", headers: &known, ..Default::default() };
+    let known = server.send(known).await;
+    assert_eq!((known.status, known.header("etag")), (304, tag.as_str()), "304 tells the tag");
     assert_eq!(ask("PUT", "if-none-match", "*").await, 412);
     assert_eq!(ask("PUT", "if-match", "\"other\"").await, 412);
     assert_eq!(ask("DELETE", "if-match", "\"other\"").await, 412);

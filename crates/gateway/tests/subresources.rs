@@ -17,7 +17,9 @@ on_every_lane!(
 async fn set(server: &Server, path: &str, body: &str) {
     let body = body.as_bytes();
     let answer = server.send(Request { method: "PUT", path, body, ..Default::default() }).await;
-    assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    // As S3 answers each of them.
+    let status = if path.ends_with("?tagging") { 204 } else { 200 };
+    assert_eq!(answer.status, status, "{path}: {}", answer.text());
 }
 
 async fn what_was_never_set_up_has_a_name(lane: Lane) {

@@ -140,6 +140,12 @@ async fn an_upload_is_listed_and_given_up(lane: Lane) {
         assert_eq!(found, id, "{}", uploads.text());
     }
     let list = format!("/lake/given-up?uploadId={found}");
+    // A condition that is not looked at would be no condition.
+    let when = [("x-amz-if-match-initiated-time", "Mon, 23 Nov 2026 12:00:00 GMT")];
+    let refused = Request { method: "DELETE", path: &list, headers: &when, ..Default::default() };
+    let refused = other.send(refused).await;
+    assert_eq!((refused.status, refused.code().as_str()), (501, "NotImplemented"));
+    assert!(refused.text().contains(when[0].0), "{}", refused.text());
     let abort = Request { method: "DELETE", path: &list, ..Default::default() };
     assert_eq!(other.send(abort).await.status, 204);
     let gone = server.get(&list).await;

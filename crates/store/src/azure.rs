@@ -48,7 +48,7 @@ use crate::{
     Store, UploadId, WriteCondition,
 };
 use ::http::Method;
-use ::http::header::{IF_MATCH, RANGE};
+use ::http::header::RANGE;
 use async_trait::async_trait;
 use block::Upload;
 use bytes::Bytes;
@@ -173,7 +173,8 @@ impl AzureStore {
 
     /// A range that is empty in itself, or lies behind the end: metadata, and no bytes.
     async fn empty_answer(&self, key: &str, request: &GetRequest) -> Result<GetResponse> {
-        let meta = self.head("GET", key, request.if_match.as_ref()).await?;
+        let meta = self.head("GET", key, request).await?;
+        self.check_unchanged(key, request, &meta)?;
         let range = request.range.resolve(meta.size_bytes.unwrap_or(0));
         if !range.is_empty() {
             let why = "the service refused a range that lies inside the blob";
@@ -183,13 +184,18 @@ impl AzureStore {
         Ok(GetResponse { meta, range, body: Body::Memory(Bytes::new()), ranges_ignored: false })
     }
 
+    /// The service is told one condition of several.
+    fn check_unchanged(&self, key: &str, asked: &GetRequest, meta: &ObjectMeta) -> Result<()> {
+        asked.refuse_unchanged(meta).map_err(|error| self.wire.named(error, "GET", key))
+    }
+
     async fn head(
         &self,
         operation: &'static str,
         key: &str,
-        if_match: Option<&ETag>,
+        asked: &GetRequest,
     ) -> Result<ObjectMeta> {
-        let headers = match_header(if_match);
+        let headers = asked.condition_header().into_iter().collect();
         let ask = Ask { headers, ..Ask::default() };
         let response = self.wire.send(operation, key, Method::HEAD, ask).await?;
         if response.status != 200 {
@@ -266,10 +272,6 @@ impl AzureStore {
     }
 }
 
-fn match_header(if_match: Option<&ETag>) -> Vec<(&'static str, String)> {
-    if_match.map(|etag| (IF_MATCH.as_str(), etag.header_value())).into_iter().collect()
-}
-
 /// Reads the end of an answer whose body says nothing, so that its connection can be used again.
 async fn drain(mut response: HttpResponse) -> Result<()> {
     const BYTES_MAX: usize = 64 << 10;
@@ -323,7 +325,7 @@ impl Store for AzureStore {
             }
             _ => {}
         }
-        let mut headers = match_header(request.if_match.as_ref());
+        let mut headers: Vec<_> = request.condition_header().into_iter().collect();
         headers.extend(range_header(request.range).map(|value| (RANGE.as_str(), value)));
         let ask = Ask { headers, ..Ask::default() };
         let response = self.wire.send("GET", key, Method::GET, ask).await?;
@@ -352,18 +354,15 @@ impl Store for AzureStore {
             .and_then(|found| whole_range(found.range, found.size_bytes, response.status))
             .map_err(|error| self.wire.named(error, "GET", key))?;
         let (range, size) = found;
+        let meta = blob_meta(&response.headers, size);
+        self.check_unchanged(key, &request, &meta)?;
         let body = response.body.named(&format!("{}{key}", self.wire.address.root));
-        Ok(GetResponse {
-            meta: blob_meta(&response.headers, size),
-            range,
-            body,
-            ranges_ignored: false,
-        })
+        Ok(GetResponse { meta, range, body, ranges_ignored: false })
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
         self.check_key("HEAD", key)?;
-        self.head("HEAD", key, None).await
+        self.head("HEAD", key, &GetRequest::default()).await
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage> {

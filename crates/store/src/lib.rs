@@ -8,6 +8,7 @@ mod account;
 pub(crate) mod answer;
 pub mod azure;
 pub mod body;
+mod conditions;
 pub mod drive;
 mod encoded_word;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -38,15 +39,15 @@ pub use body::{Body, BodySource};
 pub use http::{HttpClient, HttpOptions, HttpResponse};
 pub use local::{FilePiece, LocalStore};
 pub use memory::{MemoryAccount, MemoryStore};
-pub use observe::{Observer, RequestEvent};
+pub use observe::{Observer, RequestEvent, Span};
 pub use open::{open, root_of};
 pub use options::StoreOptions;
 pub use profile::{Capabilities, Profile};
 pub use s3::{S3Account, S3Store};
 pub use store::{Store, UploadId};
 pub use streaming::{
-    CopySource, Inflow, PartEntry, PartPlace, Permit, Removed, Revision, StreamingStore,
-    UploadEntry, VersionEntry, Versioning, VersionsPage, VersionsRequest,
+    CopiedPart, CopySource, Inflow, PartEntry, PartPlace, Permit, Removed, Revision,
+    StreamingStore, UploadEntry, VersionEntry, Versioning, VersionsPage, VersionsRequest,
 };
 pub use types::*;
 pub use web::HttpStore;

@@ -246,10 +246,10 @@ impl Shared {
             return Err(Error::new(Kind::Conflict, "the file has changed since it was opened")
                 .with_hint("Run again to read the new version"));
         }
+        request.refuse_unchanged(&meta)?;
         let range = request.range.resolve(meta.size_bytes.unwrap_or(0));
-        let shown = self.root.shown(&location.path());
-        let body = Body::File(Box::new(FileBody::new(file, shown, range.start, range.end)));
-        Ok(GetResponse { meta, range, body, ranges_ignored: false })
+        let body = FileBody::new(file, self.root.shown(&location.path()), range.start, range.end);
+        Ok(GetResponse { meta, range, body: Body::File(Box::new(body)), ranges_ignored: false })
     }
 
     fn put(

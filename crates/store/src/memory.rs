@@ -261,6 +261,9 @@ impl Store for MemoryStore {
         if request.if_match.is_some() && request.if_match != object.meta.etag {
             return Err(self.error(Kind::Conflict, "GET", key, "the object has changed"));
         }
+        request.refuse_unchanged(&object.meta).map_err(|error| {
+            error.with_operation("GET").with_object(format!("{}{key}", self.root))
+        })?;
         let range = request.range.resolve(object.bytes.len() as u64);
         let bytes = object.bytes.slice(range.start as usize..range.end as usize);
         Ok(GetResponse {
@@ -404,10 +407,9 @@ impl Store for MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::GetRange;
 
     async fn read(store: &MemoryStore, key: &str) -> Bytes {
-        let request = GetRequest { range: GetRange::All, if_match: None };
+        let request = GetRequest::default();
         match store.get(key, request).await.unwrap().body {
             Body::Memory(bytes) => bytes,
             other => panic!("memory answers with {other:?}"),

@@ -3,6 +3,27 @@
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime};
 
+/// A span of a distributed trace (W3C Trace Context): one piece of work of which somebody may want
+/// to know how it hangs together with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The trace, not 0.
+    pub trace_id: u128,
+    /// The span's own id, not 0.
+    pub id: u64,
+    /// The span that this one is for; none for the first of a trace.
+    pub parent_id: Option<u64>,
+    /// Bit 0 says that who asked may keep what it knows of the trace.
+    pub flags: u8,
+}
+
+impl Span {
+    /// The value of the header `traceparent` for whoever works for this span.
+    pub fn traceparent(&self) -> String {
+        format!("00-{:032x}-{:016x}-{:02x}", self.trace_id, self.id, self.flags)
+    }
+}
+
 /// One finished request. Nothing secret is in it: signatures and tokens are cut from the URL.
 #[derive(Clone, Debug)]
 pub struct RequestEvent {
@@ -28,10 +49,18 @@ pub struct RequestEvent {
     pub new_connection: bool,
     /// Why it failed, or empty.
     pub error: String,
+    /// Its place in a trace, which its header `traceparent` told.
+    pub span: Option<Span>,
 }
 
 /// Receives events. Called on the thread that finished the request; it must not block.
 pub trait Observer: Send + Sync + Debug {
+    /// A request begins, on the task that wants it. It carries the span that this makes for it, as
+    /// a header beside those that are signed.
+    fn request_begins(&self) -> Option<Span> {
+        None
+    }
+
     /// A request ended.
     fn request_finished(&self, event: RequestEvent);
 }

@@ -40,8 +40,9 @@ pub trait Store: Send + Sync + Debug {
     /// A range that begins at or past the end of the object answers an empty body, not an error.
     ///
     /// # Errors
-    /// `NotFound`; `Conflict` when `if_match` does not hold; `Corrupt` when the answer's range is
-    /// not the one asked for; `Denied`, `Throttled`, `Unavailable`.
+    /// `NotFound`; `Conflict` when `if_match` does not hold, and one that says so of itself
+    /// ([`penstock_base::Error::is_not_modified`]) while nothing changed; `Corrupt`
+    /// when the answer's range is not the one asked for; `Denied`, `Throttled`, `Unavailable`.
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse>;
 
     /// Size, tag and time of an object.

@@ -185,6 +185,15 @@ pub struct VersionsPage {
     pub next: Option<(String, Option<String>)>,
 }
 
+/// A part that a service made of another object's bytes.
+#[derive(Clone, Debug)]
+pub struct CopiedPart {
+    /// The part.
+    pub part: Part,
+    /// A checksum that the service made of the bytes, if it told one.
+    pub sum: Option<Sum>,
+}
+
 /// Where a part of a whole object lies.
 #[derive(Clone, Debug)]
 pub struct PartPlace {
@@ -342,7 +351,7 @@ pub trait StreamingStore: Store {
         _key: &str,
         _upload: &UploadId,
         _number: u32,
-    ) -> Result<Option<Part>> {
+    ) -> Result<Option<CopiedPart>> {
         Ok(None)
     }
 

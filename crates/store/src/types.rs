@@ -14,6 +14,9 @@ impl ETag {
     /// Takes a header or XML value, with or without quotes.
     pub fn parse(text: &str) -> Self {
         let bare = text.trim();
+        if bare.starts_with("W/") {
+            return ETag(bare.to_string());
+        }
         let bare = bare.strip_prefix('"').unwrap_or(bare);
         ETag(bare.strip_suffix('"').unwrap_or(bare).to_string())
     }
@@ -51,9 +54,10 @@ pub struct ObjectMeta {
 }
 
 /// Which bytes to get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GetRange {
     /// The whole object.
+    #[default]
     All,
     /// These bytes; the answer is shorter where the object ends before.
     Bounded(ByteRange),
@@ -81,13 +85,25 @@ impl GetRange {
     }
 }
 
-/// A GET.
-#[derive(Clone, Debug)]
+/// A GET. [`GetRange`] makes one without conditions.
+#[derive(Clone, Debug, Default)]
 pub struct GetRequest {
     /// Which bytes.
     pub range: GetRange,
     /// Fail with `Conflict` unless the object has this tag.
     pub if_match: Option<ETag>,
+    /// Fail as not modified ([`penstock_base::Error::is_not_modified`]) while the object has this
+    /// tag, compared weakly.
+    pub if_none_match: Option<ETag>,
+    /// Fail as not modified while the object was not changed after this time, in whole seconds;
+    /// void beside `if_none_match`.
+    pub if_modified_since: Option<SystemTime>,
+}
+
+impl From<GetRange> for GetRequest {
+    fn from(range: GetRange) -> Self {
+        GetRequest { range, ..GetRequest::default() }
+    }
 }
 
 /// The answer to a GET: metadata first, bytes as they are asked for.
@@ -310,6 +326,8 @@ mod tests {
     fn etag_is_the_same_with_and_without_quotes() {
         assert_eq!(ETag::parse("\"0x8D\""), ETag::parse("0x8D"));
         assert_eq!(ETag::parse("0x8D").header_value(), "\"0x8D\"");
-        assert!(!ETag::parse("W/\"1\"").is_strong());
+        let weak = ETag::parse(" W/\"1\"");
+        assert!(!weak.is_strong());
+        assert_eq!(weak.header_value(), "W/\"1\"");
     }
 }

@@ -32,6 +32,16 @@ pub struct UploadsRequest {
     pub max: usize,
 }
 
+impl UploadsRequest {
+    /// Whether a key that begins with `start` may be asked for.
+    pub(crate) fn may_want(&self, start: &str) -> bool {
+        let may_match = start.starts_with(&self.prefix) || self.prefix.starts_with(start);
+        // Else all of them come before the marker.
+        let may_follow = start >= self.key_marker.as_str() || self.key_marker.starts_with(start);
+        may_match && may_follow
+    }
+}
+
 /// One page of such a listing.
 #[derive(Clone, Debug, Default)]
 pub struct UploadsPage {
@@ -64,6 +74,7 @@ pub(crate) fn uploads_behind(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_listing_goes_on_behind_its_markers() {
@@ -90,5 +101,53 @@ mod tests {
         assert_eq!(shown("", "b", ""), "bb 1, c 1");
         assert_eq!(shown("", "b", "1"), "b 2, bb 1, c 1");
         assert_eq!(shown("b", "b", "2"), "bb 1");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_passed_over_is_wanted_by_nobody(
+            start in "[ab/]{0,4}",
+            rest in "[ab/]{0,4}",
+            prefix in "[ab/]{0,4}",
+            key_marker in "[ab/]{0,5}",
+            upload_marker in "[01]?",
+        ) {
+            let (token, max) = (None, 9);
+            let request = UploadsRequest { prefix, key_marker, upload_marker, token, max };
+            let upload = UploadEntry {
+                key: format!("{start}{rest}"),
+                id: UploadId("1".into()),
+                begun: None,
+                metadata: Vec::new(),
+            };
+            let is_shown = !uploads_behind(vec![upload], &request).uploads.is_empty();
+            prop_assert!(!is_shown || request.may_want(&start));
+        }
+    }
+
+    #[test]
+    fn directories_that_hold_nothing_wanted_are_passed_over() {
+        let asked = |prefix: &str, key_marker: &str| UploadsRequest {
+            prefix: prefix.into(),
+            key_marker: key_marker.into(),
+            ..Default::default()
+        };
+        for (prefix, marker, start, is_wanted) in [
+            ("", "", "a/", true),
+            ("a/b", "", "a/", true),
+            ("a/b", "", "a/bc/", true),
+            ("a/b", "", "a/c/", false),
+            ("a/b", "", "b/", false),
+            ("", "b/k", "a/", false),
+            ("", "b/k", "b/", true),
+            ("", "b/k", "b/a/", false),
+            ("", "b/k", "c/", true),
+        ] {
+            assert_eq!(
+                asked(prefix, marker).may_want(start),
+                is_wanted,
+                "{prefix} {marker} {start}"
+            );
+        }
     }
 }

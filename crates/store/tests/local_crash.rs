@@ -6,9 +6,7 @@
 #![allow(clippy::unwrap_used)] // a test without a harness
 
 use bytes::Bytes;
-use penstock_store::{
-    Body, GetRange, GetRequest, ListRequest, LocalStore, Payload, PutOptions, Store,
-};
+use penstock_store::{Body, GetRequest, ListRequest, LocalStore, Payload, PutOptions, Store};
 use penstock_testkit::killed::{kill_after, run, tell};
 use penstock_testkit::scratch::Scratch;
 use std::collections::HashMap;
@@ -93,7 +91,7 @@ fn run_and_kill(directory: &Path) -> HashMap<String, u64> {
 
 /// Reads an object whole and checks that it is one version in all its parts; which.
 async fn examine(store: &LocalStore, key: &str) -> u64 {
-    let request = GetRequest { range: GetRange::All, if_match: None };
+    let request = GetRequest::default();
     let mut answer = store.get(key, request).await.unwrap();
     assert!(matches!(answer.body, Body::File(_)));
     let bytes = answer.body.read_to_bytes(64 << 20).await.unwrap();

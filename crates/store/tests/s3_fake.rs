@@ -75,7 +75,7 @@ async fn put(store: &dyn Store, key: &str, bytes: Vec<u8>) -> Result<()> {
 }
 
 async fn get(store: &dyn Store, key: &str) -> Result<Bytes> {
-    let request = GetRequest { range: GetRange::All, if_match: None };
+    let request = GetRequest::default();
     store.get(key, request).await?.body.read_to_bytes(1 << 24).await
 }
 
@@ -185,7 +185,7 @@ async fn faults_of_a_range_are_told_truly_and_never_as_bytes() {
     let range = GetRange::Bounded(ByteRange { start: 100, end: 5000 });
     for fault in ["wrong-range=+1", "wrong-range=-1", "truncate=10"] {
         let (store, _server) = broken(&[fault]).await;
-        let found = match store.get("k", GetRequest { range, if_match: None }).await {
+        let found = match store.get("k", GetRequest::from(range)).await {
             Ok(mut answer) => answer.body.read_to_bytes(1 << 20).await,
             Err(error) => Err(error),
         };
@@ -198,7 +198,7 @@ async fn faults_of_a_range_are_told_truly_and_never_as_bytes() {
 async fn replaced_object_is_a_conflict() {
     let (store, _server) = broken(&["replace,op=GetObject"]).await;
     let etag = store.stat("k").await.unwrap().etag;
-    let request = GetRequest { range: GetRange::All, if_match: etag };
+    let request = GetRequest { range: GetRange::All, if_match: etag, ..Default::default() };
     assert_eq!(store.get("k", request).await.unwrap_err().kind(), Kind::Conflict);
 }
 

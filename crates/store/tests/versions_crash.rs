@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use penstock_base::Kind;
 use penstock_store::streaming::{StreamingStore as _, versioned};
-use penstock_store::{GetRange, GetRequest, LocalStore, PutOptions, Store as _, VersionsRequest};
+use penstock_store::{GetRequest, LocalStore, PutOptions, Store as _, VersionsRequest};
 use penstock_testkit::killed::{kill_after, run, tell};
 use penstock_testkit::scratch::Scratch;
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,7 +134,7 @@ async fn list(store: &LocalStore) -> Vec<penstock_store::VersionEntry> {
 
 /// The number that an object or version is made of, in all its parts; `None` where there is none.
 async fn content(store: &LocalStore, name: &str) -> Option<u64> {
-    let request = GetRequest { range: GetRange::All, if_match: None };
+    let request = GetRequest::default();
     let mut answer = match store.get(name, request).await {
         Err(error) => {
             assert_eq!(error.kind(), Kind::NotFound, "{error}");

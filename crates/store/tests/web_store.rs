@@ -37,7 +37,7 @@ fn store_at(url: &str, options: &[(&str, &str)]) -> (Arc<dyn Store>, String) {
 }
 
 fn ask(range: GetRange) -> GetRequest {
-    GetRequest { range, if_match: None }
+    GetRequest::from(range)
 }
 
 async fn read(store: &dyn Store, key: &str, range: GetRange) -> (Vec<u8>, Option<u64>) {
@@ -148,7 +148,8 @@ async fn requests_that_open_or_validate_ask_for_the_way_again() {
         *target.lock().unwrap() = old.url("/there");
         assert_eq!(read(&*store, &key, GetRange::All).await.0, b"0123456789");
         *target.lock().unwrap() = new.url("/there");
-        let pinned = GetRequest { range: first, if_match: Some(ETag("v1".into())) };
+        let pinned =
+            GetRequest { range: first, if_match: Some(ETag("v1".into())), ..Default::default() };
         assert!(store.get(&key, pinned.clone()).await.is_ok(), "what is open is read on");
         match range {
             None => assert_eq!(store.stat(&key).await.unwrap().size_bytes, Some(3)),
@@ -172,10 +173,39 @@ async fn circle_of_redirects_ends() {
 async fn changed_object_is_a_conflict_even_if_the_server_ignores_conditions() {
     let (script, _) = server(|_| format!("{WHOLE}0123456789")).await;
     let (store, key) = store_at(&script.url("/k"), &[]);
-    let request = |tag: &str| GetRequest { range: GetRange::All, if_match: Some(ETag(tag.into())) };
+    let request = |tag: &str| GetRequest {
+        range: GetRange::All,
+        if_match: Some(ETag(tag.into())),
+        ..Default::default()
+    };
     assert!(store.get(&key, request("v1")).await.is_ok());
     let error = store.get(&key, request("v0")).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Conflict);
+    let unless =
+        |tag: &str| GetRequest { if_none_match: Some(ETag::parse(tag)), ..ask(GetRange::All) };
+    let error = store.get(&key, unless("W/\"v1\"")).await.unwrap_err();
+    assert!(error.is_not_modified(), "{error}");
+    assert!(store.get(&key, unless("\"v0\"")).await.is_ok());
+}
+
+#[tokio::test]
+async fn what_the_reader_has_is_told_by_the_server() {
+    let (script, seen) = server(|head| match head.contains("\r\nif-none-match: W/\"v1\"\r\n") {
+        // As servers may, it tells the length of what it does not send.
+        true => "HTTP/1.1 304 Not Modified\r\nETag: W/\"v1\"\r\nContent-Length: 10\r\n\r\n".into(),
+        false => format!("{WHOLE}0123456789"),
+    })
+    .await;
+    let (store, key) = store_at(&script.url("/k"), &[]);
+    let unless = GetRequest { if_none_match: Some(ETag::parse("W/\"v1\"")), ..ask(GetRange::All) };
+    for _ in 0..2 {
+        let error = store.get(&key, unless.clone()).await.unwrap_err();
+        assert!(error.is_not_modified(), "{error}");
+        assert_eq!(error.etag(), Some("W/\"v1\""));
+        assert_eq!(read(&*store, &key, GetRange::All).await.0, b"0123456789");
+    }
+    let heads = seen.lock().unwrap();
+    assert_eq!(heads.len(), 4, "one request each");
 }
 
 #[tokio::test]

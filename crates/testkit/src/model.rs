@@ -169,6 +169,9 @@ impl Store for ModelStore {
         if request.if_match.is_some() && request.if_match != object.meta.etag {
             return Err(self.error(Kind::Conflict, "GET", key, "the object changed"));
         }
+        let named =
+            |error: Error| error.with_operation("GET").with_object(format!("{}{key}", self.root));
+        request.refuse_unchanged(&object.meta).map_err(named)?;
         let range = resolve(request.range, object.bytes.len() as u64);
         let body = Body::Memory(object.bytes.slice(range.start as usize..range.end as usize));
         Ok(GetResponse { meta: object.meta, range, body, ranges_ignored: false })

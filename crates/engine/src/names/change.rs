@@ -93,8 +93,7 @@ impl Query {
         to: &Location,
         options: PutOptions,
     ) -> Result<PutResult> {
-        let mut source =
-            self.core.run(Stream::start(&self.core, from, GetRange::All, None)).await?;
+        let mut source = self.core.run(Stream::start(&self.core, from, GetRange::All)).await?;
         let mut writer = self.create(to, options)?;
         let mut buffer = vec![0; COPY_BYTES];
         loop {

@@ -288,7 +288,7 @@ async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
         GetRange::Bounded(ByteRange { start, end: start.saturating_add(window) })
     };
     let asked = Instant::now();
-    let mut stream = match Stream::start(query, at, range, None).await {
+    let mut stream = match Stream::start(query, at, range).await {
         Err(error) if error.kind() == Kind::Unsupported => return fetch_whole(query, at).await,
         stream => stream?,
     };

@@ -10,7 +10,7 @@ use crate::read::version::{Version, changed, mismatch};
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{Either, select};
 use penstock_base::{ByteRange, Error, Kind, Metric, Result, Retry};
-use penstock_store::{Body, ETag, FilePiece, GetRange, GetRequest, GetResponse, ObjectMeta};
+use penstock_store::{Body, FilePiece, GetRange, GetRequest, GetResponse, ObjectMeta};
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::time::{Instant, sleep};
@@ -36,12 +36,13 @@ pub struct Stream {
 }
 
 impl Query {
-    /// Begins a GET, for a gateway: one request, no metadata from memory. The store judges
-    /// `if_match`. Where `cache_dir` is set, bytes that lie there are not asked for, once the store
+    /// Begins a GET, for a gateway: one request, no metadata from memory. The store judges the
+    /// conditions. Where `cache_dir` is set, bytes that lie there are not asked for, once the store
     /// has confirmed their version (or `cache_validation` says that it need not).
     ///
     /// # Errors
-    /// `NotFound`; `Conflict` when `if_match` does not hold; `Denied`, `Throttled`, `Unavailable`;
+    /// `NotFound`; `Conflict` when a condition does not hold (see [`GetRequest`]); `Denied`,
+    /// `Throttled`, `Unavailable`;
     /// `Invalid` when the disk cache cannot be used.
     pub async fn get(&self, at: &Location, request: GetRequest) -> Result<Stream> {
         self.core.run(through::get(&self.core, at, request)).await
@@ -52,11 +53,10 @@ impl Stream {
     pub(crate) async fn start(
         query: &Arc<QueryCore>,
         at: &Location,
-        range: GetRange,
-        if_match: Option<ETag>,
+        request: impl Into<GetRequest>,
     ) -> Result<Stream> {
+        let request = request.into();
         let mut attempts = Attempts::new(query, "GET", at);
-        let request = GetRequest { range, if_match };
         let response = get(query, at, &request, &mut attempts).await?;
         Ok(Stream {
             query: Arc::clone(query),
@@ -105,9 +105,9 @@ impl Stream {
         version: &Version,
         range: GetRange,
     ) -> Result<Stream> {
-        let stream = Stream::start(query, at, range, version.if_match())
-            .await
-            .map_err(|error| told_as_change(error, at))?;
+        let request = GetRequest { range, if_match: version.if_match(), ..GetRequest::default() };
+        let stream =
+            Stream::start(query, at, request).await.map_err(|error| told_as_change(error, at))?;
         if !version.matches(&stream.meta) {
             return Err(mismatch(version, &stream.meta, at.url()));
         }
@@ -270,8 +270,11 @@ impl Stream {
         self.attempts.begin();
         let rest = ByteRange { start: self.next, end: self.range.end };
         let rest = self.through.as_ref().map_or(rest, |through| through.gap(rest));
-        let request =
-            GetRequest { range: GetRange::Bounded(rest), if_match: self.version.if_match() };
+        let request = GetRequest {
+            range: GetRange::Bounded(rest),
+            if_match: self.version.if_match(),
+            ..Default::default()
+        };
         let response = get(&self.query, &self.at, &request, &mut self.attempts)
             .await
             .map_err(|error| told_as_change(error, &self.at))?;
@@ -338,6 +341,12 @@ async fn get(
             Ok(_) => {
                 at.mount.latency.note(asked.elapsed());
                 entered.answered();
+            }
+            // An answer as good as any, and no failure.
+            Err(error) if error.is_not_modified() => {
+                at.mount.latency.note(asked.elapsed());
+                entered.answered();
+                return answer;
             }
             Err(error) if error.kind() == Kind::Throttled => entered.refused(),
             Err(_) => drop(entered),

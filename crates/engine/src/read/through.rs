@@ -15,7 +15,7 @@ use crate::read::stream::Stream;
 use crate::read::version::Version;
 use bytes::{Buf, Bytes};
 use penstock_base::settings::Validation;
-use penstock_base::{ByteRange, Kind, Metric, Result};
+use penstock_base::{ByteRange, Error, Kind, Metric, Result};
 use penstock_store::{GetRequest, ObjectMeta};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -47,7 +47,7 @@ pub(crate) async fn get(
     request: GetRequest,
 ) -> Result<Stream> {
     if query.disk()?.is_none() && !query.engine.memory.is_on() {
-        return Stream::start(query, at, request.range, request.if_match).await;
+        return Stream::start(query, at, request).await;
     }
     if let Some((meta, range)) = cached(query, at, &request).await?
         && let Some(through) = Through::of(query, at, &meta)
@@ -55,7 +55,7 @@ pub(crate) async fn get(
         return Ok(Stream::cached(query, at, meta, range, through));
     }
     let asked = Instant::now();
-    let mut stream = Stream::start(query, at, request.range, request.if_match).await?;
+    let mut stream = Stream::start(query, at, request).await?;
     query.engine.metadata.confirm(at, stream.meta(), false, asked);
     stream.through = Through::of(query, at, stream.meta());
     Ok(stream)
@@ -78,6 +78,10 @@ async fn cached(
         }
     };
     let version = Version::of(&known);
+    // The GET tells in one request whether that still holds, and brings what changed.
+    if !is_fresh && request.has_already(&known) {
+        return Ok(None);
+    }
     let range = request.range.resolve(known.size_bytes.unwrap_or(0));
     let is_worth_while = CachedObject::of(query, at, &version)
         .is_some_and(|cached| cached.cached_bytes(range) * 2 >= range.len());
@@ -87,16 +91,24 @@ async fn cached(
     }
     if is_fresh {
         query.scope.count(Metric::MetadataHits, 1);
+        request.refuse_unchanged(&known).map_err(|error| named(error, at))?;
         return Ok(Some((known, range)));
     }
     query.scope.count(Metric::MetadataMisses, 1);
     match ask(query, at).await {
-        Ok(meta) if version.matches(&meta) && meta.etag.is_some() => Ok(Some((meta, range))),
+        Ok(meta) if version.matches(&meta) && meta.etag.is_some() => {
+            request.refuse_unchanged(&meta).map_err(|error| named(error, at))?;
+            Ok(Some((meta, range)))
+        }
         // The GET brings the new version, or says in its own words why there is none.
         Ok(_) => Ok(None),
         Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Denied) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+fn named(error: Error, at: &Location) -> Error {
+    error.with_operation("GET").with_object(at.url())
 }
 
 impl Through {

@@ -80,7 +80,7 @@ fn keeps(query: &QueryCore, size_bytes: u64) -> bool {
 }
 
 async fn fetch(query: &Arc<QueryCore>, at: &Location) -> Result<(ObjectMeta, Arc<Held>)> {
-    let mut stream = Stream::start(query, at, GetRange::All, None).await?;
+    let mut stream = Stream::start(query, at, GetRange::All).await?;
     let budget = &query.engine.budget;
     let limit = budget.limit_bytes();
     let size = Some(stream.range()).filter(|range| range.end != u64::MAX).map(|range| range.len());

@@ -156,7 +156,7 @@ impl Scripted {
     }
 
     pub async fn content(&self, key: &str) -> Option<Bytes> {
-        let request = GetRequest { range: GetRange::All, if_match: None };
+        let request = GetRequest::default();
         let mut response = self.memory.get(key, request).await.ok()?;
         Some(response.body.read_to_bytes(usize::MAX).await.unwrap())
     }
@@ -231,6 +231,7 @@ impl Scripted {
                 received_bytes: received,
                 new_connection: false,
                 error: String::new(),
+                span: None,
             });
         }
     }

@@ -6,6 +6,8 @@ use s3s::{S3Error, S3ErrorCode, S3Result, dto, s3_error};
 
 /// Most grants of one list, as in S3.
 const GRANTS_MAX: usize = 100;
+/// Before the permission in the headers that grant one.
+const GRANT: &str = "x-amz-grant-";
 const GROUPS: &[(Grantee, &str)] = &[
     (Grantee::Everyone, "http://acs.amazonaws.com/groups/global/AllUsers"),
     (Grantee::Signed, "http://acs.amazonaws.com/groups/global/AuthenticatedUsers"),
@@ -36,11 +38,13 @@ impl Asked<'_> {
     pub fn acl(self, owner: &str, bucket_owner: &str, users: &dyn Users) -> S3Result<Option<Acl>> {
         let canned = self.headers.get("x-amz-acl").map(|value| value.to_str());
         let canned = canned.transpose().map_err(|_| unknown_canned("?"))?;
-        let grants = granted(self.headers, users)?;
-        if canned.is_some() && !grants.is_empty() {
+        // Whatever they name: which of both is meant is not known.
+        let has_grants = self.headers.keys().any(|name| name.as_str().starts_with(GRANT));
+        if canned.is_some() && has_grants {
             let why = "Specifying both Canned ACLs and Header Grants is not allowed";
             return Err(s3_error!(InvalidRequest, "{why}"));
         }
+        let grants = granted(self.headers, users)?;
         if let Some(name) = canned {
             let acl = Acl::canned(name, owner, bucket_owner);
             return acl.map(Some).ok_or_else(|| unknown_canned(name));
@@ -73,7 +77,7 @@ fn granted(headers: &HeaderMap, users: &dyn Users) -> S3Result<Vec<(Grantee, Per
     for name in ["read", "write", "read-acp", "write-acp", "full-control"] {
         let row = Permission::ALL.iter().find(|row| row.2 == name);
         let Some((permission, ..)) = row else { continue };
-        for value in headers.get_all(format!("x-amz-grant-{name}")) {
+        for value in headers.get_all(format!("{GRANT}{name}")) {
             let text = value.to_str().map_err(|_| invalid_id())?;
             for pair in text.split(',') {
                 let (kind, value) = pair.trim().split_once('=').ok_or_else(invalid_id)?;

@@ -73,7 +73,7 @@ impl Sums {
     }
 
     /// The one of this algorithm.
-    pub(super) fn get(&self, wanted: Algorithm) -> Option<&str> {
+    pub fn get(&self, wanted: Algorithm) -> Option<&str> {
         self.rows.iter().find(|row| row.0 == wanted).map(|row| row.1.as_str())
     }
 

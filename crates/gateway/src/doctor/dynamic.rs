@@ -6,7 +6,7 @@ use super::{read, trial};
 use crate::notes::{NOTES_BYTES_MAX, Notes};
 use penstock_base::{Kind, Result};
 use penstock_store::{
-    Account, GetRange, GetRequest, ListRequest, Payload, PutOptions, StreamingStore, WriteCondition,
+    Account, GetRequest, ListRequest, Payload, PutOptions, StreamingStore, WriteCondition,
 };
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -128,7 +128,7 @@ async fn unreadable(store: &Arc<dyn StreamingStore>) -> Result<(usize, Vec<Strin
     let keys = page.objects.into_iter().map(|entry| entry.key);
     let (mut count, mut odd) = (0, Vec::new());
     for key in keys.filter(|key| key.ends_with(".json")) {
-        let request = GetRequest { range: GetRange::All, if_match: None };
+        let request = GetRequest::default();
         let mut answer = match store.get(&key, request).await {
             Ok(answer) => answer,
             // Its bucket was removed this moment.

@@ -21,6 +21,7 @@ fn event(method: &'static str, status: u16) -> RequestEvent {
         received_bytes: 0,
         new_connection: false,
         error: String::new(),
+        span: None,
     }
 }
 

@@ -1,9 +1,10 @@
 //! The one table from status and service code to [`Kind`] and [`Retry`], and the words of errors.
 
+use crate::ETag;
 use crate::answer::{parse_http_date, parse_iso_date, text_header};
 use crate::http::HttpResponse;
 use ::http::HeaderMap;
-use ::http::header::{CONTENT_TYPE, DATE, LOCATION, RETRY_AFTER};
+use ::http::header::{CONTENT_TYPE, DATE, ETAG, LOCATION, RETRY_AFTER};
 use penstock_base::{Error, Kind, Retry};
 use std::time::{Duration, SystemTime};
 
@@ -29,6 +30,8 @@ pub(crate) struct Failure {
     pub object_size: Option<u64>,
     /// The body is a web page, so no object store wrote it.
     pub is_html: bool,
+    /// The tag of what is there, as answers to conditions tell it.
+    pub etag: Option<String>,
     /// Where a redirect points.
     pub location: Option<String>,
     /// How far the server's clock is ahead of ours, in seconds.
@@ -52,6 +55,7 @@ impl Failure {
             status,
             code: text_header(headers, "x-ms-error-code").unwrap_or_default(),
             region: text_header(headers, "x-amz-bucket-region"),
+            etag: tag_of_condition(status, headers),
             location: text_header(headers, LOCATION.as_str()),
             retry_after: retry_after(headers, now),
             clock_ahead_s: clock_ahead(headers, now),
@@ -148,6 +152,7 @@ impl Failure {
         let mut text = match kind {
             Kind::NotFound => format!("{} ({label})", missing_thing(&self.code)),
             Kind::Denied => format!("the store refused the request ({label})"),
+            Kind::Conflict if self.status == 304 => format!("the object has not changed ({label})"),
             Kind::Conflict if self.is_condition() => {
                 format!("the object changed or exists already ({label})")
             }
@@ -168,6 +173,7 @@ impl Failure {
             .with_retry(retry)
             .with_http_status(self.status)
             .with_service_code(self.code.clone())
+            .with_etag(self.etag.clone())
             .with_unsigned(self.was_unsigned);
         match self.own_hint(kind).or(hint) {
             Some(hint) => error.with_hint(hint),
@@ -256,6 +262,12 @@ impl Failure {
              clock, since signatures carry the time"
         ))
     }
+}
+
+/// The tag that an answer about a condition tells of what is there.
+fn tag_of_condition(status: u16, headers: &HeaderMap) -> Option<String> {
+    let told = text_header(headers, ETAG.as_str()).filter(|_| matches!(status, 304 | 412))?;
+    Some(ETag::parse(&told).0).filter(|tag| !tag.is_empty())
 }
 
 /// Codes for credentials that are missing, wrong, expired or lack a right.

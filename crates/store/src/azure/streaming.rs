@@ -8,14 +8,17 @@ use super::wire::Ask;
 use super::{AzureStore, LIST_BYTES_MAX, drain};
 use crate::answer::Failure;
 use crate::streaming::{
-    CopySource, Inflow, PartEntry, StreamingStore, UploadEntry, UploadsPage, UploadsRequest,
+    CopiedPart, CopySource, Inflow, PartEntry, StreamingStore, UploadEntry, UploadsPage,
+    UploadsRequest,
 };
-use crate::sums::{overheard, tag_with_sum};
+use crate::sums::{Sum, overheard, tag_with_sum};
 use crate::{ListEntry, ListRequest, Part, Payload, PutOptions, PutResult, UploadId, tags};
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use http::Method;
+use http::{HeaderMap, Method};
 use penstock_base::{Error, Kind, Result};
 
 /// Ten tags, each character escaped.
@@ -23,6 +26,13 @@ const TAGS_BYTES_MAX: usize = 64 << 10;
 const TAGS_ROOT: &str = "Tags";
 /// Requests at once that look for the blocks of listed blobs.
 const BLOCK_LISTS_AT_ONCE: usize = 16;
+
+/// The CRC-64/NVME that the service made of a block, least byte first; S3 writes it the other way.
+fn told_crc64(headers: &HeaderMap) -> Option<Sum> {
+    let told = STANDARD.decode(headers.get("x-ms-content-crc64")?).ok()?;
+    let value = u64::from_le_bytes(told.try_into().ok()?);
+    Some(("crc64nvme".to_string(), STANDARD.encode(value.to_be_bytes())))
+}
 
 #[async_trait]
 impl StreamingStore for AzureStore {
@@ -164,7 +174,7 @@ impl StreamingStore for AzureStore {
         key: &str,
         upload: &UploadId,
         number: u32,
-    ) -> Result<Option<Part>> {
+    ) -> Result<Option<CopiedPart>> {
         const OPERATION: &str = "copy part";
         self.check_key(OPERATION, &source.key)?;
         self.check_key(OPERATION, key)?;
@@ -178,13 +188,11 @@ impl StreamingStore for AzureStore {
         let ask = Ask { query: &query, headers, ..Ask::default() };
         let response = self.wire.send(OPERATION, key, Method::PUT, ask).await?;
         if response.status == 201 {
+            let sum = told_crc64(&response.headers);
             drain(response).await.map_err(named)?;
             let size_bytes = range.len();
-            return Ok(Some(Part {
-                number,
-                etag: upload.part_tag(number, size_bytes),
-                size_bytes,
-            }));
+            let etag = upload.part_tag(number, size_bytes);
+            return Ok(Some(CopiedPart { part: Part { number, etag, size_bytes }, sum }));
         }
         let failure = Failure::read(response).await;
         // A service that cannot fetch by itself, or may not read its own URL, gets the bytes.

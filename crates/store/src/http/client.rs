@@ -186,8 +186,8 @@ impl HttpClient {
     /// # Errors
     /// `Unavailable` when no answer came, `Corrupt` when it is none of HTTP, `Invalid` for a
     /// request that cannot be sent. Operation and object are left for the caller to name.
-    pub async fn send(&self, request: Parts, payload: Payload) -> Result<HttpResponse> {
-        let mut trace = Trace::start(self.observer.clone(), &request, payload.len());
+    pub async fn send(&self, mut request: Parts, payload: Payload) -> Result<HttpResponse> {
+        let mut trace = Trace::start(self.observer.clone(), &mut request, payload.len());
         let answer = self.send_traced(&request, &payload, &mut trace).await;
         self.respond(answer, &request, trace)
     }
@@ -200,10 +200,10 @@ impl HttpClient {
     /// As [`HttpClient::send`], and the body's own.
     pub async fn send_flow(
         &self,
-        request: Parts,
+        mut request: Parts,
         mut body: Box<dyn Inflow>,
     ) -> Result<HttpResponse> {
-        let mut trace = Trace::start(self.observer.clone(), &request, body.size_bytes());
+        let mut trace = Trace::start(self.observer.clone(), &mut request, body.size_bytes());
         let sent = async {
             let origin = self.origin(&request)?;
             let head_bytes = self.encode_head(&request, body.size_bytes(), &origin)?;

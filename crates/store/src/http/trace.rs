@@ -4,9 +4,11 @@ use crate::http::redact::redacted_url;
 use crate::{Observer, RequestEvent};
 use http::header::RANGE;
 use http::request::Parts;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// A request under way. Dropped without [`Trace::finish`], it counts as cancelled.
 #[derive(Debug)]
@@ -17,7 +19,13 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    pub(crate) fn start(observer: Arc<dyn Observer>, request: &Parts, sent_bytes: u64) -> Self {
+    /// Begins with a request's head, which is told its place in a trace, if it has one.
+    pub(crate) fn start(observer: Arc<dyn Observer>, request: &mut Parts, sent_bytes: u64) -> Self {
+        let span = observer.request_begins();
+        let traceparent = span.map(|span| HeaderValue::from_str(&span.traceparent()));
+        if let Some(Ok(value)) = traceparent {
+            request.headers.insert(TRACEPARENT, value);
+        }
         let event = RequestEvent {
             method: method_name(&request.method),
             url: redacted_url(&request.uri),
@@ -30,6 +38,7 @@ impl Trace {
             received_bytes: 0,
             new_connection: false,
             error: String::new(),
+            span,
         };
         Trace { observer, event: Some(Box::new(event)), started: Instant::now() }
     }

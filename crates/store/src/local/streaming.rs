@@ -98,7 +98,7 @@ impl StreamingStore for LocalStore {
     async fn list_uploads(&self, request: &UploadsRequest) -> Result<UploadsPage> {
         let request = request.clone();
         self.run("list uploads", "", move |shared| {
-            Ok(uploads_behind(upload::list(&shared.root)?, &request))
+            Ok(uploads_behind(upload::list(&shared.root, &request)?, &request))
         })
         .await
     }

@@ -52,7 +52,7 @@ async fn put(store: &LocalStore, key: &str, text: &'static str) -> PutResult {
 }
 
 async fn read(store: &LocalStore, key: &str) -> Result<String> {
-    let request = GetRequest { range: GetRange::All, if_match: None };
+    let request = GetRequest::default();
     let mut body = store.get(key, request).await?.body;
     let (mut text, mut buf) = (Vec::new(), [0; 7]);
     loop {
@@ -110,7 +110,7 @@ async fn conditions_hold() {
     assert_ne!(first, second);
     assert_eq!(store.put("k", body(), &over_first).await.unwrap_err().kind(), Kind::Conflict);
     assert_eq!(store.delete("k", Some(&first)).await.unwrap_err().kind(), Kind::Conflict);
-    let request = GetRequest { range: GetRange::All, if_match: Some(first) };
+    let request = GetRequest { range: GetRange::All, if_match: Some(first), ..Default::default() };
     assert_eq!(store.get("k", request).await.unwrap_err().kind(), Kind::Conflict);
     store.delete("k", Some(&second)).await.unwrap();
     store.delete("k", Some(&second)).await.unwrap();
@@ -356,7 +356,7 @@ async fn file_cut_under_the_reader_is_corrupt_not_short() {
     let dir = Dir::new();
     let store = dir.bucket();
     put(&store, "k", "0123456789").await;
-    let request = GetRequest { range: GetRange::From(2), if_match: None };
+    let request = GetRequest::from(GetRange::From(2));
     let mut body = store.get("k", request).await.unwrap().body;
     let file = fs::OpenOptions::new().write(true).open(dir.0.path().join("k")).unwrap();
     file.set_len(4).unwrap();
@@ -371,7 +371,7 @@ async fn bytes_that_are_not_in_the_page_cache_come_from_a_blocking_thread() {
     let store = dir.bucket();
     put(&store, "k", "0123456789").await;
     let range = GetRange::Bounded(penstock_base::ByteRange { start: 1, end: 8 });
-    let mut body = store.get("k", GetRequest { range, if_match: None }).await.unwrap().body;
+    let mut body = store.get("k", GetRequest::from(range)).await.unwrap().body;
     match &mut body {
         Body::File(file) => file.nowait = false,
         other => panic!("a file answers with {other:?}"),

@@ -3,13 +3,13 @@
 use crate::answer::{self, Failure};
 use crate::notes;
 use crate::s3::config::Service;
-use crate::s3::replies::parse_written;
+use crate::s3::replies::{parse_copied_part, parse_written};
 use crate::s3::request::{Call, Outcome, encode_path};
 use crate::s3::{ANSWER_BYTES_MAX, GIB, S3Store};
 use crate::streaming::split_version;
 use crate::{
-    CopySource, ObjectMeta, Part, PutOptions, PutResult, Store, StreamingStore as _, UploadId,
-    WriteCondition, tags,
+    CopiedPart, CopySource, ObjectMeta, Part, PutOptions, PutResult, Store, StreamingStore as _,
+    UploadId, WriteCondition, tags,
 };
 use ::http::Method;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -123,8 +123,8 @@ impl S3Store {
         let upload = self.begin_upload(to, &kept).await?;
         let copies = stream::iter(copy_ranges(size))
             .map(|(number, range)| self.copy_range(&source, range, to, &upload, number));
-        let copied: Result<Vec<Part>> = copies.buffered(COPY_CONCURRENCY).try_collect().await;
-        let finished = match copied {
+        let copied = copies.buffered(COPY_CONCURRENCY).map_ok(|copied| copied.part);
+        let finished = match copied.try_collect::<Vec<Part>>().await {
             Ok(parts) => self.finish_upload(to, &upload, &parts, options).await,
             Err(error) => Err(error),
         };
@@ -160,7 +160,7 @@ impl S3Store {
         to: &str,
         upload: &UploadId,
         number: u32,
-    ) -> Result<Part> {
+    ) -> Result<CopiedPart> {
         let prefix = self.sender.header_prefix();
         let bytes = format!("bytes={}-{}", range.start, range.end - 1);
         let call = Call::new(Method::PUT, "copy part", Some(to))
@@ -168,9 +168,10 @@ impl S3Store {
             .query("uploadId", &upload.0)
             .header(&format!("{prefix}copy-source-range"), &bytes)?;
         let call = self.with_source(call, source)?;
-        let parsed = parse_written(&self.answer(&call).await?, "CopyPartResult");
-        let (etag, _) = parsed.map_err(|error| self.named(&call, error))?;
-        Ok(Part { number, etag: etag.0, size_bytes: range.len() })
+        let answer = self.answer(&call).await?;
+        let (etag, sum) = parse_copied_part(&answer).map_err(|error| self.named(&call, error))?;
+        let part = Part { number, etag: etag.0, size_bytes: range.len() };
+        Ok(CopiedPart { part, sum })
     }
 }
 

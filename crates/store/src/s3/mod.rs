@@ -207,10 +207,11 @@ impl S3Store {
     /// Answers a range without bytes, which HTTP cannot ask for.
     async fn get_nothing(&self, key: &str, request: &GetRequest) -> Result<GetResponse> {
         let meta = self.stat(key).await?;
+        let call = Call::new(Method::GET, "GET", Some(key));
         if request.if_match.as_ref().is_some_and(|wanted| meta.etag.as_ref() != Some(wanted)) {
-            let call = Call::new(Method::GET, "GET", Some(key));
             return Err(self.named(&call, Error::new(Kind::Conflict, "the object has changed")));
         }
+        request.refuse_unchanged(&meta).map_err(|error| self.named(&call, error))?;
         let size = meta.size_bytes.unwrap_or_default();
         let at = match request.range {
             GetRange::Bounded(range) => range.start.min(size),
@@ -276,8 +277,8 @@ impl Store for S3Store {
         if let Some(range) = answer::range_header(request.range) {
             call = call.header(RANGE.as_str(), &range)?;
         }
-        if let Some(etag) = &request.if_match {
-            call = call.header(IF_MATCH.as_str(), &etag.header_value())?;
+        if let Some((name, value)) = request.condition_header() {
+            call = call.header(name, &value)?;
         }
         match self.sender.send(&call).await? {
             Outcome::Done(response) => {
@@ -286,6 +287,8 @@ impl Store for S3Store {
                     .map_err(|error| self.named(&call, error))?;
                 let meta = self.meta(&response, extent.size_bytes);
                 self.require_tag(&call, meta.etag.clone())?;
+                // Some services pass over conditions.
+                request.refuse_unchanged(&meta).map_err(|error| self.named(&call, error))?;
                 let object = format!("{}{key}", self.root());
                 let body = response.body.named(&object);
                 let Extent { range, skip_bytes, .. } = extent;
@@ -304,6 +307,9 @@ impl Store for S3Store {
                         };
                         // Headers of the refusal describe the refusal's body.
                         let meta = ObjectMeta { content_type: None, ..meta };
+                        request
+                            .refuse_unchanged(&meta)
+                            .map_err(|error| self.named(&call, error))?;
                         let body = Body::Memory(Bytes::new());
                         Ok(GetResponse { meta, range: extent.range, body, ranges_ignored: false })
                     }

@@ -296,6 +296,7 @@ impl Sender {
             ));
         }
         match (failure.status, failure.code.as_str()) {
+            (304, _) => None,
             (300..=399, _) | (_, "AuthorizationHeaderMalformed") => Some(match &failure.region {
                 Some(region) => format!("The bucket is in region {region}: set REGION '{region}'"),
                 None => "Check ENDPOINT and REGION of the secret".to_string(),

@@ -6,8 +6,8 @@ use crate::answer::Failure;
 use crate::s3::request::{Call, Outcome};
 use crate::s3::{S3Store, replies};
 use crate::streaming::{
-    CopySource, Inflow, PartEntry, PartPlace, Removed, StreamingStore, UploadsPage, UploadsRequest,
-    Versioning, VersionsPage, VersionsRequest, no_tags,
+    CopiedPart, CopySource, Inflow, PartEntry, PartPlace, Removed, StreamingStore, UploadsPage,
+    UploadsRequest, Versioning, VersionsPage, VersionsRequest, no_tags,
 };
 use crate::sums::Sum;
 use crate::{ETag, Part, Payload, PutOptions, PutResult, Store, UploadId, tags};
@@ -160,7 +160,7 @@ impl StreamingStore for S3Store {
         key: &str,
         upload: &UploadId,
         number: u32,
-    ) -> Result<Option<Part>> {
+    ) -> Result<Option<CopiedPart>> {
         let Some(range) = source.range.filter(|range| !range.is_empty()) else { return Ok(None) };
         self.copy_range(source, range, key, upload, number).await.map(Some)
     }

@@ -13,7 +13,7 @@ use crate::{
     ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store,
     UploadId,
 };
-use ::http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderName, IF_MATCH, RANGE};
+use ::http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderName, RANGE};
 use ::http::{HeaderMap, HeaderValue, Method, Request};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -230,7 +230,7 @@ impl HttpStore {
         }
     }
 
-    /// Many servers pass over If-Match, so the tag of the answer is compared too.
+    /// Many servers pass over conditions, so the tag of the answer is compared too.
     fn check_version(&self, key: &str, asked: &GetRequest, meta: &ObjectMeta) -> Result<()> {
         match &asked.if_match {
             Some(wanted) if meta.etag.as_ref() != Some(wanted) => {
@@ -238,7 +238,7 @@ impl HttpStore {
                     Error::new(Kind::Conflict, "the object has changed since it was opened");
                 Err(self.named("GET", key, error))
             }
-            _ => Ok(()),
+            _ => asked.refuse_unchanged(meta).map_err(|error| self.named("GET", key, error)),
         }
     }
 }
@@ -305,8 +305,10 @@ impl Store for HttpStore {
         if let Some(range) = answer::range_header(request.range) {
             put(&mut headers, RANGE, &range);
         }
-        if let Some(etag) = request.if_match.as_ref().filter(|etag| etag.is_strong()) {
-            put(&mut headers, IF_MATCH, &etag.header_value());
+        // A weak tag matches nothing by If-Match; it is compared with the answer's.
+        let is_weak = request.if_match.as_ref().is_some_and(|etag| !etag.is_strong());
+        if let Some((name, value)) = request.condition_header().filter(|_| !is_weak) {
+            put(&mut headers, HeaderName::from_static(name), &value);
         }
         match self.send((&Method::GET, Way::of(&request)), "GET", key, &headers).await? {
             Outcome::Done(response) => {

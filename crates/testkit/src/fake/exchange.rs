@@ -83,6 +83,7 @@ async fn exchange(server: &Server, mut wire: Wire, request: &Request, first: boo
         operation: target.operation,
         path: printable_path(request),
         range: asked_range(request),
+        traceparent: request.headers.get("traceparent").unwrap_or_default().to_string(),
         status: 0,
         bytes_in: body.received,
         bytes_out: 0,

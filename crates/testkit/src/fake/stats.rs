@@ -21,6 +21,8 @@ pub struct RequestRecord {
     pub path: String,
     /// Range asked for, or empty.
     pub range: String,
+    /// The header `traceparent`, or empty.
+    pub traceparent: String,
     /// Status answered; 0 when the connection was cut instead.
     pub status: u16,
     /// Body bytes received.
@@ -296,6 +298,7 @@ mod tests {
             operation: "GetObject",
             path: "/b/k".into(),
             range: String::new(),
+            traceparent: String::new(),
             status: 200,
             bytes_in: 0,
             bytes_out: 0,

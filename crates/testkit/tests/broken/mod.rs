@@ -15,6 +15,9 @@ pub enum Defect {
     RangeOffByOne,
     PastEndIsAnError,
     IfMatchIgnored,
+    IfNoneMatchIgnored,
+    IfModifiedSinceIgnored,
+    NotModifiedIsAnyConflict,
     IfAbsentIgnored,
     DeleteConditionIgnored,
     KeysTidiedUp,
@@ -36,6 +39,9 @@ pub const DEFECTS: &[(Defect, &[&str])] = &[
     (Defect::RangeOffByOne, &["get_bounded_ranges", "get_many_at_once"]),
     (Defect::PastEndIsAnError, &["get_bounded_ranges", "get_from_an_offset"]),
     (Defect::IfMatchIgnored, &["get_if_match", "get_if_match_after_overwrite"]),
+    (Defect::IfNoneMatchIgnored, &["get_if_none_match", "get_conditions_of_empty_ranges"]),
+    (Defect::IfModifiedSinceIgnored, &["get_if_modified_since"]),
+    (Defect::NotModifiedIsAnyConflict, &["get_if_none_match", "get_if_modified_since"]),
     (Defect::IfAbsentIgnored, &["put_if_absent", "upload_conditional_complete"]),
     (Defect::DeleteConditionIgnored, &["delete_if_match"]),
     (Defect::KeysTidiedUp, &["raw_keys", "similar_keys_stay_apart"]),
@@ -111,12 +117,23 @@ impl Store for Broken {
         if self.has(Defect::IfMatchIgnored) {
             request.if_match = None;
         }
+        if self.has(Defect::IfNoneMatchIgnored) {
+            request.if_none_match = None;
+        }
+        if self.has(Defect::IfModifiedSinceIgnored) {
+            request.if_modified_since = None;
+        }
         let asked = request.range;
         if let (Defect::RangeOffByOne, GetRange::Bounded(range)) = (self.defect, &mut request.range)
         {
             range.end += 1;
         }
-        let mut answer = self.model.get(&self.key(key), request).await?;
+        let mut answer = match self.model.get(&self.key(key), request).await {
+            Err(error) if self.has(Defect::NotModifiedIsAnyConflict) && error.is_not_modified() => {
+                return Err(error.with_http_status(412));
+            }
+            answer => answer?,
+        };
         if self.has(Defect::PastEndIsAnError) && answer.range.is_empty() && asked != GetRange::All {
             return Err(Error::new(Kind::Invalid, "416 range not satisfiable"));
         }

@@ -6,8 +6,7 @@ use crate::local::write::Temp;
 use crate::local::{LocalStore, Scope, names};
 use crate::streaming::Versioning;
 use crate::{
-    GetRange, GetRequest, Part, PutOptions, Store as _, StreamingStore as _, UploadId,
-    WriteCondition,
+    GetRequest, Part, PutOptions, Store as _, StreamingStore as _, UploadId, WriteCondition,
 };
 use penstock_testkit::scratch::Scratch;
 use std::fs;
@@ -61,7 +60,7 @@ fn place(root: &Root, (temp, at): (Temp, names::Location)) -> Result<crate::PutR
 }
 
 async fn read(store: &LocalStore, key: &str) -> (Vec<u8>, Vec<(String, String)>) {
-    let request = GetRequest { range: GetRange::All, if_match: None };
+    let request = GetRequest::default();
     let mut found = store.get(key, request).await.unwrap();
     let bytes = found.body.read_to_bytes(1 << 20).await.unwrap();
     (bytes.to_vec(), found.meta.metadata)

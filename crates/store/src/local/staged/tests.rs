@@ -2,7 +2,7 @@
 
 use super::share::WRITE_BYTES_MAX as WRITE_BYTES;
 use super::*;
-use crate::{GetRange, GetRequest, Store as _, StreamingStore as _};
+use crate::{GetRequest, Store as _, StreamingStore as _};
 use penstock_testkit::scratch::Scratch;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -22,7 +22,7 @@ impl Bucket {
     }
 
     async fn read(&self, key: &str) -> Vec<u8> {
-        let request = GetRequest { range: GetRange::All, if_match: None };
+        let request = GetRequest::default();
         let mut found = self.store.get(key, request).await.unwrap();
         let mut bytes = vec![0; found.range.len() as usize];
         let mut at = 0;

@@ -1,4 +1,8 @@
-//! The uploads of a bucket: a walk over its directories.
+//! The uploads of a bucket: a walk over those of its directories that can hold one that is wanted.
+//!
+//! An upload lies beside its target, so that completing it is a rename inside one directory and one
+//! file system. Nothing else tells which uploads there are: a second place would have to be kept in
+//! step by every program that begins and ends one, and be mended after a crash.
 
 use super::read_begun;
 use crate::UploadId;
@@ -6,15 +10,15 @@ use crate::local::attributes::modified;
 use crate::local::errno::explain;
 use crate::local::names::{self, UPLOAD};
 use crate::local::root::Root;
-use crate::streaming::UploadEntry;
+use crate::streaming::{UploadEntry, UploadsRequest};
 use penstock_base::Result;
 use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
 
-/// Every upload of the bucket that is not completed, in no particular order.
-pub(in crate::local) fn list(root: &Root) -> Result<Vec<UploadEntry>> {
+/// Every upload of the bucket that is not completed and may be asked for, in no particular order.
+pub(in crate::local) fn list(root: &Root, request: &UploadsRequest) -> Result<Vec<UploadEntry>> {
     let mut uploads = Vec::new();
-    find_uploads(root, ".", "", &mut uploads)
+    find_uploads(root, (".", ""), request, &mut uploads)
         .map_err(|errno| explain(errno, "list", &root.path))?;
     Ok(uploads)
 }
@@ -22,8 +26,8 @@ pub(in crate::local) fn list(root: &Root) -> Result<Vec<UploadEntry>> {
 /// Walks the directories below `path`; `prefix` is what their keys begin with.
 fn find_uploads(
     root: &Root,
-    path: &str,
-    prefix: &str,
+    (path, prefix): (&str, &str),
+    request: &UploadsRequest,
     found: &mut Vec<UploadEntry>,
 ) -> Result<(), Errno> {
     let dir = match root.open_dir(path) {
@@ -51,7 +55,10 @@ fn find_uploads(
                 metadata: begun.attributes.metadata,
             });
         } else if let Some(component) = names::decode(name.as_bytes(), true) {
-            find_uploads(root, &below, &format!("{prefix}{component}/"), found)?;
+            let prefix = format!("{prefix}{component}/");
+            if request.may_want(&prefix) {
+                find_uploads(root, (&below, &prefix), request, found)?;
+            }
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use super::*;
 use crate::local::durable::seen;
 use crate::local::{LocalStore, Scope, names};
-use crate::{GetRange, GetRequest, Store as _, StreamingStore as _, WriteCondition};
+use crate::{GetRequest, Store as _, StreamingStore as _, WriteCondition};
 use penstock_testkit::scratch::Scratch;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ impl Bucket {
     }
 
     async fn read(&self, key: &str) -> String {
-        let request = GetRequest { range: GetRange::All, if_match: None };
+        let request = GetRequest::default();
         let mut body = self.store.get(key, request).await.unwrap().body;
         String::from_utf8(body.read_to_bytes(1 << 20).await.unwrap().to_vec()).unwrap()
     }

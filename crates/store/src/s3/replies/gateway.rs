@@ -1,10 +1,11 @@
 //! Answers of S3 that only a gateway asks for: parts, uploads, buckets. Pure.
 
-use super::{decode_url, walk_root};
+use super::{decode_url, parse_written, walk_root};
 use crate::answer::parse_iso_date;
 use crate::s3::request::strange;
 use crate::s3::sums::sum_of_element;
 use crate::streaming::{PartEntry, UploadEntry, VersionEntry, Versioning, VersionsPage};
+use crate::sums::Sum;
 use crate::{ContainerEntry, ETag, ObjectMeta, UploadId};
 use penstock_base::Result;
 
@@ -38,6 +39,25 @@ pub(crate) fn parse_parts(bytes: &[u8]) -> Result<(Vec<PartEntry>, Option<String
         Ok(())
     })?;
     Ok((parts, next.filter(|_| truncated)))
+}
+
+/// The tag of a part that was copied, and the checksum that the service made of it.
+///
+/// # Errors
+/// As [`parse_written`].
+pub(crate) fn parse_copied_part(bytes: &[u8]) -> Result<(ETag, Option<Sum>)> {
+    const ROOT: &str = "CopyPartResult";
+    let (etag, _) = parse_written(bytes, ROOT)?;
+    let mut sum = None;
+    walk_root(bytes, &[ROOT], "the result of the copy", |element| {
+        if let [_, field] = element.path
+            && field.starts_with("Checksum")
+        {
+            sum = sum_of_element(field, element.text.trim()).or(sum.take());
+        }
+        Ok(())
+    })?;
+    Ok((etag, sum))
 }
 
 /// Key and upload id where a listing of uploads goes on.

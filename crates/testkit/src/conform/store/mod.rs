@@ -129,6 +129,9 @@ macro_rules! for_each_store_case {
             read::get_many_at_once
             read::get_if_match
             read::get_if_match_after_overwrite
+            read::get_if_none_match
+            read::get_if_modified_since
+            read::get_conditions_of_empty_ranges
             read::stat_tells_size_and_tag
             read::half_read_body_dropped
             read::requests_dropped_midway

@@ -137,10 +137,14 @@ pub async fn get_if_match(subject: Subject) {
         return;
     };
     for range in [GetRange::All, bounded(10, 20)] {
-        let request = GetRequest { range, if_match: Some(etag.clone()) };
+        let request = GetRequest { range, if_match: Some(etag.clone()), ..Default::default() };
         let answer = subject.store.get(&key, request).await.expect("the tag is the current one");
         assert_eq!(answer.meta.etag, Some(etag.clone()));
-        let request = GetRequest { range, if_match: Some(ETag("0badc0de".to_string())) };
+        let request = GetRequest {
+            range,
+            if_match: Some(ETag("0badc0de".to_string())),
+            ..Default::default()
+        };
         subject.refused(subject.store.get(&key, request).await, &[Kind::Conflict], &key);
     }
 }
@@ -151,10 +155,88 @@ pub async fn get_if_match_after_overwrite(subject: Subject) {
     let Some(etag) = subject.stat(&key).await.etag else { return };
     subject.place("pinned", 2, 500).await;
     for range in [GetRange::All, bounded(10, 20), bounded(600, 700), GetRange::From(400)] {
-        let request = GetRequest { range, if_match: Some(etag.clone()) };
+        let request = GetRequest { range, if_match: Some(etag.clone()), ..Default::default() };
         subject.refused(subject.store.get(&key, request).await, &[Kind::Conflict], &key);
     }
     subject.assert_is(&key, 2, 500).await;
+}
+
+/// A GET brings nothing of the version that the reader has, and all of any other.
+pub async fn get_if_none_match(subject: Subject) {
+    let key = subject.place("known", 1, 1000).await;
+    let Some(etag) = subject.stat(&key).await.etag else { return };
+    let unless = |range, etag: &ETag| GetRequest {
+        if_none_match: Some(etag.clone()),
+        ..GetRequest::from(range)
+    };
+    for range in [GetRange::All, bounded(10, 20), GetRange::From(400)] {
+        unchanged(&subject, &key, unless(range, &etag), &etag).await;
+        // The time is void beside a tag.
+        let long_ago = Some(SystemTime::UNIX_EPOCH);
+        let both = GetRequest { if_modified_since: long_ago, ..unless(range, &etag) };
+        unchanged(&subject, &key, both, &etag).await;
+    }
+    let other = unless(bounded(10, 20), &ETag("0badc0de".to_string()));
+    let much_later = Some(SystemTime::now() + Duration::from_secs(3600));
+    let both = GetRequest { if_modified_since: much_later, ..other.clone() };
+    // If-Match first: this version is wanted, and it is not the one that is known.
+    let pinned = GetRequest { if_match: Some(etag.clone()), ..other.clone() };
+    for request in [other, both, pinned] {
+        let mut answer = subject.store.get(&key, request).await.expect("the tag is another one");
+        assert_eq!(answer.meta.etag, Some(etag.clone()));
+        assert_ramp(&read_to_end(&mut answer.body).await, 1, 10, 10, &key);
+    }
+    let same = GetRequest { if_match: Some(etag.clone()), ..unless(GetRange::All, &etag) };
+    unchanged(&subject, &key, same, &etag).await;
+    subject.place("known", 2, 500).await;
+    let mut answer =
+        subject.store.get(&key, unless(GetRange::All, &etag)).await.expect("it has changed");
+    assert_ramp(&read_to_end(&mut answer.body).await, 2, 0, 500, &key);
+    let absent = subject.key("absent");
+    let answer = subject.store.get(&absent, unless(GetRange::All, &etag)).await;
+    subject.refused(answer, &[Kind::NotFound], &absent);
+}
+
+/// The same by time.
+pub async fn get_if_modified_since(subject: Subject) {
+    let key = subject.place("known", 1, 1000).await;
+    let meta = subject.stat(&key).await;
+    let (Some(etag), Some(modified)) = (meta.etag, meta.modified) else { return };
+    let since =
+        |range, time| GetRequest { if_modified_since: Some(time), ..GetRequest::from(range) };
+    let second = Duration::from_secs(1);
+    for range in [GetRange::All, bounded(10, 20)] {
+        unchanged(&subject, &key, since(range, modified), &etag).await;
+        unchanged(&subject, &key, since(range, modified + second), &etag).await;
+        let before = since(range, modified - 2 * second);
+        let answer = subject.store.get(&key, before).await.expect("it was changed since");
+        assert_eq!(answer.meta.etag, Some(etag.clone()));
+    }
+}
+
+/// Conditions hold also where no byte is asked for.
+pub async fn get_conditions_of_empty_ranges(subject: Subject) {
+    let key = subject.place("known", 1, 100).await;
+    let Some(etag) = subject.stat(&key).await.etag else { return };
+    for range in [bounded(10, 10), bounded(200, 300), GetRange::From(100)] {
+        let same = GetRequest { if_none_match: Some(etag.clone()), ..plain(range) };
+        unchanged(&subject, &key, same, &etag).await;
+        let other = GetRequest { if_none_match: Some(ETag("0badc0de".into())), ..plain(range) };
+        let answer = subject.store.get(&key, other).await.expect("the tag is another one");
+        assert!(answer.range.is_empty(), "{range:?}");
+    }
+}
+
+/// Asserts that nothing comes, since the reader has what is there.
+async fn unchanged(subject: &Subject, key: &str, request: GetRequest, etag: &ETag) {
+    let asked = format!("{request:?}");
+    let answer = subject.store.get(key, request).await;
+    let error = answer.map(drop).expect_err(&asked);
+    assert!(error.is_not_modified(), "{asked}: {error}");
+    if let Some(told) = error.etag() {
+        assert_eq!(told, etag.0, "{asked}: the tag of what is there");
+    }
+    subject.refused::<()>(Err(error), &[Kind::Conflict], key);
 }
 
 /// Size, tag and a plausible time.

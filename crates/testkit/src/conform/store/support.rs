@@ -15,7 +15,7 @@ const PAGES_MAX: usize = 10_000;
 
 /// A GET without condition.
 pub fn plain(range: GetRange) -> GetRequest {
-    GetRequest { range, if_match: None }
+    GetRequest::from(range)
 }
 
 /// Bytes `start..end`.

@@ -3,6 +3,7 @@
 use super::super::clock;
 use super::super::codec::percent_decode;
 use super::super::conditions::{Verdict, judge};
+use super::super::digest::{base64, crc64};
 use super::super::exchange::Target;
 use super::super::http::{Query, Response};
 use super::super::range::{Resolved, resolve};
@@ -105,7 +106,7 @@ pub fn blob(call: &Call<'_>) -> Served {
 ///
 /// # Errors
 /// `CannotVerifyCopySource`, `InvalidRange`, and those of the block.
-pub fn block(call: &Call<'_>) -> Served {
+pub async fn block(call: &Call<'_>) -> Served {
     let id = block::id(call)?;
     let object = source(call, true)?;
     let size = object.data.len();
@@ -120,6 +121,8 @@ pub fn block(call: &Call<'_>) -> Served {
     if data.is_empty() {
         return Err(invalid_header("x-ms-source-range").into());
     }
+    let crc = base64(&crc64(&data.load().await?).to_le_bytes());
     block::stage(call, &id, data)?;
-    Ok(Response::new(201).with("x-ms-request-server-encrypted", "true"))
+    let answer = Response::new(201).with("x-ms-content-crc64", crc);
+    Ok(answer.with("x-ms-request-server-encrypted", "true"))
 }

@@ -175,6 +175,7 @@ async fn dispatch(call: &Call<'_>, body: &mut BodyReader<'_>, empty_page: bool) 
             batch::submit(call, &pieces)
         }
         "ListBlobs" => list::blobs(call, empty_page),
+        "PutBlockFromURL" => copy::block(call).await,
         _ => at_once(call),
     }
 }
@@ -206,7 +207,6 @@ pub fn at_once(call: &Call<'_>) -> Served {
         "SetBlobMetadata" | "SetBlobProperties" => blob::describe_anew(call),
         "GetBlobTags" => tags::get(call),
         "GetBlockList" => block::list(call),
-        "PutBlockFromURL" => copy::block(call),
         "PutBlobFromURL" | "CopyBlob" => copy::blob(call),
         "CreateContainer" => container::create(call),
         "GetContainerProperties" => container::properties(call),

@@ -4,10 +4,11 @@ use super::super::clock;
 use super::super::codec::{iso_date, percent_decode};
 use super::super::conditions::{Verdict, judge};
 use super::super::data::Data;
+use super::super::digest::amz_checksum;
 use super::super::http::Response;
 use super::super::range::{Resolved, resolve};
 use super::super::refusal::{Refusal, Served};
-use super::super::vault::{Object, Staged, fresh_etag};
+use super::super::vault::{Lines, Object, Staged, fresh_etag};
 use super::super::xml::Writer;
 use super::Call;
 use super::extras::tags_of_header;
@@ -47,10 +48,13 @@ fn source(call: &Call<'_>) -> Result<Arc<Object>, Refusal> {
     }
 }
 
-fn answer(name: &'static str, etag: &str, modified: SystemTime) -> Response {
+fn answer(name: &'static str, etag: &str, modified: SystemTime, sums: &Lines) -> Response {
     let mut xml = Writer::default();
     xml.open(name, "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"");
     xml.text("LastModified", iso_date(modified)).text("ETag", format!("\"{etag}\""));
+    for (name, value) in sums {
+        xml.text(&format!("Checksum{}", name.to_ascii_uppercase()), value);
+    }
     xml.close(name);
     Response::text(200, "application/xml", xml.finish())
 }
@@ -85,7 +89,7 @@ pub fn object(call: &Call<'_>) -> Served {
     if call.request.headers.get("x-amz-tagging-directive") == Some("REPLACE") {
         copy.tags = tags_of_header(call.request);
     }
-    let answer = answer("CopyObjectResult", &copy.etag, copy.modified);
+    let answer = answer("CopyObjectResult", &copy.etag, copy.modified, &Lines::new());
     call.server.vault.with(|state| -> Result<(), Refusal> {
         check_write(call, state)?;
         state.place(&call.target.bucket, &call.target.key, copy);
@@ -98,7 +102,7 @@ pub fn object(call: &Call<'_>) -> Served {
 ///
 /// # Errors
 /// `NoSuchKey`, `NoSuchUpload`, `InvalidRange`, `InvalidArgument`.
-pub fn part(call: &Call<'_>) -> Served {
+pub async fn part(call: &Call<'_>) -> Served {
     let number = part_number(call)?;
     let object = source(call)?;
     let size = object.data.len();
@@ -119,10 +123,17 @@ pub fn part(call: &Call<'_>) -> Served {
     };
     let modified = clock::now();
     let etag = fresh_etag(call.server);
-    let staged = Staged { data, etag: etag.clone(), modified, checksums: Vec::new() };
+    let begun = call.server.vault.with(|state| find(call, state).map(|it| it.checksum.clone()))?;
+    let mut sums = Lines::new();
+    if let Some((algorithm, _)) = begun {
+        // The service makes it of the bytes that it copies.
+        let sum = amz_checksum(&algorithm, &data.load().await?);
+        sums.extend(sum.map(|sum| (algorithm, sum)));
+    }
+    let staged = Staged { data, etag: etag.clone(), modified, checksums: sums.clone() };
     call.server.vault.with(|state| -> Result<(), Refusal> {
         find(call, state)?.parts.insert(number, staged);
         Ok(())
     })?;
-    Ok(answer("CopyPartResult", &etag, modified))
+    Ok(answer("CopyPartResult", &etag, modified, &sums))
 }

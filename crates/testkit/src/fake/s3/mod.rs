@@ -200,7 +200,7 @@ async fn dispatch(call: &Call<'_>, body: &mut BodyReader<'_>, empty_page: bool) 
             let payload = payload::receive(call, &signature, body).await?;
             upload::part(call, payload).await
         }
-        "UploadPartCopy" => copy::part(call),
+        "UploadPartCopy" => copy::part(call).await,
         "CompleteMultipartUpload" => {
             let payload = payload::receive(call, &signature, body).await?;
             upload::complete(call, &payload).await
