@@ -243,16 +243,15 @@ fn shift_range(answer: &mut Response, by: i64) {
 
 async fn wait_for_link(server: &Server, wire: &Wire, faults: &[FaultSpec], first: bool) {
     let mut wait = server.link.options.latency;
-    if first {
-        wait += server.link.options.connect_latency;
-    }
     for fault in faults {
         if let Action::Latency(more) = fault.action {
             wait += more;
         }
     }
-    if !wait.is_zero() {
-        sleep_until(wire.last_read + wait).await;
+    let accepted = first.then_some(wire.accepted);
+    let due = server.link.sent(accepted, wire.last_read) + wait;
+    if due > wire.last_read {
+        sleep_until(due).await;
     }
 }
 

@@ -18,7 +18,8 @@ const UNLIMITED_CHUNK: usize = 4 << 20;
 pub struct LinkOptions {
     /// Round trip before the first byte of each answer.
     pub latency: Duration,
-    /// Extra round trip before the first answer of a connection: the handshake.
+    /// The handshake: it begins when the connection is accepted, so those of several go on side by
+    /// side, and no request is taken for sent before it is over.
     pub connect_latency: Duration,
     /// Towards the client, in bits per second; `None` for no limit.
     pub bits_per_s_down: Option<f64>,
@@ -77,6 +78,12 @@ impl Link {
         }
     }
 
+    /// When a request was sent that came in at `came`, as far as its client knows: not before the
+    /// handshake of its connection is over, if it is the first one of a connection `accepted` then.
+    pub fn sent(&self, accepted: Option<Instant>, came: Instant) -> Instant {
+        accepted.map_or(came, |accepted| came.max(accepted + self.options.connect_latency))
+    }
+
     /// Waits until `bytes` have passed towards the client.
     pub async fn send(&self, bytes: u64) {
         if let Some(down) = &self.down {
@@ -105,6 +112,21 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_handshake_begins_with_its_connection_and_holds_up_the_first_request_only() {
+        let ms = Duration::from_millis;
+        let link =
+            Link::new(LinkOptions { connect_latency: ms(30), ..LinkOptions::default() });
+        let accepted = Instant::now();
+        let sent = |came: u64, is_first: bool| {
+            link.sent(is_first.then_some(accepted), accepted + ms(came)) - accepted
+        };
+        assert_eq!(sent(0, true), ms(30));
+        assert_eq!(sent(20, true), ms(30), "a part of it was over");
+        assert_eq!(sent(50, true), ms(50), "all of it");
+        assert_eq!(sent(10, false), ms(10));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn shared_bandwidth_is_the_sum_of_all_senders() {

@@ -38,6 +38,8 @@ pub struct Wire {
     counters: Arc<Counters>,
     /// When the last byte of the request came in; the emulated round trip counts from here.
     pub last_read: Instant,
+    /// When the client's connection came in.
+    pub accepted: Instant,
     serial: u64,
 }
 
@@ -45,7 +47,8 @@ impl Wire {
     /// Takes over a connection.
     pub fn new(stream: TcpStream, link: Arc<Link>, counters: Arc<Counters>, serial: u64) -> Self {
         let buf = BytesMut::with_capacity(READ_BYTES);
-        Wire { stream, buf, link, counters, last_read: Instant::now(), serial }
+        let accepted = Instant::now();
+        Wire { stream, buf, link, counters, last_read: accepted, accepted, serial }
     }
 
     /// The emulated link.
