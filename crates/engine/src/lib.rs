@@ -38,6 +38,7 @@ mod retry;
 mod runtime;
 mod slots;
 mod upload;
+mod warm;
 #[cfg(test)]
 mod waiting;
 

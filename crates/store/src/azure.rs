@@ -43,7 +43,7 @@ pub use address::Address;
 use crate::answer::{Failure, extent, range_header, unsatisfiable_extent};
 use crate::options::StoreOptions;
 use crate::{
-    Body, Capabilities, CopySource, ETag, GetRange, GetRequest, GetResponse, HttpClient,
+    Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse, HttpClient,
     HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult,
     Store, UploadId, WriteCondition,
 };
@@ -309,6 +309,14 @@ impl Store for AzureStore {
             list_etag: true,
             copy: true,
         }
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        Some(self.wire.connections())
+    }
+
+    async fn warm(&self, count: usize) {
+        self.wire.warm(count).await;
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {

@@ -11,7 +11,7 @@ use penstock_base::{ByteRange, Error, Kind, Result, Retry, Settings};
 use penstock_engine::{Engine, Location, Opener, Query, Reader, SeededRandom, StoreOption};
 use penstock_store::memory::MemoryStore;
 use penstock_store::{
-    Body, BodySource, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpOptions, ListPage,
+    Body, BodySource, Capabilities, Connections, ETag, GetRange, GetRequest, GetResponse, HttpOptions, ListPage,
     ListRequest, ObjectMeta, Observer, Part, Payload, Profile, PutOptions, PutResult, RequestEvent,
     Store, UploadId,
 };
@@ -67,6 +67,10 @@ pub struct Scripted {
     pub delay: Duration,
     /// A GET has one until its body was read or dropped; first come, first served.
     pub connections: Option<Arc<Semaphore>>,
+    /// What it says of its connections.
+    pub known: Option<Connections>,
+    /// How many connections were to be opened early, each time.
+    pub warmed: Mutex<Vec<usize>>,
     /// Requests that were sent and neither answered nor given up.
     pub running: Arc<AtomicUsize>,
     /// Told when the request of this number begins, counting from 1.
@@ -99,6 +103,8 @@ impl Scripted {
             endless: false,
             delay: Duration::ZERO,
             connections: None,
+            known: None,
+            warmed: Mutex::default(),
             running: Arc::default(),
             tell_at: Mutex::default(),
             observer: Mutex::default(),
@@ -272,6 +278,14 @@ impl BodySource for OnConnection {
 
 #[async_trait]
 impl Store for Scripted {
+    fn connections(&self) -> Option<Connections> {
+        self.known
+    }
+
+    async fn warm(&self, count: usize) {
+        self.warmed.lock().unwrap().push(count);
+    }
+
     fn root(&self) -> &str {
         self.memory.root()
     }

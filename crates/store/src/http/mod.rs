@@ -26,6 +26,7 @@ mod tls;
 #[path = "tests/token_service.rs"]
 pub(crate) mod token_service;
 mod trace;
+mod warming;
 
 pub use body::HttpBody;
 pub(crate) use chain::{Chain, OnFailure, told};
@@ -35,3 +36,4 @@ pub(crate) use head::content_length;
 pub use proxy::{Proxy, ProxyChoice};
 pub(crate) use proxy::{bare_host, explicit_port};
 pub use redact::{redacted_text, redacted_url};
+pub use warming::Connections;

@@ -26,7 +26,7 @@ use crate::answer::{self, Extent};
 use crate::notes;
 use crate::options::StoreOptions;
 use crate::{
-    Body, Capabilities, CopySource, ETag, GetRange, GetRequest, GetResponse, HttpClient,
+    Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse, HttpClient,
     HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult,
     Store, UploadId, WriteCondition, encoded_word,
 };
@@ -258,6 +258,14 @@ impl Store for S3Store {
             list_etag: true,
             copy: true,
         }
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        Some(self.sender.connections())
+    }
+
+    async fn warm(&self, count: usize) {
+        self.sender.warm(count).await;
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {

@@ -9,7 +9,7 @@ mod location;
 use crate::answer::{self, Extent, Failure};
 use crate::options::StoreOptions;
 use crate::{
-    Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpClient, HttpResponse,
+    Body, Capabilities, Connections, ETag, GetRange, GetRequest, GetResponse, HttpClient, HttpResponse,
     ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store,
     UploadId,
 };
@@ -276,6 +276,15 @@ impl Store for HttpStore {
             list_etag: false,
             copy: false,
         }
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        // Where it sends its clients elsewhere, they read there.
+        (!self.redirects.has_any()).then(|| self.http.connections(&self.root))
+    }
+
+    async fn warm(&self, count: usize) {
+        self.http.warm(&self.root, count).await;
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {
