@@ -38,9 +38,9 @@ mod retry;
 mod runtime;
 mod slots;
 mod upload;
-mod warm;
 #[cfg(test)]
 mod waiting;
+mod warm;
 
 pub use budget::Budget;
 pub use cache::look_at_device as look_at_cache_device;

@@ -43,9 +43,9 @@ pub use address::Address;
 use crate::answer::{Failure, extent, range_header, unsatisfiable_extent};
 use crate::options::StoreOptions;
 use crate::{
-    Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse, HttpClient,
-    HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult,
-    Store, UploadId, WriteCondition,
+    Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse,
+    HttpClient, HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile,
+    PutOptions, PutResult, Store, UploadId, WriteCondition,
 };
 use ::http::Method;
 use ::http::header::{IF_MATCH, RANGE};

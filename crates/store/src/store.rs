@@ -2,8 +2,8 @@
 //! forgets but for warm-up, which changes nothing but the time that requests take.
 
 use crate::{
-    Capabilities, Connections, ETag, GetRequest, GetResponse, ListPage, ListRequest, ObjectMeta, Part, Payload,
-    Profile, PutOptions, PutResult,
+    Capabilities, Connections, ETag, GetRequest, GetResponse, ListPage, ListRequest, ObjectMeta,
+    Part, Payload, Profile, PutOptions, PutResult,
 };
 use async_trait::async_trait;
 use penstock_base::Result;

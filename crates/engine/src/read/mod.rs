@@ -229,6 +229,11 @@ async fn find_out(
     let engine = &query.engine;
     let held = |meta: &ObjectMeta| engine.held.get(&at.id(), &Version::of(meta)).is_some();
     let near = |meta: &ObjectMeta| held(meta) || opening_is_cached(query, at, meta);
+    let warm_known = |meta: &ObjectMeta| {
+        if warms && !near(meta) {
+            warm(query, at, coming(query, at, meta.size_bytes));
+        }
+    };
     if known.meta.size_bytes.is_some()
         && known.meta.etag.is_some()
         && !is_outdated(query, at, known)
@@ -237,9 +242,7 @@ async fn find_out(
         if known.immutable {
             engine.metadata.confirm(at, &known.meta, true, Instant::now());
         }
-        if warms && !near(&known.meta) {
-            warm(query, at, coming(query, at, known.meta.size_bytes));
-        }
+        warm_known(&known.meta);
         return Ok(Opened::new(known.meta.clone()));
     }
     // Whether a plain HTTP server serves ranges is known only from an answer with bytes.
@@ -248,6 +251,7 @@ async fn find_out(
     match query.remembered(at, query.validity(Validation::Time)) {
         Remembered::Fresh(meta) if meta.size_bytes.is_some() && trusted(&meta) => {
             query.scope.count(Metric::MetadataHits, 1);
+            warm_known(&meta);
             return Ok(Opened::new(meta));
         }
         Remembered::Stale(meta) if near(&meta) => {

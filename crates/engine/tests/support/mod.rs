@@ -11,9 +11,9 @@ use penstock_base::{ByteRange, Error, Kind, Result, Retry, Settings};
 use penstock_engine::{Engine, Location, Opener, Query, Reader, SeededRandom, StoreOption};
 use penstock_store::memory::MemoryStore;
 use penstock_store::{
-    Body, BodySource, Capabilities, Connections, ETag, GetRange, GetRequest, GetResponse, HttpOptions, ListPage,
-    ListRequest, ObjectMeta, Observer, Part, Payload, Profile, PutOptions, PutResult, RequestEvent,
-    Store, UploadId,
+    Body, BodySource, Capabilities, Connections, ETag, GetRange, GetRequest, GetResponse,
+    HttpOptions, ListPage, ListRequest, ObjectMeta, Observer, Part, Payload, Profile, PutOptions,
+    PutResult, RequestEvent, Store, UploadId,
 };
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,6 +51,10 @@ pub enum Fault {
 pub struct Scripted {
     pub memory: Arc<MemoryStore>,
     pub calls: Mutex<Vec<String>>,
+    /// What it says of its connections.
+    pub known: Option<Connections>,
+    /// How many connections were to be opened early, each time.
+    pub warmed: Mutex<Vec<usize>>,
     faults: Mutex<VecDeque<(&'static str, Fault)>>,
     /// Requests of the named verb wait here until permits are added.
     gate: Mutex<Option<(&'static str, Arc<Semaphore>)>>,
@@ -67,10 +71,6 @@ pub struct Scripted {
     pub delay: Duration,
     /// A GET has one until its body was read or dropped; first come, first served.
     pub connections: Option<Arc<Semaphore>>,
-    /// What it says of its connections.
-    pub known: Option<Connections>,
-    /// How many connections were to be opened early, each time.
-    pub warmed: Mutex<Vec<usize>>,
     /// Requests that were sent and neither answered nor given up.
     pub running: Arc<AtomicUsize>,
     /// Told when the request of this number begins, counting from 1.
@@ -95,6 +95,8 @@ impl Scripted {
             capabilities: memory.capabilities(),
             memory,
             calls: Mutex::default(),
+            known: None,
+            warmed: Mutex::default(),
             faults: Mutex::default(),
             gate: Mutex::default(),
             ranges_ignored: false,
@@ -103,8 +105,6 @@ impl Scripted {
             endless: false,
             delay: Duration::ZERO,
             connections: None,
-            known: None,
-            warmed: Mutex::default(),
             running: Arc::default(),
             tell_at: Mutex::default(),
             observer: Mutex::default(),
@@ -278,14 +278,6 @@ impl BodySource for OnConnection {
 
 #[async_trait]
 impl Store for Scripted {
-    fn connections(&self) -> Option<Connections> {
-        self.known
-    }
-
-    async fn warm(&self, count: usize) {
-        self.warmed.lock().unwrap().push(count);
-    }
-
     fn root(&self) -> &str {
         self.memory.root()
     }
@@ -301,6 +293,14 @@ impl Store for Scripted {
 
     fn capabilities(&self) -> Capabilities {
         self.capabilities
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        self.known
+    }
+
+    async fn warm(&self, count: usize) {
+        self.warmed.lock().unwrap().push(count);
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {

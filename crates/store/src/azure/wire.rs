@@ -8,8 +8,8 @@ use super::metadata;
 use crate::answer::{Failure, object_meta};
 use crate::options::StoreOptions;
 use crate::{
-    Connections, HttpClient, HttpResponse, Inflow, ObjectMeta, Payload, PutOptions, PutResult, WriteCondition,
-    encoded_word, notes,
+    Connections, HttpClient, HttpResponse, Inflow, ObjectMeta, Payload, PutOptions, PutResult,
+    WriteCondition, encoded_word, notes,
 };
 use http::header::{CONTENT_LENGTH, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;

@@ -252,8 +252,7 @@ impl Pool {
         let here = host.idle.len() + host.fresh.len() + host.warming.opening();
         let missing = count.saturating_sub(here.saturating_sub(host.warming.waiting()));
         let room = most.saturating_sub(host.sockets(most));
-        let begun: Vec<Begun> =
-            (0..missing.min(room)).map(|_| host.warming.begin(now)).collect();
+        let begun: Vec<Begun> = (0..missing.min(room)).map(|_| host.warming.begin(now)).collect();
         drop(hosts);
         drop(closed);
         let place = |begun| Place { origin: origin.clone(), pool: self.clone(), begun };

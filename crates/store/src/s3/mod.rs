@@ -26,9 +26,9 @@ use crate::answer::{self, Extent};
 use crate::notes;
 use crate::options::StoreOptions;
 use crate::{
-    Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse, HttpClient,
-    HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult,
-    Store, UploadId, WriteCondition, encoded_word,
+    Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse,
+    HttpClient, HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile,
+    PutOptions, PutResult, Store, UploadId, WriteCondition, encoded_word,
 };
 use ::http::Method;
 use ::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, RANGE};

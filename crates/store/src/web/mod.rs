@@ -9,9 +9,9 @@ mod location;
 use crate::answer::{self, Extent, Failure};
 use crate::options::StoreOptions;
 use crate::{
-    Body, Capabilities, Connections, ETag, GetRange, GetRequest, GetResponse, HttpClient, HttpResponse,
-    ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store,
-    UploadId,
+    Body, Capabilities, Connections, ETag, GetRange, GetRequest, GetResponse, HttpClient,
+    HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult,
+    Store, UploadId,
 };
 use ::http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderName, IF_MATCH, RANGE};
 use ::http::{HeaderMap, HeaderValue, Method, Request};

@@ -116,8 +116,7 @@ mod tests {
     #[test]
     fn a_handshake_begins_with_its_connection_and_holds_up_the_first_request_only() {
         let ms = Duration::from_millis;
-        let link =
-            Link::new(LinkOptions { connect_latency: ms(30), ..LinkOptions::default() });
+        let link = Link::new(LinkOptions { connect_latency: ms(30), ..LinkOptions::default() });
         let accepted = Instant::now();
         let sent = |came: u64, is_first: bool| {
             link.sent(is_first.then_some(accepted), accepted + ms(came)) - accepted

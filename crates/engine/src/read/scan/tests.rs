@@ -283,7 +283,8 @@ fn a_row_group_of_a_hundred_thousand_columns_takes_a_few_steps_for_each() {
             assert!(scan.follows(0, chunk) && !scan.read(1, 0, chunk));
             scan.done(1, 0, chunk);
             assert!(scan.unit_bytes() > 0);
-            while let Some(wanted) = scan.next(scan.allowed_bytes(8 << 20).saturating_sub(ahead)) {
+            while let Some(wanted) = scan.next(scan.allowed_bytes(8 << 20).saturating_sub(ahead), 0)
+            {
                 ahead += wanted.span.len();
             }
         }
