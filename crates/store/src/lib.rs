@@ -35,7 +35,7 @@ pub(crate) mod xml;
 pub use account::{Account, ContainerEntry};
 pub use azure::{AzureAccount, AzureStore};
 pub use body::{Body, BodySource};
-pub use http::{Connections, HttpClient, HttpOptions, HttpResponse};
+pub use http::{Connections, HttpClient, HttpOptions, HttpResponse, WarmUp};
 pub use local::{FilePiece, LocalStore};
 pub use memory::{MemoryAccount, MemoryStore};
 pub use observe::{Observer, RequestEvent};

@@ -3,7 +3,7 @@
 
 use crate::{
     Capabilities, Connections, ETag, GetRequest, GetResponse, ListPage, ListRequest, ObjectMeta,
-    Part, Payload, Profile, PutOptions, PutResult,
+    Part, Payload, Profile, PutOptions, PutResult, WarmUp,
 };
 use async_trait::async_trait;
 use penstock_base::Result;
@@ -42,10 +42,11 @@ pub trait Store: Send + Sync + Debug {
     }
 
     /// Opens connections until `count` are idle or being opened, as far as its limit has room for
-    /// them. What fails is told by the requests that need one; dropping the future ends the
-    /// attempts.
-    async fn warm(&self, count: usize) {
+    /// them: how many are missing is seen now, and the future, if any, opens them. What fails is
+    /// told by the requests that need one; dropping the future ends the attempts.
+    fn warm(&self, count: usize) -> Option<WarmUp> {
         let _ = count;
+        None
     }
 
     /// Starts a GET; the head is read, the body not yet.

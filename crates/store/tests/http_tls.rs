@@ -271,7 +271,7 @@ async fn connections_that_are_opened_early_go_the_way_of_all_others() {
     let proxy = tunnelling().await;
     let (client, heard) = server.client();
     for client in [client.clone(), client.with_proxy(proxied(&proxy))] {
-        client.warm(&server.url(), 2).await;
+        client.warm(&server.url(), 2).unwrap().await;
         let known = client.connections(&server.url());
         assert_eq!((known.idle, known.opening), (2, 0));
         assert!(known.connect.is_some());
@@ -285,7 +285,7 @@ async fn connections_that_are_opened_early_go_the_way_of_all_others() {
 
     // A certificate that is not trusted is told by the request.
     let (stranger, heard) = client_with(HttpOptions::default());
-    stranger.warm(&server.url(), 2).await;
+    stranger.warm(&server.url(), 2).unwrap().await;
     assert_eq!(heard.warmed(), [false; 2]);
     let error = get(&stranger, &server.url()).await.unwrap_err();
     assert!(error.to_string().contains("is not trusted"), "{error}");

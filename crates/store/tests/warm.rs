@@ -8,12 +8,19 @@ mod common;
 use common::{Script, client, client_with, get, get_all, read_request};
 use futures_util::future::join_all;
 use penstock_base::{Kind, Retry};
-use penstock_store::HttpOptions;
+use penstock_store::{HttpClient, HttpOptions};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
 const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+/// Opens what is missing of so many.
+async fn warm(client: &HttpClient, url: &str, count: usize) {
+    if let Some(opening) = client.warm(url, count) {
+        opening.await;
+    }
+}
 
 /// Waits until the server has seen so many connections.
 async fn accepted(server: &Script, count: usize) {
@@ -29,7 +36,7 @@ async fn a_wave_of_requests_finds_them_idle_and_opens_none() {
     let url = server.url("/k");
     for _ in 0..2 {
         // The second time costs nothing.
-        client.warm(&url, 4).await;
+        warm(&client, &url, 4).await;
         accepted(&server, 4).await;
         assert_eq!(client.connections(&url).idle, 4);
     }
@@ -37,8 +44,8 @@ async fn a_wave_of_requests_finds_them_idle_and_opens_none() {
     assert!(wave.iter().all(Result::is_ok));
     assert_eq!((heard.opened(), server.connections()), (vec![false; 4], 4));
     // What requests have used counts too; more are what is missing.
-    client.warm(&url, 3).await;
-    client.warm(&url, 6).await;
+    warm(&client, &url, 3).await;
+    warm(&client, &url, 6).await;
     accepted(&server, 6).await;
     assert_eq!((heard.warmed(), client.connections(&url).idle), (vec![true; 6], 6));
     // What is used goes first: its windows are wider.
@@ -65,14 +72,14 @@ async fn never_more_than_one_host_may_have_those_in_use_included() {
         client_with(HttpOptions { connections_per_host: 3, ..HttpOptions::default() });
     let url = server.url("/");
     let held = get(&client, &url).await.unwrap();
-    client.warm(&url, 100).await;
+    warm(&client, &url, 100).await;
     let known = client.connections(&url);
     assert_eq!((known.idle, known.opening), (2, 0));
     let others = [get(&client, &url).await.unwrap(), get(&client, &url).await.unwrap()];
-    client.warm(&url, 100).await;
+    warm(&client, &url, 100).await;
     assert_eq!((client.connections(&url).idle, server.connections()), (0, 3));
     drop((held, others));
-    client.warm(&url, 100).await;
+    warm(&client, &url, 100).await;
     assert_eq!(client.connections(&url).idle, 3);
 }
 
@@ -82,8 +89,8 @@ async fn what_fails_is_told_by_the_request_that_needs_it() {
     let url = format!("http://{}/k", listener.local_addr().unwrap());
     drop(listener);
     let (client, heard) = client();
-    client.warm(&url, 2).await;
-    client.warm("no url", 2).await;
+    warm(&client, &url, 2).await;
+    warm(&client, "no url", 2).await;
     assert_eq!(heard.warmed(), [false; 2]);
     let error = get(&client, &url).await.unwrap_err();
     assert_eq!((error.kind(), error.retry()), (Kind::Unavailable, Retry::Briefly));
@@ -101,7 +108,7 @@ async fn one_that_the_server_gave_up_is_replaced() {
     .await;
     let (client, heard) = client();
     let url = server.url("/");
-    client.warm(&url, 2).await;
+    warm(&client, &url, 2).await;
     accepted(&server, 2).await;
     get_all(&client, &url).await.unwrap();
     assert_eq!((heard.opened(), server.connections()), (vec![true], 3));
@@ -113,7 +120,7 @@ async fn one_that_nobody_uses_goes_after_the_usual_time() {
     let (client, heard) =
         client_with(HttpOptions { idle_timeout: Duration::ZERO, ..HttpOptions::default() });
     let url = server.url("/");
-    client.warm(&url, 2).await;
+    warm(&client, &url, 2).await;
     assert_eq!(client.connections(&url).idle, 0);
     get_all(&client, &url).await.unwrap();
     assert_eq!(heard.opened(), [true]);
@@ -142,7 +149,7 @@ async fn one_that_hangs_makes_room_for_the_requests_own() {
     let url = format!("http://{address}/");
     let warming = tokio::spawn({
         let (client, url) = (client.clone(), url.clone());
-        async move { client.warm(&url, 5).await }
+        async move { warm(&client, &url, 5).await }
     });
     while client.connections(&url).opening == 0 {
         tokio::task::yield_now().await;
@@ -162,7 +169,7 @@ async fn dropping_it_ends_the_attempts() {
     let url = format!("http://{address}/");
     let warming = tokio::spawn({
         let (client, url) = (client.clone(), url.clone());
-        async move { client.warm(&url, 5).await }
+        async move { warm(&client, &url, 5).await }
     });
     while client.connections(&url).opening < 5 {
         tokio::task::yield_now().await;

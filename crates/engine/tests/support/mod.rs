@@ -13,7 +13,7 @@ use penstock_store::memory::MemoryStore;
 use penstock_store::{
     Body, BodySource, Capabilities, Connections, ETag, GetRange, GetRequest, GetResponse,
     HttpOptions, ListPage, ListRequest, ObjectMeta, Observer, Part, Payload, Profile, PutOptions,
-    PutResult, RequestEvent, Store, UploadId,
+    PutResult, RequestEvent, Store, UploadId, WarmUp,
 };
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -299,8 +299,9 @@ impl Store for Scripted {
         self.known
     }
 
-    async fn warm(&self, count: usize) {
+    fn warm(&self, count: usize) -> Option<WarmUp> {
         self.warmed.lock().unwrap().push(count);
+        None
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {

@@ -9,7 +9,7 @@ use crate::answer::{Failure, object_meta};
 use crate::options::StoreOptions;
 use crate::{
     Connections, HttpClient, HttpResponse, Inflow, ObjectMeta, Payload, PutOptions, PutResult,
-    WriteCondition, encoded_word, notes,
+    WarmUp, WriteCondition, encoded_word, notes,
 };
 use http::header::{CONTENT_LENGTH, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
@@ -84,8 +84,8 @@ impl Wire {
     }
 
     /// Opens connections before requests need them.
-    pub async fn warm(&self, count: usize) {
-        self.client.warm(&self.config.endpoint.to_string(), count).await;
+    pub fn warm(&self, count: usize) -> Option<WarmUp> {
+        self.client.warm(&self.config.endpoint.to_string(), count)
     }
 
     /// Path of a blob, or of the container.

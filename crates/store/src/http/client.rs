@@ -8,7 +8,7 @@ use crate::http::pool::{Kept, On, Origin, Place, Pool, Slot, Taken, Trust};
 use crate::http::proxy::{ProxyChoice, ProxyEnvironment, bare_host, explicit_port, proxy_for};
 use crate::http::tls::{certificates, client_config};
 use crate::http::trace::{Trace, method_name};
-use crate::http::warming::{Coming, Connections};
+use crate::http::warming::{Coming, Connections, WarmUp};
 use crate::{Body, Inflow, Observer, Payload};
 use futures_util::future::{Either, join_all, select};
 use http::header::{CONTENT_LENGTH, HOST, IF_MATCH, IF_NONE_MATCH, TRANSFER_ENCODING, USER_AGENT};
@@ -321,13 +321,20 @@ impl HttpClient {
     }
 
     /// Opens connections to the server of a URL until `count` are idle or being opened, no more
-    /// than there may be of one host. What fails is the observer's to hear: the request that needs
-    /// a connection opens one then, and tells its own error. A request that finds none idle waits
-    /// for one that is being opened. Dropping the future ends those.
-    pub async fn warm(&self, url: &str, count: usize) {
-        let origin = url.parse().ok().and_then(|uri| self.origin(&uri).ok());
-        let places = origin.map(|origin| self.shared.pool.begin(origin, count));
-        join_all(places.into_iter().flatten().map(|place| self.open_ahead(place))).await;
+    /// than there may be of one host: how many are missing is seen now, and the future, if any,
+    /// opens them. What fails is the observer's to hear: the request that needs a connection opens
+    /// one then, and tells its own error. A request that finds none idle waits for one that is being
+    /// opened. Dropping the future ends those.
+    pub fn warm(&self, url: &str, count: usize) -> Option<WarmUp> {
+        let origin = self.origin(&url.parse().ok()?).ok()?;
+        let places = self.shared.pool.begin(origin, count);
+        if places.is_empty() {
+            return None;
+        }
+        let client = self.clone();
+        Some(Box::pin(async move {
+            join_all(places.into_iter().map(|place| client.open_ahead(place))).await;
+        }))
     }
 
     async fn open_ahead(&self, mut place: Place) {

@@ -36,4 +36,4 @@ pub(crate) use head::content_length;
 pub use proxy::{Proxy, ProxyChoice};
 pub(crate) use proxy::{bare_host, explicit_port};
 pub use redact::{redacted_text, redacted_url};
-pub use warming::Connections;
+pub use warming::{Connections, WarmUp};

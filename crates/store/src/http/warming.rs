@@ -3,6 +3,7 @@
 //! Decides who gets what: a connection that comes goes to whoever waits longest, and a request
 //! waits only for one that nobody else waits for. Opens nothing, and knows of no limits.
 
+use futures_util::future::BoxFuture;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -10,6 +11,9 @@ use tokio::sync::oneshot;
 /// One that is longer under way than this has lost a packet, or leads to a machine that is down:
 /// the request that needs it opens its own.
 const OPENING_MAX: Duration = Duration::from_secs(1);
+
+/// Connections on their way; they come while it is polled.
+pub type WarmUp = BoxFuture<'static, ()>;
 
 /// What is known of the connections to a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -209,7 +213,7 @@ mod tests {
             let (mut begun, mut waiting, mut made) = (Vec::<Begun>::new(), Vec::new(), 0);
             for step in steps {
                 let before = warming.waiting();
-                let mut ends = |begun: &mut Vec<Begun>, at: usize| {
+                let ends = |begun: &mut Vec<Begun>, at: usize| {
                     (!begun.is_empty()).then(|| begun.remove(at % begun.len()))
                 };
                 match step {

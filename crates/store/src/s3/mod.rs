@@ -28,7 +28,7 @@ use crate::options::StoreOptions;
 use crate::{
     Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse,
     HttpClient, HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile,
-    PutOptions, PutResult, Store, UploadId, WriteCondition, encoded_word,
+    PutOptions, PutResult, Store, UploadId, WarmUp, WriteCondition, encoded_word,
 };
 use ::http::Method;
 use ::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, RANGE};
@@ -264,8 +264,8 @@ impl Store for S3Store {
         Some(self.sender.connections())
     }
 
-    async fn warm(&self, count: usize) {
-        self.sender.warm(count).await;
+    fn warm(&self, count: usize) -> Option<WarmUp> {
+        self.sender.warm(count)
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {

@@ -5,7 +5,7 @@ use crate::s3::ANSWER_BYTES_MAX;
 use crate::s3::auth::Auth;
 use crate::s3::config::{Access, S3Config, Service};
 use crate::streaming::split_version;
-use crate::{Connections, HttpClient, HttpResponse, Inflow, Payload};
+use crate::{Connections, HttpClient, HttpResponse, Inflow, Payload, WarmUp};
 use ::http::request::Parts;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use penstock_base::{Error, Kind, Result, Retry};
@@ -121,8 +121,8 @@ impl Sender {
     }
 
     /// Opens connections before requests need them.
-    pub(crate) async fn warm(&self, count: usize) {
-        self.http.warm(&self.target().bucket_url, count).await;
+    pub(crate) fn warm(&self, count: usize) -> Option<WarmUp> {
+        self.http.warm(&self.target().bucket_url, count)
     }
 
     pub(crate) fn header_prefix(&self) -> &'static str {

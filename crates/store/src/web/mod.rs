@@ -11,7 +11,7 @@ use crate::options::StoreOptions;
 use crate::{
     Body, Capabilities, Connections, ETag, GetRange, GetRequest, GetResponse, HttpClient,
     HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult,
-    Store, UploadId,
+    Store, UploadId, WarmUp,
 };
 use ::http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderName, IF_MATCH, RANGE};
 use ::http::{HeaderMap, HeaderValue, Method, Request};
@@ -283,8 +283,8 @@ impl Store for HttpStore {
         (!self.redirects.has_any()).then(|| self.http.connections(&self.root))
     }
 
-    async fn warm(&self, count: usize) {
-        self.http.warm(&self.root, count).await;
+    fn warm(&self, count: usize) -> Option<WarmUp> {
+        self.http.warm(&self.root, count)
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {
