@@ -14,15 +14,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// Requests at once behind a listing whose length is not known yet: it is asked for because several
-/// files will be read.
-const OF_A_GLOB: u64 = 8;
-/// Requests at once that follow the opening of a Parquet file of unknown size, its own one
-/// included: the first columns of as many threads.
-const OF_A_FILE: u64 = 4;
-/// The same of one that is known to be large. What a scan needs beyond, it asks for in several
-/// steps.
-const OF_A_SCAN_MAX: u64 = 8;
+/// Requests at once behind a listing whose length is not known yet: the first file is opened, and
+/// 15 are opened ahead of it.
+const OF_A_GLOB: u64 = 16;
+/// Requests at once that follow the opening of a Parquet file whose size is not known, or is large:
+/// the first columns of several threads, and what fills the link behind them. What a scan needs
+/// beyond, it asks for in several steps.
+const OF_A_SCAN_MAX: u64 = 12;
 /// A file that is read front to back has a request for what is read and one for what follows.
 const IN_A_ROW: u64 = 2;
 /// Connections that are opened faster are not worth opening early.
@@ -52,7 +50,7 @@ fn at_once(coming: Coming, policy: &Policy) -> u64 {
     match coming {
         Coming::Files => OF_A_GLOB,
         Coming::Step(parts) => parts.saturating_add(1),
-        Coming::File { size_bytes: None, is_columns: true, .. } => OF_A_FILE,
+        Coming::File { size_bytes: None, is_columns: true, .. } => OF_A_SCAN_MAX,
         Coming::File { size_bytes: None, is_columns: false, .. } => IN_A_ROW,
         Coming::File { size_bytes: Some(size), opening_bytes, is_columns } => {
             let rest = size.saturating_sub(opening_bytes);
@@ -162,13 +160,13 @@ mod tests {
 
     #[test]
     fn as_many_as_will_be_asked_for_besides_the_present_one() {
-        assert_eq!(cold(Coming::Files), 7);
-        assert_eq!(cold(file(None, true)), 3);
+        assert_eq!(cold(Coming::Files), 15);
+        assert_eq!(cold(file(None, true)), 11);
         assert_eq!(cold(file(None, false)), 1);
         assert_eq!(cold(file(Some(MIB / 4), true)), 0, "opening brings all of it");
         assert_eq!(cold(file(Some(MIB), true)), 0, "one request");
         assert_eq!(cold(file(Some(5 * MIB), true)), 2);
-        assert_eq!(cold(file(Some(1 << 40), true)), 7);
+        assert_eq!(cold(file(Some(1 << 40), true)), 11);
         assert_eq!(cold(file(Some(MIB), false)), 1);
         assert_eq!(cold(file(Some(1 << 30), false)), 3, "the fan-out of a large read");
         assert_eq!(cold(Coming::Step(4)), 4);
@@ -187,9 +185,9 @@ mod tests {
         assert_eq!(with(Connections::default(), Duration::from_millis(1)), 0, "nearby");
         assert_eq!(with(took(100, Some(0)), FAR), 0, "slow answers of a near store");
         assert_eq!(with(took(5_000, Some(5_000)), FAR), 0, "a twentieth of a first byte");
-        assert_eq!(with(took(100, None), FAR), 7, "it may be a tunnel");
-        assert_eq!(with(took(100, Some(90_000)), FAR), 7, "it is one");
-        assert_eq!(with(took(95_000, None), FAR), 7);
+        assert_eq!(with(took(100, None), FAR), 15, "it may be a tunnel");
+        assert_eq!(with(took(100, Some(90_000)), FAR), 15, "it is one");
+        assert_eq!(with(took(95_000, None), FAR), 15);
         let mut settings = Settings::default();
         settings.set("parallel_read_max_fanout", "1").unwrap();
         let single = Policy::of(&settings);

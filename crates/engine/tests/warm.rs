@@ -41,9 +41,9 @@ async fn warmed(bench: &Bench) -> Vec<usize> {
 async fn opening_a_file_opens_what_its_size_asks_for() {
     for (key, len, expected) in [
         // Before the size is known, and then.
-        ("a.parquet", 20 * MIB, &[3, 7][..]),
-        ("a.parquet", 5 * MIB, &[3, 2]),
-        ("a.parquet", MIB / 8, &[3]),
+        ("a.parquet", 20 * MIB, &[11, 9][..]),
+        ("a.parquet", 5 * MIB, &[11, 2]),
+        ("a.parquet", MIB / 8, &[11]),
         ("a.csv", 40 * MIB, &[1, 2]),
         ("a.csv", MIB / 8, &[1]),
     ] {
@@ -72,7 +72,7 @@ async fn a_glob_opens_them_beside_its_first_page_and_its_files_none() {
     }
     let query = bench.query();
     let found = query.glob(&bench.at("d/*.parquet")).await.unwrap();
-    assert_eq!(warmed(&bench).await, [7]);
+    assert_eq!(warmed(&bench).await, [15]);
     for entry in &found[..3] {
         let known = Known { meta: entry.meta.clone(), ..Known::NOTHING };
         query.open(&bench.at(&entry.key), &known).await.unwrap();
@@ -112,7 +112,7 @@ async fn nothing_is_opened_where_it_cannot_pay() {
         query.open(&bench.at("d/a.parquet"), &Known::NOTHING).await.unwrap();
         warmed(&bench).await
     };
-    assert_eq!(open(remote(), &[], false).await, [7, 7]);
+    assert_eq!(open(remote(), &[], false).await, [15, 9]);
     assert_eq!(open(remote(), &[], true).await, NONE, "a statement that fetches little");
     assert_eq!(open(remote(), &[("warm_connections_max", "0")], false).await, NONE);
     assert_eq!(open(remote(), &[("warm_connections_max", "2")], false).await, [2; 2]);
@@ -128,7 +128,7 @@ async fn nothing_is_opened_where_it_cannot_pay() {
         NONE,
         "a store nearby that answers slowly"
     );
-    let idle = Connections { idle: 5, opening: 2, ..Connections::default() };
+    let idle = Connections { idle: 10, opening: 5, ..Connections::default() };
     assert_eq!(open(knowing(Some(idle)), &[], false).await, NONE);
     assert_eq!(open(knowing(None), &[], false).await, NONE);
     let mut fast = remote();
@@ -146,7 +146,7 @@ async fn a_cancelled_statement_opens_no_more() {
     let opened = query.open(&at, const { &Known::NOTHING });
     let (opened, ()) = futures_util::future::join(opened, async { query.cancel() }).await;
     assert_eq!(opened.unwrap_err().kind(), Kind::Cancelled);
-    assert_eq!(warmed(&bench).await, [3], "while it ran");
+    assert_eq!(warmed(&bench).await, [11], "while it ran");
     assert!(query.open(&at, &Known::NOTHING).await.is_err());
     assert_eq!(warmed(&bench).await, NONE);
 }
@@ -250,11 +250,11 @@ fn the_first_wave_of_a_scan_waits_for_no_connection() {
     let data = pattern(16 * MIB);
     let wire = Wire::new(&[]);
     wire.write("a.parquet", &data);
-    assert_eq!(wave(&wire, &data, 7), 0);
+    assert_eq!(wave(&wire, &data, 11), 0);
     let metrics = wire.engine.metrics();
     let counted = [Metric::Connections, Metric::ConnectionsWarmed, Metric::ConnectionsUnwarmed];
-    assert_eq!(counted.map(|metric| metrics.get(metric)), [8, 7, 0]);
-    assert_eq!(wire.fake.stats().connections, 8, "no more than were wanted");
+    assert_eq!(counted.map(|metric| metrics.get(metric)), [12, 11, 0]);
+    assert_eq!(wire.fake.stats().connections, 12, "no more than were wanted");
 
     // As it is without: all but those that find one that another has left.
     let wire = Wire::new(&[("warm_connections_max", "0")]);
@@ -271,7 +271,7 @@ fn a_glob_has_its_connections_before_its_names() {
     }
     let query = query(&wire.engine);
     let found = query.block_on(query.glob(&wire.at(&wire.engine, "d/*.parquet"))).unwrap();
-    wire.warmed(7);
+    wire.warmed(15);
     assert_eq!((found.len(), opened(&query)), (8, vec![true]));
     let known = Known { meta: found[0].meta.clone(), ..Known::NOTHING };
     let at = wire.at(&wire.engine, &found[0].key);
@@ -283,7 +283,7 @@ fn a_glob_has_its_connections_before_its_names() {
         std::thread::yield_now();
     }
     assert_eq!(opened(&query), [false; 8]);
-    assert_eq!(wire.fake.stats().connections, 8);
+    assert_eq!(wire.fake.stats().connections, 16);
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn what_is_under_way_ends_with_its_statement() {
                 let opened = statement.block_on(statement.open(&at, &Known::NOTHING));
                 opened.unwrap_err().kind()
             });
-            while opening() < 3 {
+            while opening() < 11 {
                 std::thread::yield_now();
             }
             match is_cancelled {
@@ -340,7 +340,7 @@ fn what_is_under_way_ends_with_its_statement() {
             assert_eq!(opened.join().unwrap(), Kind::Cancelled);
         });
         if !is_cancelled {
-            assert_eq!(opening(), 3);
+            assert_eq!(opening(), 11);
             drop(statement);
         }
         engine.shutdown_blocking(Duration::from_secs(10)).unwrap();

@@ -262,7 +262,7 @@ impl HttpClient {
         let slot = self.slot(origin).await?;
         let pool = &self.shared.pool;
         // Of a request with a body the time would be the body's.
-        let since = (payload.len() == 0).then(Instant::now);
+        let since = payload.is_empty().then(Instant::now);
         let after = || since.map(|since| since.elapsed());
         if let Some(Kept { mut connection, is_fresh }) = self.kept(&slot).await {
             trace.connected(false);
