@@ -4,9 +4,10 @@ use crate::http::body::{HttpBody, Lease};
 use crate::http::connect::connect;
 use crate::http::connection::Connection;
 use crate::http::head::{Framing, Head, framing, keeps_alive};
+use crate::http::options::HttpOptions;
 use crate::http::pool::{Kept, On, Origin, Place, Pool, Slot, Taken, Trust};
 use crate::http::proxy::{ProxyChoice, ProxyEnvironment, bare_host, explicit_port, proxy_for};
-use crate::http::tls::{certificates, client_config};
+use crate::http::tls::client_config;
 use crate::http::trace::{Trace, method_name};
 use crate::http::warming::{Coming, Connections, WarmUp};
 use crate::{Body, Inflow, Observer, Payload};
@@ -14,11 +15,11 @@ use futures_util::future::{Either, join_all, select};
 use http::header::{CONTENT_LENGTH, HOST, IF_MATCH, IF_NONE_MATCH, TRANSFER_ENCODING, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri};
-use penstock_base::{Error, Kind, Result, Retry, Settings};
+use penstock_base::{Error, Kind, Result, Retry};
 use rustls::ClientConfig;
 use std::collections::HashMap;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,77 +27,6 @@ use std::time::{Duration, Instant};
 /// Longest wait for a connection that others hold, in stall times: readers that never go on must
 /// not make others wait for ever.
 const SLOT_WAIT_STALLS: u32 = 10;
-
-/// How connections are made and kept.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct HttpOptions {
-    /// Longest wait for a connection: name lookup, TCP, proxy tunnel and TLS together.
-    pub connect_timeout: Duration,
-    /// Longest time in which no byte moves while a request is under way.
-    pub stall_timeout: Duration,
-    /// How long an unused connection is kept. Servers hang up after 15 s and more, unless their
-    /// `Keep-Alive` header says otherwise.
-    pub idle_timeout: Duration,
-    /// Most connections to one host.
-    pub connections_per_host: usize,
-    /// PEM file of certificate authorities to trust besides the system's.
-    pub ca_file: Option<PathBuf>,
-    /// Which proxy to use.
-    pub proxy: ProxyChoice,
-    /// Whether certificates are checked.
-    pub verify_tls: bool,
-    /// Value of the User-Agent header.
-    pub user_agent: String,
-}
-
-impl Default for HttpOptions {
-    fn default() -> Self {
-        HttpOptions {
-            connect_timeout: Duration::from_secs(10),
-            stall_timeout: Duration::from_secs(30),
-            idle_timeout: Duration::from_secs(12),
-            connections_per_host: 64,
-            ca_file: None,
-            proxy: ProxyChoice::Environment,
-            verify_tls: true,
-            user_agent: concat!("penstock/", env!("CARGO_PKG_VERSION")).to_string(),
-        }
-    }
-}
-
-impl HttpOptions {
-    /// The options that the settings table speaks of.
-    ///
-    /// # Errors
-    /// `Invalid` or `Unsupported` for a malformed `http_proxy`.
-    pub fn from_settings(settings: &Settings) -> Result<Self> {
-        let proxy = match settings.http_proxy.trim() {
-            "" => ProxyChoice::Environment,
-            url => {
-                let proxy = crate::http::Proxy::parse(url)?;
-                ProxyChoice::Fixed(proxy.named_by("Penstock's setting http_proxy"))
-            }
-        };
-        let ca_file = settings.ca_file.trim();
-        Ok(HttpOptions {
-            connect_timeout: Duration::from_millis(settings.connect_timeout_ms),
-            stall_timeout: Duration::from_millis(settings.stall_timeout_ms),
-            connections_per_host: usize::try_from(settings.connections_per_host)
-                .unwrap_or(usize::MAX),
-            ca_file: (!ca_file.is_empty()).then(|| PathBuf::from(ca_file)),
-            proxy,
-            ..HttpOptions::default()
-        })
-    }
-
-    /// Reads what they name, for a door that is told of a setting before any request is.
-    ///
-    /// # Errors
-    /// `Invalid` when `ca_file` cannot be read or holds no certificate.
-    pub fn check(&self) -> Result<()> {
-        self.ca_file.as_deref().map_or(Ok(()), |path| certificates(path).map(|_| ()))
-    }
-}
 
 /// The head of an answer, and its body as it is asked for.
 #[derive(Debug)]
@@ -323,8 +253,8 @@ impl HttpClient {
     /// Opens connections to the server of a URL until `count` are idle or being opened, no more
     /// than there may be of one host: how many are missing is seen now, and the future, if any,
     /// opens them. What fails is the observer's to hear: the request that needs a connection opens
-    /// one then, and tells its own error. A request that finds none idle waits for one that is being
-    /// opened. Dropping the future ends those.
+    /// one then, and tells its own error. A request that finds none idle waits for one that is
+    /// being opened. Dropping the future ends those.
     pub fn warm(&self, url: &str, count: usize) -> Option<WarmUp> {
         let origin = self.origin(&url.parse().ok()?).ok()?;
         let places = self.shared.pool.begin(origin, count);

@@ -16,6 +16,7 @@ mod flowing;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod head;
+mod options;
 mod pool;
 mod proxy;
 mod redact;
@@ -30,9 +31,10 @@ mod warming;
 
 pub use body::HttpBody;
 pub(crate) use chain::{Chain, OnFailure, told};
-pub use client::{HttpClient, HttpOptions, HttpResponse};
+pub use client::{HttpClient, HttpResponse};
 pub use credentials::{credential_context, credential_error};
 pub(crate) use head::content_length;
+pub use options::HttpOptions;
 pub use proxy::{Proxy, ProxyChoice};
 pub(crate) use proxy::{bare_host, explicit_port};
 pub use redact::{redacted_text, redacted_url};
