@@ -248,10 +248,11 @@ async fn wait_for_link(server: &Server, wire: &Wire, faults: &[FaultSpec], first
             wait += more;
         }
     }
-    let accepted = first.then_some(wire.accepted);
-    let due = server.link.sent(accepted, wire.last_read) + wait;
-    if due > wire.last_read {
-        sleep_until(due).await;
+    if first {
+        wait += server.link.handshake_left(wire.accepted, wire.first_read);
+    }
+    if !wait.is_zero() {
+        sleep_until(wire.last_read + wait).await;
     }
 }
 

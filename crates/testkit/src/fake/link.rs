@@ -78,10 +78,10 @@ impl Link {
         }
     }
 
-    /// When a request was sent that came in at `came`, as far as its client knows: not before the
-    /// handshake of its connection is over, if it is the first one of a connection `accepted` then.
-    pub fn sent(&self, accepted: Option<Instant>, came: Instant) -> Instant {
-        accepted.map_or(came, |accepted| came.max(accepted + self.options.connect_latency))
+    /// How long the first request of a connection would still have waited for the handshake that
+    /// began when it was `accepted`, of which the first bytes came in at `came`.
+    pub fn handshake_left(&self, accepted: Instant, came: Instant) -> Duration {
+        (accepted + self.options.connect_latency).saturating_duration_since(came)
     }
 
     /// Waits until `bytes` have passed towards the client.
@@ -114,17 +114,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handshake_begins_with_its_connection_and_holds_up_the_first_request_only() {
+    fn a_handshake_begins_with_its_connection() {
         let ms = Duration::from_millis;
         let link = Link::new(LinkOptions { connect_latency: ms(30), ..LinkOptions::default() });
         let accepted = Instant::now();
-        let sent = |came: u64, is_first: bool| {
-            link.sent(is_first.then_some(accepted), accepted + ms(came)) - accepted
-        };
-        assert_eq!(sent(0, true), ms(30));
-        assert_eq!(sent(20, true), ms(30), "a part of it was over");
-        assert_eq!(sent(50, true), ms(50), "all of it");
-        assert_eq!(sent(10, false), ms(10));
+        let left = |came: u64| link.handshake_left(accepted, accepted + ms(came));
+        assert_eq!([left(0), left(20), left(50)], [ms(30), ms(10), ms(0)]);
     }
 
     #[tokio::test(start_paused = true)]

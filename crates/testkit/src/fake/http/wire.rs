@@ -40,6 +40,8 @@ pub struct Wire {
     pub last_read: Instant,
     /// When the client's connection came in.
     pub accepted: Instant,
+    /// When the first bytes of its first request came in.
+    pub first_read: Instant,
     serial: u64,
 }
 
@@ -48,7 +50,8 @@ impl Wire {
     pub fn new(stream: TcpStream, link: Arc<Link>, counters: Arc<Counters>, serial: u64) -> Self {
         let buf = BytesMut::with_capacity(READ_BYTES);
         let accepted = Instant::now();
-        Wire { stream, buf, link, counters, last_read: accepted, accepted, serial }
+        let (last_read, first_read) = (accepted, accepted);
+        Wire { stream, buf, link, counters, last_read, accepted, first_read, serial }
     }
 
     /// The emulated link.
@@ -65,6 +68,9 @@ impl Wire {
 
     async fn received(&mut self, bytes: usize) {
         self.counters.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
+        if self.first_read == self.accepted {
+            self.first_read = Instant::now();
+        }
         self.link.receive(bytes as u64).await;
         self.last_read = Instant::now();
     }
