@@ -48,6 +48,10 @@ metrics! {
         "Sum of the time from sending each request to its last byte.";
     WaitMicros "wait_time_us" "microseconds" "Sum of the time that callers were blocked on I/O.";
     Connections "connections" "count" "Connections opened.";
+    ConnectionsWarmed "connections_warmed" "count"
+        "Of these, connections opened before a request needed them; each other one was waited for.";
+    ConnectionsUnwarmed "connections_unwarmed" "count"
+        "Attempts to open one that failed; the requests that needed one opened their own.";
     MetadataHits "metadata_hits" "count" "Opens answered from remembered metadata.";
     MetadataMisses "metadata_misses" "count" "Opens that had to ask the store.";
     ListingHits "listing_hits" "count"

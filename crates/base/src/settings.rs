@@ -202,6 +202,8 @@ settings! {
         "Lets COPY and EXPORT close the next file while earlier ones are still being uploaded; the statement ends only when every upload is durable.";
     connections_per_host: Number = "64" [1, 4096]
         "Most connections to one host.";
+    warm_connections_max: Number = "16" [0, 1024]
+        "Most connections to a store that are opened before the requests that will need them, while a file is opened or listed, or a long one read; 0 for none.";
     connect_timeout_ms: Millis = "10000" [1, 600_000]
         "Longest wait for a connection, TLS included.";
     stall_timeout_ms: Millis = "30000" [1, 3_600_000]

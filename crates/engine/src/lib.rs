@@ -40,6 +40,7 @@ mod slots;
 mod upload;
 #[cfg(test)]
 mod waiting;
+mod warm;
 
 pub use budget::Budget;
 pub use cache::look_at_device as look_at_cache_device;

@@ -7,6 +7,7 @@ use crate::location::{Location, ObjectId, StoreOption};
 use crate::read::{Neighbours, Opened};
 use crate::request_log::{RequestLog, Scope};
 use crate::upload::DetachedUploads;
+use crate::warm::WarmUps;
 use penstock_base::{Metric, Metrics, Result, Settings};
 use std::collections::HashMap;
 use std::future::Future;
@@ -46,6 +47,8 @@ pub(crate) struct QueryCore {
     pub uploads: DetachedUploads,
     /// The files of its globs, to fetch ahead of a scan.
     pub neighbours: Arc<Neighbours>,
+    /// Connections that are being opened for it.
+    pub warm_ups: WarmUps,
     /// It may end before what it reads does: see [`Query::may_end_early`].
     ends_early: AtomicBool,
     /// See [`Query::host_reads_ahead`].
@@ -114,6 +117,7 @@ impl Query {
             whole_bytes: AtomicU64::default(),
             uploads: DetachedUploads::default(),
             neighbours: Arc::default(),
+            warm_ups: WarmUps::default(),
             ends_early: AtomicBool::default(),
             host_reads_ahead: AtomicBool::default(),
         });
@@ -169,6 +173,7 @@ impl Query {
     pub fn cancel(&self) {
         self.core.cancel.cancel();
         self.core.neighbours.stop();
+        self.core.warm_ups.stop();
         self.core.uploads.abort();
     }
 
@@ -207,6 +212,7 @@ impl Query {
 impl Drop for Query {
     fn drop(&mut self) {
         self.core.neighbours.stop();
+        self.core.warm_ups.stop();
         self.core.uploads.abort();
     }
 }

@@ -126,6 +126,21 @@ impl Observer for EngineObserver {
         });
         self.log.push(request);
     }
+
+    fn connection_warmed(&self, is_open: bool) {
+        count_warmed(&self.metrics, is_open);
+        // As above.
+        let _ = CURRENT.try_with(|scope| count_warmed(&scope.metrics, is_open));
+    }
+}
+
+fn count_warmed(metrics: &Metrics, is_open: bool) {
+    if is_open {
+        metrics.add(Metric::Connections, 1);
+        metrics.add(Metric::ConnectionsWarmed, 1);
+    } else {
+        metrics.add(Metric::ConnectionsUnwarmed, 1);
+    }
 }
 
 fn count_request(metrics: &Metrics, event: &RequestEvent) {
@@ -168,6 +183,17 @@ mod tests {
             error: String::new(),
             span: None,
         }
+    }
+
+    #[tokio::test]
+    async fn a_warmed_connection_is_one_that_was_opened() {
+        let observer = EngineObserver::new(Arc::default(), 0);
+        observer.connection_warmed(true);
+        observer.connection_warmed(false);
+        observer.request_finished(event("GET"));
+        let metrics = &observer.metrics;
+        let counted = [Metric::Connections, Metric::ConnectionsWarmed, Metric::ConnectionsUnwarmed];
+        assert_eq!(counted.map(|metric| metrics.get(metric)), [2, 1, 1]);
     }
 
     #[tokio::test]

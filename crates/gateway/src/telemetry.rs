@@ -286,6 +286,10 @@ impl Observer for BackendObserver {
         crate::exchange::backend_request(event.total);
         self.engine.request_finished(event);
     }
+
+    fn connection_warmed(&self, is_open: bool) {
+        self.engine.connection_warmed(is_open);
+    }
 }
 
 #[cfg(test)]

@@ -43,9 +43,9 @@ pub use address::Address;
 use crate::answer::{Failure, extent, range_header, unsatisfiable_extent};
 use crate::options::StoreOptions;
 use crate::{
-    Body, Capabilities, CopySource, ETag, GetRange, GetRequest, GetResponse, HttpClient,
-    HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult,
-    Store, UploadId, WriteCondition,
+    Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse,
+    HttpClient, HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile,
+    PutOptions, PutResult, Store, UploadId, WarmUp, WriteCondition,
 };
 use ::http::Method;
 use ::http::header::RANGE;
@@ -311,6 +311,14 @@ impl Store for AzureStore {
             list_etag: true,
             copy: true,
         }
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        Some(self.wire.connections())
+    }
+
+    fn warm(&self, count: usize) -> Option<WarmUp> {
+        self.wire.warm(count)
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {

@@ -36,7 +36,7 @@ pub(crate) mod xml;
 pub use account::{Account, ContainerEntry};
 pub use azure::{AzureAccount, AzureStore};
 pub use body::{Body, BodySource};
-pub use http::{HttpClient, HttpOptions, HttpResponse};
+pub use http::{Connections, HttpClient, HttpOptions, HttpResponse, WarmUp};
 pub use local::{FilePiece, LocalStore};
 pub use memory::{MemoryAccount, MemoryStore};
 pub use observe::{Observer, RequestEvent, Span};

@@ -63,4 +63,10 @@ pub trait Observer: Send + Sync + Debug {
 
     /// A request ended.
     fn request_finished(&self, event: RequestEvent);
+
+    /// A connection was opened before a request needed it, or could not be.
+    fn connection_warmed(&self, is_open: bool) {
+        // Of no matter to those who hear of requests only.
+        let _ = is_open;
+    }
 }

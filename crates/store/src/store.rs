@@ -1,8 +1,9 @@
-//! The contract of a store with its implementors: few methods, no defaults that a wrapper forgets.
+//! The contract of a store with its implementors: few methods, and no defaults that a wrapper
+//! forgets but for warm-up, which changes nothing but the time that requests take.
 
 use crate::{
-    Capabilities, ETag, GetRequest, GetResponse, ListPage, ListRequest, ObjectMeta, Part, Payload,
-    Profile, PutOptions, PutResult,
+    Capabilities, Connections, ETag, GetRequest, GetResponse, ListPage, ListRequest, ObjectMeta,
+    Part, Payload, Profile, PutOptions, PutResult, WarmUp,
 };
 use async_trait::async_trait;
 use penstock_base::Result;
@@ -34,6 +35,19 @@ pub trait Store: Send + Sync + Debug {
 
     /// What it can do. A method outside of these answers `Unsupported`.
     fn capabilities(&self) -> Capabilities;
+
+    /// What is known of its connections now; `None` where there are none to be opened.
+    fn connections(&self) -> Option<Connections> {
+        None
+    }
+
+    /// Opens connections until `count` are idle or being opened, as far as its limit has room for
+    /// them: how many are missing is seen now, and the future, if any, opens them. What fails is
+    /// told by the requests that need one; dropping the future ends the attempts.
+    fn warm(&self, count: usize) -> Option<WarmUp> {
+        let _ = count;
+        None
+    }
 
     /// Starts a GET; the head is read, the body not yet.
     ///

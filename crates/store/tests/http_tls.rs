@@ -264,6 +264,33 @@ async fn https_goes_through_the_proxys_tunnel() {
     assert_eq!((error.kind(), error.http_status()), (Kind::Denied, Some(407)), "{error}");
 }
 
+/// What is opened early has proxy, tunnel and handshake behind it.
+#[tokio::test]
+async fn connections_that_are_opened_early_go_the_way_of_all_others() {
+    let server = secure("early", 1000, false).await;
+    let proxy = tunnelling().await;
+    let (client, heard) = server.client();
+    for client in [client.clone(), client.with_proxy(proxied(&proxy))] {
+        client.warm(&server.url(), 2).unwrap().await;
+        let known = client.connections(&server.url());
+        assert_eq!((known.idle, known.opening), (2, 0));
+        assert!(known.connect.is_some());
+        for _ in 0..2 {
+            assert_eq!(get_all(&client, &server.url()).await.unwrap().len(), 1000);
+        }
+    }
+    assert_eq!(heard.opened(), [false; 4]);
+    assert_eq!((heard.warmed(), server.script.connections()), (vec![true; 4], 4));
+    assert_eq!(proxy.connections(), 2);
+
+    // A certificate that is not trusted is told by the request.
+    let (stranger, heard) = client_with(HttpOptions::default());
+    stranger.warm(&server.url(), 2).unwrap().await;
+    assert_eq!(heard.warmed(), [false; 2]);
+    let error = get(&stranger, &server.url()).await.unwrap_err();
+    assert!(error.to_string().contains("is not trusted"), "{error}");
+}
+
 #[tokio::test]
 async fn proxy_of_the_options_is_used() {
     let proxy = Script::answering("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n").await;

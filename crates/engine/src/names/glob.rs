@@ -13,6 +13,8 @@ use crate::names::turned::{Finding, Found, Page, Pages};
 use crate::names::{Entry, Listed};
 use crate::query::{Query, QueryCore};
 use crate::read;
+use crate::warm::{Coming, warm};
+use futures_util::future::join;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use penstock_base::{Kind, Result};
 use penstock_store::{ListEntry, ListRequest, ObjectMeta};
@@ -47,6 +49,8 @@ pub(super) struct Walk {
     were_kept: bool,
     /// The next page may show that the levels are better descended.
     may_descend: bool,
+    /// Its first request has not been sent.
+    is_at_rest: bool,
     seen: HashSet<String>,
 }
 
@@ -62,6 +66,7 @@ impl Walk {
             pages: None,
             were_kept: false,
             may_descend: false,
+            is_at_rest: false,
             seen: HashSet::new(),
         };
         if walk.literal.is_none() {
@@ -69,6 +74,7 @@ impl Walk {
             let pages = walk.known(query);
             walk.were_kept = pages.is_here();
             walk.may_descend = walk.is_flat() && !walk.were_kept;
+            walk.is_at_rest = !pages.is_here();
             walk.pages = Some(pages);
         }
         walk
@@ -122,7 +128,12 @@ impl Walk {
             return Ok(Some(vec![Entry::object(url, key, ObjectMeta::default())]));
         }
         while let Some(pages) = &mut self.pages {
-            let page = pages.next(query).await?;
+            // Several files will be read: behind the request's own first step, in which it takes a
+            // connection, others are opened beside it.
+            let warms = std::mem::take(&mut self.is_at_rest);
+            let beside = async { warms.then(|| warm(query, &self.at, Coming::Files)) };
+            let (page, _) = join(pages.next(query), beside).await;
+            let page = page?;
             let is_over = pages.is_over();
             let Some(mut page) = page else {
                 self.pages = None;

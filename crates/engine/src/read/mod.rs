@@ -28,6 +28,7 @@ mod through;
 mod version;
 mod whole;
 
+pub(crate) use columns::LATENCY_MIN;
 pub(crate) use flight::Flights;
 pub(crate) use held::HeldCache;
 pub(crate) use neighbours::Neighbours;
@@ -44,6 +45,8 @@ use crate::location::Location;
 use crate::metadata::Remembered;
 use crate::names::Listed;
 use crate::query::{Query, QueryCore};
+use crate::warm::{Coming, warm};
+use futures_util::future::join;
 use held::Held;
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Kind, Metric, Result};
@@ -175,7 +178,9 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
     let asks = is_opened && query.asks_always() && !known.immutable;
     query.scope.count(Metric::MetadataHits, u64::from(is_opened && !asks));
     let place = query.neighbours.opened(query, at);
-    let opened = cell.get_or_try_init(|| find_out(query, at, known)).await?;
+    // Files of a glob are opened ahead, each on a connection that columns are then read on.
+    let warms = place.is_none();
+    let opened = cell.get_or_try_init(|| find_out(query, at, known, warms)).await?;
     query.neighbours.told(at, &opened.meta);
     if asks {
         query.scope.count(Metric::MetadataMisses, 1);
@@ -206,7 +211,7 @@ async fn open_ahead(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
     }
     query.uploads.settled(&at.id()).await;
     let cell = cell(query, at);
-    let opened = cell.get_or_try_init(|| find_out(query, at, known)).await?;
+    let opened = cell.get_or_try_init(|| find_out(query, at, known, false)).await?;
     query.neighbours.told(at, &opened.meta);
     let (size, window) = (opened.meta.size_bytes.unwrap_or(0), query.settings.open_fetch_bytes);
     if let Some(window) = plan::opening_window(size, window, tail_first(&at.key)) {
@@ -216,8 +221,21 @@ async fn open_ahead(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
     Ok(size.min(opening_bytes(query, known)))
 }
 
-async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
+/// `warms`: what follows may need more connections than there are.
+async fn find_out(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    known: &Known,
+    warms: bool,
+) -> Result<Opened> {
     let engine = &query.engine;
+    let held = |meta: &ObjectMeta| engine.held.get(&at.id(), &Version::of(meta)).is_some();
+    let near = |meta: &ObjectMeta| held(meta) || opening_is_cached(query, at, meta);
+    let warm_known = |meta: &ObjectMeta| {
+        if warms && !near(meta) {
+            warm(query, at, coming(query, at, meta.size_bytes));
+        }
+    };
     if known.meta.size_bytes.is_some()
         && known.meta.etag.is_some()
         && !is_outdated(query, at, known)
@@ -226,15 +244,16 @@ async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Resul
         if known.immutable {
             engine.metadata.confirm(at, &known.meta, true, Instant::now());
         }
+        warm_known(&known.meta);
         return Ok(Opened::new(known.meta.clone()));
     }
-    let held = |meta: &ObjectMeta| engine.held.get(&at.id(), &Version::of(meta)).is_some();
-    let near = |meta: &ObjectMeta| held(meta) || opening_is_cached(query, at, meta);
     // Whether a plain HTTP server serves ranges is known only from an answer with bytes.
     let trusted = |meta: &ObjectMeta| at.mount.capabilities.list || held(meta);
+    let mut size_bytes = known.meta.size_bytes;
     match query.remembered(at, query.validity(Validation::Time)) {
         Remembered::Fresh(meta) if meta.size_bytes.is_some() && trusted(&meta) => {
             query.scope.count(Metric::MetadataHits, 1);
+            warm_known(&meta);
             return Ok(Opened::new(meta));
         }
         Remembered::Stale(meta) if near(&meta) => {
@@ -242,17 +261,26 @@ async fn find_out(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Resul
             query.scope.count(Metric::MetadataMisses, 1);
             return Box::pin(asked(query, at)).await;
         }
-        Remembered::Fresh(_) | Remembered::Stale(_) | Remembered::Nothing => {
+        Remembered::Fresh(meta) | Remembered::Stale(meta) => {
             query.scope.count(Metric::MetadataMisses, 1);
+            size_bytes = size_bytes.or(meta.size_bytes);
         }
+        Remembered::Nothing => query.scope.count(Metric::MetadataMisses, 1),
     }
     let asked = Instant::now();
+    let will_come = warms.then(|| coming(query, at, size_bytes));
     // Boxed, so that what memory answers moves no large future about.
-    let opened = Box::pin(open_fetch(query, at, known)).await?;
+    let opened = Box::pin(open_fetch(query, at, known, will_come)).await?;
     if known.immutable {
         engine.metadata.confirm(at, &opened.meta, true, asked);
     }
     Ok(opened)
+}
+
+/// What will be read of an object that is opened.
+fn coming(query: &QueryCore, at: &Location, size_bytes: Option<u64>) -> Coming {
+    let opening_bytes = query.settings.open_fetch_bytes;
+    Coming::File { size_bytes, opening_bytes, is_columns: tail_first(&at.key) }
 }
 
 /// Whether what a listing told counts no more.
@@ -273,7 +301,12 @@ fn opening_bytes(query: &QueryCore, known: &Known) -> u64 {
 }
 
 /// One GET that tells size and ETag and brings the bytes which will be read first.
-async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Opened> {
+async fn open_fetch(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    known: &Known,
+    will_come: Option<Coming>,
+) -> Result<Opened> {
     let window = opening_bytes(query, known);
     if window == 0 {
         return asked(query, at).await;
@@ -288,7 +321,10 @@ async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
         GetRange::Bounded(ByteRange { start, end: start.saturating_add(window) })
     };
     let asked = Instant::now();
-    let mut stream = match Stream::start(query, at, range).await {
+    // Behind its own first step, in which it takes a connection.
+    let beside = async { will_come.into_iter().for_each(|it| warm(query, at, it)) };
+    let (started, ()) = join(Stream::start(query, at, range), beside).await;
+    let mut stream = match started {
         Err(error) if error.kind() == Kind::Unsupported => return fetch_whole(query, at).await,
         stream => stream?,
     };
@@ -298,6 +334,10 @@ async fn open_fetch(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
     if meta.size_bytes.is_none_or(|size| size > window && stream.ranges_ignored()) {
         drop(stream);
         return fetch_whole(query, at).await;
+    }
+    if will_come.is_some() && !stream.ranges_ignored() {
+        // Now the size is known.
+        warm(query, at, coming(query, at, meta.size_bytes));
     }
     let start = stream.range().start;
     let bytes = stream.read_rest(window).await?;

@@ -21,8 +21,9 @@ use crate::read::ready::{Here, Ready, copy_held, is_here};
 use crate::read::stream::Stream;
 use crate::read::tail_first;
 use crate::read::version::Version;
+use crate::warm::{Coming, warm};
 use bytes::Bytes;
-use futures_util::future::{try_join, try_join_all};
+use futures_util::future::{join, try_join, try_join_all};
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
 use penstock_store::ObjectMeta;
@@ -194,9 +195,16 @@ impl Reader {
             query.scope.count(Metric::OpenFetchHits, 1);
         }
         let retries = query.scope.metrics.get(Metric::Retries);
-        let alone = self
-            .carry_out(query, &mut *buf, &requests.spans, &mut ready, approach.as_ref())
-            .await?;
+        // Behind the first step of its own requests, in which they take connections.
+        let beside = async {
+            if approach.is_some() {
+                self.warm_next(query, &requests);
+            }
+        };
+        let carrying =
+            self.carry_out(query, &mut *buf, &requests.spans, &mut ready, approach.as_ref());
+        let (alone, ()) = join(carrying, beside).await;
+        let alone = alone?;
         if let (Some(approach), Some(Some(run))) = (&approach, &run) {
             run.large_done(approach.bytes_per_s());
         }
@@ -285,6 +293,13 @@ impl Reader {
             run.begin_next(&source, range);
         };
         Some(Approach::new(range.len(), latency, begin))
+    }
+
+    /// The next large step will be asked for before this one is over, in about as many requests: on
+    /// connections that are opened meanwhile.
+    fn warm_next(&self, query: &QueryCore, requests: &Requests<'_>) {
+        let parts = (requests.spans.len() as u64).min(requests.policy.requests_max());
+        warm(query, &self.at, Coming::Step(parts));
     }
 
     fn source<'a>(&'a self, query: &'a Arc<QueryCore>) -> Source<'a> {

@@ -16,9 +16,9 @@ use penstock_base::{ByteRange, Error, Kind, Result, Retry, Settings};
 use penstock_engine::{Engine, Location, Opener, Query, Reader, SeededRandom, StoreOption};
 use penstock_store::memory::MemoryStore;
 use penstock_store::{
-    Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpOptions, ListPage,
-    ListRequest, ObjectMeta, Observer, Part, Payload, Profile, PutOptions, PutResult, RequestEvent,
-    Store, UploadId,
+    Body, Capabilities, Connections, ETag, GetRange, GetRequest, GetResponse, HttpOptions,
+    ListPage, ListRequest, ObjectMeta, Observer, Part, Payload, Profile, PutOptions, PutResult,
+    RequestEvent, Store, UploadId, WarmUp,
 };
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,6 +55,10 @@ pub enum Fault {
 pub struct Scripted {
     pub memory: Arc<MemoryStore>,
     pub calls: Mutex<Vec<String>>,
+    /// What it says of its connections.
+    pub known: Option<Connections>,
+    /// How many connections were to be opened early, each time.
+    pub warmed: Mutex<Vec<usize>>,
     faults: Mutex<VecDeque<(&'static str, Fault)>>,
     /// Requests of the named verb wait here until permits are added.
     gate: Mutex<Option<(&'static str, Arc<Semaphore>)>>,
@@ -97,6 +101,8 @@ impl Scripted {
             capabilities: memory.capabilities(),
             memory,
             calls: Mutex::default(),
+            known: None,
+            warmed: Mutex::default(),
             faults: Mutex::default(),
             gate: Mutex::default(),
             ranges_ignored: false,
@@ -276,6 +282,15 @@ impl Store for Scripted {
 
     fn capabilities(&self) -> Capabilities {
         self.capabilities
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        self.known
+    }
+
+    fn warm(&self, count: usize) -> Option<WarmUp> {
+        self.warmed.lock().unwrap().push(count);
+        None
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {

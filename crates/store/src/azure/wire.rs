@@ -8,8 +8,8 @@ use super::metadata;
 use crate::answer::{Failure, object_meta};
 use crate::options::StoreOptions;
 use crate::{
-    HttpClient, HttpResponse, Inflow, ObjectMeta, Payload, PutOptions, PutResult, WriteCondition,
-    encoded_word, notes,
+    Connections, HttpClient, HttpResponse, Inflow, ObjectMeta, Payload, PutOptions, PutResult,
+    WarmUp, WriteCondition, encoded_word, notes,
 };
 use http::header::{CONTENT_LENGTH, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
@@ -76,6 +76,16 @@ impl Wire {
             extra_headers: self.extra_headers.clone(),
             denied_hint: self.denied_hint.clone(),
         }
+    }
+
+    /// What is known of the connections to the account.
+    pub fn connections(&self) -> Connections {
+        self.client.connections(&self.config.endpoint.to_string())
+    }
+
+    /// Opens connections before requests need them.
+    pub fn warm(&self, count: usize) -> Option<WarmUp> {
+        self.client.warm(&self.config.endpoint.to_string(), count)
     }
 
     /// Path of a blob, or of the container.

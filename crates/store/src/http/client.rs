@@ -4,96 +4,29 @@ use crate::http::body::{HttpBody, Lease};
 use crate::http::connect::connect;
 use crate::http::connection::Connection;
 use crate::http::head::{Framing, Head, framing, keeps_alive};
-use crate::http::pool::{Origin, Pool, Slot, Trust};
+use crate::http::options::HttpOptions;
+use crate::http::pool::{Kept, On, Origin, Place, Pool, Slot, Taken, Trust};
 use crate::http::proxy::{ProxyChoice, ProxyEnvironment, bare_host, explicit_port, proxy_for};
-use crate::http::tls::{certificates, client_config};
+use crate::http::tls::client_config;
 use crate::http::trace::{Trace, method_name};
+use crate::http::warming::{Coming, Connections, WarmUp};
 use crate::{Body, Inflow, Observer, Payload};
+use futures_util::future::{Either, join_all, select};
 use http::header::{CONTENT_LENGTH, HOST, IF_MATCH, IF_NONE_MATCH, TRANSFER_ENCODING, USER_AGENT};
 use http::request::Parts;
-use http::{HeaderMap, Method};
-use penstock_base::{Error, Kind, Result, Retry, Settings};
+use http::{HeaderMap, Method, Uri};
+use penstock_base::{Error, Kind, Result, Retry};
 use rustls::ClientConfig;
 use std::collections::HashMap;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest wait for a connection that others hold, in stall times: readers that never go on must
 /// not make others wait for ever.
 const SLOT_WAIT_STALLS: u32 = 10;
-
-/// How connections are made and kept.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct HttpOptions {
-    /// Longest wait for a connection: name lookup, TCP, proxy tunnel and TLS together.
-    pub connect_timeout: Duration,
-    /// Longest time in which no byte moves while a request is under way.
-    pub stall_timeout: Duration,
-    /// How long an unused connection is kept. Servers hang up after 15 s and more, unless their
-    /// `Keep-Alive` header says otherwise.
-    pub idle_timeout: Duration,
-    /// Most connections to one host.
-    pub connections_per_host: usize,
-    /// PEM file of certificate authorities to trust besides the system's.
-    pub ca_file: Option<PathBuf>,
-    /// Which proxy to use.
-    pub proxy: ProxyChoice,
-    /// Whether certificates are checked.
-    pub verify_tls: bool,
-    /// Value of the User-Agent header.
-    pub user_agent: String,
-}
-
-impl Default for HttpOptions {
-    fn default() -> Self {
-        HttpOptions {
-            connect_timeout: Duration::from_secs(10),
-            stall_timeout: Duration::from_secs(30),
-            idle_timeout: Duration::from_secs(12),
-            connections_per_host: 64,
-            ca_file: None,
-            proxy: ProxyChoice::Environment,
-            verify_tls: true,
-            user_agent: concat!("penstock/", env!("CARGO_PKG_VERSION")).to_string(),
-        }
-    }
-}
-
-impl HttpOptions {
-    /// The options that the settings table speaks of.
-    ///
-    /// # Errors
-    /// `Invalid` or `Unsupported` for a malformed `http_proxy`.
-    pub fn from_settings(settings: &Settings) -> Result<Self> {
-        let proxy = match settings.http_proxy.trim() {
-            "" => ProxyChoice::Environment,
-            url => {
-                let proxy = crate::http::Proxy::parse(url)?;
-                ProxyChoice::Fixed(proxy.named_by("Penstock's setting http_proxy"))
-            }
-        };
-        let ca_file = settings.ca_file.trim();
-        Ok(HttpOptions {
-            connect_timeout: Duration::from_millis(settings.connect_timeout_ms),
-            stall_timeout: Duration::from_millis(settings.stall_timeout_ms),
-            connections_per_host: usize::try_from(settings.connections_per_host)
-                .unwrap_or(usize::MAX),
-            ca_file: (!ca_file.is_empty()).then(|| PathBuf::from(ca_file)),
-            proxy,
-            ..HttpOptions::default()
-        })
-    }
-
-    /// Reads what they name, for a door that is told of a setting before any request is.
-    ///
-    /// # Errors
-    /// `Invalid` when `ca_file` cannot be read or holds no certificate.
-    pub fn check(&self) -> Result<()> {
-        self.ca_file.as_deref().map_or(Ok(()), |path| certificates(path).map(|_| ()))
-    }
-}
 
 /// The head of an answer, and its body as it is asked for.
 #[derive(Debug)]
@@ -205,18 +138,14 @@ impl HttpClient {
     ) -> Result<HttpResponse> {
         let mut trace = Trace::start(self.observer.clone(), &mut request, body.size_bytes());
         let sent = async {
-            let origin = self.origin(&request)?;
+            let origin = self.origin(&request.uri)?;
             let head_bytes = self.encode_head(&request, body.size_bytes(), &origin)?;
-            let mut slot = self.slot(origin).await?;
-            let mut connection = match self.shared.pool.take(&slot) {
-                Some(connection) => {
-                    trace.connected(false);
-                    connection
-                }
-                None => {
-                    trace.connected(true);
-                    self.connect(&mut slot).await?
-                }
+            let slot = self.slot(origin).await?;
+            let kept = self.kept(&slot).await;
+            trace.connected(kept.is_none());
+            let mut connection = match kept {
+                Some(kept) => kept.connection,
+                None => self.connect(&slot.origin).await?,
             };
             let answer = connection.exchange_flow(&head_bytes, &mut *body).await?;
             self.leased(&request, answer, connection, slot)
@@ -258,13 +187,23 @@ impl HttpClient {
         payload: &Payload,
         trace: &mut Trace,
     ) -> Result<(Head, Framing, Lease)> {
-        let origin = self.origin(request)?;
+        let origin = self.origin(&request.uri)?;
         let head_bytes = self.encode_head(request, payload.len(), &origin)?;
-        let mut slot = self.slot(origin).await?;
-        if let Some(mut connection) = self.shared.pool.take(&slot) {
+        let slot = self.slot(origin).await?;
+        let pool = &self.shared.pool;
+        // Of a request with a body the time would be the body's.
+        let since = payload.is_empty().then(Instant::now);
+        let after = || since.map(|since| since.elapsed());
+        if let Some(Kept { mut connection, is_fresh }) = self.kept(&slot).await {
             trace.connected(false);
             match connection.exchange(&head_bytes, &payload.0).await {
-                Ok(answer) => return self.leased(request, answer, connection, slot),
+                Ok(answer) => {
+                    if is_fresh || since.is_some() {
+                        let on = if is_fresh { On::Fresh } else { On::Used };
+                        pool.note_answer(&slot, on, after());
+                    }
+                    return self.leased(request, answer, connection, slot);
+                }
                 // The usual reason: the server gave the connection up just as the request left.
                 Err(failed) if !failed.answered && may_resend(request) => {}
                 Err(failed) if !failed.answered => return Err(stale(failed.error)),
@@ -272,16 +211,75 @@ impl HttpClient {
             }
         }
         trace.connected(true);
-        let mut connection = self.connect(&mut slot).await?;
+        let mut connection = self.connect(&slot.origin).await?;
         match connection.exchange(&head_bytes, &payload.0).await {
             Ok(answer) => {
-                self.shared.pool.note_answer(&slot);
+                pool.note_answer(&slot, On::New, after());
                 self.leased(request, answer, connection, slot)
             }
-            Err(failed) if failed.hung_up && !self.shared.pool.has_answered(&slot) => {
+            Err(failed) if failed.hung_up && !pool.has_answered(&slot.origin) => {
                 Err(never_http(failed.error, &slot.origin))
             }
             Err(failed) => Err(failed.error),
+        }
+    }
+
+    /// A connection that stands, or comes before an own one could.
+    async fn kept(&self, slot: &Slot) -> Option<Kept> {
+        let Coming { mut arrival, until } = match self.shared.pool.take(slot) {
+            Taken::Kept(kept) => return Some(kept),
+            Taken::Coming(coming) => coming,
+            Taken::Nothing => return None,
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        let came = tokio::time::timeout(left, &mut arrival).await;
+        arrival.close();
+        // It may have come at the last moment.
+        let connection = came.map_or_else(|_| arrival.try_recv().ok(), Result::ok);
+        let kept = connection.map(|connection| Kept { connection, is_fresh: true });
+        let kept = kept.and_then(|mut kept| kept.connection.is_idle().then_some(kept));
+        if kept.is_none() {
+            self.shared.pool.make_room(slot);
+        }
+        kept
+    }
+
+    /// What is known of the connections to the server of a URL.
+    pub fn connections(&self, url: &str) -> Connections {
+        let origin = url.parse().ok().and_then(|uri| self.origin(&uri).ok());
+        origin.map_or_else(Connections::default, |origin| self.shared.pool.connections(&origin))
+    }
+
+    /// Opens connections to the server of a URL until `count` are idle or being opened, no more
+    /// than there may be of one host: how many are missing is seen now, and the future, if any,
+    /// opens them. What fails is the observer's to hear: the request that needs a connection opens
+    /// one then, and tells its own error. A request that finds none idle waits for one that is
+    /// being opened. Dropping the future ends those.
+    pub fn warm(&self, url: &str, count: usize) -> Option<WarmUp> {
+        let origin = self.origin(&url.parse().ok()?).ok()?;
+        let places = self.shared.pool.begin(origin, count);
+        if places.is_empty() {
+            return None;
+        }
+        let client = self.clone();
+        Some(Box::pin(async move {
+            join_all(places.into_iter().map(|place| client.open_ahead(place))).await;
+        }))
+    }
+
+    async fn open_ahead(&self, mut place: Place) {
+        let origin = Arc::clone(&place.origin);
+        let ended = {
+            let connecting = pin!(self.connect(&origin));
+            let stopped = pin!(place.stopped());
+            match select(connecting, stopped).await {
+                Either::Left((ended, _)) => ended,
+                Either::Right(_) => return,
+            }
+        };
+        self.observer.connection_warmed(ended.is_ok());
+        if let Ok(connection) = ended {
+            place.ready(connection, self.shared.options.idle_timeout);
         }
     }
 
@@ -316,12 +314,16 @@ impl HttpClient {
         told.map_or(own, |seconds| own.min(Duration::from_secs(seconds.saturating_sub(1))))
     }
 
-    async fn connect(&self, slot: &mut Slot) -> Result<Connection> {
+    async fn connect(&self, origin: &Origin) -> Result<Connection> {
         let options = &self.shared.options;
-        let tls = slot.origin.trust.as_ref().map(|trust| self.tls(trust)).transpose()?;
-        let has_answered = self.shared.pool.has_answered(slot);
-        connect(&slot.origin, tls, options.connect_timeout, options.stall_timeout, has_answered)
-            .await
+        let tls = origin.trust.as_ref().map(|trust| self.tls(trust)).transpose()?;
+        let has_answered = self.shared.pool.has_answered(origin);
+        let since = Instant::now();
+        let connecting =
+            connect(origin, tls, options.connect_timeout, options.stall_timeout, has_answered);
+        let connection = connecting.await?;
+        self.shared.pool.note_connect(origin, since.elapsed());
+        Ok(connection)
     }
 
     fn tls(&self, trust: &Trust) -> Result<Arc<ClientConfig>> {
@@ -335,8 +337,7 @@ impl HttpClient {
         Ok(config)
     }
 
-    fn origin(&self, request: &Parts) -> Result<Origin> {
-        let uri = &request.uri;
+    fn origin(&self, uri: &Uri) -> Result<Origin> {
         let is_https = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,

@@ -16,6 +16,7 @@ mod flowing;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod head;
+mod options;
 mod pool;
 mod proxy;
 mod redact;
@@ -26,12 +27,15 @@ mod tls;
 #[path = "tests/token_service.rs"]
 pub(crate) mod token_service;
 mod trace;
+mod warming;
 
 pub use body::HttpBody;
 pub(crate) use chain::{Chain, OnFailure, told};
-pub use client::{HttpClient, HttpOptions, HttpResponse};
+pub use client::{HttpClient, HttpResponse};
 pub use credentials::{credential_context, credential_error};
 pub(crate) use head::content_length;
+pub use options::HttpOptions;
 pub use proxy::{Proxy, ProxyChoice};
 pub(crate) use proxy::{bare_host, explicit_port};
 pub use redact::{redacted_text, redacted_url};
+pub use warming::{Connections, WarmUp};

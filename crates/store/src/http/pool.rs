@@ -1,12 +1,14 @@
-//! Idle connections, and the limit of connections per host.
+//! Idle connections, those that are opened before a request needs them, and the limit of
+//! connections per host: no warm-up passes it, and a request's own connection goes before one.
 
 use crate::http::connection::Connection;
 use crate::http::proxy::Proxy;
-use std::collections::HashMap;
+use crate::http::warming::{Begun, Coming, Connections, Times, Warming};
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// Hosts that are remembered before those without a connection are forgotten.
 const HOSTS_MAX: usize = 256;
@@ -51,8 +53,77 @@ struct Idle {
 struct Host {
     slots: Arc<Semaphore>,
     idle: Vec<Idle>,
+    /// Idle connections that no request has used, the oldest first: what others have used has wider
+    /// windows, and goes before them.
+    fresh: VecDeque<Idle>,
+    warming: Warming<Connection>,
+    times: Times,
     /// It has answered in HTTP before.
     has_answered: bool,
+}
+
+impl Host {
+    fn new(connections: usize) -> Self {
+        Host {
+            slots: Arc::new(Semaphore::new(connections)),
+            idle: Vec::new(),
+            fresh: VecDeque::new(),
+            warming: Warming::default(),
+            times: Times::default(),
+            has_answered: false,
+        }
+    }
+
+    fn is_unused(&self) -> bool {
+        self.idle.is_empty()
+            && self.fresh.is_empty()
+            && self.warming.opening() == 0
+            && Arc::strong_count(&self.slots) == 1
+    }
+
+    /// Most sockets that there can be, of those who hold a slot, and of those who have not come to
+    /// open one.
+    fn sockets(&mut self, connections_max: usize) -> usize {
+        let in_use = connections_max.saturating_sub(self.slots.available_permits());
+        // Who waits for one that is being opened has none.
+        let opened = in_use.saturating_sub(self.warming.waiting());
+        opened + self.warming.opening() + self.idle.len() + self.fresh.len()
+    }
+
+    /// Takes out what has been idle for too long.
+    fn expired(&mut self, now: Instant, closed: &mut Vec<Idle>) {
+        // The oldest stand first; those of one host are few.
+        let stale = |idle: &&Idle| idle.until <= now;
+        let count = self.idle.iter().take_while(stale).count();
+        closed.extend(self.idle.drain(..count));
+        let count = self.fresh.iter().take_while(stale).count();
+        closed.extend(self.fresh.drain(..count));
+    }
+}
+
+/// A connection out of the pool.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub connection: Connection,
+    /// No request has used it.
+    pub is_fresh: bool,
+}
+
+/// What the pool has for a request.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    Kept(Kept),
+    /// One is being opened already.
+    Coming(Coming<Connection>),
+    Nothing,
+}
+
+/// What an answer came on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum On {
+    New,
+    Fresh,
+    Used,
 }
 
 /// Connections that wait for a request, last in first out: the warmest window is used first, and
@@ -70,6 +141,42 @@ pub(crate) struct Slot {
     _permit: OwnedSemaphorePermit,
 }
 
+/// The right to open one connection before a request needs it. Dropping it tells that it failed.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub origin: Arc<Origin>,
+    pool: Arc<Pool>,
+    begun: Begun,
+}
+
+impl Place {
+    /// Waits until the place is needed by a request.
+    pub(crate) async fn stopped(&mut self) {
+        // Nothing is ever sent.
+        let _: Result<(), oneshot::error::RecvError> = (&mut self.begun.stop).await;
+    }
+
+    /// The connection stands, and is kept so long.
+    pub(crate) fn ready(self, connection: Connection, idle_limit: Duration) {
+        let mut hosts = self.pool.lock();
+        let Some(host) = hosts.get_mut(&self.origin) else { return };
+        if host.warming.ended(self.begun.id)
+            && let Some(connection) = host.warming.hand(connection)
+        {
+            host.fresh.push_back(Idle { connection, until: Instant::now() + idle_limit });
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(host) = self.pool.lock().get_mut(&self.origin) {
+            host.warming.ended(self.begun.id);
+            host.warming.settle();
+        }
+    }
+}
+
 impl Pool {
     pub(crate) fn new(connections_per_host: usize) -> Self {
         Pool { hosts: Mutex::default(), connections_per_host: connections_per_host.max(1) }
@@ -84,46 +191,110 @@ impl Pool {
     pub(crate) async fn slot(&self, origin: Origin) -> Slot {
         let (origin, slots) = {
             let mut hosts = self.lock();
-            match hosts.get_key_value(&origin) {
-                Some((key, host)) => (key.clone(), host.slots.clone()),
-                None => {
-                    if hosts.len() >= HOSTS_MAX {
-                        hosts.retain(|_, host| {
-                            !host.idle.is_empty() || Arc::strong_count(&host.slots) > 1
-                        });
-                    }
-                    let origin = Arc::new(origin);
-                    let slots = Arc::new(Semaphore::new(self.connections_per_host));
-                    let host = Host { slots: slots.clone(), idle: Vec::new(), has_answered: false };
-                    hosts.insert(origin.clone(), host);
-                    (origin, slots)
-                }
-            }
+            let (origin, host) = self.host(&mut hosts, origin);
+            (origin, host.slots.clone())
         };
         let permit = slots.acquire_owned().await.expect("the semaphore is never closed");
         Slot { origin, _permit: permit }
     }
 
-    /// An idle connection that still stands; dead ones on the way are closed.
-    pub(crate) fn take(&self, slot: &Slot) -> Option<Connection> {
+    fn host<'a>(
+        &self,
+        hosts: &'a mut HashMap<Arc<Origin>, Host>,
+        origin: Origin,
+    ) -> (Arc<Origin>, &'a mut Host) {
+        let known = hosts.get_key_value(&origin).map(|(key, _)| key.clone());
+        if known.is_none() && hosts.len() >= HOSTS_MAX {
+            hosts.retain(|_, host| !host.is_unused());
+        }
+        let origin = known.unwrap_or_else(|| Arc::new(origin));
+        let host = hosts.entry(origin.clone());
+        (origin, host.or_insert_with(|| Host::new(self.connections_per_host)))
+    }
+
+    /// An idle connection that still stands, dead ones on the way are closed; or one that is being
+    /// opened and that nobody waits for.
+    pub(crate) fn take(&self, slot: &Slot) -> Taken {
         loop {
-            let mut idle = self.lock().get_mut(&slot.origin)?.idle.pop()?;
+            let mut hosts = self.lock();
+            let Some(host) = hosts.get_mut(&slot.origin) else { return Taken::Nothing };
+            let used = host.idle.pop().map(|idle| (idle, false));
+            let found = used.or_else(|| Some((host.fresh.pop_back()?, true)));
+            let Some((mut idle, is_fresh)) = found else {
+                let coming = host.warming.wait(Instant::now());
+                return coming.map_or(Taken::Nothing, Taken::Coming);
+            };
+            drop(hosts);
             if idle.until > Instant::now() && idle.connection.is_idle() {
-                return Some(idle.connection);
+                return Taken::Kept(Kept { connection: idle.connection, is_fresh });
             }
         }
     }
 
-    /// Takes note that the origin answered in HTTP.
-    pub(crate) fn note_answer(&self, slot: &Slot) {
+    /// A request opens its own connection after it has waited for another: what is opened for
+    /// nobody gives way where there is no room for both.
+    pub(crate) fn make_room(&self, slot: &Slot) {
+        let most = self.connections_per_host;
+        if let Some(host) = self.lock().get_mut(&slot.origin) {
+            while host.sockets(most) > most && host.warming.stop_oldest() {}
+            host.warming.settle();
+        }
+    }
+
+    /// Places for as many connections as are missing until `count` are idle or being opened, as far
+    /// as the limit has room for them.
+    pub(crate) fn begin(self: &Arc<Self>, origin: Origin, count: usize) -> Vec<Place> {
+        let (now, most) = (Instant::now(), self.connections_per_host);
+        let mut closed = Vec::new();
+        let mut hosts = self.lock();
+        let (origin, host) = self.host(&mut hosts, origin);
+        host.expired(now, &mut closed);
+        let here = host.idle.len() + host.fresh.len() + host.warming.opening();
+        let missing = count.saturating_sub(here.saturating_sub(host.warming.waiting()));
+        let room = most.saturating_sub(host.sockets(most));
+        let begun: Vec<Begun> = (0..missing.min(room)).map(|_| host.warming.begin(now)).collect();
+        drop(hosts);
+        drop(closed);
+        let place = |begun| Place { origin: origin.clone(), pool: self.clone(), begun };
+        begun.into_iter().map(place).collect()
+    }
+
+    /// What is known of an origin's connections.
+    pub(crate) fn connections(&self, origin: &Origin) -> Connections {
+        let mut hosts = self.lock();
+        let Some(host) = hosts.get_mut(origin) else { return Connections::default() };
+        let now = Instant::now();
+        let idle = host.idle.iter().chain(&host.fresh).filter(|idle| idle.until > now).count();
+        Connections {
+            idle,
+            opening: host.warming.opening().saturating_sub(host.warming.waiting()),
+            connect: host.times.connect,
+            beyond_kept: host.times.beyond_kept(),
+        }
+    }
+
+    /// Takes note of how long opening a connection took.
+    pub(crate) fn note_connect(&self, origin: &Origin, time: Duration) {
+        if let Some(host) = self.lock().get_mut(origin) {
+            Times::note(&mut host.times.connect, time);
+        }
+    }
+
+    /// Takes note that the origin answered in HTTP; after which time, where that was the server's.
+    pub(crate) fn note_answer(&self, slot: &Slot, on: On, after: Option<Duration>) {
         if let Some(host) = self.lock().get_mut(&slot.origin) {
             host.has_answered = true;
+            match (on, after) {
+                (On::New, Some(after)) => Times::note(&mut host.times.first_on_new, after),
+                (On::Used, Some(after)) => Times::note(&mut host.times.first_on_kept, after),
+                (On::Fresh, _) | (_, None) => {}
+            }
         }
     }
 
     /// Whether the origin has ever answered in HTTP, as far as is remembered.
-    pub(crate) fn has_answered(&self, slot: &Slot) -> bool {
-        self.lock().get(&slot.origin).is_some_and(|host| host.has_answered)
+    pub(crate) fn has_answered(&self, origin: &Origin) -> bool {
+        self.lock().get(origin).is_some_and(|host| host.has_answered)
     }
 
     /// Gives a connection back; `idle_limit` is how long the server is sure to keep it.
@@ -132,12 +303,10 @@ impl Pool {
         let mut closed = Vec::new();
         {
             let mut hosts = self.lock();
-            for host in hosts.values_mut() {
-                // The oldest stand first; those of one host are few.
-                let stale = host.idle.iter().take_while(|idle| idle.until <= now).count();
-                closed.extend(host.idle.drain(..stale));
-            }
-            if let Some(host) = hosts.get_mut(&slot.origin) {
+            hosts.values_mut().for_each(|host| host.expired(now, &mut closed));
+            if let Some(host) = hosts.get_mut(&slot.origin)
+                && let Some(connection) = host.warming.hand(connection)
+            {
                 host.idle.push(Idle { connection, until: now + idle_limit });
             }
         }
@@ -146,3 +315,6 @@ impl Pool {
         drop(slot);
     }
 }
+
+#[cfg(test)]
+mod tests;

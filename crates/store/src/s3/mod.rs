@@ -26,9 +26,9 @@ use crate::answer::{self, Extent};
 use crate::notes;
 use crate::options::StoreOptions;
 use crate::{
-    Body, Capabilities, CopySource, ETag, GetRange, GetRequest, GetResponse, HttpClient,
-    HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult,
-    Store, UploadId, WriteCondition, encoded_word,
+    Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse,
+    HttpClient, HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile,
+    PutOptions, PutResult, Store, UploadId, WarmUp, WriteCondition, encoded_word,
 };
 use ::http::Method;
 use ::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, RANGE};
@@ -259,6 +259,14 @@ impl Store for S3Store {
             list_etag: true,
             copy: true,
         }
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        Some(self.sender.connections())
+    }
+
+    fn warm(&self, count: usize) -> Option<WarmUp> {
+        self.sender.warm(count)
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {

@@ -5,7 +5,7 @@ use crate::s3::ANSWER_BYTES_MAX;
 use crate::s3::auth::Auth;
 use crate::s3::config::{Access, S3Config, Service};
 use crate::streaming::split_version;
-use crate::{HttpClient, HttpResponse, Inflow, Payload};
+use crate::{Connections, HttpClient, HttpResponse, Inflow, Payload, WarmUp};
 use ::http::request::Parts;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use penstock_base::{Error, Kind, Result, Retry};
@@ -113,6 +113,16 @@ impl Sender {
 
     fn target(&self) -> Arc<Target> {
         self.target.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is known of the connections to the bucket.
+    pub(crate) fn connections(&self) -> Connections {
+        self.http.connections(&self.target().bucket_url)
+    }
+
+    /// Opens connections before requests need them.
+    pub(crate) fn warm(&self, count: usize) -> Option<WarmUp> {
+        self.http.warm(&self.target().bucket_url, count)
     }
 
     pub(crate) fn header_prefix(&self) -> &'static str {

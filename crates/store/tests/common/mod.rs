@@ -13,19 +13,32 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Keeps every event.
+/// Keeps every event, and whether connections could be opened early.
 #[derive(Debug, Default)]
-pub struct Heard(pub Mutex<Vec<RequestEvent>>);
+pub struct Heard(pub Mutex<Vec<RequestEvent>>, pub Mutex<Vec<bool>>);
 
 impl Observer for Heard {
     fn request_finished(&self, event: RequestEvent) {
         self.0.lock().unwrap().push(event);
+    }
+
+    fn connection_warmed(&self, is_open: bool) {
+        self.1.lock().unwrap().push(is_open);
     }
 }
 
 impl Heard {
     pub fn events(&self) -> Vec<RequestEvent> {
         self.0.lock().unwrap().clone()
+    }
+
+    /// Of each request, whether it opened its own connection.
+    pub fn opened(&self) -> Vec<bool> {
+        self.events().iter().map(|event| event.new_connection).collect()
+    }
+
+    pub fn warmed(&self) -> Vec<bool> {
+        self.1.lock().unwrap().clone()
     }
 }
 

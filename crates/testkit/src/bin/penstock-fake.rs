@@ -19,7 +19,7 @@ appear on first use, but for names that begin with `missing`.
   --listen HOST:PORT       address; port 0 takes a free one (127.0.0.1:0)
   --dir DIR                keep objects in a directory instead of in memory
   --latency-ms N           round trip before the first byte of each answer
-  --connect-latency-ms N   extra round trip before the first answer of a connection
+  --connect-latency-ms N   handshake of each connection, from when it is accepted
   --bandwidth-mbit N       shared by all connections, each direction by itself
   --bandwidth-up-mbit N    the same from clients to here, where it differs
   --fault SPEC             what goes wrong; may be given again (below)

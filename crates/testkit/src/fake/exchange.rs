@@ -244,13 +244,13 @@ fn shift_range(answer: &mut Response, by: i64) {
 
 async fn wait_for_link(server: &Server, wire: &Wire, faults: &[FaultSpec], first: bool) {
     let mut wait = server.link.options.latency;
-    if first {
-        wait += server.link.options.connect_latency;
-    }
     for fault in faults {
         if let Action::Latency(more) = fault.action {
             wait += more;
         }
+    }
+    if first {
+        wait += server.link.handshake_left(wire.accepted, wire.first_read);
     }
     if !wait.is_zero() {
         sleep_until(wire.last_read + wait).await;

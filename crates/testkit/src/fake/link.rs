@@ -18,7 +18,8 @@ const UNLIMITED_CHUNK: usize = 4 << 20;
 pub struct LinkOptions {
     /// Round trip before the first byte of each answer.
     pub latency: Duration,
-    /// Extra round trip before the first answer of a connection: the handshake.
+    /// The handshake: it begins when the connection is accepted, so those of several go on side by
+    /// side, and no request is taken for sent before it is over.
     pub connect_latency: Duration,
     /// Towards the client, in bits per second; `None` for no limit.
     pub bits_per_s_down: Option<f64>,
@@ -77,6 +78,12 @@ impl Link {
         }
     }
 
+    /// How long the first request of a connection would still have waited for the handshake that
+    /// began when it was `accepted`, of which the first bytes came in at `came`.
+    pub fn handshake_left(&self, accepted: Instant, came: Instant) -> Duration {
+        (accepted + self.options.connect_latency).saturating_duration_since(came)
+    }
+
     /// Waits until `bytes` have passed towards the client.
     pub async fn send(&self, bytes: u64) {
         if let Some(down) = &self.down {
@@ -105,6 +112,15 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_handshake_begins_with_its_connection() {
+        let ms = Duration::from_millis;
+        let link = Link::new(LinkOptions { connect_latency: ms(30), ..LinkOptions::default() });
+        let accepted = Instant::now();
+        let left = |came: u64| link.handshake_left(accepted, accepted + ms(came));
+        assert_eq!([left(0), left(20), left(50)], [ms(30), ms(10), ms(0)]);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn shared_bandwidth_is_the_sum_of_all_senders() {

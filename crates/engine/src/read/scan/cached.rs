@@ -1,6 +1,7 @@
 //! Scans whose reads go through DuckDB's external file cache, as `caching_file_system.cpp` of
 //! DuckDB 1.5 does it: what is there is not read, and a read is widened up to what is there.
 
+use super::file::GAP_BYTES_MAX;
 use super::*;
 use crate::query::WASTE_PARTS;
 use crate::read::scan::allowance::WASTE_BYTES_MIN;

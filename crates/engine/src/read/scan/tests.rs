@@ -1,3 +1,4 @@
+use super::file::joined;
 use super::*;
 use crate::query::WASTE_PARTS;
 use crate::read::parquet::steps::TAKEN;

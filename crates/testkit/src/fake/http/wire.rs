@@ -38,6 +38,10 @@ pub struct Wire {
     counters: Arc<Counters>,
     /// When the last byte of the request came in; the emulated round trip counts from here.
     pub last_read: Instant,
+    /// When the client's connection came in.
+    pub accepted: Instant,
+    /// When the first bytes of its first request came in.
+    pub first_read: Instant,
     serial: u64,
 }
 
@@ -45,7 +49,9 @@ impl Wire {
     /// Takes over a connection.
     pub fn new(stream: TcpStream, link: Arc<Link>, counters: Arc<Counters>, serial: u64) -> Self {
         let buf = BytesMut::with_capacity(READ_BYTES);
-        Wire { stream, buf, link, counters, last_read: Instant::now(), serial }
+        let accepted = Instant::now();
+        let (last_read, first_read) = (accepted, accepted);
+        Wire { stream, buf, link, counters, last_read, accepted, first_read, serial }
     }
 
     /// The emulated link.
@@ -62,6 +68,9 @@ impl Wire {
 
     async fn received(&mut self, bytes: usize) {
         self.counters.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
+        if self.first_read == self.accepted {
+            self.first_read = Instant::now();
+        }
         self.link.receive(bytes as u64).await;
         self.last_read = Instant::now();
     }
