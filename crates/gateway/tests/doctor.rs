@@ -107,7 +107,8 @@ async fn containers_that_are_buckets_are_made_tried_and_removed() {
     let mut findings = examine(&told, SystemTime::now).await;
     findings.extend(examine(&options_over(azure(&fake)), SystemTime::now).await);
     assert!(problems(&findings).is_empty(), "{findings:#?}");
-    let made = findings.iter().filter(|it| it.what.contains("a container was made, written to"));
+    let made =
+        findings.iter().filter(|it| it.what.contains("a container was made, and an object placed"));
     assert_eq!(made.count(), 2, "{findings:#?}");
     assert_eq!(std::fs::read_dir(dir.served()).unwrap().count(), 0, "something is left");
     // A look lists what the one before may have left; the fake makes what is asked for first.

@@ -67,8 +67,8 @@ impl Block {
         self.range.len().saturating_sub(self.used_bytes.load(Ordering::Relaxed))
     }
 
-    /// Bytes that no read has wanted yet, but for those of a request that runs which have come: they
-    /// are not on the link any more, and no reader can take them.
+    /// Bytes that no read has wanted yet. Those of a request that runs do not count once they have
+    /// come: they are not on the link any more, and no reader can take them.
     pub fn to_come_bytes(&self) -> u64 {
         let come_bytes =
             if self.is_pending() { self.come_bytes.load(Ordering::Relaxed) } else { 0 };

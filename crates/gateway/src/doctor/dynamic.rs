@@ -51,7 +51,9 @@ pub(super) async fn containers(
         }
     }
     findings.push(match try_container(account, &name, now).await {
-        Ok(()) => Finding::good(subject, "a container was made, written to and read from"),
+        Ok(()) => {
+            Finding::good(subject, "a container was made, and an object placed in it and read")
+        }
         Err(error) => failed(subject, &error),
     });
     if let Err(error) = account.delete(&name).await {
