@@ -99,6 +99,12 @@ impl ReadConditions {
             && self.if_unmodified_since.is_none()
     }
 
+    /// Whether what the reader has is looked at after a time up to which nothing may have changed:
+    /// 412 goes before 304, and no back end is told of that time.
+    fn comes_later(&self) -> bool {
+        self.if_match.is_none() && self.if_unmodified_since.is_some()
+    }
+
     /// Whether no version there is can be sent: one of any kind is not wanted.
     pub fn wants_none(&self) -> bool {
         self.if_none_match == Some(Tag::Any)
@@ -109,13 +115,19 @@ impl ReadConditions {
         one(self.if_match.as_ref())
     }
 
-    /// The version that the reader has, if it names one.
-    pub fn known_version(&self) -> Option<&ETag> {
-        one(self.if_none_match.as_ref())
+    /// The version that the reader has, if a back end may be told of it: one whose tag it cannot
+    /// take for something else.
+    pub fn told_version(&self) -> Option<&ETag> {
+        let is_plain = |etag: &&ETag| !matches!(etag.0.as_str(), "" | "*") && etag.is_strong();
+        one(self.if_none_match.as_ref()).filter(is_plain).filter(|_| !self.comes_later())
     }
 
-    /// The time since which a change is asked for. A tag makes it void.
-    pub fn changes_since(&self) -> Option<SystemTime> {
+    /// The time since which a change is asked for, if a back end may be told of it. A tag makes it
+    /// void.
+    pub fn told_time(&self) -> Option<SystemTime> {
+        if self.comes_later() {
+            return None;
+        }
         let since = self.if_modified_since.as_ref().filter(|_| self.if_none_match.is_none());
         since.and_then(system_time)
     }
@@ -302,19 +314,30 @@ mod tests {
     #[test]
     fn back_ends_are_told_of_one_version_or_a_time() {
         let none = ReadConditions::default();
-        assert!(!none.wants_none() && none.known_version().is_none());
+        assert!(!none.wants_none() && none.told_version().is_none());
         let any = ReadConditions { if_none_match: Some(Tag::Any), ..Default::default() };
-        assert!(any.wants_none() && any.known_version().is_none());
+        assert!(any.wants_none() && any.told_version().is_none());
         let since = |time: SystemTime| ReadConditions {
             if_modified_since: Some(time.into()),
             ..none.clone()
         };
-        assert_eq!(since(at(100)).changes_since(), Some(at(100)));
-        assert_eq!(since(at(100) + Duration::from_millis(7)).changes_since(), Some(at(100)));
+        assert_eq!(since(at(100)).told_time(), Some(at(100)));
+        assert_eq!(since(at(100) + Duration::from_millis(7)).told_time(), Some(at(100)));
         let before = SystemTime::UNIX_EPOCH - Duration::from_secs(9);
-        assert_eq!(since(before).changes_since(), None);
+        assert_eq!(since(before).told_time(), None);
         let both = ReadConditions { if_none_match: tag("v1"), ..since(at(100)) };
-        assert_eq!((both.changes_since(), both.known_version()), (None, Some(&ETag("v1".into()))));
+        assert_eq!((both.told_time(), both.told_version()), (None, Some(&ETag("v1".into()))));
+        for odd in ["", "*", "W/v1"] {
+            let odd = ReadConditions { if_none_match: tag(odd), ..Default::default() };
+            assert_eq!(odd.told_version(), None, "it would be taken for something else");
+        }
+        let unmodified = Some(at(9).into());
+        let both = ReadConditions { if_unmodified_since: unmodified.clone(), ..both };
+        assert_eq!((both.told_time(), both.told_version()), (None, None), "412 goes first");
+        let timed = ReadConditions { if_unmodified_since: unmodified, ..since(at(100)) };
+        assert_eq!(timed.told_time(), None);
+        let void = ReadConditions { if_match: tag("v1"), ..both };
+        assert!(void.told_version().is_some(), "a tag makes the time void");
     }
 
     #[test]

@@ -26,6 +26,8 @@ tokio::task_local! {
 pub struct Ledger {
     pub telemetry: Arc<Telemetry>,
     pub log: Option<AccessLog>,
+    /// Somebody writes down what belongs to traces.
+    pub is_traced: bool,
 }
 
 /// What is known of a request. Nothing secret is in it: neither query, signature nor token.
@@ -81,7 +83,7 @@ impl Exchange {
             peer,
             method: request.method().clone(),
             user_agent: header("user-agent", 200),
-            span: trace::begin(request.headers(), ledger.log.is_some()),
+            span: trace::begin(request.headers(), ledger.is_traced),
             time: SystemTime::now(),
             started: Instant::now(),
             operation: OnceLock::new(),
@@ -229,7 +231,7 @@ pub fn backend_request(total: Duration) {
 pub fn failed(code: &str, error: &Error) {
     let _ = CURRENT.try_with(|exchange| {
         // Who keeps no log need not pay for the words.
-        if exchange.ledger.log.is_some() {
+        if exchange.ledger.is_traced {
             let cause = cause::one_line(&error.to_string());
             let mut failure = exchange.failure.lock().unwrap_or_else(PoisonError::into_inner);
             *failure = Some((code.to_string(), cause));

@@ -125,12 +125,16 @@ pub(crate) async fn start_if(
         GetRequest {
             range,
             if_match: conditions.wanted_version().map(|etag| bucket.tags.kept(etag)),
-            if_none_match: conditions.known_version().and_then(|etag| bucket.tags.behind(etag)),
-            if_modified_since: conditions.changes_since(),
+            if_none_match: conditions.told_version().and_then(|etag| bucket.tags.behind(etag)),
+            if_modified_since: conditions.told_time(),
         }
     };
     let known = asked.if_none_match.clone();
+    let is_conditional = known.is_some() || asked.if_modified_since.is_some();
     match query.get(&at, asked).await {
+        Err(error) if error.is_not_modified() && !is_conditional => {
+            Err(s3_error!(InternalError, "the back end says 304, and was asked under no condition"))
+        }
         Err(error) if error.is_not_modified() => {
             // To tell the tag is the back end's duty; of a tag that is known it is that one.
             let etag = error.etag().map(|tag| ETag(tag.to_string())).or(known);

@@ -205,7 +205,8 @@ impl Gateway {
             "" => None,
             listen => Some(server::bind("--admin-listen", listen).await?),
         };
-        let ledger = Ledger { telemetry, log };
+        let is_traced = log.is_some() || backend_log.is_some();
+        let ledger = Ledger { telemetry, log, is_traced };
         Ok(Gateway {
             listener,
             address,

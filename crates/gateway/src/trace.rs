@@ -80,8 +80,8 @@ pub fn span_id(id: u64) -> String {
     format!("{id:016x}")
 }
 
-/// What the log of back ends tells of one request. Its query stays out: it may hold signatures, and
-/// what is asked for is in method and path.
+/// What the log of back ends tells of one request. Its query stays out: it may hold signatures. So
+/// requests that differ by it only (a blob, its blocks, and the list of them) look alike.
 #[derive(Debug, Serialize)]
 pub struct BackendLine<'a> {
     /// When it was sent.

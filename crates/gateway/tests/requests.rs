@@ -167,6 +167,22 @@ async fn conditions_on_reads_writes_and_deletes(lane: Lane) {
     let known = Request { path: "/lake/k", headers: &known, ..Default::default() };
     let known = server.send(known).await;
     assert_eq!((known.status, known.header("etag")), (304, tag.as_str()), "304 tells the tag");
+    // An ordinary tag, not every version.
+    assert_eq!(ask("GET", "if-none-match", "\"*\"").await, 200);
+    // A time up to which nothing may have changed is looked at before what the reader has (RFC 9110
+    // section 13.2.2).
+    for known in [("if-none-match", tag.as_str()), ("if-modified-since", future)] {
+        for method in ["GET", "HEAD"] {
+            let headers = [("if-unmodified-since", past), known];
+            let request =
+                Request { method, path: "/lake/k", headers: &headers, ..Default::default() };
+            assert_eq!(server.send(request).await.status, 412, "{method} {known:?}");
+            let headers = [("if-unmodified-since", future), known];
+            let request =
+                Request { method, path: "/lake/k", headers: &headers, ..Default::default() };
+            assert_eq!(server.send(request).await.status, 304, "{method} {known:?}");
+        }
+    }
     assert_eq!(ask("PUT", "if-none-match", "*").await, 412);
     assert_eq!(ask("PUT", "if-match", "\"other\"").await, 412);
     assert_eq!(ask("DELETE", "if-match", "\"other\"").await, 412);

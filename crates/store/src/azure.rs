@@ -345,6 +345,9 @@ impl Store for AzureStore {
                 None => Err(self.wire.failed(failure, "GET", key)),
             };
         }
+        if response.status == 304 && !wire::is_from_service(&response.headers) {
+            return Err(self.foreign("GET", key));
+        }
         if !matches!(response.status, 200 | 206) {
             return Err(self.wire.refused(response, "GET", key).await);
         }

@@ -372,21 +372,26 @@ async fn first_byte(query: &QueryCore, at: &Location, request: &GetRequest) -> R
     };
     query.scope.count(Metric::RequestsHedged, 1);
     match select(first, store.get(&at.key, request.clone())).await {
-        Either::Left((Ok(answer), _)) => {
+        Either::Left((answer, _)) if is_answer(&answer) => {
             pace.judged(false);
-            Ok(answer)
+            answer
         }
-        Either::Right((Ok(answer), _)) => {
+        Either::Right((answer, _)) if is_answer(&answer) => {
             pace.judged(true);
-            Ok(answer)
+            answer
         }
         // One failed: the other may not.
-        Either::Left((Err(_), second)) => second.await,
-        Either::Right((Err(_), first)) => {
+        Either::Left((_, second)) => second.await,
+        Either::Right((_, first)) => {
             pace.judged(false);
             first.await
         }
     }
+}
+
+/// Whether a store has said what was asked of it: that nothing changed is an answer too.
+fn is_answer(answer: &Result<GetResponse>) -> bool {
+    answer.as_ref().err().is_none_or(|error| error.is_not_modified())
 }
 
 /// A store that has tags sends one with every object: an answer without it comes from something in

@@ -1,5 +1,6 @@
 //! Lets the signing crates use our client, files, environment and processes.
 
+use crate::http::redact::is_metadata_host;
 use crate::http::told;
 use crate::{HttpClient, Payload};
 use bytes::Bytes;
@@ -44,11 +45,6 @@ pub fn credential_error(what: &str, error: &reqsign_core::Error) -> Error {
         }
         _ => Error::new(Kind::Denied, message),
     }
-}
-
-/// Link-local addresses are those of instance and container metadata.
-fn is_metadata_host(host: &str) -> bool {
-    host.starts_with("169.254.") || host == "metadata.google.internal"
 }
 
 #[derive(Debug)]

@@ -39,12 +39,19 @@ const SECRET_PARAMETERS: &[&str] = &[
 /// Query parameters with these beginnings are secret too.
 const SECRET_PREFIXES: &[&str] = &["x-amz-", "x-goog-", "s3_"];
 
-/// The URL without user info and with the values of secret query parameters replaced by `***`.
+/// Link-local addresses are those of instance and container metadata, where a path may be all that
+/// guards credentials.
+pub(crate) fn is_metadata_host(host: &str) -> bool {
+    host.starts_with("169.254.") || host == "metadata.google.internal"
+}
+
+/// The URL without user info, without the path at a metadata service, and with the values of secret query parameters replaced by `***`.
 pub fn redacted_url(uri: &Uri) -> String {
     let scheme = uri.scheme_str().unwrap_or("http");
     let host = uri.authority().map_or("", |authority| authority.as_str());
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    let mut text = format!("{scheme}://{host}{}", uri.path());
+    let path = if is_metadata_host(uri.host().unwrap_or_default()) { "/***" } else { uri.path() };
+    let mut text = format!("{scheme}://{host}{path}");
     if let Some(query) = uri.query() {
         text.push('?');
         text.push_str(&redacted_query(query));
@@ -114,5 +121,8 @@ mod tests {
             redacted_url(&uri),
             "https://b.s3.amazonaws.com/k?X-Amz-Signature=***&list-type=2"
         );
+        // Of a container's credentials the path is the secret.
+        let uri: Uri = "http://169.254.170.2/v2/credentials/2d3c-9a1e".parse().unwrap();
+        assert_eq!(redacted_url(&uri), "http://169.254.170.2/***");
     }
 }
