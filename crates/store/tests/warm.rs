@@ -7,11 +7,11 @@ mod common;
 
 use common::{Script, client, client_with, get, get_all, read_request};
 use futures_util::future::join_all;
-use penstock_base::{Kind, Retry};
+use penstock_base::{Kind, Retry, Settings};
 use penstock_store::{HttpClient, HttpOptions};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
@@ -124,6 +124,31 @@ async fn one_that_nobody_uses_goes_after_the_usual_time() {
     assert_eq!(client.connections(&url).idle, 0);
     get_all(&client, &url).await.unwrap();
     assert_eq!(heard.opened(), [true]);
+}
+
+/// No request follows that would close them.
+#[tokio::test]
+async fn those_that_nobody_uses_are_closed_in_a_process_that_rests() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let idle_timeout = Duration::from_millis(50);
+    let (client, _) = client_with(HttpOptions { idle_timeout, ..HttpOptions::default() });
+    warm(&client, &url, 2).await;
+    for _ in 0..2 {
+        let (mut accepted, _) = listener.accept().await.unwrap();
+        let mut byte = [0];
+        let end = tokio::time::timeout(Duration::from_secs(30), accepted.read(&mut byte));
+        assert_eq!(end.await.unwrap().unwrap(), 0, "it is closed, and nothing was sent");
+    }
+}
+
+/// A wrong password would be shown to the proxy as often as there are connections.
+#[tokio::test]
+async fn a_proxy_that_asks_who_one_is_is_asked_once_first() {
+    let mut settings = Settings::default();
+    settings.set("http_proxy", "http://lake:secret@127.0.0.1:1").unwrap();
+    let (client, _) = client_with(HttpOptions::from_settings(&settings).unwrap());
+    assert!(client.warm("https://lake.example/", 2).is_none());
 }
 
 /// An address that answers nothing, as a machine that is down: its queue of connections is full,

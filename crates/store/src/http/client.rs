@@ -229,7 +229,10 @@ impl HttpClient {
         let Coming { mut arrival, until } = match self.shared.pool.take(slot) {
             Taken::Kept(kept) => return Some(kept),
             Taken::Coming(coming) => coming,
-            Taken::Nothing => return None,
+            Taken::Nothing => {
+                self.shared.pool.make_room(slot);
+                return None;
+            }
         };
         let left = until.saturating_duration_since(Instant::now());
         let came = tokio::time::timeout(left, &mut arrival).await;
@@ -257,12 +260,18 @@ impl HttpClient {
     /// being opened. Dropping the future ends those.
     pub fn warm(&self, url: &str, count: usize) -> Option<WarmUp> {
         let origin = self.origin(&url.parse().ok()?).ok()?;
+        // A wrong password is shown to a proxy once, not as often as locks an account.
+        let is_login = origin.proxy.as_ref().is_some_and(|proxy| proxy.authorization.is_some());
+        if is_login && !self.shared.pool.has_answered(&origin) {
+            return None;
+        }
         let places = self.shared.pool.begin(origin, count);
         if places.is_empty() {
             return None;
         }
         let client = self.clone();
         Some(Box::pin(async move {
+            client.shared.pool.sweep(client.shared.options.idle_timeout);
             join_all(places.into_iter().map(|place| client.open_ahead(place))).await;
         }))
     }

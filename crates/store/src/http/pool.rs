@@ -6,12 +6,16 @@ use crate::http::proxy::Proxy;
 use crate::http::warming::{Begun, Coming, Connections, Times, Warming};
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// Hosts that are remembered before those without a connection are forgotten.
 const HOSTS_MAX: usize = 256;
+
+/// So often at most a look is taken at what nobody uses.
+const SWEEP_MIN: Duration = Duration::from_millis(20);
 
 /// What a connection is for; connections of equal origins are interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -53,8 +57,8 @@ struct Idle {
 struct Host {
     slots: Arc<Semaphore>,
     idle: Vec<Idle>,
-    /// Idle connections that no request has used, the oldest first: what others have used has wider
-    /// windows, and goes before them.
+    /// Idle connections that no request has used, the oldest first, which is used first: it has the
+    /// least time left. What others have used has wider windows, and goes before them.
     fresh: VecDeque<Idle>,
     warming: Warming<Connection>,
     times: Times,
@@ -132,6 +136,8 @@ pub(crate) enum On {
 pub(crate) struct Pool {
     hosts: Mutex<HashMap<Arc<Origin>, Host>>,
     connections_per_host: usize,
+    /// Somebody closes what nobody uses.
+    is_swept: AtomicBool,
 }
 
 /// The right to hold one connection to an origin.
@@ -179,7 +185,11 @@ impl Drop for Place {
 
 impl Pool {
     pub(crate) fn new(connections_per_host: usize) -> Self {
-        Pool { hosts: Mutex::default(), connections_per_host: connections_per_host.max(1) }
+        Pool {
+            hosts: Mutex::default(),
+            connections_per_host: connections_per_host.max(1),
+            is_swept: AtomicBool::new(false),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<Origin>, Host>> {
@@ -219,9 +229,9 @@ impl Pool {
             let mut hosts = self.lock();
             let Some(host) = hosts.get_mut(&slot.origin) else { return Taken::Nothing };
             let used = host.idle.pop().map(|idle| (idle, false));
-            let found = used.or_else(|| Some((host.fresh.pop_back()?, true)));
+            let found = used.or_else(|| Some((host.fresh.pop_front()?, true)));
             let Some((mut idle, is_fresh)) = found else {
-                let coming = host.warming.wait(Instant::now());
+                let coming = host.warming.wait(Instant::now(), host.times.connect);
                 return coming.map_or(Taken::Nothing, Taken::Coming);
             };
             drop(hosts);
@@ -257,6 +267,41 @@ impl Pool {
         drop(closed);
         let place = |begun| Place { origin: origin.clone(), pool: self.clone(), begun };
         begun.into_iter().map(place).collect()
+    }
+
+    /// Closes what is idle for too long, also where no request comes any more, until nothing is
+    /// idle. Requests do that themselves, as long as there are any; connections that were opened
+    /// before a request needed them may have none.
+    pub(crate) fn sweep(self: &Arc<Self>, idle_limit: Duration) {
+        if self.is_swept.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let pool = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(idle_limit.max(SWEEP_MIN)).await;
+                let Some(pool) = pool.upgrade() else { return };
+                if pool.close_expired() {
+                    pool.is_swept.store(false, Ordering::Release);
+                    return;
+                }
+            }
+        });
+    }
+
+    /// True where nothing is left.
+    fn close_expired(&self) -> bool {
+        let now = Instant::now();
+        let mut closed = Vec::new();
+        let mut hosts = self.lock();
+        hosts.values_mut().for_each(|host| host.expired(now, &mut closed));
+        let is_left = |host: &Host| {
+            !host.idle.is_empty() || !host.fresh.is_empty() || host.warming.opening() > 0
+        };
+        let is_empty = !hosts.values().any(is_left);
+        drop(hosts);
+        drop(closed);
+        is_empty
     }
 
     /// What is known of an origin's connections.

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// One that is longer under way than this has lost a packet, or leads to a machine that is down:
-/// the request that needs it opens its own.
+/// One that is longer under way than this, and than twice what the fastest took, has lost a packet,
+/// or leads to a machine that is down: the request that needs it opens its own.
 const OPENING_MAX: Duration = Duration::from_secs(1);
 
 /// Connections on their way; they come while it is polled.
@@ -107,13 +107,12 @@ impl<C> Warming<C> {
     }
 
     /// Has a request wait for one that nobody waits for, if there is any that may come soon.
-    pub fn wait(&mut self, now: Instant) -> Option<Coming<C>> {
+    /// `connect` is the shortest time that opening one took.
+    pub fn wait(&mut self, now: Instant, connect: Option<Duration>) -> Option<Coming<C>> {
+        let longest = OPENING_MAX.max(connect.unwrap_or_default() * 2);
         let waiting = self.waiting();
-        let opening = self.opening.get(waiting)?;
-        let until = opening.since + OPENING_MAX;
-        if until <= now {
-            return None;
-        }
+        let young = self.opening.iter().map(|opening| opening.since + longest);
+        let until = young.filter(|until| *until > now).nth(waiting)?;
         let (sender, arrival) = oneshot::channel();
         self.waiting.push_back(sender);
         Some(Coming { arrival, until })
@@ -184,9 +183,29 @@ mod tests {
         let begun = Instant::now();
         let mut warming = Warming::<u8>::default();
         let _first = warming.begin(begun);
-        assert!(warming.wait(begun + OPENING_MAX).is_none());
-        let coming = warming.wait(begun + OPENING_MAX / 2).unwrap();
+        assert!(warming.wait(begun + OPENING_MAX, None).is_none());
+        let coming = warming.wait(begun + OPENING_MAX / 2, None).unwrap();
         assert_eq!(coming.until, begun + OPENING_MAX);
+    }
+
+    #[test]
+    fn where_all_take_long_one_is_waited_for() {
+        let begun = Instant::now();
+        let mut warming = Warming::<u8>::default();
+        let _first = warming.begin(begun);
+        let coming = warming.wait(begun + OPENING_MAX, Some(OPENING_MAX)).unwrap();
+        assert_eq!(coming.until, begun + 2 * OPENING_MAX);
+    }
+
+    #[test]
+    fn one_that_takes_long_hides_no_other() {
+        let begun = Instant::now();
+        let mut warming = Warming::<u8>::default();
+        let _lost = warming.begin(begun);
+        let _young = warming.begin(begun + OPENING_MAX);
+        let coming = warming.wait(begun + OPENING_MAX, None).unwrap();
+        assert_eq!(coming.until, begun + 2 * OPENING_MAX);
+        assert!(warming.wait(begun + OPENING_MAX, None).is_none(), "the other one is lost");
     }
 
     #[test]
@@ -219,7 +238,7 @@ mod tests {
                 match step {
                     Step::Begin => begun.push(warming.begin(now)),
                     Step::Ask => {
-                        let coming = warming.wait(now);
+                        let coming = warming.wait(now, None);
                         prop_assert_eq!(coming.is_some(), warming.opening() > before);
                         waiting.extend(coming);
                     }

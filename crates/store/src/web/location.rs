@@ -99,12 +99,6 @@ impl Redirects {
         (since.elapsed() < REDIRECT_LIFE).then(|| url.clone())
     }
 
-    /// Whether any key was found elsewhere lately.
-    pub(crate) fn has_any(&self) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.values().any(|(_, since)| since.elapsed() < REDIRECT_LIFE)
-    }
-
     pub(crate) fn put(&self, key: &str, url: &str) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REDIRECTS_KEPT_MAX {

@@ -9,9 +9,9 @@ mod location;
 use crate::answer::{self, Extent, Failure};
 use crate::options::StoreOptions;
 use crate::{
-    Body, Capabilities, Connections, ETag, GetRange, GetRequest, GetResponse, HttpClient,
-    HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult,
-    Store, UploadId, WarmUp,
+    Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpClient, HttpResponse,
+    ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store,
+    UploadId,
 };
 use ::http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderName, RANGE};
 use ::http::{HeaderMap, HeaderValue, Method, Request};
@@ -276,15 +276,6 @@ impl Store for HttpStore {
             list_etag: false,
             copy: false,
         }
-    }
-
-    fn connections(&self) -> Option<Connections> {
-        // Where it sends its clients elsewhere, they read there.
-        (!self.redirects.has_any()).then(|| self.http.connections(&self.root))
-    }
-
-    fn warm(&self, count: usize) -> Option<WarmUp> {
-        self.http.warm(&self.root, count)
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {
