@@ -110,16 +110,23 @@ impl WarmUps {
     }
 }
 
+/// Whether anything may be opened for a statement; that costs little to know, and nearly every one
+/// comes by here.
+pub(crate) fn may_warm(query: &QueryCore, at: &Location) -> bool {
+    query.settings.warm_connections_max > 0
+        && at.mount.latency.get() >= LATENCY_MIN
+        && !query.ends_early()
+}
+
 /// A request to a store is about to be sent, and these will follow it: opens connections beside it,
 /// where that can pay.
 pub(crate) fn warm(query: &QueryCore, at: &Location, coming: Coming) {
+    if !may_warm(query, at) {
+        return;
+    }
     let settings = &query.settings;
     let first_byte = at.mount.latency.get();
     let warm_max = settings.warm_connections_max;
-    // What costs least is looked at first: nearly every statement comes by here.
-    if warm_max == 0 || first_byte < LATENCY_MIN || query.ends_early() {
-        return;
-    }
     let policy = Policy::of(settings);
     if at_once(coming, &policy) <= 1 || query.cancel.is_cancelled() {
         return;

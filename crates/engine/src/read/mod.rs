@@ -45,7 +45,7 @@ use crate::location::Location;
 use crate::metadata::Remembered;
 use crate::names::Listed;
 use crate::query::{Query, QueryCore};
-use crate::warm::{Coming, warm};
+use crate::warm::{Coming, may_warm, warm};
 use futures_util::future::join;
 use held::Held;
 use penstock_base::settings::Validation;
@@ -232,7 +232,7 @@ async fn find_out(
     let held = |meta: &ObjectMeta| engine.held.get(&at.id(), &Version::of(meta)).is_some();
     let near = |meta: &ObjectMeta| held(meta) || opening_is_cached(query, at, meta);
     let warm_known = |meta: &ObjectMeta| {
-        if warms && !near(meta) {
+        if warms && may_warm(query, at) && !near(meta) {
             warm(query, at, coming(query, at, meta.size_bytes));
         }
     };
