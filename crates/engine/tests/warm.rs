@@ -9,7 +9,7 @@ use penstock_base::{Kind, Metric, Settings};
 use penstock_engine::{Engine, Known, Location, PutOptions, Query};
 use penstock_store::Connections;
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3, LinkOptions};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use support::{Bench, Fault, Scripted, pattern, read};
@@ -151,6 +151,26 @@ async fn a_cancelled_statement_opens_no_more() {
     assert_eq!(warmed(&bench).await, NONE);
 }
 
+/// Attempts may take long.
+#[tokio::test(start_paused = true)]
+async fn what_is_under_way_ends_with_its_statement() {
+    for is_cancelled in [true, false] {
+        let bench = Bench::new(remote());
+        bench.store.place("a.parquet", pattern(20 * MIB)).await;
+        let query = bench.query();
+        query.open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
+        let under_way = || bench.store.warming.load(Ordering::Relaxed);
+        assert!(under_way() > 0);
+        match is_cancelled {
+            true => query.cancel(),
+            false => drop(query),
+        }
+        while under_way() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 /// An engine that has no connection yet, and a server some way off.
 struct Wire {
     fake: FakeHandle,
@@ -177,6 +197,15 @@ impl Wire {
         query.block_on(writer.write(data)).unwrap();
         query.block_on(writer.finish()).unwrap();
         self.fake.reset_stats();
+    }
+
+    /// A statement after a first one, which met the server: one connection is idle.
+    fn met(&self) -> Query {
+        let first = query(&self.engine);
+        let at = self.at(&self.engine, "none");
+        assert_eq!(first.block_on(first.head(&at)).unwrap_err().kind(), Kind::NotFound);
+        assert!(at.mount().store().warm(0).is_none());
+        query(&self.engine)
     }
 
     /// Waits until so many were opened early.
@@ -223,11 +252,11 @@ fn opened(query: &Query) -> Vec<bool> {
 /// Eight threads that read a file at once, as those of a scan do, after it was opened. Gives how
 /// many of their requests had to wait for a connection.
 fn wave(wire: &Wire, data: &[u8], warmed: u64) -> usize {
-    let query = query(&wire.engine);
+    let query = wire.met();
     let at = wire.at(&wire.engine, "a.parquet");
     let reader = query.block_on(query.open(&at, &Known::NOTHING)).unwrap();
     wire.warmed(warmed);
-    assert_eq!(opened(&query), [true], "opening took the first one");
+    assert_eq!(opened(&query), [false], "opening took the first one");
     let together = Barrier::new(8);
     std::thread::scope(|threads| {
         for index in 0..8 {
@@ -269,10 +298,10 @@ fn a_glob_has_its_connections_before_its_names() {
     for index in 0..8 {
         wire.write(&format!("d/{index}.parquet"), &pattern(MIB));
     }
-    let query = query(&wire.engine);
+    let query = wire.met();
     let found = query.block_on(query.glob(&wire.at(&wire.engine, "d/*.parquet"))).unwrap();
     wire.warmed(15);
-    assert_eq!((found.len(), opened(&query)), (8, vec![true]));
+    assert_eq!((found.len(), opened(&query)), (8, vec![false]));
     let known = Known { meta: found[0].meta.clone(), ..Known::NOTHING };
     let at = wire.at(&wire.engine, &found[0].key);
     let reader = query.block_on(query.open(&at, &known)).unwrap();
@@ -284,6 +313,17 @@ fn a_glob_has_its_connections_before_its_names() {
     }
     assert_eq!(opened(&query), [false; 8]);
     assert_eq!(wire.fake.stats().connections, 16);
+}
+
+/// What listens there may be no store.
+#[test]
+fn a_server_that_has_not_answered_is_sent_one_connection() {
+    let wire = Wire::new(&[]);
+    wire.write("a.parquet", &pattern(16 * MIB));
+    let at = wire.at(&wire.engine, "a.parquet");
+    assert!(at.mount().store().warm(3).is_none());
+    wire.met();
+    assert!(at.mount().store().warm(3).is_some());
 }
 
 #[test]
@@ -308,45 +348,4 @@ fn a_server_that_does_not_listen_is_told_as_without() {
 /// Requests of a statement that were to open a connection.
 fn error_count(query: &Query) -> u64 {
     opened(query).into_iter().filter(|is_new| *is_new).count() as u64
-}
-
-/// Neither the end of a statement nor that of its engine waits for connections on their way.
-#[test]
-fn what_is_under_way_ends_with_its_statement() {
-    for is_cancelled in [true, false] {
-        // It takes nobody in, so handshakes never end.
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = listener.local_addr().unwrap().to_string();
-        let engine = engine(&[]);
-        let stops = Arc::new(AtomicBool::new(false));
-        let interrupted = Arc::clone(&stops);
-        let interrupted = Box::new(move || interrupted.load(Ordering::Relaxed));
-        let statement = engine.query(engine.settings().clone(), Some(interrupted));
-        let at = at_of(&engine, &endpoint, "a.parquet", "true");
-        let store = Arc::clone(at.mount().store());
-        let opening = || store.connections().unwrap().opening;
-        std::thread::scope(|threads| {
-            let opened = threads.spawn(|| {
-                let opened = statement.block_on(statement.open(&at, &Known::NOTHING));
-                opened.unwrap_err().kind()
-            });
-            while opening() < 11 {
-                std::thread::yield_now();
-            }
-            match is_cancelled {
-                true => statement.cancel(),
-                false => stops.store(true, Ordering::Relaxed),
-            }
-            assert_eq!(opened.join().unwrap(), Kind::Cancelled);
-        });
-        if !is_cancelled {
-            assert_eq!(opening(), 11);
-            drop(statement);
-        }
-        engine.shutdown_blocking(Duration::from_secs(10)).unwrap();
-        drop(engine);
-        while opening() > 0 {
-            std::thread::yield_now();
-        }
-    }
 }

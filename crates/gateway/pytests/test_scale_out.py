@@ -233,7 +233,9 @@ def test_the_requests_of_one_upload_meet_different_replicas(cluster: Cluster) ->
         # HAProxy chooses who has least to do: with all of them under way each has one.
         numbers = range(first, first + REPLICAS)
         pieces = {number: body[(number - 1) * PART : number * PART] for number in numbers}
-        begun = {number: Begun(s3, {**name, "PartNumber": number}, pieces[number]) for number in numbers}
+        begun = {
+            number: Begun(s3, {**name, "PartNumber": number}, pieces[number]) for number in numbers
+        }
         parts += [{"PartNumber": number, "ETag": begun[number].finish()} for number in numbers]
     assert len(s3.list_parts(**name)["Parts"]) == 8
     s3.complete_multipart_upload(**name, MultipartUpload={"Parts": parts})

@@ -7,7 +7,7 @@ mod common;
 
 use common::{Script, client, client_with, get, get_all, read_request};
 use futures_util::future::join_all;
-use penstock_base::{Kind, Retry, Settings};
+use penstock_base::{Kind, Retry};
 use penstock_store::{HttpClient, HttpOptions};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::time::Duration;
@@ -140,15 +140,6 @@ async fn those_that_nobody_uses_are_closed_in_a_process_that_rests() {
         let end = tokio::time::timeout(Duration::from_secs(30), accepted.read(&mut byte));
         assert_eq!(end.await.unwrap().unwrap(), 0, "it is closed, and nothing was sent");
     }
-}
-
-/// A wrong password would be shown to the proxy as often as there are connections.
-#[tokio::test]
-async fn a_proxy_that_asks_who_one_is_is_asked_once_first() {
-    let mut settings = Settings::default();
-    settings.set("http_proxy", "http://lake:secret@127.0.0.1:1").unwrap();
-    let (client, _) = client_with(HttpOptions::from_settings(&settings).unwrap());
-    assert!(client.warm("https://lake.example/", 2).is_none());
 }
 
 /// An address that answers nothing, as a machine that is down: its queue of connections is full,

@@ -31,8 +31,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use told::Told;
-#[cfg(test)]
-use wanted::Wanted;
 
 /// Files ahead of the one that is read.
 const FILES_AHEAD_MAX: usize = 32;

@@ -59,6 +59,8 @@ pub struct Scripted {
     pub known: Option<Connections>,
     /// How many connections were to be opened early, each time.
     pub warmed: Mutex<Vec<usize>>,
+    /// Warm-ups under way.
+    pub warming: Arc<AtomicUsize>,
     faults: Mutex<VecDeque<(&'static str, Fault)>>,
     /// Requests of the named verb wait here until permits are added.
     gate: Mutex<Option<(&'static str, Arc<Semaphore>)>>,
@@ -103,6 +105,7 @@ impl Scripted {
             calls: Mutex::default(),
             known: None,
             warmed: Mutex::default(),
+            warming: Arc::default(),
             faults: Mutex::default(),
             gate: Mutex::default(),
             ranges_ignored: false,
@@ -290,7 +293,13 @@ impl Store for Scripted {
 
     fn warm(&self, count: usize) -> Option<WarmUp> {
         self.warmed.lock().unwrap().push(count);
-        None
+        // It takes as long as the statement does.
+        self.warming.fetch_add(1, Ordering::Relaxed);
+        let warming = Running(Arc::clone(&self.warming));
+        Some(Box::pin(async move {
+            let _warming = warming;
+            std::future::pending().await
+        }))
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {

@@ -83,9 +83,13 @@ impl Wire {
         self.client.connections(&self.config.endpoint.to_string())
     }
 
-    /// Opens connections before requests need them.
+    /// Opens connections before requests need them; see [`Store::warm`](crate::Store::warm).
     pub fn warm(&self, count: usize) -> Option<WarmUp> {
-        self.client.warm(&self.config.endpoint.to_string(), count)
+        let url = self.config.endpoint.to_string();
+        if !self.client.has_answered(&url) {
+            return None;
+        }
+        self.client.warm(&url, count)
     }
 
     /// Path of a blob, or of the container.

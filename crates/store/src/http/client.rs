@@ -247,6 +247,12 @@ impl HttpClient {
         kept
     }
 
+    /// Whether the server of a URL has ever answered in HTTP.
+    pub(crate) fn has_answered(&self, url: &str) -> bool {
+        let origin = url.parse().ok().and_then(|uri| self.origin(&uri).ok());
+        origin.is_some_and(|origin| self.shared.pool.has_answered(&origin))
+    }
+
     /// What is known of the connections to the server of a URL.
     pub fn connections(&self, url: &str) -> Connections {
         let origin = url.parse().ok().and_then(|uri| self.origin(&uri).ok());
@@ -260,11 +266,6 @@ impl HttpClient {
     /// being opened. Dropping the future ends those.
     pub fn warm(&self, url: &str, count: usize) -> Option<WarmUp> {
         let origin = self.origin(&url.parse().ok()?).ok()?;
-        // A wrong password is shown to a proxy once, not as often as locks an account.
-        let is_login = origin.proxy.as_ref().is_some_and(|proxy| proxy.authorization.is_some());
-        if is_login && !self.shared.pool.has_answered(&origin) {
-            return None;
-        }
         let places = self.shared.pool.begin(origin, count);
         if places.is_empty() {
             return None;

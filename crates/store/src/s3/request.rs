@@ -120,9 +120,13 @@ impl Sender {
         self.http.connections(&self.target().bucket_url)
     }
 
-    /// Opens connections before requests need them.
+    /// Opens connections before requests need them; see [`Store::warm`](crate::Store::warm).
     pub(crate) fn warm(&self, count: usize) -> Option<WarmUp> {
-        self.http.warm(&self.target().bucket_url, count)
+        let url = &self.target().bucket_url;
+        if !self.http.has_answered(url) {
+            return None;
+        }
+        self.http.warm(url, count)
     }
 
     pub(crate) fn header_prefix(&self) -> &'static str {
