@@ -45,7 +45,8 @@ pub(crate) fn is_metadata_host(host: &str) -> bool {
     host.starts_with("169.254.") || host == "metadata.google.internal"
 }
 
-/// The URL without user info, without the path at a metadata service, and with the values of secret query parameters replaced by `***`.
+/// The URL without user info, without the path at a metadata service, and with the values of secret
+/// query parameters replaced by `***`.
 pub fn redacted_url(uri: &Uri) -> String {
     let scheme = uri.scheme_str().unwrap_or("http");
     let host = uri.authority().map_or("", |authority| authority.as_str());
