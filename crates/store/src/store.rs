@@ -43,7 +43,8 @@ pub trait Store: Send + Sync + Debug {
 
     /// Opens connections until `count` are idle or being opened, as far as its limit has room for
     /// them: how many are missing is seen now, and the future, if any, opens them. What fails is
-    /// told by the requests that need one; dropping the future ends the attempts.
+    /// told by the requests that need one; dropping the future ends the attempts. None before the
+    /// store has answered a first time: what listens may serve one connection at a time.
     fn warm(&self, count: usize) -> Option<WarmUp> {
         let _ = count;
         None
