@@ -69,7 +69,22 @@ async fn each_trouble_is_named_with_its_kind_and_a_cure_and_no_secret() {
     let mut tls = options(&dir);
     tls.serve.tls_cert_file = "/nowhere/cert.pem".to_string();
     tls.serve.tls_key_file = "/nowhere/key.pem".to_string();
+    let with = |change: &dyn Fn(&mut Options)| {
+        let mut told = options(&dir);
+        change(&mut told);
+        told
+    };
+    let acl = with(&|told| told.serve.acl = "publik".to_string());
+    let domains = with(&|told| told.serve.domains = "no host".to_string());
+    let log = with(&|told| told.serve.access_log = "/nowhere/log".to_string());
+    let backend_log = with(&|told| told.serve.backend_log = "/nowhere/log".to_string());
+    let cache = with(&|told| told.settings.cache_dir = "/dev/null/cache".to_string());
     for (told, kind, subject) in [
+        (acl, Kind::Invalid, "acl"),
+        (domains, Kind::Invalid, "domains"),
+        (log, Kind::Invalid, "access_log"),
+        (backend_log, Kind::Invalid, "backend_log"),
+        (cache, Kind::Invalid, "cache_dir"),
         (missing, Kind::NotFound, "bucket `gone`"),
         (denied, Kind::Denied, "back end `back`"),
         (unreachable, Kind::Unavailable, "back end `back`"),
