@@ -136,8 +136,14 @@ pub(crate) async fn start_if(
             Err(s3_error!(InternalError, "the back end says 304, and was asked under no condition"))
         }
         Err(error) if error.is_not_modified() => {
-            // To tell the tag is the back end's duty; of a tag that is known it is that one.
+            // Of a tag that is known it is that one.
             let etag = error.etag().map(|tag| ETag(tag.to_string())).or(known);
+            if etag.is_none() {
+                // To tell it is the back end's duty (RFC 9110, section 15.4.5); Azurite does not.
+                // What was replaced meanwhile was the reader's a moment ago.
+                let meta = query.head(&at).await;
+                meta.map_err(about_object).and_then(|meta| judge(bucket, conditions, &meta))?;
+            }
             Err(not_modified(etag.map(|etag| bucket.tags.shown(&etag)).as_ref()))
         }
         Err(error) => {

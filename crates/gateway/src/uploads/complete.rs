@@ -56,8 +56,10 @@ pub(crate) async fn complete(
                 target.check_size(&parts, told).await?;
             }
             let kind = target.begun((&request.headers, &request.extensions), &input.bucket).await?;
+            // What is no checksum at all is told before what is missing.
+            let whole = whole_object_checksum(&request.headers)?;
             let (judged, mut told) = target.sums(&named, (&parts, &known), kind).await?;
-            if let Some(whole) = whole_object_checksum(&request.headers)? {
+            if let Some(whole) = whole {
                 told = target.verify(&parts, whole, &judged).await?;
             }
             // Where the back end alone knows the sizes, CRCs were not joined.
