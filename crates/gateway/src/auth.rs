@@ -179,8 +179,8 @@ impl S3Access for Access {
         if let Some(exchange) = &exchange {
             exchange.recognised(context);
         }
-        let peer = exchange.map(|exchange| exchange.peer().ip());
-        let sender = self.sender(context)?;
+        let peer = exchange.as_ref().map(|exchange| exchange.peer().ip());
+        let sender = self.sender(context, exchange.as_deref())?;
         let sources = copied(context.headers())?;
         let by_configuration = by_configuration(&sender, context, &operation, &sources);
         let is_signed = sender.id.is_some();
@@ -254,7 +254,11 @@ fn by_configuration(
 
 impl Access {
     /// Who sent it, once their rate is found to be within bounds.
-    fn sender(&self, context: &mut S3AccessContext<'_>) -> S3Result<Sender> {
+    fn sender(
+        &self,
+        context: &mut S3AccessContext<'_>,
+        exchange: Option<&Exchange>,
+    ) -> S3Result<Sender> {
         let signed = context.credentials().map(|credentials| credentials.access_key.clone());
         let of_form = context.extensions_mut().get::<FormSender>().map(|sender| sender.0.clone());
         let Some(access_key) = signed.or(of_form) else {
@@ -263,6 +267,11 @@ impl Access {
         // The signature held, so the key was there a moment ago.
         let key = self.ring.keys.get(&access_key);
         let key = key.ok_or_else(|| s3_error!(InvalidAccessKeyId))?;
+        // The one place that knows of forms and mended requests too, and before the rate: the log
+        // tells whose requests were told to slow down.
+        if let Some(exchange) = exchange {
+            exchange.sent_by(&access_key);
+        }
         if let Some(rate) = &key.rate
             && let Err(wait) = rate.take(self.ring.started.elapsed())
         {

@@ -122,9 +122,6 @@ impl Exchange {
     /// The signature held (or there was none), and this is what is asked for.
     pub fn recognised(&self, context: &S3AccessContext<'_>) {
         self.operation.set(context.s3_op().name().to_string()).ok();
-        if let Some(credentials) = context.credentials() {
-            self.key_id.set(credentials.access_key.clone()).ok();
-        }
         match context.s3_path() {
             S3Path::Root => {}
             S3Path::Bucket { bucket } => drop(self.bucket.set(bucket.to_string())),
@@ -133,6 +130,11 @@ impl Exchange {
                 self.object.set(key.to_string()).ok();
             }
         }
+    }
+
+    /// Whose request it is: this key signed it, wherever the signature stood.
+    pub fn sent_by(&self, access_key: &str) {
+        self.key_id.set(access_key.to_string()).ok();
     }
 
     /// The answer is an error with this code and message. What is behind it is told where an error
