@@ -160,7 +160,7 @@ gateway_metrics! {
     IN_FLIGHT "penstock_requests_in_flight" Gauge []
         "Requests at work now.";
     REFUSED "penstock_requests_refused_total" Counter ["reason"]
-        "Requests told to slow down: `busy` (requests_max) or `rate` (their key's rate).";
+        "Requests told to slow down: `busy` (requests_max), `rate` (their key's), `public` (that of unsigned requests), `forms` or `documents` (no memory for theirs).";
     CONNECTIONS "penstock_connections_total" Counter []
         "Connections accepted.";
     CONNECTIONS_OPEN "penstock_connections_open" Gauge []

@@ -43,6 +43,8 @@ pub struct Exchange {
     started: Instant,
     operation: OnceLock<String>,
     key_id: OnceLock<String>,
+    /// Whether it was within the rate that it was charged to.
+    is_charged: OnceLock<bool>,
     bucket: OnceLock<String>,
     object: OnceLock<String>,
     /// The last failure that was told in the words of S3: its code, and what is behind it. It may
@@ -88,6 +90,7 @@ impl Exchange {
             started: Instant::now(),
             operation: OnceLock::new(),
             key_id: OnceLock::new(),
+            is_charged: OnceLock::new(),
             bucket: OnceLock::new(),
             object: OnceLock::new(),
             failure: Mutex::default(),
@@ -135,6 +138,16 @@ impl Exchange {
     /// Whose request it is: this key signed it, wherever the signature stood.
     pub fn sent_by(&self, access_key: &str) {
         self.key_id.set(access_key.to_string()).ok();
+    }
+
+    /// It was charged to a rate, and found to be within it or not.
+    pub fn charged(&self, is_within: bool) {
+        self.is_charged.set(is_within).ok();
+    }
+
+    /// What [`Exchange::charged`] was told; `None` for a request that nobody was charged for.
+    pub fn is_charged(&self) -> Option<bool> {
+        self.is_charged.get().copied()
     }
 
     /// The answer is an error with this code and message. What is behind it is told where an error

@@ -23,6 +23,23 @@ pub enum Refused {
     Busy,
     /// Its key's rate.
     Rate,
+    /// The rate of unsigned requests.
+    Public,
+    /// Room for forms.
+    Forms,
+    /// Room for documents.
+    Documents,
+}
+
+impl Refused {
+    /// Each with the value of its label, in the order in which they are counted.
+    const ALL: [(Refused, &str); 5] = [
+        (Refused::Busy, "busy"),
+        (Refused::Rate, "rate"),
+        (Refused::Public, "public"),
+        (Refused::Forms, "forms"),
+        (Refused::Documents, "documents"),
+    ];
 }
 
 /// A count that goes up and, for gauges, down.
@@ -117,8 +134,7 @@ pub struct Telemetry {
     pub tls_reloads_failed: Count,
     /// Lines that the access log lost.
     pub log_lost: Count,
-    busy: Count,
-    rate: Count,
+    refused: [Count; Refused::ALL.len()],
     started: SystemTime,
 }
 
@@ -138,8 +154,7 @@ impl Telemetry {
             tls_reloads: Count::default(),
             tls_reloads_failed: Count::default(),
             log_lost: Count::default(),
-            busy: Count::default(),
-            rate: Count::default(),
+            refused: Default::default(),
             started,
         }
     }
@@ -159,10 +174,7 @@ impl Telemetry {
 
     /// A request was told to slow down.
     pub fn refused(&self, reason: Refused) {
-        match reason {
-            Refused::Busy => self.busy.add(1),
-            Refused::Rate => self.rate.add(1),
-        }
+        self.refused[reason as usize].add(1);
     }
 
     /// A request to a back end ended.
@@ -209,8 +221,9 @@ impl Telemetry {
     fn traffic_families(&self) -> Vec<Family> {
         let plain = |metric, count: &Count| Family::single(metric, count.get() as f64);
         let mut refused = Family::new(table::REFUSED);
-        refused.push(Sample::of(["busy"], self.busy.get() as f64));
-        refused.push(Sample::of(["rate"], self.rate.get() as f64));
+        for (count, (_, label)) in self.refused.iter().zip(Refused::ALL) {
+            refused.push(Sample::of([label], count.get() as f64));
+        }
         let mut reloads = Family::new(table::TLS_RELOADS);
         reloads.push(Sample::of(["ok"], self.tls_reloads.get() as f64));
         reloads.push(Sample::of(["failed"], self.tls_reloads_failed.get() as f64));

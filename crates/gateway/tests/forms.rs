@@ -207,6 +207,8 @@ async fn no_more_forms_are_held_than_there_is_room_for() {
     };
     assert_eq!((refused.status, refused.code().as_str()), (503, "SlowDown"));
     assert_eq!(refused.header("retry-after"), "1");
+    let page = server.admin_page("/metrics").await.text();
+    assert!(page.contains("penstock_requests_refused_total{reason=\"forms\"} 1"), "{page}");
     slow.write_all(&[chunk(&body[9..]), chunk(b"")].concat()).await.unwrap();
     assert_eq!(common::read_answer(&mut slow, false).await.status, 204);
     let again = server.post(&with(&signature, &[("key", "up/other")]), b"other").await;

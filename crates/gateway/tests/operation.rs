@@ -234,6 +234,8 @@ async fn more_documents_than_there_is_room_for_are_told_to_slow_down() {
     assert_eq!(refused.status, 503);
     assert_eq!(refused.code(), "SlowDown");
     assert_eq!(refused.header("retry-after"), "1");
+    let page = server.admin_page("/metrics").await.text();
+    assert!(page.contains("penstock_requests_refused_total{reason=\"documents\"} 1"), "{page}");
     assert_eq!(server.put("/lake/k", b"objects are none").await.status, 200);
     drop(held);
     // A closed connection may not have been noticed yet.

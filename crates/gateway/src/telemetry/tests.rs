@@ -73,3 +73,18 @@ fn counts_appear_with_their_labels() {
         assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
     }
 }
+
+#[test]
+fn reasons_of_refusals_are_counted_under_their_own_names() {
+    let telemetry = Telemetry::new(UNIX_EPOCH);
+    for (index, (reason, _)) in Refused::ALL.into_iter().enumerate() {
+        assert_eq!(reason as usize, index, "{reason:?}");
+        (0..=index).for_each(|_| telemetry.refused(reason));
+    }
+    let page = page(&telemetry);
+    for (index, (_, label)) in Refused::ALL.iter().enumerate() {
+        let begin = "penstock_requests_refused_total{reason=";
+        let line = format!("{begin}\"{label}\"}} {}", index + 1);
+        assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
+    }
+}
