@@ -65,6 +65,11 @@ metrics! {
         "Of these, bytes that arrived and no read wanted.";
     CacheHits "cache_hits" "count" "Blocks read from the caches of bytes, on disk and in memory.";
     CacheBytesRead "cache_bytes_read" "bytes" "Bytes read from these caches.";
+    CacheMemoryHits "cache_memory_hits" "count"
+        "Of these blocks, those that were in memory, on their way to the disk or for good.";
+    CacheMemoryBytesRead "cache_memory_bytes_read" "bytes" "Bytes of these.";
+    CacheDiskHits "cache_disk_hits" "count" "The others, which were read from the disk.";
+    CacheDiskBytesRead "cache_disk_bytes_read" "bytes" "Bytes of these.";
     WrappedReads "wrapped_reads" "count" "Reads of wrapped file systems, split or not.";
     WrappedReadsSplit "wrapped_reads_split" "count"
         "Reads of wrapped file systems that became several sub-reads at once.";
