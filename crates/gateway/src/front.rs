@@ -291,7 +291,8 @@ impl Front {
             return Ok(page);
         }
         if *request.method() == Method::GET && request.uri().path() == "/metrics" {
-            let page = self.telemetry().page(&self.stats.snapshot());
+            let engine = self.pages.buckets.engine_metrics();
+            let page = self.telemetry().page(engine, &self.stats.snapshot());
             return Ok(text(StatusCode::OK, PROMETHEUS, page));
         }
         let pages = "/metrics, /healthz, /readyz\n".to_string();

@@ -383,18 +383,23 @@ fn open(options: &Options, telemetry: Arc<Telemetry>, log: Option<AccessLog>) ->
     // Before the deadline, so that the client hears what it was that took so long.
     let slot_timeout = Some(Duration::from_millis(deadline_ms) / 2);
     let http = HttpOptions { slot_timeout, ..HttpOptions::from_settings(&options.settings)? };
-    let observer = BackendObserver { telemetry, engine: engine.observer(), log };
-    let observer: Arc<dyn Observer> = Arc::new(observer);
     // Whether a back end answers must not wait for connections that clients hold.
     let own = HttpOptions { connections_per_host: PROBE_CONNECTIONS, ..http.clone() };
-    let own = HttpClient::new(own, observer.clone())?;
-    let http = HttpClient::new(http, observer)?;
+    let own = HttpClient::new(own, engine.observer())?;
+    let http = HttpClient::new(http, engine.observer())?;
     let mut opened = Opened { engine, accounts: Vec::new(), probed: Vec::new() };
     for backend in &options.backends {
-        let account = backend::open(backend, &http)?;
+        // All share these connections, and each has counters of its own.
+        let observer: Arc<dyn Observer> = Arc::new(BackendObserver {
+            counts: telemetry.back_end(&backend.name),
+            telemetry: telemetry.clone(),
+            engine: opened.engine.observer(),
+            log: log.clone(),
+        });
+        let account = backend::open(backend, &http.with_observer(observer.clone()))?;
         opened.probed.push(match backend.is_here() {
             true => account.clone(),
-            false => backend::open(backend, &own)?,
+            false => backend::open(backend, &own.with_observer(observer))?,
         });
         opened.accounts.push(account);
     }
