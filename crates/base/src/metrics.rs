@@ -65,6 +65,11 @@ metrics! {
         "Of these, bytes that arrived and no read wanted.";
     CacheHits "cache_hits" "count" "Blocks read from the caches of bytes, on disk and in memory.";
     CacheBytesRead "cache_bytes_read" "bytes" "Bytes read from these caches.";
+    CacheMemoryHits "cache_memory_hits" "count"
+        "Of these blocks, those that were in memory, on their way to the disk or for good.";
+    CacheMemoryBytesRead "cache_memory_bytes_read" "bytes" "Bytes of these.";
+    CacheDiskHits "cache_disk_hits" "count" "The others, which were read from the disk.";
+    CacheDiskBytesRead "cache_disk_bytes_read" "bytes" "Bytes of these.";
     WrappedReads "wrapped_reads" "count" "Reads of wrapped file systems, split or not.";
     WrappedReadsSplit "wrapped_reads_split" "count"
         "Reads of wrapped file systems that became several sub-reads at once.";
@@ -160,21 +165,39 @@ gateway_metrics! {
     IN_FLIGHT "penstock_requests_in_flight" Gauge []
         "Requests at work now.";
     REFUSED "penstock_requests_refused_total" Counter ["reason"]
-        "Requests told to slow down: `busy` (requests_max) or `rate` (their key's rate).";
+        "Requests told to slow down: `busy` (requests_max), `rate` (their key's), `public` (that of unsigned requests), `forms` or `documents` (no memory for theirs).";
     CONNECTIONS "penstock_connections_total" Counter []
         "Connections accepted.";
     CONNECTIONS_OPEN "penstock_connections_open" Gauge []
         "Connections open now.";
+    ACCEPT_FAILURES "penstock_accept_failures_total" Counter []
+        "Connections that could not be accepted, on either port: as a rule the process has as many files open as it may.";
     TLS_FAILURES "penstock_tls_failures_total" Counter []
         "Connections that ended in their TLS handshake.";
     TLS_RELOADS "penstock_tls_reloads_total" Counter ["result"]
         "Reloads of the TLS files: `ok`, or `failed` where the old certificate stays.";
-    BACKEND_REQUESTS "penstock_backend_requests_total" Counter ["method", "status"]
+    BACKEND_REQUESTS "penstock_backend_requests_total" Counter ["backend", "method", "status"]
         "Requests to back ends over HTTP, by method and HTTP status (0 where none came).";
-    BACKEND_SECONDS "penstock_backend_duration_seconds" Histogram ["method"]
-        "Time from a back-end request to the last byte of its answer.";
+    BACKEND_SECONDS "penstock_backend_duration_seconds" Histogram ["backend", "method"]
+        "Time from a back-end request to the last byte of its answer, its wait for a connection included.";
+    BACKEND_SENT_BYTES "penstock_backend_sent_bytes_total" Counter ["backend"]
+        "Body bytes sent to back ends over HTTP.";
+    BACKEND_RECEIVED_BYTES "penstock_backend_received_bytes_total" Counter ["backend"]
+        "Body bytes received from back ends over HTTP.";
+    BACKEND_WAITING "penstock_backend_connections_awaited" Gauge ["backend"]
+        "Requests that wait for a connection now, since connections_per_host are in use.";
+    BACKEND_WAIT_SECONDS "penstock_backend_connection_wait_seconds" Histogram ["backend"]
+        "Time of such waits that ended, with a connection or without; requests that found one at once are not among them.";
+    RETRIES "penstock_backend_retries_total" Counter []
+        "Requests to back ends that were sent again after a failure.";
+    HEDGES "penstock_backend_hedges_total" Counter ["reason"]
+        "Second requests for reads, at most 2 % of them: the answer was `late`, or its body `slow`, far below others of its back end.";
     BACKEND_READY "penstock_backend_ready" Gauge ["backend"]
         "Whether a back end answered when /readyz last asked it (1) or not (0).";
+    CACHE_HITS "penstock_cache_hits_total" Counter ["cache"]
+        "Blocks that were read from the caches of bytes: `memory` (those too that wait to be written to the disk) or `disk`.";
+    CACHE_READ_BYTES "penstock_cache_read_bytes_total" Counter ["cache"]
+        "Bytes of these blocks.";
     LOG_LOST "penstock_access_log_lost_total" Counter []
         "Lines of the access log, and of that of back ends, that could not be written in time, or at all.";
     CPU_SECONDS "process_cpu_seconds_total" Counter []

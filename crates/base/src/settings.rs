@@ -297,8 +297,10 @@ settings! {
         "Most requests at work at once; further ones are told to slow down (503 with Retry-After).";
     key_requests_per_second: Number = "0" [0, 1_000_000]
         "Most requests of one key per second, where its section says nothing else; 0 for no limit.";
+    public_requests_per_second: Number = "0" [0, 1_000_000]
+        "Most unsigned requests per second, all together, and what browsers ask before they send a request of a page; 0 for no limit.";
     key_requests_burst: Number = "100" [1, 1_000_000]
-        "Requests that a key with a rate may send at once after a pause.";
+        "Requests that a key with a rate, or all who send unsigned ones together, may send at once after a pause.";
     head_size_max_bytes: Bytes = "64KiB" [8 << 10, MIB]
         "Longest head of a request: its URL and headers together.";
     body_size_max_bytes: Bytes = "5GiB" [MIB, 5 * GIB]

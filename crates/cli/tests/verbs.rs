@@ -161,7 +161,11 @@ impl Served {
     }
 
     fn ask(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
+        Self::ask_at(&self.address, path)
+    }
+
+    fn ask_at(address: &str, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -199,6 +203,37 @@ fn serve_says_when_it_is_ready_and_drains_on_a_signal() {
         assert!(!text(&cmdline).contains("hidden-secret"));
         assert_eq!(served.stop(signal), (Some(0), String::new()), "{signal}");
     }
+}
+
+#[test]
+fn serve_tells_once_that_it_can_accept_no_more_and_counts_on() {
+    let dir = Dir::new();
+    let mut command = Command::new("/bin/sh");
+    command.env_clear().args(["-c", "ulimit -n 40 && exec \"$0\" \"$@\""]);
+    command.arg(env!("CARGO_BIN_EXE_penstock")).args(["serve", "--anonymous", "--dir"]);
+    command.arg(&dir.0).args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let urls: Vec<String> = said.take(2).collect();
+    let after = |line: &str| line.split_once("http://").unwrap().1.to_string();
+    let (address, admin) = (after(&urls[0]), after(&urls[1]).replace("/metrics", ""));
+    let mut served = Served { child, address };
+    // The kernel takes them all; the process cannot.
+    let held: Vec<_> = (0..60).map(|_| TcpStream::connect(&served.address).unwrap()).collect();
+    let mut stderr = BufReader::new(served.child.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    assert!(line.contains("could not be accepted: ") && line.contains("ulimit -Hn"), "{line}");
+    drop(held);
+    let of_admin = Served::ask_at(&admin, "/metrics");
+    let count =
+        of_admin.lines().find_map(|line| line.strip_prefix("penstock_accept_failures_total "));
+    assert!(count.unwrap().parse::<u64>().unwrap() > 0, "{of_admin}");
+    assert!(Served::ask_at(&served.address, "/healthz").ends_with("ok\n"));
+    served.child.kill().unwrap();
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "", "once a minute");
 }
 
 #[test]

@@ -48,7 +48,13 @@ async fn what_was_read_is_not_fetched_again_by_another_process() {
     let query = second.query();
     assert_eq!(read(&second, &query, "a.parquet", 100, 2 * MIB).await, data[100..][..2 * MIB]);
     assert_eq!(second.store.take_calls(), ["stat a.parquet"], "its version is asked for");
-    assert_eq!(query.metrics().get(Metric::CacheBytesRead), 2 * MIB as u64);
+    for (metric, bytes) in [
+        (Metric::CacheBytesRead, 2 * MIB as u64),
+        (Metric::CacheDiskBytesRead, 2 * MIB as u64),
+        (Metric::CacheMemoryBytesRead, 0),
+    ] {
+        assert_eq!(query.metrics().get(metric), bytes, "{metric:?}");
+    }
     // A part that is not there yet is fetched, and only that.
     assert_eq!(read(&second, &query, "a.parquet", 50, 2 * MIB).await, data[50..][..2 * MIB]);
     assert_eq!(second.store.take_calls(), ["get a.parquet 50..100"]);

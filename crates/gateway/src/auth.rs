@@ -1,123 +1,24 @@
 //! Who asks, and what they may: the acting side of [`crate::access`].
 //!
-//! Signatures are s3s's to verify (those of version 2 [`crate::v2`]'s, before it); here are the
-//! keys it asks for, and the decision about an operation once it is known who wants it.
+//! Signatures are s3s's to verify (those of version 2 [`crate::v2`]'s, before it), with the keys of
+//! [`crate::keys`]; here is the decision about an operation once it is known who wants it.
 
 use crate::access::{Grant, Need, Right, allows, need_of};
 use crate::acl::owner_of;
-use crate::error::slow_down;
 use crate::exchange::Exchange;
 use crate::forms::FormSender;
+use crate::keys::KeyRing;
 use crate::notes::Notes;
-use crate::rate::{Rate, RateLimit};
 use crate::sharing::{self, Ask, Lists, ONE_OWNER, Sharing};
 use crate::stats::Stats;
-use crate::telemetry::{Refused, Telemetry};
+use crate::telemetry::Telemetry;
 use crate::{refuse, versions};
 use http::{Extensions, HeaderMap};
-use penstock_base::Secret;
 use s3s::access::{S3Access, S3AccessContext};
-use s3s::auth::{S3Auth, SecretKey};
 use s3s::dto::{CopySource, Owner};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use tokio::time::Instant;
-
-/// A key pair that signs requests, and what it may.
-#[derive(Clone, Debug)]
-pub struct KeyPair {
-    /// Names the pair; not a secret.
-    pub access_key: String,
-    /// Signs.
-    pub secret_key: Secret,
-    /// What it may; nothing where it is empty.
-    pub grants: Vec<Grant>,
-    /// Most requests per second; `None` for what the settings say, 0 for no limit.
-    pub requests_per_second: Option<u64>,
-}
-
-impl KeyPair {
-    /// A pair that may do everything.
-    pub fn new(access_key: impl Into<String>, secret_key: Secret) -> Self {
-        KeyPair {
-            access_key: access_key.into(),
-            secret_key,
-            grants: vec![Grant::everything()],
-            requests_per_second: None,
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Key {
-    secret: Secret,
-    grants: Arc<[Grant]>,
-    rate: Option<Rate>,
-}
-
-/// The keys of a gateway.
-#[derive(Debug)]
-pub(crate) struct KeyRing {
-    keys: HashMap<String, Key>,
-    public: Arc<[Grant]>,
-    started: Instant,
-}
-
-impl KeyRing {
-    /// The secret of a key.
-    pub fn secret(&self, access_key: &str) -> Option<&Secret> {
-        self.keys.get(access_key).map(|key| &key.secret)
-    }
-
-    /// The ids of all keys.
-    pub fn access_keys(&self) -> impl Iterator<Item = &String> {
-        self.keys.keys()
-    }
-
-    /// `public` is what unsigned requests may; `rate` holds for keys that have none of their own.
-    pub fn new(pairs: Vec<KeyPair>, public: Vec<Grant>, per_second: u64, burst: u64) -> Self {
-        let key = |pair: KeyPair| {
-            let per_second = pair.requests_per_second.unwrap_or(per_second);
-            let limit = RateLimit { per_second, burst };
-            let key = Key {
-                secret: pair.secret_key,
-                grants: pair.grants.into(),
-                rate: (per_second > 0).then(|| Rate::new(limit)),
-            };
-            (pair.access_key, key)
-        };
-        KeyRing {
-            keys: pairs.into_iter().map(key).collect(),
-            public: public.into(),
-            started: Instant::now(),
-        }
-    }
-}
-
-/// Answers s3s with the secret of a pair. A signed request is verified even where unsigned
-/// ones are let in: a wrong key is a mistake that its owner wants to hear of.
-pub(crate) struct Keys(pub Arc<KeyRing>);
-
-#[async_trait::async_trait]
-impl S3Auth for Keys {
-    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        if let Some(key) = self.0.keys.get(access_key) {
-            return Ok(SecretKey::from(key.secret.reveal()));
-        }
-        match self.0.keys.is_empty() {
-            false => Err(s3_error!(
-                InvalidAccessKeyId,
-                "The AWS Access Key Id you provided does not exist in our records."
-            )),
-            true => Err(s3_error!(
-                InvalidAccessKeyId,
-                "This gateway has no keys (--anonymous): send the request unsigned."
-            )),
-        }
-    }
-}
 
 /// Whoever sent a request, as its operation may want to know.
 #[derive(Clone, Debug)]
@@ -179,17 +80,13 @@ impl S3Access for Access {
         if let Some(exchange) = &exchange {
             exchange.recognised(context);
         }
-        let peer = exchange.map(|exchange| exchange.peer().ip());
-        let sender = self.sender(context)?;
+        let peer = exchange.as_ref().map(|exchange| exchange.peer().ip());
+        let sender = self.sender(context, exchange.as_deref())?;
         let sources = copied(context.headers())?;
         let by_configuration = by_configuration(&sender, context, &operation, &sources);
         let is_signed = sender.id.is_some();
         let mut noted = Noted::default();
         match (self.sharing.lists, is_signed) {
-            (Lists::Off, false) if self.ring.public.is_empty() => {
-                let why = "Access Denied: this gateway takes signed requests only.";
-                return Err(s3_error!(AccessDenied, "{why}"));
-            }
             (Lists::Off, _) | (Lists::Public, true) => by_configuration?,
             (Lists::Owners, true) => {
                 by_configuration?;
@@ -254,23 +151,33 @@ fn by_configuration(
 
 impl Access {
     /// Who sent it, once their rate is found to be within bounds.
-    fn sender(&self, context: &mut S3AccessContext<'_>) -> S3Result<Sender> {
+    fn sender(
+        &self,
+        context: &mut S3AccessContext<'_>,
+        exchange: Option<&Exchange>,
+    ) -> S3Result<Sender> {
         let signed = context.credentials().map(|credentials| credentials.access_key.clone());
         let of_form = context.extensions_mut().get::<FormSender>().map(|sender| sender.0.clone());
-        let Some(access_key) = signed.or(of_form) else {
-            return Ok(Sender { grants: self.ring.public.clone(), id: None });
-        };
-        // The signature held, so the key was there a moment ago.
-        let key = self.ring.keys.get(&access_key);
-        let key = key.ok_or_else(|| s3_error!(InvalidAccessKeyId))?;
-        if let Some(rate) = &key.rate
-            && let Err(wait) = rate.take(self.ring.started.elapsed())
-        {
-            self.telemetry.refused(Refused::Rate);
-            return Err(slow_down("This key sends requests faster than it may.", wait));
+        let access_key = signed.or(of_form);
+        // The one place that knows of forms and mended requests too, and before the rate: the log
+        // tells whose requests were told to slow down.
+        if let (Some(exchange), Some(access_key)) = (exchange, &access_key) {
+            exchange.sent_by(access_key);
         }
-        let id = Some(self.sharing.owner_id(&access_key));
-        Ok(Sender { grants: key.grants.clone(), id })
+        let charged = match &access_key {
+            Some(access_key) => self.ring.charge(access_key, &self.telemetry),
+            // Costs nothing, and takes nothing from those who are let in, or may ask to be.
+            None if self.sharing.lists == Lists::Off && self.ring.public().is_empty() => {
+                let why = "Access Denied: this gateway takes signed requests only.";
+                return Err(s3_error!(AccessDenied, "{why}"));
+            }
+            None => self.ring.charge_public(&self.telemetry).map(|()| self.ring.public().clone()),
+        };
+        if let Some(exchange) = exchange {
+            exchange.charged(charged.is_ok());
+        }
+        let id = access_key.map(|access_key| self.sharing.owner_id(&access_key));
+        Ok(Sender { grants: charged?, id })
     }
 
     /// Whether a request that asks for it may go past GOVERNANCE: that takes the right to set up

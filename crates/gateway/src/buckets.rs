@@ -6,6 +6,7 @@
 use crate::error::{NO_SUCH_BUCKET, Subject, to_s3};
 use crate::route::{Place, Routes, is_bucket_name};
 use crate::tag::TagForm;
+use penstock_base::Metrics;
 use penstock_engine::{Engine, Location, Mount, Query};
 use penstock_store::{Account, StreamingStore};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -103,6 +104,11 @@ impl Buckets {
         notes_container: String,
     ) -> Self {
         Buckets { engine, routes, accounts, open: Mutex::default(), notes_container }
+    }
+
+    /// What the engine behind all buckets counted.
+    pub fn engine_metrics(&self) -> &Metrics {
+        self.engine.metrics()
     }
 
     fn place(&self, bucket: &str) -> S3Result<(Place, &Arc<dyn Account>)> {

@@ -5,8 +5,8 @@
 //! a variable (`..._env`).
 
 use crate::access::{Grant, Pattern, Rights};
-use crate::auth::KeyPair;
 use crate::cors::Rule;
+use crate::keys::KeyPair;
 use crate::pages::PageRule;
 use crate::route::{BackendOptions, BucketOptions};
 use penstock_base::nearest::nearest;
@@ -286,6 +286,15 @@ impl Reader<'_> {
     fn public(&self, section: &Table) -> Result<Grant> {
         for key in GRANT_KEYS {
             require(section.contains_key(key), &format!("a [[public]] has no `{key}`"))?;
+        }
+        let own_rate = "requests_per_second";
+        if section.contains_key(own_rate) {
+            let line = self.line(section, own_rate);
+            let why = format!("a [[public]] has no `{own_rate}` of its own (line {line})");
+            return Err(Error::new(Kind::Invalid, why).with_hint(
+                "All unsigned requests share one rate: set `public_requests_per_second` at the \
+                 top of the file",
+            ));
         }
         self.grant(section)
     }

@@ -43,6 +43,8 @@ pub struct Exchange {
     started: Instant,
     operation: OnceLock<String>,
     key_id: OnceLock<String>,
+    /// Whether it was within the rate that it was charged to.
+    is_charged: OnceLock<bool>,
     bucket: OnceLock<String>,
     object: OnceLock<String>,
     /// The last failure that was told in the words of S3: its code, and what is behind it. It may
@@ -88,6 +90,7 @@ impl Exchange {
             started: Instant::now(),
             operation: OnceLock::new(),
             key_id: OnceLock::new(),
+            is_charged: OnceLock::new(),
             bucket: OnceLock::new(),
             object: OnceLock::new(),
             failure: Mutex::default(),
@@ -122,9 +125,6 @@ impl Exchange {
     /// The signature held (or there was none), and this is what is asked for.
     pub fn recognised(&self, context: &S3AccessContext<'_>) {
         self.operation.set(context.s3_op().name().to_string()).ok();
-        if let Some(credentials) = context.credentials() {
-            self.key_id.set(credentials.access_key.clone()).ok();
-        }
         match context.s3_path() {
             S3Path::Root => {}
             S3Path::Bucket { bucket } => drop(self.bucket.set(bucket.to_string())),
@@ -133,6 +133,21 @@ impl Exchange {
                 self.object.set(key.to_string()).ok();
             }
         }
+    }
+
+    /// Whose request it is: this key signed it, wherever the signature stood.
+    pub fn sent_by(&self, access_key: &str) {
+        self.key_id.set(access_key.to_string()).ok();
+    }
+
+    /// It was charged to a rate, and found to be within it or not.
+    pub fn charged(&self, is_within: bool) {
+        self.is_charged.set(is_within).ok();
+    }
+
+    /// What [`Exchange::charged`] was told; `None` for a request that nobody was charged for.
+    pub fn is_charged(&self) -> Option<bool> {
+        self.is_charged.get().copied()
     }
 
     /// The answer is an error with this code and message. What is behind it is told where an error

@@ -9,9 +9,9 @@ mod fields;
 mod policy;
 mod signature;
 
-use crate::auth::KeyRing;
 use crate::front::Limits;
 use crate::hosts::{Hosts, PATH};
+use crate::keys::KeyRing;
 use fields::Form;
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,

@@ -1,12 +1,12 @@
 //! What every request passes first and every answer last: the gateway's own pages, the limits, the
 //! request id, the count.
 
-use crate::auth::KeyRing;
 use crate::cors::Question;
 use crate::documents::{self, DOCUMENT_BYTES_MAX};
 use crate::exchange::{Exchange, Ledger};
 use crate::forms::{form_units, is_form, put_of};
 use crate::hosts::Hosts;
+use crate::keys::KeyRing;
 use crate::observed::{Inbound, Outbound, Rest};
 use crate::pages::Pages;
 use crate::ready::Readiness;
@@ -147,7 +147,7 @@ impl Front {
         if let Some(uri) = slashed {
             *request.uri_mut() = uri;
         }
-        let mut response = exchange.scope(self.of_a_page(request, exchange.time())).await?;
+        let mut response = exchange.scope(self.of_a_page(exchange, request)).await?;
         // What of a body nobody read stands before the next request: a client that is not told so
         // sends that one to a connection that is being closed.
         if !rest.is_drained(is_awaited).await {
@@ -159,20 +159,25 @@ impl Front {
     /// Answers a request that may come from a page of another origin.
     async fn of_a_page(
         &self,
+        exchange: &Exchange,
         request: Request<s3s::Body>,
-        now: SystemTime,
     ) -> Result<Response<s3s::Body>, HttpError> {
         let question = Question::of(request.method(), request.headers());
         let path = self.hosts.full_path(request.headers(), request.uri().path());
         if *request.method() == Method::OPTIONS {
-            return match self.pages.preflight(question, &path).await {
-                Ok(response) => Ok(response),
-                Err(error) => refusal(error),
+            // Nobody signs these, and most of them cost a request to the back end.
+            let answer = match self.ring.charge_public(self.telemetry()) {
+                Ok(()) => self.pages.preflight(question, &path).await,
+                Err(error) => Err(error),
             };
+            return answer.or_else(refusal);
         }
-        let mut response = self.put_or_call(request, &path, now).await?;
+        let mut response = self.put_or_call(request, &path, exchange.time()).await?;
         if let Some(question) = question {
-            self.pages.mark(&question, &path, response.headers_mut()).await;
+            // What was refused before anybody was charged for it costs such a request too; what was
+            // told to slow down costs none.
+            let may_ask = exchange.is_charged().unwrap_or_else(|| self.ring.spares_public());
+            self.pages.mark(&question, &path, may_ask, response.headers_mut()).await;
         }
         Ok(response)
     }
@@ -200,15 +205,23 @@ impl Front {
                 *response.status_mut() = StatusCode::PARTIAL_CONTENT;
             }
             return match (verdict.take(), is_unread(&response)) {
-                (Some(error), _) => refusal(error),
+                (Some(error), _) => refusal(self.counted(error, Refused::Documents)),
                 (None, true) => refusal(unread()),
                 (None, false) => Ok(response),
             };
         }
         match put_of(request, &self.hosts, &self.ring, &self.limits, now).await {
             Ok((put, form)) => Ok(form.told(self.s3.call(put).await?)),
-            Err(error) => refusal(error),
+            Err(error) => refusal(self.counted(error, Refused::Forms)),
         }
+    }
+
+    /// Counts a request that is told to slow down for this reason, and leaves other errors alone.
+    fn counted(&self, error: S3Error, reason: Refused) -> S3Error {
+        if *error.code() == S3ErrorCode::SlowDown {
+            self.telemetry().refused(reason);
+        }
+        error
     }
 
     /// Verifies a signature of version 2; a form bears its own in itself. The URI is the one that
@@ -278,7 +291,8 @@ impl Front {
             return Ok(page);
         }
         if *request.method() == Method::GET && request.uri().path() == "/metrics" {
-            let page = self.telemetry().page(&self.stats.snapshot());
+            let engine = self.pages.buckets.engine_metrics();
+            let page = self.telemetry().page(engine, &self.stats.snapshot());
             return Ok(text(StatusCode::OK, PROMETHEUS, page));
         }
         let pages = "/metrics, /healthz, /readyz\n".to_string();

@@ -7,8 +7,8 @@
 mod fields;
 
 use crate::acl::{Acl, Asked, Users};
-use crate::auth::{KeyPair, KeyRing};
 use crate::hosts::Hosts;
+use crate::keys::{KeyPair, KeyRing, Rates};
 use crate::lock::{BY_RULE, HOLD, Lock, RETENTION};
 use crate::notes::Notes;
 use crate::parts::{PARTS_NOTE, PartSizes};
@@ -164,7 +164,8 @@ fn head(input: &[u8]) {
     drop(heads::fault(&request, SystemTime::UNIX_EPOCH));
     let asked = Asked { headers: request.headers(), document: None };
     drop(asked.acl("K", "K", &Nobody));
-    let ring = KeyRing::new(vec![KeyPair::new("K", Secret::new("secret"))], Vec::new(), 0, 1);
+    let ring =
+        KeyRing::new(vec![KeyPair::new("K", Secret::new("secret"))], Vec::new(), Rates::default());
     if let Ok(Some(slashed)) = v2::verified(&request, &Hosts::default(), &ring) {
         assert_eq!(slashed.path(), format!("{}/", request.uri().path()), "another path");
     }

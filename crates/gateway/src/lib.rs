@@ -35,6 +35,7 @@ mod handover;
 mod headers;
 mod heads;
 mod hosts;
+mod keys;
 mod lenient;
 mod list;
 mod lock;
@@ -71,10 +72,10 @@ mod wildcard;
 mod words;
 
 pub use access::{Grant, Pattern, Right, Rights};
-pub use auth::KeyPair;
 pub use config::{Config, Secrets, Surroundings};
 pub use cors::Rule as CorsRule;
 pub use doctor::{Finding, Level, examine};
+pub use keys::KeyPair;
 pub use pages::PageRule;
 pub use route::{BackendOptions, BucketOptions};
 
@@ -83,6 +84,7 @@ use buckets::Buckets;
 use exchange::Ledger;
 use front::{Front, Limits};
 use hosts::Hosts;
+use keys::{KeyRing, Rates};
 use pages::Pages;
 use penstock_base::settings::ServeSettings;
 use penstock_base::{Error, Kind, Result, Settings};
@@ -260,9 +262,8 @@ impl Gateway {
         let stats = Arc::new(Stats::default());
         let serve = self.options.serve.clone();
         let places = usize::try_from(serve.requests_max).unwrap_or(Semaphore::MAX_PERMITS);
-        let (rate, burst) = (serve.key_requests_per_second, serve.key_requests_burst);
         let Options { keys, public, cors, .. } = self.options;
-        let ring = Arc::new(auth::KeyRing::new(keys, public, rate, burst));
+        let ring = Arc::new(KeyRing::new(keys, public, Rates::of(&serve)));
         let ids = ring.access_keys().cloned().collect();
         let sharing = Arc::new(Sharing::new(self.lists, self.buckets.clone(), ids));
         let access = auth::Access {
@@ -307,7 +308,7 @@ fn s3_service(gateway: &s3::Gateway, access: &auth::Access) -> S3Service {
     let config = Arc::new(StaticConfigProvider::new(Arc::new(config)));
     let builder = || {
         let mut builder = S3ServiceBuilder::new(gateway.clone());
-        builder.set_auth(auth::Keys(access.ring.clone()));
+        builder.set_auth(keys::Keys(access.ring.clone()));
         builder.set_access(access.clone());
         builder.set_host(Hosts::clone(&gateway.hosts));
         builder.set_config(config.clone());
@@ -382,18 +383,23 @@ fn open(options: &Options, telemetry: Arc<Telemetry>, log: Option<AccessLog>) ->
     // Before the deadline, so that the client hears what it was that took so long.
     let slot_timeout = Some(Duration::from_millis(deadline_ms) / 2);
     let http = HttpOptions { slot_timeout, ..HttpOptions::from_settings(&options.settings)? };
-    let observer = BackendObserver { telemetry, engine: engine.observer(), log };
-    let observer: Arc<dyn Observer> = Arc::new(observer);
     // Whether a back end answers must not wait for connections that clients hold.
     let own = HttpOptions { connections_per_host: PROBE_CONNECTIONS, ..http.clone() };
-    let own = HttpClient::new(own, observer.clone())?;
-    let http = HttpClient::new(http, observer)?;
+    let own = HttpClient::new(own, engine.observer())?;
+    let http = HttpClient::new(http, engine.observer())?;
     let mut opened = Opened { engine, accounts: Vec::new(), probed: Vec::new() };
     for backend in &options.backends {
-        let account = backend::open(backend, &http)?;
+        // All share these connections, and each has counters of its own.
+        let observer: Arc<dyn Observer> = Arc::new(BackendObserver {
+            counts: telemetry.back_end(&backend.name),
+            telemetry: telemetry.clone(),
+            engine: opened.engine.observer(),
+            log: log.clone(),
+        });
+        let account = backend::open(backend, &http.with_observer(observer.clone()))?;
         opened.probed.push(match backend.is_here() {
             true => account.clone(),
-            false => backend::open(backend, &own)?,
+            false => backend::open(backend, &own.with_observer(observer))?,
         });
         opened.accounts.push(account);
     }

@@ -41,13 +41,22 @@ fn forbidden(why: &'static str) -> S3Error {
 }
 
 impl Pages {
-    /// The headers of the answer to a question about a path, if a rule fits.
-    async fn answer(&self, question: &Question, path: &str) -> S3Result<Option<HeaderMap>> {
+    /// The headers of the answer to a question about a path, if a rule fits: one
+    /// of the configuration, or of the bucket, for which the back end is asked where it `may_ask`.
+    async fn answer(
+        &self,
+        question: &Question,
+        path: &str,
+        may_ask: bool,
+    ) -> S3Result<Option<HeaderMap>> {
         let Some(bucket) = bucket_of(path) else { return Ok(None) };
         let is_for = |it: &&PageRule| it.buckets.iter().any(|pattern| pattern.matches(&bucket));
         let fixed: Vec<Rule> = self.rules.iter().filter(is_for).map(|it| it.rule.clone()).collect();
         if let Some(headers) = question.answer(&fixed) {
             return Ok(Some(headers));
+        }
+        if !may_ask {
+            return Ok(None);
         }
         let notes = self.buckets.notes(&bucket).await?.0;
         Ok(question.answer(&notes.cors.unwrap_or_default()))
@@ -70,15 +79,22 @@ impl Pages {
             return Err(error);
         };
         let why = "CORSResponse: This CORS request is not allowed.";
-        let headers = self.answer(&question, path).await?.ok_or_else(|| forbidden(why))?;
+        let headers = self.answer(&question, path, true).await?.ok_or_else(|| forbidden(why))?;
         let mut response = Response::new(Body::empty());
         *response.headers_mut() = headers;
         Ok(response)
     }
 
-    /// Adds to an answer what lets a page see it. Rules that cannot be read let nobody see it.
-    pub async fn mark(&self, question: &Question, path: &str, headers: &mut HeaderMap) {
-        if let Ok(Some(more)) = self.answer(question, path).await {
+    /// Adds to an answer what lets a page see it. Rules that cannot be read, or are not since the
+    /// back end may not be asked, let nobody see it.
+    pub async fn mark(
+        &self,
+        question: &Question,
+        path: &str,
+        may_ask: bool,
+        headers: &mut HeaderMap,
+    ) {
+        if let Ok(Some(more)) = self.answer(question, path, may_ask).await {
             headers.extend(more);
         }
     }

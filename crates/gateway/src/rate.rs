@@ -1,4 +1,5 @@
-//! How many requests a key may make: a token bucket kept as one number. Pure but for that number.
+//! How many requests a key, or all who sign none, may make: a token bucket kept as one number. Pure
+//! but for that number.
 //!
 //! The number is the *theoretical arrival time* of the generic cell rate algorithm (ITU-T I.371):
 //! when the bucket will be full again. Time comes in as an argument.
@@ -6,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A rate and how far a key may run ahead of it.
+/// A rate and how far requests may run ahead of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     /// Requests per second; not zero.
@@ -36,7 +37,7 @@ pub fn admit(limit: RateLimit, full_at: u64, now: u64) -> Admission {
     }
 }
 
-/// The bucket of one key.
+/// The bucket of one key, or of all unsigned requests.
 #[derive(Debug)]
 pub struct Rate {
     limit: RateLimit,

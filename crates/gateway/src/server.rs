@@ -16,15 +16,18 @@ use penstock_base::{Error, Kind, Result};
 use s3s::HttpError;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 /// Wait after an accept that failed for want of descriptors, so that closing ones free some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// So often at most stderr is told of such failures; `/metrics` counts each.
+const ACCEPT_REPORT_EVERY: Duration = Duration::from_secs(60);
 /// Most bytes that one read takes from a connection while there are few.
 const READ_BYTES_MAX: usize = 128 << 10;
 /// Connections beyond which each further one reads less at a time, so that memory grows slower.
@@ -105,6 +108,7 @@ impl Server {
             Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)))
         };
         let (front, settings) = (&self.front, &self.settings);
+        let reports = &Mutex::new(Reports::default());
         let drained = async {
             let graceful = GracefulShutdown::new();
             let said_no = async {
@@ -115,7 +119,7 @@ impl Server {
             // The port closes when accepting ends.
             let most = places(settings.connections_max);
             tokio::select! {
-                () = accept_all(self.s3, &s3, front, most, &graceful) => {}
+                () = accept_all(self.s3, &s3, front, most, &graceful, reports) => {}
                 () = said_no => {}
             }
             // Past the limit the connections are cut with the runtime; an upload cut so leaves no
@@ -128,7 +132,7 @@ impl Server {
             match self.admin {
                 Some(listener) => {
                     let most = places(ADMIN_CONNECTIONS_MAX);
-                    accept_all(listener, &admin, front, most, &graceful).await;
+                    accept_all(listener, &admin, front, most, &graceful, reports).await;
                 }
                 None => std::future::pending().await,
             }
@@ -159,6 +163,7 @@ async fn accept_all(
     front: &Front,
     places: Arc<Semaphore>,
     graceful: &GracefulShutdown,
+    reports: &Mutex<Reports>,
 ) {
     loop {
         // Only with a place: further connections wait in the kernel's queue. The semaphore is
@@ -170,9 +175,45 @@ async fn accept_all(
                 let watcher = graceful.watcher();
                 tokio::spawn(connections.serve(stream, peer, place, front, watcher));
             }
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            Err(error) => {
+                front.telemetry().accept_failures.add(1);
+                let due =
+                    reports.lock().unwrap_or_else(PoisonError::into_inner).due(Instant::now());
+                if let Some(count) = due {
+                    eprintln!("penstock: {}", not_accepted(&error, count));
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
         }
     }
+}
+
+/// When to tell of failures that may come twenty times a second.
+#[derive(Debug, Default)]
+struct Reports {
+    last: Option<Instant>,
+    untold: u64,
+}
+
+impl Reports {
+    /// Takes note of a failure; how many there were since the last report, where one is due.
+    fn due(&mut self, now: Instant) -> Option<u64> {
+        self.untold += 1;
+        let is_told = |last: Instant| now.duration_since(last) < ACCEPT_REPORT_EVERY;
+        if self.last.is_some_and(is_told) {
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+fn not_accepted(error: &std::io::Error, count: u64) -> String {
+    let times = if count == 1 { String::new() } else { format!(", {count} times") };
+    format!(
+        "a connection could not be accepted{times}: {error}; clients wait. If it has too many \
+         files open, raise the hard limit (ulimit -Hn, LimitNOFILE) or lower connections_max"
+    )
 }
 
 impl Connections {
@@ -241,5 +282,23 @@ async fn answer(
     match port {
         Port::S3 => front.answer(peer, request).await,
         Port::Admin => front.admin_answer(peer, request).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_to_accept_are_told_once_a_minute_and_none_is_left_out() {
+        let (mut reports, start) = (Reports::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(reports.due(at(0)), Some(1));
+        for second in 1..60 {
+            assert_eq!(reports.due(at(second)), None);
+        }
+        assert_eq!(reports.due(at(60)), Some(60));
+        assert_eq!(reports.due(at(61)), None);
+        assert_eq!(reports.due(at(200)), Some(2));
     }
 }

@@ -3,13 +3,13 @@
 //! Every figure belongs to a row of [`penstock_base::metrics::GATEWAY`]; no label can take
 //! unboundedly many values.
 
+mod backends;
 mod prometheus;
 
-use crate::access_log::AccessLog;
 use crate::stats::Snapshot;
-use crate::trace::BackendLine;
-use penstock_base::{Histogram, metrics as table};
-use penstock_store::{Observer, RequestEvent, Span};
+use backends::BackendCounts;
+pub use backends::BackendObserver;
+use penstock_base::{Histogram, Metric, Metrics, metrics as table};
 use prometheus::{Family, Sample};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +23,23 @@ pub enum Refused {
     Busy,
     /// Its key's rate.
     Rate,
+    /// The rate of unsigned requests.
+    Public,
+    /// Room for forms.
+    Forms,
+    /// Room for documents.
+    Documents,
+}
+
+impl Refused {
+    /// Each with the value of its label, in the order in which they are counted.
+    const ALL: [(Refused, &str); 5] = [
+        (Refused::Busy, "busy"),
+        (Refused::Rate, "rate"),
+        (Refused::Public, "public"),
+        (Refused::Forms, "forms"),
+        (Refused::Documents, "documents"),
+    ];
 }
 
 /// A count that goes up and, for gauges, down.
@@ -30,6 +47,11 @@ pub enum Refused {
 pub struct Count(AtomicU64);
 
 impl Count {
+    /// Zero.
+    pub const fn new() -> Self {
+        Count(AtomicU64::new(0))
+    }
+
     /// Raises it.
     pub fn add(&self, amount: u64) {
         self.0.fetch_add(amount, Ordering::Relaxed);
@@ -74,12 +96,6 @@ struct Operation {
     first_byte: Histogram,
 }
 
-#[derive(Debug)]
-struct Backend {
-    statuses: BTreeMap<u16, u64>,
-    total: Histogram,
-}
-
 impl Default for Operation {
     fn default() -> Self {
         let (total, first_byte) = (Histogram::new(BOUNDS), Histogram::new(BOUNDS));
@@ -87,17 +103,12 @@ impl Default for Operation {
     }
 }
 
-impl Default for Backend {
-    fn default() -> Self {
-        Backend { statuses: BTreeMap::new(), total: Histogram::new(BOUNDS) }
-    }
-}
-
 /// The counters of one gateway.
 #[derive(Debug)]
 pub struct Telemetry {
     operations: Mutex<BTreeMap<String, Operation>>,
-    backend: Mutex<BTreeMap<&'static str, Backend>>,
+    /// In the order in which they were opened.
+    back_ends: Mutex<Vec<Arc<BackendCounts>>>,
     ready: Mutex<BTreeMap<String, bool>>,
     /// Body bytes that clients sent.
     pub received: Count,
@@ -109,6 +120,8 @@ pub struct Telemetry {
     pub connections: Count,
     /// Connections open.
     pub connections_open: Count,
+    /// Connections that could not be accepted.
+    pub accept_failures: Count,
     /// Handshakes that failed.
     pub tls_failures: Count,
     /// Reloads that worked.
@@ -117,8 +130,7 @@ pub struct Telemetry {
     pub tls_reloads_failed: Count,
     /// Lines that the access log lost.
     pub log_lost: Count,
-    busy: Count,
-    rate: Count,
+    refused: [Count; Refused::ALL.len()],
     started: SystemTime,
 }
 
@@ -127,19 +139,19 @@ impl Telemetry {
     pub fn new(started: SystemTime) -> Self {
         Telemetry {
             operations: Mutex::default(),
-            backend: Mutex::default(),
+            back_ends: Mutex::default(),
             ready: Mutex::default(),
             received: Count::default(),
             sent: Count::default(),
             in_flight: Count::default(),
             connections: Count::default(),
             connections_open: Count::default(),
+            accept_failures: Count::default(),
             tls_failures: Count::default(),
             tls_reloads: Count::default(),
             tls_reloads_failed: Count::default(),
             log_lost: Count::default(),
-            busy: Count::default(),
-            rate: Count::default(),
+            refused: Default::default(),
             started,
         }
     }
@@ -159,18 +171,18 @@ impl Telemetry {
 
     /// A request was told to slow down.
     pub fn refused(&self, reason: Refused) {
-        match reason {
-            Refused::Busy => self.busy.add(1),
-            Refused::Rate => self.rate.add(1),
-        }
+        self.refused[reason as usize].add(1);
     }
 
-    /// A request to a back end ended.
-    pub fn backend_request(&self, event: &RequestEvent) {
-        let mut backend = self.backend.lock().unwrap_or_else(PoisonError::into_inner);
-        let row = backend.entry(event.method).or_default();
-        *row.statuses.entry(event.status).or_default() += 1;
-        row.total.observe(event.total);
+    /// The counters of the back end of this name, for its observer.
+    pub fn back_end(&self, name: &str) -> Arc<BackendCounts> {
+        let mut all = self.back_ends.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.iter().find(|known| known.name() == name) {
+            return known.clone();
+        }
+        let counts = Arc::new(BackendCounts::new(name));
+        all.push(counts.clone());
+        counts
     }
 
     /// What `/readyz` found of a back end.
@@ -179,11 +191,12 @@ impl Telemetry {
         ready.insert(name.to_string(), is_ready);
     }
 
-    /// The page for Prometheus, with the process's own figures.
-    pub fn page(&self, process: &Snapshot) -> String {
+    /// The page for Prometheus, with what the engine counted and the process's own figures.
+    pub fn page(&self, engine: &Metrics, process: &Snapshot) -> String {
         let mut families = self.request_families();
         families.extend(self.traffic_families());
         families.extend(self.backend_families());
+        families.extend(engine_families(engine));
         families.extend(self.process_families(process));
         families.sort_by_key(|family| {
             table::GATEWAY.iter().position(|metric| metric.name == family.metric.name)
@@ -209,8 +222,9 @@ impl Telemetry {
     fn traffic_families(&self) -> Vec<Family> {
         let plain = |metric, count: &Count| Family::single(metric, count.get() as f64);
         let mut refused = Family::new(table::REFUSED);
-        refused.push(Sample::of(["busy"], self.busy.get() as f64));
-        refused.push(Sample::of(["rate"], self.rate.get() as f64));
+        for (count, (_, label)) in self.refused.iter().zip(Refused::ALL) {
+            refused.push(Sample::of([label], count.get() as f64));
+        }
         let mut reloads = Family::new(table::TLS_RELOADS);
         reloads.push(Sample::of(["ok"], self.tls_reloads.get() as f64));
         reloads.push(Sample::of(["failed"], self.tls_reloads_failed.get() as f64));
@@ -220,6 +234,7 @@ impl Telemetry {
             plain(table::IN_FLIGHT, &self.in_flight),
             plain(table::CONNECTIONS, &self.connections),
             plain(table::CONNECTIONS_OPEN, &self.connections_open),
+            plain(table::ACCEPT_FAILURES, &self.accept_failures),
             plain(table::TLS_FAILURES, &self.tls_failures),
             plain(table::LOG_LOST, &self.log_lost),
             refused,
@@ -228,21 +243,15 @@ impl Telemetry {
     }
 
     fn backend_families(&self) -> Vec<Family> {
-        let backend = self.backend.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut requests = Family::new(table::BACKEND_REQUESTS);
-        let mut total = Family::new(table::BACKEND_SECONDS);
-        for (method, row) in backend.iter() {
-            for (status, count) in &row.statuses {
-                requests.push(Sample::of([*method, &status.to_string()], *count as f64));
-            }
-            total.push(Sample::histogram([*method], &row.total));
-        }
+        let all = self.back_ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut families = backends::families(&all);
         let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         let mut answers = Family::new(table::BACKEND_READY);
         for (name, is_ready) in ready.iter() {
             answers.push(Sample::of([name.as_str()], f64::from(u8::from(*is_ready))));
         }
-        vec![requests, total, answers]
+        families.push(answers);
+        families
     }
 
     fn process_families(&self, process: &Snapshot) -> Vec<Family> {
@@ -259,37 +268,33 @@ impl Telemetry {
     }
 }
 
+/// What the engine decided about requests: it counts for itself, and this only tells it.
+fn engine_families(engine: &Metrics) -> Vec<Family> {
+    let labelled = |metric, rows: [(&str, Metric); 2]| {
+        let mut family = Family::new(metric);
+        for (label, counted) in rows {
+            family.push(Sample::of([label], engine.get(counted) as f64));
+        }
+        family
+    };
+    let bytes = [("memory", Metric::CacheMemoryBytesRead), ("disk", Metric::CacheDiskBytesRead)];
+    vec![
+        Family::single(table::RETRIES, engine.get(Metric::Retries) as f64),
+        labelled(
+            table::HEDGES,
+            [("late", Metric::RequestsHedged), ("slow", Metric::BodiesReplaced)],
+        ),
+        labelled(
+            table::CACHE_HITS,
+            [("memory", Metric::CacheMemoryHits), ("disk", Metric::CacheDiskHits)],
+        ),
+        labelled(table::CACHE_READ_BYTES, bytes),
+    ]
+}
+
 /// Descriptors of this process.
 fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
-}
-
-/// Hears of every request to a back end, and tells the S3 request for which it was made, and the
-/// engine, which keeps counters of its own.
-#[derive(Debug)]
-pub struct BackendObserver {
-    pub telemetry: Arc<Telemetry>,
-    pub engine: Arc<dyn Observer>,
-    pub log: Option<AccessLog>,
-}
-
-impl Observer for BackendObserver {
-    fn request_begins(&self) -> Option<Span> {
-        crate::exchange::backend_span()
-    }
-
-    fn request_finished(&self, event: RequestEvent) {
-        if let Some(log) = &self.log {
-            log.write(&BackendLine::of(&event), &self.telemetry);
-        }
-        self.telemetry.backend_request(&event);
-        crate::exchange::backend_request(event.total);
-        self.engine.request_finished(event);
-    }
-
-    fn connection_warmed(&self, is_open: bool) {
-        self.engine.connection_warmed(is_open);
-    }
 }
 
 #[cfg(test)]

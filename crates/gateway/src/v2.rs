@@ -5,8 +5,8 @@
 //! Also finds out whether a bucket's path was signed with a slash behind it, as some clients
 //! (botocore) do that send it without. Pure; s3s judges everything else of the request.
 
-use crate::auth::KeyRing;
 use crate::hosts::Hosts;
+use crate::keys::KeyRing;
 use crate::query::pairs;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -195,7 +195,7 @@ fn subresources(pairs: &[(String, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::KeyPair;
+    use crate::keys::{KeyPair, Rates};
     use penstock_base::Secret;
 
     const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
@@ -207,7 +207,11 @@ mod tests {
 
     /// `None` for a request that is refused, else the URI that s3s gets to see.
     fn passed(uri: &str, headers: &[(&str, &str)]) -> Option<String> {
-        let ring = KeyRing::new(vec![KeyPair::new("K", Secret::new(SECRET))], Vec::new(), 0, 1);
+        let ring = KeyRing::new(
+            vec![KeyPair::new("K", Secret::new(SECRET))],
+            Vec::new(),
+            Rates::default(),
+        );
         let hosts = Hosts::parse("s3.example.org", false).unwrap();
         let mut builder = Request::builder().uri(uri);
         for (name, value) in headers {
@@ -258,7 +262,11 @@ mod tests {
         assert_eq!(passed(&bare, &[]), Some(bare.clone()));
         assert_eq!(passed(&uri("AAAA"), &[]), None);
         let question = Request::builder().method("OPTIONS").uri(uri("AAAA")).body(()).unwrap();
-        let ring = KeyRing::new(vec![KeyPair::new("K", Secret::new(SECRET))], Vec::new(), 0, 1);
+        let ring = KeyRing::new(
+            vec![KeyPair::new("K", Secret::new(SECRET))],
+            Vec::new(),
+            Rates::default(),
+        );
         assert!(verified(&question, &Hosts::default(), &ring).unwrap().is_none());
         assert_eq!(passed(&bare.replace("=99", "=98"), &[]), None);
         // Another key's, or with a field that is there twice: s3s knows what is wrong with it.

@@ -6,10 +6,11 @@ mod common;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use common::{ACCESS_KEY, Answer, Dir, Request, SECRET_KEY, Server, options, serve_settings};
+use common::{ACCESS_KEY, Answer, Dir, Lane, Request, SECRET_KEY, Server, options, serve_settings};
 use penstock_base::{Secret, ServeSettings};
 use penstock_gateway::{Grant, KeyPair, Options, Pattern, Rights};
 use ring::hmac;
+use std::time::Instant;
 
 fn grant(buckets: &[&str], rights: &[&str]) -> Grant {
     Grant {
@@ -141,6 +142,79 @@ async fn a_key_that_asks_too_often_is_told_when_to_come_again() {
     assert!(
         page.contains(&format!("penstock_requests_refused_total{{reason=\"rate\"}} {refused}"))
     );
+}
+
+/// Unsigned requests share one rate, whatever lets them in, and so do the questions of browsers,
+/// which nobody signs either.
+#[tokio::test]
+async fn unsigned_requests_and_preflights_that_come_too_often_are_told_when_to_come_again() {
+    let slow = |options: &mut Options| {
+        // One request in so long a time that this test is over before it.
+        options.serve.public_requests_per_second = 1;
+        options.serve.key_requests_burst = 3;
+        options.public = vec![grant(&["lake"], &["read"])];
+    };
+    let server = Server::on_with(Lane::S3, slow).await;
+    assert_eq!(server.put("/lake/k", b"the bytes").await.status, 200);
+    let origin = ("origin", "http://a");
+    let asked = [origin, ("access-control-request-method", "GET")];
+    let preflight =
+        || Request { method: "OPTIONS", path: "/lake/k", headers: &asked, ..Default::default() };
+    let mut refused = 0;
+    for _ in 0..20 {
+        for (answer, status) in [
+            (server.unsigned(Request { path: "/lake/k", ..Default::default() }).await, 200),
+            // No rule of the bucket lets that page in.
+            (server.unsigned(preflight()).await, 403),
+        ] {
+            if answer.status == 503 {
+                refused += 1;
+                assert_eq!(
+                    (answer.code().as_str(), answer.header("retry-after")),
+                    ("SlowDown", "1")
+                );
+            } else {
+                assert_eq!(answer.status, status, "{}", answer.text());
+            }
+        }
+        // Who signs does not wait for those who do not.
+        assert_eq!(server.get("/lake/k").await.status, 200);
+    }
+    assert!(refused > 20, "{refused} of 40");
+    let page = server.admin_page("/metrics").await.text();
+    let line = format!("penstock_requests_refused_total{{reason=\"public\"}} {refused}\n");
+    assert!(page.contains(&line) && page.contains("{reason=\"rate\"} 0\n"), "{page}");
+}
+
+/// What is refused before anybody is charged for it would else read the bucket's rules each time.
+#[tokio::test]
+async fn refused_requests_of_pages_cost_the_back_end_no_more_than_unsigned_ones_may() {
+    let server = Server::on_with(Lane::S3, |options| {
+        options.serve.public_requests_per_second = 1;
+        options.serve.key_requests_burst = 1;
+        let slow =
+            KeyPair { requests_per_second: Some(1), ..key("SLOW", vec![Grant::everything()]) };
+        options.keys.push(slow);
+    })
+    .await;
+    let headers = [("origin", "http://a")];
+    let get = || Request { path: "/lake/k", headers: &headers, ..Default::default() };
+    let (before, since) = (server.backend_requests(), Instant::now());
+    for _ in 0..20 {
+        // Nobody is let in unsigned, so these are charged to nobody.
+        assert_eq!(server.unsigned(get()).await.status, 403);
+    }
+    let asked = server.backend_requests() - before;
+    let most = 2 + since.elapsed().as_secs();
+    assert!(asked <= most, "{asked} requests, at most {most}");
+    let before = server.backend_requests();
+    let mut slowed = 0;
+    for _ in 0..20 {
+        slowed += u64::from(server.send_as("SLOW", get()).await.status == 503);
+    }
+    let asked = server.backend_requests() - before;
+    // Of each that was let in: its object, which is not there, and the rules.
+    assert!(slowed > 0 && asked <= 2 * (20 - slowed), "{asked} requests, {slowed} told to wait");
 }
 
 #[tokio::test]

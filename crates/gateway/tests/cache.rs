@@ -66,6 +66,15 @@ async fn reads_are_answered_from_the_disk_once_confirmed(lane: Lane) {
         server.send(Request { path: "/lake/k", headers: &range, ..Default::default() }).await;
     assert_eq!((part.status, &part.body[..]), (206, &body[1_000_000..1_000_010]));
     assert_eq!(operations(&server, 1).await, [head]);
+    // What the engine counted is on the page.
+    let page = server.admin_page("/metrics").await.text();
+    let read: u64 = ["memory", "disk"]
+        .map(|cache| format!("penstock_cache_read_bytes_total{{cache=\"{cache}\"}} "))
+        .iter()
+        .filter_map(|begin| page.lines().find_map(|line| line.strip_prefix(begin)))
+        .map(|count| count.parse::<u64>().unwrap())
+        .sum();
+    assert!(read >= body.len() as u64 + 10, "{page}");
     // Replaced through another gateway: this one has heard nothing of it.
     let other = Server { fake: None, ..over_same(&server, lane).await };
     assert_eq!(other.put("/lake/k", b"new").await.status, 200);

@@ -6,8 +6,12 @@ mod common;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, sign};
+use common::{ACCESS_KEY, Answer, Dir, Lane, Request, SECRET_KEY, Server, serve_settings, sign};
+use penstock_base::ServeSettings;
+use penstock_gateway::{Grant, Options};
 use ring::hmac;
+use serde_json::Value;
+use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
@@ -203,6 +207,8 @@ async fn no_more_forms_are_held_than_there_is_room_for() {
     };
     assert_eq!((refused.status, refused.code().as_str()), (503, "SlowDown"));
     assert_eq!(refused.header("retry-after"), "1");
+    let page = server.admin_page("/metrics").await.text();
+    assert!(page.contains("penstock_requests_refused_total{reason=\"forms\"} 1"), "{page}");
     slow.write_all(&[chunk(&body[9..]), chunk(b"")].concat()).await.unwrap();
     assert_eq!(common::read_answer(&mut slow, false).await.status, 204);
     let again = server.post(&with(&signature, &[("key", "up/other")]), b"other").await;
@@ -240,4 +246,39 @@ async fn version_2_signs_forms_where_it_is_on() {
     let onto =
         Request { method: "POST", path, headers: &headers, body: &body, ..Default::default() };
     assert_eq!(off.unsigned(onto).await.code(), "MethodNotAllowed");
+}
+
+/// s3s sees forms, and requests that are mended before it parses them, as unsigned. The log tells
+/// their keys all the same, and none where there is none.
+#[tokio::test]
+async fn the_log_tells_who_signed_a_form_or_a_request_that_was_mended() {
+    let dir = Dir::new();
+    let path = dir.0.join("access.log");
+    let serve = ServeSettings { access_log: path.display().to_string(), ..serve_settings() };
+    let public = vec![Grant::everything()];
+    let told = Options { serve, public, ..common::options(&dir) };
+    let server = Server::start_with(dir, told).await;
+    let signature = signed(ANY_KEY, 60);
+    assert_eq!(server.post(&with(&signature, &[("key", "up/k")]), b"own").await.status, 204);
+    assert_eq!(server.post(&[("key", "up/n")], b"nobody's").await.status, 204);
+    // No range at all: S3 passes over it.
+    let headers = [("range", "bytes=a-b")];
+    let get = || Request { path: "/lake/up/k", headers: &headers, ..Default::default() };
+    assert_eq!(server.send(get()).await.body, b"own");
+    assert_eq!(server.unsigned(get()).await.body, b"own");
+    let lines = async {
+        loop {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            if text.lines().count() == 4 {
+                return text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let lines: Vec<Value> = tokio::time::timeout(Duration::from_secs(20), lines).await.unwrap();
+    let mut found: Vec<_> =
+        lines.iter().map(|line| (line["operation"].as_str(), line["key_id"].as_str())).collect();
+    found.sort_unstable();
+    let (put, get, key) = (Some("PutObject"), Some("GetObject"), Some(ACCESS_KEY));
+    assert_eq!(found, [(get, None), (get, key), (put, None), (put, key)]);
 }

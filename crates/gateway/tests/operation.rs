@@ -82,7 +82,8 @@ async fn metrics_count_what_happened_on_their_own_port_only() {
     ] {
         assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
     }
-    let of_backend = |line: &&str| line.starts_with("penstock_backend_requests_total{");
+    let named = "penstock_backend_requests_total{backend=\"back\",method=\"";
+    let of_backend = |line: &&str| line.starts_with(named);
     let counted: u64 = page
         .lines()
         .filter(of_backend)
@@ -234,6 +235,8 @@ async fn more_documents_than_there_is_room_for_are_told_to_slow_down() {
     assert_eq!(refused.status, 503);
     assert_eq!(refused.code(), "SlowDown");
     assert_eq!(refused.header("retry-after"), "1");
+    let page = server.admin_page("/metrics").await.text();
+    assert!(page.contains("penstock_requests_refused_total{reason=\"documents\"} 1"), "{page}");
     assert_eq!(server.put("/lake/k", b"objects are none").await.status, 200);
     drop(held);
     // A closed connection may not have been noticed yet.
@@ -416,6 +419,10 @@ async fn a_back_end_that_fails_on_and_on_is_told_in_time() {
         // Far below the two minutes of request_deadline_ms.
         let asked = tokio::time::timeout(std::time::Duration::from_secs(30), asked);
         let (got, put) = asked.await.expect("both are answered");
+        let page = server.admin_page("/metrics").await.text();
+        let retries =
+            page.lines().find_map(|line| line.strip_prefix("penstock_backend_retries_total "));
+        assert!(retries.unwrap().parse::<u64>().unwrap() > 0, "{fault}: {page}");
         assert_eq!((got.status, put.status), (503, 503), "{fault}: {} {}", got.text(), put.text());
     }
 }

@@ -56,6 +56,12 @@ async fn clients_that_are_slow_to_take_leave_the_others_an_answer(lane: Lane) {
     is_told(server.get("/lake?list-type=2").await);
     let ready = server.admin_page("/readyz").await;
     assert_eq!(ready.status, 200, "{}", ready.text());
+    // What they waited for is told, and that nobody does any more.
+    let page = server.admin_page("/metrics").await.text();
+    assert!(page.contains("penstock_backend_connections_awaited{backend=\"back\"} 0\n"), "{page}");
+    let begin = "penstock_backend_connection_wait_seconds_count{backend=\"back\"} ";
+    let waits = page.lines().find_map(|line| line.strip_prefix(begin)).unwrap();
+    assert!(waits.parse::<u64>().unwrap() >= 4, "{page}");
     let mut rest = vec![0; LARGE];
     slow.read_exact(&mut rest[64..]).await.unwrap();
     drop(slow);

@@ -64,6 +64,15 @@ pub trait Observer: Send + Sync + Debug {
     /// A request ended.
     fn request_finished(&self, event: RequestEvent);
 
+    /// A request waits for a connection, since as many to its host are in use as there may be.
+    fn wait_begins(&self) {}
+
+    /// It waits no longer, after this time: it got one, or was given up.
+    fn wait_ended(&self, after: Duration) {
+        // Of no matter to those who hear of requests only.
+        let _ = after;
+    }
+
     /// A connection was opened before a request needed it, or could not be.
     fn connection_warmed(&self, is_open: bool) {
         // Of no matter to those who hear of requests only.

@@ -6,6 +6,7 @@ mod common;
 
 use bytes::Bytes;
 use common::{Script, client, client_with, get, get_all, read_request, request, trickle};
+use futures_util::FutureExt as _;
 use penstock_base::{Kind, Retry};
 use penstock_store::{HttpOptions, Payload};
 use std::time::Duration;
@@ -379,17 +380,26 @@ async fn held_connections_make_others_wait_but_not_for_ever() {
     let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n".to_vec();
     answer.resize(answer.len() + 10_000_000, b'x');
     let server = Script::answering(answer).await;
-    let (client, _) = client_with(HttpOptions {
+    let (client, heard) = client_with(HttpOptions {
         connections_per_host: 1,
         stall_timeout: Duration::from_millis(20),
         ..HttpOptions::default()
     });
     let held = get(&client, &server.url("/")).await.unwrap();
+    assert_eq!(heard.waits(), (0, 0), "it found one at once");
     let error = get(&client, &server.url("/")).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Exhausted);
     assert!(error.hint().unwrap().contains("connections_per_host"), "{error}");
+    assert_eq!(heard.waits(), (1, 1), "it was given up");
+    let url = server.url("/");
+    let mut next = std::pin::pin!(get(&client, &url));
+    assert!(next.as_mut().now_or_never().is_none());
+    assert_eq!(heard.waits(), (2, 1));
     drop(held);
+    next.await.unwrap();
+    assert_eq!(heard.waits(), (2, 2));
     get(&client, &server.url("/")).await.unwrap();
+    assert_eq!(heard.waits(), (2, 2));
 }
 
 #[tokio::test]

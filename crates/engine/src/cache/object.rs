@@ -110,8 +110,16 @@ impl CachedObject {
             (Place::File { .. }, None) => false,
         };
         if is_read {
-            query.scope.count(Metric::CacheHits, 1);
-            query.scope.count(Metric::CacheBytesRead, buf.len() as u64);
+            let (hits, bytes) = match &block.0.place {
+                Place::Queued(_) => (Metric::CacheMemoryHits, Metric::CacheMemoryBytesRead),
+                Place::File { .. } => (Metric::CacheDiskHits, Metric::CacheDiskBytesRead),
+            };
+            let read = buf.len() as u64;
+            for (metric, amount) in
+                [(hits, 1), (bytes, read), (Metric::CacheHits, 1), (Metric::CacheBytesRead, read)]
+            {
+                query.scope.count(metric, amount);
+            }
         }
         is_read
     }

@@ -87,6 +87,10 @@ fn slips_are_told_with_line_and_nearest_name() {
         ),
         ("[[key]]\n[[key.grant]]\nright = [\"read\"]", vec!["in line 3", "`rights`"]),
         ("[[public]]\nbuckets = [\"a\"]", vec!["[[public]] has no `rights`"]),
+        (
+            "[[public]]\nbuckets = [\"a\"]\nrights = [\"read\"]\nrequests_per_second = 9",
+            vec!["line 4", "`public_requests_per_second`"],
+        ),
         ("requests_mx = 3", vec!["`requests_max`"]),
         ("anonymous = 1", vec!["takes true or false"]),
         ("listen = ", vec!["no TOML"]),

@@ -2,7 +2,7 @@
 
 use crate::Options;
 use crate::access::{Grant, Right};
-use crate::auth::KeyPair;
+use crate::keys::KeyPair;
 use penstock_base::settings::ServeSettings;
 use penstock_base::{Error, Kind};
 use std::net::SocketAddr;
@@ -79,7 +79,24 @@ pub(super) fn keys(options: &Options) -> Vec<Finding> {
             "Take write, delete and admin from [[public]], or --anonymous away",
         ));
     }
+    findings.extend(public_rate(options));
     findings
+}
+
+/// How often everyone may ask, where everyone may ask anything. Lists of access control may let
+/// them in too, but for those that are off.
+fn public_rate(options: &Options) -> Option<Finding> {
+    if options.public.is_empty() && options.serve.acl == "off" {
+        return None;
+    }
+    Some(match options.serve.public_requests_per_second {
+        0 => Finding::warning(
+            "public",
+            "unsigned requests may come as often as they like",
+            "Set public_requests_per_second, unless what stands before the gateway limits them",
+        ),
+        most => Finding::good("public", format!("at most {most} unsigned requests per second")),
+    })
 }
 
 fn key(pair: &KeyPair) -> Finding {
@@ -130,7 +147,7 @@ pub(super) fn clock(subject: &str, theirs: SystemTime, ours: SystemTime) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use penstock_base::Secret;
+    use penstock_base::{Secret, Settings};
 
     fn at(seconds: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
@@ -155,6 +172,29 @@ mod tests {
         );
         let plain = failed("b", &Error::new(Kind::NotFound, "gone"));
         assert!(!plain.cure.is_empty());
+    }
+
+    #[test]
+    fn who_lets_everyone_in_is_asked_for_a_rate() {
+        let found = |public: Vec<Grant>, acl: &str, public_requests_per_second| {
+            let acl = acl.to_string();
+            let serve = ServeSettings { acl, public_requests_per_second, ..Default::default() };
+            let options = Options {
+                backends: Vec::new(),
+                buckets: Vec::new(),
+                keys: Vec::new(),
+                cors: Vec::new(),
+                settings: Settings::default(),
+                serve,
+                public,
+            };
+            public_rate(&options).map(|finding| finding.level)
+        };
+        let everyone = || vec![Grant::everything()];
+        assert_eq!(found(Vec::new(), "off", 0), None);
+        assert_eq!(found(everyone(), "off", 0), Some(Level::Warning));
+        assert_eq!(found(Vec::new(), "public", 0), Some(Level::Warning));
+        assert_eq!(found(everyone(), "off", 9), Some(Level::Good));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Who signed a form: an HMAC of its policy, by version 4 or 2.
 
 use super::fields::Form;
-use crate::auth::KeyRing;
+use crate::keys::KeyRing;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;

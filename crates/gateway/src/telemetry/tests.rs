@@ -3,9 +3,10 @@
 use super::*;
 use crate::stats::Stats;
 use penstock_base::metrics::GATEWAY;
+use penstock_store::RequestEvent;
 
 fn page(telemetry: &Telemetry) -> String {
-    telemetry.page(&Stats::default().snapshot())
+    telemetry.page(&Metrics::default(), &Stats::default().snapshot())
 }
 
 fn event(method: &'static str, status: u16) -> RequestEvent {
@@ -17,8 +18,8 @@ fn event(method: &'static str, status: u16) -> RequestEvent {
         started: UNIX_EPOCH,
         first_byte: Duration::ZERO,
         total: Duration::from_millis(7),
-        sent_bytes: 0,
-        received_bytes: 0,
+        sent_bytes: 3,
+        received_bytes: 5,
         new_connection: false,
         error: String::new(),
         span: None,
@@ -29,7 +30,7 @@ fn event(method: &'static str, status: u16) -> RequestEvent {
 fn every_row_of_the_table_is_on_the_page_once_and_in_order() {
     let telemetry = Telemetry::new(UNIX_EPOCH);
     telemetry.request("GetObject", 200, Duration::from_millis(1), Duration::from_millis(2));
-    telemetry.backend_request(&event("GET", 200));
+    telemetry.back_end("lake").request(&event("GET", 200));
     telemetry.backend_ready("lake", true);
     let page = page(&telemetry);
     let types: Vec<&str> = page
@@ -58,7 +59,14 @@ fn counts_appear_with_their_labels() {
         telemetry.request("GetObject", status, Duration::ZERO, half);
     }
     telemetry.refused(Refused::Busy);
-    telemetry.backend_request(&event("PUT", 503));
+    let back_end = telemetry.back_end("b");
+    for (method, status) in [("PUT", 503), ("PUT", 503), ("GET", 0), ("BREW", 999)] {
+        back_end.request(&event(method, status));
+    }
+    telemetry.back_end("a").request(&event("PUT", 201));
+    telemetry.back_end("b").wait_begins();
+    back_end.wait_begins();
+    back_end.wait_ended(Duration::from_millis(250));
     let page = page(&telemetry);
     for line in [
         "penstock_requests_total{operation=\"GetObject\",status=\"200\"} 2",
@@ -68,7 +76,61 @@ fn counts_appear_with_their_labels() {
         "penstock_request_duration_seconds_bucket{operation=\"GetObject\",le=\"+Inf\"} 3",
         "penstock_request_duration_seconds_sum{operation=\"GetObject\"} 1.5",
         "penstock_requests_refused_total{reason=\"busy\"} 1",
-        "penstock_backend_requests_total{method=\"PUT\",status=\"503\"} 1",
+        "penstock_backend_requests_total{backend=\"b\",method=\"PUT\",status=\"503\"} 2",
+        "penstock_backend_requests_total{backend=\"b\",method=\"GET\",status=\"0\"} 1",
+        "penstock_backend_requests_total{backend=\"b\",method=\"OTHER\",status=\"999\"} 1",
+        "penstock_backend_requests_total{backend=\"a\",method=\"PUT\",status=\"201\"} 1",
+        "penstock_backend_duration_seconds_count{backend=\"b\",method=\"PUT\"} 2",
+        "penstock_backend_duration_seconds_sum{backend=\"b\",method=\"PUT\"} 0.014",
+        "penstock_backend_sent_bytes_total{backend=\"b\"} 12",
+        "penstock_backend_received_bytes_total{backend=\"a\"} 5",
+        "penstock_backend_connections_awaited{backend=\"b\"} 1",
+        "penstock_backend_connections_awaited{backend=\"a\"} 0",
+        "penstock_backend_connection_wait_seconds_count{backend=\"b\"} 1",
+        "penstock_backend_connection_wait_seconds_sum{backend=\"b\"} 0.25",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
+    }
+}
+
+#[test]
+fn reasons_of_refusals_are_counted_under_their_own_names() {
+    let telemetry = Telemetry::new(UNIX_EPOCH);
+    for (index, (reason, _)) in Refused::ALL.into_iter().enumerate() {
+        assert_eq!(reason as usize, index, "{reason:?}");
+        (0..=index).for_each(|_| telemetry.refused(reason));
+    }
+    let page = page(&telemetry);
+    for (index, (_, label)) in Refused::ALL.iter().enumerate() {
+        let begin = "penstock_requests_refused_total{reason=";
+        let line = format!("{begin}\"{label}\"}} {}", index + 1);
+        assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
+    }
+}
+
+#[test]
+fn what_the_engine_counted_is_told_under_the_names_of_the_page() {
+    let engine = Metrics::default();
+    for (amount, metric) in (1..).zip([
+        Metric::Retries,
+        Metric::RequestsHedged,
+        Metric::BodiesReplaced,
+        Metric::CacheMemoryHits,
+        Metric::CacheDiskHits,
+        Metric::CacheMemoryBytesRead,
+        Metric::CacheDiskBytesRead,
+    ]) {
+        engine.add(metric, amount);
+    }
+    let page = Telemetry::new(UNIX_EPOCH).page(&engine, &Stats::default().snapshot());
+    for line in [
+        "penstock_backend_retries_total 1",
+        "penstock_backend_hedges_total{reason=\"late\"} 2",
+        "penstock_backend_hedges_total{reason=\"slow\"} 3",
+        "penstock_cache_hits_total{cache=\"memory\"} 4",
+        "penstock_cache_hits_total{cache=\"disk\"} 5",
+        "penstock_cache_read_bytes_total{cache=\"memory\"} 6",
+        "penstock_cache_read_bytes_total{cache=\"disk\"} 7",
     ] {
         assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
     }

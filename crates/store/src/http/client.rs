@@ -8,7 +8,7 @@ use crate::http::options::HttpOptions;
 use crate::http::pool::{Kept, On, Origin, Place, Pool, Slot, Taken, Trust};
 use crate::http::proxy::{ProxyChoice, ProxyEnvironment, bare_host, explicit_port, proxy_for};
 use crate::http::tls::client_config;
-use crate::http::trace::{Trace, method_name};
+use crate::http::trace::{Trace, Waiting, method_name};
 use crate::http::warming::{Coming, Connections, WarmUp};
 use crate::{Body, Inflow, Observer, Payload};
 use futures_util::future::{Either, join_all, select};
@@ -177,7 +177,7 @@ impl HttpClient {
     async fn slot(&self, origin: Origin) -> Result<Slot> {
         let options = &self.shared.options;
         let limit = options.slot_timeout.unwrap_or(options.stall_timeout * SLOT_WAIT_STALLS);
-        let waiting = self.shared.pool.slot(origin);
+        let waiting = self.shared.pool.slot(origin, || Waiting::begin(&*self.observer));
         tokio::time::timeout(limit, waiting).await.map_err(|_| self.no_slot())
     }
 

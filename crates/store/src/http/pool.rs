@@ -197,14 +197,22 @@ impl Pool {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits, in order of arrival, for the right to hold a connection.
-    pub(crate) async fn slot(&self, origin: Origin) -> Slot {
+    /// Waits, in order of arrival, for the right to hold a connection. Where others hold them all,
+    /// what `waiting` makes lives as long as that takes.
+    pub(crate) async fn slot<W>(&self, origin: Origin, waiting: impl FnOnce() -> W) -> Slot {
         let (origin, slots) = {
             let mut hosts = self.lock();
             let (origin, host) = self.host(&mut hosts, origin);
             (origin, host.slots.clone())
         };
-        let permit = slots.acquire_owned().await.expect("the semaphore is never closed");
+        // Nobody who waits is passed: what is given back is theirs before it is anybody's.
+        let permit = match slots.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let _waiting = waiting();
+                slots.acquire_owned().await.expect("the semaphore is never closed")
+            }
+        };
         Slot { origin, _permit: permit }
     }
 

@@ -1,4 +1,5 @@
-//! Measures one request and tells the observer exactly once, however it ends.
+//! Measures one request, and its wait for a connection, and tells the observer exactly once,
+//! however it ends.
 
 use crate::http::redact::redacted_url;
 use crate::{Observer, RequestEvent};
@@ -75,6 +76,26 @@ impl Trace {
 impl Drop for Trace {
     fn drop(&mut self) {
         self.finish("cancelled");
+    }
+}
+
+/// A request's wait for a connection, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a> {
+    observer: &'a dyn Observer,
+    since: Instant,
+}
+
+impl<'a> Waiting<'a> {
+    pub(crate) fn begin(observer: &'a dyn Observer) -> Self {
+        observer.wait_begins();
+        Waiting { observer, since: Instant::now() }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.observer.wait_ended(self.since.elapsed());
     }
 }
 

@@ -10,12 +10,14 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Keeps every event, and whether connections could be opened early.
+/// Keeps every event, whether connections could be opened early, and how many requests began to
+/// wait for one, and ended.
 #[derive(Debug, Default)]
-pub struct Heard(pub Mutex<Vec<RequestEvent>>, pub Mutex<Vec<bool>>);
+pub struct Heard(pub Mutex<Vec<RequestEvent>>, pub Mutex<Vec<bool>>, pub Mutex<(usize, usize)>);
 
 impl Observer for Heard {
     fn request_finished(&self, event: RequestEvent) {
@@ -24,6 +26,14 @@ impl Observer for Heard {
 
     fn connection_warmed(&self, is_open: bool) {
         self.1.lock().unwrap().push(is_open);
+    }
+
+    fn wait_begins(&self) {
+        self.2.lock().unwrap().0 += 1;
+    }
+
+    fn wait_ended(&self, _after: Duration) {
+        self.2.lock().unwrap().1 += 1;
     }
 }
 
@@ -35,6 +45,11 @@ impl Heard {
     /// Of each request, whether it opened its own connection.
     pub fn opened(&self) -> Vec<bool> {
         self.events().iter().map(|event| event.new_connection).collect()
+    }
+
+    /// Waits for a connection that began, and that ended.
+    pub fn waits(&self) -> (usize, usize) {
+        *self.2.lock().unwrap()
     }
 
     pub fn warmed(&self) -> Vec<bool> {

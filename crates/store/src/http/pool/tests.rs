@@ -58,7 +58,7 @@ impl World {
     async fn act(&mut self, step: Step) {
         match step {
             Step::Ask => {
-                let Some(slot) = self.pool.slot(origin()).now_or_never() else { return };
+                let Some(slot) = self.pool.slot(origin(), || ()).now_or_never() else { return };
                 match self.pool.take(&slot) {
                     Taken::Kept(kept) => self.served.push((slot, kept.connection)),
                     Taken::Coming(coming) => self.waiting.push((slot, coming)),
@@ -140,8 +140,8 @@ proptest! {
             }
             // Everything ends, and all of the limit is there for requests.
             drop((world.places, world.waiting, world.served));
-            let slots: Vec<_> =
-                (0..=most).filter_map(|_| world.pool.slot(origin()).now_or_never()).collect();
+            let asked = (0..=most).map(|_| world.pool.slot(origin(), || ()).now_or_never());
+            let slots: Vec<_> = asked.flatten().collect();
             prop_assert_eq!(slots.len(), most);
             Ok(())
         })?;
@@ -155,6 +155,6 @@ fn hosts_that_are_in_use_are_not_forgotten() {
     let places: Vec<Place> = (0..300).flat_map(|port| pool.begin(other(port), 1)).collect();
     assert_eq!(pool.lock().len(), 300);
     drop(places);
-    let _slot = pool.slot(other(1000)).now_or_never();
+    let _slot = pool.slot(other(1000), || ()).now_or_never();
     assert_eq!(pool.lock().len(), 1);
 }

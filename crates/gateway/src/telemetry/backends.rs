@@ -1,0 +1,180 @@
+//! What is counted of each back end. Whoever sends requests to it holds its counters, which are
+//! atomic: no request looks anything up, or waits for another.
+
+use super::prometheus::{Family, Sample};
+use super::{BOUNDS, Count, Telemetry};
+use crate::access_log::AccessLog;
+use crate::trace::BackendLine;
+use penstock_base::histogram::bucket;
+use penstock_base::{Histogram, metrics as table};
+use penstock_store::{Observer, RequestEvent, Span};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// As events name them; the last is for those that have no name there.
+const METHODS: [&str; 8] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "OTHER"];
+/// Statuses of HTTP have three digits, and no answer is 0.
+const STATUSES: usize = 1000;
+
+/// A distribution of times that many add to at once.
+#[derive(Debug)]
+struct Times {
+    counts: [Count; BOUNDS.len() + 1],
+    nanos: Count,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Times { counts: std::array::from_fn(|_| Count::default()), nanos: Count::default() }
+    }
+}
+
+impl Times {
+    fn observe(&self, time: Duration) {
+        self.counts[bucket(BOUNDS, time)].add(1);
+        self.nanos.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    fn histogram(&self) -> Histogram {
+        let mut histogram = Histogram::new(BOUNDS);
+        let counts: Vec<u64> = self.counts.iter().map(Count::get).collect();
+        histogram.add(&counts, Duration::from_nanos(self.nanos.get()));
+        histogram
+    }
+}
+
+/// Requests of one method.
+#[derive(Debug)]
+struct Method {
+    statuses: [Count; STATUSES],
+    total: Times,
+}
+
+impl Method {
+    /// 8 KiB, so there is one only of the methods that a back end has been sent.
+    fn boxed() -> Box<Self> {
+        let statuses = [const { Count::new() }; STATUSES];
+        Box::new(Method { statuses, total: Times::default() })
+    }
+}
+
+/// The counters of one back end.
+#[derive(Debug)]
+pub struct BackendCounts {
+    name: String,
+    methods: [OnceLock<Box<Method>>; METHODS.len()],
+    sent: Count,
+    received: Count,
+    waiting: Count,
+    waits: Times,
+}
+
+impl BackendCounts {
+    /// Zeroes, of the back end of this name.
+    pub fn new(name: &str) -> Self {
+        BackendCounts {
+            name: name.to_string(),
+            methods: Default::default(),
+            sent: Count::default(),
+            received: Count::default(),
+            waiting: Count::default(),
+            waits: Times::default(),
+        }
+    }
+
+    /// Of which back end they are.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A request ended.
+    pub fn request(&self, event: &RequestEvent) {
+        let known = METHODS.iter().position(|name| *name == event.method);
+        let method = self.methods[known.unwrap_or(METHODS.len() - 1)].get_or_init(Method::boxed);
+        method.statuses[usize::from(event.status).min(STATUSES - 1)].add(1);
+        method.total.observe(event.total);
+        self.sent.add(event.sent_bytes);
+        self.received.add(event.received_bytes);
+    }
+
+    /// A request begins to wait for a connection.
+    pub fn wait_begins(&self) {
+        self.waiting.add(1);
+    }
+
+    /// It waited so long.
+    pub fn wait_ended(&self, after: Duration) {
+        self.waiting.sub(1);
+        self.waits.observe(after);
+    }
+
+    /// The methods that it was sent, by name.
+    fn methods(&self) -> impl Iterator<Item = (&'static str, &Method)> {
+        let rows = METHODS.iter().zip(&self.methods);
+        rows.filter_map(|(name, method)| Some((*name, &**method.get()?)))
+    }
+}
+
+/// What is printed of all back ends.
+pub(super) fn families(all: &[Arc<BackendCounts>]) -> Vec<Family> {
+    let mut requests = Family::new(table::BACKEND_REQUESTS);
+    let mut total = Family::new(table::BACKEND_SECONDS);
+    let mut sent = Family::new(table::BACKEND_SENT_BYTES);
+    let mut received = Family::new(table::BACKEND_RECEIVED_BYTES);
+    let mut waiting = Family::new(table::BACKEND_WAITING);
+    let mut waits = Family::new(table::BACKEND_WAIT_SECONDS);
+    for back_end in all {
+        let name = back_end.name.as_str();
+        for (method, row) in back_end.methods() {
+            for (status, count) in row.statuses.iter().map(Count::get).enumerate() {
+                if count > 0 {
+                    let status = status.to_string();
+                    requests.push(Sample::of([name, method, &status], count as f64));
+                }
+            }
+            total.push(Sample::histogram([name, method], &row.total.histogram()));
+        }
+        sent.push(Sample::of([name], back_end.sent.get() as f64));
+        received.push(Sample::of([name], back_end.received.get() as f64));
+        waiting.push(Sample::of([name], back_end.waiting.get() as f64));
+        waits.push(Sample::histogram([name], &back_end.waits.histogram()));
+    }
+    vec![requests, total, sent, received, waiting, waits]
+}
+
+/// Hears of every request to one back end, and tells the S3 request for which it was made, and the
+/// engine, which keeps counters of its own.
+#[derive(Debug)]
+pub struct BackendObserver {
+    pub telemetry: Arc<Telemetry>,
+    pub counts: Arc<BackendCounts>,
+    pub engine: Arc<dyn Observer>,
+    pub log: Option<AccessLog>,
+}
+
+impl Observer for BackendObserver {
+    fn request_begins(&self) -> Option<Span> {
+        crate::exchange::backend_span()
+    }
+
+    fn request_finished(&self, event: RequestEvent) {
+        if let Some(log) = &self.log {
+            log.write(&BackendLine::of(&event), &self.telemetry);
+        }
+        self.counts.request(&event);
+        crate::exchange::backend_request(event.total);
+        self.engine.request_finished(event);
+    }
+
+    fn wait_begins(&self) {
+        self.counts.wait_begins();
+    }
+
+    fn wait_ended(&self, after: Duration) {
+        self.counts.wait_ended(after);
+    }
+
+    fn connection_warmed(&self, is_open: bool) {
+        self.engine.connection_warmed(is_open);
+    }
+}
