@@ -8,7 +8,7 @@ use crate::observed::STALLED;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use penstock_base::{Error, Kind};
-use penstock_store::local::STORAGE_FULL;
+use penstock_store::STORAGE_FULL;
 use s3s::{S3Error, S3ErrorCode, StdError, s3_error};
 use std::time::Duration;
 

@@ -5,6 +5,9 @@ use bytes::Bytes;
 use penstock_base::ByteRange;
 use std::time::SystemTime;
 
+/// Service code of what has no room on its disk ([`penstock_base::Error::service_code`]).
+pub const STORAGE_FULL: &str = "StorageFull";
+
 /// An entity tag without its quotes (RFC 9110 section 8.8.3). The quotes are put back on the wire,
 /// so that the tag of a listing equals the tag of a GET whatever a store quotes where.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

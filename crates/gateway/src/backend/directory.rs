@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use penstock_base::{Error, Kind, Result};
-use penstock_store::local::STORAGE_FULL;
+use penstock_store::STORAGE_FULL;
 use penstock_store::{Account, ContainerEntry, LocalStore, StreamingStore};
 use std::collections::HashMap;
 use std::io::ErrorKind;

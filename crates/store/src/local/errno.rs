@@ -1,10 +1,8 @@
 //! What the operating system's error numbers mean to a caller of a store.
 
+use crate::STORAGE_FULL;
 use penstock_base::{Error, Kind};
 use rustix::io::Errno;
-
-/// Service code of what has no room on its disk.
-pub const STORAGE_FULL: &str = "StorageFull";
 
 /// An error of a system call on `path`, in the words of the store.
 pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
