@@ -120,6 +120,7 @@ def check_workload(found: dict[str, Any]) -> None:
     assert {port["targetPort"] for port in found["Service"]["spec"]["ports"]} <= ports
     volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
     assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+    assert pod["spec"]["enableServiceLinks"] is False
     assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert pod["spec"]["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
