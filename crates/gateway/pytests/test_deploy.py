@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,20 @@ def test_manifests_parse_and_their_settings_exist(name: str) -> None:
     assert documents(text)
     for variable in re.findall(r"\bPENSTOCK_([A-Z0-9_]+)", text):
         assert variable.lower() in setting_names(), variable
+
+
+def test_the_balancer_of_compose_is_believed_and_tells_clients() -> None:
+    (compose,) = documents((DEPLOY / "compose.yaml").read_text())
+    services = compose["services"]
+    address = services["haproxy"]["networks"]["default"]["ipv4_address"]
+    assert services["penstock"]["environment"]["PENSTOCK_TRUSTED_PROXIES"] == address
+    (pool,) = compose["networks"]["default"]["ipam"]["config"]
+    subnet, given_out = IPv4Network(pool["subnet"]), IPv4Network(pool["ip_range"])
+    assert IPv4Address(address) in subnet and given_out.subnet_of(subnet)
+    # Nobody else is given it.
+    assert IPv4Address(address) not in given_out
+    haproxy = (DEPLOY / "compose/haproxy.cfg").read_text()
+    assert re.search(r"^\s*option forwardfor$", haproxy, re.MULTILINE)
 
 
 def test_images_have_no_registry() -> None:

@@ -179,7 +179,7 @@ impl S3Access for Access {
         if let Some(exchange) = &exchange {
             exchange.recognised(context);
         }
-        let peer = exchange.map(|exchange| exchange.peer().ip());
+        let peer = exchange.map(|exchange| exchange.client());
         let sender = self.sender(context)?;
         let sources = copied(context.headers())?;
         let by_configuration = by_configuration(&sender, context, &operation, &sources);

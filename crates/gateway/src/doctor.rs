@@ -1,6 +1,6 @@
 //! `penstock doctor`: tries a configuration against its back ends and says what is wrong.
 //!
-//! Looks at what serving needs: keys, TLS files, addresses, and for each back end and bucket that
+//! Looks at what serving needs: keys, settings, TLS files, addresses, and for each back end and bucket that
 //! it is there, may be listed, written, read and removed from, and that the clocks agree. It writes
 //! one small object into each writable bucket that the configuration names, into a container that
 //! it makes where containers are buckets, and beside the notes of buckets, and removes them. It
@@ -16,7 +16,7 @@ use crate::telemetry::Telemetry;
 use crate::{Options, check_keys, open, server, tls};
 use bytes::Bytes;
 pub use judge::{Finding, Level};
-use judge::{clock, failed, keys, transport};
+use judge::{clock, failed, keys, settings, transport};
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{
     Account, GetRequest, GetResponse, ListRequest, Payload, PutOptions, StreamingStore,
@@ -34,6 +34,7 @@ pub async fn examine(options: &Options, now: impl Fn() -> SystemTime) -> Vec<Fin
     if let Err(error) = check_keys(options) {
         findings.push(failed("keys", &error));
     }
+    findings.extend(settings(&options.serve));
     findings.extend(tls_files(options));
     findings.extend(transport(&options.serve));
     findings.extend(addresses(options).await);

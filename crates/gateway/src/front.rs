@@ -9,6 +9,7 @@ use crate::forms::{form_units, is_form, put_of};
 use crate::hosts::Hosts;
 use crate::observed::{Inbound, Outbound, Rest};
 use crate::pages::Pages;
+use crate::proxies::Proxies;
 use crate::ready::Readiness;
 use crate::stats::Stats;
 use crate::telemetry::Refused;
@@ -69,6 +70,7 @@ pub(crate) struct Front {
     pub ring: Arc<KeyRing>,
     pub pages: Arc<Pages>,
     pub hosts: Arc<Hosts>,
+    pub proxies: Arc<Proxies>,
     /// Places of requests at work.
     pub places: Arc<Semaphore>,
 }
@@ -88,7 +90,8 @@ impl Front {
             return Ok(page);
         }
         self.stats.request(request.method().as_str());
-        let exchange = Exchange::begin(&self.ledger, peer, &request);
+        let client = self.proxies.client(peer.ip(), request.headers());
+        let exchange = Exchange::begin(&self.ledger, client, &request);
         let closes = expects_and_sends_nothing(&request) || self.readiness.is_draining();
         let (response, place) = match self.places.clone().try_acquire_owned() {
             Ok(place) => (self.s3_answer(&exchange, request).await?, Some(place)),

@@ -69,6 +69,10 @@ async fn each_trouble_is_named_with_its_kind_and_a_cure_and_no_secret() {
     let mut tls = options(&dir);
     tls.serve.tls_cert_file = "/nowhere/cert.pem".to_string();
     tls.serve.tls_key_file = "/nowhere/key.pem".to_string();
+    let (mut lists, mut hosts, mut proxies) = (options(&dir), options(&dir), options(&dir));
+    lists.serve.acl = "everybody".to_string();
+    hosts.serve.domains = "http://s3.example.org".to_string();
+    proxies.serve.trusted_proxies = "10.0.0.0/8, balancer".to_string();
     for (told, kind, subject) in [
         (missing, Kind::NotFound, "bucket `gone`"),
         (denied, Kind::Denied, "back end `back`"),
@@ -77,6 +81,9 @@ async fn each_trouble_is_named_with_its_kind_and_a_cure_and_no_secret() {
         (nowhere, Kind::Invalid, "buckets"),
         (no_keys, Kind::Invalid, "keys"),
         (tls, Kind::NotFound, "TLS"),
+        (lists, Kind::Invalid, "--acl"),
+        (hosts, Kind::Invalid, "--domains"),
+        (proxies, Kind::Invalid, "--trusted-proxies"),
     ] {
         let findings = examine(&told, SystemTime::now).await;
         let found = problems(&findings);
