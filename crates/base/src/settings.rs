@@ -272,7 +272,7 @@ settings! {
     listen: Text = "127.0.0.1:9000"
         "HOST:PORT that S3 is served on; port 0 takes a free one.";
     admin_listen: Text = ""
-        "HOST:PORT of /metrics, /healthz and /readyz, apart from the port of S3; empty for none.";
+        "HOST:PORT of /metrics, /healthz, /readyz and /_penstock/stats, apart from the port of S3; empty for none.";
     domains: Text = ""
         "Host names of the gateway, separated by commas, before which a bucket may stand (virtual-host style): with `s3.example.org`, `lake.s3.example.org/key` is a key of the bucket `lake`. Path style works on every name.";
     trusted_proxies: Text = ""

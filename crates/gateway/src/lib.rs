@@ -283,6 +283,7 @@ impl Gateway {
             ledger: self.ledger,
             readiness: self.readiness,
             proxies: Arc::new(self.proxies),
+            has_admin: self.admin.is_some(),
             limits: Arc::new(Limits::new(&serve)),
             places: Arc::new(Semaphore::new(places)),
         };
