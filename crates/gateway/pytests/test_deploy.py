@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
@@ -93,17 +95,92 @@ def test_images_have_no_registry() -> None:
             assert "/" not in image or not re.search(r"[.:]", host), f"{path}: {image}"
 
 
-def test_configs_in_the_files_are_configs() -> None:
-    """Each is tried by the program itself, its secrets in files of their own."""
-    manifests = documents((DEPLOY / "kubernetes/penstock.yaml").read_text())
-    config_map = next(found for found in manifests if found["kind"] == "ConfigMap")
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
-    compose = (DEPLOY / "compose/penstock.toml").read_text()
-    for text in (config_map["data"]["penstock.toml"], values["config"], compose):
-        config = tomllib.loads(text)
-        assert config["backend"][0]["dynamic"] is True
-        sections = {"backend", "bucket", "key", "public"}
-        assert set(config) - sections <= setting_names()
+def configs() -> dict[str, tuple[str, dict[str, str]]]:
+    """Each config file in deploy/, and the variables that stand beside it."""
+    manifests = {
+        row["kind"]: row for row in documents((DEPLOY / "kubernetes/penstock.yaml").read_text())
+    }
+    (container,) = manifests["Deployment"]["spec"]["template"]["spec"]["containers"]
+    (compose,) = documents((DEPLOY / "compose.yaml").read_text())
+    return {
+        "kubernetes": (
+            manifests["ConfigMap"]["data"]["penstock.toml"],
+            {row["name"]: row["value"] for row in container["env"]},
+        ),
+        "chart": (yaml.safe_load((CHART / "values.yaml").read_text())["config"], {}),
+        "compose": (
+            (DEPLOY / "compose/penstock.toml").read_text(),
+            compose["services"]["penstock"]["environment"],
+        ),
+    }
+
+
+def start(text: str, variables: dict[str, str], directory: Path) -> tuple[str, str]:
+    """What the gateway says with a config, until it serves or gives up: on stdout and on stderr.
+
+    It asks no back end at its start. Its secrets are in files of their own.
+    """
+    (directory / "lake").write_text("a secret of some length\n")
+    config = directory / "penstock.toml"
+    config.write_text(text.replace("/etc/penstock/keys", str(directory)))
+    listen = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+    with subprocess.Popen(
+        [ROOT / "build/penstock", "serve", "--config", config, *listen],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PATH": os.environ["PATH"], **variables},
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        said = process.stdout.readline()
+        # With nothing on stdout it has ended by itself.
+        process.kill()
+        return said, process.stderr.read()
+
+
+@pytest.mark.parametrize("name", configs())
+def test_configs_in_the_files_are_configs(name: str, tmp_path: Path) -> None:
+    """Each is tried by the program itself, and so is each with a slip of the pen."""
+    text, variables = configs()[name]
+    assert tomllib.loads(text)["backend"][0]["dynamic"] is True
+    said, complaint = start(text, variables, tmp_path)
+    assert said.startswith("penstock: serving the config file's buckets as S3 on "), complaint
+    for right, wrong in (("dynamic = ", "dynamik = "), ("access_key = ", "acces_key = ")):
+        assert text.count(right) == 1
+        said, complaint = start(text.replace(right, wrong), variables, tmp_path)
+        assert said == "" and f"unknown key `{wrong.split()[0]}`" in complaint, complaint
+
+
+def test_a_service_by_the_name_of_the_program_does_not_keep_it_from_starting(
+    tmp_path: Path,
+) -> None:
+    """Kubernetes tells of it in variables that begin as settings do, where a pod lets it."""
+    text, variables = configs()["kubernetes"]
+    links = {
+        "SERVICE_HOST": "10.0.0.1", "SERVICE_PORT": "9000", "SERVICE_PORT_S3": "9000",
+        "PORT": "tcp://10.0.0.1:9000", "PORT_9000_TCP": "tcp://10.0.0.1:9000",
+        "PORT_9000_TCP_PROTO": "tcp", "PORT_9000_TCP_PORT": "9000",
+        "PORT_9000_TCP_ADDR": "10.0.0.1",
+    }  # fmt: skip
+    told = {f"PENSTOCK_{name}": value for name, value in links.items()}
+    said, complaint = start(text, {**variables, **told}, tmp_path)
+    assert said.startswith("penstock: serving"), complaint
+
+
+def test_the_image_is_built_from_what_is_not_ignored() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    ignored = {line for line in lines if line and not line.startswith("#")}
+    assert {".git", "build", "target"} <= ignored
+    # Podman would read that one instead, and Docker would not.
+    assert not (ROOT / ".containerignore").exists()
+    manifest = tomllib.loads((ROOT / "Cargo.toml").read_text())
+    members = [path for name in manifest["workspace"]["members"] for path in ROOT.glob(name)]
+    needed = [ROOT / "Cargo.lock", DEPLOY / "rootfs.sh", *members]
+    assert len(needed) > 8
+    for path in needed:
+        parts = path.relative_to(ROOT).parts
+        ways = {"/".join(parts[: count + 1]) for count in range(len(parts))}
+        assert not ways & ignored, path
 
 
 def test_kubernetes_names_fit_together() -> None:
