@@ -256,17 +256,27 @@ def test_templates_close_what_they_open_and_include_what_is_defined() -> None:
         assert set(re.findall(r'include "([\w.]+)"', text)) <= names, path.name
 
 
-def test_the_chart_renders() -> None:
-    """With a renderer of our own: Go's templates with the few functions that the chart uses."""
+@pytest.fixture(scope="module")
+def render() -> Callable[..., dict[str, Any]]:
+    """A renderer of our own: Go's templates with the few functions that the chart uses."""
     renderer = ROOT / "scripts/peers/helm-render.sh"
     command = subprocess.run([renderer, "install"], check=True, stdout=subprocess.PIPE)
     program = command.stdout.decode().strip()
     assert shutil.which(program) is not None
 
-    def render(*changes: str) -> dict[str, Any]:
+    def rendered(*changes: str) -> dict[str, Any]:
         done = subprocess.run([program, CHART, *changes], check=True, stdout=subprocess.PIPE)
         return {found["kind"]: found for found in documents(done.stdout.decode())}
 
+    return rendered
+
+
+def pod_of(found: dict[str, Any]) -> dict[str, Any]:
+    pod: dict[str, Any] = found["Deployment"]["spec"]["template"]
+    return pod
+
+
+def test_the_chart_renders(render: Callable[..., dict[str, Any]]) -> None:
     plain = render()
     check_workload(plain)
     assert "Ingress" not in plain and "replicas" not in plain["Deployment"]["spec"]
@@ -292,6 +302,79 @@ def test_the_chart_renders() -> None:
     fixed = render("autoscaling.enabled=false", "disruptionBudget.enabled=false")
     assert fixed["Deployment"]["spec"]["replicas"] == 4
     assert not {"HorizontalPodAutoscaler", "PodDisruptionBudget"} & set(fixed)
+
+
+def test_another_config_and_other_keys_make_other_pods(
+    render: Callable[..., dict[str, Any]],
+) -> None:
+    def sums(*changes: str) -> tuple[str, str]:
+        annotations = pod_of(render(*changes))["metadata"]["annotations"]
+        return annotations["checksum/config"], annotations["checksum/keys"]
+
+    config, keys = sums("keys.values={lake: one, pond: two}")
+    assert (config, keys) == sums("keys.values={pond: two, lake: one}")
+    other_config, same_keys = sums("keys.values={lake: one, pond: two}", "config=listen")
+    assert other_config != config and same_keys == keys
+    same_config, other_keys = sums("keys.values={lake: one, pond: three}")
+    assert same_config == config and other_keys != keys
+    # Of a Secret that is not the chart's nothing is known.
+    annotations = pod_of(render("keys.existing=mine"))["metadata"]["annotations"]
+    assert "checksum/config" in annotations and "checksum/keys" not in annotations
+
+
+def test_volumes_of_ones_own_are_mounted(render: Callable[..., dict[str, Any]]) -> None:
+    """Those of the example, which is the documentation."""
+    text = (CHART / "values.yaml").read_text()
+    lines = re.findall(r"^#   (.*)", text, re.MULTILINE)
+    example = yaml.safe_load("\n".join(lines))
+    assert set(example) == {"extraVolumes", "extraVolumeMounts"}
+    changes = [f"{name}={json.dumps(value)}" for name, value in example.items()]
+    found = render(*changes)
+    check_workload(found)
+    pod = pod_of(found)["spec"]
+    (container,) = pod["containers"]
+    paths = [mount["mountPath"] for mount in container["volumeMounts"]]
+    named = re.findall(r'# (\w+) = "(/[^"]+)"', "\n".join(lines))
+    assert {name for name, _ in named} == {"cache_dir", "ca_file", "service_account_path"}
+    for name, file in named:
+        assert f"| `{name}` |" in REFERENCE
+        assert any(Path(file).is_relative_to(path) for path in paths), file
+    assert len(pod["volumes"]) == len(paths) == 5
+
+
+def test_pods_have_an_account_that_is_there(render: Callable[..., dict[str, Any]]) -> None:
+    for changes, made, name in (
+        ((), "release", "release"),
+        (("serviceAccount.name=mine",), "mine", "mine"),
+        (("serviceAccount.create=false",), None, "default"),
+        (("serviceAccount.create=false", "serviceAccount.name=mine"), None, "mine"),
+    ):
+        found = render(*changes)
+        assert pod_of(found)["spec"]["serviceAccountName"] == name, changes
+        account = found.get("ServiceAccount")
+        assert (account and account["metadata"]["name"]) == made, changes
+
+
+def test_the_ingress_lets_large_bodies_through(render: Callable[..., dict[str, Any]]) -> None:
+    nginx = "nginx.ingress.kubernetes.io"
+
+    def annotations(*changes: str) -> dict[str, str]:
+        found = render("ingress.enabled=true", *changes)
+        told: dict[str, str] = found["Ingress"]["metadata"]["annotations"]
+        return told
+
+    plain = annotations()
+    assert plain[f"{nginx}/proxy-body-size"] == "0"
+    assert plain[f"{nginx}/proxy-request-buffering"] == "off"
+    assert f"{nginx}/backend-protocol" not in plain
+    # A certificate of the Ingress itself changes nothing behind it.
+    assert annotations("ingress.tlsSecretName=cert") == plain
+    secure = annotations("tls.secretName=cert")
+    assert secure == plain | {f"{nginx}/backend-protocol": "HTTPS"}
+    told = f"{nginx}/backend-protocol"
+    assert annotations("tls.secretName=cert", f"ingress.annotations={{{told}: GRPCS}}") == {
+        told: "GRPCS"
+    }
 
 
 def test_the_root_of_the_image_runs_alone(tmp_path: Path) -> None:
