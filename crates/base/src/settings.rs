@@ -201,7 +201,7 @@ settings! {
     upload_overlap_enabled: Bool = "true"
         "Lets COPY and EXPORT close the next file while earlier ones are still being uploaded; the statement ends only when every upload is durable.";
     connections_per_host: Number = "64" [1, 4096]
-        "Most connections to one host.";
+        "Most connections to one host; `penstock serve` allows as many as `requests_max` where that is more and this is not set.";
     warm_connections_max: Number = "16" [0, 1024]
         "Most connections to a store that are opened before the requests that will need them, while a file is opened or listed, or a long one read; 0 for none.";
     connect_timeout_ms: Millis = "10000" [1, 600_000]
@@ -303,7 +303,7 @@ settings! {
         "Requests that a key with a rate may send at once after a pause.";
     head_size_max_bytes: Bytes = "64KiB" [8 << 10, MIB]
         "Longest head of a request: its URL and headers together.";
-    body_size_max_bytes: Bytes = "5GiB" [MIB, u64::MAX]
+    body_size_max_bytes: Bytes = "5GiB" [MIB, 5 * GIB]
         "Largest body of one request.";
     form_size_max_bytes: Bytes = "16MiB" [64 << 10, 5 << 30]
         "Largest upload of a browser's form, which is held in memory whole.";
@@ -313,6 +313,8 @@ settings! {
         "Longest time in which a client neither sends the next byte of a body nor takes one.";
     backend_deadline_ms: Millis = "25000" [100, 86_400_000]
         "Longest time in which a read or a small upload is tried again at a back end that fails, before the client is told to slow down (503): shorter than clients wait; `request_deadline_ms` holds where that is less.";
+    completion_quiet_ms: Millis = "10000" [0, 600_000]
+        "How long the completion of an upload is worked at before its answer begins, as S3's does, with 200 and white space, so that clients go on waiting; what goes wrong then stands in its body. With 0 it begins at once.";
     ready_timeout_ms: Millis = "2000" [10, 60_000]
         "Longest wait for a back end's answer before /readyz counts it as unreachable.";
     drain_delay_ms: Millis = "0" [0, 600_000]

@@ -4,6 +4,7 @@
 
 use crate::args::Serve;
 use crate::report::exit_code;
+use crate::settings::Resolved;
 use penstock_base::{Kind, Result, Settings};
 use penstock_gateway::{Config, Finding, Level, examine};
 use std::fmt::Write as _;
@@ -14,7 +15,7 @@ use std::time::SystemTime;
 ///
 /// # Errors
 /// `Invalid` for flags and variables that cannot be; what is wrong beyond them is a finding.
-pub async fn run(serve: Serve, config: Config, settings: Settings) -> Result<ExitCode> {
+pub async fn run(serve: Serve, config: Config, settings: Resolved<Settings>) -> Result<ExitCode> {
     let options = crate::serve::options(&serve, config, settings)?;
     let findings = examine(&options, SystemTime::now).await;
     crate::print(&page(&findings))?;

@@ -29,17 +29,16 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode> {
     let config = serve::config(&cli.command)?;
-    let settings = cli.settings.resolve(&config.settings, variables())?;
+    let resolved = cli.settings.resolve(&config.settings, variables())?;
+    let settings = resolved.settings.clone();
     let done = match cli.command {
         Command::Doctor(serve) => {
-            return block_on(None, doctor::run(serve, config, settings))?;
+            return block_on(None, doctor::run(serve, config, resolved))?;
         }
         Command::Serve(serve) => {
             // A server is given the machine, unless the operator says how much of it.
-            let told = cli.settings.has("io_threads")
-                || config.settings.iter().any(|(name, _)| name == "io_threads");
-            let threads = told.then_some(settings.io_threads);
-            block_on(threads, serve::run(serve, config, settings))?
+            let threads = resolved.is_given("io_threads").then_some(settings.io_threads);
+            block_on(threads, serve::run(serve, config, resolved))?
         }
         Command::Ls(target) => objects::ls(&Session::start(settings)?, &target),
         Command::Stat(target) => objects::stat(&Session::start(settings)?, &target),

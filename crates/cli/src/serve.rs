@@ -1,10 +1,12 @@
 //! `penstock serve`: reads config file and keys, runs the gateway until a signal, drains.
 
 use crate::args::{Command, Serve};
+use crate::settings::Resolved;
 use penstock_base::{Error, Kind, Result, Secret, Settings};
 use penstock_gateway::{
     BackendOptions, Config, Gateway, Grant, KeyPair, Options, Secrets, Surroundings,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -24,8 +26,9 @@ pub fn config(command: &Command) -> Result<Config> {
 ///
 /// # Errors
 /// As [`Gateway::bind`]; `Invalid` for half a key pair.
-pub async fn run(serve: Serve, config: Config, settings: Settings) -> Result<()> {
+pub async fn run(serve: Serve, config: Config, settings: Resolved<Settings>) -> Result<()> {
     let options = options(&serve, config, settings)?;
+    raise_open_files();
     let what = match &serve.dir {
         Some(dir) => dir.display().to_string(),
         None => "the config file's buckets".to_string(),
@@ -70,6 +73,16 @@ pub async fn run(serve: Serve, config: Config, settings: Settings) -> Result<()>
     }
 }
 
+/// Lets this process open as many files as it may at most: the usual soft limit, 1024, is for
+/// programs that use `select`, and a gateway has a descriptor for each connection. What is not
+/// allowed stays as it is, and `penstock doctor` tells.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
+    }
+}
+
 /// Says where it serves, on one line that scripts read.
 fn announce(what: &str, gateway: &Gateway) -> Result<()> {
     let scheme = if gateway.is_tls() { "https" } else { "http" };
@@ -86,8 +99,9 @@ fn announce(what: &str, gateway: &Gateway) -> Result<()> {
 ///
 /// # Errors
 /// `Invalid` for half a key pair or a value that cannot be.
-pub fn options(serve: &Serve, config: Config, settings: Settings) -> Result<Options> {
-    let serve_settings = serve.settings.resolve(&config.settings, crate::variables())?;
+pub fn options(serve: &Serve, config: Config, settings: Resolved<Settings>) -> Result<Options> {
+    let serve_settings = serve.settings.resolve(&config.settings, crate::variables())?.settings;
+    let settings = with_connections(settings, serve_settings.requests_max);
     let mut keys = config.keys;
     keys.extend(key_pair(serve)?);
     let mut backends = config.backends;
@@ -98,6 +112,17 @@ pub fn options(serve: &Serve, config: Config, settings: Settings) -> Result<Opti
     }
     let (buckets, cors) = (config.buckets, config.cors);
     Ok(Options { backends, buckets, settings, serve: serve_settings, keys, public, cors })
+}
+
+/// With a connection to a back end for each request at work, unless somebody says how many: clients
+/// that are slow to take what they asked for hold theirs, and others must not wait for those.
+fn with_connections(resolved: Resolved<Settings>, requests_max: u64) -> Settings {
+    let is_given = resolved.is_given("connections_per_host");
+    let mut settings = resolved.settings;
+    if !is_given {
+        settings.connections_per_host = settings.connections_per_host.max(requests_max);
+    }
+    settings
 }
 
 fn key_pair(serve: &Serve) -> Result<Option<KeyPair>> {

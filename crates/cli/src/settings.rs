@@ -8,6 +8,7 @@ use clap::{Arg, ArgMatches, Command};
 use penstock_base::nearest::nearest;
 use penstock_base::settings::{SERVE_TABLE, SettingSpec, SettingType, TABLE};
 use penstock_base::{Error, Kind, Result, ServeSettings, Settings};
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 
 /// Variables with this prefix that are not settings: other flags of this binary take them.
@@ -53,6 +54,21 @@ impl Values for ServeSettings {
 #[derive(Clone, Debug, Default)]
 pub struct TableFlags<V>(Vec<(&'static str, String)>, PhantomData<V>);
 
+/// The values of one table, and which of them somebody gave.
+#[derive(Clone, Debug)]
+pub struct Resolved<V> {
+    /// Given or default.
+    pub settings: V,
+    given: BTreeSet<String>,
+}
+
+impl<V> Resolved<V> {
+    /// Whether a flag, a variable or the config file says this one.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.contains(name)
+    }
+}
+
 /// Those of every verb.
 pub type SettingFlags = TableFlags<Settings>;
 /// Those of `penstock serve`.
@@ -68,28 +84,26 @@ impl<V: Values> TableFlags<V> {
         &self,
         file: &[(String, String)],
         environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<V> {
-        let mut settings = V::default();
+    ) -> Result<Resolved<V>> {
+        let (mut settings, mut given) = (V::default(), BTreeSet::new());
         let is_own = |name: &str| V::ROWS.iter().any(|row| row.name == name);
         for (name, value) in file.iter().filter(|row| is_own(&row.0)) {
             settings.set(name, value).map_err(|error| error.with_operation_of("config file"))?;
+            given.insert(name.clone());
         }
         for (variable, value) in environment {
             if let Some(name) = setting_of_variable(&variable)?
                 && is_own(name)
             {
                 settings.set(name, &value).map_err(|error| error.with_operation_of(&variable))?;
+                given.insert(name.to_string());
             }
         }
         for (name, value) in &self.0 {
             settings.set(name, value).map_err(|error| error.with_operation_of(&flag(name)))?;
+            given.insert((*name).to_string());
         }
-        Ok(settings)
-    }
-
-    /// Whether the flag was given.
-    pub fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|row| row.0 == name)
+        Ok(Resolved { settings, given })
     }
 }
 
@@ -224,8 +238,14 @@ mod tests {
     fn flags_win_over_the_environment() {
         let flags = SettingFlags::from_rows(vec![("part_size_bytes", "32MiB".to_string())]);
         let variables = [("PENSTOCK_PART_SIZE_BYTES", "16MiB"), ("PENSTOCK_IO_THREADS", "4")];
-        let settings = flags.resolve(&[], environment(&variables)).unwrap();
+        let resolved = flags.resolve(&[], environment(&variables)).unwrap();
+        let settings = &resolved.settings;
         assert_eq!((settings.part_size_bytes, settings.io_threads), (32 << 20, 4));
+        for (name, is_given) in
+            [("part_size_bytes", true), ("io_threads", true), ("stall_timeout_ms", false)]
+        {
+            assert_eq!(resolved.is_given(name), is_given, "{name}");
+        }
     }
 
     #[test]
@@ -233,10 +253,11 @@ mod tests {
         let file = [("requests_max", "5"), ("drain_seconds", "6"), ("io_threads", "3")];
         let file = file.map(|(name, value)| (name.to_string(), value.to_string()));
         let variables = [("PENSTOCK_REQUESTS_MAX", "7"), ("PENSTOCK_IO_THREADS", "4")];
-        let settings = ServeFlags::default().resolve(&file, environment(&variables)).unwrap();
-        assert_eq!((settings.requests_max, settings.drain_seconds), (7, 6));
+        let resolved = ServeFlags::default().resolve(&file, environment(&variables)).unwrap();
+        assert_eq!((resolved.settings.requests_max, resolved.settings.drain_seconds), (7, 6));
+        assert!(resolved.is_given("drain_seconds") && !resolved.is_given("io_threads"));
         let everywhere = SettingFlags::default().resolve(&file, environment(&variables)).unwrap();
-        assert_eq!(everywhere.io_threads, 4);
+        assert_eq!(everywhere.settings.io_threads, 4);
     }
 
     #[test]

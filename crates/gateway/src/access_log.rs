@@ -8,7 +8,9 @@ use crate::telemetry::Telemetry;
 use penstock_base::{Error, Kind, Result};
 use serde::{Serialize, Serializer};
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -122,12 +124,8 @@ impl AccessLog {
             "-" => Target::Stdout,
             path => Target::File(PathBuf::from(path)),
         };
-        let named = |error: Error| {
-            error.with_hint(format!(
-                "{setting} names a file in a directory that this user may write to"
-            ))
-        };
-        let (sink, telemetry) = (open_sink(&target).map_err(named)?, Arc::clone(telemetry));
+        let sink = open_sink(&target).map_err(|error| named(setting, error))?;
+        let telemetry = Arc::clone(telemetry);
         let (sender, receiver) = sync_channel(QUEUE_LINES);
         let writer = std::thread::Builder::new()
             .name("penstock-log".to_string())
@@ -174,11 +172,93 @@ impl Drop for Shared {
     }
 }
 
-fn open_sink(target: &Target) -> Result<Box<dyn Write + Send>> {
-    match target {
-        Target::Stdout => Ok(Box::new(std::io::stdout())),
-        Target::File(path) => Ok(Box::new(open_file(path)?)),
+/// Where a log's bytes go, and whether the last of them ended a line.
+struct Sink<W> {
+    out: W,
+    is_torn: bool,
+}
+
+impl<W: Write> Sink<W> {
+    /// Writes whole lines; the number of those that did not get out whole. A line that was cut off,
+    /// by a full disk say, is ended before the next one: a reader loses that one alone.
+    fn write_lines(&mut self, lines: &[u8]) -> u64 {
+        let whole = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        if self.is_torn && self.write_some(b"\n") == 1 {
+            self.is_torn = false;
+        }
+        // Bytes behind a torn line would be a part of it.
+        let written = if self.is_torn { 0 } else { self.write_some(lines) };
+        if let Some(last) = written.checked_sub(1) {
+            self.is_torn = lines[last] != b'\n';
+        }
+        whole(&lines[written..])
     }
+
+    /// Writes until something fails; the number of bytes that got out.
+    fn write_some(&mut self, bytes: &[u8]) -> usize {
+        let mut written = 0;
+        while written < bytes.len() {
+            match self.out.write(&bytes[written..]) {
+                Ok(0) => break,
+                Ok(more) => written += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        written
+    }
+}
+
+/// Whether a log can be opened. A file that is not there yet is not there afterwards.
+///
+/// # Errors
+/// As [`AccessLog::open`].
+pub fn check(setting: &'static str, target: &str) -> Result<()> {
+    if matches!(target, "" | "-") {
+        return Ok(());
+    }
+    let path = Path::new(target);
+    let was_there = path.exists();
+    open_file(path).map_err(|error| named(setting, error))?;
+    if !was_there {
+        // A log that began meanwhile is not empty.
+        let is_empty = path.metadata().is_ok_and(|metadata| metadata.len() == 0);
+        if is_empty {
+            std::fs::remove_file(path).ok();
+        }
+    }
+    Ok(())
+}
+
+fn named(setting: &str, error: Error) -> Error {
+    error.with_hint(format!("{setting} names a file in a directory that this user may write to"))
+}
+
+/// Unbuffered: what was written is out.
+fn open_sink(target: &Target) -> Result<Sink<File>> {
+    match target {
+        Target::Stdout => {
+            let out = std::io::stdout().as_fd().try_clone_to_owned().map_err(|cause| {
+                Error::new(Kind::Invalid, "stdout cannot be written to").with_source(cause)
+            })?;
+            Ok(Sink { out: File::from(out), is_torn: false })
+        }
+        Target::File(path) => {
+            let out = open_file(path)?;
+            Ok(Sink { is_torn: is_cut_off(path, &out), out })
+        }
+    }
+}
+
+/// Whether a file's last line has no end, as a killed process may have left it. What cannot be read
+/// counts as whole.
+fn is_cut_off(path: &Path, file: &File) -> bool {
+    let len = file.metadata().map_or(0, |metadata| metadata.len());
+    let last = |at| {
+        let mut last = [0];
+        File::open(path)?.read_exact_at(&mut last, at).map(|()| last[0])
+    };
+    len.checked_sub(1).is_some_and(|at| last(at).is_ok_and(|last| last != b'\n'))
 }
 
 fn open_file(path: &Path) -> Result<File> {
@@ -192,26 +272,24 @@ fn open_file(path: &Path) -> Result<File> {
 fn write_all(
     receiver: &Receiver<Message>,
     target: &Target,
-    mut sink: Box<dyn Write + Send>,
+    mut sink: Sink<File>,
     telemetry: &Telemetry,
 ) {
     let mut batch = Vec::with_capacity(BATCH_BYTES);
     while let Ok(first) = receiver.recv() {
-        let (mut lines, mut next) = (0, Some(first));
+        let mut next = Some(first);
         let mut must_reopen = false;
         while let Some(message) = next {
             match message {
-                Message::Line(line) => {
-                    batch.extend_from_slice(&line);
-                    lines += 1;
-                }
+                Message::Line(line) => batch.extend_from_slice(&line),
                 Message::Reopen => must_reopen = true,
             }
             let has_room = batch.len() < BATCH_BYTES && !must_reopen;
             next = if has_room { receiver.try_recv().ok() } else { None };
         }
-        if sink.write_all(&batch).and_then(|()| sink.flush()).is_err() {
-            telemetry.log_lost.add(lines);
+        let lost = sink.write_lines(&batch);
+        if lost > 0 {
+            telemetry.log_lost.add(lost);
         }
         batch.clear();
         if must_reopen && let Ok(opened) = open_sink(target) {
@@ -290,6 +368,65 @@ mod tests {
         std::fs::remove_dir_all(&dir).unwrap();
     }
 
+    /// Takes so many bytes, then nothing until it is given room again.
+    struct Small {
+        bytes: Vec<u8>,
+        room: usize,
+    }
+
+    impl Write for Small {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let taken = bytes.len().min(self.room).min(3);
+            if taken == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            self.room -= taken;
+            self.bytes.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_a_disk_cuts_off_are_counted_and_spoil_no_other() {
+        for room in 0..=18 {
+            let mut sink = Sink { out: Small { bytes: Vec::new(), room }, is_torn: false };
+            let lost = [sink.write_lines(b"first\nsecond\n"), sink.write_lines(b"third\n")];
+            sink.out.room = 100;
+            assert_eq!(sink.write_lines(b"fourth\n"), 0);
+            let text = String::from_utf8(sink.out.bytes).unwrap();
+            let lines = ["first", "second", "third", "fourth"];
+            let whole = text.lines().filter(|line| lines.contains(line)).count() as u64;
+            // A line that lacks nothing but its end is there after all.
+            let spared = u64::from([5, 12, 18].contains(&room));
+            assert_eq!(whole + lost[0] + lost[1], 4 + spared, "{room}: {lost:?} {text:?}");
+            assert!(text.ends_with("\nfourth\n") || text == "fourth\n", "{room}: {text:?}");
+            assert!(text.lines().all(|line| !line.is_empty()), "{room}: {text:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_killed_process_left_of_a_line_is_ended() {
+        let path = std::env::temp_dir().join(format!("penstock-torn-{}", std::process::id()));
+        std::fs::write(&path, "{\"key\":\"whole\"}\n{\"key\":\"to").unwrap();
+        for key in ["one", "two"] {
+            let telemetry = telemetry();
+            let log = AccessLog::open("access_log", path.to_str().unwrap(), &telemetry);
+            let log = log.unwrap().unwrap();
+            log.write(&line(key), &telemetry);
+            drop(log);
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[..2], ["{\"key\":\"whole\"}", "{\"key\":\"to"]);
+        assert!(lines[2].contains("\"one\"") && lines[3].contains("\"two\""), "{text}");
+        assert_eq!(lines.len(), 4);
+    }
+
     #[test]
     fn a_full_disk_is_counted() {
         let telemetry = telemetry();
@@ -305,5 +442,21 @@ mod tests {
         assert!(error.to_string().contains("/nowhere/log"), "{error}");
         assert!(error.to_string().contains("backend_log names a file"), "{error}");
         assert!(AccessLog::open("backend_log", "", &telemetry()).unwrap().is_none());
+        assert_eq!(
+            check("backend_log", "/nowhere/log").unwrap_err().to_string(),
+            error.to_string()
+        );
+    }
+
+    #[test]
+    fn a_check_leaves_no_file_and_takes_none_away() {
+        let path = std::env::temp_dir().join(format!("penstock-check-{}", std::process::id()));
+        let name = path.to_str().unwrap();
+        check("access_log", name).unwrap();
+        assert!(!path.exists());
+        std::fs::write(&path, "").unwrap();
+        check("access_log", name).unwrap();
+        assert!(path.exists());
+        std::fs::remove_file(&path).unwrap();
     }
 }

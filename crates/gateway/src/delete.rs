@@ -5,6 +5,7 @@ use crate::conditions::{RemovalConditions, Tag, unmodified_since};
 use crate::error::{Subject, to_s3};
 use crate::get::about_object;
 use crate::lock::Leave;
+use crate::sharing::Batch;
 use crate::{locks, versions};
 use futures_util::stream::{self, StreamExt as _};
 use http::header::IF_NONE_MATCH;
@@ -118,24 +119,32 @@ pub(crate) async fn delete_batch(
     buckets: &Buckets,
     request: S3Request<dto::DeleteObjectsInput>,
 ) -> S3Result<dto::DeleteObjectsOutput> {
-    let input = request.input;
-    let leave = locks::leave(input.bypass_governance_retention, &request.extensions)?;
-    let bucket = buckets.writable(&input.bucket).await?;
-    if input.delete.objects.is_empty() || input.delete.objects.len() > DELETES_MAX {
+    let leave = locks::leave(request.input.bypass_governance_retention, &request.extensions)?;
+    let bucket = buckets.writable(&request.input.bucket).await?;
+    let count = request.input.delete.objects.len();
+    if count == 0 || count > DELETES_MAX {
         return Err(s3_error!(MalformedXML, "A batch holds 1 to 1000 objects."));
     }
-    let quiet = input.delete.quiet.unwrap_or(false);
-    // A condition takes a request of its own.
-    let is_plain = |object: &dto::ObjectIdentifier| {
-        object.e_tag.is_none()
-            && object.version_id.is_none()
-            && object.size.is_none()
-            && object.last_modified_time.is_none()
+    let leaves: Vec<S3Result<Leave>> = match Batch::of(&request) {
+        None => (0..count).map(|_| Ok(leave)).collect(),
+        Some(batch) => {
+            let objects = request.input.delete.objects.iter();
+            let leaves: Vec<_> = objects.map(|object| batch.leave(object, leave)).collect();
+            stream::iter(leaves).buffered(DELETES_AT_ONCE).collect().await
+        }
     };
-    let (plain, single): (Vec<_>, Vec<_>) = input.delete.objects.into_iter().partition(is_plain);
-    let plain = plain.into_iter().map(|object| object.key).collect();
-    let mut results = remove_plain(&bucket, plain, leave).await?;
-    let single = single.into_iter().map(|object| delete_of_batch(&bucket, object, leave));
+    let quiet = request.input.delete.quiet.unwrap_or(false);
+    let (mut plain, mut single, mut results) = (Vec::new(), Vec::new(), Vec::new());
+    for (object, its_leave) in request.input.delete.objects.into_iter().zip(leaves) {
+        match its_leave {
+            Err(error) => results.push((object.key, object.version_id, Err(error))),
+            Ok(same) if is_plain(&object) && same == leave => plain.push(object.key),
+            // A condition takes a request of its own.
+            Ok(its_leave) => single.push((object, its_leave)),
+        }
+    }
+    results.extend(remove_plain(&bucket, plain, leave).await?);
+    let single = single.into_iter().map(|(object, leave)| delete_of_batch(&bucket, object, leave));
     results.extend(stream::iter(single).buffered(DELETES_AT_ONCE).collect::<Vec<_>>().await);
     let mut output = dto::DeleteObjectsOutput::default();
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());
@@ -148,6 +157,14 @@ pub(crate) async fn delete_batch(
     }
     (output.deleted, output.errors) = (Some(deleted), Some(errors));
     Ok(output)
+}
+
+/// Whether nothing but a key is told of an object.
+fn is_plain(object: &dto::ObjectIdentifier) -> bool {
+    object.e_tag.is_none()
+        && object.version_id.is_none()
+        && object.size.is_none()
+        && object.last_modified_time.is_none()
 }
 
 fn gone(key: String, version_id: Option<String>, removed: Removed) -> dto::DeletedObject {

@@ -8,6 +8,7 @@
 
 mod dynamic;
 mod judge;
+mod settings;
 
 use crate::probe::BackEnds;
 use crate::ready::Probe as _;
@@ -16,7 +17,7 @@ use crate::telemetry::Telemetry;
 use crate::{Options, check_keys, open, server, tls};
 use bytes::Bytes;
 pub use judge::{Finding, Level};
-use judge::{clock, failed, keys, settings, transport};
+use judge::{clock, failed, keys, transport};
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{
     Account, GetRequest, GetResponse, ListRequest, Payload, PutOptions, StreamingStore,
@@ -34,9 +35,10 @@ pub async fn examine(options: &Options, now: impl Fn() -> SystemTime) -> Vec<Fin
     if let Err(error) = check_keys(options) {
         findings.push(failed("keys", &error));
     }
-    findings.extend(settings(&options.serve));
     findings.extend(tls_files(options));
     findings.extend(transport(&options.serve));
+    let telemetry = Arc::new(Telemetry::new(now()));
+    findings.extend(settings::settings(options, &telemetry));
     findings.extend(addresses(options).await);
     let routes = match Routes::new(&options.backends, &options.buckets) {
         Ok(routes) => routes,
@@ -45,7 +47,6 @@ pub async fn examine(options: &Options, now: impl Fn() -> SystemTime) -> Vec<Fin
             return findings;
         }
     };
-    let telemetry = Arc::new(Telemetry::new(now()));
     for index in 0..options.backends.len() {
         findings.extend(back_end(options, &routes, index, &telemetry, &now).await);
     }
@@ -93,7 +94,7 @@ async fn back_end(
     let subject = format!("back end `{}`", backend.name);
     let alone = Options { backends: vec![backend.clone()], ..options.clone() };
     let account = match open(&alone, telemetry.clone(), None) {
-        Ok((_, mut accounts)) => accounts.remove(0),
+        Ok(mut opened) => opened.accounts.remove(0),
         Err(error) => return vec![failed(&subject, &error)],
     };
     let accounts = [account.clone()];

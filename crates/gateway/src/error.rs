@@ -8,6 +8,7 @@ use crate::observed::STALLED;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use penstock_base::{Error, Kind};
+use penstock_store::local::STORAGE_FULL;
 use s3s::{S3Error, S3ErrorCode, StdError, s3_error};
 use std::time::Duration;
 
@@ -34,8 +35,8 @@ pub fn to_s3(subject: Subject, error: Error) -> S3Error {
 fn translated(subject: Subject, error: &Error) -> S3Error {
     let reason = without_path(error.message());
     // Advice about secrets and endpoints is for the operator of the gateway, not for its clients.
-    let is_for_clients =
-        matches!(error.kind(), Kind::Invalid | Kind::Exhausted | Kind::Unsupported);
+    let is_full = error.service_code() == Some(STORAGE_FULL);
+    let is_for_clients = is_full || matches!(error.kind(), Kind::Invalid | Kind::Unsupported);
     let message = match error.hint().filter(|_| is_for_clients) {
         Some(hint) => format!("{reason}. {hint}"),
         None => reason.to_string(),
@@ -52,22 +53,24 @@ fn translated(subject: Subject, error: &Error) -> S3Error {
         }
         return answer;
     }
+    if is_full {
+        // No code of S3's says this, and a 5xx other than 507 would be retried for long.
+        return S3Error::with_message(S3ErrorCode::Custom(STORAGE_FULL.into()), message)
+            .with_status(StatusCode::INSUFFICIENT_STORAGE);
+    }
     let code = match error.kind() {
         Kind::NotFound => return missing(subject),
         Kind::Denied => S3ErrorCode::AccessDenied,
         Kind::Conflict if is_condition(error) => S3ErrorCode::PreconditionFailed,
         Kind::Conflict => S3ErrorCode::OperationAborted,
-        Kind::Throttled => S3ErrorCode::SlowDown,
+        Kind::Throttled => {
+            return slow_down("The back end asks for fewer requests.", COME_AGAIN);
+        }
+        // Connections, descriptors, memory: what others hold now they give back.
+        Kind::Exhausted => return slow_down("Please reduce your request rate.", COME_AGAIN),
         Kind::Unavailable => S3ErrorCode::ServiceUnavailable,
         Kind::Invalid => S3ErrorCode::InvalidArgument,
         Kind::Unsupported => S3ErrorCode::NotImplemented,
-        Kind::Exhausted => {
-            // No code of S3's says this, and a 5xx other than 507 would be retried for long.
-            let mut full =
-                S3Error::with_message(S3ErrorCode::Custom("StorageFull".into()), message);
-            full.set_status_code(StatusCode::INSUFFICIENT_STORAGE);
-            return full;
-        }
         Kind::Corrupt | Kind::Cancelled | Kind::Internal => S3ErrorCode::InternalError,
     };
     S3Error::with_message(code, message)
@@ -198,6 +201,9 @@ pub(crate) const NO_SUCH_PART: &str = "One or more of the specified parts could 
 const NO_SUCH_UPLOAD: &str = "The specified multipart upload does not exist. The upload ID may be \
                               invalid, or the upload may have been aborted or completed.";
 
+/// What is asked for when nobody says how long it takes.
+const COME_AGAIN: Duration = Duration::from_secs(1);
+
 /// Tells a client to come again after a while.
 pub fn slow_down(why: &str, wait: Duration) -> S3Error {
     let mut error = S3Error::with_message(S3ErrorCode::SlowDown, why.to_string());
@@ -310,6 +316,28 @@ mod tests {
         }
         let ours = to_s3(Subject::Object, Error::new(Kind::Conflict, "the file exists already"));
         assert_eq!(*ours.code(), S3ErrorCode::PreconditionFailed);
+    }
+
+    #[test]
+    fn a_full_disk_is_no_reason_to_come_again_and_what_is_in_use_is() {
+        let full = Error::new(Kind::Exhausted, "the disk is full").with_service_code(STORAGE_FULL);
+        let hint = "Raise the setting connections_per_host";
+        let in_use = Error::new(Kind::Exhausted, "all connections are in use").with_hint(hint);
+        for (error, status, code) in [
+            (full, 507, "StorageFull"),
+            (in_use, 503, "SlowDown"),
+            (Error::new(Kind::Throttled, "busy"), 503, "SlowDown"),
+            (Error::new(Kind::Unavailable, "down"), 503, "ServiceUnavailable"),
+        ] {
+            let answer = to_s3(Subject::Object, error);
+            assert_eq!(
+                (answer.status_code().unwrap().as_u16(), answer.code().as_str()),
+                (status, code)
+            );
+            let waits = answer.headers().is_some_and(|headers| headers.contains_key(RETRY_AFTER));
+            assert_eq!(waits, code == "SlowDown");
+            assert!(!answer.message().unwrap().contains("Raise"));
+        }
     }
 
     #[test]

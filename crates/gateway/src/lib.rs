@@ -89,7 +89,7 @@ use pages::Pages;
 use penstock_base::settings::ServeSettings;
 use penstock_base::{Error, Kind, Result, Settings};
 use penstock_engine::{Engine, SeededRandom};
-use penstock_store::{Account, HttpClient, HttpOptions};
+use penstock_store::{Account, HttpClient, HttpOptions, Observer};
 use probe::BackEnds;
 use proxies::Proxies;
 use ready::Readiness;
@@ -161,6 +161,11 @@ impl BackendOptions {
             ..BackendOptions::default()
         }
     }
+
+    /// Whether the containers lie on this machine.
+    pub(crate) fn is_here(&self) -> bool {
+        self.url.starts_with("file:") || self.url.starts_with("mem:")
+    }
 }
 
 /// A gateway that listens, not yet serving.
@@ -198,9 +203,10 @@ impl Gateway {
         let routes = Routes::new(&options.backends, &options.buckets)?;
         let log = AccessLog::open("access_log", &options.serve.access_log, &telemetry)?;
         let backend_log = AccessLog::open("backend_log", &options.serve.backend_log, &telemetry)?;
-        let (engine, accounts) = open(&options, telemetry.clone(), backend_log.clone())?;
+        let opened = open(&options, telemetry.clone(), backend_log.clone())?;
+        let Opened { engine, accounts, probed } = opened;
         engine.open_cache()?;
-        let back_ends = Arc::new(BackEnds::new(&options.backends, &routes, &accounts));
+        let back_ends = Arc::new(BackEnds::new(&options.backends, &routes, &probed));
         let ready_timeout = Duration::from_millis(options.serve.ready_timeout_ms);
         let readiness = Arc::new(Readiness::new(back_ends, ready_timeout, telemetry.clone()));
         let notes_bucket = options.serve.notes_bucket.clone();
@@ -272,8 +278,12 @@ impl Gateway {
             sharing,
         };
         let hosts = Arc::new(self.hosts);
-        let gateway =
-            s3::Gateway { buckets: self.buckets.clone(), lists: self.lists, hosts: hosts.clone() };
+        let gateway = s3::Gateway {
+            buckets: self.buckets.clone(),
+            lists: self.lists,
+            hosts: hosts.clone(),
+            completion_quiet: Duration::from_millis(serve.completion_quiet_ms),
+        };
         let front = Front {
             s3: s3_service(&gateway, &access),
             hosts,
@@ -357,12 +367,19 @@ impl Reloader {
 /// The back ends, opened, in the order of the options.
 type Accounts = Vec<Arc<dyn Account>>;
 
+/// Connections to each back end for the question whether it is there.
+const PROBE_CONNECTIONS: usize = 2;
+
+/// What requests go through.
+struct Opened {
+    engine: Arc<Engine>,
+    accounts: Accounts,
+    /// The same back ends over connections of their own.
+    probed: Accounts,
+}
+
 /// Makes the engine and the accounts that the table leads to.
-fn open(
-    options: &Options,
-    telemetry: Arc<Telemetry>,
-    log: Option<AccessLog>,
-) -> Result<(Arc<Engine>, Accounts)> {
+fn open(options: &Options, telemetry: Arc<Telemetry>, log: Option<AccessLog>) -> Result<Opened> {
     // Nobody reads the engine's list of requests here; the logs have them.
     // A client that hears nothing gives up, and then knows nothing either.
     let deadline_ms = options.settings.request_deadline_ms.min(options.serve.backend_deadline_ms);
@@ -370,11 +387,25 @@ fn open(
     let settings = Settings { request_log_entries: 0, request_deadline_ms: deadline_ms, ..own };
     let random = Arc::new(SeededRandom::from_entropy());
     let engine = Engine::on_runtime(settings, Handle::current(), random, |_| Arc::new(NoUrls));
-    let http = HttpOptions::from_settings(&options.settings)?;
+    // Before the deadline, so that the client hears what it was that took so long.
+    let slot_timeout = Some(Duration::from_millis(deadline_ms) / 2);
+    let http = HttpOptions { slot_timeout, ..HttpOptions::from_settings(&options.settings)? };
     let observer = BackendObserver { telemetry, engine: engine.observer(), log };
-    let http = HttpClient::new(http, Arc::new(observer))?;
-    let accounts = options.backends.iter().map(|backend| backend::open(backend, &http));
-    Ok((engine, accounts.collect::<Result<_>>()?))
+    let observer: Arc<dyn Observer> = Arc::new(observer);
+    // Whether a back end answers must not wait for connections that clients hold.
+    let own = HttpOptions { connections_per_host: PROBE_CONNECTIONS, ..http.clone() };
+    let own = HttpClient::new(own, observer.clone())?;
+    let http = HttpClient::new(http, observer)?;
+    let mut opened = Opened { engine, accounts: Vec::new(), probed: Vec::new() };
+    for backend in &options.backends {
+        let account = backend::open(backend, &http)?;
+        opened.probed.push(match backend.is_here() {
+            true => account.clone(),
+            false => backend::open(backend, &own)?,
+        });
+        opened.accounts.push(account);
+    }
+    Ok(opened)
 }
 
 /// The gateway brings its stores itself, and clients name no URLs.

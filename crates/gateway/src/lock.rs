@@ -148,7 +148,7 @@ fn denied(why: &str) -> Error {
 }
 
 /// With what leave somebody touches a version that may be locked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leave {
     /// When they came.
     pub now: SystemTime,

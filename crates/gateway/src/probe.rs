@@ -31,7 +31,7 @@ impl BackEnds {
             name: backend.name.clone(),
             account: Arc::clone(account),
             container: routes.a_container_of(index),
-            is_here: backend.url.starts_with("file:") || backend.url.starts_with("mem:"),
+            is_here: backend.is_here(),
         };
         BackEnds(options.iter().zip(accounts).enumerate().map(target).collect())
     }

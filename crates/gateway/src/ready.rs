@@ -2,7 +2,8 @@
 //!
 //! It should while at least one back end answers and no drain has begun. One back end of several
 //! that is down does not take the others away from their clients. "Answers" means that a request
-//! came back, not that it was granted: rights are `penstock doctor`'s business.
+//! came back, not that it was granted: rights are `penstock doctor`'s business, and a back end that
+//! throttles would not do so less for other replicas, which have the same one.
 
 use crate::telemetry::Telemetry;
 use async_trait::async_trait;
@@ -34,8 +35,14 @@ pub trait Probe: Send + Sync + Debug {
 #[derive(Clone, Debug)]
 pub struct Look {
     name: String,
-    /// Why it did not answer, without addresses.
-    trouble: Option<&'static str>,
+    /// How it answered, or why not, without addresses.
+    found: Found,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    is_there: bool,
+    words: &'static str,
 }
 
 /// The state behind `/readyz`.
@@ -89,32 +96,36 @@ impl Readiness {
         let names = self.probe.names();
         let asked = names.into_iter().enumerate().map(|(index, name)| async move {
             let answer = tokio::time::timeout(self.timeout, self.probe.probe(index)).await;
-            Look { name, trouble: answer.map_or(Some("no answer in time"), trouble) }
+            let late = Found { is_there: false, words: "no answer in time" };
+            Look { name, found: answer.map_or(late, |answer| found(&answer)) }
         });
         let looks = futures_util::future::join_all(asked).await;
         for look in &looks {
-            self.telemetry.backend_ready(&look.name, look.trouble.is_none());
+            self.telemetry.backend_ready(&look.name, look.found.is_there);
         }
         *last = Some((Instant::now(), looks.clone()));
         looks
     }
 }
 
-/// Why an answer means that the back end is not there; `None` where it is.
-fn trouble(answer: Result<()>) -> Option<&'static str> {
-    match answer.as_ref().map_err(Error::kind) {
-        Ok(()) | Err(Kind::NotFound | Kind::Denied | Kind::Unsupported | Kind::Conflict) => None,
-        Err(Kind::Throttled) => Some("throttled"),
-        Err(Kind::Exhausted) => Some("a local resource is exhausted"),
-        Err(_) => Some("not reachable"),
-    }
+/// What an answer says of the back end.
+fn found(answer: &Result<()>) -> Found {
+    let (is_there, words) = match answer.as_ref().map_err(Error::kind) {
+        Ok(()) | Err(Kind::NotFound | Kind::Denied | Kind::Unsupported | Kind::Conflict) => {
+            (true, "ok")
+        }
+        Err(Kind::Throttled) => (true, "ok, but it throttles"),
+        Err(Kind::Exhausted) => (false, "a local resource is exhausted"),
+        Err(_) => (false, "not reachable"),
+    };
+    Found { is_there, words }
 }
 
 fn judged(looks: &[Look]) -> (bool, String) {
-    let is_ready = looks.iter().any(|look| look.trouble.is_none());
+    let is_ready = looks.iter().any(|look| look.found.is_there);
     let mut text = String::from(if is_ready { "ready\n" } else { "no back end answers\n" });
     for look in looks {
-        let _ = writeln!(text, "{}: {}", look.name, look.trouble.unwrap_or("ok"));
+        let _ = writeln!(text, "{}: {}", look.name, look.found.words);
     }
     (is_ready, text)
 }
@@ -157,7 +168,8 @@ mod tests {
             (vec![None, down], true),
             (vec![Some(Kind::NotFound)], true),
             (vec![Some(Kind::Denied)], true),
-            (vec![down, Some(Kind::Throttled)], false),
+            (vec![down, Some(Kind::Throttled)], true),
+            (vec![down, Some(Kind::Exhausted)], false),
             (vec![Some(Kind::Cancelled)], false),
         ] {
             let (is_ready, text) = readiness(&answers).0.ask().await;

@@ -14,19 +14,14 @@ use penstock_store::Inflow;
 use penstock_store::streaming::next_piece;
 use s3s::dto::StreamingBlob;
 use s3s::{S3Error, S3Result, TrailingHeaders, s3_error};
-use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::time::{Instant, Sleep};
 
 /// Largest body of one PUT or part, as in S3.
 const BODY_BYTES_MAX: i64 = 5 << 30;
 /// Largest body that is taken whole.
 const WHOLE_BYTES_MAX: u64 = 128 << 10;
-/// Longest wait for the next bytes of a body, after which its sender counts as gone.
-const STALL_MAX: Duration = Duration::from_secs(60);
 
 /// What a request brings besides its head.
 pub struct Sent<'a> {
@@ -129,7 +124,6 @@ pub async fn receive(sent: Sent<'_>) -> S3Result<Incoming> {
         size_bytes,
         received_bytes: 0,
         held: None,
-        patience: None,
         verdict: verdict.clone(),
     };
     if size_bytes > WHOLE_BYTES_MAX {
@@ -167,7 +161,6 @@ struct Receiving {
     received_bytes: u64,
     /// The last piece, until the verdict.
     held: Option<Bytes>,
-    patience: Option<Pin<Box<Sleep>>>,
     verdict: Verdict,
 }
 
@@ -210,18 +203,6 @@ impl Receiving {
             Err(refusal) => self.refuse(refusal),
         }
     }
-
-    /// Nothing came; past the limit the sender counts as gone.
-    fn wait(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
-        let patience = self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(STALL_MAX)));
-        if patience.as_mut().poll(context).is_pending() {
-            return Poll::Pending;
-        }
-        self.refuse(s3_error!(
-            RequestTimeout,
-            "Your socket connection to the server was not written to within the timeout period."
-        ))
-    }
 }
 
 impl Inflow for Receiving {
@@ -236,11 +217,9 @@ impl Inflow for Receiving {
                 Poll::Ready(Some(Ok(piece))) => piece,
                 Poll::Ready(Some(Err(error))) => return self.refuse(body_error(&error)),
                 Poll::Ready(None) => return self.end(),
-                Poll::Pending => return self.wait(context),
+                // [`crate::observed::Inbound`] gives a silent sender up.
+                Poll::Pending => return Poll::Pending,
             };
-            if let Some(patience) = &mut self.patience {
-                patience.as_mut().reset(Instant::now() + STALL_MAX);
-            }
             self.received_bytes += piece.len() as u64;
             if self.received_bytes > self.size_bytes {
                 return self
@@ -312,15 +291,6 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_sender_that_stalls_is_given_up() {
-        let silent = StreamingBlob::wrap(futures_util::stream::pending::<Piece>());
-        let headers = HeaderMap::new();
-        let sent = Sent::new(Some(silent), &headers, None, Some(3));
-        let error = receive(sent).await.unwrap_err();
-        assert_eq!(error.code(), &S3ErrorCode::RequestTimeout);
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ use http::StatusCode;
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// S3 over the back ends.
 #[derive(Clone)]
@@ -20,6 +21,8 @@ pub(crate) struct Gateway {
     pub buckets: Arc<Buckets>,
     pub lists: Lists,
     pub hosts: Arc<Hosts>,
+    /// How long a completion may take before its answer begins.
+    pub completion_quiet: Duration,
 }
 
 fn answer<T>(output: T) -> S3Result<S3Response<T>> {
@@ -130,7 +133,9 @@ operations! { |gateway, request|
         answer(uploads::list_uploads(&gateway.buckets, request).await?)
     }
     complete_multipart_upload: CompleteMultipartUploadInput => CompleteMultipartUploadOutput {
-        answer(uploads::complete(&gateway.buckets, &gateway.hosts, request).await?)
+        let (buckets, hosts) = (gateway.buckets.clone(), gateway.hosts.clone());
+        let completing = async move { uploads::complete(&buckets, &hosts, request).await };
+        answer(uploads::within(gateway.completion_quiet, completing).await?)
     }
     abort_multipart_upload: AbortMultipartUploadInput => AbortMultipartUploadOutput {
         answer(uploads::abort(&gateway.buckets, request.input).await?)

@@ -5,10 +5,12 @@
 //! policies open buckets and objects to unsigned requests. `owners` makes each key an owner of
 //! what it makes, whom lists and policies let in besides what the configuration allows at most.
 
+mod batch;
 mod facts;
 mod needs;
 mod objects;
 
+pub(crate) use batch::Batch;
 pub(crate) use facts::version_of;
 pub(crate) use objects::{
     completed_object, initiator_note, judges_lists, may_open, new_object, of_upload,
@@ -132,35 +134,44 @@ impl Sharing {
         if version.is_none() {
             self.buckets.check(ask.bucket).await?;
         }
-        let acl = self.bucket_acl(&notes);
+        // A policy is about objects, and those of a batch are in its body: [`batch`] judges each.
+        if ask.operation != "DeleteObjects" || notes.policy.is_none() {
+            self.judge(ask, &notes).await?;
+        }
+        Ok(notes)
+    }
+
+    /// As [`Sharing::permit`], with the notes of the bucket.
+    async fn judge(&self, ask: &Ask<'_>, notes: &Notes) -> S3Result<()> {
+        let acl = self.bucket_acl(notes);
         let owner = acl.as_ref().map(|acl| acl.owner.as_str());
         // A bucket that was there before keys became owners is everybody's whom the configuration
         // lets in.
         let is_owner = ask.who.is_some() && owner.is_none_or(|owner| ask.who == Some(owner));
-        match self.by_policy(ask, &notes, is_owner).await? {
+        match self.by_policy(ask, notes, is_owner).await? {
             Decision::Denied if !(is_owner && is_about_policy(ask.operation)) => {
                 return Err(denied());
             }
-            Decision::Allowed => return Ok(notes),
+            Decision::Allowed => return Ok(()),
             Decision::Denied | Decision::Silent => {}
         }
         let acl = acl.unwrap_or(Acl { owner: String::new(), grants: Vec::new() });
-        let effective = effective(acl, &notes);
+        let effective = effective(acl, notes);
         let permits = |permission| is_owner || effective.permits(ask.who, permission);
         let is_let_in = match (takes(ask.operation), ask.key) {
             (Takes::OnBucket(permission), _) => permits(permission),
             (Takes::Owner, _) | (Takes::OnObject(_), None) => is_owner,
-            (Takes::OnObject(_), Some(_)) if is_enforced(&notes) => is_owner,
+            (Takes::OnObject(_), Some(_)) if is_enforced(notes) => is_owner,
             (Takes::OnObject(permission), Some(key)) => {
                 match self.object_acl(ask, key, &effective.owner).await {
                     Ok(acl) if effective.owner.is_empty() => {
-                        is_owner || self::effective(acl, &notes).permits(ask.who, permission)
+                        is_owner || self::effective(acl, notes).permits(ask.who, permission)
                     }
-                    Ok(acl) => self::effective(acl, &notes).permits(ask.who, permission),
+                    Ok(acl) => self::effective(acl, notes).permits(ask.who, permission),
                     // Whoever may list is told that it is not there.
                     Err(error) if is_missing(&error) => {
                         let listing = Ask { operation: "ListObjects", version: None, ..*ask };
-                        match self.by_policy(&listing, &notes, is_owner).await? {
+                        match self.by_policy(&listing, notes, is_owner).await? {
                             Decision::Allowed => true,
                             Decision::Denied => false,
                             Decision::Silent => permits(Permission::Read),
@@ -170,7 +181,7 @@ impl Sharing {
                 }
             }
         };
-        if is_let_in { Ok(notes) } else { Err(denied()) }
+        if is_let_in { Ok(()) } else { Err(denied()) }
     }
 
     async fn by_policy(&self, ask: &Ask<'_>, notes: &Notes, is_owner: bool) -> S3Result<Decision> {
@@ -184,16 +195,22 @@ impl Sharing {
         }
         if let (true, Some(key)) = (policy.asks_for_tags(), ask.key) {
             let bucket = self.buckets.get(ask.bucket).await?;
-            // An object that is not there has none.
             let name = versions::name(&bucket, key, ask.version)?;
-            let tags = bucket.store.tags(&bucket.key(&name)).await.unwrap_or_default();
+            let tags = match bucket.store.tags(&bucket.key(&name)).await {
+                Ok(tags) => tags,
+                // What is not there has none, nor has anything where there are none.
+                Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Unsupported) => {
+                    Vec::new()
+                }
+                // Taken for none they would pass whatever is denied for them.
+                Err(error) => return Err(to_s3(Subject::Object, error)),
+            };
             for (name, value) in tags {
                 facts.put(&format!("s3:ExistingObjectTag/{name}"), &value);
             }
         }
         let name = action(ask.operation, ask.version.is_some());
-        // A batch names its objects in its body: what is denied for any of them is denied for it.
-        let key = ask.key.filter(|_| !is_list).or((ask.operation == "DeleteObjects").then_some(""));
+        let key = ask.key.filter(|_| !is_list);
         let request =
             Request { who: ask.who, action: &name, bucket: ask.bucket, key, facts: &facts };
         let decision = policy.judge(&request);

@@ -69,11 +69,23 @@ async fn each_trouble_is_named_with_its_kind_and_a_cure_and_no_secret() {
     let mut tls = options(&dir);
     tls.serve.tls_cert_file = "/nowhere/cert.pem".to_string();
     tls.serve.tls_key_file = "/nowhere/key.pem".to_string();
-    let (mut lists, mut hosts, mut proxies) = (options(&dir), options(&dir), options(&dir));
-    lists.serve.acl = "everybody".to_string();
-    hosts.serve.domains = "http://s3.example.org".to_string();
-    proxies.serve.trusted_proxies = "10.0.0.0/8, balancer".to_string();
+    let with = |change: &dyn Fn(&mut Options)| {
+        let mut told = options(&dir);
+        change(&mut told);
+        told
+    };
+    let acl = with(&|told| told.serve.acl = "publik".to_string());
+    let domains = with(&|told| told.serve.domains = "no host".to_string());
+    let proxies = with(&|told| told.serve.trusted_proxies = "10.0.0.0/8, balancer".to_string());
+    let log = with(&|told| told.serve.access_log = "/nowhere/log".to_string());
+    let backend_log = with(&|told| told.serve.backend_log = "/nowhere/log".to_string());
+    let cache = with(&|told| told.settings.cache_dir = "/dev/null/cache".to_string());
     for (told, kind, subject) in [
+        (acl, Kind::Invalid, "acl"),
+        (domains, Kind::Invalid, "domains"),
+        (log, Kind::Invalid, "access_log"),
+        (backend_log, Kind::Invalid, "backend_log"),
+        (cache, Kind::Invalid, "cache_dir"),
         (missing, Kind::NotFound, "bucket `gone`"),
         (denied, Kind::Denied, "back end `back`"),
         (unreachable, Kind::Unavailable, "back end `back`"),
@@ -81,9 +93,7 @@ async fn each_trouble_is_named_with_its_kind_and_a_cure_and_no_secret() {
         (nowhere, Kind::Invalid, "buckets"),
         (no_keys, Kind::Invalid, "keys"),
         (tls, Kind::NotFound, "TLS"),
-        (lists, Kind::Invalid, "--acl"),
-        (hosts, Kind::Invalid, "--domains"),
-        (proxies, Kind::Invalid, "--trusted-proxies"),
+        (proxies, Kind::Invalid, "trusted_proxies"),
     ] {
         let findings = examine(&told, SystemTime::now).await;
         let found = problems(&findings);

@@ -54,7 +54,7 @@ use block::Upload;
 use bytes::Bytes;
 use list::Token;
 use penstock_base::{ByteRange, Error, Kind, Result, Retry};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use upload::BlockBody;
 use wire::{Ask, Wire, blob_meta, is_directory, put_result};
 
@@ -75,8 +75,8 @@ pub struct AzureStore {
     wire: Wire,
     /// The service does not know `startFrom`: it refused the version that brought it.
     start_from_refused: AtomicBool,
-    /// The account does not offer Blob Batch.
-    batch_refused: AtomicBool,
+    /// Batches that were refused one after the other.
+    batches_refused: AtomicU32,
 }
 
 impl AzureStore {
@@ -96,7 +96,7 @@ impl AzureStore {
         AzureStore {
             wire,
             start_from_refused: AtomicBool::new(false),
-            batch_refused: AtomicBool::new(false),
+            batches_refused: AtomicU32::new(0),
         }
     }
 

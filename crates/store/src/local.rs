@@ -32,6 +32,7 @@ mod write;
 mod tests;
 
 pub use body::{FileBody, FilePiece};
+pub use errno::STORAGE_FULL;
 pub use staged::Staged;
 
 use crate::listing::{Cursor, read_page};

@@ -441,6 +441,24 @@ async fn accounts_without_batches_get_single_deletes() {
 }
 
 #[tokio::test]
+async fn a_batch_that_is_refused_is_not_the_last_one() {
+    let (fake, store, heard) = heard();
+    let keys = ["a".to_string(), "b".to_string()];
+    let batches = async |count: usize| {
+        for _ in 0..count {
+            store.delete_batch(&keys).await.unwrap();
+        }
+        heard.take().iter().filter(|url| url.contains("comp=batch")).count()
+    };
+    for refused in [1, 2] {
+        fake.fault(&format!("status=409,code=Odd,op=SubmitBatch,times={refused}"));
+        assert_eq!(batches(refused + 1).await, refused + 1);
+    }
+    fake.fault("status=409,code=Odd,op=SubmitBatch");
+    assert_eq!(batches(5).await, 3, "an account that refuses all is asked no more");
+}
+
+#[tokio::test]
 async fn copy_with_another_type_is_one_request_or_falls_back() {
     let typed = PutOptions {
         content_type: Some("text/plain".into()),

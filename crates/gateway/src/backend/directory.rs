@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use penstock_base::{Error, Kind, Result};
+use penstock_store::local::STORAGE_FULL;
 use penstock_store::{Account, ContainerEntry, LocalStore, StreamingStore};
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -161,10 +162,10 @@ impl Account for Directory {
 }
 
 fn io_error(cause: &std::io::Error) -> Error {
-    let kind = match cause.kind() {
-        ErrorKind::PermissionDenied => Kind::Denied,
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Kind::Exhausted,
-        _ => Kind::Unavailable,
+    let (kind, code) = match cause.kind() {
+        ErrorKind::PermissionDenied => (Kind::Denied, ""),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => (Kind::Exhausted, STORAGE_FULL),
+        _ => (Kind::Unavailable, ""),
     };
-    Error::new(kind, cause.to_string())
+    Error::new(kind, cause.to_string()).with_service_code(code)
 }

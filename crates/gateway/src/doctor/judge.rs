@@ -3,9 +3,6 @@
 use crate::Options;
 use crate::access::{Grant, Right};
 use crate::auth::KeyPair;
-use crate::hosts::Hosts;
-use crate::proxies::Proxies;
-use crate::sharing::Lists;
 use penstock_base::settings::ServeSettings;
 use penstock_base::{Error, Kind};
 use std::net::SocketAddr;
@@ -96,17 +93,6 @@ fn key(pair: &KeyPair) -> Finding {
         return Finding::warning(&subject, what, "Make one: openssl rand -base64 30");
     }
     Finding::good(&subject, "is well formed")
-}
-
-/// Settings that are a text of their own kind, where no gateway would start with them.
-pub(super) fn settings(serve: &ServeSettings) -> Vec<Finding> {
-    let tried = [
-        ("--acl", Lists::parse(&serve.acl).err()),
-        ("--domains", Hosts::parse(&serve.domains, false).err()),
-        ("--trusted-proxies", Proxies::parse(&serve.trusted_proxies).err()),
-    ];
-    let refused = |(flag, error): (&str, Option<Error>)| Some(failed(flag, &error?));
-    tried.into_iter().filter_map(refused).collect()
 }
 
 /// What travels in the clear.

@@ -21,7 +21,9 @@ use penstock_store::sums::split_tag;
 use penstock_store::{Part, PartEntry, PutOptions, PutResult, UploadId, WriteCondition};
 use s3s::{S3Request, S3Result, dto, s3_error};
 use std::collections::HashSet;
+use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Smallest part that is not the last, as in S3.
 const PART_BYTES_MIN: u64 = 5 << 20;
@@ -89,6 +91,25 @@ pub(crate) async fn complete(
     };
     output.set_checksums(&sums);
     Ok(output)
+}
+
+/// What a completion comes to, if it comes within `quiet`; else an answer that begins now, with
+/// white space until the end (and without a version's id, which is a header): clients give up what
+/// says nothing for a minute or two.
+///
+/// # Errors
+/// Those of the completion, if they come so soon. Later ones stand in the answer.
+pub(crate) async fn within(
+    quiet: Duration,
+    completing: impl Future<Output = S3Result<dto::CompleteMultipartUploadOutput>> + Send + 'static,
+) -> S3Result<dto::CompleteMultipartUploadOutput> {
+    let mut completing = Box::pin(completing);
+    if !quiet.is_zero()
+        && let Ok(done) = tokio::time::timeout(quiet, &mut completing).await
+    {
+        return done;
+    }
+    Ok(dto::CompleteMultipartUploadOutput { future: Some(completing), ..Default::default() })
 }
 
 /// What a completion finds.

@@ -326,6 +326,31 @@ impl Answer {
     }
 }
 
+/// A body in chunks, of which some bytes are here (RFC 9112, section 7.1).
+async fn read_chunks(stream: &mut (impl AsyncRead + Unpin), mut bytes: Vec<u8>) -> Vec<u8> {
+    let (mut body, mut at) = (Vec::new(), 0);
+    loop {
+        let line = bytes[at..].windows(2).position(|window| window == b"\r\n");
+        let size = line.map(|end| {
+            let size = std::str::from_utf8(&bytes[at..at + end]).unwrap();
+            (at + end + 2, usize::from_str_radix(size, 16).unwrap())
+        });
+        match size {
+            Some((from, size)) if bytes.len() >= from + size + 2 => {
+                body.extend_from_slice(&bytes[from..from + size]);
+                at = from + size + 2;
+                if size == 0 {
+                    return body;
+                }
+            }
+            _ => {
+                let read = stream.read_buf(&mut bytes).await.unwrap();
+                assert!(read > 0, "chunks cut off: {:?}", String::from_utf8_lossy(&bytes));
+            }
+        }
+    }
+}
+
 pub async fn read_answer(stream: &mut (impl AsyncRead + Unpin), head_only: bool) -> Answer {
     let mut bytes = Vec::new();
     let end = loop {
@@ -345,7 +370,9 @@ pub async fn read_answer(stream: &mut (impl AsyncRead + Unpin), head_only: bool)
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_string()))
         .collect();
     let mut body = bytes.split_off(end);
-    if !head_only && status != 304 && status != 204 {
+    if headers.get("transfer-encoding").is_some_and(|coding| coding == "chunked") {
+        body = read_chunks(stream, body).await;
+    } else if !head_only && status != 304 && status != 204 {
         let len: usize =
             headers.get("content-length").map(|value| value.parse().unwrap()).unwrap_or(0);
         while body.len() < len {

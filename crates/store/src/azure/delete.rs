@@ -14,8 +14,21 @@ use std::sync::atomic::Ordering;
 
 /// Deletes at a time where the account has no batches.
 const SINGLE_DELETES_AT_ONCE: usize = 16;
+/// Batches refused one after the other, for whatever reason, after which none is tried: an account
+/// may say so in words that nobody knows, and one odd batch says nothing of the next.
+const BATCHES_REFUSED_MAX: u32 = 3;
 /// An answer for each of 256 names, with the service's words for each refusal.
 const BATCH_ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// What became of a batch.
+enum Batched {
+    /// Sent; what each blob came to.
+    Done(Vec<Result<()>>),
+    /// Refused: its blobs go one by one.
+    NotThisOne,
+    /// The account offers none.
+    Never,
+}
 
 impl AzureStore {
     /// Removes one blob; what is not there counts as removed.
@@ -38,11 +51,16 @@ impl AzureStore {
             return Err(self.wire.named(error, "batch delete", ""));
         }
         let odd_key = keys.iter().any(|key| self.check_key("DELETE", key).is_err());
-        if keys.len() > 1 && !odd_key && !self.batch_refused.load(Ordering::Relaxed) {
-            if let Some(results) = self.delete_batched(keys).await? {
-                return Ok(results);
+        let refused = &self.batches_refused;
+        if keys.len() > 1 && !odd_key && refused.load(Ordering::Relaxed) < BATCHES_REFUSED_MAX {
+            match self.delete_batched(keys).await? {
+                Batched::Done(results) => {
+                    refused.store(0, Ordering::Relaxed);
+                    return Ok(results);
+                }
+                Batched::NotThisOne => drop(refused.fetch_add(1, Ordering::Relaxed)),
+                Batched::Never => refused.store(BATCHES_REFUSED_MAX, Ordering::Relaxed),
             }
-            self.batch_refused.store(true, Ordering::Relaxed);
         }
         let single = (0..keys.len()).map(|at| async move {
             self.check_key("DELETE", &keys[at])?;
@@ -51,8 +69,7 @@ impl AzureStore {
         Ok(stream::iter(single).buffered(SINGLE_DELETES_AT_ONCE).collect().await)
     }
 
-    /// `None` when the account does not offer batches.
-    async fn delete_batched(&self, keys: &[String]) -> Result<Option<Vec<Result<()>>>> {
+    async fn delete_batched(&self, keys: &[String]) -> Result<Batched> {
         const OPERATION: &str = "batch delete";
         let mut requests = Vec::with_capacity(keys.len());
         for key in keys {
@@ -82,7 +99,8 @@ impl AzureStore {
         if response.status != 202 {
             let failure = Failure::read(response).await;
             return match failure.verdict().0 {
-                Kind::Unsupported | Kind::Invalid | Kind::Conflict => Ok(None),
+                Kind::Unsupported => Ok(Batched::Never),
+                Kind::Invalid | Kind::Conflict => Ok(Batched::NotThisOne),
                 _ => Err(self.wire.failed(failure, OPERATION, "")),
             };
         }
@@ -91,7 +109,7 @@ impl AzureStore {
         let body = response.body.read_to_bytes(BATCH_ANSWER_BYTES_MAX).await.map_err(named)?;
         let answers = batch::parse(&kind, &body, keys.len()).map_err(named)?;
         let judged = answers.into_iter().zip(keys);
-        Ok(Some(judged.map(|(failure, key)| self.judge(failure, key)).collect()))
+        Ok(Batched::Done(judged.map(|(failure, key)| self.judge(failure, key)).collect()))
     }
 
     fn judge(&self, failure: Option<Failure>, key: &str) -> Result<()> {

@@ -24,8 +24,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Longest wait for a connection that others hold, in stall times: readers that never go on must
-/// not make others wait for ever.
+/// Longest wait for a connection that others hold, in stall times, where nobody says.
 const SLOT_WAIT_STALLS: u32 = 10;
 
 /// The head of an answer, and its body as it is asked for.
@@ -176,7 +175,8 @@ impl HttpClient {
     }
 
     async fn slot(&self, origin: Origin) -> Result<Slot> {
-        let limit = self.shared.options.stall_timeout * SLOT_WAIT_STALLS;
+        let options = &self.shared.options;
+        let limit = options.slot_timeout.unwrap_or(options.stall_timeout * SLOT_WAIT_STALLS);
         let waiting = self.shared.pool.slot(origin);
         tokio::time::timeout(limit, waiting).await.map_err(|_| self.no_slot())
     }

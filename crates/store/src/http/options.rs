@@ -18,6 +18,9 @@ pub struct HttpOptions {
     pub idle_timeout: Duration,
     /// Most connections to one host.
     pub connections_per_host: usize,
+    /// Longest wait for a connection that others hold, where ten `stall_timeout` are too long:
+    /// readers that never go on must not make others wait for ever.
+    pub slot_timeout: Option<Duration>,
     /// PEM file of certificate authorities to trust besides the system's.
     pub ca_file: Option<PathBuf>,
     /// Which proxy to use.
@@ -35,6 +38,7 @@ impl Default for HttpOptions {
             stall_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(12),
             connections_per_host: 64,
+            slot_timeout: None,
             ca_file: None,
             proxy: ProxyChoice::Environment,
             verify_tls: true,

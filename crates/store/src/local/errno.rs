@@ -3,6 +3,9 @@
 use penstock_base::{Error, Kind};
 use rustix::io::Errno;
 
+/// Service code of what has no room on its disk.
+pub const STORAGE_FULL: &str = "StorageFull";
+
 /// An error of a system call on `path`, in the words of the store.
 pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
     let (kind, why, hint) = match errno {
@@ -51,8 +54,11 @@ pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
     };
     let mut error =
         Error::new(kind, format!("{why} ({doing} `{path}`, os error {})", errno.raw_os_error()));
-    if errno == Errno::NAMETOOLONG {
-        error = error.with_service_code("KeyTooLongError");
+    match errno {
+        Errno::NAMETOOLONG => error = error.with_service_code("KeyTooLongError"),
+        // Other resources that are exhausted come back by themselves.
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => error = error.with_service_code(STORAGE_FULL),
+        _ => {}
     }
     match hint {
         Some(hint) => error.with_hint(hint),

@@ -68,6 +68,12 @@ async fn administer(server: &Server, wire: &mut Wire, request: &Request) -> io::
     wire.send_answer(answer.head(true), &answer.body.0).await
 }
 
+fn signed_headers(request: &Request) -> String {
+    let authorization = request.headers.get("authorization").unwrap_or_default();
+    let behind = authorization.split_once("SignedHeaders=").map_or("", |(_, behind)| behind);
+    behind.split(',').next().unwrap_or_default().trim().to_string()
+}
+
 async fn exchange(server: &Server, mut wire: Wire, request: &Request, first: bool) -> Option<Wire> {
     let begun = Instant::now();
     let _in_flight = server.stats.begin();
@@ -84,6 +90,7 @@ async fn exchange(server: &Server, mut wire: Wire, request: &Request, first: boo
         path: printable_path(request),
         range: asked_range(request),
         traceparent: request.headers.get("traceparent").unwrap_or_default().to_string(),
+        signed_headers: signed_headers(request),
         status: 0,
         bytes_in: body.received,
         bytes_out: 0,

@@ -23,6 +23,8 @@ pub struct RequestRecord {
     pub range: String,
     /// The header `traceparent`, or empty.
     pub traceparent: String,
+    /// The headers that a signature of version 4 covers, or empty.
+    pub signed_headers: String,
     /// Status answered; 0 when the connection was cut instead.
     pub status: u16,
     /// Body bytes received.
@@ -299,6 +301,7 @@ mod tests {
             path: "/b/k".into(),
             range: String::new(),
             traceparent: String::new(),
+            signed_headers: String::new(),
             status: 200,
             bytes_in: 0,
             bytes_out: 0,

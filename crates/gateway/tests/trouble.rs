@@ -1,0 +1,126 @@
+//! Back ends that are busy, slow or down, and clients that take their time.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod common;
+
+use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, sign};
+use penstock_gateway::Options;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+on_lane!(azure, Azure: clients_that_are_slow_to_take_leave_the_others_an_answer,
+    a_back_end_that_throttles_is_no_back_end_that_is_down,
+    a_completion_that_takes_long_is_answered_at_once);
+on_lane!(s3, S3: clients_that_are_slow_to_take_leave_the_others_an_answer,
+    a_back_end_that_throttles_is_no_back_end_that_is_down,
+    a_completion_that_takes_long_is_answered_at_once);
+on_lane!(local, Local: a_completion_that_takes_long_is_answered_at_once);
+
+fn impatient(options: &mut Options) {
+    options.serve.backend_deadline_ms = 300;
+}
+
+/// More than the buffers of two sockets take.
+const LARGE: usize = 48 << 20;
+
+/// Begins a GET and takes the first bytes of its answer.
+async fn begun_get(server: &Server, path: &str) -> TcpStream {
+    let request = Request { path, ..Default::default() };
+    let host = server.address.to_string();
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(&sign::signed(&request, &host, SECRET_KEY, ACCESS_KEY)).await.unwrap();
+    let mut first = [0; 64];
+    stream.read_exact(&mut first).await.unwrap();
+    assert!(first.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&first));
+    stream
+}
+
+async fn clients_that_are_slow_to_take_leave_the_others_an_answer(lane: Lane) {
+    let server = Server::on_with(lane, |options| {
+        impatient(options);
+        options.settings.connections_per_host = 1;
+    })
+    .await;
+    assert_eq!(server.put("/lake/large", &vec![7; LARGE]).await.status, 200);
+    let mut slow = begun_get(&server, "/lake/large").await;
+    let is_told = |answer: Answer| {
+        assert_eq!((answer.status, answer.code().as_str()), (503, "SlowDown"), "{}", answer.text());
+        assert_eq!(answer.header("retry-after"), "1");
+        assert!(!answer.text().contains("connections_per_host"), "{}", answer.text());
+    };
+    is_told(server.get("/lake/large").await);
+    // One that is sent again, one that flows, and a list.
+    is_told(server.put("/lake/small", b"bytes").await);
+    is_told(server.put("/lake/flows", &vec![1; 1 << 20]).await);
+    is_told(server.get("/lake?list-type=2").await);
+    let ready = server.admin_page("/readyz").await;
+    assert_eq!(ready.status, 200, "{}", ready.text());
+    let mut rest = vec![0; LARGE];
+    slow.read_exact(&mut rest[64..]).await.unwrap();
+    drop(slow);
+    assert_eq!(server.put("/lake/small", b"bytes").await.status, 200);
+}
+
+async fn a_back_end_that_throttles_is_no_back_end_that_is_down(lane: Lane) {
+    let throttle = if lane == Lane::Azure { "ServerBusy" } else { "SlowDown" };
+    for (fault, code, waits) in [
+        (format!("status=503,code={throttle}"), "SlowDown", "1"),
+        ("status=500".to_string(), "ServiceUnavailable", ""),
+        ("reset".to_string(), "ServiceUnavailable", ""),
+    ] {
+        let server = Server::on_with(lane, impatient).await;
+        server.fake.as_ref().unwrap().fault(&fault);
+        let answer = server.get("/lake/k").await;
+        assert_eq!((answer.status, answer.code().as_str()), (503, code), "{fault}");
+        assert_eq!(answer.header("retry-after"), waits, "{fault}");
+        let ready = server.admin_page("/readyz").await;
+        let expected = if code == "SlowDown" { 200 } else { 503 };
+        assert_eq!(ready.status, expected, "{fault}: {}", ready.text());
+    }
+}
+
+async fn a_completion_that_takes_long_is_answered_at_once(lane: Lane) {
+    let server = Server::on_with(lane, |options| {
+        impatient(options);
+        options.serve.completion_quiet_ms = 0;
+    })
+    .await;
+    if lane == Lane::Local {
+        assert_eq!(server.put("/lake/k", b"old").await.status, 200);
+    }
+    let begun = Request { method: "POST", path: "/lake/k?uploads", ..Default::default() };
+    let id = field(&server.send(begun).await.text(), "UploadId");
+    let path = format!("/lake/k?partNumber=1&uploadId={id}");
+    let tag = server.put(&path, b"part").await.header("etag").to_string();
+    let path = format!("/lake/k?uploadId={id}");
+    let complete = async |tag: &str| {
+        let body = format!(
+            "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{tag}</ETag></Part>\
+             </CompleteMultipartUpload>"
+        );
+        let body = body.as_bytes();
+        server.send(Request { method: "POST", path: &path, body, ..Default::default() }).await
+    };
+    let wrong = complete("\"00000000000000000000000000000000\"").await;
+    assert_eq!((wrong.status, wrong.code().as_str()), (200, "InvalidPart"), "{}", wrong.text());
+    if let Some(fake) = &server.fake {
+        fake.fault("status=500");
+        let failed = complete(&tag).await;
+        assert_eq!((failed.status, failed.code().as_str()), (200, "ServiceUnavailable"));
+        fake.faults().clear();
+    }
+    let done = complete(&tag).await;
+    assert_eq!((done.status, done.code().as_str()), (200, ""), "{}", done.text());
+    assert!(
+        done.text().starts_with("<?xml")
+            && done.text().ends_with("</CompleteMultipartUploadResult>")
+    );
+    assert_eq!(field(&done.text(), "Key"), "k");
+    assert_eq!(server.get("/lake/k").await.body, b"part");
+}
+
+fn field(text: &str, name: &str) -> String {
+    let behind = text.split_once(&format!("<{name}>")).unwrap().1;
+    behind.split_once("</").unwrap().0.to_string()
+}
