@@ -272,9 +272,11 @@ settings! {
     listen: Text = "127.0.0.1:9000"
         "HOST:PORT that S3 is served on; port 0 takes a free one.";
     admin_listen: Text = ""
-        "HOST:PORT of /metrics, /healthz and /readyz, apart from the port of S3; empty for none.";
+        "HOST:PORT of /metrics, /healthz, /readyz and /_penstock/stats, apart from the port of S3; empty for none.";
     domains: Text = ""
         "Host names of the gateway, separated by commas, before which a bucket may stand (virtual-host style): with `s3.example.org`, `lake.s3.example.org/key` is a key of the bucket `lake`. Path style works on every name.";
+    trusted_proxies: Text = ""
+        "Addresses and networks of the balancers before the gateway, separated by commas (`10.0.3.7, 10.8.0.0/16`). A request from one of them counts, for policies (aws:SourceIp) and the access log, as sent from the last address in X-Forwarded-For that is none of theirs; empty believes nobody.";
     tls_cert_file: Text = ""
         "PEM file of the certificate and its chain; empty serves without TLS; read again on SIGHUP and when it changes.";
     tls_key_file: Text = ""

@@ -2,7 +2,7 @@
 //!
 //! A flag wins over its variable, a variable over the config file, that over the default. A
 //! variable `PENSTOCK_*` that names nothing is an error, so that a slip of the pen does not go
-//! unheard.
+//! unheard; but for those that Kubernetes makes of a Service by the name `penstock`.
 
 use clap::{Arg, ArgMatches, Command};
 use penstock_base::nearest::nearest;
@@ -118,11 +118,34 @@ fn setting_of_variable(variable: &str) -> Result<Option<&'static str>> {
     if let Some(row) = rows().find(|row| row.name == name) {
         return Ok(Some(row.name));
     }
+    if is_service_link(bare) {
+        return Ok(None);
+    }
     let error = Error::new(Kind::Invalid, format!("unknown environment variable {variable}"));
     Err(match nearest(&name, rows().map(|row| row.name)) {
         Some(near) => error.with_hint(format!("Did you mean {}?", variable_of(near))),
         None => error.with_hint("`penstock reference` lists the settings; unset the variable"),
     })
+}
+
+/// Whether a variable, without its prefix, is one of those that Kubernetes puts into every pod
+/// beside a Service by the name `penstock` (service links): where it is, and each of its ports.
+fn is_service_link(bare: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    let is_name = |text: &str| !text.is_empty() && text.bytes().all(is_word);
+    if let Some(port) = bare.strip_prefix("SERVICE_PORT_") {
+        return is_name(port);
+    }
+    let Some(port) = bare.strip_prefix("PORT_") else {
+        return matches!(bare, "SERVICE_HOST" | "SERVICE_PORT" | "PORT");
+    };
+    let mut words = port.split('_');
+    let (number, protocol) = (words.next().unwrap_or_default(), words.next());
+    let is_port = number.bytes().all(|byte| byte.is_ascii_digit()) && number.parse::<u16>().is_ok();
+    is_port
+        && matches!(protocol, Some("TCP" | "UDP" | "SCTP"))
+        && matches!(words.next(), None | Some("PROTO" | "PORT" | "ADDR"))
+        && words.next().is_none()
 }
 
 /// The environment variable of a setting.
@@ -248,6 +271,54 @@ mod tests {
     fn keys_and_foreign_variables_are_left_alone() {
         let variables = [("PENSTOCK_SECRET_KEY", "s"), ("HOME", "/root")];
         assert!(SettingFlags::default().resolve(&[], environment(&variables)).is_ok());
+    }
+
+    #[test]
+    fn what_kubernetes_tells_of_a_service_by_this_name_is_no_setting() {
+        let links = [
+            "PENSTOCK_SERVICE_HOST",
+            "PENSTOCK_SERVICE_PORT",
+            "PENSTOCK_SERVICE_PORT_S3",
+            "PENSTOCK_SERVICE_PORT_S3_TLS",
+            "PENSTOCK_PORT",
+            "PENSTOCK_PORT_9000_TCP",
+            "PENSTOCK_PORT_9000_TCP_PROTO",
+            "PENSTOCK_PORT_9000_TCP_PORT",
+            "PENSTOCK_PORT_9000_TCP_ADDR",
+            "PENSTOCK_PORT_53_UDP_ADDR",
+            "PENSTOCK_PORT_1_SCTP",
+        ];
+        for link in links {
+            let variables = [(link, "tcp://10.0.0.1:9000"), ("PENSTOCK_IO_THREADS", "4")];
+            let settings = SettingFlags::default().resolve(&[], environment(&variables)).unwrap();
+            assert_eq!(settings.settings.io_threads, 4, "{link}");
+            assert!(ServeFlags::default().resolve(&[], environment(&variables)).is_ok(), "{link}");
+        }
+        for slip in [
+            "PENSTOCK_SERVICE",
+            "PENSTOCK_SERVICE_HOSTS",
+            "PENSTOCK_SERVICE_PORT_",
+            "PENSTOCK_SERVICE_PORT_s3",
+            "PENSTOCK_PORTS",
+            "PENSTOCK_PORT_",
+            "PENSTOCK_PORT_9000",
+            "PENSTOCK_PORT_9000_HTTP",
+            "PENSTOCK_PORT_90000_TCP",
+            "PENSTOCK_PORT_+1_TCP",
+            "PENSTOCK_PORT_9000_TCP_NAME",
+            "PENSTOCK_PORT_9000_TCP_ADDR_2",
+            "PENSTOCK_REDIS_SERVICE_HOST",
+        ] {
+            let found = SettingFlags::default().resolve(&[], environment(&[(slip, "1")]));
+            assert!(found.is_err(), "{slip}");
+        }
+    }
+
+    #[test]
+    fn no_setting_has_the_name_of_a_service_link() {
+        for row in TABLE.iter().chain(SERVE_TABLE) {
+            assert!(!is_service_link(&row.name.to_ascii_uppercase()), "{}", row.name);
+        }
     }
 
     #[test]

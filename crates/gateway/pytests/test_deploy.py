@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +72,20 @@ def test_manifests_parse_and_their_settings_exist(name: str) -> None:
         assert variable.lower() in setting_names(), variable
 
 
+def test_the_balancer_of_compose_is_believed_and_tells_clients() -> None:
+    (compose,) = documents((DEPLOY / "compose.yaml").read_text())
+    services = compose["services"]
+    address = services["haproxy"]["networks"]["default"]["ipv4_address"]
+    assert services["penstock"]["environment"]["PENSTOCK_TRUSTED_PROXIES"] == address
+    (pool,) = compose["networks"]["default"]["ipam"]["config"]
+    subnet, given_out = IPv4Network(pool["subnet"]), IPv4Network(pool["ip_range"])
+    assert IPv4Address(address) in subnet and given_out.subnet_of(subnet)
+    # Nobody else is given it.
+    assert IPv4Address(address) not in given_out
+    haproxy = (DEPLOY / "compose/haproxy.cfg").read_text()
+    assert re.search(r"^\s*option forwardfor$", haproxy, re.MULTILINE)
+
+
 def test_images_have_no_registry() -> None:
     files = [path for path in DEPLOY.rglob("*") if path.is_file()]
     for path in files:
@@ -78,17 +95,92 @@ def test_images_have_no_registry() -> None:
             assert "/" not in image or not re.search(r"[.:]", host), f"{path}: {image}"
 
 
-def test_configs_in_the_files_are_configs() -> None:
-    """Each is tried by the program itself, its secrets in files of their own."""
-    manifests = documents((DEPLOY / "kubernetes/penstock.yaml").read_text())
-    config_map = next(found for found in manifests if found["kind"] == "ConfigMap")
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
-    compose = (DEPLOY / "compose/penstock.toml").read_text()
-    for text in (config_map["data"]["penstock.toml"], values["config"], compose):
-        config = tomllib.loads(text)
-        assert config["backend"][0]["dynamic"] is True
-        sections = {"backend", "bucket", "key", "public"}
-        assert set(config) - sections <= setting_names()
+def configs() -> dict[str, tuple[str, dict[str, str]]]:
+    """Each config file in deploy/, and the variables that stand beside it."""
+    manifests = {
+        row["kind"]: row for row in documents((DEPLOY / "kubernetes/penstock.yaml").read_text())
+    }
+    (container,) = manifests["Deployment"]["spec"]["template"]["spec"]["containers"]
+    (compose,) = documents((DEPLOY / "compose.yaml").read_text())
+    return {
+        "kubernetes": (
+            manifests["ConfigMap"]["data"]["penstock.toml"],
+            {row["name"]: row["value"] for row in container["env"]},
+        ),
+        "chart": (yaml.safe_load((CHART / "values.yaml").read_text())["config"], {}),
+        "compose": (
+            (DEPLOY / "compose/penstock.toml").read_text(),
+            compose["services"]["penstock"]["environment"],
+        ),
+    }
+
+
+def start(text: str, variables: dict[str, str], directory: Path) -> tuple[str, str]:
+    """What the gateway says with a config, until it serves or gives up: on stdout and on stderr.
+
+    It asks no back end at its start. Its secrets are in files of their own.
+    """
+    (directory / "lake").write_text("a secret of some length\n")
+    config = directory / "penstock.toml"
+    config.write_text(text.replace("/etc/penstock/keys", str(directory)))
+    listen = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+    with subprocess.Popen(
+        [ROOT / "build/penstock", "serve", "--config", config, *listen],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PATH": os.environ["PATH"], **variables},
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        said = process.stdout.readline()
+        # With nothing on stdout it has ended by itself.
+        process.kill()
+        return said, process.stderr.read()
+
+
+@pytest.mark.parametrize("name", configs())
+def test_configs_in_the_files_are_configs(name: str, tmp_path: Path) -> None:
+    """Each is tried by the program itself, and so is each with a slip of the pen."""
+    text, variables = configs()[name]
+    assert tomllib.loads(text)["backend"][0]["dynamic"] is True
+    said, complaint = start(text, variables, tmp_path)
+    assert said.startswith("penstock: serving the config file's buckets as S3 on "), complaint
+    for right, wrong in (("dynamic = ", "dynamik = "), ("access_key = ", "acces_key = ")):
+        assert text.count(right) == 1
+        said, complaint = start(text.replace(right, wrong), variables, tmp_path)
+        assert said == "" and f"unknown key `{wrong.split()[0]}`" in complaint, complaint
+
+
+def test_a_service_by_the_name_of_the_program_does_not_keep_it_from_starting(
+    tmp_path: Path,
+) -> None:
+    """Kubernetes tells of it in variables that begin as settings do, where a pod lets it."""
+    text, variables = configs()["kubernetes"]
+    links = {
+        "SERVICE_HOST": "10.0.0.1", "SERVICE_PORT": "9000", "SERVICE_PORT_S3": "9000",
+        "PORT": "tcp://10.0.0.1:9000", "PORT_9000_TCP": "tcp://10.0.0.1:9000",
+        "PORT_9000_TCP_PROTO": "tcp", "PORT_9000_TCP_PORT": "9000",
+        "PORT_9000_TCP_ADDR": "10.0.0.1",
+    }  # fmt: skip
+    told = {f"PENSTOCK_{name}": value for name, value in links.items()}
+    said, complaint = start(text, {**variables, **told}, tmp_path)
+    assert said.startswith("penstock: serving"), complaint
+
+
+def test_the_image_is_built_from_what_is_not_ignored() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    ignored = {line for line in lines if line and not line.startswith("#")}
+    assert {".git", "build", "target"} <= ignored
+    # Podman would read that one instead, and Docker would not.
+    assert not (ROOT / ".containerignore").exists()
+    manifest = tomllib.loads((ROOT / "Cargo.toml").read_text())
+    members = [path for name in manifest["workspace"]["members"] for path in ROOT.glob(name)]
+    needed = [ROOT / "Cargo.lock", DEPLOY / "rootfs.sh", *members]
+    assert len(needed) > 8
+    for path in needed:
+        parts = path.relative_to(ROOT).parts
+        ways = {"/".join(parts[: count + 1]) for count in range(len(parts))}
+        assert not ways & ignored, path
 
 
 def test_kubernetes_names_fit_together() -> None:
@@ -120,6 +212,7 @@ def check_workload(found: dict[str, Any]) -> None:
     assert {port["targetPort"] for port in found["Service"]["spec"]["ports"]} <= ports
     volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
     assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+    assert pod["spec"]["enableServiceLinks"] is False
     assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert pod["spec"]["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
@@ -163,17 +256,27 @@ def test_templates_close_what_they_open_and_include_what_is_defined() -> None:
         assert set(re.findall(r'include "([\w.]+)"', text)) <= names, path.name
 
 
-def test_the_chart_renders() -> None:
-    """With a renderer of our own: Go's templates with the few functions that the chart uses."""
+@pytest.fixture(scope="module")
+def render() -> Callable[..., dict[str, Any]]:
+    """A renderer of our own: Go's templates with the few functions that the chart uses."""
     renderer = ROOT / "scripts/peers/helm-render.sh"
     command = subprocess.run([renderer, "install"], check=True, stdout=subprocess.PIPE)
     program = command.stdout.decode().strip()
     assert shutil.which(program) is not None
 
-    def render(*changes: str) -> dict[str, Any]:
+    def rendered(*changes: str) -> dict[str, Any]:
         done = subprocess.run([program, CHART, *changes], check=True, stdout=subprocess.PIPE)
         return {found["kind"]: found for found in documents(done.stdout.decode())}
 
+    return rendered
+
+
+def pod_of(found: dict[str, Any]) -> dict[str, Any]:
+    pod: dict[str, Any] = found["Deployment"]["spec"]["template"]
+    return pod
+
+
+def test_the_chart_renders(render: Callable[..., dict[str, Any]]) -> None:
     plain = render()
     check_workload(plain)
     assert "Ingress" not in plain and "replicas" not in plain["Deployment"]["spec"]
@@ -199,6 +302,79 @@ def test_the_chart_renders() -> None:
     fixed = render("autoscaling.enabled=false", "disruptionBudget.enabled=false")
     assert fixed["Deployment"]["spec"]["replicas"] == 4
     assert not {"HorizontalPodAutoscaler", "PodDisruptionBudget"} & set(fixed)
+
+
+def test_another_config_and_other_keys_make_other_pods(
+    render: Callable[..., dict[str, Any]],
+) -> None:
+    def sums(*changes: str) -> tuple[str, str]:
+        annotations = pod_of(render(*changes))["metadata"]["annotations"]
+        return annotations["checksum/config"], annotations["checksum/keys"]
+
+    config, keys = sums("keys.values={lake: one, pond: two}")
+    assert (config, keys) == sums("keys.values={pond: two, lake: one}")
+    other_config, same_keys = sums("keys.values={lake: one, pond: two}", "config=listen")
+    assert other_config != config and same_keys == keys
+    same_config, other_keys = sums("keys.values={lake: one, pond: three}")
+    assert same_config == config and other_keys != keys
+    # Of a Secret that is not the chart's nothing is known.
+    annotations = pod_of(render("keys.existing=mine"))["metadata"]["annotations"]
+    assert "checksum/config" in annotations and "checksum/keys" not in annotations
+
+
+def test_volumes_of_ones_own_are_mounted(render: Callable[..., dict[str, Any]]) -> None:
+    """Those of the example, which is the documentation."""
+    text = (CHART / "values.yaml").read_text()
+    lines = re.findall(r"^#   (.*)", text, re.MULTILINE)
+    example = yaml.safe_load("\n".join(lines))
+    assert set(example) == {"extraVolumes", "extraVolumeMounts"}
+    changes = [f"{name}={json.dumps(value)}" for name, value in example.items()]
+    found = render(*changes)
+    check_workload(found)
+    pod = pod_of(found)["spec"]
+    (container,) = pod["containers"]
+    paths = [mount["mountPath"] for mount in container["volumeMounts"]]
+    named = re.findall(r'# (\w+) = "(/[^"]+)"', "\n".join(lines))
+    assert {name for name, _ in named} == {"cache_dir", "ca_file", "service_account_path"}
+    for name, file in named:
+        assert f"| `{name}` |" in REFERENCE
+        assert any(Path(file).is_relative_to(path) for path in paths), file
+    assert len(pod["volumes"]) == len(paths) == 5
+
+
+def test_pods_have_an_account_that_is_there(render: Callable[..., dict[str, Any]]) -> None:
+    for changes, made, name in (
+        ((), "release", "release"),
+        (("serviceAccount.name=mine",), "mine", "mine"),
+        (("serviceAccount.create=false",), None, "default"),
+        (("serviceAccount.create=false", "serviceAccount.name=mine"), None, "mine"),
+    ):
+        found = render(*changes)
+        assert pod_of(found)["spec"]["serviceAccountName"] == name, changes
+        account = found.get("ServiceAccount")
+        assert (account and account["metadata"]["name"]) == made, changes
+
+
+def test_the_ingress_lets_large_bodies_through(render: Callable[..., dict[str, Any]]) -> None:
+    nginx = "nginx.ingress.kubernetes.io"
+
+    def annotations(*changes: str) -> dict[str, str]:
+        found = render("ingress.enabled=true", *changes)
+        told: dict[str, str] = found["Ingress"]["metadata"]["annotations"]
+        return told
+
+    plain = annotations()
+    assert plain[f"{nginx}/proxy-body-size"] == "0"
+    assert plain[f"{nginx}/proxy-request-buffering"] == "off"
+    assert f"{nginx}/backend-protocol" not in plain
+    # A certificate of the Ingress itself changes nothing behind it.
+    assert annotations("ingress.tlsSecretName=cert") == plain
+    secure = annotations("tls.secretName=cert")
+    assert secure == plain | {f"{nginx}/backend-protocol": "HTTPS"}
+    told = f"{nginx}/backend-protocol"
+    assert annotations("tls.secretName=cert", f"ingress.annotations={{{told}: GRPCS}}") == {
+        told: "GRPCS"
+    }
 
 
 def test_the_root_of_the_image_runs_alone(tmp_path: Path) -> None:

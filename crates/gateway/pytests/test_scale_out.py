@@ -45,6 +45,8 @@ BUCKET = "scaled-out"
 BACK_ENDS = ("directory", "azure", "s3")
 ADDRESSES = [f"127.0.0.{11 + number}" for number in range(REPLICAS)]
 """Of the replicas, which have one port as containers do."""
+BALANCER = "127.0.0.1"
+"""From where HAProxy speaks to them."""
 AZURITE_ACCOUNT = "devstoreaccount1"
 AZURITE_KEY = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -102,14 +104,23 @@ class Cluster:
             ),
         )
 
-    def served(self, operation: str) -> list[set[str]]:
-        """Keys for which each replica has answered an operation, from its access log."""
+    def logged(self, operation: str) -> list[list[dict[str, Any]]]:
+        """What the access log of each replica tells of an operation."""
         found = []
         for number in range(REPLICAS):
             log = self.directory / f"access-{number}.log"
             lines = [json.loads(line) for line in log.read_text().splitlines()]
-            found.append({line["key"] for line in lines if line["operation"] == operation})
+            found.append([line for line in lines if line["operation"] == operation])
         return found
+
+    def served(self, operation: str) -> list[set[str]]:
+        """Keys for which each replica has answered an operation."""
+        return [{line["key"] for line in lines} for lines in self.logged(operation)]
+
+    def peers(self, operation: str, key: str) -> list[str]:
+        """Who sent an operation for a key, to any replica."""
+        lines = [line for lines in self.logged(operation) for line in lines]
+        return [line["peer"] for line in lines if line["key"] == key]
 
 
 def back_end(kind: str, directory: Path, stack: ExitStack) -> str:
@@ -139,6 +150,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=parent)))
         config = directory / "penstock.toml"
         config.write_text(
+            f'trusted_proxies = "{BALANCER}"\n'
             '[[key]]\naccess_key = "lake"\nsecret_key = "secret"\n'
             '[[backend]]\nname = "back"\ndynamic = true\n'
             + back_end(request.param, directory, stack)
@@ -279,6 +291,25 @@ def test_a_presigned_url_is_good_at_every_replica(cluster: Cluster) -> None:
     while not all("presigned" in keys for keys in cluster.served("GetObject")):
         assert time.monotonic() < end, "a replica was never asked"
         time.sleep(0.1)
+
+
+def test_a_replica_knows_who_speaks_to_the_balancer(cluster: Cluster) -> None:
+    s3, own = cluster.client(), "127.0.0.99"
+    s3.put_object(Bucket=BUCKET, Key="whose", Body=b"x")
+    place = {"Bucket": BUCKET, "Key": "whose"}
+    url = urlsplit(s3.generate_presigned_url("get_object", Params=place))
+    assert url.hostname is not None
+    connection = HTTPConnection(url.hostname, url.port, timeout=60, source_address=(own, 0))
+    with closing(connection):
+        made_up = {"X-Forwarded-For": "203.0.113.9"}
+        connection.request("GET", f"{url.path}?{url.query}", headers=made_up)
+        with connection.getresponse() as answer:
+            assert (answer.status, answer.read()) == (200, b"x")
+    end = time.monotonic() + 30
+    while not (peers := cluster.peers("GetObject", "whose")):
+        assert time.monotonic() < end, "no replica has told of it"
+        time.sleep(0.1)
+    assert peers == [own]
 
 
 def test_a_replica_killed_in_the_middle_costs_retries_and_nothing_else(cluster: Cluster) -> None:

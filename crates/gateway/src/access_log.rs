@@ -30,7 +30,7 @@ pub struct Line {
     pub time: SystemTime,
     /// The x-amz-request-id.
     pub id: String,
-    /// The client's address.
+    /// The client's address: as trusted proxies tell it, else the other end of the connection.
     pub peer: String,
     /// The access key id whose signature held; none for unsigned and refused requests.
     pub key_id: Option<String>,

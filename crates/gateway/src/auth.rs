@@ -80,7 +80,7 @@ impl S3Access for Access {
         if let Some(exchange) = &exchange {
             exchange.recognised(context);
         }
-        let peer = exchange.as_ref().map(|exchange| exchange.peer().ip());
+        let peer = exchange.as_ref().map(|exchange| exchange.client());
         let sender = self.sender(context, exchange.as_deref())?;
         let sources = copied(context.headers())?;
         let by_configuration = by_configuration(&sender, context, &operation, &sources);

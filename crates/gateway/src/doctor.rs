@@ -1,10 +1,10 @@
 //! `penstock doctor`: tries a configuration against its back ends and says what is wrong.
 //!
-//! Looks at what serving needs: keys, TLS files, addresses, and for each back end and bucket that
-//! it is there, may be listed, written, read and removed from, and that the clocks agree. It writes
-//! one small object into each writable bucket that the configuration names, into a container that
-//! it makes where containers are buckets, and beside the notes of buckets, and removes them. It
-//! repairs nothing.
+//! Looks at what serving needs: keys, settings, TLS files, addresses, and for each back end and
+//! bucket that it is there, may be listed, written, read and removed from, and that the clocks
+//! agree. It writes one small object into each writable bucket that the configuration names, into a
+//! container that it makes where containers are buckets, and beside the notes of buckets, and
+//! removes them. It repairs nothing.
 
 mod dynamic;
 mod judge;

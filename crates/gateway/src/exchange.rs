@@ -11,7 +11,7 @@ use s3s::access::S3AccessContext;
 use s3s::path::S3Path;
 use std::future::Future;
 use std::hash::{BuildHasher as _, Hasher as _};
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -35,7 +35,7 @@ pub struct Ledger {
 pub struct Exchange {
     ledger: Ledger,
     id: String,
-    peer: SocketAddr,
+    client: IpAddr,
     method: http::Method,
     user_agent: String,
     span: Span,
@@ -72,8 +72,8 @@ pub struct Ending {
 }
 
 impl Exchange {
-    /// Begins with a request's head.
-    pub fn begin<B>(ledger: &Ledger, peer: SocketAddr, request: &http::Request<B>) -> Arc<Self> {
+    /// Begins with a request's head. `client` is the address that it counts as sent from.
+    pub fn begin<B>(ledger: &Ledger, client: IpAddr, request: &http::Request<B>) -> Arc<Self> {
         ledger.telemetry.in_flight.add(1);
         let header = |name: &str, longest: usize| {
             let value = request.headers().get(name).and_then(|value| value.to_str().ok());
@@ -82,7 +82,7 @@ impl Exchange {
         Arc::new(Exchange {
             ledger: ledger.clone(),
             id: next_id(),
-            peer,
+            client,
             method: request.method().clone(),
             user_agent: header("user-agent", 200),
             span: trace::begin(request.headers(), ledger.is_traced),
@@ -107,9 +107,9 @@ impl Exchange {
         &self.id
     }
 
-    /// Who sent it, as the connection says.
-    pub fn peer(&self) -> SocketAddr {
-        self.peer
+    /// Who sent it: the other end of the connection, or whom a trusted proxy names.
+    pub fn client(&self) -> IpAddr {
+        self.client
     }
 
     /// When its head was read.
@@ -199,7 +199,7 @@ impl Exchange {
         Line {
             time: self.time,
             id: self.id.clone(),
-            peer: self.peer.ip().to_canonical().to_string(),
+            peer: self.client.to_canonical().to_string(),
             key_id: text(&self.key_id),
             operation: text(&self.operation),
             method: self.method.to_string(),

@@ -9,6 +9,7 @@ use crate::hosts::Hosts;
 use crate::keys::KeyRing;
 use crate::observed::{Inbound, Outbound, Rest};
 use crate::pages::Pages;
+use crate::proxies::Proxies;
 use crate::ready::Readiness;
 use crate::stats::Stats;
 use crate::telemetry::Refused;
@@ -69,6 +70,9 @@ pub(crate) struct Front {
     pub ring: Arc<KeyRing>,
     pub pages: Arc<Pages>,
     pub hosts: Arc<Hosts>,
+    pub proxies: Arc<Proxies>,
+    /// Whether there is a port for operators, which then has what is theirs alone.
+    pub has_admin: bool,
     /// Places of requests at work.
     pub places: Arc<Semaphore>,
 }
@@ -88,7 +92,8 @@ impl Front {
             return Ok(page);
         }
         self.stats.request(request.method().as_str());
-        let exchange = Exchange::begin(&self.ledger, peer, &request);
+        let client = self.proxies.client(peer.ip(), request.headers());
+        let exchange = Exchange::begin(&self.ledger, client, &request);
         let closes = expects_and_sends_nothing(&request) || self.readiness.is_draining();
         let (response, place) = match self.places.clone().try_acquire_owned() {
             Ok(place) => (self.s3_answer(&exchange, request).await?, Some(place)),
@@ -258,7 +263,8 @@ impl Front {
         heads::fault(request, now)
     }
 
-    /// The pages that every port has: they tell load balancers no more than yes or no.
+    /// The pages that every port has: they tell load balancers no more than yes or no. The counters
+    /// are among them where there is no other port.
     async fn own_page<B>(
         &self,
         peer: SocketAddr,
@@ -276,7 +282,7 @@ impl Front {
                     if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
                 Some(text(status, "text/plain", why))
             }
-            "/_penstock/stats" => Some(self.stats_page(peer)),
+            "/_penstock/stats" if !self.has_admin => Some(self.stats_to(peer)),
             _ => None,
         }
     }
@@ -290,21 +296,31 @@ impl Front {
         if let Some(page) = self.own_page(peer, &request).await {
             return Ok(page);
         }
-        if *request.method() == Method::GET && request.uri().path() == "/metrics" {
-            let engine = self.pages.buckets.engine_metrics();
-            let page = self.telemetry().page(engine, &self.stats.snapshot());
-            return Ok(text(StatusCode::OK, PROMETHEUS, page));
-        }
-        let pages = "/metrics, /healthz, /readyz\n".to_string();
-        Ok(text(StatusCode::NOT_FOUND, "text/plain", pages))
+        Ok(match (request.method(), request.uri().path()) {
+            (&Method::GET, "/metrics") => {
+                let engine = self.pages.buckets.engine_metrics();
+                let page = self.telemetry().page(engine, &self.stats.snapshot());
+                text(StatusCode::OK, PROMETHEUS, page)
+            }
+            // What /metrics has of them too.
+            (&Method::GET, "/_penstock/stats") => self.stats_page(),
+            _ => {
+                let pages = "/metrics, /healthz, /readyz, /_penstock/stats\n".to_string();
+                text(StatusCode::NOT_FOUND, "text/plain", pages)
+            }
+        })
     }
 
     /// The counters, to this machine only: they tell of the traffic of others.
-    fn stats_page(&self, peer: SocketAddr) -> Response<Outbound> {
+    fn stats_to(&self, peer: SocketAddr) -> Response<Outbound> {
         if !peer.ip().to_canonical().is_loopback() {
             let refusal = "statistics are told to this machine only\n".to_string();
             return text(StatusCode::FORBIDDEN, "text/plain", refusal);
         }
+        self.stats_page()
+    }
+
+    fn stats_page(&self) -> Response<Outbound> {
         match serde_json::to_string(&self.stats.snapshot()) {
             Ok(json) => text(StatusCode::OK, "application/json", json),
             Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", error.to_string()),

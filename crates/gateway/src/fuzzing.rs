@@ -82,6 +82,11 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
         b"s3.example.org, lake.internal\nData.S3.example.org:9000\n/a b/c",
     ),
     (
+        "gateway_proxies",
+        fields::proxies,
+        b"10.0.0.0/8, 192.168.1.7\n1.1.1.1, 203.0.113.1:80\n[2001:db8::1]:80, 10.2.0.1",
+    ),
+    (
         "gateway_queries",
         fields::queries,
         b"versionId=a%2Bb&response-expires=Thu%2C+1+Dec&response-content-type=x%2Fy&acl",

@@ -41,6 +41,7 @@ mod list;
 mod lock;
 mod locks;
 mod metered;
+mod network;
 mod notes;
 mod observed;
 mod overrides;
@@ -48,6 +49,7 @@ mod pages;
 mod parts;
 mod policy;
 mod probe;
+mod proxies;
 mod put;
 mod query;
 mod rate;
@@ -91,6 +93,7 @@ use penstock_base::{Error, Kind, Result, Settings};
 use penstock_engine::{Engine, SeededRandom};
 use penstock_store::{Account, HttpClient, HttpOptions, Observer};
 use probe::BackEnds;
+use proxies::Proxies;
 use ready::Readiness;
 use route::Routes;
 use s3s::config::{S3Config, StaticConfigProvider};
@@ -181,6 +184,7 @@ pub struct Gateway {
     options: Options,
     lists: Lists,
     hosts: Hosts,
+    proxies: Proxies,
 }
 
 impl Gateway {
@@ -196,6 +200,7 @@ impl Gateway {
         let lists = Lists::parse(&options.serve.acl)?;
         let tls = options.tls_files()?.map(Tls::open).transpose()?.map(Arc::new);
         let hosts = Hosts::parse(&options.serve.domains, tls.is_some())?;
+        let proxies = Proxies::parse(&options.serve.trusted_proxies)?;
         let telemetry = Arc::new(Telemetry::new(SystemTime::now()));
         let routes = Routes::new(&options.backends, &options.buckets)?;
         let log = AccessLog::open("access_log", &options.serve.access_log, &telemetry)?;
@@ -227,6 +232,7 @@ impl Gateway {
             options,
             lists,
             hosts,
+            proxies,
         })
     }
 
@@ -287,6 +293,8 @@ impl Gateway {
             stats,
             ledger: self.ledger,
             readiness: self.readiness,
+            proxies: Arc::new(self.proxies),
+            has_admin: self.admin.is_some(),
             limits: Arc::new(Limits::new(&serve)),
             places: Arc::new(Semaphore::new(places)),
         };

@@ -93,6 +93,7 @@ pub(crate) struct Ask<'a> {
     pub version: Option<&'a str>,
     pub headers: &'a HeaderMap,
     pub uri: &'a Uri,
+    /// From which address it came.
     pub peer: Option<IpAddr>,
 }
 

@@ -76,6 +76,7 @@ async fn each_trouble_is_named_with_its_kind_and_a_cure_and_no_secret() {
     };
     let acl = with(&|told| told.serve.acl = "publik".to_string());
     let domains = with(&|told| told.serve.domains = "no host".to_string());
+    let proxies = with(&|told| told.serve.trusted_proxies = "10.0.0.0/8, balancer".to_string());
     let log = with(&|told| told.serve.access_log = "/nowhere/log".to_string());
     let backend_log = with(&|told| told.serve.backend_log = "/nowhere/log".to_string());
     let cache = with(&|told| told.settings.cache_dir = "/dev/null/cache".to_string());
@@ -92,6 +93,7 @@ async fn each_trouble_is_named_with_its_kind_and_a_cure_and_no_secret() {
         (nowhere, Kind::Invalid, "buckets"),
         (no_keys, Kind::Invalid, "keys"),
         (tls, Kind::NotFound, "TLS"),
+        (proxies, Kind::Invalid, "trusted_proxies"),
     ] {
         let findings = examine(&told, SystemTime::now).await;
         let found = problems(&findings);

@@ -68,6 +68,15 @@ async fn a_bad_address_is_told() {
 }
 
 #[tokio::test]
+async fn a_proxy_that_is_no_address_is_told() {
+    let dir = Dir::new();
+    let serve = ServeSettings { trusted_proxies: "balancer:80".to_string(), ..serve_settings() };
+    let error = refused(Options { serve, ..options(&dir) }).await;
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(error.to_string().contains("trusted_proxies: `balancer:80`"), "{error}");
+}
+
+#[tokio::test]
 async fn secrets_stay_out_of_debug_output() {
     let dir = Dir::new();
     assert!(!format!("{:?}", options(&dir)).contains(common::SECRET_KEY));

@@ -3,6 +3,7 @@
 use super::judge::{Finding, failed};
 use crate::access_log;
 use crate::hosts::Hosts;
+use crate::proxies::Proxies;
 use crate::sharing::Lists;
 use crate::telemetry::Telemetry;
 use crate::{Options, open};
@@ -24,6 +25,7 @@ pub(super) fn settings(options: &Options, telemetry: &Arc<Telemetry>) -> Vec<Fin
     };
     tried("acl", Lists::parse(&serve.acl).map(drop));
     tried("domains", Hosts::parse(&serve.domains, is_tls).map(drop));
+    tried("trusted_proxies", Proxies::parse(&serve.trusted_proxies).map(drop));
     tried("access_log", access_log::check("access_log", &serve.access_log));
     tried("backend_log", access_log::check("backend_log", &serve.backend_log));
     findings.extend(cache(options, telemetry));

@@ -5,12 +5,14 @@ use crate::checksum::{PART_SUMS_NOTE, Sums, Verifier};
 use crate::config::{Config, Secrets};
 use crate::cors::{Question, Rule};
 use crate::hosts::Hosts;
+use crate::proxies::Proxies;
 use crate::tag::TagForm;
 use crate::{conditions, overrides, query};
 use http::header::{HOST, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use penstock_base::{Result, Secret};
 use penstock_store::{ETag, ObjectMeta};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -108,6 +110,29 @@ pub(super) fn hosts(input: &[u8]) {
     }
     let location = hosts.location(&headers, "lake", path);
     assert!(location.is_ascii() || !host.is_ascii(), "no URL: {location}");
+}
+
+/// Proxies that are trusted in the first line, and X-Forwarded-For in the others.
+pub(super) fn proxies(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let (setting, lines) = text.split_once('\n').unwrap_or((&text, ""));
+    let Ok(proxies) = Proxies::parse(setting) else { return };
+    let name = HeaderName::from_static("x-forwarded-for");
+    let mut headers = HeaderMap::new();
+    for line in lines.split('\n').filter_map(|line| HeaderValue::from_str(line).ok()) {
+        headers.append(&name, line);
+    }
+    let (peer, sender) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([198, 51, 100, 1]));
+    let client = proxies.client(peer, &headers);
+    assert!(client == peer || proxies.trusts(peer), "somebody was believed who is not trusted");
+    // What a trusted proxy saw itself wins over whatever stood there before.
+    headers.append(&name, HeaderValue::from_static("198.51.100.1"));
+    let client = proxies.client(peer, &headers);
+    match (proxies.trusts(peer), proxies.trusts(sender)) {
+        (false, _) => assert_eq!(client, peer),
+        (true, false) => assert_eq!(client, sender),
+        (true, true) => {}
+    }
 }
 
 /// Queries: their pairs, and headers of the answer that their reader chose.

@@ -1,6 +1,7 @@
 //! Conditions of a policy's statements. Pure.
 
 use super::{malformed, texts};
+use crate::network::Network;
 use crate::wildcard::stands_for;
 use s3s::S3Result;
 use serde_json::Value;
@@ -66,7 +67,7 @@ impl Operator {
     fn takes(self, value: &str) -> bool {
         match self {
             Operator::Equals | Operator::EqualsIgnoreCase | Operator::Like => true,
-            Operator::IsAddress => network(value).is_some(),
+            Operator::IsAddress => Network::parse(value).is_some(),
             Operator::Bool => ["true", "false"].iter().any(|it| value.eq_ignore_ascii_case(it)),
             Operator::Null => matches!(value, "true" | "false"),
             Operator::Compares(_) => value.parse::<f64>().is_ok(),
@@ -213,32 +214,8 @@ fn known(name: &str) -> S3Result<String> {
     }
 }
 
-/// A network (`10.0.0.0/8`), or one address: where it begins, and how many bits say so.
-fn network(text: &str) -> Option<(IpAddr, u32)> {
-    let (base, bits) = text.split_once('/').unwrap_or((text, ""));
-    let base: IpAddr = base.parse().ok()?;
-    let width = if base.is_ipv4() { 32 } else { 128 };
-    let bits = if text.contains('/') { bits.parse().ok()? } else { width };
-    (bits <= width).then_some((base, bits))
-}
-
 /// Whether an address is in a network.
 fn is_in(address: &str, wanted: &str) -> bool {
-    let (Ok(address), Some((base, bits))) = (address.parse::<IpAddr>(), network(wanted)) else {
-        return false;
-    };
-    let first = |bytes: u128, width: u32| {
-        let bits = bits.min(width);
-        if bits == 0 { 0 } else { bytes >> (width - bits) }
-    };
-    match (address.to_canonical(), base) {
-        (IpAddr::V4(address), IpAddr::V4(base)) => {
-            let number = |it: std::net::Ipv4Addr| u128::from(u32::from(it));
-            first(number(address), 32) == first(number(base), 32)
-        }
-        (IpAddr::V6(address), IpAddr::V6(base)) => {
-            first(u128::from(address), 128) == first(u128::from(base), 128)
-        }
-        _ => false,
-    }
+    let network = Network::parse(wanted);
+    network.is_some_and(|network| address.parse().is_ok_and(|address: IpAddr| network.has(address)))
 }

@@ -24,7 +24,7 @@ impl<'a> Batch<'a> {
     pub fn of(request: &'a S3Request<dto::DeleteObjectsInput>) -> Option<Self> {
         let caller = request.extensions.get::<Caller>()?;
         let notes = caller.notes.as_ref().filter(|notes| notes.policy.is_some())?;
-        let peer = request.extensions.get::<Arc<Exchange>>().map(|exchange| exchange.peer().ip());
+        let peer = request.extensions.get::<Arc<Exchange>>().map(|exchange| exchange.client());
         Some(Batch { request, caller, notes, peer })
     }
 

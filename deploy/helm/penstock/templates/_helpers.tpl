@@ -16,8 +16,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "penstock.serviceAccount" -}}
 {{- if .Values.serviceAccount.name -}}
 {{- .Values.serviceAccount.name -}}
-{{- else -}}
+{{- else if .Values.serviceAccount.create -}}
 {{- include "penstock.name" . -}}
+{{- else -}}
+default
 {{- end -}}
 {{- end -}}
 
