@@ -110,7 +110,7 @@ pub enum Command<'a> {
     /// Makes durable what had ended before this command was given; not the commands beside it.
     Flush,
     /// Says that the contents are no longer needed. Until they are written again, reads of these
-    /// blocks give the old bytes or zeros.
+    /// blocks give the old bytes, zeros, or what else the device puts there (NVMe knows 0xff too).
     Trim {
         /// First logical block.
         block: u64,

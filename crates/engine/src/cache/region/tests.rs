@@ -148,10 +148,8 @@ fn what_was_cleared_does_not_come_back() {
 fn durable(events: &[Event]) -> Image {
     let flushed = events.iter().rposition(|event| matches!(event, Event::Flush)).unwrap_or(0);
     let mut image = Image::default();
-    for event in &events[..flushed] {
-        if let Event::Write { offset, bytes } = event {
-            image.write(*offset, bytes);
-        }
+    for (offset, bytes) in events[..flushed].iter().filter_map(Event::put) {
+        image.write(offset, bytes);
     }
     image
 }
@@ -167,11 +165,10 @@ fn a_power_cut_at_any_command_never_gives_a_wrong_byte() {
         for (index, event) in events.iter().enumerate() {
             pending.push(event.clone());
             if matches!(event, Event::Flush) {
-                for event in pending.drain(..) {
-                    if let Event::Write { offset, bytes } = event {
-                        base.write(offset, &bytes);
-                    }
+                for (offset, bytes) in pending.iter().filter_map(Event::put) {
+                    base.write(offset, bytes);
                 }
+                pending.clear();
             }
             if index < 4 || index % 5 != (seed % 5) as usize {
                 continue;
