@@ -4,6 +4,7 @@
 use crate::buffer::{AlignedBuffer, is_aligned};
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
 use crate::errno::{ended_early, explain, explain_io};
+use crate::holes::Written;
 use crate::kernel::pages::flush_block_buffers;
 use crate::meter::Meter;
 use crate::open::OpenFile;
@@ -39,6 +40,10 @@ impl Device for FileDevice {
 
     fn forget_cached(&self) {
         forget_cached(&self.0.file);
+    }
+
+    fn written_from(&self, offset: u64) -> Written {
+        self.0.written_from(offset)
     }
 }
 

@@ -2,7 +2,7 @@
 //! was offered, or nothing.
 
 use super::layout::{Label, PAGE_BYTES};
-use super::{Region, format_device};
+use super::{Region, format_device, look_at_device};
 use crate::budget::Budget;
 use crate::cache::disk::DiskCache;
 use crate::cache::index::ObjectVersion;
@@ -276,6 +276,23 @@ fn one_label_is_enough_and_another_version_is_given_up() {
     offer(&cache, 1, 0, 0, 50_000);
     cache.flush();
     assert_eq!(check(&cache, 1, 0), 50_000);
+}
+
+#[test]
+fn a_cache_that_was_cut_off_is_told_and_left_alone() {
+    let device = model(512, Image::default());
+    drop(lay_out(&device));
+    for blocks in [DEVICE_BYTES / 512 - 600, PAGE_BYTES / 512] {
+        let small = Arc::new(ModelDevice::new(512, blocks, device.image()).unwrap());
+        for outcome in
+            [Region::hold(port(&small)).map(drop), look_at_device(&port(&small)).map(drop)]
+        {
+            let error = outcome.expect_err("a part of it is gone");
+            assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+            assert!(error.to_string().contains("--cache --force model"), "{error}");
+        }
+        assert_eq!(small.event_count(), 0);
+    }
 }
 
 fn label_of(device: &Arc<ModelDevice>) -> Label {
