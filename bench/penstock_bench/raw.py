@@ -19,6 +19,7 @@ from penstock_bench.config import ROOT
 from penstock_bench.devices import DeviceError, label, made, run, why_not
 from penstock_bench.progress import say
 from penstock_bench.records import Records, begin
+from penstock_bench.scratch import held
 from penstock_bench.ways import PAPER, XNVME, every, parsed, why_no_xnvme
 
 NAME = "nvme_raw"
@@ -189,20 +190,21 @@ class Campaign:
         progress: Callable[[str], None],
     ) -> None:
         self._kinds, self._runs, self._modes = kinds, runs, modes
-        self.records, self._folder = Records(NAME, out), out
+        self.records, self._out = Records(NAME, out), out
         self._progress = progress
         self._peers = Peers(build(), fio_install(), QUICK_SECONDS if quick else SECONDS)
 
     def run(self) -> list[dict[str, Any]]:
         """All of it; gives the records that were also written."""
-        for kind in self._kinds:
-            if reason := why_not(kind):
-                say(f"{kind}: not measured: {reason}")
-                continue
-            with made(kind, self._folder, SIZE_BYTES) as device:
-                common = {"device": label(kind), "limits": self._peers.limits(device)}
-                for mode, cell, peers in self._cells(kind):
-                    self._measure({**common, "mode": mode}, device, cell, peers)
+        with held(self._out) as folder:
+            for kind in self._kinds:
+                if reason := why_not(kind):
+                    say(f"{kind}: not measured: {reason}")
+                    continue
+                with made(kind, folder, SIZE_BYTES) as device:
+                    common = {"device": label(kind), "limits": self._peers.limits(device)}
+                    for mode, cell, peers in self._cells(kind):
+                        self._measure({**common, "mode": mode}, device, cell, peers)
         return self.records.all
 
     def _cells(self, kind: str) -> Iterator[tuple[str, Cell, tuple[str, ...]]]:
