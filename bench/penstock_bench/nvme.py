@@ -26,7 +26,7 @@ from penstock_bench.devices import DeviceError, label, made, run, why_not
 from penstock_bench.progress import say
 from penstock_bench.records import Records, begin
 from penstock_bench.scratch import held
-from penstock_bench.ways import of_paper, why_no_xnvme
+from penstock_bench.ways import XNVME_PEER, of_paper, why_no_xnvme
 
 NAME = "nvme"
 SIZE_BYTES = 768 << 20
@@ -146,8 +146,6 @@ class Campaign:
         """All of it; gives the records that were also written."""
         if os.geteuid() != 0:
             raise DeviceError("dropping the page cache takes root")
-        if reason := why_no_xnvme():
-            say(f"xnvme: not measured: {reason}")
         with held(self._out) as folder:
             for kind in self._kinds:
                 if reason := why_not(kind):
@@ -158,6 +156,10 @@ class Campaign:
         return self.records.all
 
     def _modes_of(self, kind: str, found: dict[str, Place]) -> None:
+        if "scan" in self._modes and (reason := why_no_xnvme()):
+            say(f"{kind}: xnvme: not measured: {reason}")
+            absent = {"device": label(kind), "mode": "scan", "peer": XNVME_PEER}
+            self.records.add(begin(), {**absent, "absent": reason})
         for mode in self._modes:
             if mode == CONTAINED and (reason := why_not_contained()):
                 say(f"{kind}: {mode}: not measured: {reason}")
