@@ -113,11 +113,12 @@ def measured(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> tuple[str,
     _, status, usage = os.wait4(child.pid, 0)
     limit.cancel()
     child.returncode = os.waitstatus_to_exitcode(status)
+    name = Path(command[0]).name
     if is_late.is_set():
-        raise DeviceError(f"{command[0]}: it did not end within {timeout_s:g} s")
+        raise DeviceError(f"{name}: it did not end within {timeout_s:g} s")
     if child.returncode:
         cause = (trouble or output).strip()[-300:] or f"it ended with {child.returncode}"
-        raise DeviceError(f"{command[0]}: {cause}")
+        raise DeviceError(f"{name}: {cause.removeprefix(f'{name}: ')}")
     return output, usage.ru_utime, usage.ru_stime
 
 
