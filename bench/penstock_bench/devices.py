@@ -25,6 +25,8 @@ NAMESPACES = "BENCH_NVME"
 PIECE = os.urandom(1 << 20)
 FREE_TIMEOUT_S = 10.0
 ZRAM_CONTROL = Path("/sys/class/zram-control")
+ZRAM_MARK = "zram-"
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class DeviceError(Exception):
@@ -127,7 +129,7 @@ def made(
         yield device
         return
     if kind == "zram":
-        with zram(size_bytes) as device:
+        with zram(size_bytes, folder) as device:
             if filled:
                 fill(device, size_bytes)
             yield device
@@ -163,12 +165,36 @@ def when_free(control: Path, word: str) -> None:
 
 
 @contextmanager
-def zram(size_bytes: int) -> Iterator[Path]:
-    """A block device in memory of its own."""
+def zram(size_bytes: int, folder: Path) -> Iterator[Path]:
+    """A block device in memory of its own, of which a mark is kept in a folder meanwhile."""
     number = (ZRAM_CONTROL / "hot_add").read_text().strip()
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = folder / f"{ZRAM_MARK}{number}"
     try:
+        mark.write_text(zram_identity(number))
         Path(f"/sys/block/zram{number}/disksize").write_text(str(size_bytes))
         yield Path(f"/dev/zram{number}")
     finally:
-        when_free(Path(f"/sys/block/zram{number}/reset"), "1")
-        when_free(ZRAM_CONTROL / "hot_remove", number)
+        remove_zram(number)
+        mark.unlink(missing_ok=True)
+
+
+def remove_zram(number: str) -> None:
+    """Takes a device in memory away."""
+    when_free(Path(f"/sys/block/zram{number}/reset"), "1")
+    when_free(ZRAM_CONTROL / "hot_remove", number)
+
+
+def zram_identity(number: str) -> str:
+    """What no other device of that number ever has; empty if there is none, or the kernel is old.
+
+    The kernel counts disks since it started, and its start has a number of its own.
+    """
+    told = (BOOT, Path(f"/sys/block/zram{number}/diskseq"))
+    return " ".join(path.read_text().strip() for path in told) if told[1].exists() else ""
+
+
+def zram_marks(folder: Path) -> list[str]:
+    """The numbers of devices of which a mark was left in a folder, and which are still those."""
+    marks = {it.name.removeprefix(ZRAM_MARK): it.read_text() for it in folder.glob(f"{ZRAM_MARK}*")}
+    return [number for number, mark in marks.items() if mark and mark == zram_identity(number)]

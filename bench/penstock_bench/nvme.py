@@ -25,7 +25,8 @@ from penstock_bench.contained import why_not as why_not_contained
 from penstock_bench.devices import DeviceError, label, made, run, why_not
 from penstock_bench.progress import say
 from penstock_bench.records import Records, begin
-from penstock_bench.ways import of_paper, why_no_xnvme
+from penstock_bench.scratch import held
+from penstock_bench.ways import XNVME_PEER, of_paper, why_no_xnvme
 
 NAME = "nvme"
 SIZE_BYTES = 768 << 20
@@ -138,26 +139,32 @@ class Campaign:
     ) -> None:
         self._kinds, self._scales, self._runs, self._modes = kinds, scales, runs, modes
         self.records = Records(NAME, out)
-        self._folder = out / self.records.campaign
+        self._out = out
         self._progress = progress
 
     def run(self) -> list[dict[str, Any]]:
         """All of it; gives the records that were also written."""
         if os.geteuid() != 0:
             raise DeviceError("dropping the page cache takes root")
-        if reason := why_no_xnvme():
-            say(f"xnvme: not measured: {reason}")
-        for kind in self._kinds:
-            if reason := why_not(kind):
-                say(f"{kind}: not measured: {reason}")
-                continue
-            with places(kind, self._folder, self._scales) as found:
-                for mode in self._modes:
-                    if mode == CONTAINED and (reason := why_not_contained()):
-                        say(f"{kind}: {mode}: not measured: {reason}")
-                        continue
-                    self._mode(kind, mode, found)
+        with held(self._out) as folder:
+            for kind in self._kinds:
+                if reason := why_not(kind):
+                    say(f"{kind}: not measured: {reason}")
+                    continue
+                with places(kind, folder, self._scales) as found:
+                    self._modes_of(kind, found)
         return self.records.all
+
+    def _modes_of(self, kind: str, found: dict[str, Place]) -> None:
+        if "scan" in self._modes and (reason := why_no_xnvme()):
+            say(f"{kind}: xnvme: not measured: {reason}")
+            absent = {"device": label(kind), "mode": "scan", "peer": XNVME_PEER}
+            self.records.add(begin(), {**absent, "absent": reason})
+        for mode in self._modes:
+            if mode == CONTAINED and (reason := why_not_contained()):
+                say(f"{kind}: {mode}: not measured: {reason}")
+                continue
+            self._mode(kind, mode, found)
 
     def _mode(self, kind: str, mode: str, found: dict[str, Place]) -> None:
         # Loads and spills are of the largest, by the discipline that is the default and through the

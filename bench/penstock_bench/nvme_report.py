@@ -58,4 +58,9 @@ def text(records: list[dict[str, Any]]) -> str:
         for it in records
         if "error" in it
     ]
+    parts += [
+        f"not measured: {it['device']} {it['mode']} {it['peer']}: {it['absent']}"
+        for it in records
+        if "absent" in it
+    ]
     return "\n\n".join(parts)

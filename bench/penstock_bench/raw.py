@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +20,14 @@ from penstock_bench.config import ROOT
 from penstock_bench.devices import DeviceError, label, made, run, why_not
 from penstock_bench.progress import say
 from penstock_bench.records import Records, begin
+from penstock_bench.scratch import held
 from penstock_bench.ways import PAPER, XNVME, every, parsed, why_no_xnvme
 
 NAME = "nvme_raw"
 KIB = 1 << 10
 SIZE_BYTES = 512 << 20
 SECONDS, QUICK_SECONDS = 0.5, 0.2
+TIMEOUT_S = 60.0
 FIO, FIO_FIXED = "fio", "fio-fixed"
 """fio as it comes, and with buffers and files registered and without its clocks."""
 FIO_EXTRA = {FIO: (), FIO_FIXED: ("--fixedbufs=1", "--registerfiles=1", "--gtod_reduce=1")}
@@ -81,15 +84,41 @@ def fio_install() -> str:
     return run(ROOT / "scripts/peers/fio.sh", "install").strip().splitlines()[-1]
 
 
-def measured(command: Sequence[str]) -> tuple[str, float, float]:
-    """What a program prints, and its user and system time."""
+def seed_of(run: int) -> int:
+    """From which number the places of a run are drawn: others in each run, the same for each peer.
+
+    Ours and libxnvme's read the very same places; fio draws its own from it.
+    """
+    return run + 1
+
+
+def measured(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> tuple[str, float, float]:
+    """What a program prints, and its user and system time.
+
+    Raises:
+        DeviceError: it failed, or did not end in time.
+    """
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout and child.stderr
-    output, trouble = child.stdout.read(), child.stderr.read()
+    is_late = threading.Event()
+
+    def end() -> None:
+        is_late.set()
+        child.kill()
+
+    limit = threading.Timer(timeout_s, end)
+    limit.start()
+    with child.stdout, child.stderr:
+        output, trouble = child.stdout.read(), child.stderr.read()
     _, status, usage = os.wait4(child.pid, 0)
+    limit.cancel()
     child.returncode = os.waitstatus_to_exitcode(status)
+    name = Path(command[0]).name
+    if is_late.is_set():
+        raise DeviceError(f"{name}: it did not end within {timeout_s:g} s")
     if child.returncode:
-        raise DeviceError(f"{' '.join(command)}: {(trouble or output).strip()[-300:]}")
+        cause = (trouble or output).strip()[-300:] or f"it ended with {child.returncode}"
+        raise DeviceError(f"{name}: {cause.removeprefix(f'{name}: ')}")
     return output, usage.ru_utime, usage.ru_stime
 
 
@@ -99,11 +128,15 @@ class Peers:
     def __init__(self, bench: Path, fio: str, seconds: float) -> None:
         self._bench, self._fio, self._seconds = bench, fio, seconds
 
-    def measure(self, peer: str, device: Path, cell: Cell) -> dict[str, Any]:
-        """One run: commands, seconds, processor time."""
+    def measure(self, peer: str, device: Path, cell: Cell, seed: int) -> dict[str, Any]:
+        """One run: commands, seconds, processor time.
+
+        Raises:
+            DeviceError: the peer failed, or came to no end.
+        """
         once = self._fio_run if peer in FIO_EXTRA else self._own_run
-        _, idle_user_s, idle_sys_s = once(peer, device, cell, 0)
-        found, user_s, sys_s = once(peer, device, cell, self._seconds)
+        _, idle_user_s, idle_sys_s = once(peer, device, cell, seed, 0)
+        found, user_s, sys_s = once(peer, device, cell, seed, self._seconds)
         return {
             **found,
             "cpu_s": user_s + sys_s,
@@ -112,7 +145,7 @@ class Peers:
         }
 
     def _own_run(
-        self, peer: str, device: Path, cell: Cell, seconds: float
+        self, peer: str, device: Path, cell: Cell, seed: int, seconds: float
     ) -> tuple[dict[str, Any], float, float]:
         way = parsed(peer)
         batch = max(cell.depth, min(cell.depth * BATCH_DEPTHS, BATCH_BYTES // cell.size_bytes))
@@ -129,13 +162,14 @@ class Peers:
                 f"depth={cell.depth}",
                 f"threads={cell.threads}",
                 f"batch={batch}",
+                f"seed={seed}",
                 f"seconds={seconds}",
             ]
         )
         return json.loads(output), user_s, sys_s
 
     def _fio_run(
-        self, peer: str, device: Path, cell: Cell, seconds: float
+        self, peer: str, device: Path, cell: Cell, seed: int, seconds: float
     ) -> tuple[dict[str, Any], float, float]:
         how_long = ["--time_based", f"--runtime={int(seconds * 1e3)}ms"]
         output, user_s, sys_s = measured(
@@ -151,7 +185,7 @@ class Peers:
                 f"--numjobs={cell.threads}",
                 "--thread",
                 "--norandommap",
-                "--randrepeat=0",
+                f"--randseed={seed}",
                 "--allow_file_create=0",
                 "--group_reporting",
                 "--output-format=json",
@@ -168,8 +202,8 @@ class Peers:
 
     def limits(self, device: Path) -> dict[str, float]:
         """What the device gives at best: bytes by large commands, commands by many small ones."""
-        large = self.measure(FIO_FIXED, device, Cell("read", 1024 * KIB, 16, 2))
-        small = self.measure(FIO_FIXED, device, Cell("read", 4 * KIB, 128, 2))
+        large = self.measure(FIO_FIXED, device, Cell("read", 1024 * KIB, 16, 2), seed_of(0))
+        small = self.measure(FIO_FIXED, device, Cell("read", 4 * KIB, 128, 2), seed_of(0))
         return {
             "bytes_per_s": large["commands"] * 1024 * KIB / large["wall_s"],
             "commands_per_s": small["commands"] / small["wall_s"],
@@ -189,20 +223,21 @@ class Campaign:
         progress: Callable[[str], None],
     ) -> None:
         self._kinds, self._runs, self._modes = kinds, runs, modes
-        self.records, self._folder = Records(NAME, out), out
+        self.records, self._out = Records(NAME, out), out
         self._progress = progress
         self._peers = Peers(build(), fio_install(), QUICK_SECONDS if quick else SECONDS)
 
     def run(self) -> list[dict[str, Any]]:
         """All of it; gives the records that were also written."""
-        for kind in self._kinds:
-            if reason := why_not(kind):
-                say(f"{kind}: not measured: {reason}")
-                continue
-            with made(kind, self._folder, SIZE_BYTES) as device:
-                common = {"device": label(kind), "limits": self._peers.limits(device)}
-                for mode, cell, peers in self._cells(kind):
-                    self._measure({**common, "mode": mode}, device, cell, peers)
+        with held(self._out) as folder:
+            for kind in self._kinds:
+                if reason := why_not(kind):
+                    say(f"{kind}: not measured: {reason}")
+                    continue
+                with made(kind, folder, SIZE_BYTES) as device:
+                    common = {"device": label(kind), "limits": self._peers.limits(device)}
+                    for mode, cell, peers in self._cells(kind):
+                        self._measure({**common, "mode": mode}, device, cell, peers)
         return self.records.all
 
     def _cells(self, kind: str) -> Iterator[tuple[str, Cell, tuple[str, ...]]]:
@@ -214,19 +249,30 @@ class Campaign:
         if "xnvme" in self._modes:
             if reason := why_no_xnvme():
                 say(f"{kind}: xnvme: not measured: {reason}")
+                absent = {"device": label(kind), "mode": "xnvme", "peer": THROUGH_XNVME}
+                self.records.add(begin(), {**absent, "absent": reason})
                 return
             yield from (("xnvme", cell, (OURS, THROUGH_XNVME)) for cell in AGAINST_XNVME)
 
     def _measure(
         self, common: dict[str, Any], device: Path, cell: Cell, peers: tuple[str, ...]
     ) -> None:
+        failed: set[str] = set()
         for number in range(self._runs):
             shift = number % len(peers)
             for peer in (*peers[shift:], *peers[:shift]):
+                if peer in failed:
+                    continue
                 self._progress(
                     f"{common['device']} · {cell} · {peer} · run {number + 1} of {self._runs}"
                 )
-                began = begin()
-                found = self._peers.measure(peer, device, cell)
-                run = {**common, **vars(cell), "peer": peer, "run": number, **found}
+                began, seed = begin(), seed_of(number)
+                try:
+                    found = self._peers.measure(peer, device, cell, seed)
+                except DeviceError as error:
+                    # The others go on; what does not work once is not tried twenty times.
+                    say(f"{common['device']}: {peer} failed: {error}")
+                    failed.add(peer)
+                    found = {"error": str(error)}
+                run = {**common, **vars(cell), "peer": peer, "run": number, "seed": seed, **found}
                 self.records.add(began, run)

@@ -1,7 +1,8 @@
 """The tables of the workload `nvme_raw`. Pure.
 
 Decides how runs become one figure: of each peer means, of ours over another's the ratio of the
-means, with its standard error and a paired t-test of runs that were made beside each other.
+means, with its standard error and a paired t-test of runs that were made beside each other. Where a
+run of a peer failed its place says so, and the reason stands below.
 """
 
 from __future__ import annotations
@@ -25,13 +26,40 @@ BOUNDS = {FIO: 0.95, FIO_FIXED: 0.95, THROUGH_XNVME: 1.0}
 """What part of a peer's rate ours is to reach."""
 
 
+FAILED, NOT_MEASURED = "failed", "-"
+
+
 def cells(records: list[dict[str, Any]]) -> dict[Key, Runs]:
-    """Records by what was asked."""
+    """Records by what was asked; a peer of which a run failed has none."""
     found: dict[Key, Runs] = defaultdict(lambda: defaultdict(dict))
+    bad = set()
     for record in records:
+        if "absent" in record:
+            continue
         key = tuple(record[name] for name in ("device", "rw", "size_bytes", "depth", "threads"))
         found[key][record["peer"]][record["run"]] = record
+        if "error" in record:
+            bad.add((key, record["peer"]))
+    for key, peer in bad:
+        found[key][peer] = {}
     return found
+
+
+def instead(runs: Runs, peer: str) -> str:
+    """What stands in place of a peer's figure; empty if it has one."""
+    return "" if runs.get(peer) else FAILED if peer in runs else NOT_MEASURED
+
+
+def reasons(records: list[dict[str, Any]]) -> list[str]:
+    """What failed or could not be measured, and why; each once."""
+    lines: dict[str, int] = defaultdict(int)
+    for it in records:
+        where = f"{it['device']} {it['mode']} {it['peer']}"
+        if "error" in it:
+            lines[f"failed: {where}: {it['error']}"] += 1
+        if "absent" in it:
+            lines[f"not measured: {where}: {it['absent']}"] += 1
+    return [line if times == 1 else f"{line} ({times} times)" for line, times in lines.items()]
 
 
 def rate(record: dict[str, Any]) -> float:
@@ -119,27 +147,40 @@ def against(found: dict[Key, Runs], device: str, peers: tuple[str, ...]) -> str:
     head += ["CPU us ours", *peers, f"CPU ours/{peers[0]}", "p"]
     rows = [head]
     for key, runs in found.items():
-        if key[0] != device or not {OURS, *peers} <= runs.keys():
+        if key[0] != device or not any(runs.values()):
             continue
-        most = limit(key, next(iter(runs[OURS].values()))["limits"])
-        means = [mean(runs[peer], rate) for peer in (OURS, *peers)]
-        row = [title(key), *(f"{it:.0f}" for it in (*means, most))]
+        missing = {peer: instead(runs, peer) for peer in (OURS, *peers)}
+        one = next(record for of_peer in runs.values() for record in of_peer.values())
+        row = [title(key)]
+        row += [missing[peer] or f"{mean(runs[peer], rate):.0f}" for peer in (OURS, *peers)]
+        row.append(f"{limit(key, one['limits']):.0f}")
         for peer in peers:
-            pairs = rates(runs, OURS, peer)
-            row += [pairs.told(), pairs.p_above(BOUNDS[peer])]
-        row += [f"{cpu_us(runs[peer]):.1f}" for peer in (OURS, *peers)]
+            row += compared(runs, peer, missing)
+        row += [missing[peer] or f"{cpu_us(runs[peer]):.1f}" for peer in (OURS, *peers)]
+        if missing[OURS] or missing[peers[0]]:
+            rows.append([*row, "", ""])
+            continue
         pairs = cost_pairs(runs, OURS, peers[0])
         rows.append([*row, pairs.told(), pairs.p_below()])
     return table(rows) if len(rows) > 1 else ""
+
+
+def compared(runs: Runs, peer: str, missing: dict[str, str]) -> list[str]:
+    """The ratio of ours and a peer's, and its p."""
+    if missing[OURS] or missing[peer]:
+        return ["", ""]
+    pairs = rates(runs, OURS, peer)
+    return [pairs.told(), pairs.p_above(BOUNDS[peer])]
 
 
 def by_variant(found: dict[Key, Runs], key: Key) -> str:
     """Every way and discipline beside each other."""
     runs = found[key]
     rows = [[f"{key[0]}, {title(key)}", "commands/s", "CPU us", "of fio"]]
-    for peer in sorted(runs, key=lambda it: -mean(runs[it], rate)):
+    for peer in sorted(filter(runs.get, runs), key=lambda it: -mean(runs[it], rate)):
         values = (f"{mean(runs[peer], rate):.0f}", f"{cpu_us(runs[peer]):.1f}")
-        rows.append([peer, *values, rates(runs, peer, FIO).told()])
+        rows.append([peer, *values, rates(runs, peer, FIO).told() if runs.get(FIO) else ""])
+    rows += [[peer, FAILED, "", ""] for peer in runs if not runs[peer]]
     return table(rows)
 
 
@@ -154,4 +195,5 @@ def text(records: list[dict[str, Any]]) -> str:
         devices = dict.fromkeys(key[0] for key in by_mode[mode])
         parts += [against(by_mode[mode], device, peers) for device in devices]
     parts += [by_variant(by_mode["variants"], key) for key in by_mode["variants"]]
+    parts.append("\n".join(reasons(records)))
     return "\n\n".join(part for part in parts if part)

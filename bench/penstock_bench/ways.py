@@ -6,8 +6,9 @@ five anywhere, NVMe commands on NVMe namespaces only, libxnvme where it is insta
 
 from __future__ import annotations
 
-import ctypes
 import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,13 +57,13 @@ PASSTHROUGH = {
     **{f"{queues}+pt": Way("passthrough", queues) for queues in ("single", "pool", "thread")},
 }
 """The same with NVMe commands of our own; a file has no such way."""
-XNVME = Way("xnvme:io_uring", "thread")
+XNVME, XNVME_PEER = Way("xnvme:io_uring", "thread"), "xnvme"
 
 
 def of_paper(kind: str) -> dict[str, Way]:
     """The paper's variants on a kind of device, and libxnvme where it is installed."""
     found = {**PAPER, **(PASSTHROUGH if kind == NVME else {})}
-    return found if why_no_xnvme() else {**found, "xnvme": XNVME}
+    return found if why_no_xnvme() else {**found, XNVME_PEER: XNVME}
 
 
 def every(kind: str) -> tuple[Way, ...]:
@@ -74,8 +75,10 @@ def every(kind: str) -> tuple[Way, ...]:
 def why_no_xnvme() -> str:
     """Why nothing can be measured through libxnvme here; empty if it can."""
     name = os.environ.get(XNVME_VARIABLE, XNVME_NAME)
-    try:
-        ctypes.CDLL(name)
-    except OSError as error:
-        return f"libxnvme is not installed, nor named by {XNVME_VARIABLE} ({error})"
-    return ""
+    # In another process: a library can end the one that loads it.
+    command = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", name]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=False)
+    if loaded.returncode == 0:
+        return ""
+    cause = (loaded.stderr.strip().splitlines() or [f"loading {name} ended the process"])[-1]
+    return f"libxnvme is not installed, nor named by {XNVME_VARIABLE} ({cause})"

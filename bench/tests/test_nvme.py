@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -37,6 +38,13 @@ def test_ours_is_told_beside_stock() -> None:
 def test_a_failed_run_is_told_and_not_compared() -> None:
     records = [record(nvme.STOCK, 0, seconds={"scan": 1.0}), record(nvme.OURS, 0, error="no room")]
     assert nvme_report.text(records).splitlines()[-1].endswith("thread run 1: no room")
+
+
+def test_what_is_absent_is_told() -> None:
+    absent = {"device": "file", "mode": "scan", "peer": "xnvme", "absent": "it is not installed"}
+    records: list[dict[str, Any]] = [record(nvme.STOCK, 0, seconds={"scan": 1.0}), absent]
+    told = nvme_report.text(records).splitlines()[-1]
+    assert told == "not measured: file scan xnvme: it is not installed"
 
 
 def test_a_spill_in_a_container_is_a_table_of_its_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,88 @@ def test_ours_reaches_its_part_of_a_peer_or_not() -> None:
     # What is 0.99 of libxnvme's is not as much.
     assert chance(0.99, "xnvme", raw.THROUGH_XNVME)[1] > 0.9
     assert chance(1.02, "xnvme", raw.THROUGH_XNVME)[1] < 0.01
+
+
+def test_a_peer_that_failed_is_told_and_the_others_are_compared() -> None:
+    def records(mode: str, peers: tuple[str, ...], bad: str) -> list[dict[str, Any]]:
+        good = [row(peer, run, 100, 0.2, mode=mode) for peer in peers for run in range(2)]
+        return [*(it for it in good if it["peer"] != bad), row(bad, 0, 0, 0, mode=mode, error="no")]
+
+    text = raw_report.text(
+        [
+            *records("fio", (raw.OURS, raw.FIO, raw.FIO_FIXED), raw.FIO_FIXED),
+            *records("xnvme", (raw.OURS,), raw.THROUGH_XNVME),
+            *records("variants", (raw.FIO, "direct/sync"), "ioctl/sync"),
+            {"device": "loop", "mode": "xnvme", "peer": raw.THROUGH_XNVME, "absent": "nowhere"},
+        ]
+    )
+    against_fio, through, variants, reasons = text.split("\n\n")
+    assert "1.000±0.000" in against_fio and against_fio.count("failed") == 2
+    assert "failed" in through.splitlines()[1]
+    assert variants.splitlines()[-1].split() == ["ioctl/sync", "failed"]
+    assert reasons.splitlines() == [
+        "failed: file fio fio-fixed: no",
+        f"failed: file xnvme {raw.THROUGH_XNVME}: no",
+        "failed: file variants ioctl/sync: no",
+        f"not measured: loop xnvme {raw.THROUGH_XNVME}: nowhere",
+    ]
+
+
+def test_a_peer_that_does_not_work_does_not_end_the_campaign(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    class Fake(raw.Peers):
+        def measure(self, peer: str, device: Path, cell: raw.Cell, seed: int) -> dict[str, Any]:
+            asked.append((peer, seed))
+            if peer == raw.THROUGH_XNVME:
+                raise devices.DeviceError("it has no io_uring")
+            return {"commands": 10, "wall_s": 1.0, "cpu_s": 0.1, "user_s": 0, "idle_cpu_s": 0}
+
+    monkeypatch.setattr(raw, "Peers", Fake)
+    monkeypatch.setattr(raw, "build", lambda: Path("bench_device"))
+    monkeypatch.setattr(raw, "fio_install", lambda: "fio")
+    monkeypatch.setattr(raw, "SIZE_BYTES", 1 << 20)
+    # A library that can be loaded and is none.
+    monkeypatch.setenv(ways.XNVME_VARIABLE, "libc.so.6")
+    campaign = raw.Campaign(("file",), 3, True, ("xnvme",), tmp_path, lambda _: None)
+    records = campaign.run()
+    assert sum("error" in it for it in records) == len(raw.AGAINST_XNVME), "once in each cell"
+    own = [it for it in records if it["peer"] == raw.OURS]
+    assert [it["seed"] for it in own] == [1, 2, 3] * len(raw.AGAINST_XNVME)
+    assert asked.count((raw.OURS, 3)) == len(raw.AGAINST_XNVME)
+    assert "it has no io_uring" in raw_report.text(records)
+    monkeypatch.setenv(ways.XNVME_VARIABLE, "/nowhere/libxnvme.so")
+    absent = raw.Campaign(("file",), 3, True, ("xnvme",), tmp_path, lambda _: None).run()
+    assert "not installed" in absent[0]["absent"] and len(absent) == 1
+
+
+def test_each_run_reads_other_places_and_its_peers_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commands: list[list[str]] = []
+
+    def measured(command: list[str], _timeout_s: float = 0) -> tuple[str, float, float]:
+        commands.append(command)
+        fio = {"jobs": [{"read": {"total_ios": 1, "runtime": 1}}]}
+        return json.dumps({"commands": 1, "wall_s": 1.0, **fio}), 0.0, 0.0
+
+    monkeypatch.setattr(raw, "measured", measured)
+    peers = raw.Peers(Path("bench_device"), "fio", 0.1)
+    for run in range(2):
+        for peer in (raw.OURS, raw.THROUGH_XNVME, raw.FIO, raw.FIO_FIXED):
+            peers.measure(peer, Path("/f"), raw.AGAINST_XNVME[0], raw.seed_of(run))
+    told = [next(word for word in it if "seed" in word) for it in commands]
+    of_runs = [[f"seed={run}"] * 4 + [f"--randseed={run}"] * 4 for run in (1, 2)]
+    assert told == [*of_runs[0], *of_runs[1]]
+    assert not any("randrepeat" in word for it in commands for word in it)
+
+
+def test_a_program_that_does_not_end_is_ended() -> None:
+    with pytest.raises(devices.DeviceError, match="did not end within"):
+        raw.measured(["sleep", "100"], 0.2)
+    assert raw.measured(["echo", "x"])[0] == "x\n"
 
 
 def test_ways_are_those_that_a_kind_of_device_has(monkeypatch: pytest.MonkeyPatch) -> None:

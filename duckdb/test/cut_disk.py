@@ -4,8 +4,9 @@ usage: LD_PRELOAD=recorded_disk.so cut_disk.py LIBRARY VOLUME IO SEED CUTS
 
 What DuckDB writes is recorded while two threads commit, checkpoints come between, tables are
 loaded, indexed and dropped, and logs replayed. A cut keeps what was flushed before it; of what was
-written since then it keeps all, nothing, some writes, or some sectors. After each the database
-opens and holds exactly the rows of the transactions that were told to be committed, or of one more.
+written or trimmed since then it keeps all, nothing, some commands, or some sectors. Of what is
+trimmed, some holds zeros from then on and some what nobody wrote. After each cut the database opens
+and holds exactly the rows of the transactions that were told to be committed, or of one more.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from harness import connect
 from nvme import url, value
 
 SECTOR_BYTES = 512
+# What a trim leaves: a device gives the old bytes (as if the trim were lost), zeros, or others.
+LEFT_BY_TRIMS = (b"\x00", b"\xdb")
 # Transactions of each table in a round, and rounds: a round begins with the replay of a log.
 TRANSACTIONS = 12
 ROUNDS = 3
@@ -51,6 +54,10 @@ class Write:
             yield Write(self.offset + at, self.bytes[at : at + SECTOR_BYTES])
 
 
+class Trim(Write):
+    """Blocks that were trimmed, and what they hold since."""
+
+
 @dataclass(frozen=True)
 class Flush:
     """What came before the event `until` is durable."""
@@ -71,7 +78,7 @@ Event = Write | Flush | Mark
 
 def parse(record: bytes) -> Iterator[Event]:
     """The events of a record (recorded_disk.c)."""
-    at = 0
+    at = trims = 0
     while at < len(record):
         kind, first, second = (
             int.from_bytes(record[at + 8 * number : at + 8 * number + 8], sys.byteorder)
@@ -82,6 +89,9 @@ def parse(record: bytes) -> Iterator[Event]:
             case "W":
                 yield Write(first, record[at : at + second])
                 at += second
+            case "T":
+                yield Trim(first, LEFT_BY_TRIMS[trims % len(LEFT_BY_TRIMS)] * second)
+                trims += 1
             case "F":
                 yield Flush(first)
             case "M":
@@ -209,25 +219,13 @@ class Copy:
             found = self._recorder.events()
             self._changed += [event for event in found if isinstance(event, Write)]
         changed = [(it.offset, it.offset + len(it.bytes)) for it in (*self._changed, *durable)]
-        for begin, end in (*changed, *self._trimmed()):
+        for begin, end in changed:
             os.pwrite(self._file.fileno(), disk.durable[begin:end], begin)
         for write in kept:
             os.pwrite(self._file.fileno(), write.bytes, write.offset)
         self._changed = list(kept)
         self._recorder.watch(self.path)
         self._is_recorded = True
-
-    def _trimmed(self) -> Iterator[tuple[int, int]]:
-        """Where the file has no blocks: it had them everywhere, and no record tells of trims."""
-        file, size = self._file.fileno(), self.path.stat().st_size
-        begin = os.lseek(file, 0, os.SEEK_HOLE)
-        while begin < size:
-            try:
-                end = os.lseek(file, begin, os.SEEK_DATA)
-            except OSError:
-                end = size
-            yield begin, end
-            begin = os.lseek(file, end, os.SEEK_HOLE)
 
 
 class Recorder:
@@ -257,7 +255,7 @@ def opened() -> duckdb.DuckDBPyConnection:
 
 
 def main(library_path: str, volume: Path, io: str, seed: int, cuts: int) -> None:
-    """Records, and cuts; prints how many events there were, and how many flushes."""
+    """Records, and cuts; prints how many events there were, how many flushes and trims."""
     recorder = Recorder(library_path, volume.with_suffix(".record"))
     with worker.attach(volume, io=io) as con:
         worker.prepare(con)
@@ -282,7 +280,7 @@ def main(library_path: str, volume: Path, io: str, seed: int, cuts: int) -> None
         except BaseException:
             print(f"seed {seed}, cut before event {at}; the disk: {copy.path}", file=sys.stderr)
             raise
-    print(len(events), sum(isinstance(event, Flush) for event in events))
+    print(len(events), *(sum(isinstance(it, kind) for it in events) for kind in (Flush, Trim)))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-// A disk that keeps a record, loaded before the C library (LD_PRELOAD): what is written to one file
-// and flushed goes to another one, in the order in which it was done, so that a power cut can be
-// made at any of its points. Everything else passes by.
+// A disk that keeps a record, loaded before the C library (LD_PRELOAD): what is written to one file,
+// trimmed and flushed goes to another one, in the order in which it was done, so that a power cut can
+// be made at any of its points. Everything else passes by.
 //
 // An event is three numbers of 64 bits, and after them a write's bytes:
 //   'W' offset length   a write, once it is done
+//   'T' offset length   a trim (a hole that is made in the file), once it is done
 //   'F' until 0         a flush, once it is done; the first `until` events are durable
 //   'M' which count     a mark of the program
 #define _GNU_SOURCE
@@ -79,6 +80,21 @@ ssize_t pwrite(int file, const void *from, size_t count, off_t offset) {
 	ssize_t done = NEXT(pwrite)(file, from, count, offset);
 	keep_write(file, from, done, offset);
 	return done;
+}
+
+static int keep_trim(int file, int done, int mode, off64_t offset, off64_t length) {
+	if (done == 0 && (mode & FALLOC_FL_PUNCH_HOLE) && is_watched(file)) {
+		keep('T', (uint64_t)offset, (uint64_t)length, NULL, 0);
+	}
+	return done;
+}
+
+int fallocate64(int file, int mode, off64_t offset, off64_t length) {
+	return keep_trim(file, NEXT(fallocate64)(file, mode, offset, length), mode, offset, length);
+}
+
+int fallocate(int file, int mode, off_t offset, off_t length) {
+	return keep_trim(file, NEXT(fallocate)(file, mode, offset, length), mode, offset, length);
 }
 
 static int flush(int file, int (*next)(int)) {

@@ -163,7 +163,9 @@ fn local(error: std::io::Error, operation: &'static str, path: &Path) -> Error {
     let (kind, hint) = match error.kind() {
         ErrorKind::NotFound => (Kind::NotFound, "Look at the path: it has to be there"),
         ErrorKind::PermissionDenied => (Kind::Denied, "Ask for access to it, or use another user"),
-        ErrorKind::AlreadyExists => (Kind::Conflict, "Name another file, or remove this one"),
+        ErrorKind::AlreadyExists => {
+            (Kind::Conflict, "Nothing is overwritten: name another file, or remove this one")
+        }
         ErrorKind::StorageFull => (Kind::Exhausted, "Free space there, or name another place"),
         ErrorKind::IsADirectory => (Kind::Invalid, "Name a file"),
         _ => (Kind::Unavailable, "See the kernel's log (dmesg)"),
@@ -198,10 +200,16 @@ fn import(copy: &NvmeCopy) -> Result<()> {
     let taken: Vec<String> =
         std::iter::once("").chain(ENDINGS).map(|it| copy.db.clone() + it).collect();
     if let Some(name) = taken.iter().find(|name| volume.exists(name)) {
+        let device = copy.device.path.display().to_string();
+        let hint = format!(
+            "An import overwrites nothing: choose another --db, or remove that database and its \
+             log with `penstock nvme rm {device} --db {}`",
+            copy.db
+        );
         return Err(Error::new(Kind::Conflict, format!("there is a file {name} already"))
             .with_operation(OPERATION)
-            .with_object(copy.device.path.display().to_string())
-            .with_hint("Choose another --db, or remove it with `penstock nvme rm`"));
+            .with_object(device)
+            .with_hint(hint));
     }
     endings.reverse();
     for ending in &endings {

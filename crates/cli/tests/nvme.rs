@@ -75,6 +75,7 @@ fn a_database_goes_in_and_comes_out_byte_for_byte_by_every_io() {
         assert!(again.contains("exists"), "{again}");
         let twice = refused(&["import", &device, &sales, "--db", "sales", "--io", io]);
         assert!(twice.contains("there is a file sales already"), "{twice}");
+        assert!(twice.contains(&format!("penstock nvme rm {device} --db sales")), "{twice}");
         fine(&["rm", &device, "--db", "sales", "--io", io]);
         assert_eq!(fine(&["ls", &device, "--io", io]), "");
     }
@@ -131,6 +132,76 @@ fn a_larger_file_gives_its_room_and_a_damaged_table_is_told() {
     assert!(told.contains("table 2: sound"), "{told}");
     fine(&["rm", &device, "--db", "big"]);
     fine(&["check", &device]);
+}
+
+/// What was at the beginning tells what was cut off.
+#[test]
+fn a_file_that_was_cut_off_is_told_to_be_that() {
+    let dir = Dir::new();
+    let (device, cache, db) = (dir.path("disk"), dir.path("cache"), dir.path("db"));
+    fine(&["format", &device, "--size", "32MiB"]);
+    database(&db, 6_000_000, 4);
+    fine(&["import", &device, &db, "--db", "first"]);
+    fine(&["import", &device, &db, "--db", "second"]);
+    let whole = std::fs::read(&device).unwrap();
+    for (size, told) in [
+        (30 << 20, "no file lay behind its end"),
+        (10 << 20, "behind its end lay parts of second\n"),
+        (5 << 20, "behind its end lay parts of first, second\n"),
+        (2 << 20, "behind its end lay parts of first, second\n"),
+        (4096, "behind its end lay parts of first, second\n"),
+        (512, "it was cut off: restore it from a backup"),
+        (0, "it was cut off: restore it from a backup"),
+    ] {
+        std::fs::write(&device, &whole[..size]).unwrap();
+        for verb in [&["ls", &device][..], &["check", &device], &["grow", &device]] {
+            let error = refused(verb);
+            assert!(error.contains(told), "{verb:?} at {size}: {error}");
+            let is_named = size < 4096 || error.contains("truncate -s 33554432");
+            assert!(is_named, "{verb:?} at {size}: {error}");
+        }
+    }
+    // As the hint says.
+    std::fs::write(&device, &whole[..10 << 20]).unwrap();
+    resize(&device, 32 << 20);
+    fine(&["export", &device, &dir.path("back"), "--db", "first"]);
+    assert!(std::fs::read(dir.path("back")).unwrap() == std::fs::read(&db).unwrap());
+
+    fine(&["format", "--cache", &cache, "--size", "64MiB"]);
+    for size in [60 << 20, 20 << 20, 1 << 20, 4096] {
+        resize(&cache, size);
+        for verb in [&["ls", &cache][..], &["check", &cache]] {
+            let error = refused(verb);
+            assert!(error.contains("the cache on it"), "{verb:?} at {size}: {error}");
+            assert!(error.contains(&format!("--cache --force {cache}")), "{error}");
+        }
+    }
+    resize(&cache, 63 << 20);
+    fine(&["format", "--cache", "--force", &cache]);
+    assert!(fine(&["ls", &cache]).contains("no volume"));
+}
+
+#[test]
+fn a_file_with_data_in_its_middle_only_is_not_empty() {
+    use std::os::unix::fs::FileExt;
+    let dir = Dir::new();
+    let device = dir.path("disk");
+    for io in ["file", "direct", "uring"] {
+        for page in [300, 123_457, 262_143] {
+            let file = std::fs::File::create(&device).unwrap();
+            // So large that not every page can be looked at in passing.
+            file.set_len(1 << 30).unwrap();
+            file.write_all_at(b"precious", page * 4096 + 99).unwrap();
+            let error = refused(&["format", &device, "--io", io]);
+            assert!(error.contains("the device holds data"), "{io} {page}: {error}");
+            let cached = refused(&["format", "--cache", &device, "--io", io]);
+            assert!(cached.contains("the device holds data"), "{io} {page}: {cached}");
+        }
+        let zeros = std::fs::File::create(&device).unwrap();
+        zeros.set_len(64 << 20).unwrap();
+        zeros.write_all_at(&[0; 1 << 20], 9 << 20).unwrap();
+        fine(&["format", &device, "--io", io]);
+    }
 }
 
 fn resize(path: impl AsRef<Path>, bytes: u64) {

@@ -3,7 +3,8 @@
 //! each thread gives batches and waits for them. The bench's `nvme_raw` runs it beside fio.
 //!
 //! Usage: `bench_device PATH key=value...` with io, queues, rw (read, write), size_bytes, depth,
-//! threads, batch (commands given at once) and seconds. Writing destroys what the device holds.
+//! threads, batch (commands given at once), seconds and seed, from which the places are drawn.
+//! Writing destroys what the device holds.
 
 use penstock_base::{Error, Kind, Result};
 use penstock_device::{AlignedBuffer, Command, Discipline, Io, OpenOptions, Port, open};
@@ -23,6 +24,7 @@ struct Job {
     threads: usize,
     batch: usize,
     time: Duration,
+    seed: u64,
 }
 
 fn invalid(message: String) -> Error {
@@ -40,6 +42,7 @@ impl Job {
             threads: 1,
             batch: 0,
             time: Duration::from_secs(1),
+            seed: 0,
         };
         for word in words {
             let (key, value) =
@@ -54,6 +57,7 @@ impl Job {
                 "depth" => job.depth = number()? as u32,
                 "threads" => job.threads = number()?,
                 "batch" => job.batch = number()?,
+                "seed" => job.seed = number()? as u64,
                 "seconds" => {
                     let seconds = value.parse().map_err(|_| invalid(format!("{word}?")))?;
                     job.time = Duration::from_secs_f64(seconds);
@@ -85,9 +89,11 @@ impl Iterator for Places {
 }
 
 /// What one thread does; gives how many commands it carried out.
-fn work(port: &Port, job: &Job, seed: u64, start: &Barrier) -> Result<u64> {
+fn work(port: &Port, job: &Job, thread: u64, start: &Barrier) -> Result<u64> {
     let blocks = job.size_bytes as u64 / u64::from(port.geometry().block_size_bytes);
     let count = port.geometry().block_count / blocks.max(1);
+    // No two threads of any two runs draw the same.
+    let seed = job.seed << 16 | thread;
     let mut places = Places { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, count };
     let mut memory = AlignedBuffer::new(job.size_bytes * job.batch, 4096);
     for (index, byte) in memory.iter_mut().enumerate() {
@@ -127,9 +133,9 @@ fn run(arguments: &[String]) -> Result<()> {
     let start = Barrier::new(job.threads + 1);
     let (outcomes, wall) = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..job.threads as u64)
-            .map(|seed| {
+            .map(|thread| {
                 let (port, job, start) = (&port, &job, &start);
-                scope.spawn(move || work(port, job, seed + 1, start))
+                scope.spawn(move || work(port, job, thread + 1, start))
             })
             .collect();
         start.wait();

@@ -1,6 +1,7 @@
 //! The contract with devices: geometry, commands, queues. It decides what a command must look like;
 //! how it reaches the medium is each device's matter.
 
+use crate::holes::Written;
 use crate::meter::Meter;
 use penstock_base::{Error, Kind, Result};
 
@@ -110,7 +111,7 @@ pub enum Command<'a> {
     /// Makes durable what had ended before this command was given; not the commands beside it.
     Flush,
     /// Says that the contents are no longer needed. Until they are written again, reads of these
-    /// blocks give the old bytes or zeros.
+    /// blocks give the old bytes, zeros, or what else the device puts there (NVMe knows 0xff too).
     Trim {
         /// First logical block.
         block: u64,
@@ -179,4 +180,9 @@ pub trait Device: Send + Sync {
     /// Drops what a cache between this and the medium holds, as far as it can: after a flush that
     /// failed it may give bytes that the medium has not. For devices past such a cache: nothing.
     fn forget_cached(&self) {}
+
+    /// Where it was ever written to, from a byte on, as far as it can tell without reading.
+    fn written_from(&self, _offset: u64) -> Written {
+        Written::Unknown
+    }
 }

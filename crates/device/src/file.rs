@@ -3,12 +3,13 @@
 
 use crate::buffer::{AlignedBuffer, is_aligned};
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
-use crate::errno::{ended_early, explain, explain_io};
-use crate::kernel::pages::flush_block_buffers;
+use crate::errno::{ended_early, explain_io};
+use crate::holes::Written;
+use crate::kernel::pages::{flush_block_buffers, punch_hole};
 use crate::meter::Meter;
 use crate::open::OpenFile;
 use penstock_base::Result;
-use rustix::fs::{Advice, FallocateFlags, fadvise};
+use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -39,6 +40,10 @@ impl Device for FileDevice {
 
     fn forget_cached(&self) {
         forget_cached(&self.0.file);
+    }
+
+    fn written_from(&self, offset: u64) -> Written {
+        self.0.written_from(offset)
     }
 }
 
@@ -141,7 +146,6 @@ fn forget_cached(file: &File) {
 /// device: to any other the kernel refuses it where the page cache holds something of the blocks.
 pub(crate) fn trim(file: &OpenFile, block: u64, blocks: u64) -> Result<()> {
     let size = u64::from(file.geometry.block_size_bytes);
-    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    rustix::fs::fallocate(&file.held, how, block * size, blocks * size)
-        .map_err(|errno| explain(errno, "device trim", &file.name))
+    punch_hole(&file.held, block * size, blocks * size)
+        .map_err(|error| explain_io(&error, "device trim", &file.name))
 }

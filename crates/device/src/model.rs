@@ -2,7 +2,8 @@
 //! power cut leaves behind. What survives is decided from a seed by pure code ([`survivors`]).
 //!
 //! The unit of tearing is a sector of 512 bytes: it holds what was flushed, or what any single
-//! write since then put there.
+//! write or trim since then put there. A trim leaves what no user may count on: old bytes, zeros,
+//! and others.
 
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
 use crate::errno::explain;
@@ -60,15 +61,34 @@ impl Image {
 /// What a device was told, in the order in which it ended.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// These bytes went to this offset; a trim is a write of zeros.
+    /// These bytes went to this offset.
     Write {
         /// In bytes.
         offset: u64,
         /// Whole blocks.
         bytes: Arc<[u8]>,
     },
+    /// Blocks from this offset on were trimmed.
+    Trim {
+        /// In bytes.
+        offset: u64,
+        /// What reads of them give from then on.
+        bytes: Arc<[u8]>,
+    },
     /// Everything before is durable.
     Flush,
+}
+
+impl Event {
+    /// What it put on the device, and at which offset: nothing for a flush.
+    pub fn put(&self) -> Option<(u64, &[u8])> {
+        match self {
+            Event::Write { offset, bytes } | Event::Trim { offset, bytes } => {
+                Some((*offset, bytes))
+            }
+            Event::Flush => None,
+        }
+    }
 }
 
 /// Numbers from a seed, the same on every machine (SplitMix64).
@@ -104,7 +124,7 @@ pub fn survivors(durable: &Image, pending: &[Event], seed: u64) -> Image {
     let mode = dice.below(4);
     let mut sectors: BTreeMap<u64, Vec<&[u8]>> = BTreeMap::new();
     for event in pending {
-        let Event::Write { offset, bytes } = event else { continue };
+        let Some((offset, bytes)) = event.put() else { continue };
         let is_kept = match mode {
             0 => false,
             1 => true,
@@ -118,7 +138,7 @@ pub fn survivors(durable: &Image, pending: &[Event], seed: u64) -> Image {
             }
         };
         if is_kept {
-            image.write(*offset, bytes);
+            image.write(offset, bytes);
         }
     }
     for (offset, versions) in sectors {
@@ -128,6 +148,19 @@ pub fn survivors(durable: &Image, pending: &[Event], seed: u64) -> Image {
         }
     }
     image
+}
+
+/// What a trim leaves of bytes: of each sector what it held, zeros, or what nobody wrote there.
+fn trimmed(mut bytes: Vec<u8>, seed: u64) -> Arc<[u8]> {
+    let mut dice = Dice::new(seed);
+    for sector in bytes.chunks_mut(SECTOR_BYTES) {
+        match dice.below(3) {
+            0 => {}
+            1 => sector.fill(0),
+            _ => sector.fill(dice.roll() as u8 | 0x80),
+        }
+    }
+    bytes.into()
 }
 
 /// How a device fails.
@@ -273,9 +306,11 @@ impl ModelQueue {
             Command::Flush => state.events.push(Event::Flush),
             Command::Trim { block, blocks } => {
                 let offset = *block * self.block_size;
-                let bytes: Arc<[u8]> = vec![0; (*blocks * self.block_size) as usize].into();
+                let mut held = vec![0; (*blocks * self.block_size) as usize];
+                state.image.read(offset, &mut held);
+                let bytes = trimmed(held, number);
                 state.image.write(offset, &bytes);
-                state.events.push(Event::Write { offset, bytes });
+                state.events.push(Event::Trim { offset, bytes });
             }
         }
         Ok(())
@@ -311,6 +346,31 @@ mod tests {
             seen.insert(mix);
         }
         assert_eq!(seen.len(), 2 * 3 * 3 * 2, "every mix of sectors comes up");
+    }
+
+    #[test]
+    fn what_was_trimmed_is_as_it_was_or_zeros_or_neither() {
+        let mut image = Image::default();
+        image.write(0, &[7; 64 * SECTOR_BYTES]);
+        let model = ModelDevice::new(512, 64, image).expect("the sizes are right");
+        let mut queue = model.open_queue(Ownership::Shared).expect("the model has queues");
+        let mut seen = BTreeSet::new();
+        queue.run(&mut [Command::Trim { block: 1, blocks: 62 }], &Meter::default()).expect("trims");
+        let mut bytes = [0; 64 * SECTOR_BYTES];
+        model.image().read(0, &mut bytes);
+        for (sector, kept) in bytes.chunks(SECTOR_BYTES).zip(0..) {
+            assert!(sector.iter().all(|byte| *byte == sector[0]), "a sector is torn");
+            assert!((1..63).contains(&kept) || sector[0] == 7, "sector {kept} was not trimmed");
+            seen.insert(match sector[0] {
+                0 | 7 => sector[0],
+                _ => 1,
+            });
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 1, 7]);
+        let events = model.events();
+        assert!(matches!(events[..], [Event::Trim { offset: 512, .. }]), "{events:?}");
+        let (offset, left) = events[0].put().expect("it left something");
+        assert_eq!(left, &bytes[offset as usize..][..62 * SECTOR_BYTES], "as reads give it");
     }
 
     #[test]

@@ -161,8 +161,11 @@ pub fn open_by(
     let best = asked.unwrap_or_else(|| Io::for_path(path));
     match by(best) {
         Err(error) if asked.is_none() && best == Io::Uring && error.kind() == Kind::Unsupported => {
-            // Where that fails too, the first reason says more.
-            by(Io::Direct).or(Err(error))
+            // Where that fails too, the first reason says more, and its hint may be this way.
+            by(Io::Direct).map_err(|second| match second.message() == error.message() {
+                true => error,
+                false => error.with_note(format!("and by io=direct: {}", second.message())),
+            })
         }
         opened => opened,
     }
@@ -308,7 +311,14 @@ fn geometry(
     };
     geometry.check(name)?;
     if geometry.block_count == 0 {
-        return refuse(format!("{size_bytes} bytes are less than one block"), "Name a larger one");
+        let hint = match is_block {
+            true => "Name a larger one",
+            false => {
+                "If a volume or a cache lay in it, it was cut off: restore it from a backup. \
+                 `penstock nvme format` makes a new one, of an empty file with --size 10GiB"
+            }
+        };
+        return refuse(format!("{size_bytes} bytes are less than one block"), hint);
     }
     Ok(geometry)
 }

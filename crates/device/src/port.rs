@@ -2,6 +2,7 @@
 //! It decides nothing about where bytes belong; that is the volume's matter.
 
 use crate::device::{Command, Device, Geometry};
+use crate::holes::Written;
 use crate::queues::{Discipline, Lane, Queues};
 use crate::split::{is_split, split};
 use penstock_base::Result;
@@ -97,6 +98,11 @@ impl Port {
     /// As [`Port::run`].
     pub fn flush(&self) -> Result<()> {
         self.run(&mut [Command::Flush])
+    }
+
+    /// As [`Device::written_from`].
+    pub fn written_from(&self, offset: u64) -> Written {
+        self.device.written_from(offset)
     }
 
     /// As [`Device::forget_cached`].

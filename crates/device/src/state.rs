@@ -1,5 +1,6 @@
-//! Block devices that are pulled out or read-only, which the kernel does not say by itself. It
-//! decides when an error means the first, and refuses to open the second for writing.
+//! Block devices that are pulled out or read-only, and files whose end moved, which the kernel does
+//! not say by itself. It decides when an error means the first, and refuses to open the second for
+//! writing.
 
 use crate::errno::explain;
 use crate::open::OpenFile;
@@ -31,6 +32,13 @@ impl OpenFile {
             return explain(Errno::NODEV, operation, &self.name);
         }
         error
+    }
+
+    /// Where a plain file ends now; none for a device.
+    pub(crate) fn end_of_file(&self) -> Option<u64> {
+        let stat = fstat(&self.file).ok()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        is_file.then_some(stat.st_size as u64)
     }
 
     fn is_gone(&self) -> bool {

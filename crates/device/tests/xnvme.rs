@@ -107,6 +107,39 @@ fn what_identifies_a_file_need_not_have_a_name() {
     assert!(cause.contains("no backend of the library has these parts"), "{cause}");
 }
 
+/// As it is tried with more and with less named, each has an error of its own.
+#[test]
+fn every_try_to_open_is_told() {
+    let told = refusal(&made("twice", &["-DADMIN=\"other\"", "-DOPEN=13"]), "posix");
+    let cause = std::error::Error::source(&told).expect("the library gives one").to_string();
+    let (first, second) = cause.split_once("; ").expect("two were tried");
+    assert!(first.contains("with sync=psync,admin=file_as_ns: no backend"), "{first}");
+    assert!(second.contains("with sync=psync: Permission denied"), "{second}");
+}
+
+/// 0.7.5 tells the kernel's numbers as a vendor's status; where a part of a backend does not fill
+/// one in, `emu` and `thrpool` put the number into the code, or what a byte holds of it below zero.
+#[test]
+fn the_kernels_error_is_told_however_the_library_tells_it() {
+    let ways: [(&str, &[&str]); 3] = [
+        ("vendor", &["-DFAIL=28"]),
+        ("generic", &["-DFAIL=28", "-DTYPE=0"]),
+        ("byte", &["-DFAIL=-28", "-DTYPE=0"]),
+    ];
+    for (name, definitions) in ways {
+        let scratch = Scratch::new();
+        let options = OpenOptions {
+            create_bytes: Some(1 << 20),
+            ..options(&made(name, definitions), "posix")
+        };
+        let device = open(&scratch.0, &options).expect("opens");
+        let port = Subject::new(device, ()).port(penstock_device::Discipline::Thread);
+        let error = port.write(0, &[1; 8192]).expect_err("every command fails");
+        assert_eq!(error.kind(), Kind::Exhausted, "{name}: {error}");
+        assert!(error.to_string().contains("os error 28"), "{name}: {error}");
+    }
+}
+
 #[test]
 fn a_queue_that_cannot_be_made_is_told_whatever_the_sign_of_its_error() {
     for (name, result) in [("below", "-DQUEUE=-22"), ("above", "-DQUEUE=1")] {
@@ -162,6 +195,12 @@ fn a_queue_is_as_deep_as_was_asked_for() {
 #[test]
 fn an_end_that_moved_is_told() {
     let (library, backend) = examined();
+    end_that_moves(library, backend);
+    // A thread of the library's tells what failed in it before.
+    end_that_moves(&made("stale", &["-DSTALE=5"]), "posix");
+}
+
+fn end_that_moves(library: &Path, backend: &str) {
     let scratch = Scratch::new();
     let options = OpenOptions { create_bytes: Some(1 << 20), ..options(library, backend) };
     let device = open(&scratch.0, &options).expect("opens");

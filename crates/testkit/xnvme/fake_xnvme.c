@@ -28,6 +28,22 @@
 #define QUEUE 0 // what comes of making a queue
 #endif
 
+#ifndef OPEN
+#define OPEN 0 // the error number of opening, once the parts are known
+#endif
+
+#ifndef FAIL
+#define FAIL 0 // the error number of every command
+#endif
+
+#ifndef TYPE
+#define TYPE 7 // the type of the status that tells an error number
+#endif
+
+#ifndef STALE
+#define STALE 0 // the error number of a command that moved less than it should
+#endif
+
 struct xnvme_opts {
 	const char *names[6];
 	uint32_t nsid;
@@ -94,6 +110,10 @@ struct xnvme_dev *xnvme_dev_open(const char *uri, struct xnvme_opts *opts) {
 			errno = i == 5 ? -16 : EINVAL; // as 0.7.5 does: the number of the part
 			return NULL;
 		}
+	}
+	if (OPEN) {
+		errno = OPEN;
+		return NULL;
 	}
 	int flags = opts->rdonly ? O_RDONLY : O_RDWR;
 	int fd = open(uri, flags | (opts->direct ? O_DIRECT : 0));
@@ -196,9 +216,11 @@ int xnvme_queue_poke(struct xnvme_queue *queue, uint32_t max) {
 		int fd = queue->dev->fd;
 		ssize_t moved = order->is_write ? pwrite(fd, order->data, order->length, order->offset)
 						: pread(fd, order->data, order->length, order->offset);
-		order->ctx.result = moved < 0 ? 0 : moved;
-		if (moved < 0) {
-			order->ctx.status = (7 << 9) | (errno << 1);
+		int error = moved < 0 ? errno : (size_t)moved < order->length ? STALE : 0;
+		error = FAIL ? FAIL : error;
+		order->ctx.result = error ? 0 : moved;
+		if (error) {
+			order->ctx.status = (TYPE << 9) | ((error & 0xff) << 1);
 		}
 		order->is_given = 0;
 		queue->outstanding--;

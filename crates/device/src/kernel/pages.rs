@@ -1,5 +1,5 @@
 //! Pages that the kernel gives and keeps: memory that is about to be filled gets all of its own at
-//! once, and what is cached of a block device is dropped.
+//! once, what is cached of a block device is dropped, and room that is not needed is given back.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -32,6 +32,23 @@ const BLKFLSBUF: u32 = 0x1261;
 pub(crate) fn flush_block_buffers(file: &File) {
     // SAFETY: the request takes no memory.
     let _ = unsafe { libc::ioctl(file.as_raw_fd(), BLKFLSBUF as _, 0) };
+}
+
+/// Gives room of a file or block device back: a hole, or a discard. By the C library, as pread and
+/// pwrite are called, so that a disk of the tests sees it, too.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) -> std::io::Result<()> {
+    let wrong = |_| std::io::Error::from_raw_os_error(libc::EINVAL);
+    let offset = libc::off_t::try_from(offset).map_err(wrong)?;
+    let length = libc::off_t::try_from(length).map_err(wrong)?;
+    let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: the call takes no memory, and the file is open while it is borrowed.
+    match unsafe { libc::fallocate(file.as_raw_fd(), how, offset, length) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 #[cfg(test)]

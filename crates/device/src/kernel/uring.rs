@@ -3,6 +3,7 @@
 use crate::device::{Device, Geometry, Ownership, Queue};
 use crate::errno::explain;
 use crate::file::trim;
+use crate::holes::Written;
 use crate::kernel::ring::{Dialect, Direction, FILE, Moved, RingQueue, Transfer};
 use crate::open::OpenFile;
 use io_uring::{cqueue, opcode, squeue, types};
@@ -36,6 +37,10 @@ impl Device for UringDevice {
 
     fn open_queue(&self, ownership: Ownership) -> Result<Box<dyn Queue>> {
         Ok(Box::new(RingQueue::open(Plain(self.0.clone()), ownership)?))
+    }
+
+    fn written_from(&self, offset: u64) -> Written {
+        self.0.written_from(offset)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::buffer::AlignedBuffer;
 use crate::device::Command;
 use crate::port::Port;
 use crate::volume::budget::{TABLE_FULL, TABLE_FULL_HINT};
+use crate::volume::shrunk::shrank;
 use crate::volume::signature::{HEAD_BYTES, recognise};
 use crate::volume::table::{COPIES, COPY_BYTES, COPY_PAGES, Flaw, PAGE_BYTES, PAGES_MIN};
 use crate::volume::table::{FORMAT_VERSION, Table, copy_pages};
@@ -49,14 +50,16 @@ pub(crate) fn memory(port: &Port, bytes: usize) -> AlignedBuffer {
 /// What lies where a copy should be.
 pub(crate) type Found = Result<Table, Flaw>;
 
-fn read_copy(port: &Port, paging: Paging, first_page: u64) -> Result<Found> {
+/// Reads the copy that begins at a page, of which there are at most so many.
+pub(crate) fn read_copy(port: &Port, paging: Paging, first_page: u64, most: u64) -> Result<Found> {
     let block = first_page * paging.blocks_per_page;
     let mut head = memory(port, PAGE_BYTES as usize);
     port.read(block, &mut head)?;
     let Some(length) = Table::encoded_length(&head).filter(|it| *it > head.len()) else {
         return Ok(Table::decode(&head));
     };
-    let mut whole = memory(port, length.next_multiple_of(PAGE_BYTES as usize));
+    let bytes = length.next_multiple_of(PAGE_BYTES as usize);
+    let mut whole = memory(port, bytes.min(most as usize * PAGE_BYTES as usize));
     port.read(block, &mut whole)?;
     Ok(Table::decode(&whole))
 }
@@ -64,11 +67,12 @@ fn read_copy(port: &Port, paging: Paging, first_page: u64) -> Result<Found> {
 /// Reads every copy. The place of the last one is told by the others, else it is looked for at the
 /// end of the device.
 pub(crate) fn read_copies(port: &Port, paging: Paging) -> Result<[Found; COPIES]> {
-    let first = read_copy(port, paging, 0)?;
-    let second = read_copy(port, paging, COPY_PAGES)?;
+    let read = |first_page| read_copy(port, paging, first_page, COPY_PAGES);
+    let first = read(0)?;
+    let second = read(COPY_PAGES)?;
     let told = newest(&[&first, &second]).map(|table| table.page_count);
     let end = told.filter(|end| *end <= paging.pages).unwrap_or(paging.pages);
-    let third = read_copy(port, paging, end - COPY_PAGES)?;
+    let third = read(end - COPY_PAGES)?;
     Ok([first, second, third])
 }
 
@@ -118,12 +122,10 @@ pub(crate) fn choose(found: &[Found; COPIES], port: &Port, paging: Paging) -> Re
             None => Err(no_volume(port)),
         };
     };
-    if table.page_count > paging.pages {
-        let (is, was) = (paging.pages * PAGE_BYTES, table.page_count * PAGE_BYTES);
-        let message = format!("the device has {is} bytes, its volume {was}");
-        return fail(Kind::Corrupt, message, "The device shrank: restore its size".into());
+    match table.page_count > paging.pages {
+        true => Err(shrank(port, paging, table)),
+        false => Ok(table.clone()),
     }
-    Ok(table.clone())
 }
 
 /// The error of a device without a volume tells what it holds instead.
@@ -215,16 +217,21 @@ pub(crate) fn lay_out(port: &Port, paging: Paging, table: &Table) -> Result<()> 
 /// # Errors
 /// `Invalid`, naming the least size.
 pub(crate) fn check_size(port: &Port, paging: Paging) -> Result<()> {
-    if paging.pages >= PAGES_MIN {
-        return Ok(());
+    match paging.pages >= PAGES_MIN {
+        true => Ok(()),
+        false => Err(too_small(port)),
     }
+}
+
+/// The error of a device that is too small for a volume.
+pub(crate) fn too_small(port: &Port) -> Error {
     let message = format!(
         "{} bytes are too few for a volume: it takes {}",
         port.geometry().size_bytes(),
         PAGES_MIN * PAGE_BYTES
     );
-    Err(Error::new(Kind::Invalid, message)
+    Error::new(Kind::Invalid, message)
         .with_operation("volume open")
         .with_object(port.name())
-        .with_hint("Name a larger device, or enlarge the file: truncate -s 1GiB"))
+        .with_hint("Name a larger device, or enlarge the file: truncate -s 1GiB")
 }

@@ -1,8 +1,10 @@
 //! Making a volume, and looking at one without trusting it. It decides what may be overwritten.
 
+use crate::holes::Written;
 use crate::port::Port;
 use crate::volume::FileInfo;
 use crate::volume::copies::{Paging, check_size, choose, lay_out, memory, read_copies};
+use crate::volume::shrunk::check_whole;
 use crate::volume::signature::{HEAD_BYTES, recognise};
 use crate::volume::table::{COPY_BYTES, COPY_PAGES, FORMAT_VERSION, Flaw, PAGE_BYTES, Table};
 use penstock_base::{Error, Kind, Result};
@@ -40,14 +42,60 @@ pub fn format(port: &Port, options: FormatOptions) -> Result<()> {
 }
 
 /// Pages between the first and last copy of a table, from which is judged whether a device is
-/// empty: all of a small one, evenly spread ones of others.
+/// empty that does not tell where it was written to: all of a small one, evenly spread ones of
+/// others, for to read a whole device takes hours.
 fn sampled(pages: u64) -> impl Iterator<Item = u64> {
     let between = pages.saturating_sub(2 * COPY_PAGES);
     let count = between.min(SAMPLES);
     (0..count).map(move |index| COPY_PAGES + index * between / count)
 }
 
-/// Refuses a device that is not empty: at its begin, at its end, or at places between.
+fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
+    bytes.chunks(ZEROS.len()).all(|chunk| *chunk == ZEROS[..chunk.len()])
+}
+
+/// Whether there is anything but zeros between the first and last copy of a table, as far as
+/// [`sampled`] tells.
+fn has_data_sampled(port: &Port, paging: Paging) -> Result<bool> {
+    let mut page = memory(port, PAGE_BYTES as usize);
+    for at in sampled(paging.pages) {
+        port.read(at * paging.blocks_per_page, &mut page)?;
+        if !is_zero(&page) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The same; of a file everything is read that was ever written.
+fn has_data(port: &Port, paging: Paging) -> Result<bool> {
+    let mut buffer = memory(port, COPY_BYTES as usize);
+    let last = paging.pages - COPY_PAGES;
+    let mut page = COPY_PAGES;
+    while page < last {
+        let written = match port.written_from(page * PAGE_BYTES) {
+            Written::Unknown => return has_data_sampled(port, paging),
+            Written::Ended => return Ok(false),
+            Written::Next(written) => written,
+        };
+        page = page.max(written.start / PAGE_BYTES);
+        let end = written.end.div_ceil(PAGE_BYTES).min(last);
+        while page < end {
+            let pages = (end - page).min(COPY_PAGES);
+            let into = &mut buffer[..(pages * PAGE_BYTES) as usize];
+            port.read(page * paging.blocks_per_page, into)?;
+            if !is_zero(into) {
+                return Ok(true);
+            }
+            page += pages;
+        }
+    }
+    Ok(false)
+}
+
+/// Refuses a device that is not empty: at its begin, at its end, or between, where a file is read
+/// whole, and of a device some places are.
 ///
 /// # Errors
 /// `Conflict`, naming what is recognised; and as [`Port::run`].
@@ -59,24 +107,9 @@ pub fn check_unused(port: &Port) -> Result<()> {
     let mut end = memory(port, COPY_BYTES as usize);
     port.read((paging.pages - COPY_PAGES) * paging.blocks_per_page, &mut end)?;
     let known = recognise(&start[..HEAD_BYTES]).or_else(|| recognise(&end[..HEAD_BYTES]));
-    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let what = match known {
         Some(what) => what,
-        None if is_zero(&start) && is_zero(&end) => {
-            let mut page = memory(port, PAGE_BYTES as usize);
-            let mut places = sampled(paging.pages);
-            let has_data = places.try_fold(false, |found, at| match found {
-                true => Ok::<_, Error>(true),
-                false => {
-                    port.read(at * paging.blocks_per_page, &mut page)?;
-                    Ok(!is_zero(&page))
-                }
-            })?;
-            match has_data {
-                true => "data",
-                false => return Ok(()),
-            }
-        }
+        None if is_zero(&start) && is_zero(&end) && !has_data(port, paging)? => return Ok(()),
         None => "data",
     };
     Err(Error::new(Kind::Conflict, format!("the device holds {what}"))
@@ -107,7 +140,7 @@ pub struct Report {
 /// As [`crate::volume::Volume::open`], and for bytes that cannot be read, naming the file.
 pub fn check(port: &Port) -> Result<Report> {
     let paging = Paging::of(port)?;
-    check_size(port, paging)?;
+    check_whole(port, paging)?;
     let found = read_copies(port, paging)?;
     let table = choose(&found, port, paging)?;
     let is_current = |copy: &Table| copy.generation == table.generation;

@@ -20,6 +20,7 @@ mod node;
 mod ranges;
 mod room;
 mod shared;
+mod shrunk;
 pub mod signature;
 pub mod space;
 pub mod table;
@@ -35,12 +36,13 @@ use crate::port::Port;
 use crate::process::{Own, forked};
 use ahead::Ahead;
 use behind::Behind;
-use copies::{Paging, check_size, choose, read_copies, repair};
+use copies::{Paging, choose, read_copies, repair};
 use durable::Flushes;
 use helped::Helpers;
 use map::Map;
 use node::Node;
 use penstock_base::{Error, Kind, Result};
+use shrunk::check_whole;
 use space::{Extent, Space};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -120,7 +122,7 @@ impl Volume {
 
     fn open_with(port: Port, has_helpers: bool) -> Result<Arc<Self>> {
         let paging = Paging::of(&port)?;
-        check_size(&port, paging)?;
+        check_whole(&port, paging)?;
         let found = read_copies(&port, paging)?;
         let table = choose(&found, &port, paging)?;
         if !port.geometry().is_read_only {

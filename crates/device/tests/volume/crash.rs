@@ -19,6 +19,8 @@ const HISTORIES: u64 = 88;
 const CUTS_MIN: usize = 10_000;
 /// Fewest writes of a run that put blocks in other places.
 const MOVES_MIN: usize = 100;
+/// Fewest trims of a run.
+const TRIMS_MIN: usize = 200;
 /// Changes of a history.
 const CHANGES: usize = 40;
 
@@ -37,6 +39,8 @@ enum Change {
     Write(&'static str, usize, Vec<u8>),
     Sync(&'static str),
     Truncate(&'static str, usize),
+    /// At an offset, so many bytes.
+    Trim(&'static str, usize, usize),
     Rename(&'static str, &'static str),
     Remove(&'static str),
     Spill(usize),
@@ -61,7 +65,7 @@ fn choose(shadow: &Shadow, dice: &mut Dice) -> Change {
     let name = pick(dice);
     let Some(file) = shadow.get(name) else { return Change::Create(name) };
     let size = file.live.len();
-    match dice.below(24) {
+    match dice.below(25) {
         // As a log is written: small pieces at the end.
         0..4 => {
             let length = dice.below(700) as usize + 1;
@@ -84,8 +88,13 @@ fn choose(shadow: &Shadow, dice: &mut Dice) -> Change {
         17 => Change::Remove(name),
         18 => Change::Spill(dice.below(20_000) as usize + 1),
         19 => Change::Grow,
+        // As blocks that are free in the database are.
+        20 => {
+            let offset = dice.below(size as u64 + 1) as usize;
+            Change::Trim(name, offset, dice.below(40_000) as usize)
+        }
         // As blocks are written anew.
-        20..23 => {
+        21..24 => {
             let page = dice.below(size as u64 / 4096 + 1).saturating_sub(4) as usize * 4096;
             let length = (dice.below(5) as usize + 4) * 4096;
             Change::Write(name, page, pattern(length, dice))
@@ -103,6 +112,9 @@ fn apply(volume: &Arc<Volume>, change: &Change) {
         }
         Change::Sync(name) => open(name).sync().expect("syncs"),
         Change::Truncate(name, size) => open(name).truncate(*size as u64).expect("truncates"),
+        Change::Trim(name, offset, length) => {
+            open(name).trim(*offset as u64, *length as u64).expect("trims");
+        }
         Change::Rename(from, to) => volume.rename(from, to).expect("renames"),
         Change::Remove(name) => volume.remove(name).expect("removes"),
         Change::Grow => assert_eq!(volume.grow().expect("grows"), VOLUME_BYTES),
@@ -129,6 +141,9 @@ fn apply_to_shadow(shadow: &mut Shadow, change: &Change, before: Shadow) {
         Change::Truncate(name, size) => {
             shadow.get_mut(*name).expect("it is there").truncate(*size);
         }
+        Change::Trim(name, offset, length) => {
+            shadow.get_mut(*name).expect("it is there").trim(*offset, *length);
+        }
         Change::Rename(from, to) => {
             let file = shadow.remove(*from).expect("it is there");
             shadow.insert(to.to_string(), file);
@@ -138,12 +153,16 @@ fn apply_to_shadow(shadow: &mut Shadow, change: &Change, before: Shadow) {
     }
 }
 
-/// The shadow while a change is under way: what it writes may be there already.
+/// The shadow while a change is under way: what it writes may be there already, and what it trims
+/// be gone.
 fn under_way(shadow: &Shadow, change: &Change, blocks_move: bool) -> Shadow {
     let mut shadow = shadow.clone();
     if let Change::Write(name, offset, bytes) = change {
         let file = shadow.get_mut(*name).expect("it is there");
         file.write_under_way(*offset, bytes, blocks_move);
+    }
+    if let Change::Trim(name, offset, length) = change {
+        shadow.get_mut(*name).expect("it is there").trim(*offset, *length);
     }
     shadow
 }
@@ -183,7 +202,8 @@ fn history(block_size: u32, base: &Image, seed: u64) -> (Vec<Step>, Vec<Event>) 
         steps.push(Step { change, moves, until, before, after: shadow.clone() });
     }
     for (name, file) in &shadow {
-        assert!(crate::shadow::content(&volume, name) == file.live, "{name} before any cut");
+        let found = crate::shadow::content(&volume, name);
+        assert!(file.is_live(&found), "{name} before any cut");
     }
     let events = model.events();
     (steps, events)
@@ -238,9 +258,9 @@ fn kill_then_cut(
     events.len() - pending.len()
 }
 
-/// Cuts one history everywhere; returns how many cuts there were, and how many writes that moved
-/// blocks.
-fn cut_everywhere(block_size: u32, base: &Image, seed: u64) -> (usize, usize) {
+/// Cuts one history everywhere; returns how many cuts there were, how many writes that moved
+/// blocks, and how many trims.
+fn cut_everywhere(block_size: u32, base: &Image, seed: u64) -> (usize, usize, usize) {
     let (steps, events) = history(block_size, base, seed);
     let mut durable = base.clone();
     let (mut pending, mut cuts) = (0, 0);
@@ -266,17 +286,14 @@ fn cut_everywhere(block_size: u32, base: &Image, seed: u64) -> (usize, usize) {
         });
         match events.get(cut) {
             Some(Event::Flush) => {
-                for event in &events[pending..cut] {
-                    if let Event::Write { offset, bytes } = event {
-                        durable.write(*offset, bytes);
-                    }
-                }
+                durable = replay(durable, &events[pending..cut]);
                 pending = cut + 1;
             }
-            Some(Event::Write { .. }) | None => {}
+            Some(Event::Write { .. } | Event::Trim { .. }) | None => {}
         }
     }
-    (cuts, steps.iter().filter(|step| step.moves).count())
+    let trims = events.iter().filter(|event| matches!(event, Event::Trim { .. }));
+    (cuts, steps.iter().filter(|step| step.moves).count(), trims.count())
 }
 
 #[test]
@@ -286,7 +303,7 @@ fn after_every_power_cut_the_volume_holds_what_was_synced() {
         .into_iter()
         .flat_map(|bytes| [512, 4096].map(|size| (size, formatted_at(bytes, size))))
         .collect();
-    let (mut cuts, mut moves) = (0, 0);
+    let (mut cuts, mut moves, mut trims) = (0, 0, 0);
     std::thread::scope(|scope| {
         let half = |half| {
             let bases = &bases;
@@ -300,14 +317,16 @@ fn after_every_power_cut_the_volume_holds_what_was_synced() {
             })
         };
         for half in [half(0), half(1)] {
-            for (here, moved) in half.join().expect("every cut is fine") {
+            for (here, moved, trimmed) in half.join().expect("every cut is fine") {
                 cuts += here;
                 moves += moved;
+                trims += trimmed;
             }
         }
     });
     assert!(cuts >= CUTS_MIN, "{cuts} cuts");
     assert!(moves >= MOVES_MIN, "{moves} writes that moved blocks");
+    assert!(trims >= TRIMS_MIN, "{trims} trims");
 }
 
 /// A block that tells its number and version.
@@ -447,6 +466,24 @@ fn the_judge_notices_what_is_wrong() {
     found[300] = 6;
     assert!(!file.allows(&found), "written by nobody");
     assert!(!file.allows(&[5; 999]), "too short");
+    let mut file = crate::shadow::ShadowFile::default();
+    file.write(0, &[5; 12_300]);
+    file.sync();
+    file.trim(100, 9000);
+    let mut found = vec![5; 12_300];
+    found[4096..8192].fill(9);
+    assert!(file.allows(&found) && file.is_live(&found), "a whole page was trimmed");
+    found[8192] = 9;
+    assert!(!file.allows(&found) && !file.is_live(&found), "of this page not all");
+    found[8192] = 5;
+    file.write(5000, &[6; 10]);
+    assert!(file.allows(&found) && !file.is_live(&found), "written, and not synced");
+    found[5000..5010].fill(6);
+    assert!(file.is_live(&found));
+    file.sync();
+    assert!(file.allows(&found));
+    found[5000] = 5;
+    assert!(!file.allows(&found), "synced since");
     shadow.insert("db".into(), file);
     let (_, port) = device(4096, formatted(4096));
     let volume = Volume::open(port).expect("opens");
@@ -493,10 +530,8 @@ fn formatting_that_is_cut_leaves_the_old_volume_or_the_new_one_or_none() {
 }
 
 fn replay(mut image: Image, events: &[Event]) -> Image {
-    for event in events {
-        if let Event::Write { offset, bytes } = event {
-            image.write(*offset, bytes);
-        }
+    for (offset, bytes) in events.iter().filter_map(Event::put) {
+        image.write(offset, bytes);
     }
     image
 }

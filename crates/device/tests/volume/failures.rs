@@ -299,6 +299,7 @@ fn a_device_that_shrank_is_told() {
     let error = Volume::open(port).err().expect("it is smaller");
     assert_eq!(error.kind(), Kind::Corrupt, "{error}");
     assert!(error.to_string().contains("shrank"), "{error}");
+    assert!(error.to_string().contains("no file lay behind its end"), "{error}");
 }
 
 #[test]

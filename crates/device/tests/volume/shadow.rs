@@ -1,5 +1,5 @@
 //! What a volume must hold, kept beside it: the bytes as they are now, the bytes as they were
-//! synced, and what was written since.
+//! synced, what was written since, and where trims left nothing to count on.
 
 use penstock_base::Result;
 use penstock_device::model::{Dice, Image, ModelDevice};
@@ -84,6 +84,28 @@ pub struct ShadowFile {
     pub synced: Vec<u8>,
     /// Written since, at these offsets.
     pub since: Vec<(usize, Vec<u8>)>,
+    /// What was trimmed of `live`, and of `synced`: these bytes may be any.
+    pub live_any: Ranges,
+    pub synced_any: Ranges,
+}
+
+/// Ranges of bytes; they may overlap.
+#[derive(Clone, Debug, Default)]
+pub struct Ranges(Vec<Range<usize>>);
+
+impl Ranges {
+    fn take_out(&mut self, out: &Range<usize>) {
+        let rest =
+            |it: &Range<usize>| [it.start..it.end.min(out.start), it.start.max(out.end)..it.end];
+        self.0 = self.0.iter().flat_map(rest).filter(|it| !it.is_empty()).collect();
+    }
+
+    fn forget(&self, places: &mut [bool]) {
+        for range in &self.0 {
+            let end = range.end.min(places.len());
+            places[range.start.min(end)..end].fill(false);
+        }
+    }
 }
 
 impl ShadowFile {
@@ -94,6 +116,18 @@ impl ShadowFile {
             self.live.resize(end, 0);
         }
         self.live[offset..end].copy_from_slice(bytes);
+        self.live_any.take_out(&(offset..end));
+    }
+
+    /// Whole pages of the file inside the range may hold anything from now on, also after a power
+    /// cut: what was synced there is no longer needed.
+    pub fn trim(&mut self, offset: usize, length: usize) {
+        let end = (offset + length).min(self.live.len()) / 4096 * 4096;
+        let first = offset.next_multiple_of(4096);
+        if first < end {
+            self.live_any.0.push(first..end);
+            self.synced_any.0.push(first..end);
+        }
     }
 
     /// A write that may have happened: a power cut may leave any of its bytes, but nothing of
@@ -123,6 +157,7 @@ impl ShadowFile {
     pub fn truncate(&mut self, size: usize) {
         let is_longer = size > self.live.len();
         self.live.resize(size, 0);
+        self.live_any.take_out(&(size..usize::MAX));
         if !is_longer {
             self.sync();
         }
@@ -130,17 +165,25 @@ impl ShadowFile {
 
     pub fn sync(&mut self) {
         self.synced = self.live.clone();
+        self.synced_any = self.live_any.clone();
         self.since.clear();
     }
 
+    /// Whether a reader may find this now.
+    pub fn is_live(&self, found: &[u8]) -> bool {
+        let mut differs = differing(found, &self.live);
+        self.live_any.forget(&mut differs);
+        found.len() == self.live.len() && !differs.contains(&true)
+    }
+
     /// Whether a file may hold this after a power cut: the synced size, and every byte as synced
-    /// or as written since.
+    /// or as written since, but for those that were trimmed.
     pub fn allows(&self, found: &[u8]) -> bool {
         if found.len() != self.synced.len() {
             return false;
         }
-        let mut differs: Vec<bool> =
-            found.iter().zip(&self.synced).map(|(found, synced)| found != synced).collect();
+        let mut differs = differing(found, &self.synced);
+        self.synced_any.forget(&mut differs);
         for (offset, bytes) in &self.since {
             for (index, byte) in bytes.iter().enumerate() {
                 let at = offset + index;
@@ -151,6 +194,10 @@ impl ShadowFile {
         }
         !differs.contains(&true)
     }
+}
+
+fn differing(found: &[u8], expected: &[u8]) -> Vec<bool> {
+    found.iter().zip(expected).map(|(found, expected)| found != expected).collect()
 }
 
 /// What the files of a volume must be.

@@ -1,34 +1,30 @@
-//! Devices through libxnvme: reads and writes by whichever of its backends is named. It decides how
-//! commands are given and waited for. Locks, geometry, flush and trim are our own: not every
-//! backend has them.
-//!
-//! As with the kernel's ring, [`Queue::run`] never returns while the library holds an address.
+//! Devices through libxnvme: reads and writes by whichever of its backends is named. It decides
+//! what is ours: locks, geometry, flush and trim, which not every backend has, and what the end of
+//! a command means. How commands are given and waited for, `queue` decides.
 
+mod judge;
 mod library;
 mod opening;
+mod queue;
 
 use crate::backend::Backend;
-use crate::buffer::{AlignedBuffer, is_aligned};
 use crate::device::{Command, Device, Geometry, Ownership, Queue};
 use crate::errno::{ended_early, explain, explain_io};
 use crate::file::trim;
+use crate::holes::Written;
 use crate::kernel::ioctl::{self, NvmeFile};
-use crate::meter::Meter;
 use crate::nvme::{command_error, status_error};
 use crate::open::{OpenFile, OpenOptions, is_character_device};
-use library::{Context, Library};
+use judge::{End, Teller, judge};
+use library::Library;
 use opening::Names;
 use penstock_base::{Error, Kind, Result};
-use rustix::io::Errno;
+use queue::XnvmeQueue;
 use std::ffi::{CString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::time::Instant;
-
-/// The type of a status by which backends tell the kernel's error number.
-const VENDOR: u16 = 7;
 
 /// A file, block device or NVMe namespace through libxnvme.
 pub struct XnvmeDevice(Arc<Handle>);
@@ -48,6 +44,8 @@ struct Handle {
     block_bytes: u32,
     geometry: Geometry,
     own: Own,
+    /// How a completion's status is to be read.
+    teller: Teller,
     /// The library may look at them as long as the device is open.
     _names: Names,
 }
@@ -69,6 +67,15 @@ impl Own {
     fn file(&self) -> &OpenFile {
         match self {
             Own::Plain(file) | Own::Namespace(NvmeFile { file, .. }) => file,
+        }
+    }
+
+    /// Which statuses come from it by one of the library's backends.
+    fn teller(&self, backend: Backend) -> Teller {
+        match (self, backend.part("async")) {
+            (Own::Plain(_), _) => Teller::Plain,
+            (Own::Namespace(_), Some("io_uring_cmd")) => Teller::Apart,
+            (Own::Namespace(_), _) => Teller::Alike,
         }
     }
 }
@@ -105,9 +112,18 @@ impl XnvmeDevice {
         let (geo, namespace) = unsafe { (&*(library.geo)(device), (library.namespace)(device)) };
         let (block_bytes, most) = (geo.block_bytes, geo.transfer_max_bytes);
         let (name, geometry) = (name.clone(), own.file().geometry.clone());
+        let teller = own.teller(backend);
         // From here on the device is closed when this is dropped.
-        let mut handle =
-            Handle { library, device, namespace, block_bytes, geometry, own, _names: names };
+        let mut handle = Handle {
+            library,
+            device,
+            namespace,
+            block_bytes,
+            geometry,
+            own,
+            teller,
+            _names: names,
+        };
         let ours = handle.geometry.block_size_bytes;
         if !ours.is_multiple_of(block_bytes) {
             let message = format!("libxnvme counts blocks of {block_bytes} bytes, it has {ours}");
@@ -153,209 +169,11 @@ impl Device for XnvmeDevice {
                 .with_hint("Choose another backend, a smaller depth, or fewer threads")
                 .with_source(cause));
         }
-        let (flights, bounce) = (Vec::new(), Vec::new());
-        let mut queue = XnvmeQueue { queue, handle: self.0.clone(), flights, bounce };
-        queue.flights.resize_with(depth, Flight::default);
-        Ok(Box::new(queue))
-    }
-}
-
-struct XnvmeQueue {
-    queue: *mut c_void,
-    /// Never longer or shorter: the library keeps addresses of them.
-    flights: Vec<Flight>,
-    /// Aligned memory for callers whose own is not, one for each flight that needed it.
-    bounce: Vec<AlignedBuffer>,
-    handle: Arc<Handle>,
-}
-
-// SAFETY: the library asks that one thread at a time uses a queue, and it is used through `&mut`.
-unsafe impl Send for XnvmeQueue {}
-
-impl Drop for XnvmeQueue {
-    fn drop(&mut self) {
-        // SAFETY: made by this library; nothing is in flight.
-        unsafe { (self.handle.library.queue_term)(self.queue) };
-    }
-}
-
-/// A command with the library.
-#[derive(Default)]
-struct Flight {
-    /// Its place among the commands, its context, and when it was given.
-    given: Option<(usize, *mut Context, Instant)>,
-    is_bounced: bool,
-    /// Status and result; written by the callback.
-    ended: Option<(u16, u32)>,
-}
-
-/// Takes note of a completion; the argument is the [`Flight`].
-extern "C" fn ended(context: *mut Context, flight: *mut c_void) {
-    // SAFETY: the library calls this on the thread that pokes, with the context of a command and
-    // the address of the flight that was given with it, which stays until it has ended.
-    unsafe {
-        let Context { status, result, .. } = &*context;
-        (*flight.cast::<Flight>()).ended = Some((*status, *result));
-    }
-}
-
-/// How many commands the library holds. While there are any, the caller's memory must stay.
-struct InFlight(usize);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        if self.0 > 0 {
-            // Going on would let the device write into memory that has another use by then.
-            std::process::abort();
-        }
-    }
-}
-
-impl Queue for XnvmeQueue {
-    fn run(&mut self, commands: &mut [Command<'_>], meter: &Meter) -> Result<()> {
-        let depth = self.flights.len();
-        let mut next = 0;
-        let mut in_flight = InFlight(0);
-        let mut failure: Option<Error> = None;
-        loop {
-            while failure.is_none() && next < commands.len() && in_flight.0 < depth {
-                if matches!(commands[next], Command::Flush | Command::Trim { .. }) {
-                    let own = std::slice::from_mut(&mut commands[next]);
-                    failure = meter.one_by_one(own, |it| self.handle.own(it)).err();
-                    next += 1;
-                    continue;
-                }
-                match self.give(next, &mut commands[next]) {
-                    Ok(true) => (in_flight.0, next) = (in_flight.0 + 1, next + 1),
-                    Ok(false) if in_flight.0 > 0 => break,
-                    Ok(false) => std::thread::yield_now(),
-                    Err(error) => failure = Some(error),
-                }
-            }
-            if in_flight.0 == 0 {
-                meter.in_flight(0);
-                return failure.map_or(Ok(()), Err);
-            }
-            meter.in_flight(in_flight.0);
-            // Backends that read here tell the error number of this thread when a file ends early,
-            // which no call has set then.
-            // SAFETY: the thread's own number; the queue is open, and this thread's for now.
-            let result = unsafe {
-                *libc::__errno_location() = 0;
-                (self.handle.library.poke)(self.queue, 0)
-            };
-            let errno = (result < 0).then(|| Errno::from_raw_os_error(-result));
-            match errno {
-                None | Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => {}
-                Some(errno) => {
-                    // What it holds can no longer be waited for: see `InFlight`.
-                    return Err(explain(errno, "libxnvme poke", &self.handle.own.file().name));
-                }
-            }
-            if result <= 0 {
-                std::thread::yield_now();
-            }
-            let now = Instant::now();
-            for index in 0..depth {
-                if self.flights[index].ended.is_some() {
-                    in_flight.0 -= 1;
-                    let outcome = self.take(index, commands, now, meter);
-                    failure = failure.or(outcome.err());
-                }
-            }
-        }
-    }
-}
-
-impl XnvmeQueue {
-    /// Gives a command to the library; `false` if it has no room now.
-    fn give(&mut self, index: usize, command: &mut Command<'_>) -> Result<bool> {
-        let Handle { library, geometry, block_bytes, namespace, own, .. } = &*self.handle;
-        let name = &own.file().name;
-        let at = self.flights.iter().position(|flight| flight.given.is_none());
-        let at = at.expect("fewer are in flight than there are places");
-        // SAFETY: the queue is open, and this thread's for now.
-        let context = unsafe { (library.get)(self.queue) };
-        if context.is_null() {
-            return Ok(false);
-        }
-        let (memory, length, block, transfer) = match command {
-            Command::Read { block, into } => (into.as_mut_ptr(), into.len(), *block, library.read),
-            Command::Write { block, from } => {
-                // Only read: the function says so.
-                (from.as_ptr().cast_mut(), from.len(), *block, library.write)
-            }
-            Command::Flush | Command::Trim { .. } => unreachable!("these are our own"),
-        };
-        let is_straight = match command {
-            Command::Read { into, .. } => is_aligned(into, geometry.buffer_alignment_bytes),
-            Command::Write { from, .. } => is_aligned(from, geometry.buffer_alignment_bytes),
-            Command::Flush | Command::Trim { .. } => true,
-        };
-        let mut memory = memory;
-        if !is_straight {
-            let alignment = geometry.buffer_alignment_bytes.max(4096) as usize;
-            let most = geometry.transfer_max_bytes as usize;
-            while self.bounce.len() <= at {
-                self.bounce.push(AlignedBuffer::new(most, alignment));
-            }
-            if let Command::Write { from, .. } = command {
-                self.bounce[at][..length].copy_from_slice(from);
-            }
-            memory = self.bounce[at].as_mut_ptr();
-        }
-        let per_block = u64::from(geometry.block_size_bytes / block_bytes);
-        let count = length as u64 / u64::from(*block_bytes);
-        let given = Some((index, context, Instant::now()));
-        self.flights[at] = Flight { given, is_bounced: !is_straight, ended: None };
-        let flight: *mut Flight = &raw mut self.flights[at];
-        // SAFETY: a context of this queue that is not in use; the memory is borrowed by `commands`
-        // or belongs to `self`, and stays until the command has ended, for `run` does not return or
-        // unwind before (InFlight).
-        let result = unsafe {
-            (*context).callback = Some(ended);
-            (*context).argument = flight.cast();
-            // Nobody else does, and most backends tell failures only: it may be a failed one's.
-            ((*context).status, (*context).result) = (0, 0);
-            let (block, count) = (block * per_block, (count - 1) as u16);
-            transfer(context, *namespace, block, count, memory.cast(), null_mut())
-        };
-        if result >= 0 {
-            return Ok(true);
-        }
-        self.flights[at] = Flight::default();
-        // SAFETY: the library did not take it.
-        unsafe { (library.put)(self.queue, context) };
-        match Errno::from_raw_os_error(-result) {
-            Errno::AGAIN | Errno::BUSY => Ok(false),
-            errno => Err(explain(errno, command.name(), name)),
-        }
+        Ok(Box::new(XnvmeQueue::new(queue, self.0.clone(), depth)))
     }
 
-    /// Takes a command back that has ended.
-    fn take(
-        &mut self,
-        at: usize,
-        commands: &mut [Command<'_>],
-        now: Instant,
-        meter: &Meter,
-    ) -> Result<()> {
-        let flight = std::mem::take(&mut self.flights[at]);
-        let (Some((index, context, begun)), Some((status, result))) = (flight.given, flight.ended)
-        else {
-            unreachable!("it was given, and has ended")
-        };
-        // SAFETY: the library is done with the context.
-        unsafe { (self.handle.library.put)(self.queue, context) };
-        let command = &mut commands[index];
-        let outcome = self.handle.judge(command, status, result);
-        if let (Ok(()), true, Command::Read { into, .. }) =
-            (&outcome, flight.is_bounced, &mut *command)
-        {
-            into.copy_from_slice(&self.bounce[at][..into.len()]);
-        }
-        meter.ended(command, now - begun, outcome.is_ok());
-        outcome
+    fn written_from(&self, offset: u64) -> Written {
+        self.0.own.file().written_from(offset)
     }
 }
 
@@ -375,32 +193,37 @@ impl Handle {
     /// What a completion means.
     fn judge(&self, command: &Command<'_>, status: u16, result: u32) -> Result<()> {
         let OpenFile { name, geometry, .. } = self.own.file();
-        let (code, kind) = (status >> 1 & 0xff, status >> 9 & 7);
-        if kind == VENDOR {
-            // Backends put the number there, or what is left of it below zero.
-            let number = match i32::from(code) {
-                0 => Errno::IO.raw_os_error(),
-                code @ 1..134 => code,
-                code => 256 - code,
-            };
-            let errno = Errno::from_raw_os_error(number);
-            return Err(match self.own {
-                Own::Namespace(_) => command_error(errno, command.name(), name),
-                Own::Plain(_) => explain(errno, command.name(), name),
-            });
+        let operation = command.name();
+        let block = match command {
+            Command::Read { block, .. } | Command::Write { block, .. } => *block,
+            Command::Flush | Command::Trim { .. } => 0,
+        };
+        let start = block * u64::from(geometry.block_size_bytes);
+        let is_plain = matches!(self.own, Own::Plain(_));
+        match judge(status, self.teller) {
+            End::Good if is_plain && u64::from(result) < command.length_bytes() => {
+                Err(ended_early(operation, name, start + u64::from(result)))
+            }
+            End::Good => Ok(()),
+            End::Errno(errno) if is_plain => {
+                // Threads of a backend that find a file shorter tell the number of whatever failed
+                // in them before.
+                let is_read = matches!(command, Command::Read { .. });
+                let end = self.own.file().end_of_file().filter(|_| is_read);
+                Err(match end.filter(|end| *end < start + command.length_bytes()) {
+                    Some(end) => ended_early(operation, name, end),
+                    None => explain(errno, operation, name),
+                })
+            }
+            End::Errno(errno) => Err(command_error(errno, operation, name)),
+            End::Status(status) => Err(status_error(status, operation, name)),
+            End::Either(errno, status) => {
+                let other = status_error(status, operation, name);
+                Err(command_error(errno, operation, name).with_note(format!(
+                    "or {}: this backend tells both by one number, xnvme:io_uring_cmd does not",
+                    other.message()
+                )))
+            }
         }
-        if (code, kind) != (0, 0) {
-            return Err(status_error(u32::from(status >> 1), command.name(), name));
-        }
-        let length = command.length_bytes();
-        if matches!(self.own, Own::Plain(_)) && u64::from(result) < length {
-            let block = match command {
-                Command::Read { block, .. } | Command::Write { block, .. } => *block,
-                Command::Flush | Command::Trim { .. } => 0,
-            };
-            let start = block * u64::from(geometry.block_size_bytes);
-            return Err(ended_early(command.name(), name, start + u64::from(result)));
-        }
-        Ok(())
     }
 }

@@ -57,6 +57,8 @@ pub(super) enum Found {
     Ours(Label),
     /// A sound label of another version of Penstock.
     OtherVersion(u32),
+    /// A sound label of a device that had at least so many bytes, which are more than it has.
+    CutOff(u64),
     /// No label, or a damaged one.
     Nothing,
 }
@@ -90,12 +92,12 @@ impl Label {
         SLOTS_START + slot * self.slot_bytes
     }
 
-    /// Bytes from the first slot to the end of the last.
-    fn fits(&self, device_bytes: u64) -> bool {
+    /// Fewest bytes of a device that it fits on; `None` if there can be none.
+    fn needs(&self) -> Option<u64> {
         let end = self.slots.checked_mul(self.slot_bytes);
         let end = end.and_then(|bytes| bytes.checked_add(SLOTS_START + PAGE_BYTES));
         let is_whole = self.slot_bytes.is_multiple_of(PAGE_BYTES) && self.slot_bytes > 0;
-        is_whole && self.slots >= SLOTS_MIN && end.is_some_and(|end| end <= device_bytes)
+        end.filter(|_| is_whole && self.slots >= SLOTS_MIN)
     }
 
     /// As a page.
@@ -128,7 +130,11 @@ impl Label {
         }
         let [id, slot_bytes, slots] = [16, 24, 32].map(|at| u64_at(page, at));
         let label = Label { id, slot_bytes, slots };
-        if label.fits(device_bytes) { Found::Ours(label) } else { Found::Nothing }
+        match label.needs() {
+            Some(bytes) if bytes <= device_bytes => Found::Ours(label),
+            Some(bytes) => Found::CutOff(bytes),
+            None => Found::Nothing,
+        }
     }
 }
 
@@ -249,7 +255,10 @@ mod tests {
             let counts = [true, at < 44, at < 44];
             assert_eq!(good(&damaged), counts.map(|counts| !counts), "byte {at}");
         }
-        assert_eq!(Label::judge(&pages[0], 1 << 29), Found::Nothing, "the device shrank");
+        let needed = label.needs().unwrap();
+        assert!(needed > 1 << 29 && needed <= 1 << 30);
+        assert_eq!(Label::judge(&pages[0], 1 << 29), Found::CutOff(needed), "the device shrank");
+        assert_eq!(Label::judge(&pages[0], needed), Found::Ours(label));
         assert_eq!(Head::decode(&pages[1], 8), None, "of a cache before");
         assert_eq!(Trailer::decode(&pages[2], 12, label.slot_bytes), None, "of a file before");
     }
@@ -269,7 +278,7 @@ mod tests {
         fn slots_fit_on_the_device(bytes in 0u64..1 << 42) {
             match Label::of(1, bytes) {
                 Some(label) => {
-                    prop_assert!(label.fits(bytes));
+                    prop_assert!(label.needs().is_some_and(|needs| needs <= bytes));
                     prop_assert!(label.slot_start(label.slots) + PAGE_BYTES <= bytes);
                     prop_assert!(label.slot_bytes <= SLOT_BYTES_MAX);
                 }

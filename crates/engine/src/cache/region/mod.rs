@@ -88,9 +88,10 @@ pub struct CacheDevice {
 /// Looks whether a device was made a cache; changes nothing.
 ///
 /// # Errors
-/// As [`Port::run`].
+/// `Corrupt` if it was, and became smaller since; and as [`Port::run`].
 pub fn look_at_device(port: &Port) -> Result<Option<CacheDevice>> {
     let found = labels(port)?;
+    check_end(port, found)?;
     let sound_labels = found.map(|found| found != Found::Nothing);
     let capacity_bytes = found.iter().find_map(ours).map(|label| label.capacity_bytes());
     let is_cache = sound_labels.contains(&true);
@@ -111,8 +112,25 @@ fn labels(port: &Port) -> Result<[Found; 2]> {
 fn ours(found: &Found) -> Option<Label> {
     match found {
         Found::Ours(label) => Some(*label),
-        Found::OtherVersion(_) | Found::Nothing => None,
+        Found::OtherVersion(_) | Found::CutOff(_) | Found::Nothing => None,
     }
+}
+
+/// Refuses a cache whose device became smaller.
+fn check_end(port: &Port, found: [Found; 2]) -> Result<()> {
+    let needed = found.iter().find_map(|found| match found {
+        Found::CutOff(bytes) => Some(*bytes),
+        Found::Ours(_) | Found::OtherVersion(_) | Found::Nothing => None,
+    });
+    let Some(needed) = needed.filter(|_| !found.iter().any(|found| ours(found).is_some())) else {
+        return Ok(());
+    };
+    let (is, name) = (port.geometry().size_bytes(), port.name());
+    let message = format!("the device has {is} bytes, the cache on it {needed}");
+    Err(failure(port, Kind::Corrupt, message).with_hint(format!(
+        "It shrank. A cache holds copies only: make it anew with `penstock nvme format --cache \
+         --force {name}`"
+    )))
 }
 
 /// Numbers that no earlier cache or file has had.
@@ -186,11 +204,13 @@ impl Region {
     /// given up; a label that is damaged is written anew from the other.
     ///
     /// # Errors
-    /// `Invalid` where there is no cache: nothing else is ever touched; and as [`Port::run`].
+    /// `Invalid` where there is no cache: nothing else is ever touched; `Corrupt` where the device
+    /// became smaller; and as [`Port::run`].
     pub fn hold(port: Port) -> Result<Self> {
         check_blocks(&port)?;
         let device_bytes = port.geometry().size_bytes();
         let found = labels(&port)?;
+        check_end(&port, found)?;
         let label = match (found.iter().find_map(ours), found[0]) {
             (Some(label), _) => label,
             (None, Found::OtherVersion(_)) => match Label::of(random(), device_bytes) {

@@ -2,7 +2,7 @@
 //! was offered, or nothing.
 
 use super::layout::{Label, PAGE_BYTES};
-use super::{Region, format_device};
+use super::{Region, format_device, look_at_device};
 use crate::budget::Budget;
 use crate::cache::disk::DiskCache;
 use crate::cache::index::ObjectVersion;
@@ -148,10 +148,8 @@ fn what_was_cleared_does_not_come_back() {
 fn durable(events: &[Event]) -> Image {
     let flushed = events.iter().rposition(|event| matches!(event, Event::Flush)).unwrap_or(0);
     let mut image = Image::default();
-    for event in &events[..flushed] {
-        if let Event::Write { offset, bytes } = event {
-            image.write(*offset, bytes);
-        }
+    for (offset, bytes) in events[..flushed].iter().filter_map(Event::put) {
+        image.write(offset, bytes);
     }
     image
 }
@@ -167,11 +165,10 @@ fn a_power_cut_at_any_command_never_gives_a_wrong_byte() {
         for (index, event) in events.iter().enumerate() {
             pending.push(event.clone());
             if matches!(event, Event::Flush) {
-                for event in pending.drain(..) {
-                    if let Event::Write { offset, bytes } = event {
-                        base.write(offset, &bytes);
-                    }
+                for (offset, bytes) in pending.iter().filter_map(Event::put) {
+                    base.write(offset, bytes);
                 }
+                pending.clear();
             }
             if index < 4 || index % 5 != (seed % 5) as usize {
                 continue;
@@ -279,6 +276,23 @@ fn one_label_is_enough_and_another_version_is_given_up() {
     offer(&cache, 1, 0, 0, 50_000);
     cache.flush();
     assert_eq!(check(&cache, 1, 0), 50_000);
+}
+
+#[test]
+fn a_cache_that_was_cut_off_is_told_and_left_alone() {
+    let device = model(512, Image::default());
+    drop(lay_out(&device));
+    for blocks in [DEVICE_BYTES / 512 - 600, PAGE_BYTES / 512] {
+        let small = Arc::new(ModelDevice::new(512, blocks, device.image()).unwrap());
+        for outcome in
+            [Region::hold(port(&small)).map(drop), look_at_device(&port(&small)).map(drop)]
+        {
+            let error = outcome.expect_err("a part of it is gone");
+            assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+            assert!(error.to_string().contains("--cache --force model"), "{error}");
+        }
+        assert_eq!(small.event_count(), 0);
+    }
 }
 
 fn label_of(device: &Arc<ModelDevice>) -> Label {
