@@ -318,6 +318,8 @@ def soak(
             "bytes": sum(worker.bytes for worker in workers),
             "rss_bytes": [one.rss_bytes for one in samples[:: max(1, len(samples) // 40)]],
             "fds": [one.fds for one in samples[:: max(1, len(samples) // 40)]],
+            "rss_most_bytes": max(one.rss_bytes for one in samples),
+            "fds_most": max(one.fds for one in samples),
             "violations": violations + growth(samples),
         }
 
@@ -359,11 +361,15 @@ def text(records: list[dict[str, Any]]) -> str:
     for record in records:
         done, failed = (sum(record[which].values()) for which in ("done", "failed"))
         rss, fds, seconds = record["rss_bytes"], record["fds"], record["duration_s"]
+        # Older records have one sample of ten only.
+        rss_most = record.get("rss_most_bytes", max(rss))
+        fds_most = record.get("fds_most", max(fds))
         lines += [
             f"{record['store']}: {seconds:.0f} s, {done} requests done, {failed} failed"
             f" by the back end's faults, {record['bytes'] / 1e9:.1f} GB",
-            f"  memory {rss[0] / 1e6:.0f} to {rss[-1] / 1e6:.0f} MB, at most {max(rss) / 1e6:.0f};"
-            f" descriptors {fds[0]} to {fds[-1]}, at most {max(fds)}",
+            f"  memory {rss[0] / 1e6:.0f} to {rss[-1] / 1e6:.0f} MB,"
+            f" at most {rss_most / 1e6:.0f}; descriptors {fds[0]} to {fds[-1]},"
+            f" at most {fds_most}",
             *(f"  VIOLATION {line}" for line in record["violations"][:20]),
         ]
         if not record["violations"]:
