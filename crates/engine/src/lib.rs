@@ -43,7 +43,6 @@ mod waiting;
 mod warm;
 
 pub use budget::Budget;
-pub use cache::CACHE_IN_USE;
 pub use cache::look_at_device as look_at_cache_device;
 pub use cache::{CacheDevice, CacheEntry, format_device as format_cache_device};
 pub use cancel::Cancellation;

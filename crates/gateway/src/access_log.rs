@@ -6,6 +6,7 @@
 
 use crate::telemetry::Telemetry;
 use penstock_base::{Error, Kind, Result};
+use rustix::fs::Access;
 use serde::{Serialize, Serializer};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -209,7 +210,7 @@ impl<W: Write> Sink<W> {
     }
 }
 
-/// Whether a log can be opened. A file that is not there yet is not there afterwards.
+/// Whether a log could be opened. Makes none.
 ///
 /// # Errors
 /// As [`AccessLog::open`].
@@ -218,16 +219,15 @@ pub fn check(setting: &'static str, target: &str) -> Result<()> {
         return Ok(());
     }
     let path = Path::new(target);
-    let was_there = path.exists();
-    open_file(path).map_err(|error| named(setting, error))?;
-    if !was_there {
-        // A log that began meanwhile is not empty.
-        let is_empty = path.metadata().is_ok_and(|metadata| metadata.len() == 0);
-        if is_empty {
-            std::fs::remove_file(path).ok();
+    let opened = match OpenOptions::new().append(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let may = Access::WRITE_OK | Access::EXEC_OK;
+            rustix::fs::access(parent.unwrap_or(Path::new(".")), may).map_err(Into::into)
         }
-    }
-    Ok(())
+        opened => opened.map(drop),
+    };
+    opened.map_err(|cause| named(setting, unopened(path, cause)))
 }
 
 fn named(setting: &str, error: Error) -> Error {
@@ -262,10 +262,13 @@ fn is_cut_off(path: &Path, file: &File) -> bool {
 }
 
 fn open_file(path: &Path) -> Result<File> {
-    OpenOptions::new().create(true).append(true).open(path).map_err(|cause| {
-        Error::new(Kind::Invalid, format!("the log {} cannot be opened", path.display()))
-            .with_source(cause)
-    })
+    let opened = OpenOptions::new().create(true).append(true).open(path);
+    opened.map_err(|cause| unopened(path, cause))
+}
+
+fn unopened(path: &Path, cause: std::io::Error) -> Error {
+    Error::new(Kind::Invalid, format!("the log {} cannot be opened", path.display()))
+        .with_source(cause)
 }
 
 /// Until every sender is gone.
@@ -287,7 +290,10 @@ fn write_all(
             let has_room = batch.len() < BATCH_BYTES && !must_reopen;
             next = if has_room { receiver.try_recv().ok() } else { None };
         }
+        // Both logs may be there, and each has its own thread.
+        let turn = matches!(target, Target::Stdout).then(|| std::io::stdout().lock());
         let lost = sink.write_lines(&batch);
+        drop(turn);
         if lost > 0 {
             telemetry.log_lost.add(lost);
         }

@@ -37,8 +37,7 @@ pub async fn examine(options: &Options, now: impl Fn() -> SystemTime) -> Vec<Fin
     }
     findings.extend(tls_files(options));
     findings.extend(transport(&options.serve));
-    let telemetry = Arc::new(Telemetry::new(now()));
-    findings.extend(settings::settings(options, &telemetry));
+    findings.extend(settings::settings(options));
     findings.extend(addresses(options).await);
     let routes = match Routes::new(&options.backends, &options.buckets) {
         Ok(routes) => routes,
@@ -47,6 +46,7 @@ pub async fn examine(options: &Options, now: impl Fn() -> SystemTime) -> Vec<Fin
             return findings;
         }
     };
+    let telemetry = Arc::new(Telemetry::new(now()));
     for index in 0..options.backends.len() {
         findings.extend(back_end(options, &routes, index, &telemetry, &now).await);
     }

@@ -3,7 +3,7 @@
 //! did not mean. Bodies that are an object's bytes are judged where they are stored.
 //!
 //! What is held of all documents together is bounded. Room is taken as the bytes come, so that
-//! nobody takes any by announcing a long document, and given back with the answer.
+//! nobody takes any by announcing a long document, and given back when the operation has ended.
 
 use crate::checksum::Verifier;
 use crate::error::slow_down;
@@ -108,6 +108,9 @@ pub(crate) fn judged(
         return Ok((request, verdict));
     }
     let (told, room) = (verdict.clone(), room.clone());
+    let mut request = request;
+    // An operation that goes on behind the head of its answer keeps what it was told until its end.
+    request.extensions_mut().insert(verdict.clone());
     let judged = request
         .map(|body| Body::http_body(Judged { body, verifier, verdict: told, room, bytes: 0 }));
     Ok((judged, verdict))

@@ -155,9 +155,10 @@ impl Policy {
         self.statements.iter().all(opens)
     }
 
-    /// Whether a condition asks for the tags of the object that there is.
-    pub fn asks_for_tags(&self) -> bool {
-        self.statements.iter().flat_map(|it| &it.conditions).any(Condition::is_about_tags)
+    /// Whether what it says about a request hangs on the tags of the object that there is.
+    pub fn asks_for_tags(&self, request: &Request<'_>) -> bool {
+        let asks = |it: &&Statement| it.conditions.iter().any(Condition::is_about_tags);
+        self.statements.iter().filter(asks).any(|it| it.names(request))
     }
 }
 
@@ -201,6 +202,11 @@ impl Statement {
     }
 
     fn is_about(&self, request: &Request<'_>) -> bool {
+        self.names(request) && self.conditions.iter().all(|it| it.holds(request.facts))
+    }
+
+    /// Whether it is about a request but for its conditions.
+    fn names(&self, request: &Request<'_>) -> bool {
         let name = match request.key {
             Some(key) => format!("{}/{key}", request.bucket),
             None => request.bucket.to_string(),
@@ -211,7 +217,6 @@ impl Statement {
         self.principal.names(request.who) != self.is_not_principal
             && is_action != self.is_not_action
             && is_resource != self.is_not_resource
-            && self.conditions.iter().all(|condition| condition.holds(request.facts))
     }
 }
 

@@ -8,11 +8,13 @@
 use crate::telemetry::Telemetry;
 use async_trait::async_trait;
 use penstock_base::{Error, Kind, Result};
+use std::collections::HashMap;
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
 /// How long a look at the back ends holds: load balancers of many replicas ask often.
@@ -52,7 +54,14 @@ pub struct Readiness {
     timeout: Duration,
     telemetry: Arc<Telemetry>,
     is_draining: AtomicBool,
-    last: Mutex<Option<(Instant, Vec<Look>)>>,
+    looked: Mutex<Looked>,
+}
+
+#[derive(Debug, Default)]
+struct Looked {
+    last: Option<(Instant, Vec<Look>)>,
+    /// Questions that have no answer yet, by the index of their back end.
+    asked: HashMap<usize, JoinHandle<Result<()>>>,
 }
 
 impl Readiness {
@@ -63,7 +72,7 @@ impl Readiness {
             timeout,
             telemetry,
             is_draining: AtomicBool::new(false),
-            last: Mutex::default(),
+            looked: Mutex::default(),
         }
     }
 
@@ -87,25 +96,46 @@ impl Readiness {
 
     /// One look at a time; those who come meanwhile share it.
     async fn looks(&self) -> Vec<Look> {
-        let mut last = self.last.lock().await;
+        let mut looked = self.looked.lock().await;
+        let Looked { last, asked } = &mut *looked;
         if let Some((at, looks)) = &*last
             && at.elapsed() < LOOK_VALIDITY
         {
             return looks.clone();
         }
-        let names = self.probe.names();
-        let asked = names.into_iter().enumerate().map(|(index, name)| async move {
-            let answer = tokio::time::timeout(self.timeout, self.probe.probe(index)).await;
-            let late = Found { is_there: false, words: "no answer in time" };
-            Look { name, found: answer.map_or(late, |answer| found(&answer)) }
+        let begun = self.probe.names().into_iter().enumerate().map(|(index, name)| {
+            // One that takes longer goes on: it may wait for credentials, which are forgotten with
+            // whoever asks for them.
+            let question = asked.remove(&index).unwrap_or_else(|| {
+                let probe = self.probe.clone();
+                tokio::spawn(async move { probe.probe(index).await })
+            });
+            (index, name, question)
         });
-        let looks = futures_util::future::join_all(asked).await;
+        let begun: Vec<_> = begun.collect();
+        let answers = begun.into_iter().map(|(index, name, mut question)| async move {
+            let answer = tokio::time::timeout(self.timeout, &mut question).await;
+            let (found, question) = match answer {
+                Ok(answer) => (found(&answer.unwrap_or_else(|cause| Err(broke_off(cause)))), None),
+                Err(_) => (Found { is_there: false, words: "no answer in time" }, Some(question)),
+            };
+            (index, Look { name, found }, question)
+        });
+        let mut looks = Vec::new();
+        for (index, look, question) in futures_util::future::join_all(answers).await {
+            asked.extend(question.map(|question| (index, question)));
+            looks.push(look);
+        }
         for look in &looks {
             self.telemetry.backend_ready(&look.name, look.found.is_there);
         }
         *last = Some((Instant::now(), looks.clone()));
         looks
     }
+}
+
+fn broke_off(cause: JoinError) -> Error {
+    Error::new(Kind::Internal, "the question broke off").with_source(cause)
 }
 
 /// What an answer says of the back end.
@@ -176,6 +206,41 @@ mod tests {
             assert_eq!(is_ready, expected, "{text}");
             assert!(!text.contains("secret.example"), "{text}");
         }
+    }
+
+    /// Answers when it is told to.
+    #[derive(Debug, Default)]
+    struct Slow(tokio::sync::Notify, AtomicU64);
+
+    #[async_trait]
+    impl Probe for Slow {
+        fn names(&self) -> Vec<String> {
+            vec!["slow".to_string()]
+        }
+
+        async fn probe(&self, _: usize) -> Result<()> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.notified().await;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_takes_longer_than_a_look_is_not_asked_anew() {
+        let slow = Arc::new(Slow::default());
+        let telemetry = Arc::new(Telemetry::new(UNIX_EPOCH));
+        let readiness = Readiness::new(slow.clone(), Duration::from_secs(2), telemetry);
+        for _ in 0..3 {
+            assert!(!readiness.ask().await.0);
+            tokio::time::advance(LOOK_VALIDITY).await;
+        }
+        slow.0.notify_one();
+        assert!(readiness.ask().await.0);
+        assert_eq!(slow.1.load(Ordering::Relaxed), 1);
+        tokio::time::advance(LOOK_VALIDITY).await;
+        slow.0.notify_one();
+        assert!(readiness.ask().await.0);
+        assert_eq!(slow.1.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 
 use crate::auth::bucket_owner;
 use crate::buckets::Buckets;
+use crate::exchange::Exchange;
 use crate::hosts::Hosts;
 use crate::sharing::Lists;
 use crate::words::Status;
@@ -134,8 +135,9 @@ operations! { |gateway, request|
     }
     complete_multipart_upload: CompleteMultipartUploadInput => CompleteMultipartUploadOutput {
         let (buckets, hosts) = (gateway.buckets.clone(), gateway.hosts.clone());
+        let exchange = request.extensions.get::<Arc<Exchange>>().cloned();
         let completing = async move { uploads::complete(&buckets, &hosts, request).await };
-        answer(uploads::within(gateway.completion_quiet, completing).await?)
+        answer(uploads::within(gateway.completion_quiet, exchange, completing).await?)
     }
     abort_multipart_upload: AbortMultipartUploadInput => AbortMultipartUploadOutput {
         answer(uploads::abort(&gateway.buckets, request.input).await?)

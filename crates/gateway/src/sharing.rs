@@ -136,19 +136,20 @@ impl Sharing {
         }
         // A policy is about objects, and those of a batch are in its body: [`batch`] judges each.
         if ask.operation != "DeleteObjects" || notes.policy.is_none() {
-            self.judge(ask, &notes).await?;
+            let policy = policy_of(&notes, ask.bucket)?;
+            self.judge(ask, &notes, policy.as_ref()).await?;
         }
         Ok(notes)
     }
 
-    /// As [`Sharing::permit`], with the notes of the bucket.
-    async fn judge(&self, ask: &Ask<'_>, notes: &Notes) -> S3Result<()> {
+    /// As [`Sharing::permit`], with the notes of the bucket and the policy in them.
+    async fn judge(&self, ask: &Ask<'_>, notes: &Notes, policy: Option<&Policy>) -> S3Result<()> {
         let acl = self.bucket_acl(notes);
         let owner = acl.as_ref().map(|acl| acl.owner.as_str());
         // A bucket that was there before keys became owners is everybody's whom the configuration
         // lets in.
         let is_owner = ask.who.is_some() && owner.is_none_or(|owner| ask.who == Some(owner));
-        match self.by_policy(ask, notes, is_owner).await? {
+        match self.by_policy(ask, (notes, policy), is_owner).await? {
             Decision::Denied if !(is_owner && is_about_policy(ask.operation)) => {
                 return Err(denied());
             }
@@ -171,7 +172,7 @@ impl Sharing {
                     // Whoever may list is told that it is not there.
                     Err(error) if is_missing(&error) => {
                         let listing = Ask { operation: "ListObjects", version: None, ..*ask };
-                        match self.by_policy(&listing, notes, is_owner).await? {
+                        match self.by_policy(&listing, (notes, policy), is_owner).await? {
                             Decision::Allowed => true,
                             Decision::Denied => false,
                             Decision::Silent => permits(Permission::Read),
@@ -184,16 +185,24 @@ impl Sharing {
         if is_let_in { Ok(()) } else { Err(denied()) }
     }
 
-    async fn by_policy(&self, ask: &Ask<'_>, notes: &Notes, is_owner: bool) -> S3Result<Decision> {
-        let Some(text) = &notes.policy else { return Ok(Decision::Silent) };
-        let policy = Policy::parse(text, ask.bucket)?;
+    async fn by_policy(
+        &self,
+        ask: &Ask<'_>,
+        (notes, policy): (&Notes, Option<&Policy>),
+        is_owner: bool,
+    ) -> S3Result<Decision> {
+        let Some(policy) = policy else { return Ok(Decision::Silent) };
         let mut facts = facts::facts(ask);
         let is_list = takes(ask.operation) == Takes::OnBucket(Permission::Read);
         if let (true, Some(key)) = (is_list, ask.key) {
             // Whether a list would tell that this object is not there.
             facts.put("s3:prefix", key);
         }
-        if let (true, Some(key)) = (policy.asks_for_tags(), ask.key) {
+        let name = action(ask.operation, ask.version.is_some());
+        let (who, bucket, key) = (ask.who, ask.bucket, ask.key.filter(|_| !is_list));
+        let asks_for_tags =
+            policy.asks_for_tags(&Request { who, action: &name, bucket, key, facts: &facts });
+        if let (true, Some(key)) = (asks_for_tags, ask.key) {
             let bucket = self.buckets.get(ask.bucket).await?;
             let name = versions::name(&bucket, key, ask.version)?;
             let tags = match bucket.store.tags(&bucket.key(&name)).await {
@@ -209,11 +218,7 @@ impl Sharing {
                 facts.put(&format!("s3:ExistingObjectTag/{name}"), &value);
             }
         }
-        let name = action(ask.operation, ask.version.is_some());
-        let key = ask.key.filter(|_| !is_list);
-        let request =
-            Request { who: ask.who, action: &name, bucket: ask.bucket, key, facts: &facts };
-        let decision = policy.judge(&request);
+        let decision = policy.judge(&Request { who, action: &name, bucket, key, facts: &facts });
         let restricted = notes.public_block.is_some_and(|block| block.restrict_buckets);
         match decision {
             Decision::Allowed if restricted && !is_owner && policy.is_public() => {
@@ -245,6 +250,14 @@ impl Sharing {
         let notes = self.buckets.notes(bucket).await;
         notes.is_ok_and(|(notes, _)| notes.list().is_none_or(|acl| acl.owner == who))
     }
+}
+
+/// The policy in a bucket's notes.
+///
+/// # Errors
+/// `MalformedPolicy` of notes that nobody wrote.
+fn policy_of(notes: &Notes, bucket: &str) -> S3Result<Option<Policy>> {
+    notes.policy.as_ref().map(|text| Policy::parse(text, bucket)).transpose()
 }
 
 /// Whether an object or the version that is named is not there, or is a delete marker.

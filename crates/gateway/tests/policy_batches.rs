@@ -15,7 +15,8 @@ on_every_lane!(
 );
 on_lane!(trouble_azure, Azure: tags_that_cannot_be_read_deny);
 on_lane!(trouble_s3, S3: tags_that_cannot_be_read_deny);
-on_lane!(versions_local, Local: a_version_in_a_batch_takes_the_right_to_versions);
+on_lane!(versions_local, Local: a_version_in_a_batch_takes_the_right_to_versions,
+    going_past_governance_is_judged_object_by_object);
 
 const OTHER: &str = "OTHER";
 
@@ -55,6 +56,15 @@ async fn send(
 
 /// What a batch says of each object: its key, and the code or nothing.
 async fn remove(server: &Server, who: &str, objects: &[&str]) -> Vec<(String, String)> {
+    remove_with(server, who, objects, &[]).await
+}
+
+async fn remove_with(
+    server: &Server,
+    who: &str,
+    objects: &[&str],
+    headers: &[(&str, &str)],
+) -> Vec<(String, String)> {
     let object = |key: &&str| match key.split_once('?') {
         None => format!("<Object><Key>{key}</Key></Object>"),
         Some((key, version)) => {
@@ -63,7 +73,7 @@ async fn remove(server: &Server, who: &str, objects: &[&str]) -> Vec<(String, St
     };
     let body: String = objects.iter().map(object).collect();
     let body = format!("<Delete>{body}</Delete>");
-    let text = send(server, who, ("POST", "/mine?delete"), &[], &body).await;
+    let text = send(server, who, ("POST", "/mine?delete"), headers, &body).await;
     let part = |text: &str, name: &str| {
         let behind = text.split_once(&format!("<{name}>")).map(|parts| parts.1);
         behind.and_then(|it| it.split_once("</")).map_or(String::new(), |it| it.0.to_string())
@@ -150,4 +160,31 @@ async fn a_version_in_a_batch_takes_the_right_to_versions(lane: Lane) {
     let object = format!("k?{}", put.header("x-amz-version-id"));
     assert_eq!(remove(&server, ACCESS_KEY, &[&object]).await, told(&[("k", DENIED)]));
     assert_eq!(remove(&server, ACCESS_KEY, &["k"]).await, told(&[("k", "")]));
+}
+
+async fn going_past_governance_is_judged_object_by_object(lane: Lane) {
+    let server = Server::on_with(lane, owners).await;
+    let locked = [("x-amz-acl", "private"), ("x-amz-bucket-object-lock-enabled", "true")];
+    send(&server, ACCESS_KEY, ("PUT", "/mine"), &locked, "").await;
+    let policy = r#"{"Statement": {"Effect": "Deny", "Principal": "*",
+        "Action": "s3:BypassGovernanceRetention", "Resource": "arn:aws:s3:::mine/keep/*"}}"#;
+    send(&server, ACCESS_KEY, ("PUT", "/mine?policy"), &[], policy).await;
+    let headers = [
+        ("x-amz-object-lock-mode", "GOVERNANCE"),
+        ("x-amz-object-lock-retain-until-date", "2120-01-01T00:00:00Z"),
+    ];
+    let mut objects = Vec::new();
+    for key in ["free", "keep/a"] {
+        let path = format!("/mine/{key}");
+        let put = Request { method: "PUT", path: &path, headers: &headers, ..Default::default() };
+        let put = server.send(Request { body: b"bytes", ..put }).await;
+        assert_eq!(put.status, 200, "{}", put.text());
+        objects.push(format!("{key}?{}", put.header("x-amz-version-id")));
+    }
+    let objects: Vec<&str> = objects.iter().map(String::as_str).collect();
+    let held = told(&[("free", DENIED), ("keep/a", DENIED)]);
+    assert_eq!(remove(&server, ACCESS_KEY, &objects).await, held);
+    let bypass = [("x-amz-bypass-governance-retention", "true")];
+    let found = remove_with(&server, ACCESS_KEY, &objects, &bypass).await;
+    assert_eq!(found, told(&[("free", ""), ("keep/a", DENIED)]));
 }

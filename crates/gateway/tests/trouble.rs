@@ -4,8 +4,9 @@
 
 mod common;
 
-use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, sign};
+use common::{ACCESS_KEY, Answer, Dir, Lane, Request, SECRET_KEY, Server, sign};
 use penstock_gateway::Options;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -87,8 +88,11 @@ async fn a_back_end_that_throttles_is_no_back_end_that_is_down(lane: Lane) {
 }
 
 async fn a_completion_that_takes_long_is_answered_at_once(lane: Lane) {
+    let logs = Dir::new();
+    let log = logs.0.join("access.log");
     let server = Server::on_with(lane, |options| {
         impatient(options);
+        options.serve.access_log = log.display().to_string();
         options.serve.completion_quiet_ms = 0;
     })
     .await;
@@ -110,6 +114,18 @@ async fn a_completion_that_takes_long_is_answered_at_once(lane: Lane) {
     };
     let wrong = complete("\"00000000000000000000000000000000\"").await;
     assert_eq!((wrong.status, wrong.code().as_str()), (200, "InvalidPart"), "{}", wrong.text());
+    // The operator hears of it, though the status was sent before.
+    let told = async {
+        loop {
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
+            if let Some(line) = text.lines().find(|line| line.contains("InvalidPart")) {
+                return line.to_string();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let line = tokio::time::timeout(Duration::from_secs(20), told).await.unwrap();
+    assert!(line.contains("\"status\":200") && line.contains("\"cause\""), "{line}");
     if let Some(fake) = &server.fake {
         fake.fault("status=500");
         let failed = complete(&tag).await;

@@ -450,12 +450,12 @@ async fn a_batch_that_is_refused_is_not_the_last_one() {
         }
         heard.take().iter().filter(|url| url.contains("comp=batch")).count()
     };
-    for refused in [1, 2] {
+    for refused in [1, 15] {
         fake.fault(&format!("status=409,code=Odd,op=SubmitBatch,times={refused}"));
         assert_eq!(batches(refused + 1).await, refused + 1);
     }
     fake.fault("status=409,code=Odd,op=SubmitBatch");
-    assert_eq!(batches(5).await, 3, "an account that refuses all is asked no more");
+    assert_eq!(batches(20).await, 16, "an account that refuses all is asked no more");
 }
 
 #[tokio::test]

@@ -20,8 +20,6 @@ use std::sync::Arc;
 
 const LOCK_NAME: &str = "penstock-cache.lock";
 const EXTENSION: &str = "blocks";
-/// Service code of a directory that somebody else has.
-pub const CACHE_IN_USE: &str = "CacheInUse";
 
 /// A directory that this process holds.
 #[derive(Debug)]
@@ -233,7 +231,6 @@ fn unusable(path: &Path, what: &str, error: &io::Error) -> Error {
 
 fn in_use(path: &Path, owner: &str) -> Error {
     Error::new(Kind::Invalid, format!("{owner} uses this cache directory"))
-        .with_service_code(CACHE_IN_USE)
         .with_operation("open cache_dir")
         .with_object(path.display().to_string())
         .with_hint("Give each process a cache_dir of its own, or set it to '' for no disk cache")

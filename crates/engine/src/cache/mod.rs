@@ -21,7 +21,6 @@ mod writer;
 mod tests;
 
 pub(crate) use disk::DiskCache;
-pub use files::CACHE_IN_USE;
 pub use holdings::CacheEntry;
 pub(crate) use home::Home;
 pub(crate) use memory::MemoryCache;

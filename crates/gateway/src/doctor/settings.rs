@@ -1,22 +1,21 @@
 //! What the settings of a server say that only trying them shows.
 
 use super::judge::{Finding, failed};
+use crate::Options;
 use crate::access_log;
 use crate::hosts::Hosts;
 use crate::proxies::Proxies;
 use crate::sharing::Lists;
-use crate::telemetry::Telemetry;
-use crate::{Options, open};
-use penstock_base::Settings;
-use penstock_engine::CACHE_IN_USE;
+use penstock_base::{Error, Kind};
+use rustix::fs::Access;
 use rustix::process::{Resource, getrlimit};
-use std::sync::Arc;
+use std::path::Path;
 
 /// Descriptors of the process itself: libraries, logs, the runtime's own.
 const OWN_DESCRIPTORS: u64 = 64;
 
 /// Everything that [`crate::Gateway::bind`] would refuse, and limits that it would meet later.
-pub(super) fn settings(options: &Options, telemetry: &Arc<Telemetry>) -> Vec<Finding> {
+pub(super) fn settings(options: &Options) -> Vec<Finding> {
     let serve = &options.serve;
     let is_tls = options.tls_files().is_ok_and(|files| files.is_some());
     let mut findings = Vec::new();
@@ -28,40 +27,47 @@ pub(super) fn settings(options: &Options, telemetry: &Arc<Telemetry>) -> Vec<Fin
     tried("trusted_proxies", Proxies::parse(&serve.trusted_proxies).map(drop));
     tried("access_log", access_log::check("access_log", &serve.access_log));
     tried("backend_log", access_log::check("backend_log", &serve.backend_log));
-    findings.extend(cache(options, telemetry));
+    tried("cache_dir", cache(&options.settings.cache_dir));
     let limit = getrlimit(Resource::Nofile).maximum;
-    findings.extend(descriptors(limit, &options.settings, serve.connections_max));
+    let hosts = options.backends.iter().filter(|backend| !backend.is_here()).count() as u64;
+    let backends = hosts * options.settings.connections_per_host;
+    findings.extend(descriptors(limit, serve.connections_max + backends));
     findings
 }
 
-fn cache(options: &Options, telemetry: &Arc<Telemetry>) -> Option<Finding> {
-    let subject = "cache_dir";
-    if options.settings.cache_dir.is_empty() {
-        return None;
+/// Whether the gateway could make and fill the directory of its cache. It is not opened: that would
+/// make it, for whoever runs the doctor. A device is `penstock nvme`'s to look at.
+fn cache(dir: &str) -> penstock_base::Result<()> {
+    if dir.is_empty() || dir.contains("://") {
+        return Ok(());
     }
-    let alone = Options { backends: Vec::new(), ..options.clone() };
-    let opened = open(&alone, telemetry.clone(), None);
-    match opened.and_then(|opened| opened.engine.open_cache()) {
-        Ok(()) => Some(Finding::good(subject, format!("{} is usable", options.settings.cache_dir))),
-        Err(error) if error.service_code() == Some(CACHE_IN_USE) => Some(Finding::warning(
-            subject,
-            format!("{} is in use", options.settings.cache_dir),
-            "Nothing, if that is the gateway itself; else name another directory",
-        )),
-        Err(error) => Some(failed(subject, &error)),
+    let nearest = Path::new(dir).ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+    let nearest = if nearest.as_os_str().is_empty() { Path::new(".") } else { nearest };
+    let wrong = |kind: Kind, why: String| {
+        let error = Error::new(kind, why).with_operation("open cache_dir").with_object(dir);
+        Err(error.with_hint("Name a directory that the gateway's user may make and write to"))
+    };
+    if !nearest.is_dir() {
+        return wrong(Kind::Invalid, format!("{} is no directory", nearest.display()));
+    }
+    match rustix::fs::access(nearest, Access::WRITE_OK | Access::EXEC_OK) {
+        Ok(()) => Ok(()),
+        Err(errno) => {
+            wrong(Kind::Denied, format!("{} cannot be written to ({errno})", nearest.display()))
+        }
     }
 }
 
 /// Whether there can be as many connections as the settings allow; `limit` is the hard one, to
 /// which a server raises its own.
-fn descriptors(limit: Option<u64>, settings: &Settings, connections_max: u64) -> Option<Finding> {
-    let wanted = OWN_DESCRIPTORS + connections_max + settings.connections_per_host;
+fn descriptors(limit: Option<u64>, connections: u64) -> Option<Finding> {
+    let wanted = OWN_DESCRIPTORS + connections;
     let limit = limit.filter(|limit| *limit < wanted)?;
     Some(Finding::warning(
         "open files",
         format!(
-            "at most {limit} may be open, and connections_max and connections_per_host allow \
-             {wanted}"
+            "at most {limit} may be open, and connections_max and connections_per_host of each \
+             back end come to {wanted}"
         ),
         "Raise the hard limit (`ulimit -Hn`, LimitNOFILE= of systemd), or lower these settings",
     ))
@@ -72,12 +78,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_cache_is_made_where_that_may_be_and_the_doctor_makes_none() {
+        let dir = std::env::temp_dir().join(format!("penstock-doctor-{}", std::process::id()));
+        let told = |path: &Path| cache(path.to_str().unwrap()).map_err(|error| error.kind());
+        assert_eq!(told(&dir.join("a/b")), Ok(()));
+        assert!(!dir.exists());
+        assert_eq!(told(Path::new("/dev/null/cache")), Err(Kind::Invalid));
+        assert_eq!(told(Path::new("cache-of-a-test")), Ok(()));
+    }
+
+    #[test]
     fn too_few_descriptors_are_told_and_enough_are_not() {
-        let settings = Settings { connections_per_host: 100, ..Settings::default() };
-        let told = |limit| descriptors(limit, &settings, 4096).map(|finding| finding.what);
+        let told = |limit| descriptors(limit, 4196).map(|finding| finding.what);
         assert_eq!(told(None), None);
         assert_eq!(told(Some(OWN_DESCRIPTORS + 4196)), None);
         let what = told(Some(1024)).unwrap();
-        assert!(what.contains("at most 1024") && what.contains("allow 4260"), "{what}");
+        assert!(what.contains("at most 1024") && what.contains("come to 4260"), "{what}");
     }
 }

@@ -1,10 +1,11 @@
 //! A batch of removals under a policy: which of its objects its sender may remove.
 
-use super::Ask;
+use super::{Ask, policy_of};
 use crate::auth::Caller;
 use crate::exchange::Exchange;
 use crate::lock::Leave;
 use crate::notes::Notes;
+use crate::policy::Policy;
 use s3s::{S3ErrorCode, S3Request, S3Result, dto};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,17 +16,22 @@ pub(crate) struct Batch<'a> {
     request: &'a S3Request<dto::DeleteObjectsInput>,
     caller: &'a Caller,
     notes: &'a Notes,
+    policy: Policy,
     peer: Option<IpAddr>,
 }
 
 impl<'a> Batch<'a> {
     /// `None` where the batch was judged as a whole: by the configuration alone, or by a bucket's
     /// list without a policy.
-    pub fn of(request: &'a S3Request<dto::DeleteObjectsInput>) -> Option<Self> {
-        let caller = request.extensions.get::<Caller>()?;
-        let notes = caller.notes.as_ref().filter(|notes| notes.policy.is_some())?;
+    ///
+    /// # Errors
+    /// `MalformedPolicy` of notes that nobody wrote.
+    pub fn of(request: &'a S3Request<dto::DeleteObjectsInput>) -> S3Result<Option<Self>> {
+        let Some(caller) = request.extensions.get::<Caller>() else { return Ok(None) };
+        let Some(notes) = &caller.notes else { return Ok(None) };
+        let Some(policy) = policy_of(notes, &request.input.bucket)? else { return Ok(None) };
         let peer = request.extensions.get::<Arc<Exchange>>().map(|exchange| exchange.client());
-        Some(Batch { request, caller, notes, peer })
+        Ok(Some(Batch { request, caller, notes, policy, peer }))
     }
 
     /// With what leave an object may be removed, of that which the batch has.
@@ -44,12 +50,12 @@ impl<'a> Batch<'a> {
             peer: self.peer,
         };
         let sharing = &self.caller.sharing;
-        sharing.judge(&ask, self.notes).await?;
+        sharing.judge(&ask, self.notes, Some(&self.policy)).await?;
         if !leave.bypasses {
             return Ok(leave);
         }
         let bypass = Ask { operation: "BypassGovernanceRetention", ..ask };
-        match sharing.judge(&bypass, self.notes).await {
+        match sharing.judge(&bypass, self.notes, Some(&self.policy)).await {
             Ok(()) => Ok(leave),
             Err(error) if *error.code() == S3ErrorCode::AccessDenied => {
                 Ok(Leave { bypasses: false, ..leave })

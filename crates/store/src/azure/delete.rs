@@ -14,9 +14,10 @@ use std::sync::atomic::Ordering;
 
 /// Deletes at a time where the account has no batches.
 const SINGLE_DELETES_AT_ONCE: usize = 16;
-/// Batches refused one after the other, for whatever reason, after which none is tried: an account
-/// may say so in words that nobody knows, and one odd batch says nothing of the next.
-const BATCHES_REFUSED_MAX: u32 = 3;
+/// Batches refused without one that was not, for whatever reason, after which none is tried: an
+/// account may say so in words that nobody knows, and one odd moment, in which several are under
+/// way, says nothing of the next.
+const BATCHES_REFUSED_MAX: u32 = 16;
 /// An answer for each of 256 names, with the service's words for each refusal.
 const BATCH_ANSWER_BYTES_MAX: usize = 4 << 20;
 
