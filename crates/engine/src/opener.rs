@@ -86,6 +86,18 @@ pub fn check_settings(settings: &Settings) -> Result<()> {
     HttpOptions::from_settings(settings)?.check()
 }
 
+/// Whether the disk cache that the settings ask for, if any, could be made and filled. Makes
+/// nothing.
+///
+/// # Errors
+/// `Invalid`, with the reason.
+pub fn check_cache(settings: &Settings) -> Result<()> {
+    match settings.cache_dir.as_str() {
+        "" => Ok(()),
+        dir => crate::cache::Home::of(dir)?.check(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -88,7 +88,7 @@ impl Verdict {
 /// # Errors
 /// Those of headers that are no digests.
 pub(crate) fn judged(
-    request: Request<Body>,
+    mut request: Request<Body>,
     path: &str,
     room: &Arc<Semaphore>,
 ) -> S3Result<(Request<Body>, Verdict)> {
@@ -108,7 +108,6 @@ pub(crate) fn judged(
         return Ok((request, verdict));
     }
     let (told, room) = (verdict.clone(), room.clone());
-    let mut request = request;
     // An operation that goes on behind the head of its answer keeps what it was told until its end.
     request.extensions_mut().insert(verdict.clone());
     let judged = request

@@ -8,7 +8,6 @@
 use crate::telemetry::Telemetry;
 use async_trait::async_trait;
 use penstock_base::{Error, Kind, Result};
-use std::collections::HashMap;
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,8 +59,8 @@ pub struct Readiness {
 #[derive(Debug, Default)]
 struct Looked {
     last: Option<(Instant, Vec<Look>)>,
-    /// Questions that have no answer yet, by the index of their back end.
-    asked: HashMap<usize, JoinHandle<Result<()>>>,
+    /// For each back end the question that has no answer yet.
+    asked: Vec<Option<Question>>,
 }
 
 impl Readiness {
@@ -94,6 +93,23 @@ impl Readiness {
         judged(&self.looks().await)
     }
 
+    /// What one back end says, in time or not. A question that takes longer than a look, or than
+    /// whoever asked, goes on for the next one: it may wait for credentials, which would be
+    /// forgotten with it.
+    async fn found(&self, index: usize, asked: &mut Option<Question>) -> Found {
+        let question = asked.get_or_insert_with(|| {
+            let probe = self.probe.clone();
+            tokio::spawn(async move { probe.probe(index).await })
+        });
+        match tokio::time::timeout(self.timeout, question).await {
+            Err(_) => Found { is_there: false, words: "no answer in time" },
+            Ok(answer) => {
+                *asked = None;
+                found(&answer.unwrap_or_else(|cause| Err(broke_off(cause))))
+            }
+        }
+    }
+
     /// One look at a time; those who come meanwhile share it.
     async fn looks(&self) -> Vec<Look> {
         let mut looked = self.looked.lock().await;
@@ -103,29 +119,14 @@ impl Readiness {
         {
             return looks.clone();
         }
-        let begun = self.probe.names().into_iter().enumerate().map(|(index, name)| {
-            // One that takes longer goes on: it may wait for credentials, which are forgotten with
-            // whoever asks for them.
-            let question = asked.remove(&index).unwrap_or_else(|| {
-                let probe = self.probe.clone();
-                tokio::spawn(async move { probe.probe(index).await })
+        let names = self.probe.names();
+        asked.resize_with(names.len(), || None);
+        let looks =
+            names.into_iter().zip(asked).enumerate().map(|(index, (name, asked))| async move {
+                let found = self.found(index, asked).await;
+                Look { name, found }
             });
-            (index, name, question)
-        });
-        let begun: Vec<_> = begun.collect();
-        let answers = begun.into_iter().map(|(index, name, mut question)| async move {
-            let answer = tokio::time::timeout(self.timeout, &mut question).await;
-            let (found, question) = match answer {
-                Ok(answer) => (found(&answer.unwrap_or_else(|cause| Err(broke_off(cause)))), None),
-                Err(_) => (Found { is_there: false, words: "no answer in time" }, Some(question)),
-            };
-            (index, Look { name, found }, question)
-        });
-        let mut looks = Vec::new();
-        for (index, look, question) in futures_util::future::join_all(answers).await {
-            asked.extend(question.map(|question| (index, question)));
-            looks.push(look);
-        }
+        let looks = futures_util::future::join_all(looks).await;
         for look in &looks {
             self.telemetry.backend_ready(&look.name, look.found.is_there);
         }
@@ -133,6 +134,8 @@ impl Readiness {
         looks
     }
 }
+
+type Question = JoinHandle<Result<()>>;
 
 fn broke_off(cause: JoinError) -> Error {
     Error::new(Kind::Internal, "the question broke off").with_source(cause)

@@ -8,6 +8,7 @@ use penstock_device::address::{Address, Place, strip_scheme};
 use penstock_device::volume::Asked;
 use penstock_device::{Discipline, Io, OpenOptions, Port, open_by};
 use penstock_store::http::redacted_text;
+use rustix::fs::Access;
 use std::path::{Path, PathBuf};
 
 /// A place for a disk cache.
@@ -72,6 +73,25 @@ impl Home {
         }
     }
 
+    /// Whether it could be made and filled, for whoever looks before it is used: nothing is made.
+    ///
+    /// # Errors
+    /// `Invalid` where a file is in the way, where there is no such device, and for a directory that
+    /// cannot be written to.
+    pub fn check(&self) -> Result<()> {
+        let Home::Directory(path) = self else { return self.real_path().map(drop) };
+        let nearest = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+        let hint = "Name a directory that this user may make and write to";
+        let is_no = |what: &str| {
+            wrong(&path.display().to_string(), format!("{} {what}", nearest.display()), hint)
+        };
+        if !nearest.is_dir() {
+            return Err(is_no("is no directory"));
+        }
+        let access = rustix::fs::access(nearest, Access::WRITE_OK | Access::EXEC_OK);
+        access.map_err(|errno| is_no(&format!("cannot be written to ({errno})")))
+    }
+
     /// Takes it for this process.
     ///
     /// # Errors
@@ -111,6 +131,17 @@ impl DeviceHome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_is_checked_and_not_made() {
+        let dir = std::env::temp_dir().join(format!("penstock-home-{}", std::process::id()));
+        let told = |path: PathBuf| Home::Directory(path).check().map_err(|error| error.kind());
+        assert_eq!(told(dir.join("a/b")), Ok(()));
+        assert!(!dir.exists());
+        assert_eq!(told("a-cache-of-a-test".into()), Ok(()));
+        assert_eq!(told("/dev/null/cache".into()), Err(Kind::Invalid));
+        assert!(Home::of("nvme:///dev/no-such-device").unwrap().check().is_err());
+    }
 
     #[test]
     fn directories_and_devices_are_told_apart() {

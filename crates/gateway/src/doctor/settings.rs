@@ -6,10 +6,8 @@ use crate::access_log;
 use crate::hosts::Hosts;
 use crate::proxies::Proxies;
 use crate::sharing::Lists;
-use penstock_base::{Error, Kind};
-use rustix::fs::Access;
+use penstock_engine::check_cache;
 use rustix::process::{Resource, getrlimit};
-use std::path::Path;
 
 /// Descriptors of the process itself: libraries, logs, the runtime's own.
 const OWN_DESCRIPTORS: u64 = 64;
@@ -27,35 +25,12 @@ pub(super) fn settings(options: &Options) -> Vec<Finding> {
     tried("trusted_proxies", Proxies::parse(&serve.trusted_proxies).map(drop));
     tried("access_log", access_log::check("access_log", &serve.access_log));
     tried("backend_log", access_log::check("backend_log", &serve.backend_log));
-    tried("cache_dir", cache(&options.settings.cache_dir));
+    tried("cache_dir", check_cache(&options.settings));
     let limit = getrlimit(Resource::Nofile).maximum;
     let hosts = options.backends.iter().filter(|backend| !backend.is_here()).count() as u64;
     let backends = hosts * options.settings.connections_per_host;
     findings.extend(descriptors(limit, serve.connections_max + backends));
     findings
-}
-
-/// Whether the gateway could make and fill the directory of its cache. It is not opened: that would
-/// make it, for whoever runs the doctor. A device is `penstock nvme`'s to look at.
-fn cache(dir: &str) -> penstock_base::Result<()> {
-    if dir.is_empty() || dir.contains("://") {
-        return Ok(());
-    }
-    let nearest = Path::new(dir).ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
-    let nearest = if nearest.as_os_str().is_empty() { Path::new(".") } else { nearest };
-    let wrong = |kind: Kind, why: String| {
-        let error = Error::new(kind, why).with_operation("open cache_dir").with_object(dir);
-        Err(error.with_hint("Name a directory that the gateway's user may make and write to"))
-    };
-    if !nearest.is_dir() {
-        return wrong(Kind::Invalid, format!("{} is no directory", nearest.display()));
-    }
-    match rustix::fs::access(nearest, Access::WRITE_OK | Access::EXEC_OK) {
-        Ok(()) => Ok(()),
-        Err(errno) => {
-            wrong(Kind::Denied, format!("{} cannot be written to ({errno})", nearest.display()))
-        }
-    }
 }
 
 /// Whether there can be as many connections as the settings allow; `limit` is the hard one, to
@@ -76,16 +51,6 @@ fn descriptors(limit: Option<u64>, connections: u64) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_cache_is_made_where_that_may_be_and_the_doctor_makes_none() {
-        let dir = std::env::temp_dir().join(format!("penstock-doctor-{}", std::process::id()));
-        let told = |path: &Path| cache(path.to_str().unwrap()).map_err(|error| error.kind());
-        assert_eq!(told(&dir.join("a/b")), Ok(()));
-        assert!(!dir.exists());
-        assert_eq!(told(Path::new("/dev/null/cache")), Err(Kind::Invalid));
-        assert_eq!(told(Path::new("cache-of-a-test")), Ok(()));
-    }
 
     #[test]
     fn too_few_descriptors_are_told_and_enough_are_not() {
