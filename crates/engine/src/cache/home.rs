@@ -76,8 +76,8 @@ impl Home {
     /// Whether it could be made and filled, for whoever looks before it is used: nothing is made.
     ///
     /// # Errors
-    /// `Invalid` where a file is in the way, where there is no such device, and for a directory that
-    /// cannot be written to.
+    /// `Invalid` where a file is in the way, where there is no such device, and for a directory
+    /// that cannot be written to.
     pub fn check(&self) -> Result<()> {
         let Home::Directory(path) = self else { return self.real_path().map(drop) };
         let nearest = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
