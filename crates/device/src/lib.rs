@@ -34,6 +34,8 @@ pub use device::{Command, Device, Geometry, Ownership, Queue};
 pub use file::FileDevice;
 pub use holes::Written;
 pub use kernel::ioctl::IoctlDevice;
+pub use kernel::large::{HUGE_PAGE_BYTES, LargeBuffer};
+pub use kernel::pages::populate;
 pub use kernel::passthrough::PassthroughDevice;
 pub use kernel::uring::UringDevice;
 pub use kernel::xnvme::XnvmeDevice;

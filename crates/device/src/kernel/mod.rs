@@ -5,6 +5,7 @@
 #[cfg(test)]
 pub(crate) mod fork;
 pub mod ioctl;
+pub mod large;
 pub(crate) mod pages;
 pub mod passthrough;
 mod ring;

@@ -11,7 +11,7 @@ const POPULATED_LEAST_BYTES: usize = 64 << 10;
 
 /// Has the kernel give all pages of memory that is about to be written by copying, as by
 /// `MADV_POPULATE_WRITE` of madvise(2). What it holds stays; before Linux 5.14 nothing happens.
-pub(crate) fn populate(into: &mut [u8]) {
+pub fn populate(into: &mut [u8]) {
     if into.len() < POPULATED_LEAST_BYTES {
         return;
     }

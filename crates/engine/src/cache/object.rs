@@ -5,9 +5,10 @@ use crate::cache::index::{Found, ObjectVersion, Place};
 use crate::cache::memory::MemoryCache;
 use crate::location::Location;
 use crate::query::QueryCore;
-use crate::read::Version;
+use crate::read::{Version, copy_into};
 use bytes::Bytes;
 use penstock_base::{ByteRange, Metric};
+use penstock_device::populate;
 use penstock_store::http::redacted_text;
 use penstock_store::{ETag, ObjectMeta};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -103,10 +104,14 @@ impl CachedObject {
         let is_read = match (&block.0.place, &self.disk) {
             (Place::Queued(bytes), _) => {
                 let from = usize::try_from(start - block.0.block.start).unwrap_or(usize::MAX);
-                buf.copy_from_slice(&bytes[from..from + buf.len()]);
+                let length = buf.len();
+                copy_into(buf, &bytes[from..from + length]);
                 true
             }
-            (Place::File { .. }, Some(disk)) => disk.read(&self.version, &block.0, start, buf),
+            (Place::File { .. }, Some(disk)) => {
+                populate(buf);
+                disk.read(&self.version, &block.0, start, buf)
+            }
             (Place::File { .. }, None) => false,
         };
         if is_read {

@@ -101,22 +101,18 @@ impl Ahead {
         Arc::new(Ahead { state: Mutex::default() })
     }
 
-    /// Takes note of a read, begins the next block if it is time, and gives the pieces that this
-    /// read overlaps, waiting for those on their way.
-    pub async fn pieces(
+    /// Takes note of a read, begins the next block if it is time, and gives the blocks that this
+    /// read overlaps.
+    pub(super) fn blocks(
         self: &Arc<Self>,
         source: &Source<'_>,
         range: ByteRange,
         held: &[Piece],
-    ) -> Vec<Piece> {
+    ) -> Vec<Arc<Block>> {
         let (blocks, dropped) = self.note(source, range, held);
         drop(dropped);
-        let mut pieces = Vec::with_capacity(blocks.len());
-        for block in &blocks {
-            block.used(range);
-            pieces.extend(block.arrived().await);
-        }
-        pieces
+        blocks.iter().for_each(|block| block.used(range));
+        blocks
     }
 
     /// The blocks that a read overlaps, and those that are not needed any more, which have to be
@@ -195,6 +191,7 @@ impl Ahead {
         state.blocks = blocks;
         let wanted = state.blocks.iter().filter(|block| block.range.overlaps(&range));
         let wanted: Vec<_> = wanted.cloned().collect();
+        wanted.iter().for_each(|block| block.used(range));
         let (mine, others): (VecDeque<Begun>, VecDeque<Begun>) =
             state.begun.drain(..).partition(|begun| begun.range.overlaps(&range));
         state.begun = others;

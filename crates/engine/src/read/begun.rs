@@ -14,11 +14,12 @@ use crate::query::QueryCore;
 use crate::read::block::Source;
 use crate::read::flight::Progress;
 use crate::read::held::Piece;
+use crate::read::room::Room;
 use crate::read::spare::SpareSlot;
 use crate::read::stream::Stream;
 use crate::request_log::Scope;
-use bytes::BytesMut;
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
+use penstock_device::HUGE_PAGE_BYTES;
 use penstock_store::GetRange;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -28,7 +29,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 /// Smaller pieces of memory would be too many.
-const PIECE_BYTES: u64 = 1 << 20;
+const PIECE_BYTES: u64 = HUGE_PAGE_BYTES as u64;
 /// The next request is sent so much earlier than its first byte is needed.
 const EARLY: f64 = 1.25;
 /// Of a first read, one part of so many may be fetched in vain: whether another follows is not
@@ -345,15 +346,14 @@ impl Answer {
             let room = (end - start).min(PIECE_BYTES);
             let budget = &self.query.engine.budget;
             let Some(lease) = self.memory.take(budget, room) else { break };
-            let mut bytes = BytesMut::zeroed(usize::try_from(room).unwrap_or(usize::MAX));
+            let mut bytes = Room::of(room);
             let mut filled = 0;
             while filled < bytes.len() && !self.is_wanted() {
                 let count = stream.read_more(&mut bytes[filled..]).await?;
                 filled += count;
                 self.memory.buffered_bytes.fetch_add(count as u64, Ordering::Relaxed);
             }
-            bytes.truncate(filled);
-            pieces.push(Piece::new(start, bytes.freeze(), lease));
+            pieces.push(Piece::new(start, bytes.freeze().slice(..filled), lease));
             start += filled as u64;
         }
         self.until(Phase::Wanted).await?;

@@ -7,10 +7,10 @@ use crate::query::QueryCore;
 use crate::read::flight::{Progress, Wanted};
 use crate::read::flow::Flow;
 use crate::read::held::Piece;
+use crate::read::room::Room;
 use crate::read::spare::SpareSlot;
 use crate::read::version::Version;
 use crate::request_log::Scope;
-use bytes::BytesMut;
 use penstock_base::{ByteRange, Metric, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -198,7 +198,7 @@ async fn fetch_bytes(
         return Ok(bytes);
     }
     let wanted = Wanted { query, at, version, cached: cached.as_ref(), meta: None, progress };
-    let mut bytes = BytesMut::zeroed(usize::try_from(range.len()).unwrap_or(usize::MAX));
+    let mut bytes = Room::of(range.len());
     wanted.fetch(&mut bytes, range, None).await?;
     Ok(bytes.freeze())
 }

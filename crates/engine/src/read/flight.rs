@@ -14,6 +14,7 @@ use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::read::begun::{Begun, TakenOver};
 use crate::read::held::Piece;
+use crate::read::room::{Pages, copy_into};
 use crate::read::stream::{Stream, told_as_change};
 use crate::read::version::Version;
 use bytes::Bytes;
@@ -226,12 +227,14 @@ struct Landing<'a> {
     leader: Leader<'a>,
     buf: &'a mut [u8],
     filled: usize,
+    pages: Pages,
 }
 
 impl Landing<'_> {
     async fn fill(&mut self, stream: &mut Stream, progress: Option<&dyn Progress>) -> Result<()> {
         while self.filled < self.buf.len() {
-            let count = stream.read_more(&mut self.buf[self.filled..]).await?;
+            let rest = self.pages.next(self.buf, self.filled);
+            let count = stream.read_more(rest).await?;
             self.landed(count);
             progress.inspect(|progress| progress.arrived(count as u64));
         }
@@ -243,7 +246,7 @@ impl Landing<'_> {
         for piece in pieces {
             let rest = &mut self.buf[self.filled..];
             let count = piece.bytes.len().min(rest.len());
-            rest[..count].copy_from_slice(&piece.bytes[..count]);
+            copy_into(&mut rest[..count], &piece.bytes[..count]);
             self.landed(count);
             progress.inspect(|progress| progress.copied(count as u64));
         }
@@ -345,7 +348,7 @@ impl<'a> Wanted<'a> {
 
     async fn lead(self, leader: Leader<'_>, buf: &mut [u8], begun: Option<Begun>) -> Result<()> {
         let range = leader.flight.range;
-        let mut landing = Landing { leader, buf, filled: 0 };
+        let mut landing = Landing { leader, buf, filled: 0, pages: Pages::default() };
         let taken = match begun {
             Some(begun) => begun.take_over().await,
             None => None,
@@ -384,7 +387,7 @@ impl<'a> Wanted<'a> {
     ) -> Result<()> {
         let bytes = landed.await.map_or_else(|_| Bytes::new(), |landed| landed.bytes);
         let (shared, rest) = buf.split_at_mut(bytes.len());
-        shared.copy_from_slice(&bytes);
+        copy_into(shared, &bytes);
         self.query.scope.count(Metric::FlightsShared, u64::from(!bytes.is_empty()));
         let start = range.start + bytes.len() as u64;
         drop(bytes);

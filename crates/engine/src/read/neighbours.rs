@@ -16,7 +16,6 @@ use crate::read::ahead::Ahead;
 use crate::read::block::Block;
 use crate::read::columns::LATENCY_MIN;
 use crate::read::files::Files;
-use crate::read::held::Piece;
 use crate::read::order::STEP_MAX;
 use crate::read::version::Version;
 use crate::read::{Known, tail_first};
@@ -269,23 +268,9 @@ impl Neighbours {
         Some(place)
     }
 
-    /// Takes note of a read of a file, begins to fetch what will be read next, and gives what was
-    /// fetched ahead of this read, waiting for what is on its way. `None` for a reader that is not
-    /// followed.
-    pub async fn columns(
-        &self,
-        query: &Arc<QueryCore>,
-        place: &Place,
-        range: ByteRange,
-    ) -> Option<Vec<Piece>> {
-        let mut pieces = Vec::new();
-        for block in self.read(query, place, range)? {
-            pieces.extend(block.arrived().await);
-        }
-        Some(pieces)
-    }
-
-    fn read(
+    /// Takes note of a read of a file, begins to fetch what will be read next, and gives what is
+    /// fetched ahead of this read. `None` for a reader that is not followed.
+    pub(super) fn columns(
         &self,
         query: &Arc<QueryCore>,
         place: &Place,

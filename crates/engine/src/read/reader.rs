@@ -8,7 +8,7 @@ use crate::pace::{OnItsWay, Reserved};
 use crate::query::{Query, QueryCore};
 use crate::read::ahead::{Ahead, is_large};
 use crate::read::begun::Approach;
-use crate::read::block::Source;
+use crate::read::block::{Block, Source};
 use crate::read::columns::LATENCY_MIN;
 use crate::read::flight::{Progress, Wanted};
 use crate::read::held::{Held, Piece};
@@ -23,7 +23,7 @@ use crate::read::tail_first;
 use crate::read::version::Version;
 use crate::warm::{Coming, warm};
 use bytes::Bytes;
-use futures_util::future::{join, try_join, try_join_all};
+use futures_util::future::{join, try_join_all, try_join3};
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
 use penstock_store::ObjectMeta;
@@ -166,28 +166,23 @@ impl Reader {
             held = self.held.pieces();
         }
         let blocks = self.cached.as_ref().map_or_else(Vec::new, |cached| cached.find(range));
-        let mut ready = Ready { held, blocks, begun: Vec::new() };
+        let mut ready = Ready { held, blocks, ahead: Vec::new(), begun: Vec::new() };
         let mut approach = None;
         let mut run = None;
         // What the disk has needs nothing fetched ahead of it.
         let mut from_ahead = false;
         if ready.blocks.is_empty() || !is_here(&ready.spans(range)) {
-            let before = ready.held.len();
-            if let Some(pieces) = self.columns_ahead(query, range).await {
-                ready.held.extend(pieces);
+            if let Some(blocks) = self.columns_ahead(query, range) {
+                ready.ahead = blocks;
             } else if let Some(run) = &*run.insert(self.run(query, range)) {
                 let (begun, blocks) = run.large(range);
                 ready.begun = begun.into_iter().map(Some).collect();
                 approach = self.approach(query, run, range);
-                for block in blocks {
-                    block.used(range);
-                    ready.held.extend(block.arrived().await);
-                }
+                ready.ahead = blocks;
             } else {
-                let pieces = self.ahead.pieces(&self.source(query), range, &ready.held).await;
-                ready.held.extend(pieces);
+                ready.ahead = self.ahead.blocks(&self.source(query), range, &ready.held);
             }
-            from_ahead = ready.held.len() > before || !ready.begun.is_empty();
+            from_ahead = !ready.ahead.is_empty() || !ready.begun.is_empty();
         }
         query.scope.count(Metric::ReadAheadHits, u64::from(from_ahead));
         let requests = self.requests(query, range, &ready.ranges());
@@ -248,14 +243,14 @@ impl Reader {
         Requests { spans, bytes, policy, on_its_way, _lanes: lanes }
     }
 
-    /// What was fetched ahead by what a scan reads of Parquet files; `None` where it is no scan.
-    async fn columns_ahead(&self, query: &Arc<QueryCore>, range: ByteRange) -> Option<Vec<Piece>> {
+    /// What is fetched ahead by what a scan reads of Parquet files; `None` where it is no scan.
+    fn columns_ahead(&self, query: &Arc<QueryCore>, range: ByteRange) -> Option<Vec<Arc<Block>>> {
         let is_near = self.at.mount.latency.get() < LATENCY_MIN;
         if self.tail_first && self.place.is_some() && !is_near {
             // A long footer takes a while to parse: not under the lock of all scans.
             self.held.layout(self.size_bytes);
         }
-        query.neighbours.columns(query, self.place.as_ref()?, range).await
+        query.neighbours.columns(query, self.place.as_ref()?, range)
     }
 
     /// The run that a large read belongs to, or a small one at the end of such a run. The threads
@@ -306,8 +301,9 @@ impl Reader {
         Source { query, at: &self.at, version: &self.version, size_bytes: self.size_bytes }
     }
 
-    /// Each span goes to its own part of the buffer; requests run at once, and while they do the
-    /// disk is read.
+    /// Each span goes to its own part of the buffer. What is missing is asked for at once; while
+    /// that is under way, what is here is copied, and the disk is read. Gives whether the store's
+    /// pace can be told from it.
     async fn carry_out(
         &self,
         query: &Arc<QueryCore>,
@@ -321,17 +317,17 @@ impl Reader {
         let copied = |part: &[u8]| {
             approach.inspect(|approach| approach.copied(part.len() as u64));
         };
-        let mut fetches = Vec::new();
-        let mut cached = Vec::new();
+        let (mut fetches, mut ahead) = (Vec::new(), Vec::new());
+        let (mut held, mut cached) = (Vec::new(), Vec::new());
         for span in spans {
             let len = usize::try_from(span.range.len()).unwrap_or(usize::MAX);
             let (part, rest) = std::mem::take(&mut buf).split_at_mut(len);
             buf = rest;
             match span.source {
                 SpanSource::Held(index) => match ready.source(index) {
-                    Here::Held(piece) => {
-                        copy_held(part, span.range.start, piece);
-                        copied(part);
+                    Here::Held(piece) => held.push((piece.clone(), part, span.range)),
+                    Here::Ahead(block) => {
+                        ahead.push(self.from_ahead(wanted, block, part, span.range));
                     }
                     Here::Cached(index) => cached.push((index, part, span.range)),
                     Here::Begun(begun) => {
@@ -343,7 +339,11 @@ impl Reader {
             }
         }
         let blocks = &ready.blocks;
-        let cached = async {
+        let here = async {
+            for (piece, part, range) in held {
+                copy_held(part, range.start, &piece);
+                copied(part);
+            }
             for (index, part, range) in cached {
                 let is_read = self
                     .cached
@@ -357,8 +357,28 @@ impl Reader {
             }
             Ok(())
         };
-        let (fetched, ()) = try_join(try_join_all(fetches), cached).await?;
-        Ok(fetched.into_iter().all(|alone| alone))
+        // In this order they take their first steps: requests are sent before anything is copied.
+        let (fetched, ahead, ()) =
+            try_join3(try_join_all(fetches), try_join_all(ahead), here).await?;
+        Ok(fetched.into_iter().chain(ahead).all(|alone| alone))
+    }
+
+    /// Fills `buf` from a block, or from the store where its request failed; true where the block
+    /// was here already, and so held nothing up.
+    async fn from_ahead(
+        &self,
+        wanted: Wanted<'_>,
+        block: Arc<Block>,
+        buf: &mut [u8],
+        range: ByteRange,
+    ) -> Result<bool> {
+        let is_here = !block.is_pending();
+        let Some(piece) = block.arrived().await else {
+            return wanted.fetch(buf, range, None).await.map(|_| false);
+        };
+        copy_held(buf, range.start, &piece);
+        wanted.progress.inspect(|progress| progress.copied(range.len()));
+        Ok(is_here)
     }
 
     fn wanted<'a>(&'a self, query: &'a Arc<QueryCore>) -> Wanted<'a> {

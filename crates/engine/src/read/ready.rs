@@ -1,16 +1,21 @@
-//! What is here of a read before anything is asked for: held pieces, cached blocks, requests that
-//! were begun. Pure.
+//! What is here of a read before anything is asked for: held pieces, cached blocks, blocks that are
+//! fetched ahead, requests that were begun. Pure.
 
 use crate::cache::CachedBlock;
 use crate::read::begun::Begun;
+use crate::read::block::Block;
 use crate::read::held::Piece;
 use crate::read::plan::{Source as SpanSource, Span, plan};
+use crate::read::room::copy_into;
 use penstock_base::ByteRange;
+use std::sync::Arc;
 
 /// What is here of a range, or on its way.
 pub(super) struct Ready {
     pub held: Vec<Piece>,
     pub blocks: Vec<CachedBlock>,
+    /// Ready or on their way.
+    pub ahead: Vec<Arc<Block>>,
     /// Until a span takes it.
     pub begun: Vec<Option<Begun>>,
 }
@@ -20,6 +25,7 @@ pub(super) enum Here<'a> {
     Held(&'a Piece),
     /// The block of this index.
     Cached(usize),
+    Ahead(Arc<Block>),
     Begun(Option<Begun>),
 }
 
@@ -28,7 +34,9 @@ impl Ready {
     pub fn ranges(&self) -> Vec<ByteRange> {
         let held = self.held.iter().map(|piece| piece.range);
         let blocks = self.blocks.iter().map(CachedBlock::range);
-        held.chain(blocks).chain(self.begun.iter().flatten().map(|begun| begun.range)).collect()
+        let ahead = self.ahead.iter().map(|block| block.range);
+        let begun = self.begun.iter().flatten().map(|begun| begun.range);
+        held.chain(blocks).chain(ahead).chain(begun).collect()
     }
 
     /// A range as spans of it and of what is missing.
@@ -38,11 +46,17 @@ impl Ready {
 
     /// What stands at this place of [`Ready::ranges`].
     pub fn source(&mut self, index: usize) -> Here<'_> {
-        let (held, blocks) = (self.held.len(), self.blocks.len());
-        match self.held.get(index) {
-            Some(piece) => Here::Held(piece),
-            None if index < held + blocks => Here::Cached(index - held),
-            None => Here::Begun(self.begun[index - held - blocks].take()),
+        if let Some(piece) = self.held.get(index) {
+            return Here::Held(piece);
+        }
+        let index = index - self.held.len();
+        if index < self.blocks.len() {
+            return Here::Cached(index);
+        }
+        let index = index - self.blocks.len();
+        match self.ahead.get(index) {
+            Some(block) => Here::Ahead(Arc::clone(block)),
+            None => Here::Begun(self.begun[index - self.ahead.len()].take()),
         }
     }
 }
@@ -55,5 +69,6 @@ pub(super) fn is_here(spans: &[Span]) -> bool {
 /// Fills `buf` with a piece's bytes from `start` on; the piece covers it.
 pub(super) fn copy_held(buf: &mut [u8], start: u64, piece: &Piece) {
     let from = usize::try_from(start - piece.range.start).expect("a held piece fits into memory");
-    buf.copy_from_slice(&piece.bytes[from..from + buf.len()]);
+    let length = buf.len();
+    copy_into(buf, &piece.bytes[from..from + length]);
 }

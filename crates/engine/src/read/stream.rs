@@ -5,9 +5,10 @@ use crate::location::Location;
 use crate::pace::millis;
 use crate::pace::trickle::Stretch;
 use crate::query::{Query, QueryCore};
+use crate::read::room::Room;
 use crate::read::through::{self, Through};
 use crate::read::version::{Version, changed, mismatch};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::{Either, select};
 use penstock_base::{ByteRange, Error, Kind, Metric, Result, Retry};
 use penstock_store::{Body, FilePiece, GetRange, GetRequest, GetResponse, ObjectMeta};
@@ -252,7 +253,7 @@ impl Stream {
     /// Reads what is left, at most `limit` bytes of it.
     pub(crate) async fn read_rest(&mut self, limit: u64) -> Result<Bytes> {
         let left = (self.range.end - self.next).min(limit);
-        let mut bytes = BytesMut::zeroed(usize::try_from(left).unwrap_or(usize::MAX));
+        let mut bytes = Room::of(left);
         self.read_exact(&mut bytes).await?;
         Ok(bytes.freeze())
     }
