@@ -188,9 +188,9 @@ gateway_metrics! {
         "Requests that wait for a connection now, since connections_per_host are in use.";
     BACKEND_WAIT_SECONDS "penstock_backend_connection_wait_seconds" Histogram ["backend"]
         "Time of such waits that ended, with a connection or without; requests that found one at once are not among them.";
-    RETRIES "penstock_backend_retries_total" Counter []
+    RETRIES "penstock_backend_retries_total" Counter ["backend"]
         "Requests to back ends that were sent again after a failure.";
-    HEDGES "penstock_backend_hedges_total" Counter ["reason"]
+    HEDGES "penstock_backend_hedges_total" Counter ["backend", "reason"]
         "Second requests for reads, at most 2 % of them: the answer was `late`, or its body `slow`, far below others of its back end.";
     BACKEND_READY "penstock_backend_ready" Gauge ["backend"]
         "Whether a back end answered when /readyz last asked it (1) or not (0).";

@@ -4,6 +4,7 @@ use crate::location::Location;
 use crate::query::QueryCore;
 use crate::retry::{Decision, Past, Policy, decide};
 use penstock_base::{Error, Kind, Metric, Result, Retry};
+use penstock_store::Again;
 use std::future::Future;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -88,7 +89,7 @@ impl Attempts {
         let chance = query.engine.random.unit();
         match decide(&self.policy, &error, &past, chance) {
             Decision::Wait(wait) => {
-                query.scope.count(Metric::Retries, 1);
+                self.at.mount.sent_again(&query.scope, Again::Failed);
                 self.last = Some(error);
                 sleep(wait).await;
                 Ok(())

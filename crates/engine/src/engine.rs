@@ -178,6 +178,11 @@ impl Engine {
         Arc::new(self.mounts.mount(store))
     }
 
+    /// The same, and `observer` hears of each of its requests that is sent again.
+    pub fn mount_observed(&self, store: Arc<dyn Store>, observer: Arc<dyn Observer>) -> Arc<Mount> {
+        Arc::new(self.mounts.mount(store).observed(observer))
+    }
+
     /// Where stores report their requests.
     pub fn observer(&self) -> Arc<dyn Observer> {
         Arc::clone(&self.observer) as Arc<dyn Observer>

@@ -4,8 +4,9 @@ use crate::generations::Generations;
 use crate::latency::Latency;
 use crate::pace::Pace;
 use crate::read::Spare;
-use penstock_base::{Error, Kind, Result};
-use penstock_store::{Capabilities, HttpOptions, Profile, Store};
+use crate::request_log::Scope;
+use penstock_base::{Error, Kind, Metric, Result};
+use penstock_store::{Again, Capabilities, HttpOptions, Observer, Profile, Store};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -51,6 +52,8 @@ pub struct Mount {
     pub(crate) spare: Spare,
     /// Where the objects really are; none where no cache should copy them.
     pub(crate) origin: Option<String>,
+    /// Hears what the engine decides about requests, where the caller counts by store.
+    pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 impl Mount {
@@ -67,6 +70,24 @@ impl Mount {
     /// How the store likes to be asked.
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// With somebody who hears of requests that are sent again.
+    pub(crate) fn observed(self, observer: Arc<dyn Observer>) -> Self {
+        Mount { observer: Some(observer), ..self }
+    }
+
+    /// Counts a request that is sent again.
+    pub(crate) fn sent_again(&self, scope: &Scope, why: Again) {
+        let metric = match why {
+            Again::Failed => Metric::Retries,
+            Again::Late => Metric::RequestsHedged,
+            Again::Slow => Metric::BodiesReplaced,
+        };
+        scope.count(metric, 1);
+        if let Some(observer) = &self.observer {
+            observer.sent_again(why);
+        }
     }
 
     /// An error of this store; if credentials or an endpoint may be missing, with the secrets that
@@ -255,6 +276,7 @@ impl Mounts {
             capabilities: store.capabilities(),
             store,
             unmatched_secrets: None,
+            observer: None,
         }
     }
 }

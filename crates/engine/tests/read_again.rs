@@ -6,7 +6,8 @@ mod support;
 
 use penstock_base::{Kind, Metric};
 use penstock_engine::Known;
-use penstock_store::GetRequest;
+use penstock_store::{Again, GetRequest, Observer, RequestEvent};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::{Bench, Fault, Scripted, pattern, read};
 
@@ -144,4 +145,34 @@ async fn cancelling_ends_a_read_at_once() {
     assert_eq!(result.unwrap_err().kind(), Kind::Cancelled);
     let later = query.open(&bench.at("b"), &Known::NOTHING).await.unwrap_err();
     assert_eq!(later.kind(), Kind::Cancelled);
+}
+
+#[derive(Debug, Default)]
+struct Heard(Mutex<Vec<Again>>);
+
+impl Observer for Heard {
+    fn request_finished(&self, _event: RequestEvent) {}
+
+    fn sent_again(&self, why: Again) {
+        self.0.lock().unwrap().push(why);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_counts_by_store_hears_which_one_was_asked_again() {
+    let bench = Bench::new(Scripted::new());
+    let query = bench.query();
+    let other = Scripted::new();
+    other.place("k", pattern(KIB)).await;
+    other.fail("stat", Fault::Throttle);
+    bench.store.place("k", pattern(KIB)).await;
+    let heard = Arc::new(Heard::default());
+    let watched = bench.engine.mount_observed(Arc::new(other), heard.clone());
+    for _ in 0..2 {
+        query.head(&watched.at("k")).await.unwrap();
+        query.head(&bench.at("k")).await.unwrap();
+        bench.store.fail("stat", Fault::Throttle);
+    }
+    assert_eq!(*heard.0.lock().unwrap(), [Again::Failed]);
+    assert_eq!(query.metrics().get(Metric::Retries), 2);
 }

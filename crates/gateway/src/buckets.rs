@@ -8,7 +8,7 @@ use crate::route::{Place, Routes, is_bucket_name};
 use crate::tag::TagForm;
 use penstock_base::Metrics;
 use penstock_engine::{Engine, Location, Mount, Query};
-use penstock_store::{Account, StreamingStore};
+use penstock_store::{Account, Observer, StreamingStore};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::{S3ErrorCode, S3Result, dto, s3_error};
 use std::collections::{BTreeMap, HashMap};
@@ -24,10 +24,19 @@ pub struct Buckets {
     engine: Arc<Engine>,
     routes: Routes,
     /// In the order of the table's indices.
-    accounts: Vec<Arc<dyn Account>>,
+    back_ends: Vec<BackEnd>,
     open: Mutex<HashMap<String, Arc<Bucket>>>,
     /// Container of each back end that holds the notes; empty where none are kept.
     notes_container: String,
+}
+
+/// Where buckets are.
+#[derive(Debug)]
+pub struct BackEnd {
+    /// Its containers.
+    pub account: Arc<dyn Account>,
+    /// Hears of what becomes of its requests.
+    pub observer: Arc<dyn Observer>,
 }
 
 /// One bucket of a listing.
@@ -96,14 +105,14 @@ impl Bucket {
 }
 
 impl Buckets {
-    /// Buckets of a routing table; `accounts` are its back ends.
+    /// Buckets of a routing table, and its back ends.
     pub fn new(
         engine: Arc<Engine>,
         routes: Routes,
-        accounts: Vec<Arc<dyn Account>>,
+        back_ends: Vec<BackEnd>,
         notes_container: String,
     ) -> Self {
-        Buckets { engine, routes, accounts, open: Mutex::default(), notes_container }
+        Buckets { engine, routes, back_ends, open: Mutex::default(), notes_container }
     }
 
     /// What the engine behind all buckets counted.
@@ -111,14 +120,14 @@ impl Buckets {
         self.engine.metrics()
     }
 
-    fn place(&self, bucket: &str) -> S3Result<(Place, &Arc<dyn Account>)> {
+    fn place(&self, bucket: &str) -> S3Result<(Place, &BackEnd)> {
         if let Some(place) = self.routes.place(bucket)
-            && let Some(account) = self.accounts.get(place.backend)
+            && let Some(back_end) = self.back_ends.get(place.backend)
         {
             if place.container == self.notes_container {
                 return Err(s3_error!(AccessDenied, "Access Denied: the gateway's own bucket."));
             }
-            return Ok((place, account));
+            return Ok((place, back_end));
         }
         match is_bucket_name(bucket) {
             true => Err(s3_error!(NoSuchBucket, "{NO_SUCH_BUCKET}")),
@@ -126,29 +135,28 @@ impl Buckets {
         }
     }
 
+    fn account(&self, bucket: &str) -> S3Result<(Place, &dyn Account)> {
+        self.place(bucket).map(|(place, back_end)| (place, &*back_end.account))
+    }
+
     /// An open bucket. Whether it is there is told by what is asked of it.
     ///
     /// # Errors
     /// `NoSuchBucket`, `InvalidBucketName`.
     pub async fn get(&self, bucket: &str) -> S3Result<Arc<Bucket>> {
-        let (place, account) = self.place(bucket)?;
-        self.opened(bucket, place, account).await
+        let (place, back_end) = self.place(bucket)?;
+        self.opened(bucket, place, back_end).await
     }
 
-    async fn opened(
-        &self,
-        name: &str,
-        place: Place,
-        account: &Arc<dyn Account>,
-    ) -> S3Result<Arc<Bucket>> {
-        let store = account.open(&place.container).await.map_err(about_bucket)?;
+    async fn opened(&self, name: &str, place: Place, back_end: &BackEnd) -> S3Result<Arc<Bucket>> {
+        let store = back_end.account.open(&place.container).await.map_err(about_bucket)?;
         let known = self.lock().get(name).cloned();
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.store, &store)) {
             return Ok(known);
         }
         let opened = Arc::new(Bucket {
             tags: TagForm::of(store.root()),
-            mount: self.engine.mount(store.clone()),
+            mount: self.engine.mount_observed(store.clone(), back_end.observer.clone()),
             engine: self.engine.clone(),
             store,
             place,
@@ -166,7 +174,7 @@ impl Buckets {
     /// # Errors
     /// As [`Buckets::get`]; `NoSuchBucket` may also mean that they have no container yet.
     pub async fn notes_home(&self, bucket: &str) -> S3Result<Option<(Arc<Bucket>, String)>> {
-        let (place, account) = self.place(bucket)?;
+        let (place, back_end) = self.place(bucket)?;
         if self.notes_container.is_empty() {
             return Ok(None);
         }
@@ -180,7 +188,7 @@ impl Buckets {
         };
         // No bucket has a name with a space.
         let name = format!("notes of {}", home.backend);
-        Ok(Some((self.opened(&name, home, account).await?, key)))
+        Ok(Some((self.opened(&name, home, back_end).await?, key)))
     }
 
     /// Makes the container for the notes of a bucket.
@@ -188,7 +196,7 @@ impl Buckets {
     /// # Errors
     /// What the back end says.
     pub async fn make_notes_home(&self, bucket: &str) -> S3Result<()> {
-        let account = self.place(bucket)?.1;
+        let account = self.account(bucket)?.1;
         account.create(&self.notes_container).await.map_err(about_bucket)
     }
 
@@ -207,7 +215,7 @@ impl Buckets {
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`.
     pub async fn check(&self, bucket: &str) -> S3Result<()> {
-        let (place, account) = self.place(bucket)?;
+        let (place, account) = self.account(bucket)?;
         account.check(&place.container).await.map_err(about_bucket)
     }
 
@@ -228,7 +236,7 @@ impl Buckets {
     /// # Errors
     /// `InvalidBucketName`.
     pub fn is_lockable(&self, bucket: &str) -> S3Result<bool> {
-        Ok(self.place(bucket)?.1.can_revise())
+        Ok(self.account(bucket)?.1.can_revise())
     }
 
     /// Makes a bucket; making one that is there succeeds, as in the region us-east-1.
@@ -236,7 +244,7 @@ impl Buckets {
     /// # Errors
     /// `InvalidBucketName`; what the back end says.
     pub async fn create(&self, bucket: &str, location: Option<&str>) -> S3Result<()> {
-        let (place, account) = self.place(bucket)?;
+        let (place, account) = self.account(bucket)?;
         if place.is_read_only {
             return Err(s3_error!(AccessDenied, "This gateway makes no buckets."));
         }
@@ -252,7 +260,7 @@ impl Buckets {
     /// # Errors
     /// `InvalidBucketName`.
     pub fn is_placed(&self, bucket: &str) -> S3Result<bool> {
-        Ok(self.place(bucket)?.1.places_containers())
+        Ok(self.account(bucket)?.1.places_containers())
     }
 
     /// Where the back end says that a bucket is.
@@ -260,7 +268,7 @@ impl Buckets {
     /// # Errors
     /// `NoSuchBucket`; `NotImplemented` where [`Buckets::is_placed`] says no.
     pub async fn location(&self, bucket: &str) -> S3Result<String> {
-        let (place, account) = self.place(bucket)?;
+        let (place, account) = self.account(bucket)?;
         account.location(&place.container).await.map_err(about_bucket)
     }
 
@@ -269,7 +277,7 @@ impl Buckets {
     /// # Errors
     /// `NoSuchBucket`, `BucketNotEmpty`.
     pub async fn delete(&self, bucket: &str) -> S3Result<()> {
-        let (place, account) = self.place(bucket)?;
+        let (place, account) = self.account(bucket)?;
         if place.is_read_only || place.is_fixed {
             return Err(s3_error!(AccessDenied, "The gateway's configuration names this bucket."));
         }
@@ -284,9 +292,9 @@ impl Buckets {
     /// What the back end says.
     pub async fn list(&self) -> S3Result<Vec<BucketEntry>> {
         let mut found: BTreeMap<String, Option<SystemTime>> = BTreeMap::new();
-        let dynamic = self.routes.dynamic_backend().and_then(|index| self.accounts.get(index));
-        if let Some(account) = dynamic {
-            for entry in account.list().await.map_err(about_bucket)? {
+        let dynamic = self.routes.dynamic_backend().and_then(|index| self.back_ends.get(index));
+        if let Some(back_end) = dynamic {
+            for entry in back_end.account.list().await.map_err(about_bucket)? {
                 if is_bucket_name(&entry.name) && entry.name != self.notes_container {
                     found.insert(entry.name, entry.created);
                 }

@@ -94,7 +94,7 @@ async fn back_end(
     let subject = format!("back end `{}`", backend.name);
     let alone = Options { backends: vec![backend.clone()], ..options.clone() };
     let account = match open(&alone, telemetry.clone(), None) {
-        Ok(mut opened) => opened.accounts.remove(0),
+        Ok(mut opened) => opened.back_ends.remove(0).account,
         Err(error) => return vec![failed(&subject, &error)],
     };
     let accounts = [account.clone()];

@@ -82,7 +82,7 @@ pub use pages::PageRule;
 pub use route::{BackendOptions, BucketOptions};
 
 use access_log::AccessLog;
-use buckets::Buckets;
+use buckets::{BackEnd, Buckets};
 use exchange::Ledger;
 use front::{Front, Limits};
 use hosts::Hosts;
@@ -206,13 +206,13 @@ impl Gateway {
         let log = AccessLog::open("access_log", &options.serve.access_log, &telemetry)?;
         let backend_log = AccessLog::open("backend_log", &options.serve.backend_log, &telemetry)?;
         let opened = open(&options, telemetry.clone(), backend_log.clone())?;
-        let Opened { engine, accounts, probed } = opened;
+        let Opened { engine, back_ends, probed } = opened;
         engine.open_cache()?;
-        let back_ends = Arc::new(BackEnds::new(&options.backends, &routes, &probed));
+        let probe = Arc::new(BackEnds::new(&options.backends, &routes, &probed));
         let ready_timeout = Duration::from_millis(options.serve.ready_timeout_ms);
-        let readiness = Arc::new(Readiness::new(back_ends, ready_timeout, telemetry.clone()));
+        let readiness = Arc::new(Readiness::new(probe, ready_timeout, telemetry.clone()));
         let notes_bucket = options.serve.notes_bucket.clone();
-        let buckets = Arc::new(Buckets::new(engine, routes, accounts, notes_bucket));
+        let buckets = Arc::new(Buckets::new(engine, routes, back_ends, notes_bucket));
         let (listener, address) = server::bind("--listen", &options.serve.listen).await?;
         let admin = match options.serve.admin_listen.as_str() {
             "" => None,
@@ -365,18 +365,15 @@ impl Reloader {
     }
 }
 
-/// The back ends, opened, in the order of the options.
-type Accounts = Vec<Arc<dyn Account>>;
-
 /// Connections to each back end for the question whether it is there.
 const PROBE_CONNECTIONS: usize = 2;
 
-/// What requests go through.
+/// What requests go through: the back ends in the order of the options.
 struct Opened {
     engine: Arc<Engine>,
-    accounts: Accounts,
-    /// The same back ends over connections of their own.
-    probed: Accounts,
+    back_ends: Vec<BackEnd>,
+    /// The same over connections of their own.
+    probed: Vec<Arc<dyn Account>>,
 }
 
 /// Makes the engine and the accounts that the table leads to.
@@ -395,7 +392,7 @@ fn open(options: &Options, telemetry: Arc<Telemetry>, log: Option<AccessLog>) ->
     let own = HttpOptions { connections_per_host: PROBE_CONNECTIONS, ..http.clone() };
     let own = HttpClient::new(own, engine.observer())?;
     let http = HttpClient::new(http, engine.observer())?;
-    let mut opened = Opened { engine, accounts: Vec::new(), probed: Vec::new() };
+    let mut opened = Opened { engine, back_ends: Vec::new(), probed: Vec::new() };
     for backend in &options.backends {
         // All share these connections, and each has counters of its own.
         let observer: Arc<dyn Observer> = Arc::new(BackendObserver {
@@ -407,9 +404,9 @@ fn open(options: &Options, telemetry: Arc<Telemetry>, log: Option<AccessLog>) ->
         let account = backend::open(backend, &http.with_observer(observer.clone()))?;
         opened.probed.push(match backend.is_here() {
             true => account.clone(),
-            false => backend::open(backend, &own.with_observer(observer))?,
+            false => backend::open(backend, &own.with_observer(observer.clone()))?,
         });
-        opened.accounts.push(account);
+        opened.back_ends.push(BackEnd { account, observer });
     }
     Ok(opened)
 }

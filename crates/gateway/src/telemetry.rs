@@ -268,7 +268,7 @@ impl Telemetry {
     }
 }
 
-/// What the engine decided about requests: it counts for itself, and this only tells it.
+/// What the engine counts for itself, and this only tells.
 fn engine_families(engine: &Metrics) -> Vec<Family> {
     let labelled = |metric, rows: [(&str, Metric); 2]| {
         let mut family = Family::new(metric);
@@ -279,11 +279,6 @@ fn engine_families(engine: &Metrics) -> Vec<Family> {
     };
     let bytes = [("memory", Metric::CacheMemoryBytesRead), ("disk", Metric::CacheDiskBytesRead)];
     vec![
-        Family::single(table::RETRIES, engine.get(Metric::Retries) as f64),
-        labelled(
-            table::HEDGES,
-            [("late", Metric::RequestsHedged), ("slow", Metric::BodiesReplaced)],
-        ),
         labelled(
             table::CACHE_HITS,
             [("memory", Metric::CacheMemoryHits), ("disk", Metric::CacheDiskHits)],

@@ -405,6 +405,7 @@ async fn a_changed_certificate_is_noticed_without_a_signal() {
 
 #[tokio::test]
 async fn a_back_end_that_fails_on_and_on_is_told_in_time() {
+    const RETRIES: &str = "penstock_backend_retries_total{backend=\"back\"} ";
     for fault in ["status=503", "status=500", "reset"] {
         let server = Server::on_with(Lane::S3, |options| {
             options.serve.backend_deadline_ms = 300;
@@ -420,8 +421,7 @@ async fn a_back_end_that_fails_on_and_on_is_told_in_time() {
         let asked = tokio::time::timeout(std::time::Duration::from_secs(30), asked);
         let (got, put) = asked.await.expect("both are answered");
         let page = server.admin_page("/metrics").await.text();
-        let retries =
-            page.lines().find_map(|line| line.strip_prefix("penstock_backend_retries_total "));
+        let retries = page.lines().find_map(|line| line.strip_prefix(RETRIES));
         assert!(retries.unwrap().parse::<u64>().unwrap() > 0, "{fault}: {page}");
         assert_eq!((got.status, put.status), (503, 503), "{fault}: {} {}", got.text(), put.text());
     }

@@ -7,11 +7,12 @@ mod common;
 use common::{ACCESS_KEY, Answer, Dir, Request, SECRET_KEY, Server, serve_settings, sign};
 use penstock_base::Settings;
 use penstock_gateway::{Config, Options, Surroundings};
-use penstock_testkit::fake::{FakeAzure, FakeOptions, FakeS3};
+use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions, FakeS3};
 
 struct World {
     server: Server,
-    _fakes: [penstock_testkit::fake::FakeHandle; 2],
+    azure: FakeHandle,
+    s3: FakeHandle,
 }
 
 /// A directory, an Azure account and an S3 service; the directory takes the buckets that nobody
@@ -93,7 +94,7 @@ secret_key = "other-secret"
         public: config.public,
         cors: config.cors,
     };
-    World { server: Server::start_with(dir, options).await, _fakes: [azure, s3] }
+    World { server: Server::start_with(dir, options).await, azure, s3 }
 }
 
 fn keys_of(listing: &Answer) -> Vec<String> {
@@ -159,6 +160,23 @@ async fn copies_cross_back_ends() {
         assert!(got.body == body, "{to}: the bytes differ");
         assert_eq!(got.header("content-type"), "text/csv", "{to}");
         assert_eq!(got.header("x-amz-meta-my-key"), "kept", "{to}");
+    }
+}
+
+#[tokio::test]
+async fn retries_are_those_of_the_back_end_that_failed() {
+    let world = world().await;
+    let server = &world.server;
+    assert_eq!(server.put("/raw/k", b"azure").await.status, 200);
+    assert_eq!(server.put("/archive/k", b"amazon").await.status, 200);
+    world.s3.fault("status=500,times=2");
+    world.azure.fault("status=500,times=1");
+    assert_eq!(server.get("/archive/k").await.text(), "amazon");
+    assert_eq!(server.get("/raw/k").await.text(), "azure");
+    let page = server.admin_page("/metrics").await.text();
+    for (name, count) in [("disk", 0), ("blob", 1), ("amazon", 2)] {
+        let line = format!("penstock_backend_retries_total{{backend=\"{name}\"}} {count}");
+        assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
     }
 }
 

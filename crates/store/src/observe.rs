@@ -53,6 +53,17 @@ pub struct RequestEvent {
     pub span: Option<Span>,
 }
 
+/// Why a request is sent a second time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// The first one failed.
+    Failed,
+    /// The answer to the first one is late; whichever comes first is taken.
+    Late,
+    /// The body of the first answer comes far slower than others of its store.
+    Slow,
+}
+
 /// Receives events. Called on the thread that finished the request; it must not block.
 pub trait Observer: Send + Sync + Debug {
     /// A request begins, on the task that wants it. It carries the span that this makes for it, as
@@ -71,6 +82,12 @@ pub trait Observer: Send + Sync + Debug {
     fn wait_ended(&self, after: Duration) {
         // Of no matter to those who hear of requests only.
         let _ = after;
+    }
+
+    /// A request is sent again. No store does that: whoever decides it tells so here.
+    fn sent_again(&self, why: Again) {
+        // Of no matter to those who hear of requests only.
+        let _ = why;
     }
 
     /// A connection was opened before a request needed it, or could not be.

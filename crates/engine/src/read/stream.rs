@@ -10,8 +10,8 @@ use crate::read::through::{self, Through};
 use crate::read::version::{Version, changed, mismatch};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
-use penstock_base::{ByteRange, Error, Kind, Metric, Result, Retry};
-use penstock_store::{Body, FilePiece, GetRange, GetRequest, GetResponse, ObjectMeta};
+use penstock_base::{ByteRange, Error, Kind, Result, Retry};
+use penstock_store::{Again, Body, FilePiece, GetRange, GetRequest, GetResponse, ObjectMeta};
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::time::{Instant, sleep};
@@ -227,7 +227,7 @@ impl Stream {
         }
         let is_trickle = mount.pace.is_trickle(&mut self.stretch, left, mount.latency.get());
         if is_trickle {
-            self.query.scope.count(Metric::BodiesReplaced, 1);
+            mount.sent_again(&self.query.scope, Again::Slow);
             self.attempts.restart();
         }
         is_trickle
@@ -371,7 +371,7 @@ async fn first_byte(query: &QueryCore, at: &Location, request: &GetRequest) -> R
         Either::Right(((), first)) if pace.spend() => first,
         Either::Right(((), first)) => return first.await,
     };
-    query.scope.count(Metric::RequestsHedged, 1);
+    at.mount.sent_again(&query.scope, Again::Late);
     match select(first, store.get(&at.key, request.clone())).await {
         Either::Left((answer, _)) if is_answer(&answer) => {
             pace.judged(false);

@@ -7,7 +7,7 @@ use crate::access_log::AccessLog;
 use crate::trace::BackendLine;
 use penstock_base::histogram::bucket;
 use penstock_base::{Histogram, metrics as table};
-use penstock_store::{Observer, RequestEvent, Span};
+use penstock_store::{Again, Observer, RequestEvent, Span};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ pub struct BackendCounts {
     received: Count,
     waiting: Count,
     waits: Times,
+    /// Requests that were sent again, by why.
+    again: [Count; 3],
 }
 
 impl BackendCounts {
@@ -79,6 +81,7 @@ impl BackendCounts {
             received: Count::default(),
             waiting: Count::default(),
             waits: Times::default(),
+            again: Default::default(),
         }
     }
 
@@ -108,6 +111,15 @@ impl BackendCounts {
         self.waits.observe(after);
     }
 
+    /// A request is sent again.
+    pub fn sent_again(&self, why: Again) {
+        self.again[why as usize].add(1);
+    }
+
+    fn again(&self, why: Again) -> f64 {
+        self.again[why as usize].get() as f64
+    }
+
     /// The methods that it was sent, by name.
     fn methods(&self) -> impl Iterator<Item = (&'static str, &Method)> {
         let rows = METHODS.iter().zip(&self.methods);
@@ -123,6 +135,8 @@ pub(super) fn families(all: &[Arc<BackendCounts>]) -> Vec<Family> {
     let mut received = Family::new(table::BACKEND_RECEIVED_BYTES);
     let mut waiting = Family::new(table::BACKEND_WAITING);
     let mut waits = Family::new(table::BACKEND_WAIT_SECONDS);
+    let mut retries = Family::new(table::RETRIES);
+    let mut hedges = Family::new(table::HEDGES);
     for back_end in all {
         let name = back_end.name.as_str();
         for (method, row) in back_end.methods() {
@@ -138,8 +152,11 @@ pub(super) fn families(all: &[Arc<BackendCounts>]) -> Vec<Family> {
         received.push(Sample::of([name], back_end.received.get() as f64));
         waiting.push(Sample::of([name], back_end.waiting.get() as f64));
         waits.push(Sample::histogram([name], &back_end.waits.histogram()));
+        retries.push(Sample::of([name], back_end.again(Again::Failed)));
+        hedges.push(Sample::of([name, "late"], back_end.again(Again::Late)));
+        hedges.push(Sample::of([name, "slow"], back_end.again(Again::Slow)));
     }
-    vec![requests, total, sent, received, waiting, waits]
+    vec![requests, total, sent, received, waiting, waits, retries, hedges]
 }
 
 /// Hears of every request to one back end, and tells the S3 request for which it was made, and the
@@ -172,6 +189,10 @@ impl Observer for BackendObserver {
 
     fn wait_ended(&self, after: Duration) {
         self.counts.wait_ended(after);
+    }
+
+    fn sent_again(&self, why: Again) {
+        self.counts.sent_again(why);
     }
 
     fn connection_warmed(&self, is_open: bool) {
