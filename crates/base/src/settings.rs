@@ -316,7 +316,7 @@ settings! {
     backend_deadline_ms: Millis = "25000" [100, 86_400_000]
         "Longest time in which a read or a small upload is tried again at a back end that fails, before the client is told to slow down (503): shorter than clients wait; `request_deadline_ms` holds where that is less.";
     completion_quiet_ms: Millis = "10000" [0, 600_000]
-        "How long the completion of an upload is worked at before its answer begins, as S3's does, with 200 and white space, so that clients go on waiting; what goes wrong then stands in its body. With 0 it begins at once.";
+        "How long the completion of an upload, or a copy, is worked at before its answer begins, as S3's does, with 200 and white space, so that clients go on waiting; what goes wrong then stands in its body. With 0 it begins at once.";
     ready_timeout_ms: Millis = "2000" [10, 60_000]
         "Longest wait for a back end's answer before /readyz counts it as unreachable.";
     drain_delay_ms: Millis = "0" [0, 600_000]

@@ -6,13 +6,14 @@ import hashlib
 import io
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import urllib3
 from boto3.s3.transfer import TransferConfig
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
-from penstock_bench.gateways import Running
+from penstock_bench.gateways import Lane, Running
 
 from gateway_tests import lanes
 
@@ -212,3 +213,34 @@ def test_copies(s3: BaseClient) -> None:
     assert s3.head_object(Bucket=BUCKET, Key="changed")["Metadata"] == {"b": "2"}
     for key in ("kept", "changed"):
         assert hashlib.sha256(read(s3, key)).digest() == hashlib.sha256(body).digest()
+
+
+def test_answers_that_begin_before_their_end_is_known(scratch: Path) -> None:
+    """botocore takes an error in an answer of status 200 for one of status 500."""
+    lane = Lane("penstock", "directory", scratch / "late", extra="completion_quiet_ms = 0")
+    with lane as running:
+        s3 = lanes.client(running)
+        s3.create_bucket(Bucket=BUCKET)
+        body = data(5000)
+        s3.put_object(Bucket=BUCKET, Key="from", Body=body)
+        source, missing = (f"{BUCKET}/{key}" for key in ("from", "missing"))
+        copied = s3.copy_object(Bucket=BUCKET, Key="copy", CopySource=source)["CopyObjectResult"]
+        assert copied["ETag"] == s3.head_object(Bucket=BUCKET, Key="copy")["ETag"]
+        with pytest.raises(ClientError) as error:
+            s3.copy_object(Bucket=BUCKET, Key="none", CopySource=missing)
+        assert code(error) == ("NoSuchKey", 500)
+        upload = s3.create_multipart_upload(Bucket=BUCKET, Key="parts")["UploadId"]
+        names = {"Bucket": BUCKET, "Key": "parts", "UploadId": upload}
+        with pytest.raises(ClientError) as error:
+            s3.upload_part_copy(**names, PartNumber=1, CopySource=missing)
+        assert code(error) == ("NoSuchKey", 500)
+        part = s3.upload_part_copy(**names, PartNumber=1, CopySource=source)["CopyPartResult"]
+        wrong, right = (
+            {"Parts": [{"PartNumber": 1, "ETag": tag}]} for tag in ("other", part["ETag"])
+        )
+        with pytest.raises(ClientError) as error:
+            s3.complete_multipart_upload(**names, MultipartUpload=wrong)
+        assert code(error) == ("InvalidPart", 500)
+        done = s3.complete_multipart_upload(**names, MultipartUpload=right)
+        assert done["Key"] == "parts"
+        assert read(s3, "copy") == read(s3, "parts") == body

@@ -13,7 +13,7 @@ use crate::proxies::Proxies;
 use crate::ready::Readiness;
 use crate::stats::Stats;
 use crate::telemetry::Refused;
-use crate::{cause, error, heads, query, telemetry::Telemetry, v2, words};
+use crate::{cause, error, heads, late, query, telemetry::Telemetry, v2, words};
 use bytes::Bytes;
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT,
@@ -103,7 +103,7 @@ impl Front {
                 (refusal(error::slow_down(why, BUSY_WAIT))?, None)
             }
         };
-        let response = words::told(response);
+        let response = late::begun(words::told(response));
         if let Some((code, message)) = cause::told(&response) {
             exchange.refused(code, message);
         }

@@ -36,6 +36,7 @@ mod headers;
 mod heads;
 mod hosts;
 mod keys;
+mod late;
 mod lenient;
 mod list;
 mod lock;
@@ -283,7 +284,7 @@ impl Gateway {
             buckets: self.buckets.clone(),
             lists: self.lists,
             hosts: hosts.clone(),
-            completion_quiet: Duration::from_millis(serve.completion_quiet_ms),
+            quiet: Duration::from_millis(serve.completion_quiet_ms),
         };
         let front = Front {
             s3: s3_service(&gateway, &access),

@@ -3,12 +3,12 @@
 
 use crate::auth::bucket_owner;
 use crate::buckets::Buckets;
-use crate::exchange::Exchange;
 use crate::hosts::Hosts;
 use crate::sharing::Lists;
 use crate::words::Status;
 use crate::{
-    acls, attributes, copy, delete, get, list, locks, put, subresources, tagging, uploads, versions,
+    acls, attributes, copy, delete, get, late, list, locks, put, subresources, tagging, uploads,
+    versions,
 };
 use http::StatusCode;
 use s3s::dto::*;
@@ -22,8 +22,8 @@ pub(crate) struct Gateway {
     pub buckets: Arc<Buckets>,
     pub lists: Lists,
     pub hosts: Arc<Hosts>,
-    /// How long a completion may take before its answer begins.
-    pub completion_quiet: Duration,
+    /// How long a completion or a copy may take before its answer begins.
+    pub quiet: Duration,
 }
 
 fn answer<T>(output: T) -> S3Result<S3Response<T>> {
@@ -75,7 +75,9 @@ operations! { |gateway, request|
         put::put(&gateway.buckets, request).await
     }
     copy_object: CopyObjectInput => CopyObjectOutput {
-        answer(copy::copy(&gateway.buckets, request).await?)
+        let (buckets, told) = (gateway.buckets.clone(), request.extensions.clone());
+        let copying = async move { copy::copy(&buckets, request).await };
+        late::within(gateway.quiet, &told, copying).await
     }
     delete_object: DeleteObjectInput => DeleteObjectOutput {
         answer(delete::delete(&gateway.buckets, request).await?)
@@ -125,7 +127,9 @@ operations! { |gateway, request|
         uploads::part(&gateway.buckets, request).await
     }
     upload_part_copy: UploadPartCopyInput => UploadPartCopyOutput {
-        answer(uploads::part_copy(&gateway.buckets, request).await?)
+        let (buckets, told) = (gateway.buckets.clone(), request.extensions.clone());
+        let copying = async move { uploads::part_copy(&buckets, request).await };
+        late::within(gateway.quiet, &told, copying).await
     }
     list_parts: ListPartsInput => ListPartsOutput {
         answer(uploads::list_parts(&gateway.buckets, request).await?)
@@ -135,9 +139,9 @@ operations! { |gateway, request|
     }
     complete_multipart_upload: CompleteMultipartUploadInput => CompleteMultipartUploadOutput {
         let (buckets, hosts) = (gateway.buckets.clone(), gateway.hosts.clone());
-        let exchange = request.extensions.get::<Arc<Exchange>>().cloned();
+        let told = request.extensions.clone();
         let completing = async move { uploads::complete(&buckets, &hosts, request).await };
-        answer(uploads::within(gateway.completion_quiet, exchange, completing).await?)
+        late::within(gateway.quiet, &told, completing).await
     }
     abort_multipart_upload: AbortMultipartUploadInput => AbortMultipartUploadOutput {
         answer(uploads::abort(&gateway.buckets, request.input).await?)

@@ -6,7 +6,7 @@
 mod complete;
 mod listing;
 
-pub(crate) use complete::{complete, within};
+pub(crate) use complete::complete;
 pub(crate) use listing::list_uploads;
 
 use crate::auth::bucket_owner;

@@ -14,7 +14,7 @@ const CODE_END: &str = "</Code>";
 pub(crate) struct Status(pub StatusCode);
 
 /// What S3 says with a code.
-fn of(code: &str) -> Option<&'static str> {
+pub(crate) fn of(code: &str) -> Option<&'static str> {
     Some(match code {
         "AccessDenied" => "Access Denied",
         "BadDigest" => "The Content-MD5 or checksum value that you specified did not match.",

@@ -25,6 +25,12 @@ async fn local() -> Subject {
     subject(Server::start().await).refusing(is_no_file_name)
 }
 
+/// What a completion or a copy comes to stands in a body that began before.
+async fn late() -> Subject {
+    let server = Server::on_with(Lane::Local, |options| options.serve.completion_quiet_ms = 0);
+    subject(server.await).refusing(is_no_file_name)
+}
+
 async fn memory() -> Subject {
     subject(Server::on(Lane::Memory).await)
 }
@@ -64,6 +70,7 @@ fn is_no_blob_name(key: &str) -> bool {
 }
 
 store_conformance!(on_local, local);
+store_conformance!(on_local_late, late);
 store_conformance!(on_memory, memory);
 store_conformance!(on_azure, azure);
 store_conformance!(on_s3, s3);

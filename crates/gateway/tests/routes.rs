@@ -18,6 +18,11 @@ struct World {
 /// A directory, an Azure account and an S3 service; the directory takes the buckets that nobody
 /// named.
 async fn world() -> World {
+    world_with("").await
+}
+
+/// The same, with more settings.
+async fn world_with(settings: &str) -> World {
     let azure = FakeAzure::start(FakeOptions::azure()).unwrap();
     let s3 = FakeS3::start(FakeOptions::s3()).unwrap();
     let dir = Dir::new();
@@ -25,6 +30,7 @@ async fn world() -> World {
         r#"
 listen = "127.0.0.1:0"
 request_deadline_ms = 20000
+{settings}
 
 [[backend]]
 name = "disk"
@@ -161,6 +167,36 @@ async fn copies_cross_back_ends() {
         assert_eq!(got.header("content-type"), "text/csv", "{to}");
         assert_eq!(got.header("x-amz-meta-my-key"), "kept", "{to}");
     }
+}
+
+/// A copy that streams from one back end to another, slower than its client waits for a first word.
+#[tokio::test]
+async fn a_copy_between_back_ends_is_answered_before_it_ends() {
+    let world = world_with("completion_quiet_ms = 100").await;
+    let server = &world.server;
+    assert_eq!(server.put("/archive/from", b"bytes").await.status, 200);
+    let begun = Request { method: "POST", path: "/raw/whole?uploads", ..Default::default() };
+    let text = server.send(begun).await.text();
+    let id = text.split_once("<UploadId>").unwrap().1.split_once('<').unwrap().0;
+    let part = format!("/raw/whole?partNumber=1&uploadId={id}");
+    // Longer than it takes until a client is told for the first time to go on waiting.
+    world.azure.fault("latency=1500,method=PUT");
+    for (path, root) in [("/raw/to", "CopyObjectResult"), (&part, "CopyPartResult")] {
+        let headers = [("x-amz-copy-source", "/archive/from")];
+        let copy = Request { method: "PUT", path, headers: &headers, ..Default::default() };
+        let copied = server.send(copy).await;
+        assert_eq!((copied.status, copied.code().as_str()), (200, ""), "{}", copied.text());
+        let text = copied.text();
+        assert!(text.starts_with("<?xml") && text.contains(&format!(" <{root}>")), "{text}");
+    }
+    assert_eq!(server.get("/raw/to").await.body, b"bytes");
+    world.azure.fault("status=403,method=PUT");
+    let headers = [("x-amz-copy-source", "/archive/from")];
+    let (method, path) = ("PUT", "/raw/refused");
+    let refused = server.send(Request { method, path, headers: &headers, ..Default::default() });
+    let refused = refused.await;
+    assert_eq!((refused.status, refused.code().as_str()), (200, "AccessDenied"));
+    assert_eq!(server.get("/raw/refused").await.status, 404);
 }
 
 #[tokio::test]

@@ -6,17 +6,21 @@ mod common;
 
 use common::{ACCESS_KEY, Answer, Dir, Lane, Request, SECRET_KEY, Server, sign};
 use penstock_gateway::Options;
+use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 on_lane!(azure, Azure: clients_that_are_slow_to_take_leave_the_others_an_answer,
     a_back_end_that_throttles_is_no_back_end_that_is_down,
-    a_completion_that_takes_long_is_answered_at_once);
+    a_completion_that_takes_long_is_answered_at_once,
+    a_copy_that_takes_long_is_answered_at_once);
 on_lane!(s3, S3: clients_that_are_slow_to_take_leave_the_others_an_answer,
     a_back_end_that_throttles_is_no_back_end_that_is_down,
-    a_completion_that_takes_long_is_answered_at_once);
-on_lane!(local, Local: a_completion_that_takes_long_is_answered_at_once);
+    a_completion_that_takes_long_is_answered_at_once,
+    a_copy_that_takes_long_is_answered_at_once);
+on_lane!(local, Local: a_completion_that_takes_long_is_answered_at_once,
+    a_copy_that_takes_long_is_answered_at_once);
 
 fn impatient(options: &mut Options) {
     options.serve.backend_deadline_ms = 300;
@@ -113,19 +117,9 @@ async fn a_completion_that_takes_long_is_answered_at_once(lane: Lane) {
         server.send(Request { method: "POST", path: &path, body, ..Default::default() }).await
     };
     let wrong = complete("\"00000000000000000000000000000000\"").await;
+    is_one_document(&wrong, "Error");
     assert_eq!((wrong.status, wrong.code().as_str()), (200, "InvalidPart"), "{}", wrong.text());
-    // The operator hears of it, though the status was sent before.
-    let told = async {
-        loop {
-            let text = std::fs::read_to_string(&log).unwrap_or_default();
-            if let Some(line) = text.lines().find(|line| line.contains("InvalidPart")) {
-                return line.to_string();
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    let line = tokio::time::timeout(Duration::from_secs(20), told).await.unwrap();
-    assert!(line.contains("\"status\":200") && line.contains("\"cause\""), "{line}");
+    is_logged(&log, "InvalidPart").await;
     if let Some(fake) = &server.fake {
         fake.fault("status=500");
         let failed = complete(&tag).await;
@@ -134,12 +128,79 @@ async fn a_completion_that_takes_long_is_answered_at_once(lane: Lane) {
     }
     let done = complete(&tag).await;
     assert_eq!((done.status, done.code().as_str()), (200, ""), "{}", done.text());
-    assert!(
-        done.text().starts_with("<?xml")
-            && done.text().ends_with("</CompleteMultipartUploadResult>")
-    );
+    is_one_document(&done, "CompleteMultipartUploadResult");
     assert_eq!(field(&done.text(), "Key"), "k");
     assert_eq!(server.get("/lake/k").await.body, b"part");
+}
+
+async fn a_copy_that_takes_long_is_answered_at_once(lane: Lane) {
+    let logs = Dir::new();
+    let log = logs.0.join("access.log");
+    let server = Server::on_with(lane, |options| {
+        impatient(options);
+        options.serve.access_log = log.display().to_string();
+        options.serve.completion_quiet_ms = 0;
+    })
+    .await;
+    assert_eq!(server.put("/lake/from", b"bytes").await.status, 200);
+    let begun = Request { method: "POST", path: "/lake/whole?uploads", ..Default::default() };
+    let id = field(&server.send(begun).await.text(), "UploadId");
+    let part = format!("/lake/whole?partNumber=1&uploadId={id}");
+    let copy = async |source: &str, path: &str| {
+        let headers = [("x-amz-copy-source", source)];
+        server.send(Request { method: "PUT", path, headers: &headers, ..Default::default() }).await
+    };
+    for path in ["/lake/to", &part] {
+        let missing = copy("/lake/nothing", path).await;
+        assert_eq!((missing.status, missing.code().as_str()), (200, "NoSuchKey"), "{path}");
+        is_one_document(&missing, "Error");
+        assert_eq!(field(&missing.text(), "RequestId"), missing.header("x-amz-request-id"));
+        assert_eq!(missing.header("content-type"), "application/xml");
+    }
+    is_logged(&log, "NoSuchKey").await;
+    assert_eq!(server.get("/lake/to").await.status, 404);
+    let copied = copy("/lake/from", "/lake/to").await;
+    assert_eq!((copied.status, copied.code().as_str()), (200, ""), "{}", copied.text());
+    is_one_document(&copied, "CopyObjectResult");
+    let got = server.get("/lake/to").await;
+    let tag = field(&copied.text(), "ETag").replace("&quot;", "\"");
+    assert_eq!((got.header("etag"), &*got.body), (tag.as_str(), &b"bytes"[..]));
+    let copied = copy("/lake/from", &part).await;
+    is_one_document(&copied, "CopyPartResult");
+    let tag = field(&copied.text(), "ETag");
+    let body = format!(
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{tag}</ETag></Part>\
+         </CompleteMultipartUpload>"
+    );
+    let (path, body) = (format!("/lake/whole?uploadId={id}"), body.as_bytes());
+    let done =
+        server.send(Request { method: "POST", path: &path, body, ..Default::default() }).await;
+    is_one_document(&done, "CompleteMultipartUploadResult");
+    assert_eq!(server.get("/lake/whole").await.body, b"bytes");
+}
+
+/// Whether an answer that began late is well-formed: a declaration, white space, and one element.
+fn is_one_document(answer: &Answer, root: &str) {
+    let text = answer.text();
+    let rest = text.strip_prefix("<?xml version=\"1.0\" encoding=\"UTF-8\"?>").unwrap();
+    let element = rest.trim_start();
+    assert!(element.starts_with(&format!("<{root}")), "{text}");
+    assert!(element.ends_with(&format!("</{root}>")) && !element.contains("<?"), "{text}");
+}
+
+/// The operator hears of an error, though its status was sent before.
+async fn is_logged(log: &Path, code: &str) {
+    let told = async {
+        loop {
+            let text = std::fs::read_to_string(log).unwrap_or_default();
+            if let Some(line) = text.lines().find(|line| line.contains(code)) {
+                return line.to_string();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let line = tokio::time::timeout(Duration::from_secs(20), told).await.unwrap();
+    assert!(line.contains("\"status\":200") && line.contains("\"cause\""), "{line}");
 }
 
 fn field(text: &str, name: &str) -> String {

@@ -9,7 +9,6 @@ use crate::checksum::{
 };
 use crate::conditions::write_condition;
 use crate::error::NO_SUCH_PART;
-use crate::exchange::Exchange;
 use crate::get::shown_tag;
 use crate::hosts::Hosts;
 use crate::locks;
@@ -22,9 +21,7 @@ use penstock_store::sums::split_tag;
 use penstock_store::{Part, PartEntry, PutOptions, PutResult, UploadId, WriteCondition};
 use s3s::{S3Request, S3Result, dto, s3_error};
 use std::collections::HashSet;
-use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 /// Smallest part that is not the last, as in S3.
 const PART_BYTES_MIN: u64 = 5 << 20;
@@ -94,34 +91,6 @@ pub(crate) async fn complete(
     };
     output.set_checksums(&sums);
     Ok(output)
-}
-
-/// What a completion comes to, if it comes within `quiet`; else an answer that begins now, with
-/// white space until the end, and without what stands in headers: clients give up what says nothing
-/// for a minute or two. What goes wrong then is told to the log of `exchange` too.
-///
-/// # Errors
-/// Those of the completion, if they come so soon. Later ones stand in the answer.
-pub(crate) async fn within(
-    quiet: Duration,
-    exchange: Option<Arc<Exchange>>,
-    completing: impl Future<Output = S3Result<dto::CompleteMultipartUploadOutput>> + Send + 'static,
-) -> S3Result<dto::CompleteMultipartUploadOutput> {
-    let mut completing = Box::pin(completing);
-    if !quiet.is_zero()
-        && let Ok(done) = tokio::time::timeout(quiet, &mut completing).await
-    {
-        return done;
-    }
-    let told = async move {
-        let done = completing.await;
-        if let (Err(error), Some(exchange)) = (&done, exchange) {
-            let code = error.code().as_str().to_string();
-            exchange.refused(code, error.message().unwrap_or_default().to_string());
-        }
-        done
-    };
-    Ok(dto::CompleteMultipartUploadOutput { future: Some(Box::pin(told)), ..Default::default() })
 }
 
 /// What a completion finds.
@@ -444,26 +413,5 @@ mod tests {
         );
         assert_eq!(code(&[completed(1, "e1"), completed(3, "empty")]), Ok(2));
         assert_eq!(code(&[completed(0, "e0")]), Err(s3s::S3ErrorCode::InvalidArgument));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_takes_long_is_answered_and_then_told() {
-        let output = || dto::CompleteMultipartUploadOutput {
-            key: Some("k".to_string()),
-            ..Default::default()
-        };
-        let after = |seconds: u64, fails: bool| async move {
-            tokio::time::sleep(Duration::from_secs(seconds)).await;
-            if fails { Err(s3_error!(InvalidPart)) } else { Ok(output()) }
-        };
-        let quiet = Duration::from_secs(10);
-        assert_eq!(within(quiet, None, after(9, false)).await.unwrap().key.as_deref(), Some("k"));
-        let soon = within(quiet, None, after(9, true)).await.unwrap_err();
-        assert_eq!(*soon.code(), s3s::S3ErrorCode::InvalidPart);
-        for fails in [false, true] {
-            let begun = within(quiet, None, after(3600, fails)).await.unwrap();
-            let end = begun.future.unwrap().await;
-            assert_eq!(end.map(|end| end.key).ok(), (!fails).then(|| Some("k".to_string())));
-        }
     }
 }
