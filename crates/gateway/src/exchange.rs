@@ -21,6 +21,9 @@ tokio::task_local! {
     static CURRENT: Arc<Exchange>;
 }
 
+/// Most of a name that nobody has checked: no bucket or object of S3 has a longer one.
+const NAME_CHARS_MAX: usize = 1024;
+
 /// What an exchange is told to when it ends.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -132,6 +135,16 @@ impl Exchange {
                 self.bucket.set(bucket.to_string()).ok();
                 self.object.set(key.to_string()).ok();
             }
+        }
+    }
+
+    /// A form asks for this, as far as it was read: it may be refused before anybody is known to
+    /// have signed it.
+    pub fn aims_at(&self, bucket: &str, key: Option<&str>) {
+        let bounded = |name: &str| name.chars().take(NAME_CHARS_MAX).collect::<String>();
+        self.bucket.set(bounded(bucket)).ok();
+        if let Some(key) = key {
+            self.object.set(bounded(key)).ok();
         }
     }
 

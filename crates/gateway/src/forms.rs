@@ -9,6 +9,7 @@ mod fields;
 mod policy;
 mod signature;
 
+use crate::exchange::Exchange;
 use crate::front::Limits;
 use crate::hosts::{Hosts, PATH};
 use crate::keys::KeyRing;
@@ -17,9 +18,11 @@ use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
     CONTENT_TYPE, ETAG, EXPIRES, HOST, LOCATION, TRANSFER_ENCODING,
 };
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result, s3_error, xml};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -104,27 +107,9 @@ pub(crate) async fn put_of(
     limits: &Limits,
     now: SystemTime,
 ) -> S3Result<(Request<Body>, FormAnswer)> {
-    let (mut head, mut body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     let bucket = bucket_of(&hosts.full_path(&head.headers, head.uri.path()))?;
-    let size_max_bytes = limits.form_size_max_bytes;
-    let limit = usize::try_from(size_max_bytes).unwrap_or(usize::MAX);
-    // Nobody has shown a key yet.
-    let told = head.headers.get(CONTENT_LENGTH).and_then(|text| text.to_str().ok()?.parse().ok());
-    let units = told.unwrap_or(size_max_bytes).min(size_max_bytes).div_ceil(FORM_UNIT_BYTES);
-    let units = u32::try_from(units).unwrap_or(u32::MAX);
-    let place = limits.forms.clone().try_acquire_many_owned(units).map_err(|_| {
-        crate::error::slow_down("The gateway holds as many forms as it takes.", FORM_WAIT)
-    })?;
-    let held = body.store_all_limited(limit).await;
-    let bytes = held.map_err(|error| match error.to_string().contains("limit") {
-        true => s3_error!(
-            EntityTooLarge,
-            "This gateway takes forms of at most {size_max_bytes} bytes; use PutObject."
-        ),
-        false => crate::error::body_error(&error),
-    })?;
-    let boundary = boundary(&head.headers).unwrap_or_default();
-    let form = Form::parse(&bytes, &boundary)?;
+    let (form, place) = read(&head, body, &bucket, limits).await?;
     let sender = signature::verify(&form, ring, limits.signature_v2)?;
     if let Some(policy) = form.field("policy") {
         policy::check(policy, &form, &bucket, now)?;
@@ -151,6 +136,41 @@ pub(crate) async fn put_of(
         head.extensions.insert(FormSender(sender));
     }
     Ok((Request::from_parts(head, Body::from(form.file)), answer))
+}
+
+/// Reads a form, and the room that it takes. The log hears what it is for, as far as that is read.
+async fn read(
+    head: &Parts,
+    mut body: Body,
+    bucket: &str,
+    limits: &Limits,
+) -> S3Result<(Form, OwnedSemaphorePermit)> {
+    let told = |key: Option<&str>| {
+        if let Some(exchange) = head.extensions.get::<Arc<Exchange>>() {
+            exchange.aims_at(bucket, key);
+        }
+    };
+    told(None);
+    let size_max_bytes = limits.form_size_max_bytes;
+    let limit = usize::try_from(size_max_bytes).unwrap_or(usize::MAX);
+    // Nobody has shown a key yet.
+    let len = head.headers.get(CONTENT_LENGTH).and_then(|text| text.to_str().ok()?.parse().ok());
+    let units = len.unwrap_or(size_max_bytes).min(size_max_bytes).div_ceil(FORM_UNIT_BYTES);
+    let units = u32::try_from(units).unwrap_or(u32::MAX);
+    let place = limits.forms.clone().try_acquire_many_owned(units).map_err(|_| {
+        crate::error::slow_down("The gateway holds as many forms as it takes.", FORM_WAIT)
+    })?;
+    let held = body.store_all_limited(limit).await;
+    let bytes = held.map_err(|error| match error.to_string().contains("limit") {
+        true => s3_error!(
+            EntityTooLarge,
+            "This gateway takes forms of at most {size_max_bytes} bytes; use PutObject."
+        ),
+        false => crate::error::body_error(&error),
+    })?;
+    let (form, read) = Form::parse(&bytes, &boundary(&head.headers).unwrap_or_default());
+    told(form.key().ok().as_deref());
+    read.map(|()| (form, place))
 }
 
 /// The bucket of a path that has no key.
@@ -283,7 +303,7 @@ fn escaped(text: &str) -> String {
 /// Body for a fuzzer: a form and its policy.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz(input: &[u8]) {
-    let Ok(form) = Form::parse(&bytes::Bytes::copy_from_slice(input), "b") else { return };
+    let (form, Ok(())) = Form::parse(&bytes::Bytes::copy_from_slice(input), "b") else { return };
     assert!(form.file.len() <= input.len(), "more than was sent");
     drop((form.key(), FormAnswer::of(&form, "lake", "k", String::new())));
     drop(set_headers(&mut HeaderMap::new(), &form));

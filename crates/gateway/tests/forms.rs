@@ -11,6 +11,7 @@ use penstock_base::ServeSettings;
 use penstock_gateway::{Grant, Options};
 use ring::hmac;
 use serde_json::Value;
+use std::path::Path;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -266,19 +267,62 @@ async fn the_log_tells_who_signed_a_form_or_a_request_that_was_mended() {
     let get = || Request { path: "/lake/up/k", headers: &headers, ..Default::default() };
     assert_eq!(server.send(get()).await.body, b"own");
     assert_eq!(server.unsigned(get()).await.body, b"own");
-    let lines = async {
-        loop {
-            let text = std::fs::read_to_string(&path).unwrap_or_default();
-            if text.lines().count() == 4 {
-                return text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    let lines: Vec<Value> = tokio::time::timeout(Duration::from_secs(20), lines).await.unwrap();
+    let lines = logged(&path, 4).await;
     let mut found: Vec<_> =
         lines.iter().map(|line| (line["operation"].as_str(), line["key_id"].as_str())).collect();
     found.sort_unstable();
     let (put, get, key) = (Some("PutObject"), Some("GetObject"), Some(ACCESS_KEY));
     assert_eq!(found, [(get, None), (get, key), (put, None), (put, key)]);
+}
+
+/// Where a form was refused before it became a request of its own, the log tells what it was for,
+/// as far as that was read.
+#[tokio::test]
+async fn the_log_tells_the_key_of_a_form_that_was_refused() {
+    let dir = Dir::new();
+    let path = dir.0.join("access.log");
+    let access_log = path.display().to_string();
+    let serve = ServeSettings { access_log, form_size_max_bytes: 64 << 10, ..serve_settings() };
+    let told = Options { serve, ..common::options(&dir) };
+    let server = Server::start_with(dir, told).await;
+    let mut forged = signed(ANY_KEY, 60);
+    forged[4].1.replace_range(..4, "0000");
+    let without_policy = [("key", "up/k"), ("x-amz-signature", "00")];
+    let long = "k".repeat(5000);
+    for (fields, file, code) in [
+        (with(&forged, &[("key", "up/${filename}")]), &b"x"[..], "SignatureDoesNotMatch"),
+        (with(&signed(ANY_KEY, -1), &[("key", "up/late")]), b"x", "AccessDenied"),
+        (without_policy.to_vec(), b"x", "InvalidArgument"),
+        (vec![("key", &*long), ("x-amz-signature", "00")], b"x", "InvalidArgument"),
+        (with(&forged, &[("key", "up/large")]), &vec![0; 100_000], "EntityTooLarge"),
+    ] {
+        assert_eq!(server.post(&fields, file).await.code(), code);
+    }
+    let headers = [TYPE];
+    let body = b"--X1\r\nContent-Disposition: form-data; name=key\r\n\r\nup/fileless\r\n--X1--";
+    let (method, at) = ("POST", "/lake");
+    let fileless = Request { method, path: at, headers: &headers, body, ..Default::default() };
+    assert_eq!(server.unsigned(fileless).await.code(), "InvalidArgument");
+    let lines = logged(&path, 6).await;
+    let found: Vec<_> = lines.iter().map(|line| line["key"].as_str()).collect();
+    let cut = &long[..1024];
+    let keys = ["up/a.txt", "up/late", "up/k", cut].map(Some);
+    assert_eq!(found, [&keys[..], &[None, Some("up/fileless")]].concat());
+    for line in lines {
+        assert_eq!((line["bucket"].as_str(), line["key_id"].as_str()), (Some("lake"), None));
+    }
+}
+
+/// The lines of a log, once there are as many.
+async fn logged(path: &Path, count: usize) -> Vec<Value> {
+    let lines = async {
+        loop {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            if text.lines().count() == count && text.ends_with('\n') {
+                return text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), lines).await.unwrap()
 }

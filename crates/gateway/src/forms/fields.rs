@@ -11,7 +11,7 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 const BLANK: &[u8] = b"\r\n\r\n";
 
 /// A form.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Form {
     /// Names in lower case, and values, in the order of the form. Those behind the file are
     /// ignored, as in S3.
@@ -61,11 +61,18 @@ fn parameter(line: &str, wanted: &str) -> Option<String> {
 }
 
 impl Form {
-    /// Reads a form.
+    /// Reads a form. Of one that cannot be read to its file, what stands before the fault is told
+    /// too.
     ///
     /// # Errors
     /// `MalformedPOSTRequest`; `InvalidArgument` where there is no file.
-    pub fn parse(bytes: &Bytes, boundary: &str) -> S3Result<Self> {
+    pub fn parse(bytes: &Bytes, boundary: &str) -> (Self, S3Result<()>) {
+        let mut form = Form::default();
+        let read = form.read(bytes, boundary);
+        (form, read)
+    }
+
+    fn read(&mut self, bytes: &Bytes, boundary: &str) -> S3Result<()> {
         let cut = || {
             malformed(
                 "The body of your POST request is not well-formed \
@@ -75,7 +82,6 @@ impl Form {
         let first = format!("--{boundary}");
         let delimiter = format!("\r\n--{boundary}");
         let mut at = position(bytes, first.as_bytes()).ok_or_else(cut)? + first.len();
-        let mut fields = Vec::new();
         loop {
             if bytes[at..].starts_with(b"--") {
                 let why = "POST requires exactly one file upload per request.";
@@ -95,14 +101,15 @@ impl Form {
             let name = parameter(disposition, "name").ok_or_else(cut)?.to_ascii_lowercase();
             if name == "file" {
                 let filename = parameter(disposition, "filename").unwrap_or_default();
-                let filename = filename.rsplit(['/', '\\']).next().unwrap_or_default().to_string();
-                return Ok(Form { fields, filename, file: value });
+                self.filename = filename.rsplit(['/', '\\']).next().unwrap_or_default().to_string();
+                self.file = value;
+                return Ok(());
             }
-            if fields.len() >= FIELDS_MAX || value.len() > VALUE_BYTES_MAX {
+            if self.fields.len() >= FIELDS_MAX || value.len() > VALUE_BYTES_MAX {
                 return Err(malformed("The form has too many or too long fields."));
             }
             let text = String::from_utf8(value.to_vec()).map_err(|_| cut())?;
-            fields.push((name, text));
+            self.fields.push((name, text));
         }
     }
 
@@ -140,7 +147,8 @@ mod tests {
             filename=\"C:\\\\dir\\\\a \\\"b\\\".txt\"; name=file\r\n\
             Content-Type: text/plain\r\n\r\nbytes\r\n--Y\r\n\r\n--X\r\n\
             Content-Disposition: form-data; name=late\r\n\r\nx\r\n--X--\r\n";
-        let form = Form::parse(&Bytes::from(text), "X").unwrap();
+        let (form, read) = Form::parse(&Bytes::from(text), "X");
+        read.unwrap();
         assert_eq!(form.fields, [("key".to_string(), "up/${filename}".to_string())]);
         assert_eq!(form.file, "bytes\r\n--Y\r\n");
         assert_eq!(form.key().unwrap(), "up/a \"b\".txt");
@@ -149,8 +157,11 @@ mod tests {
     #[test]
     fn what_is_no_form_is_refused() {
         for text in ["", "--X", "--X--", "--X\r\n\r\n\r\n--X--", "--X\r\nA: b\r\n\r\nx\r\n--X--"] {
-            assert!(Form::parse(&Bytes::from(text), "X").is_err(), "{text:?}");
+            assert!(Form::parse(&Bytes::from(text), "X").1.is_err(), "{text:?}");
         }
+        let text = "--X\r\nContent-Disposition: form-data; name=key\r\n\r\nup/k\r\n--X--\r\n";
+        let (form, read) = Form::parse(&Bytes::from(text), "X");
+        assert_eq!((form.key().unwrap().as_str(), read.is_err()), ("up/k", true));
     }
 
     proptest! {
