@@ -50,6 +50,8 @@ const HEADERS: &[HeaderName] = &[
     CONTENT_TYPE,
     EXPIRES,
 ];
+/// Fields that would make another request than a PutObject of what they are.
+const OTHERS: &str = "x-amz-copy-source";
 /// Fields that are about the form itself.
 const OWN: &[&str] = &[
     "x-amz-algorithm",
@@ -121,7 +123,9 @@ pub(crate) async fn put_of(
     // From here on the bucket stands in the path.
     head.headers.remove(HOST);
     head.method = Method::PUT;
-    let path = format!("/{bucket}/{}", utf8_percent_encode(&key, PATH));
+    // No policy speaks of what else a URL could say.
+    let encoded = |name| utf8_percent_encode(name, PATH);
+    let path = format!("/{}/{}", encoded(&bucket), encoded(&key));
     head.uri = path.parse().map_err(|_| s3_error!(InvalidURI, "the key makes no URL"))?;
     head.headers.remove(TRANSFER_ENCODING);
     // What the policy does not know of may not say what becomes of the file.
@@ -192,6 +196,9 @@ fn set_headers(headers: &mut HeaderMap, form: &Form) -> S3Result<()> {
             "tagging" => ("x-amz-tagging", tags(value)?),
             "content-md5" => ("content-md5", value.clone()),
             name if OWN.contains(&name) => continue,
+            name if name.starts_with(OTHERS) => {
+                return Err(s3_error!(InvalidArgument, "a form brings its file: {name}"));
+            }
             name if name.starts_with("x-amz-") => (name, value.clone()),
             name if HEADERS.iter().any(|known| known.as_str() == name) => (name, value.clone()),
             _ => continue,

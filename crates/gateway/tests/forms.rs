@@ -54,8 +54,12 @@ impl Server {
     }
 }
 
-/// The fields that sign a policy of these conditions with version 4.
+/// The fields that sign a policy of these conditions, for the bucket, with version 4.
 fn signed(conditions: &str, expires_s: i64) -> Vec<(String, String)> {
+    signed_for(&format!(r#"{conditions}{{"bucket": "lake"}},"#), expires_s)
+}
+
+fn signed_for(conditions: &str, expires_s: i64) -> Vec<(String, String)> {
     let time = sign::timestamp(0);
     let credential = format!("{ACCESS_KEY}/{}/{}/s3/aws4_request", &time[..8], sign::REGION);
     let until = sign::timestamp(expires_s);
@@ -69,7 +73,7 @@ fn signed(conditions: &str, expires_s: i64) -> Vec<(String, String)> {
         &until[13..15]
     );
     let policy = format!(
-        r#"{{"expiration": "{until}", "conditions": [{conditions}{{"bucket": "lake"}},
+        r#"{{"expiration": "{until}", "conditions": [{conditions}
         {{"x-amz-algorithm": "AWS4-HMAC-SHA256"}}, {{"x-amz-credential": "{credential}"}},
         {{"x-amz-date": "{time}"}}]}}"#
     );
@@ -177,6 +181,27 @@ async fn headers_beside_a_form_are_not_its_fields(lane: Lane) {
     assert_eq!(got.body, b"own");
     assert!(!got.headers.contains_key("x-amz-meta-colour"));
     assert!(!got.headers.contains_key("cache-control"));
+}
+
+#[tokio::test]
+async fn a_form_is_no_other_request_than_the_upload_of_its_file() {
+    let server = Server::start().await;
+    server.put("/lake/private", b"secret").await;
+    // A policy for any bucket, and what a URL could say behind the name of one.
+    let any = signed_for(&format!(r#"{ANY_KEY}["starts-with", "$bucket", "lake"],"#), 60);
+    let body = form(&with(&any, &[("key", "up/k")]), b"own");
+    for path in ["/lake%3Ftagging&x=", "/lake%3Fpolicy&x=", "/lake%23"] {
+        let headers = [TYPE];
+        let posted =
+            Request { method: "POST", path, headers: &headers, body: &body, ..Default::default() };
+        let refused = server.unsigned(posted).await;
+        assert_eq!((refused.status, refused.code().as_str()), (400, "InvalidBucketName"), "{path}");
+    }
+    let copies = format!(r#"{ANY_KEY}["starts-with", "$x-amz-copy-source", ""], "#);
+    let copies = signed(&copies, 60);
+    let fields = with(&copies, &[("key", "up/k"), ("x-amz-copy-source", "lake/private")]);
+    assert_eq!(server.post(&fields, b"own").await.code(), "InvalidArgument");
+    assert_eq!(server.get("/lake/up/k").await.status, 404);
 }
 
 #[tokio::test]

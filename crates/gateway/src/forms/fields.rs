@@ -8,6 +8,9 @@ use s3s::{S3Result, s3_error};
 const FIELDS_MAX: usize = 100;
 /// Longest value of a field that is not the file.
 const VALUE_BYTES_MAX: usize = 64 << 10;
+/// Longest line between fields (RFC 2046, section 5.1.1). To look for one may cost its length at
+/// each byte of a form, which nobody has signed so far.
+const BOUNDARY_BYTES_MAX: usize = 70;
 const BLANK: &[u8] = b"\r\n\r\n";
 
 /// A form.
@@ -79,6 +82,9 @@ impl Form {
                                 multipart/form-data.",
             )
         };
+        if boundary.len() > BOUNDARY_BYTES_MAX {
+            return Err(malformed("The boundary of the form is longer than 70 characters."));
+        }
         let first = format!("--{boundary}");
         let delimiter = format!("\r\n--{boundary}");
         let mut at = position(bytes, first.as_bytes()).ok_or_else(cut)? + first.len();
@@ -162,6 +168,19 @@ mod tests {
         let text = "--X\r\nContent-Disposition: form-data; name=key\r\n\r\nup/k\r\n--X--\r\n";
         let (form, read) = Form::parse(&Bytes::from(text), "X");
         assert_eq!((form.key().unwrap().as_str(), read.is_err()), ("up/k", true));
+    }
+
+    #[test]
+    fn a_boundary_is_no_haystack() {
+        let dashes = "-".repeat(60_000);
+        let bytes = Bytes::from("-".repeat(4 << 20));
+        assert!(Form::parse(&bytes, &format!("{dashes}x")).1.is_err());
+        let part = "Content-Disposition: form-data; name=file\r\n\r\nx";
+        for (len, is_read) in [(70, true), (71, false)] {
+            let boundary = "b".repeat(len);
+            let form = Bytes::from(format!("--{boundary}\r\n{part}\r\n--{boundary}--\r\n"));
+            assert_eq!(Form::parse(&form, &boundary).1.is_ok(), is_read, "{len}");
+        }
     }
 
     proptest! {
