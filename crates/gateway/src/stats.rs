@@ -2,10 +2,9 @@
 //!
 //! Process figures come from /proc, so that a benchmark reads the server's own account of itself.
 
+use crate::telemetry::{Count, Rows};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Clock ticks per second in /proc (`USER_HZ`), 100 on every architecture that Linux runs on today.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -16,11 +15,11 @@ const METHODS: [&str; 6] = ["DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT"];
 /// Counters since the start.
 #[derive(Debug, Default)]
 pub struct Stats {
-    methods: Mutex<BTreeMap<String, u64>>,
-    operations: Mutex<BTreeMap<String, u64>>,
-    bytes_in: AtomicU64,
-    bytes_out: AtomicU64,
-    connections: AtomicU64,
+    methods: Rows<Count>,
+    operations: Rows<Count>,
+    bytes_in: Count,
+    bytes_out: Count,
+    connections: Count,
 }
 
 /// What the endpoint prints.
@@ -56,28 +55,28 @@ pub struct Requests {
 impl Stats {
     /// A connection was accepted.
     pub fn connection(&self) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.connections.add(1);
     }
 
     /// A request's head was read.
     pub fn request(&self, method: &str) {
         // A client may call its method what it likes.
-        bump(&self.methods, if METHODS.contains(&method) { method } else { "other" });
+        self.methods.of(if METHODS.contains(&method) { method } else { "other" }).add(1);
     }
 
     /// A request turned out to be this S3 operation.
     pub fn operation(&self, name: &str) {
-        bump(&self.operations, name);
+        self.operations.of(name).add(1);
     }
 
     /// Bytes came in.
     pub fn received(&self, bytes: usize) {
-        self.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.bytes_in.add(bytes as u64);
     }
 
     /// Bytes went out.
     pub fn sent(&self, bytes: usize) {
-        self.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.bytes_out.add(bytes as u64);
     }
 
     /// The values now.
@@ -88,9 +87,9 @@ impl Stats {
         let total = method.values().sum();
         Snapshot {
             requests: Requests { total, method, operation: copy(&self.operations) },
-            bytes_in: self.bytes_in.load(Ordering::Relaxed),
-            bytes_out: self.bytes_out.load(Ordering::Relaxed),
-            connections: self.connections.load(Ordering::Relaxed),
+            bytes_in: self.bytes_in.get(),
+            bytes_out: self.bytes_out.get(),
+            connections: self.connections.get(),
             cpu_seconds: cpu_seconds(&stat),
             rss_bytes: status_bytes(&status, "VmRSS:"),
             peak_rss_bytes: status_bytes(&status, "VmHWM:"),
@@ -98,18 +97,8 @@ impl Stats {
     }
 }
 
-fn bump(counts: &Mutex<BTreeMap<String, u64>>, name: &str) {
-    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-    match counts.get_mut(name) {
-        Some(count) => *count += 1,
-        None => {
-            counts.insert(name.to_string(), 1);
-        }
-    }
-}
-
-fn copy(counts: &Mutex<BTreeMap<String, u64>>) -> BTreeMap<String, u64> {
-    counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+fn copy(counts: &Rows<Count>) -> BTreeMap<String, u64> {
+    counts.sorted().into_iter().map(|(name, count)| (name.to_string(), count.get())).collect()
 }
 
 /// User and system time: fields 14 and 15, counted after the command name, which may hold spaces.

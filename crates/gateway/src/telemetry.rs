@@ -4,15 +4,17 @@
 //! unboundedly many values.
 
 mod backends;
+mod counts;
 mod prometheus;
 
 use crate::stats::Snapshot;
 use backends::BackendCounts;
 pub use backends::BackendObserver;
-use penstock_base::{Histogram, Metric, Metrics, metrics as table};
+pub use counts::{Count, Rows};
+use counts::{Statuses, Times};
+use penstock_base::{Metric, Metrics, metrics as table};
 use prometheus::{Family, Sample};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -42,32 +44,6 @@ impl Refused {
     ];
 }
 
-/// A count that goes up and, for gauges, down.
-#[derive(Debug, Default)]
-pub struct Count(AtomicU64);
-
-impl Count {
-    /// Zero.
-    pub const fn new() -> Self {
-        Count(AtomicU64::new(0))
-    }
-
-    /// Raises it.
-    pub fn add(&self, amount: u64) {
-        self.0.fetch_add(amount, Ordering::Relaxed);
-    }
-
-    /// Lowers it.
-    pub fn sub(&self, amount: u64) {
-        self.0.fetch_sub(amount, Ordering::Relaxed);
-    }
-
-    /// The value now.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// Upper bounds: from half a millisecond (a small read from the page cache) to a minute (a slow
 /// upload).
 const BOUNDS: &[Duration] = &[
@@ -89,24 +65,18 @@ const BOUNDS: &[Duration] = &[
     Duration::from_secs(60),
 ];
 
-#[derive(Debug)]
+/// Requests of one operation.
+#[derive(Debug, Default)]
 struct Operation {
-    statuses: BTreeMap<u16, u64>,
-    total: Histogram,
-    first_byte: Histogram,
-}
-
-impl Default for Operation {
-    fn default() -> Self {
-        let (total, first_byte) = (Histogram::new(BOUNDS), Histogram::new(BOUNDS));
-        Operation { statuses: BTreeMap::new(), total, first_byte }
-    }
+    statuses: Statuses,
+    total: Times,
+    first_byte: Times,
 }
 
 /// The counters of one gateway.
 #[derive(Debug)]
 pub struct Telemetry {
-    operations: Mutex<BTreeMap<String, Operation>>,
+    operations: Rows<Operation>,
     /// In the order in which they were opened.
     back_ends: Mutex<Vec<Arc<BackendCounts>>>,
     ready: Mutex<BTreeMap<String, bool>>,
@@ -138,7 +108,7 @@ impl Telemetry {
     /// Zeroes, of a process that started then.
     pub fn new(started: SystemTime) -> Self {
         Telemetry {
-            operations: Mutex::default(),
+            operations: Rows::default(),
             back_ends: Mutex::default(),
             ready: Mutex::default(),
             received: Count::default(),
@@ -158,15 +128,10 @@ impl Telemetry {
 
     /// A request was answered.
     pub fn request(&self, operation: &str, status: u16, first_byte: Duration, total: Duration) {
-        let mut operations = self.operations.lock().unwrap_or_else(PoisonError::into_inner);
-        if !operations.contains_key(operation) {
-            operations.insert(operation.to_string(), Operation::default());
-        }
-        if let Some(row) = operations.get_mut(operation) {
-            *row.statuses.entry(status).or_default() += 1;
-            row.first_byte.observe(first_byte);
-            row.total.observe(total);
-        }
+        let row = self.operations.of(operation);
+        row.statuses.add(status);
+        row.first_byte.observe(first_byte);
+        row.total.observe(total);
     }
 
     /// A request was told to slow down.
@@ -205,16 +170,15 @@ impl Telemetry {
     }
 
     fn request_families(&self) -> Vec<Family> {
-        let operations = self.operations.lock().unwrap_or_else(PoisonError::into_inner);
         let mut requests = Family::new(table::REQUESTS);
         let mut total = Family::new(table::REQUEST_SECONDS);
         let mut first_byte = Family::new(table::FIRST_BYTE_SECONDS);
-        for (name, row) in operations.iter() {
-            for (status, count) in &row.statuses {
-                requests.push(Sample::of([name.as_str(), &status.to_string()], *count as f64));
+        for (name, row) in self.operations.sorted() {
+            for (status, count) in row.statuses.counted() {
+                requests.push(Sample::of([name, &status.to_string()], count as f64));
             }
-            total.push(Sample::histogram([name.as_str()], &row.total));
-            first_byte.push(Sample::histogram([name.as_str()], &row.first_byte));
+            total.push(Sample::histogram([name], &row.total.histogram()));
+            first_byte.push(Sample::histogram([name], &row.first_byte.histogram()));
         }
         vec![requests, total, first_byte]
     }

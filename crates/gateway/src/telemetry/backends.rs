@@ -1,67 +1,31 @@
 //! What is counted of each back end. Whoever sends requests to it holds its counters, which are
 //! atomic: no request looks anything up, or waits for another.
 
+use super::Telemetry;
+use super::counts::{Count, Statuses, Times};
 use super::prometheus::{Family, Sample};
-use super::{BOUNDS, Count, Telemetry};
 use crate::access_log::AccessLog;
 use crate::trace::BackendLine;
-use penstock_base::histogram::bucket;
-use penstock_base::{Histogram, metrics as table};
+use penstock_base::metrics as table;
 use penstock_store::{Again, Observer, RequestEvent, Span};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// As events name them; the last is for those that have no name there.
 const METHODS: [&str; 8] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "OTHER"];
-/// Statuses of HTTP have three digits, and no answer is 0.
-const STATUSES: usize = 1000;
-
-/// A distribution of times that many add to at once.
-#[derive(Debug)]
-struct Times {
-    counts: [Count; BOUNDS.len() + 1],
-    nanos: Count,
-}
-
-impl Default for Times {
-    fn default() -> Self {
-        Times { counts: std::array::from_fn(|_| Count::default()), nanos: Count::default() }
-    }
-}
-
-impl Times {
-    fn observe(&self, time: Duration) {
-        self.counts[bucket(BOUNDS, time)].add(1);
-        self.nanos.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-    }
-
-    fn histogram(&self) -> Histogram {
-        let mut histogram = Histogram::new(BOUNDS);
-        let counts: Vec<u64> = self.counts.iter().map(Count::get).collect();
-        histogram.add(&counts, Duration::from_nanos(self.nanos.get()));
-        histogram
-    }
-}
 
 /// Requests of one method.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Method {
-    statuses: [Count; STATUSES],
+    statuses: Statuses,
     total: Times,
-}
-
-impl Method {
-    /// 8 KiB, so there is one only of the methods that a back end has been sent.
-    fn boxed() -> Box<Self> {
-        let statuses = [const { Count::new() }; STATUSES];
-        Box::new(Method { statuses, total: Times::default() })
-    }
 }
 
 /// The counters of one back end.
 #[derive(Debug)]
 pub struct BackendCounts {
     name: String,
+    /// Those that it has been sent: each takes 8 KiB.
     methods: [OnceLock<Box<Method>>; METHODS.len()],
     sent: Count,
     received: Count,
@@ -93,8 +57,8 @@ impl BackendCounts {
     /// A request ended.
     pub fn request(&self, event: &RequestEvent) {
         let known = METHODS.iter().position(|name| *name == event.method);
-        let method = self.methods[known.unwrap_or(METHODS.len() - 1)].get_or_init(Method::boxed);
-        method.statuses[usize::from(event.status).min(STATUSES - 1)].add(1);
+        let method = self.methods[known.unwrap_or(METHODS.len() - 1)].get_or_init(Box::default);
+        method.statuses.add(event.status);
         method.total.observe(event.total);
         self.sent.add(event.sent_bytes);
         self.received.add(event.received_bytes);
@@ -140,11 +104,9 @@ pub(super) fn families(all: &[Arc<BackendCounts>]) -> Vec<Family> {
     for back_end in all {
         let name = back_end.name.as_str();
         for (method, row) in back_end.methods() {
-            for (status, count) in row.statuses.iter().map(Count::get).enumerate() {
-                if count > 0 {
-                    let status = status.to_string();
-                    requests.push(Sample::of([name, method, &status], count as f64));
-                }
+            for (status, count) in row.statuses.counted() {
+                let status = status.to_string();
+                requests.push(Sample::of([name, method, &status], count as f64));
             }
             total.push(Sample::histogram([name, method], &row.total.histogram()));
         }
