@@ -373,7 +373,7 @@ const PROBE_CONNECTIONS: usize = 2;
 struct Opened {
     engine: Arc<Engine>,
     back_ends: Vec<BackEnd>,
-    /// The same over connections of their own.
+    /// The same with the same credentials, over connections of their own.
     probed: Vec<Arc<dyn Account>>,
 }
 
@@ -389,9 +389,6 @@ fn open(options: &Options, telemetry: Arc<Telemetry>, log: Option<AccessLog>) ->
     // Before the deadline, so that the client hears what it was that took so long.
     let slot_timeout = Some(Duration::from_millis(deadline_ms) / 2);
     let http = HttpOptions { slot_timeout, ..HttpOptions::from_settings(&options.settings)? };
-    // Whether a back end answers must not wait for connections that clients hold.
-    let own = HttpOptions { connections_per_host: PROBE_CONNECTIONS, ..http.clone() };
-    let own = HttpClient::new(own, engine.observer())?;
     let http = HttpClient::new(http, engine.observer())?;
     let mut opened = Opened { engine, back_ends: Vec::new(), probed: Vec::new() };
     for backend in &options.backends {
@@ -403,10 +400,9 @@ fn open(options: &Options, telemetry: Arc<Telemetry>, log: Option<AccessLog>) ->
             log: log.clone(),
         });
         let account = backend::open(backend, &http.with_observer(observer.clone()))?;
-        opened.probed.push(match backend.is_here() {
-            true => account.clone(),
-            false => backend::open(backend, &own.with_observer(observer.clone()))?,
-        });
+        // Whether a back end answers must not wait for connections that clients hold.
+        let probed = account.apart(PROBE_CONNECTIONS);
+        opened.probed.push(probed.unwrap_or_else(|| account.clone()));
         opened.back_ends.push(BackEnd { account, observer });
     }
     Ok(opened)

@@ -32,6 +32,12 @@ pub trait Account: Send + Sync + Debug {
     /// `NotFound`, `Denied`.
     async fn check(&self, container: &str) -> Result<()>;
 
+    /// The same account over connections of its own, at most so many to each host. Credentials are
+    /// fetched once for both. `None` where there are no connections.
+    fn apart(&self, _connections_per_host: usize) -> Option<Arc<dyn Account>> {
+        None
+    }
+
     /// Whether its containers answer so to [`StreamingStore::can_revise`].
     fn can_revise(&self) -> bool {
         false

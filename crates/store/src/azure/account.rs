@@ -83,6 +83,12 @@ impl Account for AzureAccount {
         Ok(self.store(container))
     }
 
+    fn apart(&self, connections_per_host: usize) -> Option<Arc<dyn Account>> {
+        let base = self.base.clone();
+        let wire = self.wire.for_container("", base.clone()).apart(connections_per_host);
+        Some(Arc::new(AzureAccount { base, wire, open: Mutex::default() }))
+    }
+
     async fn check(&self, container: &str) -> Result<()> {
         let checked = self.expect(container, "check container", Method::HEAD, 200).await;
         // An answer to HEAD may tell no code, and there is nothing else that could be missing.

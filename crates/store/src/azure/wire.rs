@@ -78,6 +78,11 @@ impl Wire {
         }
     }
 
+    /// The same over connections of its own.
+    pub fn apart(self, connections_per_host: usize) -> Self {
+        Wire { client: self.client.apart(connections_per_host), ..self }
+    }
+
     /// What is known of the connections to the account.
     pub fn connections(&self) -> Connections {
         self.client.connections(&self.config.endpoint.to_string())

@@ -53,7 +53,7 @@ struct Shared {
     environment: ProxyEnvironment,
     pool: Arc<Pool>,
     /// Made at the first https request: reading the system's certificates takes milliseconds.
-    tls: Mutex<HashMap<Trust, Arc<ClientConfig>>>,
+    tls: Arc<Mutex<HashMap<Trust, Arc<ClientConfig>>>>,
 }
 
 impl HttpClient {
@@ -76,7 +76,7 @@ impl HttpClient {
             shared: Arc::new(Shared {
                 pool: Arc::new(Pool::new(options.connections_per_host)),
                 environment,
-                tls: Mutex::default(),
+                tls: Arc::default(),
                 options,
             }),
         })
@@ -86,6 +86,18 @@ impl HttpClient {
     #[must_use]
     pub fn with_observer(&self, observer: Arc<dyn Observer>) -> Self {
         HttpClient { observer, ..self.clone() }
+    }
+
+    /// The same client over connections of its own, at most so many to each host.
+    #[must_use]
+    pub fn apart(&self, connections_per_host: usize) -> Self {
+        let shared = Shared {
+            options: HttpOptions { connections_per_host, ..self.shared.options.clone() },
+            environment: self.shared.environment.clone(),
+            pool: Arc::new(Pool::new(connections_per_host)),
+            tls: Arc::clone(&self.shared.tls),
+        };
+        HttpClient { shared: Arc::new(shared), ..self.clone() }
     }
 
     /// The same client with another proxy.

@@ -1,7 +1,8 @@
 //! An account of an S3 service whose buckets are stores.
 
+use super::auth::Auth;
 use super::config::{self, S3Config, Service};
-use super::request::{Call, Outcome};
+use super::request::{Call, Outcome, first_region};
 use super::streaming::is_own_bucket;
 use super::{ANSWER_BYTES_MAX, S3Store, replies};
 use crate::options::{Family, StoreOptions};
@@ -23,6 +24,8 @@ pub struct S3Account {
     scheme: String,
     options: StoreOptions,
     http: HttpClient,
+    /// All buckets are asked for with the same credentials, which are found once.
+    auth: Auth,
     open: Mutex<HashMap<String, Arc<S3Store>>>,
 }
 
@@ -32,19 +35,23 @@ impl S3Account {
     /// # Errors
     /// `Invalid` for options that cannot be.
     pub fn new(http: &HttpClient, scheme: &str, options: &StoreOptions) -> Result<Self> {
-        let account = S3Account {
+        let http = crate::open::client_for(Family::S3, options, http)?;
+        let config = read(scheme, "bucket", options)?;
+        Ok(S3Account {
             scheme: scheme.to_string(),
             options: options.clone(),
-            http: crate::open::client_for(Family::S3, options, http)?,
+            auth: Auth::new(&config.access, first_region(&config), &http),
+            http,
             open: Mutex::default(),
-        };
-        account.config("bucket")?;
-        Ok(account)
+        })
     }
 
     fn config(&self, bucket: &str) -> Result<S3Config> {
-        let environment = |name: &str| std::env::var(name).ok();
-        config::read(&self.scheme, bucket, &self.options, &environment)
+        read(&self.scheme, bucket, &self.options)
+    }
+
+    fn bucket(&self, config: S3Config) -> S3Store {
+        S3Store::new(config, self.http.clone(), self.auth.clone())
     }
 
     fn store(&self, bucket: &str) -> Result<Arc<S3Store>> {
@@ -55,7 +62,7 @@ impl S3Account {
         if open.len() >= OPEN_MAX {
             open.clear();
         }
-        let store = Arc::new(S3Store::new(self.config(bucket)?, self.http.clone())?);
+        let store = Arc::new(self.bucket(self.config(bucket)?));
         open.insert(bucket.to_string(), store.clone());
         Ok(store)
     }
@@ -67,6 +74,16 @@ impl Account for S3Account {
         Ok(self.store(container)?)
     }
 
+    fn apart(&self, connections_per_host: usize) -> Option<Arc<dyn Account>> {
+        Some(Arc::new(S3Account {
+            scheme: self.scheme.clone(),
+            options: self.options.clone(),
+            http: self.http.apart(connections_per_host),
+            auth: self.auth.clone(),
+            open: Mutex::default(),
+        }))
+    }
+
     async fn check(&self, container: &str) -> Result<()> {
         self.store(container)?.check_bucket().await
     }
@@ -76,7 +93,7 @@ impl Account for S3Account {
         let mut config = self.config("service")?;
         config.bucket = String::new();
         config.root = format!("{}://", self.scheme);
-        let service = S3Store::new(config, self.http.clone())?;
+        let service = self.bucket(config);
         let call = Call::new(Method::GET, "list buckets", None);
         let mut response = service.sender.done(&call).await?;
         let body = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
@@ -117,6 +134,10 @@ impl Account for S3Account {
     }
 }
 
+fn read(scheme: &str, bucket: &str, options: &StoreOptions) -> Result<S3Config> {
+    config::read(scheme, bucket, options, &|name: &str| std::env::var(name).ok())
+}
+
 /// Makes a bucket, at a place that the service may be told.
 async fn make(store: &S3Store, location: Option<&str>) -> Result<()> {
     let mut call = Call::new(Method::PUT, "create bucket", None);
@@ -132,5 +153,46 @@ async fn make(store: &S3Store, location: Option<&str>) -> Result<()> {
         Outcome::Done(_) => Ok(()),
         Outcome::Refused { failure, .. } if is_own_bucket(&failure) => Ok(()),
         Outcome::Refused { failure, .. } => Err(store.sender.refusal(&call, failure)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::token_service::{TokenService, context};
+    use crate::s3::config::{Access, ChainSource, ChainSpec};
+    use crate::{HttpOptions, Observer, RequestEvent};
+
+    #[derive(Debug)]
+    struct Deaf;
+
+    impl Observer for Deaf {
+        fn request_finished(&self, _event: RequestEvent) {}
+    }
+
+    #[tokio::test]
+    async fn all_buckets_and_who_asks_apart_have_credentials_that_were_found_once() {
+        let tokens = TokenService::start(|_| {
+            let key = r#""AccessKeyId":"FOUND","SecretAccessKey":"hunter2","Token":"t""#;
+            (200, format!(r#"{{{key},"Expiration":"2100-01-01T00:00:00Z"}}"#))
+        });
+        let tokens = tokens.await;
+        let service = TokenService::start(|_| (200, String::new())).await;
+        let pairs = [("endpoint", service.url.as_str()), ("url_style", "path")];
+        let options = StoreOptions::new(pairs).unwrap();
+        let http = HttpClient::new(HttpOptions::default(), Arc::new(Deaf)).unwrap();
+        let mut account = S3Account::new(&http, "s3", &options).unwrap();
+        let metadata = [("AWS_CONTAINER_CREDENTIALS_FULL_URI", tokens.url.as_str())];
+        let chain = ChainSpec { sources: vec![ChainSource::Metadata], ..ChainSpec::default() };
+        let access = Access::AwsChain { chain, fallback: None };
+        account.auth = Auth::in_context(&access, "us-east-1", context(None, None, &metadata));
+        let apart = account.apart(2).unwrap();
+        apart.check("one").await.unwrap();
+        for bucket in ["one", "two"] {
+            account.check(bucket).await.unwrap();
+        }
+        let seen = service.seen();
+        assert!(seen.len() == 3 && seen.iter().all(|head| head.contains("FOUND/")), "{seen:?}");
+        assert_eq!(tokens.seen().len(), 1);
     }
 }

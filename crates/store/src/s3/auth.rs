@@ -62,7 +62,7 @@ impl Auth {
         Auth::in_context(access, region, credential_context(http))
     }
 
-    fn in_context(access: &Access, region: &str, context: Context) -> Self {
+    pub(crate) fn in_context(access: &Access, region: &str, context: Context) -> Self {
         let signer = RequestSigner::new("s3", region);
         match access {
             Access::Anonymous => Auth::Anonymous,

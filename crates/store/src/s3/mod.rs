@@ -33,6 +33,7 @@ use crate::{
 use ::http::Method;
 use ::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, RANGE};
 use async_trait::async_trait;
+use auth::Auth;
 use bytes::Bytes;
 use checksum::Seal;
 use config::{ChecksumChoice, S3Config, Service};
@@ -71,16 +72,18 @@ impl S3Store {
     ) -> Result<Self> {
         let environment = |name: &str| std::env::var(name).ok();
         let config = config::read(scheme, bucket, options, &environment)?;
-        S3Store::new(config, http.clone())
+        let auth = Auth::new(&config.access, request::first_region(&config), http);
+        Ok(S3Store::new(config, http.clone(), auth))
     }
 
-    fn new(config: S3Config, http: HttpClient) -> Result<Self> {
+    /// `auth` is of this configuration, and may be of other buckets too.
+    fn new(config: S3Config, http: HttpClient, auth: Auth) -> Self {
         // Google's XML API has checksum headers of its own, and is reached over https.
         let seal = Seal::new(match config.checksum {
             ChecksumChoice::Auto if config.service == Service::Gcs => ChecksumChoice::None,
             choice => choice,
         });
-        Ok(S3Store { sender: Sender::new(config, http)?, seal })
+        S3Store { sender: Sender::new(config, http, auth), seal }
     }
 
     fn is_gcs(&self) -> bool {

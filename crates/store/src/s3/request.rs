@@ -13,7 +13,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-/// Signed for until the service names another.
+/// What is signed for where nobody named one.
 const REGION_DEFAULT: &str = "us-east-1";
 /// All but the unreserved characters of RFC 3986, as SigV4 wants it.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -100,15 +100,12 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    pub(crate) fn new(config: S3Config, http: HttpClient) -> Result<Self> {
-        let region = config.region.clone().unwrap_or_else(|| match config.service {
-            Service::R2 | Service::Gcs => "auto".to_string(),
-            Service::Aws | Service::Other => REGION_DEFAULT.to_string(),
-        });
-        let auth = Auth::new(&config.access, &region, &http);
+    /// `auth` is of this configuration, and may be of other buckets too.
+    pub(crate) fn new(config: S3Config, http: HttpClient, auth: Auth) -> Self {
+        let region = first_region(&config).to_string();
         let target =
             Target { bucket_url: bucket_url(&config, config.region.as_deref()), region, auth };
-        Ok(Sender { config, http, target: RwLock::new(Arc::new(target)) })
+        Sender { config, http, target: RwLock::new(Arc::new(target)) }
     }
 
     fn target(&self) -> Arc<Target> {
@@ -324,6 +321,14 @@ impl Sender {
             _ => None,
         }
     }
+}
+
+/// The region that is signed for until the service names another.
+pub(crate) fn first_region(config: &S3Config) -> &str {
+    config.region.as_deref().unwrap_or(match config.service {
+        Service::R2 | Service::Gcs => "auto",
+        Service::Aws | Service::Other => REGION_DEFAULT,
+    })
 }
 
 fn is_region(text: &str) -> bool {
