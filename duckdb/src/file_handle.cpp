@@ -33,9 +33,14 @@ void ReadHandle::ReadAt(void *buffer, idx_t count, idx_t location) {
 }
 
 void ReadHandle::FillWindow() {
-	// Who goes back begins anew; what may end at any moment is read little further than it was used.
+	// Who goes back reads again, as far as before at least (DuckDB looks at a gzip file, and then reads it from its
+	// beginning); what may end at any moment is read little further than it was used.
 	bool goes_on = window_size > 0 && position == window_start + window_size;
-	auto longer = !goes_on ? 0 : scope.Current()->MayEndEarly() ? position / 10 : window_size * 2;
+	bool again = position < read_to;
+	auto longer = goes_on ? window_size * 2 : again ? window_longest : 0;
+	if (scope.Current()->MayEndEarly()) {
+		longer = MinValue(longer, MaxValue(position, read_to) / 10);
+	}
 	auto wanted = MinValue(MaxValue<idx_t>(longer, WINDOW_MIN_BYTES), WINDOW_MAX_BYTES);
 	auto count = MinValue(wanted, size - position);
 	window.resize(count);
@@ -43,6 +48,8 @@ void ReadHandle::FillWindow() {
 	ReadAt(window.data(), count, position);
 	window_start = position;
 	window_size = count;
+	window_longest = MaxValue(window_longest, count);
+	read_to = MaxValue(read_to, position + count);
 }
 
 idx_t ReadHandle::ReadNext(void *buffer, idx_t count) {

@@ -48,6 +48,9 @@ private:
 	vector<data_t> window;
 	idx_t window_start = 0;
 	idx_t window_size = 0;
+	idx_t window_longest = 0;
+	//! Where what was in a window ends.
+	idx_t read_to = 0;
 };
 
 class WriteHandle : public PenstockHandle {

@@ -25,12 +25,12 @@ unsafe impl Send for LargeBuffer {}
 unsafe impl Sync for LargeBuffer {}
 
 impl LargeBuffer {
-    /// Takes `length` zero bytes (more than none). Where there is no memory the process ends, as with
-    /// every allocation.
+    /// Takes `length` zero bytes. Where there is no memory the process ends, as with every
+    /// allocation.
     pub fn new(length: usize) -> Self {
         let mapped = mapped_bytes(length);
-        // The kernel places mappings by small pages, so one huge page more, and what is too much of it
-        // goes back at once.
+        // The kernel places mappings by small pages, so one huge page more, and what is too much of
+        // it goes back at once.
         let reserved = mapped.saturating_add(HUGE_PAGE_BYTES);
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -42,8 +42,8 @@ impl LargeBuffer {
         };
         let before = whole.addr().get().next_multiple_of(HUGE_PAGE_BYTES) - whole.addr().get();
         let behind = reserved - before - mapped;
-        // SAFETY: all three stretches lie in the mapping; the outer two are not used by anybody, and
-        // the advice changes no byte.
+        // SAFETY: all three stretches lie in the mapping; the outer two are used by nobody, and the
+        // advice changes no byte.
         unsafe {
             let start = whole.add(before);
             unmap(whole, before);

@@ -327,7 +327,7 @@ impl Reader {
                 SpanSource::Held(index) => match ready.source(index) {
                     Here::Held(piece) => held.push((piece.clone(), part, span.range)),
                     Here::Ahead(block) => {
-                        ahead.push(self.from_ahead(wanted, block, part, span.range));
+                        ahead.push(copy_ahead(wanted, block, part, span.range));
                     }
                     Here::Cached(index) => cached.push((index, part, span.range)),
                     Here::Begun(begun) => {
@@ -361,24 +361,6 @@ impl Reader {
         let (fetched, ahead, ()) =
             try_join3(try_join_all(fetches), try_join_all(ahead), here).await?;
         Ok(fetched.into_iter().chain(ahead).all(|alone| alone))
-    }
-
-    /// Fills `buf` from a block, or from the store where its request failed; true where the block
-    /// was here already, and so held nothing up.
-    async fn from_ahead(
-        &self,
-        wanted: Wanted<'_>,
-        block: Arc<Block>,
-        buf: &mut [u8],
-        range: ByteRange,
-    ) -> Result<bool> {
-        let is_here = !block.is_pending();
-        let Some(piece) = block.arrived().await else {
-            return wanted.fetch(buf, range, None).await.map(|_| false);
-        };
-        copy_held(buf, range.start, &piece);
-        wanted.progress.inspect(|progress| progress.copied(range.len()));
-        Ok(is_here)
     }
 
     fn wanted<'a>(&'a self, query: &'a Arc<QueryCore>) -> Wanted<'a> {
@@ -477,6 +459,23 @@ impl Reader {
         .with_operation("read")
         .with_object(self.at.url())
     }
+}
+
+/// Fills `buf` from a block, or from the store where its request failed; true where the block was
+/// here already, and so held nothing up.
+async fn copy_ahead(
+    wanted: Wanted<'_>,
+    block: Arc<Block>,
+    buf: &mut [u8],
+    range: ByteRange,
+) -> Result<bool> {
+    let is_here = !block.is_pending();
+    let Some(piece) = block.arrived().await else {
+        return wanted.fetch(buf, range, None).await.map(|_| false);
+    };
+    copy_held(buf, range.start, &piece);
+    wanted.progress.inspect(|progress| progress.copied(range.len()));
+    Ok(is_here)
 }
 
 /// A read as it is carried out.

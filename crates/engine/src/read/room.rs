@@ -1,9 +1,9 @@
 //! Memory that bytes land in: ours, for what is fetched ahead of reads, and the caller's.
 //!
 //! A page that is written first costs a trap and is filled with zeros: together four times what it
-//! costs to copy into it. Ours comes in huge pages where the kernel has some; of the caller's, which
-//! nobody may have touched yet, the kernel is asked for many pages at once, shortly before they are
-//! written, so that they are still in the processor's cache then.
+//! costs to copy into it. Ours comes in huge pages where the kernel has some; of the caller's,
+//! which nobody may have touched yet, the kernel is asked for many pages at once, shortly before
+//! they are written, so that they are still in the processor's cache then.
 
 use bytes::{Bytes, BytesMut};
 use penstock_device::{HUGE_PAGE_BYTES, LargeBuffer, populate};
@@ -66,8 +66,8 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// What is to be written next of a buffer that is filled so far: with pages there, for a step at
-    /// least.
+    /// What is to be written next of a buffer that is filled so far; of its beginning the pages are
+    /// there.
     pub fn next<'a>(&mut self, buf: &'a mut [u8], filled: usize) -> &'a mut [u8] {
         if filled >= self.ready {
             let end = buf.len().min(filled.saturating_add(STEP_BYTES));
