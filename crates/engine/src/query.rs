@@ -68,7 +68,8 @@ impl QueryCore {
         if let Some(disk) = self.disk.get() {
             return Ok(disk.clone());
         }
-        let disk = self.engine.disk.of(&self.settings, self.number)?;
+        let engine = &self.engine;
+        let disk = engine.disk.of(&self.settings, self.number, &engine.observer.metrics)?;
         Ok(self.disk.get_or_init(|| disk).clone())
     }
 

@@ -349,7 +349,7 @@ async fn open_fetch(
         _ => query.engine.held.get_or_default(&at.id(), &version),
     };
     if let Some(cached) = CachedObject::of(query, at, &version) {
-        cached.keep(query, start, &bytes);
+        cached.keep(query, start, &bytes).await;
     }
     held.keep(start, bytes, &query.engine.budget);
     query.engine.held.put(&at.id(), &version, &held);

@@ -442,7 +442,7 @@ impl Reader {
             return Ok(bytes);
         }
         let bytes = self.start(query, range).await?.read_rest(range.len()).await?;
-        cached.keep(query, range.start, &bytes);
+        cached.keep(query, range.start, &bytes).await;
         Ok(bytes)
     }
 
