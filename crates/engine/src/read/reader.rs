@@ -1,6 +1,7 @@
 //! An open object: positional reads into the caller's buffer, from any thread.
 
 use crate::cache::CachedObject;
+use crate::limits::HELD_PARTS;
 use crate::location::Location;
 use crate::metadata::Validity;
 use crate::pace::policy::Policy;
@@ -11,7 +12,7 @@ use crate::read::begun::Approach;
 use crate::read::block::Source;
 use crate::read::columns::LATENCY_MIN;
 use crate::read::flight::{Progress, Wanted};
-use crate::read::held::{Held, Piece};
+use crate::read::held::{ENTRY_BYTES, Held, Piece};
 use crate::read::neighbours::Place;
 use crate::read::parquet::footer_start;
 use crate::read::plan::{
@@ -41,9 +42,6 @@ pub struct Link {
     /// What one connection brings in a second.
     pub bytes_per_s: f64,
 }
-
-/// A long footer is kept up to one part in so many of the memory limit.
-const FOOTER_PARTS: u64 = 16;
 
 /// One object, pinned to the version it was opened with.
 #[derive(Debug)]
@@ -402,9 +400,11 @@ impl Reader {
         if !is_rest_of_footer(range, start, tail.range) {
             return;
         }
-        // Up to 64 MiB: worth no more than memory that is free, and a part of what is kept at all.
+        // Up to 64 MiB: worth no more than memory that is free, and as much as is kept at all.
         let (len, budget) = (tail.range.end - start, &query.engine.budget);
-        let is_fit = len <= budget.limit_bytes() / FOOTER_PARTS;
+        let others = pieces.iter().filter(|piece| piece.range.start < start);
+        let entry_bytes = len + ENTRY_BYTES + others.map(|piece| piece.range.len()).sum::<u64>();
+        let is_fit = entry_bytes <= budget.limit_bytes() / HELD_PARTS;
         let Some(lease) = is_fit.then(|| budget.try_lease(len)).flatten() else { return };
         let place = |at: u64| usize::try_from(at - range.start).expect("a read lies in memory");
         let footer = [&bytes[place(start)..place(tail.range.start)], &tail.bytes[..]].concat();
