@@ -206,7 +206,7 @@ impl Neighbours {
     pub fn alone(self: &Arc<Self>, at: &Location, meta: &ObjectMeta) -> Option<Place> {
         let is_known = meta.size_bytes.is_some()
             && meta.etag.as_ref().is_some_and(penstock_store::ETag::is_strong);
-        if !tail_first(&at.key) || !is_known || at.mount.latency.get() < LATENCY_MIN {
+        if !tail_first(&at.key) || !is_known || at.mount.latency.most() < LATENCY_MIN {
             return None;
         }
         let mut state = self.lock();
