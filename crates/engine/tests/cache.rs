@@ -87,6 +87,35 @@ async fn a_long_read_is_cached_to_its_last_byte() {
     }
 }
 
+/// However few requests may be on their way at once.
+#[tokio::test]
+async fn holes_between_cached_bytes_are_fetched_and_nothing_between_them() {
+    for parallel in ["false", "true"] {
+        let dir = Scratch::new("engine-cache");
+        let first = bench(&dir, Scripted::new());
+        first.store.place("a.bin", pattern(12 * MIB)).await;
+        read(&first, &first.query(), "a.bin", 2 * MIB, 2 * MIB).await;
+        read(&first, &first.query(), "a.bin", 6 * MIB, 3 * MIB).await;
+        let second = restart(&dir, first).await;
+        let mut settings = second.engine.settings().clone();
+        settings.set("parallel_read_enabled", parallel).unwrap();
+        let query = second.engine.query(settings, None);
+        assert!(read(&second, &query, "a.bin", 0, 12 * MIB).await == pattern(12 * MIB));
+        let mut calls = second.store.take_calls();
+        calls.sort();
+        assert_eq!(
+            calls,
+            [
+                "get a.bin 262144..2097152",
+                "get a.bin 4194304..6291456",
+                "get a.bin 9437184..12582912",
+                "stat a.bin"
+            ],
+            "{parallel}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_changed_object_is_another_one() {
     let dir = Scratch::new("engine-cache");

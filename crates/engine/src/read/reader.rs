@@ -8,6 +8,7 @@ use crate::pace::policy::Policy;
 use crate::pace::{OnItsWay, Reserved};
 use crate::query::{Query, QueryCore};
 use crate::read::ahead::{Ahead, is_large};
+use crate::read::at_once::all;
 use crate::read::begun::Approach;
 use crate::read::block::Source;
 use crate::read::columns::LATENCY_MIN;
@@ -24,7 +25,7 @@ use crate::read::tail_first;
 use crate::read::version::Version;
 use crate::warm::{Coming, warm};
 use bytes::Bytes;
-use futures_util::future::{join, try_join, try_join_all};
+use futures_util::future::{join, try_join_all, try_join3};
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
 use penstock_store::ObjectMeta;
@@ -199,8 +200,7 @@ impl Reader {
                 self.warm_next(query, &requests);
             }
         };
-        let carrying =
-            self.carry_out(query, &mut *buf, &requests.spans, &mut ready, approach.as_ref());
+        let carrying = self.carry_out(query, &mut *buf, &requests, &mut ready, approach.as_ref());
         let (alone, ()) = join(carrying, beside).await;
         let alone = alone?;
         if let (Some(approach), Some(Some(run))) = (&approach, &run) {
@@ -229,21 +229,20 @@ impl Reader {
         let (settings, mount) = (&query.settings, &self.at.mount);
         let policy = Policy::of(settings);
         let gap_bytes = || mount.pace.gap_bytes(&policy, mount.latency.get());
-        let mut spans = plan(range, here, gap_bytes, policy.requests_max());
+        let spans = plan(range, here, gap_bytes);
         let (bytes, stretches) = missing(&spans);
         let limit = policy.fanout_limit(bytes);
         let cheapest = mount.pace.fanout(&policy, bytes, limit, mount.latency.get());
-        let extra = cheapest.max(stretches).saturating_sub(1);
+        let extra = cheapest.max(stretches.min(policy.requests_max())).saturating_sub(1);
         let lanes = query.engine.lanes.reserve(extra, settings.parallel_read_io_threads);
-        let most = lanes.count() + 1;
-        if stretches > most {
-            spans = plan(range, here, gap_bytes, most);
-        }
-        let spans = divide(spans, most.min(cheapest));
+        let at_once = lanes.count() + 1;
+        let spans = divide(spans, at_once.min(cheapest));
         let (bytes, requests) = missing(&spans);
-        let is_measured = bytes >= MEASURED_BYTES_MIN;
+        // Requests that wait for each other do not tell what they cost at once.
+        let is_measured = bytes >= MEASURED_BYTES_MIN && requests <= at_once;
         let on_its_way = is_measured.then(|| mount.pace.begin(requests));
-        Requests { spans, bytes, policy, on_its_way, _lanes: lanes }
+        let at_once = usize::try_from(at_once).unwrap_or(usize::MAX);
+        Requests { spans, at_once, bytes, policy, on_its_way, _lanes: lanes }
     }
 
     /// What was fetched ahead by what a scan reads of Parquet files; `None` where it is no scan.
@@ -304,13 +303,13 @@ impl Reader {
         Source { query, at: &self.at, version: &self.version, size_bytes: self.size_bytes }
     }
 
-    /// Each span goes to its own part of the buffer; requests run at once, and while they do the
-    /// disk is read.
+    /// Each span goes to its own part of the buffer; requests run at once, as many as may, and while
+    /// they do the disk is read.
     async fn carry_out(
         &self,
         query: &Arc<QueryCore>,
         mut buf: &mut [u8],
-        spans: &[Span],
+        requests: &Requests<'_>,
         ready: &mut Ready,
         approach: Option<&Approach>,
     ) -> Result<bool> {
@@ -319,9 +318,9 @@ impl Reader {
         let copied = |part: &[u8]| {
             approach.inspect(|approach| approach.copied(part.len() as u64));
         };
-        let mut fetches = Vec::new();
+        let (mut begun_before, mut fetches) = (Vec::new(), Vec::new());
         let mut cached = Vec::new();
-        for span in spans {
+        for span in &requests.spans {
             let len = usize::try_from(span.range.len()).unwrap_or(usize::MAX);
             let (part, rest) = std::mem::take(&mut buf).split_at_mut(len);
             buf = rest;
@@ -334,7 +333,7 @@ impl Reader {
                     Here::Cached(index) => cached.push((index, part, span.range)),
                     Here::Begun(begun) => {
                         let begun = begun.filter(|begun| begun.range.start == span.range.start);
-                        fetches.push(wanted.fetch(part, span.range, begun));
+                        begun_before.push(wanted.fetch(part, span.range, begun));
                     }
                 },
                 SpanSource::Store => fetches.push(wanted.fetch(part, span.range, None)),
@@ -355,8 +354,9 @@ impl Reader {
             }
             Ok(())
         };
-        let (fetched, ()) = try_join(try_join_all(fetches), cached).await?;
-        Ok(fetched.into_iter().all(|alone| alone))
+        let fetches = all(fetches, requests.at_once);
+        let (begun, fetched, ()) = try_join3(try_join_all(begun_before), fetches, cached).await?;
+        Ok(fetched && begun.into_iter().all(|alone| alone))
     }
 
     fn wanted<'a>(&'a self, query: &'a Arc<QueryCore>) -> Wanted<'a> {
@@ -424,7 +424,7 @@ impl Reader {
             return Ok(());
         }
         let held: Vec<ByteRange> = self.held.pieces().iter().map(|piece| piece.range).collect();
-        let missing = plan(window, &held, || u64::MAX, 1);
+        let missing = plan(window, &held, || u64::MAX);
         for span in missing.iter().filter(|span| span.source == SpanSource::Store) {
             let bytes = self.opening_bytes(query, span.range).await?;
             self.held.keep(span.range.start, bytes, &query.engine.budget);
@@ -462,6 +462,8 @@ impl Reader {
 /// A read as it is carried out.
 struct Requests<'a> {
     spans: Vec<Span>,
+    /// As many of them are fetched at a time.
+    at_once: usize,
     /// To be fetched.
     bytes: u64,
     policy: Policy,
