@@ -8,7 +8,7 @@ use penstock_base::{ByteRange, Metric};
 use penstock_engine::Known;
 use penstock_testkit::parquet::footer;
 use std::time::Duration;
-use support::{Bench, Scripted, pattern, read};
+use support::{Bench, Link, Scripted, pattern, read};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -53,4 +53,30 @@ async fn a_footer_of_a_twentieth_of_the_limit_is_kept() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         bench.store.take_calls();
     }
+}
+
+/// A request that is stopped in the middle has brought something in vain.
+#[tokio::test(start_paused = true)]
+async fn what_came_of_a_stopped_request_was_in_vain() {
+    const BYTES_PER_S: f64 = 4e6;
+    let mut wasted = Vec::new();
+    for wait_ms in [100, 600] {
+        let mut store = Scripted::remote(Duration::from_millis(10));
+        store.link = Some(Link::new(BYTES_PER_S));
+        let bench = Bench::new(store);
+        bench.store.place("a.csv", pattern(40 * MIB)).await;
+        let query = bench.query();
+        let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+        for index in 0..66 {
+            read(&reader, &query, index * 128 * KIB, 128 * KIB).await;
+        }
+        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+        let engine = bench.engine.clone();
+        drop((reader, query));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        wasted.push(engine.metrics().get(Metric::ReadAheadWastedBytes));
+    }
+    // What the link brought in between.
+    let more = wasted[1].saturating_sub(wasted[0]) as f64;
+    assert!((0.9..1.1).contains(&(more / (BYTES_PER_S * 0.5))), "{wasted:?}");
 }
