@@ -393,9 +393,19 @@ pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta>
             query.scope.count(Metric::MetadataHits, 1);
             Ok(meta)
         }
-        _ => {
+        _ if query.asks_always() => {
             query.scope.count(Metric::MetadataMisses, 1);
             ask(query, at).await
+        }
+        _ => {
+            let cell = {
+                let mut told = query.told.lock().unwrap_or_else(PoisonError::into_inner);
+                Arc::clone(told.entry(at.id()).or_default())
+            };
+            let is_told = cell.initialized();
+            let metric = if is_told { Metric::MetadataHits } else { Metric::MetadataMisses };
+            query.scope.count(metric, 1);
+            cell.get_or_try_init(|| ask(query, at)).await.cloned()
         }
     }
 }
@@ -430,5 +440,6 @@ impl QueryCore {
         self.engine.kept_listings.forget(at);
         self.engine.held.forget(&at.id());
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.id());
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.id());
     }
 }
