@@ -70,6 +70,12 @@ metrics! {
     CacheMemoryBytesRead "cache_memory_bytes_read" "bytes" "Bytes of these.";
     CacheDiskHits "cache_disk_hits" "count" "The others, which were read from the disk.";
     CacheDiskBytesRead "cache_disk_bytes_read" "bytes" "Bytes of these.";
+    CacheDiskBytesSkipped "cache_disk_bytes_skipped" "bytes"
+        "Bytes that were fetched and not given to the disk cache: its disk stood still, or no memory was free.";
+    CacheDiskBlocksFailed "cache_disk_blocks_failed" "count"
+        "Blocks that the disk cache could not write; counted for the engine alone, as the writer serves all statements.";
+    CacheDiskBlocksCorrupt "cache_disk_blocks_corrupt" "count"
+        "Blocks of the disk cache that could not be read as they were written, and were fetched again; counted for the engine alone.";
     WrappedReads "wrapped_reads" "count" "Reads of wrapped file systems, split or not.";
     WrappedReadsSplit "wrapped_reads_split" "count"
         "Reads of wrapped file systems that became several sub-reads at once.";

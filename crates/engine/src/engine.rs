@@ -219,7 +219,7 @@ impl Engine {
     /// # Errors
     /// `Invalid` when it cannot be used.
     pub fn open_cache(&self) -> Result<()> {
-        self.disk.of(&self.settings, 0).map(|_| ())
+        self.disk.of(&self.settings, 0, &self.observer.metrics).map(|_| ())
     }
 
     /// Forgets what is in memory: remembered metadata, listings and bytes. [`Query::clear_cache`]

@@ -13,25 +13,32 @@ pub(crate) struct Generations<K, V> {
     young: HashMap<K, (V, u64)>,
     old: HashMap<K, (V, u64)>,
     young_weight: u64,
+    old_weight: u64,
     capacity: u64,
 }
 
 impl<K: Hash + Eq, V> Generations<K, V> {
     /// Holds entries up to a total weight of `capacity`; none where that is 0.
     pub fn new(capacity: u64) -> Self {
-        Generations { young: HashMap::new(), old: HashMap::new(), young_weight: 0, capacity }
+        let (young, old) = (HashMap::new(), HashMap::new());
+        Generations { young, old, young_weight: 0, old_weight: 0, capacity }
     }
 
-    /// Puts an entry of some weight, replacing the one before. What is heavier than half of the
-    /// capacity is not kept.
+    /// Puts an entry of some weight, replacing the one before. One that is heavier than half of the
+    /// capacity leaves less room for the old generation; one that is heavier than all is not kept.
     pub fn insert(&mut self, key: K, value: V, weight: u64) {
         self.remove(&key);
-        if weight > self.capacity / 2 {
+        if weight > self.capacity {
             return;
         }
-        if self.young_weight + weight > self.capacity.div_ceil(2) {
+        let half = self.capacity.div_ceil(2);
+        if self.young_weight + weight > half && !self.young.is_empty() {
             self.old = std::mem::take(&mut self.young);
-            self.young_weight = 0;
+            self.old_weight = std::mem::take(&mut self.young_weight);
+        }
+        if self.young_weight + self.old_weight + weight > 2 * half {
+            self.old.clear();
+            self.old_weight = 0;
         }
         self.young_weight += weight;
         self.young.insert(key, (value, weight));
@@ -44,6 +51,7 @@ impl<K: Hash + Eq, V> Generations<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         if let Some((key, (value, weight))) = self.old.remove_entry(key) {
+            self.old_weight -= weight;
             self.insert(key, value, weight);
         }
         self.young.get_mut(key).map(|(value, _)| value)
@@ -59,7 +67,9 @@ impl<K: Hash + Eq, V> Generations<K, V> {
             self.young_weight -= weight;
             return Some(value);
         }
-        self.old.remove(key).map(|(value, _)| value)
+        let (value, weight) = self.old.remove(key)?;
+        self.old_weight -= weight;
+        Some(value)
     }
 
     /// Changes the capacity. Where it shrinks, what no longer fits is forgotten at once, and the
@@ -67,9 +77,10 @@ impl<K: Hash + Eq, V> Generations<K, V> {
     pub fn set_capacity(&mut self, capacity: u64) {
         if capacity < self.capacity {
             self.old.clear();
-            let (mut kept, half) = (0, capacity / 2);
+            self.old_weight = 0;
+            let mut kept = 0;
             self.young.retain(|_, (_, weight)| {
-                let fits = kept + *weight <= half;
+                let fits = kept + *weight <= capacity;
                 kept += if fits { *weight } else { 0 };
                 fits
             });
@@ -87,7 +98,7 @@ impl<K: Hash + Eq, V> Generations<K, V> {
     pub fn clear(&mut self) {
         self.young.clear();
         self.old.clear();
-        self.young_weight = 0;
+        (self.young_weight, self.old_weight) = (0, 0);
     }
 
     #[cfg(test)]
@@ -121,6 +132,22 @@ mod tests {
         let mut map = Generations::new(0);
         map.insert(1, 1, 1);
         assert_eq!(map.get(&1), None);
+    }
+
+    #[test]
+    fn an_entry_of_more_than_half_is_kept_until_there_is_no_room() {
+        let mut map = Generations::new(8);
+        map.insert(0, (), 1);
+        map.insert(1, (), 6);
+        assert!(map.get(&1).is_some() && map.get(&0).is_some());
+        map.insert(2, (), 9);
+        assert!(map.get(&2).is_none() && map.get(&1).is_some());
+        for key in 3..9 {
+            map.insert(key, (), 1);
+            assert!(map.get(&1).is_some(), "used all the time, at {key}");
+        }
+        map.insert(9, (), 6);
+        assert!(map.get(&1).is_none() && map.get(&9).is_some());
     }
 
     proptest! {

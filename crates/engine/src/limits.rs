@@ -2,6 +2,9 @@
 
 use penstock_base::Settings;
 
+/// Bytes of opened objects are kept up to one part in so many of the memory limit.
+pub(crate) const HELD_PARTS: u64 = 16;
+
 /// What is there once for all statements, and sized by a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -31,6 +34,6 @@ impl Limits {
 
     /// Most bytes of opened objects kept from one query to the next.
     pub fn held_bytes(&self) -> u64 {
-        self.memory_bytes / 16
+        self.memory_bytes / HELD_PARTS
     }
 }

@@ -9,6 +9,7 @@ use crate::request_log::{RequestLog, Scope};
 use crate::upload::DetachedUploads;
 use crate::warm::WarmUps;
 use penstock_base::{Metric, Metrics, Result, Settings};
+use penstock_store::ObjectMeta;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,6 +43,8 @@ pub(crate) struct QueryCore {
     pub scope: Arc<Scope>,
     /// What this query opened: it sees one version of each object and asks for it once.
     pub opened: Mutex<HashMap<ObjectId, Arc<OnceCell<Opened>>>>,
+    /// What the store told this query of objects that it did not open.
+    pub told: Mutex<HashMap<ObjectId, Arc<OnceCell<ObjectMeta>>>>,
     /// Bytes of whole objects that stay as long as this does.
     pub whole_bytes: AtomicU64,
     pub uploads: DetachedUploads,
@@ -68,7 +71,8 @@ impl QueryCore {
         if let Some(disk) = self.disk.get() {
             return Ok(disk.clone());
         }
-        let disk = self.engine.disk.of(&self.settings, self.number)?;
+        let engine = &self.engine;
+        let disk = engine.disk.of(&self.settings, self.number, &engine.observer.metrics)?;
         Ok(self.disk.get_or_init(|| disk).clone())
     }
 
@@ -114,6 +118,7 @@ impl Query {
             cancel: Cancellation::default(),
             scope,
             opened: Mutex::default(),
+            told: Mutex::default(),
             whole_bytes: AtomicU64::default(),
             uploads: DetachedUploads::default(),
             neighbours: Arc::default(),

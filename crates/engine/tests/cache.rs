@@ -63,6 +63,59 @@ async fn what_was_read_is_not_fetched_again_by_another_process() {
     assert_eq!(second.store.take_calls(), ["stat a.parquet"]);
 }
 
+/// More than the queue before the disk takes, and more than the memory that there is for it.
+#[tokio::test]
+async fn a_long_read_is_cached_to_its_last_byte() {
+    const LEN: usize = 100 * MIB;
+    for memory in ["1GiB", "64MiB"] {
+        let dir = Scratch::new("engine-cache");
+        let first = bench(&dir, Scripted::new());
+        first.store.place("a.bin", pattern(LEN)).await;
+        let query = |bench: &Bench| {
+            let mut settings = bench.engine.settings().clone();
+            settings.set("parallel_read_enabled", "false").unwrap();
+            settings.set("memory_limit_bytes", memory).unwrap();
+            bench.engine.query(settings, None)
+        };
+        let of_first = query(&first);
+        assert!(read(&first, &of_first, "a.bin", 0, LEN).await == pattern(LEN));
+        assert_eq!(of_first.metrics().get(Metric::CacheDiskBytesSkipped), 0, "{memory}");
+        drop(of_first);
+        let second = restart(&dir, first).await;
+        assert!(read(&second, &query(&second), "a.bin", 0, LEN).await == pattern(LEN));
+        assert_eq!(second.store.take_calls(), ["stat a.bin"], "{memory}");
+    }
+}
+
+/// However few requests may be on their way at once.
+#[tokio::test]
+async fn holes_between_cached_bytes_are_fetched_and_nothing_between_them() {
+    for parallel in ["false", "true"] {
+        let dir = Scratch::new("engine-cache");
+        let first = bench(&dir, Scripted::new());
+        first.store.place("a.bin", pattern(12 * MIB)).await;
+        read(&first, &first.query(), "a.bin", 2 * MIB, 2 * MIB).await;
+        read(&first, &first.query(), "a.bin", 6 * MIB, 3 * MIB).await;
+        let second = restart(&dir, first).await;
+        let mut settings = second.engine.settings().clone();
+        settings.set("parallel_read_enabled", parallel).unwrap();
+        let query = second.engine.query(settings, None);
+        assert!(read(&second, &query, "a.bin", 0, 12 * MIB).await == pattern(12 * MIB));
+        let mut calls = second.store.take_calls();
+        calls.sort();
+        assert_eq!(
+            calls,
+            [
+                "get a.bin 262144..2097152",
+                "get a.bin 4194304..6291456",
+                "get a.bin 9437184..12582912",
+                "stat a.bin"
+            ],
+            "{parallel}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_changed_object_is_another_one() {
     let dir = Scratch::new("engine-cache");
@@ -94,6 +147,7 @@ async fn damaged_blocks_are_fetched_anew() {
     assert_eq!(read(&second, &second.query(), "a", 0, 3 * MIB).await, data);
     let calls = second.store.take_calls();
     assert_eq!(calls.len(), 2, "the opening, and one block: {calls:?}");
+    assert_eq!(second.engine.metrics().get(Metric::CacheDiskBlocksCorrupt), 1);
 }
 
 #[tokio::test]

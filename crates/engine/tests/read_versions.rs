@@ -195,3 +195,28 @@ async fn a_query_trusts_its_own_listing() {
     query.open(&bench.at("d/0.csv"), &Known { meta, listed, ..Known::default() }).await.unwrap();
     assert!(bench.store.take_calls().is_empty());
 }
+
+/// Whoever asks for size and tag of an object twice in a statement is told the same, in one
+/// request, but for what the statement itself changed.
+#[tokio::test]
+async fn a_query_asks_once_for_a_version_that_it_does_not_read() {
+    for (policy, asked) in [("query", 1), ("always", 3)] {
+        let bench = Bench::with(Scripted::new(), &[("cache_validation", policy)]);
+        let at = bench.at("a.csv");
+        for round in 1..3 {
+            bench.store.place("a.csv", pattern(round)).await;
+            let query = bench.query();
+            for _ in 0..3 {
+                assert_eq!(query.stat(&at).await.unwrap().size_bytes, Some(round as u64));
+            }
+            assert_eq!(bench.store.take_calls().len(), asked, "{policy}");
+            let mut writer = query.create(&at, PutOptions::default()).unwrap();
+            writer.write(&[7; 9]).await.unwrap();
+            writer.finish().await.unwrap();
+            assert_eq!(query.stat(&at).await.unwrap().size_bytes, Some(9));
+            query.remove(std::slice::from_ref(&at)).await.unwrap();
+            assert_eq!(query.stat(&at).await.unwrap_err().kind(), Kind::NotFound);
+            bench.store.take_calls();
+        }
+    }
+}

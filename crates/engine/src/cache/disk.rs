@@ -1,7 +1,8 @@
 //! Blocks on a local disk: found and read on the caller's thread, written by a thread of their own.
 //!
-//! An offer is queued and can be read from there at once; it never waits. What the disk refuses is
-//! not cached, and counted: no read fails because of the cache.
+//! An offer is queued and can be read from there at once; whoever has more than the queue has room
+//! for waits for the disk first (`room`). What the disk refuses is not cached, and counted: no read
+//! fails because of the cache.
 
 use crate::budget::Lease;
 use crate::cache::home::Home;
@@ -11,19 +12,17 @@ use crate::cache::memory::blocks_of;
 use crate::cache::record::NAME_BYTES_MAX;
 use crate::cache::writer;
 use bytes::Bytes;
-use penstock_base::{ByteRange, Error, Kind, Result};
+use penstock_base::{ByteRange, Error, Kind, Metric, Metrics, Result};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
-
-/// Most bytes waiting to be written. What comes beyond is not cached.
-const QUEUE_BYTES_MAX: u64 = 64 << 20;
+use tokio::sync::Notify;
 
 /// The disk cache of one directory or device.
 #[derive(Debug)]
 pub(crate) struct DiskCache {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
     /// Last, so that the medium is given up when it is told.
     end: TellEnd,
@@ -36,6 +35,8 @@ pub(super) struct Shared {
     pub state: Mutex<State>,
     /// Told when the queue grows or shrinks, and at the end.
     pub changed: Condvar,
+    /// Told of each block that the writer is done with, and of room that is given back.
+    pub progress: Notify,
 }
 
 #[derive(Debug)]
@@ -44,6 +45,10 @@ pub(super) struct State {
     pub files: HashMap<u64, Arc<dyn BlockFile>>,
     pub queue: VecDeque<Queued>,
     pub queue_bytes: u64,
+    /// Room in the queue for bytes that are about to be offered.
+    pub promised_bytes: u64,
+    /// The writer was waited for in vain, and has done nothing since.
+    pub is_stuck: bool,
     pub capacity_bytes: u64,
     pub next_file: u64,
     /// Counts up with every clearing: what was begun before must not come back.
@@ -51,6 +56,8 @@ pub(super) struct State {
     pub is_writing: bool,
     pub is_ending: bool,
     pub counts: Counts,
+    /// Of the engines that use it: what the writer meets belongs to no statement.
+    engines: Vec<Weak<Metrics>>,
 }
 
 /// A block on its way to a file.
@@ -70,8 +77,6 @@ pub(super) struct Queued {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub written_bytes: u64,
-    /// Offers that found the queue full.
-    pub skipped_bytes: u64,
     /// Blocks whose bytes were not those that were written.
     pub corrupt_blocks: u64,
     /// Blocks that the disk did not take.
@@ -137,12 +142,13 @@ impl Drop for TellEnd {
 }
 
 impl DiskCache {
-    /// The cache of a directory or device; opened already in this process, it is the same one.
+    /// The cache of a directory or device; opened already in this process, it is the same one. What
+    /// goes wrong with it is counted for everybody who opened it.
     ///
     /// # Errors
     /// `Invalid` when it cannot be used or another process uses it; `Exhausted` when no thread can
     /// be started.
-    pub fn open(home: &Home, capacity_bytes: u64) -> Result<Arc<Self>> {
+    pub fn open(home: &Home, capacity_bytes: u64, metrics: &Arc<Metrics>) -> Result<Arc<Self>> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         // Told first, so that all spellings of it can be told to be one. It stays the same when
         // the process changes its working directory.
@@ -152,6 +158,7 @@ impl DiskCache {
         if let Some(known) = open.iter().find(|known| known.path == path) {
             if let Some(cache) = known.cache.upgrade() {
                 cache.set_capacity(capacity_bytes);
+                cache.shared.lock().tell(metrics);
                 return Ok(cache);
             }
             known.end.wait();
@@ -160,6 +167,7 @@ impl DiskCache {
         open.retain(|known| known.path != path && !known.end.is_over());
         let end = Arc::new(End::default());
         let cache = DiskCache::start(home.hold(&path)?, capacity_bytes, &end)?;
+        cache.shared.lock().tell(metrics);
         let cache = Arc::new(cache);
         open.push(Open { path, cache: Arc::downgrade(&cache), end, process });
         Ok(cache)
@@ -191,14 +199,18 @@ impl DiskCache {
             files,
             queue: VecDeque::new(),
             queue_bytes: 0,
+            promised_bytes: 0,
+            is_stuck: false,
             capacity_bytes,
             next_file,
             epoch: 0,
             is_writing: false,
             is_ending: false,
             counts: Counts::default(),
+            engines: Vec::new(),
         };
-        let shared = Arc::new(Shared { medium, state: Mutex::new(state), changed: Condvar::new() });
+        let (changed, progress) = (Condvar::new(), Notify::new());
+        let shared = Arc::new(Shared { medium, state: Mutex::new(state), changed, progress });
         let writer = std::thread::Builder::new()
             .name("penstock-cache".into())
             .spawn({
@@ -252,7 +264,7 @@ impl DiskCache {
                     let mut state = self.shared.lock();
                     let place = Some((*file, *position));
                     state.index.forget(version, found.block.start, place);
-                    state.counts.corrupt_blocks += 1;
+                    state.met_corrupt_block();
                 }
                 is_good
             }
@@ -269,19 +281,12 @@ impl DiskCache {
         self.shared.lock().index.latest(name).cloned()
     }
 
-    /// The parts of a range that are not cached, and for which there is room in the queue.
+    /// The parts of a range that are not cached and could be.
     pub fn wanted(&self, version: &ObjectVersion, range: ByteRange) -> Vec<ByteRange> {
         if version.name.len() > NAME_BYTES_MAX || version.etag.len() > NAME_BYTES_MAX {
             return Vec::new();
         }
-        let mut state = self.shared.lock();
-        let gaps = state.index.gaps(version, range);
-        let bytes: u64 = gaps.iter().map(ByteRange::len).sum();
-        if state.queue_bytes + bytes > QUEUE_BYTES_MAX {
-            state.counts.skipped_bytes += bytes;
-            return Vec::new();
-        }
-        gaps
+        self.shared.lock().index.gaps(version, range)
     }
 
     /// Takes bytes that begin at `start`, with the right to hold them; the cache is theirs as soon
@@ -320,6 +325,7 @@ impl DiskCache {
         }
         drop(state);
         drop(dropped);
+        self.shared.progress.notify_waiters();
         self.shared.medium.settle();
     }
 
@@ -370,6 +376,33 @@ impl Drop for DiskCache {
 impl Shared {
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// One more engine to count for.
+    fn tell(&mut self, metrics: &Arc<Metrics>) {
+        let is_other = |known: &Weak<Metrics>| known.as_ptr() != Arc::as_ptr(metrics);
+        self.engines.retain(|known| known.strong_count() > 0 && is_other(known));
+        self.engines.push(Arc::downgrade(metrics));
+    }
+
+    /// A block's bytes were not those that were written.
+    pub fn met_corrupt_block(&mut self) {
+        self.counts.corrupt_blocks += 1;
+        self.count(Metric::CacheDiskBlocksCorrupt);
+    }
+
+    /// The disk did not take a block.
+    pub fn met_refused_block(&mut self) {
+        self.counts.failed_blocks += 1;
+        self.count(Metric::CacheDiskBlocksFailed);
+    }
+
+    fn count(&self, metric: Metric) {
+        for metrics in self.engines.iter().filter_map(Weak::upgrade) {
+            metrics.add(metric, 1);
+        }
     }
 }
 

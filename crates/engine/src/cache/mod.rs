@@ -15,6 +15,7 @@ mod memory;
 mod object;
 mod record;
 mod region;
+mod room;
 mod writer;
 
 #[cfg(test)]
@@ -27,7 +28,7 @@ pub(crate) use memory::MemoryCache;
 pub(crate) use object::{CachedBlock, CachedObject};
 pub use region::{CacheDevice, format_device, look_at_device};
 
-use penstock_base::{Result, Settings};
+use penstock_base::{Metrics, Result, Settings};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -55,11 +56,16 @@ impl DiskSlot {
     }
 
     /// The cache that the settings of the query of this number ask for; opened when they ask for
-    /// another one than is kept open.
+    /// another one than is kept open. `metrics` are the engine's.
     ///
     /// # Errors
     /// As [`DiskCache::open`].
-    pub fn of(&self, settings: &Settings, number: u64) -> Result<Option<Arc<DiskCache>>> {
+    pub fn of(
+        &self,
+        settings: &Settings,
+        number: u64,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Option<Arc<DiskCache>>> {
         let mut slot = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let (dir, capacity_bytes) = (&settings.cache_dir, settings.cache_disk_bytes);
         if dir.is_empty() && slot.is_none() {
@@ -75,7 +81,7 @@ impl DiskSlot {
         }
         let wanted = match dir.as_str() {
             "" => None,
-            dir => Some(DiskCache::open(&Home::of(dir)?, capacity_bytes)?),
+            dir => Some(DiskCache::open(&Home::of(dir)?, capacity_bytes, metrics)?),
         };
         let mut before = None;
         if slot.as_ref().is_none_or(|used| used.number <= number) {

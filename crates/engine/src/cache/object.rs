@@ -14,6 +14,9 @@ use penstock_store::{ETag, ObjectMeta};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+/// Bytes are given to the disk in pieces of so many: few enough for any memory limit.
+const PIECE_BYTES: u64 = 4 << 20;
+
 /// A version of an object that may be cached.
 #[derive(Clone, Debug)]
 pub(crate) struct CachedObject {
@@ -163,19 +166,37 @@ impl CachedObject {
         (next == range.end).then(|| bytes.into())
     }
 
-    /// Keeps bytes that a store sent, if there is memory for a copy of what is missing.
-    pub fn keep(&self, query: &QueryCore, start: u64, bytes: &[u8]) {
+    /// Keeps bytes that a store sent. A copy of what the disk lacks is given to it bit by bit, and
+    /// waited for where it cannot take more: a part of them alone would have the next query fetch
+    /// the rest again. What it does not take is counted.
+    pub async fn keep(&self, query: &QueryCore, start: u64, bytes: &[u8]) {
         let lease = |bytes| query.engine.budget.try_lease(bytes);
         if let Some(memory) = &self.memory {
             memory.keep(&self.version, start, bytes, lease);
         }
         let Some(disk) = &self.disk else { return };
-        let range = ByteRange { start, end: start + bytes.len() as u64 };
-        for gap in disk.wanted(&self.version, range) {
-            let Some(lease) = lease(gap.len()) else { return };
-            let part = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
-            let copy = Bytes::copy_from_slice(&bytes[part(gap.start)..part(gap.end)]);
-            disk.offer(&self.version, gap.start, &copy, lease);
+        let end = start + bytes.len() as u64;
+        let mut at = start;
+        while at < end {
+            let piece = ByteRange { start: at, end: end.min(at + PIECE_BYTES) };
+            at = piece.end;
+            for gap in disk.wanted(&self.version, piece) {
+                let Some((room, lease)) = disk.room(gap.len(), lease).await else {
+                    self.skipped(query, gap.len());
+                    continue;
+                };
+                let part = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
+                let copy = Bytes::copy_from_slice(&bytes[part(gap.start)..part(gap.end)]);
+                disk.offer(&self.version, gap.start, &copy, lease);
+                drop(room);
+            }
+        }
+    }
+
+    /// Counts bytes that are not given to the disk.
+    pub fn skipped(&self, query: &QueryCore, bytes: u64) {
+        if self.disk.is_some() {
+            query.scope.count(Metric::CacheDiskBytesSkipped, bytes);
         }
     }
 }

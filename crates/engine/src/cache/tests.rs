@@ -8,7 +8,7 @@ use crate::budget::Budget;
 use crate::engine::Engine;
 use crate::query::Query;
 use bytes::Bytes;
-use penstock_base::{ByteRange, Kind, Metrics, Result, Settings};
+use penstock_base::{ByteRange, Kind, Metric, Metrics, Result, Settings};
 use penstock_testkit::scratch::Scratch;
 use proptest::prelude::*;
 use std::path::Path;
@@ -32,7 +32,11 @@ fn bytes(start: u64, len: u64) -> Bytes {
 }
 
 fn open(path: &Path, capacity_bytes: u64) -> Result<Arc<DiskCache>> {
-    DiskCache::open(&Home::Directory(path.to_path_buf()), capacity_bytes)
+    open_for(path, capacity_bytes, &Arc::default())
+}
+
+fn open_for(path: &Path, capacity_bytes: u64, metrics: &Arc<Metrics>) -> Result<Arc<DiskCache>> {
+    DiskCache::open(&Home::Directory(path.to_path_buf()), capacity_bytes, metrics)
 }
 
 fn offer(cache: &DiskCache, name: &str, start: u64, len: u64) {
@@ -286,7 +290,8 @@ fn opening_waits_for_the_one_that_is_closing() {
 #[test]
 fn a_directory_that_vanishes_costs_no_read() {
     let dir = Scratch::new("cache");
-    let cache = open(&dir.path().join("c"), 64 * MIB).unwrap();
+    let metrics: Arc<Metrics> = Arc::default();
+    let cache = open_for(&dir.path().join("c"), 64 * MIB, &metrics).unwrap();
     offer(&cache, "a", 0, MIB);
     cache.flush();
     std::fs::remove_dir_all(dir.path().join("c")).unwrap();
@@ -299,6 +304,7 @@ fn a_directory_that_vanishes_costs_no_read() {
     let Counts { written_bytes, failed_blocks, .. } = cache.holdings().counts;
     assert_eq!(written_bytes / MIB + failed_blocks, 8);
     assert!(failed_blocks > 0);
+    assert_eq!(metrics.get(Metric::CacheDiskBlocksFailed), failed_blocks);
 }
 
 /// A directory in which removing a file takes as long as the test wants.

@@ -44,6 +44,7 @@ pub(super) fn run(shared: &Shared) {
         if let Some(queued) = next {
             write(shared, &mut open, &mut survivors, queued);
         }
+        shared.made_progress();
     }
     if let Some(open) = open {
         // Without its directory the next start walks the file.
@@ -71,7 +72,7 @@ fn revive(shared: &Shared, Kept { epoch, survivor, file }: Kept) -> Option<Queue
     }
     let mut block = vec![0; usize::try_from(survivor.block.len()).ok()?];
     if !read_checked(&*file, survivor.position, survivor.crc, &mut block) {
-        shared.lock().counts.corrupt_blocks += 1;
+        shared.lock().met_corrupt_block();
         return None;
     }
     let bytes = Bytes::from(block);
@@ -116,7 +117,7 @@ fn write(shared: &Shared, open: &mut Option<OpenFile>, survivors: &mut Survivors
         (Ok(_), _) => state.index.forget(&version, range.start, None),
         (Err(_), _) => {
             state.index.forget(&version, range.start, None);
-            state.counts.failed_blocks += 1;
+            state.met_refused_block();
         }
     }
     drop(state);

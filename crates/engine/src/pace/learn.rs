@@ -144,7 +144,7 @@ impl Learner {
     }
 
     /// The fan-out of a read of `len` bytes, at most `limit`, while so many are read at once.
-    pub fn choose(&mut self, policy: &Policy, len: u64, limit: u64, reads: f64) -> u64 {
+    pub fn choose(&self, policy: &Policy, len: u64, limit: u64, reads: f64) -> u64 {
         if limit <= 1 || !policy.auto {
             return limit;
         }
@@ -152,12 +152,22 @@ impl Learner {
             let model = CostModel { overhead_ms: policy.overhead_ms, ..CostModel::S3 };
             return model.best_fanout(len, limit);
         }
-        let is_near = !self.plain_was_seen && self.first_byte_ms.value < NEAR_MS;
-        let most = if self.plain_was_seen { PLAIN_EVERY } else { PLAIN_FIRST };
-        if is_near || self.split_since_plain >= most {
+        if self.is_to_be_plain() {
             return 1;
         }
-        let fanout = self.model(policy, reads).best_fanout(len, limit);
+        self.model(policy, reads).best_fanout(len, limit)
+    }
+
+    /// Whether the next read measures the bandwidth, whatever the model says.
+    fn is_to_be_plain(&self) -> bool {
+        let is_near = !self.plain_was_seen && self.first_byte_ms.value < NEAR_MS;
+        let most = if self.plain_was_seen { PLAIN_EVERY } else { PLAIN_FIRST };
+        is_near || self.split_since_plain >= most
+    }
+
+    /// What is known fades with each read that was decided by it and is seen to end: one that is
+    /// not seen tells nothing that could take the place of what was known.
+    fn fade(&mut self, policy: &Policy, fanout: u64) {
         if let Some(link) = &mut self.link_bytes_per_ms {
             *link *= LINK_GROWTH;
         }
@@ -166,7 +176,6 @@ impl Learner {
             let is_guess = self.overhead_ms.is_none_or(|overhead| overhead.is_guess);
             self.overhead_ms = Some(Average { value, is_guess });
         }
-        fanout
     }
 
     /// A read has ended.
@@ -174,6 +183,10 @@ impl Learner {
         let &Seen { len, fanout, took_ms, load, is_cold } = seen;
         if took_ms < FROM_MEMORY_MS {
             return;
+        }
+        let is_decided = policy.auto && policy.adaptive && policy.fanout_limit(len) > 1;
+        if is_decided && !self.is_to_be_plain() {
+            self.fade(policy, fanout);
         }
         if fanout > 1 {
             self.cold_in_a_row = if is_cold { self.cold_in_a_row.saturating_add(1) } else { 0 };

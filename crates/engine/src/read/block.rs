@@ -47,11 +47,13 @@ impl Drop for Block {
         // Before the task is stopped: it ends on another thread, and gives its memory back there.
         self.let_go();
         self.task.abort();
-        if matches!(*self.arrival.borrow(), Arrival::Ready(_)) {
-            let used_bytes = *self.used_bytes.get_mut();
-            let wasted_bytes = self.range.len().saturating_sub(used_bytes);
-            self.scope.count(Metric::ReadAheadWastedBytes, wasted_bytes);
-        }
+        let here_bytes = match &*self.arrival.borrow() {
+            Arrival::Ready(_) => self.range.len(),
+            // What has come of a request that is stopped here, or has failed.
+            Arrival::Pending | Arrival::Failed => self.come_bytes.load(Ordering::Relaxed),
+        };
+        let wasted_bytes = here_bytes.saturating_sub(*self.used_bytes.get_mut());
+        self.scope.count(Metric::ReadAheadWastedBytes, wasted_bytes);
     }
 }
 
@@ -141,6 +143,19 @@ impl Progress for Coming {
     }
 }
 
+/// Notes what has come of a block that no scan wants.
+struct Come(Arc<AtomicU64>);
+
+impl Progress for Come {
+    fn arrived(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn copied(&self, bytes: u64) {
+        self.arrived(bytes);
+    }
+}
+
 /// Begins the request of a block.
 pub(super) fn fetch(
     source: &Source<'_>,
@@ -158,11 +173,13 @@ pub(super) fn fetch(
         let (bytes, query) = (Arc::clone(&come_bytes), Arc::clone(&query));
         (flow.begin(), slot, Coming { bytes, flow, query, files })
     });
+    let come = Come(Arc::clone(&come_bytes));
     let lease = Arc::new(lease);
     let shared = Arc::downgrade(&lease);
     let task = query.engine.handle.clone().spawn(scope.run(async move {
-        let progress = scan.as_ref().map(|(.., coming)| coming as &dyn Progress);
-        let bytes = query.cancel.race(fetch_bytes(&query, &at, &version, range, progress)).await;
+        let progress = scan.as_ref().map_or(&come as &dyn Progress, |(.., coming)| coming);
+        let bytes =
+            query.cancel.race(fetch_bytes(&query, &at, &version, range, Some(progress))).await;
         let is_here = bytes.is_ok();
         let arrival = match bytes {
             Ok(bytes) => Arrival::Ready(Piece::new(range.start, bytes, lease)),

@@ -363,7 +363,7 @@ impl<'a> Wanted<'a> {
         let filled = landing.fill(&mut stream, self.progress).await;
         filled.map_err(|error| told_as_change(error, self.at))?;
         if let Some(cached) = self.cached {
-            cached.keep(self.query, range.start, landing.buf);
+            cached.keep(self.query, range.start, landing.buf).await;
         }
         Ok(())
     }

@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most pieces per object: head and tail, and one more of each that was widened.
 const PIECES_MAX: usize = 4;
+/// Name, version and the pieces' own fields, roughly: empty entries count too.
+pub(super) const ENTRY_BYTES: u64 = 512;
 
 /// One run of kept bytes.
 #[derive(Clone, Debug)]
@@ -99,9 +101,7 @@ impl Held {
     }
 
     fn weight(&self) -> u64 {
-        /// Name, version and the pieces' own fields, roughly: empty entries count too.
-        const OVERHEAD_BYTES: u64 = 512;
-        self.pieces().iter().map(|piece| piece.range.len()).sum::<u64>() + OVERHEAD_BYTES
+        self.pieces().iter().map(|piece| piece.range.len()).sum::<u64>() + ENTRY_BYTES
     }
 }
 

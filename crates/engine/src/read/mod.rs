@@ -6,6 +6,7 @@
 //! the ETag.
 
 mod ahead;
+mod at_once;
 mod begun;
 mod block;
 mod columns;
@@ -351,7 +352,7 @@ async fn open_fetch(
         _ => query.engine.held.get_or_default(&at.id(), &version),
     };
     if let Some(cached) = CachedObject::of(query, at, &version) {
-        cached.keep(query, start, &bytes);
+        cached.keep(query, start, &bytes).await;
     }
     held.keep(start, bytes, &query.engine.budget);
     query.engine.held.put(&at.id(), &version, &held);
@@ -394,9 +395,19 @@ pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta>
             query.scope.count(Metric::MetadataHits, 1);
             Ok(meta)
         }
-        _ => {
+        _ if query.asks_always() => {
             query.scope.count(Metric::MetadataMisses, 1);
             ask(query, at).await
+        }
+        _ => {
+            let cell = {
+                let mut told = query.told.lock().unwrap_or_else(PoisonError::into_inner);
+                Arc::clone(told.entry(at.id()).or_default())
+            };
+            let is_told = cell.initialized();
+            let metric = if is_told { Metric::MetadataHits } else { Metric::MetadataMisses };
+            query.scope.count(metric, 1);
+            cell.get_or_try_init(|| ask(query, at)).await.cloned()
         }
     }
 }
@@ -431,5 +442,6 @@ impl QueryCore {
         self.engine.kept_listings.forget(at);
         self.engine.held.forget(&at.id());
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.id());
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.id());
     }
 }

@@ -28,7 +28,7 @@ use tokio::task::AbortHandle;
 /// each).
 const GLOBS_MAX: usize = 32;
 /// Fewer files are not worth following together.
-const FILES_MIN: usize = 3;
+const FILES_MIN: usize = 2;
 
 /// A reader of a file of its statement: of a glob's, or of one by itself. Dropping it tells that
 /// the reader is closed.
@@ -135,7 +135,7 @@ impl Neighbours {
     /// Takes note of files that a statement will read, in their order, and begins with them as if
     /// the first one were opened now. What is known of a glob is known better from its listing.
     pub fn announced(self: &Arc<Self>, query: &Arc<QueryCore>, files: Vec<(Location, Known)>) {
-        let [(first, _), (second, _), _, ..] = &files[..] else { return };
+        let [(first, _), (second, _), ..] = &files[..] else { return };
         // A plain HTTP server may serve whole files only, which is too much ahead of a read.
         if !first.mount.capabilities.list {
             return;
@@ -205,7 +205,7 @@ impl Neighbours {
     pub fn alone(self: &Arc<Self>, at: &Location, meta: &ObjectMeta) -> Option<Place> {
         let is_known = meta.size_bytes.is_some()
             && meta.etag.as_ref().is_some_and(penstock_store::ETag::is_strong);
-        if !tail_first(&at.key) || !is_known || at.mount.latency.get() < LATENCY_MIN {
+        if !tail_first(&at.key) || !is_known || at.mount.latency.most() < LATENCY_MIN {
             return None;
         }
         let mut state = self.lock();

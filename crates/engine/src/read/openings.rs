@@ -1,6 +1,7 @@
 //! Files that are opened ahead of a scan: the requests for their first bytes, and what became of
 //! them. How many at once is decided in `order`.
 
+use crate::limits::HELD_PARTS;
 use crate::location::Location;
 use crate::query::QueryCore;
 use crate::read::order::{Next, Order, windows};
@@ -66,7 +67,8 @@ impl Openings {
         let next: Vec<_> = files.iter().map(|file| next_of(query, file)).collect();
         let out_bytes = self.out.values().map(|opening| opening.asked_bytes).sum();
         let window_bytes = query.settings.open_fetch_bytes;
-        let windows = windows(&next, window_bytes, batch.bytes_max, out_bytes);
+        let held_bytes = query.engine.budget.limit_bytes() / HELD_PARTS;
+        let windows = windows(&next, window_bytes, batch.bytes_max, out_bytes, held_bytes);
         self.order.begun = self.order.begun.max(first + windows.len());
         for (index, ((key, known), window)) in (first..).zip(files.iter().zip(windows)) {
             let at = at.sibling(key.as_str());

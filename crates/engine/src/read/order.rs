@@ -28,6 +28,10 @@ const FILES_AHEAD_FIRST: usize = 15;
 const BYTES_AHEAD_FIRST: u64 = 512 << 10;
 /// Most bytes of files that were begun and not opened yet.
 const BYTES_AHEAD_MAX: u64 = 8 << 20;
+/// They are kept with the bytes of opened objects, of which they have one part in so many: what was
+/// used within half of those bytes is there, and each file counts when it is fetched and again when
+/// it is opened. More would drive each other out before they are opened.
+const HELD_PARTS_AHEAD: u64 = 8;
 /// Most bytes of a batch whose small files are fetched whole.
 const WHOLE_BYTES_MAX: u64 = 512 << 10;
 /// Threads open neighbouring files in any order; a step of this size is still "next".
@@ -108,17 +112,20 @@ impl Next {
     }
 }
 
-/// What is fetched of the files of a batch, in their order, where so many bytes of others are out;
-/// fewer than they are where all would be more than is allowed.
+/// What is fetched of the files of a batch, in their order, where so many bytes of others are out
+/// and `held_bytes` of opened objects are kept; fewer than they are where all would be more than is
+/// allowed.
 pub(super) fn windows(
     files: &[Next],
     window_bytes: u64,
     bytes_max: u64,
     out_bytes: u64,
+    held_bytes: u64,
 ) -> Vec<ByteRange> {
     let whole = files.iter().map(|file| file.window(window_bytes));
     let is_small = whole.clone().map(|window| window.len()).sum::<u64>() <= WHOLE_BYTES_MAX;
-    let mut left = bytes_max.min(BYTES_AHEAD_MAX.saturating_sub(out_bytes));
+    let ahead_max = BYTES_AHEAD_MAX.min(held_bytes / HELD_PARTS_AHEAD);
+    let mut left = bytes_max.min(ahead_max.saturating_sub(out_bytes));
     // Behind the first batch the next file is opened ahead, however long its footer is.
     let mut may_pass = bytes_max > BYTES_AHEAD_MAX && out_bytes == 0;
     whole
@@ -176,20 +183,22 @@ mod tests {
 
     #[test]
     fn a_small_batch_comes_whole_and_a_larger_one_by_its_footers() {
-        let small = windows(&[told(20 << 10, true); 9], 256 << 10, BYTES_AHEAD_FIRST, 0);
+        let small = windows(&[told(20 << 10, true); 9], 256 << 10, BYTES_AHEAD_FIRST, 0, u64::MAX);
         assert_eq!(small, [ByteRange { start: 0, end: 20 << 10 }; 9]);
-        let large = windows(&[told(200 << 10, true); 9], 256 << 10, BYTES_AHEAD_FIRST, 0);
+        let large = windows(&[told(200 << 10, true); 9], 256 << 10, BYTES_AHEAD_FIRST, 0, u64::MAX);
         assert_eq!(large, [ByteRange { start: 184 << 10, end: 200 << 10 }; 9]);
-        let text = windows(&[told(200 << 10, false); 9], 256 << 10, BYTES_AHEAD_FIRST, 0);
+        let text = windows(&[told(200 << 10, false); 9], 256 << 10, BYTES_AHEAD_FIRST, 0, u64::MAX);
         assert_eq!(text, [ByteRange { start: 0, end: 200 << 10 }; 2]);
-        assert!(windows(&[told(200, true); 9], 0, 100, 0).iter().all(ByteRange::is_empty));
+        assert!(
+            windows(&[told(200, true); 9], 0, 100, 0, u64::MAX).iter().all(ByteRange::is_empty)
+        );
     }
 
     #[test]
     fn long_footers_that_a_catalog_tells_of_are_bounded_by_their_bytes() {
         let footer = |bytes| Next { opening_bytes: Some(bytes), ..told(64 << 20, true) };
         let count = |bytes: u64, max: u64, out: u64| {
-            windows(&[footer(bytes); 32], 256 << 10, max, out).len()
+            windows(&[footer(bytes); 32], 256 << 10, max, out, u64::MAX).len()
         };
         assert_eq!(count(3 << 20, BYTES_AHEAD_FIRST, 0), 0, "a LIMIT 1 pays for none");
         assert_eq!(count(3 << 20, u64::MAX, 0), 2);
@@ -199,7 +208,7 @@ mod tests {
         assert_eq!(count(9 << 20, u64::MAX, 0), 1);
         assert_eq!(count(9 << 20, u64::MAX, 1), 0);
         let end = ByteRange { start: 61 << 20, end: 64 << 20 };
-        assert_eq!(windows(&[footer(3 << 20)], 256 << 10, u64::MAX, 0), [end]);
+        assert_eq!(windows(&[footer(3 << 20)], 256 << 10, u64::MAX, 0, u64::MAX), [end]);
     }
 
     #[test]
@@ -238,12 +247,13 @@ mod tests {
         fn windows_lie_in_their_files_and_within_the_bytes(
             files in prop::collection::vec((0u64..2_000_000, any::<bool>()), 0..40),
             window_bytes in 0u64..(1 << 19), bytes_max in 0u64..(1 << 20),
-            out_bytes in 0u64..(16 << 20),
+            out_bytes in 0u64..(16 << 20), held_bytes in 0u64..(64 << 20),
         ) {
             let next: Vec<_> = files.iter().map(|&(size, tail)| told(size, tail)).collect();
-            let windows = windows(&next, window_bytes, bytes_max, out_bytes);
+            let windows = windows(&next, window_bytes, bytes_max, out_bytes, held_bytes);
             let sum = windows.iter().map(ByteRange::len).sum::<u64>();
             prop_assert!(sum == 0 || sum + out_bytes <= BYTES_AHEAD_MAX);
+            prop_assert!(sum == 0 || sum + out_bytes <= held_bytes / HELD_PARTS_AHEAD);
             prop_assert!(windows.iter().map(ByteRange::len).sum::<u64>() <= bytes_max);
             for (window, (size, tail_first)) in windows.iter().zip(files) {
                 prop_assert!(window.end <= size);

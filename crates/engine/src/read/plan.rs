@@ -28,13 +28,13 @@ impl Span {
 
 /// Covers `range` with spans in order: held bytes where there are some, one request for each
 /// stretch without. Stretches that lie nearer to each other than `gap_bytes` are one request, which
-/// fetches again what is held between them; so are the nearest ones where there are more than
-/// `most`. `gap_bytes` is only asked for where it matters.
+/// fetches again what is held between them; others are not, however few requests there may be at
+/// once: to wait for one more costs less than the bytes between. `gap_bytes` is only asked for
+/// where it matters.
 pub(crate) fn plan(
     range: ByteRange,
     held: &[ByteRange],
     gap_bytes: impl FnOnce() -> u64,
-    most: u64,
 ) -> Vec<Span> {
     let mut spans = Vec::new();
     let mut at = range.start;
@@ -52,17 +52,17 @@ pub(crate) fn plan(
         at = end;
     }
     let missing = spans.iter().filter(|span| span.is_missing()).count() as u64;
-    if missing > 1 { merged(spans, gap_bytes(), most.max(1)) } else { spans }
+    if missing > 1 { merged(spans, gap_bytes()) } else { spans }
 }
 
 /// Makes one request of those that lie near to each other.
-fn merged(mut spans: Vec<Span>, gap_bytes: u64, most: u64) -> Vec<Span> {
+fn merged(mut spans: Vec<Span>, gap_bytes: u64) -> Vec<Span> {
     loop {
         let missing: Vec<usize> =
             (0..spans.len()).filter(|&index| spans[index].is_missing()).collect();
         let gap = |pair: &[usize]| spans[pair[1]].range.start - spans[pair[0]].range.end;
         let Some(nearest) = missing.windows(2).min_by_key(|pair| gap(pair)) else { return spans };
-        if gap(nearest) > gap_bytes && missing.len() as u64 <= most {
+        if gap(nearest) > gap_bytes {
             return spans;
         }
         let (first, last) = (nearest[0], nearest[1]);
@@ -173,20 +173,19 @@ mod tests {
 
     #[test]
     fn ends_come_from_memory_and_the_middle_in_one_request() {
-        let spans = plan(range(5, 95), &[range(0, 10), range(90, 100)], || 0, 4);
+        let spans = plan(range(5, 95), &[range(0, 10), range(90, 100)], || 0);
         assert_eq!(spans, [held(5, 10, 0), store(10, 90), held(90, 95, 1)]);
     }
 
     #[test]
     fn near_stretches_are_one_request_and_far_ones_two() {
         let pieces = [range(10, 20), range(50, 80)];
-        let spans = |gap, most| plan(range(0, 100), &pieces, || gap, most);
+        let spans = |gap| plan(range(0, 100), &pieces, || gap);
         let apart = [store(0, 10), held(10, 20, 0), store(20, 50), held(50, 80, 1), store(80, 100)];
-        assert_eq!(spans(9, 4), apart);
-        assert_eq!(spans(10, 4), [store(0, 50), held(50, 80, 1), store(80, 100)]);
-        assert_eq!(spans(9, 2), [store(0, 50), held(50, 80, 1), store(80, 100)]);
-        assert_eq!(spans(30, 4), [store(0, 100)]);
-        assert_eq!(spans(0, 1), [store(0, 100)]);
+        assert_eq!(spans(9), apart);
+        assert_eq!(spans(10), [store(0, 50), held(50, 80, 1), store(80, 100)]);
+        assert_eq!(spans(30), [store(0, 100)]);
+        assert_eq!(spans(0), apart);
     }
 
     #[test]
@@ -236,14 +235,13 @@ mod tests {
         fn every_byte_is_in_exactly_one_span(
             start in 0u64..500, len in 0u64..500,
             held in prop::collection::vec((0u64..1000, 0u64..300), 0..6),
-            gap_bytes in 0u64..200, most in 0u64..6, count in 0u64..12, scale in 0u32..20,
+            gap_bytes in 0u64..200, count in 0u64..12, scale in 0u32..20,
         ) {
             let range = |s: u64, l: u64| range(s << scale, (s + l) << scale);
             let wanted = range(start, len);
             let held: Vec<ByteRange> = held.iter().map(|(s, l)| range(*s, *l)).collect();
-            let planned = plan(wanted, &held, || gap_bytes << scale, most);
+            let planned = plan(wanted, &held, || gap_bytes << scale);
             let (bytes, stretches) = missing(&planned);
-            prop_assert!(stretches <= most.max(1));
             let spans = divide(planned, count);
             prop_assert_eq!(missing(&spans).0, bytes);
             prop_assert!(missing(&spans).1 <= count.max(stretches));
@@ -264,7 +262,7 @@ mod tests {
             held in prop::collection::vec((0u64..1000, 1u64..300), 0..6), gap_bytes in 0u64..100,
         ) {
             let held: Vec<ByteRange> = held.iter().map(|(s, l)| range(*s, s + l)).collect();
-            for span in plan(range(0, 1200), &held, || gap_bytes, u64::MAX) {
+            for span in plan(range(0, 1200), &held, || gap_bytes) {
                 let is_held = |at: u64| held.iter().any(|held| held.start <= at && at < held.end);
                 let mut run = 0;
                 for at in span.range.start..span.range.end {

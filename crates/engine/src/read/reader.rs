@@ -1,17 +1,19 @@
 //! An open object: positional reads into the caller's buffer, from any thread.
 
 use crate::cache::CachedObject;
+use crate::limits::HELD_PARTS;
 use crate::location::Location;
 use crate::metadata::Validity;
 use crate::pace::policy::Policy;
 use crate::pace::{OnItsWay, Reserved};
 use crate::query::{Query, QueryCore};
 use crate::read::ahead::{Ahead, is_large};
+use crate::read::at_once::all;
 use crate::read::begun::Approach;
 use crate::read::block::{Block, Source};
 use crate::read::columns::LATENCY_MIN;
 use crate::read::flight::{Progress, Wanted};
-use crate::read::held::{Held, Piece};
+use crate::read::held::{ENTRY_BYTES, Held, Piece};
 use crate::read::neighbours::Place;
 use crate::read::parquet::footer_start;
 use crate::read::plan::{
@@ -23,7 +25,7 @@ use crate::read::tail_first;
 use crate::read::version::Version;
 use crate::warm::{Coming, warm};
 use bytes::Bytes;
-use futures_util::future::{join, try_join_all, try_join3};
+use futures_util::future::{join, try_join_all, try_join4};
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
 use penstock_store::ObjectMeta;
@@ -41,9 +43,6 @@ pub struct Link {
     /// What one connection brings in a second.
     pub bytes_per_s: f64,
 }
-
-/// A long footer is kept up to one part in so many of the memory limit.
-const FOOTER_PARTS: u64 = 16;
 
 /// One object, pinned to the version it was opened with.
 #[derive(Debug)]
@@ -196,8 +195,7 @@ impl Reader {
                 self.warm_next(query, &requests);
             }
         };
-        let carrying =
-            self.carry_out(query, &mut *buf, &requests.spans, &mut ready, approach.as_ref());
+        let carrying = self.carry_out(query, &mut *buf, &requests, &mut ready, approach.as_ref());
         let (alone, ()) = join(carrying, beside).await;
         let alone = alone?;
         if let (Some(approach), Some(Some(run))) = (&approach, &run) {
@@ -226,21 +224,20 @@ impl Reader {
         let (settings, mount) = (&query.settings, &self.at.mount);
         let policy = Policy::of(settings);
         let gap_bytes = || mount.pace.gap_bytes(&policy, mount.latency.get());
-        let mut spans = plan(range, here, gap_bytes, policy.requests_max());
+        let spans = plan(range, here, gap_bytes);
         let (bytes, stretches) = missing(&spans);
         let limit = policy.fanout_limit(bytes);
         let cheapest = mount.pace.fanout(&policy, bytes, limit, mount.latency.get());
-        let extra = cheapest.max(stretches).saturating_sub(1);
+        let extra = cheapest.max(stretches.min(policy.requests_max())).saturating_sub(1);
         let lanes = query.engine.lanes.reserve(extra, settings.parallel_read_io_threads);
-        let most = lanes.count() + 1;
-        if stretches > most {
-            spans = plan(range, here, gap_bytes, most);
-        }
-        let spans = divide(spans, most.min(cheapest));
+        let at_once = lanes.count() + 1;
+        let spans = divide(spans, at_once.min(cheapest));
         let (bytes, requests) = missing(&spans);
-        let is_measured = bytes >= MEASURED_BYTES_MIN;
+        // Requests that wait for each other do not tell what they cost at once.
+        let is_measured = bytes >= MEASURED_BYTES_MIN && requests <= at_once;
         let on_its_way = is_measured.then(|| mount.pace.begin(requests));
-        Requests { spans, bytes, policy, on_its_way, _lanes: lanes }
+        let at_once = usize::try_from(at_once).unwrap_or(usize::MAX);
+        Requests { spans, at_once, bytes, policy, on_its_way, _lanes: lanes }
     }
 
     /// What is fetched ahead by what a scan reads of Parquet files; `None` where it is no scan.
@@ -301,14 +298,14 @@ impl Reader {
         Source { query, at: &self.at, version: &self.version, size_bytes: self.size_bytes }
     }
 
-    /// Each span goes to its own part of the buffer. What is missing is asked for at once; while
-    /// that is under way, what is here is copied, and the disk is read. Gives whether the store's
-    /// pace can be told from it.
+    /// Each span goes to its own part of the buffer. What is missing is asked for at once, in as
+    /// many requests as may run; while they do, what is here is copied, and the disk is read. Gives
+    /// whether the store's pace can be told from it.
     async fn carry_out(
         &self,
         query: &Arc<QueryCore>,
         mut buf: &mut [u8],
-        spans: &[Span],
+        requests: &Requests<'_>,
         ready: &mut Ready,
         approach: Option<&Approach>,
     ) -> Result<bool> {
@@ -317,9 +314,9 @@ impl Reader {
         let copied = |part: &[u8]| {
             approach.inspect(|approach| approach.copied(part.len() as u64));
         };
-        let (mut fetches, mut ahead) = (Vec::new(), Vec::new());
+        let (mut begun_before, mut fetches, mut ahead) = (Vec::new(), Vec::new(), Vec::new());
         let (mut held, mut cached) = (Vec::new(), Vec::new());
-        for span in spans {
+        for span in &requests.spans {
             let len = usize::try_from(span.range.len()).unwrap_or(usize::MAX);
             let (part, rest) = std::mem::take(&mut buf).split_at_mut(len);
             buf = rest;
@@ -332,7 +329,7 @@ impl Reader {
                     Here::Cached(index) => cached.push((index, part, span.range)),
                     Here::Begun(begun) => {
                         let begun = begun.filter(|begun| begun.range.start == span.range.start);
-                        fetches.push(wanted.fetch(part, span.range, begun));
+                        begun_before.push(wanted.fetch(part, span.range, begun));
                     }
                 },
                 SpanSource::Store => fetches.push(wanted.fetch(part, span.range, None)),
@@ -358,9 +355,10 @@ impl Reader {
             Ok(())
         };
         // In this order they take their first steps: requests are sent before anything is copied.
-        let (fetched, ahead, ()) =
-            try_join3(try_join_all(fetches), try_join_all(ahead), here).await?;
-        Ok(fetched.into_iter().chain(ahead).all(|alone| alone))
+        let fetches = all(fetches, requests.at_once);
+        let (fetched, begun, ahead, ()) =
+            try_join4(fetches, try_join_all(begun_before), try_join_all(ahead), here).await?;
+        Ok(fetched && begun.into_iter().chain(ahead).all(|alone| alone))
     }
 
     fn wanted<'a>(&'a self, query: &'a Arc<QueryCore>) -> Wanted<'a> {
@@ -404,9 +402,11 @@ impl Reader {
         if !is_rest_of_footer(range, start, tail.range) {
             return;
         }
-        // Up to 64 MiB: worth no more than memory that is free, and a part of what is kept at all.
+        // Up to 64 MiB: worth no more than memory that is free, and as much as is kept at all.
         let (len, budget) = (tail.range.end - start, &query.engine.budget);
-        let is_fit = len <= budget.limit_bytes() / FOOTER_PARTS;
+        let others = pieces.iter().filter(|piece| piece.range.start < start);
+        let entry_bytes = len + ENTRY_BYTES + others.map(|piece| piece.range.len()).sum::<u64>();
+        let is_fit = entry_bytes <= budget.limit_bytes() / HELD_PARTS;
         let Some(lease) = is_fit.then(|| budget.try_lease(len)).flatten() else { return };
         let place = |at: u64| usize::try_from(at - range.start).expect("a read lies in memory");
         let footer = [&bytes[place(start)..place(tail.range.start)], &tail.bytes[..]].concat();
@@ -426,7 +426,7 @@ impl Reader {
             return Ok(());
         }
         let held: Vec<ByteRange> = self.held.pieces().iter().map(|piece| piece.range).collect();
-        let missing = plan(window, &held, || u64::MAX, 1);
+        let missing = plan(window, &held, || u64::MAX);
         for span in missing.iter().filter(|span| span.source == SpanSource::Store) {
             let bytes = self.opening_bytes(query, span.range).await?;
             self.held.keep(span.range.start, bytes, &query.engine.budget);
@@ -444,7 +444,7 @@ impl Reader {
             return Ok(bytes);
         }
         let bytes = self.start(query, range).await?.read_rest(range.len()).await?;
-        cached.keep(query, range.start, &bytes);
+        cached.keep(query, range.start, &bytes).await;
         Ok(bytes)
     }
 
@@ -481,6 +481,8 @@ async fn copy_ahead(
 /// A read as it is carried out.
 struct Requests<'a> {
     spans: Vec<Span>,
+    /// As many of them are fetched at a time.
+    at_once: usize,
     /// To be fetched.
     bytes: u64,
     policy: Policy,

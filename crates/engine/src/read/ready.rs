@@ -41,7 +41,7 @@ impl Ready {
 
     /// A range as spans of it and of what is missing.
     pub fn spans(&self, range: ByteRange) -> Vec<Span> {
-        plan(range, &self.ranges(), || 0, u64::MAX)
+        plan(range, &self.ranges(), || 0)
     }
 
     /// What stands at this place of [`Ready::ranges`].

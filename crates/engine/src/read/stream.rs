@@ -208,7 +208,7 @@ impl Stream {
                         self.body = Some(body);
                     }
                     if let Some(through) = &mut self.through {
-                        through.keep(&self.query, start, &buf[..count], is_last);
+                        through.keep(&self.query, start, &buf[..count], is_last).await;
                     }
                     return Ok(count);
                 }

@@ -160,10 +160,10 @@ impl Through {
     }
 
     /// Takes note of bytes that came from the store; `is_last` ends what is collected.
-    pub fn keep(&mut self, query: &QueryCore, start: u64, mut bytes: &[u8], is_last: bool) {
+    pub async fn keep(&mut self, query: &QueryCore, start: u64, mut bytes: &[u8], is_last: bool) {
         if self.piece_start + self.piece.len() as u64 != start {
             // The disk was read in between.
-            self.offer(query);
+            self.offer(query).await;
             self.piece_start = start;
         }
         while !bytes.is_empty() {
@@ -172,6 +172,7 @@ impl Through {
             }
             if self.lease.is_none() {
                 // No memory is free: these are not kept.
+                self.cached.skipped(query, bytes.len() as u64);
                 self.piece = Vec::new();
                 return;
             }
@@ -180,17 +181,17 @@ impl Through {
             self.piece.extend_from_slice(now);
             bytes = later;
             if self.piece.len() as u64 == PIECE_BYTES {
-                self.offer(query);
+                self.offer(query).await;
             }
         }
         if is_last {
-            self.offer(query);
+            self.offer(query).await;
             (self.piece, self.lease) = (Vec::new(), None);
         }
     }
 
-    fn offer(&mut self, query: &QueryCore) {
-        self.cached.keep(query, self.piece_start, &self.piece);
+    async fn offer(&mut self, query: &QueryCore) {
+        self.cached.keep(query, self.piece_start, &self.piece).await;
         self.piece_start += self.piece.len() as u64;
         self.piece.clear();
     }

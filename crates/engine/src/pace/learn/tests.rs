@@ -101,6 +101,25 @@ fn what_was_learned_fades_when_the_store_changes() {
     assert!(total < plain * 0.5, "{total} of {plain}");
 }
 
+/// Reads that others carried out, or that failed, are decided on and never seen.
+#[test]
+fn what_is_not_seen_changes_nothing() {
+    let (mut learner, policy) = (Learner::new(100.0, 50_000.0), policy());
+    let link = Link {
+        first_byte_ms: 100.0,
+        connection_bytes_per_ms: 50_000.0,
+        link_bytes_per_ms: 100_000.0,
+        overhead_ms: 20.0,
+    };
+    run_measured(&mut learner, &link, 128 << 20, 40);
+    let before = learner.model(&policy, 1.0);
+    assert!(before.link_bytes_per_ms < 150_000.0, "{before:?}");
+    for len in [32 << 20, 128 << 20].repeat(100) {
+        learner.choose(&policy, len, 4, 1.0);
+    }
+    assert_eq!(learner.model(&policy, 1.0), before);
+}
+
 #[test]
 fn without_learning_the_documented_cost_decides() {
     let policy = Policy { adaptive: false, overhead_ms: 500.0, ..policy() };
