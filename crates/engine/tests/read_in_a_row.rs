@@ -47,6 +47,31 @@ async fn small_reads_in_a_row_are_fetched_ahead_in_growing_blocks() {
     assert_eq!(bench.engine.budget().held_bytes(), 0);
 }
 
+/// Of a read that a block covers in part the rest is asked for while the block is on its way.
+#[tokio::test(start_paused = true)]
+async fn a_block_on_its_way_holds_up_no_request() {
+    let bench = Bench::new(Scripted::remote(LATENCY));
+    let data = pattern(2 * MIB);
+    bench.store.place("a.csv", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+    read(&reader, &query, 0, 200 * KIB).await;
+    bench.store.take_calls();
+    let begin = Instant::now();
+    let first = read(&reader, &query, 200 * KIB, 200 * KIB);
+    let (first, second) = tokio::join!(first, read(&reader, &query, 600 * KIB, 200 * KIB));
+    assert_eq!(begin.elapsed(), LATENCY, "all is asked for at once");
+    assert!(first == data[200 * KIB..400 * KIB]);
+    assert!(second == data[600 * KIB..800 * KIB]);
+    let mut calls = bench.store.take_calls();
+    calls.sort();
+    // The first 256 KiB came with the opening.
+    let asked = [(256, 400), (400, 656), (656, 800)];
+    let asked = asked.map(|(from, to)| format!("get a.csv {}..{}", from * KIB, to * KIB));
+    assert_eq!(calls, asked, "nothing twice");
+    assert_eq!(query.metrics().get(Metric::ReadAheadHits), 1);
+}
+
 /// As gzip reads, whose window doubles: what was fetched ahead of small reads is there for large
 /// ones.
 #[tokio::test(start_paused = true)]
