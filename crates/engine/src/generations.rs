@@ -108,6 +108,8 @@ impl<K: Hash + Eq, V> Generations<K, V> {
 
     #[cfg(test)]
     fn weight(&self) -> u64 {
+        let weigh = |map: &HashMap<K, (V, u64)>| map.values().map(|(_, weight)| weight).sum();
+        assert_eq!((self.young_weight, self.old_weight), (weigh(&self.young), weigh(&self.old)));
         self.young.values().chain(self.old.values()).map(|(_, weight)| weight).sum()
     }
 }

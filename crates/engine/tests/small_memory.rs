@@ -1,5 +1,4 @@
-//! Where the memory limit is small: what is kept of opened objects still serves those who come
-//! next.
+//! Where the memory limit is small: what is kept of opened objects serves those who come next.
 
 #![allow(clippy::unwrap_used)]
 
@@ -54,6 +53,34 @@ async fn a_footer_of_a_twentieth_of_the_limit_is_kept() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         bench.store.take_calls();
     }
+}
+
+/// What is fetched of files that are opened ahead is there when they are opened.
+#[tokio::test(start_paused = true)]
+async fn files_opened_ahead_do_not_drive_each_other_out() {
+    let store = Scripted::remote(Duration::from_millis(10));
+    let bench = Bench::with(store, &[("memory_limit_bytes", "64MiB")]);
+    let size = 300 * KIB;
+    for number in 0..60 {
+        bench.store.place(&format!("t/{number:02}.csv"), pattern(size)).await;
+    }
+    let query = bench.query();
+    let found = query.glob(&bench.at("t/*.csv")).await.unwrap();
+    bench.store.take_calls();
+    for file in &found {
+        let known = Known { meta: file.meta.clone(), ..Known::default() };
+        let reader = query.open(&bench.at(&file.key), &known).await.unwrap();
+        read(&reader, &query, 0, 256 * KIB).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let mut calls = bench.store.take_calls();
+    let count = calls.len();
+    calls.sort();
+    calls.dedup();
+    assert_eq!(count, calls.len(), "each is asked for once: {calls:?}");
+    assert_eq!(count, found.len());
+    let ahead = query.metrics().get(Metric::ReadAheadBytes);
+    assert!(ahead > 50 * 256 * KIB as u64, "{ahead}");
 }
 
 /// A request that is stopped in the middle has brought something in vain.

@@ -93,7 +93,11 @@ impl Files {
             ends_early: query.ends_early(),
             requests: at.mount.spare.free(&query.settings),
         };
-        let parse = |index: usize| is_thorough.then(|| layout(query, at, &files[index])).flatten();
+        // Others are not looked at: that would count as a use of what is kept of them.
+        let parse = |index: usize| {
+            let is_looked_at = is_thorough && tail_first(&files[index].0);
+            is_looked_at.then(|| layout(query, at, &files[index])).flatten()
+        };
         let begin = |index: usize, span: ByteRange, flow: &Arc<Flow>| {
             let (key, Known { meta, .. }) = &files[index];
             let (at, version) = (at.sibling(key.as_str()), Version::of(meta));
