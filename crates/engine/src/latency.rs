@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The least of two of these is the least that was seen lately. A store is not believed to be as
-/// near as one answer was for longer (BBR has ten seconds, too): what was in a cache of the
-/// store's, or came from a machine that is gone, says nothing of the others.
-const WINDOW: Duration = Duration::from_secs(5);
+/// near as one answer was for longer: what was in a cache of the store's, or came from a machine
+/// that is gone, says nothing of the others. BBR has ten seconds, and drains the link to look again;
+/// here nothing is drained, and answers on a link that we keep full wait for each other.
+const WINDOW: Duration = Duration::from_secs(30);
 
 /// Begins with what the store's profile expects; a shorter time counts at once, longer ones (which
 /// include waiting for a connection, or for other answers on the same link) by an eighth each.
@@ -116,17 +117,17 @@ mod tests {
         let (fast, slow) = (Duration::from_millis(1), Duration::from_millis(100));
         latency.note_at(began, fast);
         assert_eq!((latency.get(), latency.most()), (fast, Duration::from_millis(30)));
-        for second in 1..20 {
-            latency.note_at(began + Duration::from_secs(second), slow);
+        for step in 1..20 {
+            latency.note_at(began + step * WINDOW / 5, slow);
             let least = latency.least().unwrap();
-            assert!(second >= 10 || least == fast, "{second}: {least:?}");
-            assert!(second < 10 || least == slow, "{second}: {least:?}");
+            assert!(step >= 10 || least == fast, "{step}: {least:?}");
+            assert!(step < 10 || least == slow, "{step}: {least:?}");
         }
         // After a rest the next answer alone counts, and until then the last ones.
         assert_eq!(latency.least(), Some(slow));
-        latency.note_at(began + Duration::from_secs(100), 2 * slow);
+        latency.note_at(began + 10 * WINDOW, 2 * slow);
         assert_eq!(latency.least(), Some(2 * slow));
-        latency.note_at(began + Duration::from_secs(101), fast);
+        latency.note_at(began + 10 * WINDOW + slow, fast);
         assert_eq!(latency.least(), Some(fast), "a shorter one counts at once");
     }
 }
