@@ -204,6 +204,10 @@ gateway_metrics! {
         "Blocks that were read from the caches of bytes: `memory` (those too that wait to be written to the disk) or `disk`.";
     CACHE_READ_BYTES "penstock_cache_read_bytes_total" Counter ["cache"]
         "Bytes of these blocks.";
+    CACHE_DISK_LOST "penstock_cache_disk_blocks_lost_total" Counter ["reason"]
+        "Blocks that the disk of the cache did not take (`refused`), or gave back otherwise than they were written (`corrupt`).";
+    CACHE_DISK_SKIPPED "penstock_cache_disk_skipped_bytes_total" Counter []
+        "Bytes that were fetched and not given to the disk cache: its disk stood still, or no memory was free.";
     LOG_LOST "penstock_access_log_lost_total" Counter []
         "Lines of the access log, and of that of back ends, that could not be written in time, or at all.";
     CPU_SECONDS "process_cpu_seconds_total" Counter []

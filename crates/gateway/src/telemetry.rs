@@ -248,6 +248,14 @@ fn engine_families(engine: &Metrics) -> Vec<Family> {
             [("memory", Metric::CacheMemoryHits), ("disk", Metric::CacheDiskHits)],
         ),
         labelled(table::CACHE_READ_BYTES, bytes),
+        labelled(
+            table::CACHE_DISK_LOST,
+            [
+                ("refused", Metric::CacheDiskBlocksFailed),
+                ("corrupt", Metric::CacheDiskBlocksCorrupt),
+            ],
+        ),
+        Family::single(table::CACHE_DISK_SKIPPED, engine.get(Metric::CacheDiskBytesSkipped) as f64),
     ]
 }
 

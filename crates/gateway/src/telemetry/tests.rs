@@ -123,6 +123,9 @@ fn what_the_engine_counted_is_told_under_the_names_of_the_page() {
         Metric::CacheDiskHits,
         Metric::CacheMemoryBytesRead,
         Metric::CacheDiskBytesRead,
+        Metric::CacheDiskBlocksFailed,
+        Metric::CacheDiskBlocksCorrupt,
+        Metric::CacheDiskBytesSkipped,
     ]) {
         engine.add(metric, amount);
     }
@@ -132,6 +135,9 @@ fn what_the_engine_counted_is_told_under_the_names_of_the_page() {
         "penstock_cache_hits_total{cache=\"disk\"} 2",
         "penstock_cache_read_bytes_total{cache=\"memory\"} 3",
         "penstock_cache_read_bytes_total{cache=\"disk\"} 4",
+        "penstock_cache_disk_blocks_lost_total{reason=\"refused\"} 5",
+        "penstock_cache_disk_blocks_lost_total{reason=\"corrupt\"} 6",
+        "penstock_cache_disk_skipped_bytes_total 7",
     ] {
         assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
     }
