@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 /// The least of two of these is the least that was seen lately. A store is not believed to be as
 /// near as one answer was for longer: what was in a cache of the store's, or came from a machine
-/// that is gone, says nothing of the others. BBR has ten seconds, and drains the link to look again;
-/// here nothing is drained, and answers on a link that we keep full wait for each other.
+/// that is gone, says nothing of the others. BBR has ten seconds, and drains the link to look
+/// again; here nothing is drained, and answers on a link that we keep full wait for each other.
 const WINDOW: Duration = Duration::from_secs(30);
 
 /// Begins with what the store's profile expects; a shorter time counts at once, longer ones (which
