@@ -16,7 +16,7 @@ venv=$!
 sources=$!
 say "building penstock, penstock-fake and the engine's static library (release)"
 cargo build --release --locked --quiet -p penstock-cli -p penstock-testkit -p penstock-ffi
-for binary in penstock penstock-fake; do
+for binary in penstock penstock-fake penstock-bare; do
   # A copy under a new inode: a running server keeps the file that it was started from.
   cp "${CARGO_TARGET_DIR:-target}/release/$binary" "build/.$binary.new"
   mv -f "build/.$binary.new" "build/$binary"

@@ -25,7 +25,7 @@ NAME = "gateway"
 SCHEMA = 1
 BUCKET = "bench"
 KIB, MIB = 1 << 10, 1 << 20
-PEERS = ("penstock", "s3proxy", "versitygw")
+PEERS = ("penstock", "s3proxy", "versitygw", "bare")
 STORES = ("directory", "azure-fake", "s3-fake")
 FAKE_FLAGS = ("--anonymous",)
 """The back end itself is asked without signing, to tell what the gateway adds."""

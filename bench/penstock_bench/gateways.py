@@ -24,8 +24,9 @@ from penstock_bench.sql import AZURITE_ACCOUNT, AZURITE_KEY, S3_KEY
 BACK_ENDS = ("directory", "azure-fake", "azurite", "s3-fake", "versitygw")
 """A directory of the gateway's own; Azure by our fake or Microsoft's emulator; S3 by our fake or a
 server that is not ours."""
-GATEWAYS = ("penstock", "s3proxy", "versitygw", "direct")
-"""``direct`` is the back end itself, where it speaks S3."""
+GATEWAYS = ("penstock", "s3proxy", "versitygw", "direct", "bare")
+"""``direct`` is the back end itself, where it speaks S3; ``bare`` is the limit: a loop of the
+kernel's calls that understands PUT and GET and nothing else (`penstock-bare`)."""
 
 
 class GatewayError(Exception):
@@ -158,6 +159,9 @@ class Lane:
             if self.back_end is None or self._word().startswith("azure="):
                 raise GatewayError(f"{self._back_end} does not speak S3 itself")
             return self.back_end
+        if self._gateway == "bare":
+            log = self._directory / "bare.log"
+            return self._child([BUILD / "penstock-bare", *self._bare_options()], log)
         if self._gateway == "penstock":
             command: list[str | Path] = [BUILD / "penstock", "serve", *self._penstock_options()]
             return self._child(command, self._directory / "penstock.log")
@@ -170,6 +174,13 @@ class Lane:
         if self._back_end in ("azurite", "azure-fake"):
             return f"azure={self.back_end.url}/{AZURITE_ACCOUNT}"
         return f"s3={self.back_end.url}"
+
+    def _bare_options(self) -> list[str | Path]:
+        if self.back_end is None:
+            data = self._directory / "data"
+            data.mkdir()
+            return ["--dir", data]
+        return ["--to", self._word().partition("://")[2]]
 
     def _penstock_options(self) -> list[str | Path]:
         if self.back_end is None and not self._extra:

@@ -1,0 +1,300 @@
+//! `penstock-bare`: the least that a gateway could do, as the limit beside its figures.
+//!
+//! Answers the PUTs and GETs of one well-meaning client: a thread for each connection, blocking
+//! calls, files sent by the kernel, bodies through one buffer. No signatures, digests, times or
+//! limits, and no look at what a name holds: for the bench on this machine only, never a server.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const USAGE: &str = "\
+penstock-bare --dir DIR | --to HOST:PORT[/ACCOUNT]
+
+The bare loop of a gateway, to measure what the kernel alone takes: no signatures, digests or
+checks. Listens on a free port of 127.0.0.1.
+
+  --dir DIR                objects are files: `sendfile` for a GET; write, fsync, rename for a PUT
+  --to HOST:PORT           objects are behind an S3 server that takes unsigned requests
+  --to HOST:PORT/ACCOUNT   the same for an Azure Blob server
+";
+
+/// As much as a gateway reads at once.
+const BUFFER_BYTES: usize = 256 << 10;
+/// What a gateway hands to the kernel at once.
+const SENDFILE_BYTES: usize = 1 << 20;
+
+/// Where the objects are.
+#[derive(Clone)]
+enum Behind {
+    Dir(PathBuf),
+    Server { host: String, account: String },
+}
+
+/// A connection and what was read of it beyond the last head.
+struct Peer {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    filled: usize,
+}
+
+/// First line and what matters of the fields.
+struct Head {
+    first: String,
+    length: u64,
+    range: Option<String>,
+}
+
+impl Head {
+    fn word(&self, number: usize) -> Result<&str> {
+        self.first.split(' ').nth(number).ok_or_else(|| odd("a first line without its words"))
+    }
+}
+
+fn odd(what: &str) -> Error {
+    Error::new(ErrorKind::InvalidData, what)
+}
+
+impl Peer {
+    fn new(stream: TcpStream) -> Result<Self> {
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: vec![0; BUFFER_BYTES], filled: 0 })
+    }
+
+    /// The next head; what follows it stays in the buffer. `None`: the other side is done.
+    fn head(&mut self) -> Result<Option<Head>> {
+        loop {
+            let end = self.buffer[..self.filled].windows(4).position(|four| four == b"\r\n\r\n");
+            if let Some(end) = end {
+                let head = parse(&self.buffer[..end])?;
+                self.buffer.copy_within(end + 4..self.filled, 0);
+                self.filled -= end + 4;
+                return Ok(Some(head));
+            }
+            match self.stream.read(&mut self.buffer[self.filled..])? {
+                0 => return Ok(None),
+                count => self.filled += count,
+            }
+        }
+    }
+
+    /// Gives a body of `length` bytes on, as it comes.
+    fn body(&mut self, length: u64, to: &mut impl Write) -> Result<()> {
+        let mut left = length;
+        while left > 0 {
+            if self.filled == 0 {
+                let most = usize::try_from(left).map_or(BUFFER_BYTES, |n| n.min(BUFFER_BYTES));
+                self.filled = self.stream.read(&mut self.buffer[..most])?;
+                if self.filled == 0 {
+                    return Err(odd("a body ended early"));
+                }
+            }
+            to.write_all(&self.buffer[..self.filled])?;
+            left = left.saturating_sub(self.filled as u64);
+            self.filled = 0;
+        }
+        Ok(())
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Head> {
+    let text = std::str::from_utf8(bytes).map_err(|_| odd("a head that is no text"))?;
+    let mut lines = text.split("\r\n");
+    let first = lines.next().unwrap_or_default().to_string();
+    let mut head = Head { first, length: 0, range: None };
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => {
+                head.length = value.trim().parse().map_err(|_| odd("a length that is no number"))?;
+            }
+            "range" => head.range = Some(value.trim().to_string()),
+            _ => {}
+        }
+    }
+    Ok(head)
+}
+
+/// First and last byte of `bytes=A-B`.
+fn span(range: &str) -> Result<(u64, u64)> {
+    range
+        .strip_prefix("bytes=")
+        .and_then(|span| span.split_once('-'))
+        .and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)))
+        .ok_or_else(|| odd("a range that is not bytes=A-B"))
+}
+
+fn get_file(client: &mut Peer, path: &Path, head: &Head) -> Result<()> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let (first, last) = head.range.as_deref().map_or(Ok((0, size.saturating_sub(1))), span)?;
+    let (mut at, end) = (first, size.min(last + 1));
+    let status = if head.range.is_some() { "206 Partial Content" } else { "200 OK" };
+    let length = end - at;
+    let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
+    rustix::net::send(&client.stream, answer.as_bytes(), rustix::net::SendFlags::MORE)?;
+    while at < end {
+        let most = usize::try_from(end - at).map_or(SENDFILE_BYTES, |n| n.min(SENDFILE_BYTES));
+        if rustix::fs::sendfile(&client.stream, &file, Some(&mut at), most)? == 0 {
+            return Err(odd("a file was cut"));
+        }
+    }
+    Ok(())
+}
+
+fn put_file(client: &mut Peer, path: &Path, head: &Head) -> Result<()> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let parent = path.parent().ok_or_else(|| odd("a name without a directory"))?;
+    let temp = parent.join(format!(".{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+    let mut file = File::create(&temp)?;
+    client.body(head.length, &mut file)?;
+    file.sync_data()?;
+    std::fs::rename(&temp, path)?;
+    File::open(parent)?.sync_all()?;
+    client.stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+}
+
+fn forward(client: &mut Peer, server: &mut Peer, behind: (&str, &str), head: &Head) -> Result<()> {
+    let (host, account) = behind;
+    let (method, path) = (head.word(0)?, head.word(1)?);
+    let is_bucket = !path.trim_matches('/').contains('/');
+    let query = if is_bucket && !account.is_empty() { "?restype=container" } else { "" };
+    let mut out = format!("{method} {account}{path}{query} HTTP/1.1\r\nhost: {host}\r\n");
+    if !account.is_empty() {
+        out += "x-ms-version: 2021-12-02\r\nx-ms-blob-type: BlockBlob\r\n";
+    }
+    if let Some(range) = &head.range {
+        out += &format!("range: {range}\r\n");
+    }
+    if method == "PUT" {
+        out += &format!("content-length: {}\r\n", head.length);
+    }
+    server.stream.write_all((out + "\r\n").as_bytes())?;
+    client.body(head.length, &mut server.stream)?;
+    let answer = server.head()?.ok_or_else(|| odd("the server closed"))?;
+    // What S3 says where Azure says 201.
+    let status = answer.first.replace("201 Created", "200 OK");
+    let length = answer.length;
+    let told = format!("{status}\r\nContent-Length: {length}\r\n\r\n");
+    client.stream.write_all(told.as_bytes())?;
+    server.body(length, &mut client.stream)
+}
+
+fn serve(stream: TcpStream, behind: &Behind) -> Result<()> {
+    let mut client = Peer::new(stream)?;
+    let mut server = match behind {
+        Behind::Server { host, .. } => Some(Peer::new(TcpStream::connect(host)?)?),
+        Behind::Dir(_) => None,
+    };
+    while let Some(head) = client.head()? {
+        match (behind, &mut server) {
+            (Behind::Server { host, account }, Some(server)) => {
+                forward(&mut client, server, (host, account), &head)?;
+            }
+            (Behind::Dir(dir), _) => {
+                let name = head.word(1)?.trim_matches('/');
+                let path = dir.join(name);
+                match head.word(0)? {
+                    "GET" => get_file(&mut client, &path, &head)?,
+                    "PUT" if name.contains('/') => put_file(&mut client, &path, &head)?,
+                    "PUT" => {
+                        std::fs::create_dir_all(&path)?;
+                        client.body(head.length, &mut std::io::sink())?;
+                        client.stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")?;
+                    }
+                    _ => return Err(odd("neither GET nor PUT")),
+                }
+            }
+            (Behind::Server { .. }, None) => return Err(odd("no connection behind")),
+        }
+    }
+    Ok(())
+}
+
+fn behind(arguments: &[String]) -> Option<Behind> {
+    match arguments {
+        [flag, dir] if flag == "--dir" => Some(Behind::Dir(dir.into())),
+        [flag, to] if flag == "--to" => {
+            let (host, account) = to.split_once('/').unwrap_or((to, ""));
+            let account = if account.is_empty() { String::new() } else { format!("/{account}") };
+            Some(Behind::Server { host: host.to_string(), account })
+        }
+        _ => None,
+    }
+}
+
+fn run(behind: &Behind) -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    println!("penstock-bare listening on http://{}", listener.local_addr()?);
+    for stream in listener.incoming() {
+        let (stream, behind) = (stream?, behind.clone());
+        std::thread::spawn(move || {
+            if let Err(error) = serve(stream, &behind) {
+                eprintln!("penstock-bare: {error}");
+            }
+        });
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some(behind) = behind(&arguments) else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match run(&behind) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("penstock-bare: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(address: &str, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn a_directory_keeps_what_it_was_given() {
+        let scratch = penstock_testkit::scratch::Scratch::new("bare");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let behind = Behind::Dir(scratch.path().to_path_buf());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                serve(stream.unwrap(), &behind).unwrap();
+            }
+        });
+        asked(&address, "PUT /b HTTP/1.1\r\n\r\n");
+        let put = asked(&address, "PUT /b/k HTTP/1.1\r\nContent-Length: 6\r\n\r\nabcdef");
+        assert!(put.starts_with("HTTP/1.1 200 OK"), "{put}");
+        let two = "GET /b/k HTTP/1.1\r\n\r\nGET /b/k HTTP/1.1\r\nRange: bytes=1-3\r\n\r\n";
+        let got = asked(&address, two);
+        assert!(got.contains("Content-Length: 6\r\n\r\nabcdef"), "{got}");
+        assert!(got.ends_with("206 Partial Content\r\nContent-Length: 3\r\n\r\nbcd"), "{got}");
+    }
+
+    #[test]
+    fn arguments_say_where_objects_are() {
+        let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
+        assert!(matches!(
+            behind(&words("--to h:1/acc")),
+            Some(Behind::Server { host, account }) if host == "h:1" && account == "/acc"
+        ));
+        assert!(behind(&words("--dir")).is_none());
+        assert!(span("bytes=5-").is_err());
+    }
+}
