@@ -7,6 +7,17 @@ namespace penstock {
 
 namespace {
 
+//! Whether DuckDB's external file cache is between whoever opens this and us, as far as can be seen: it passes its mode
+//! on, but for Parquet, which always goes through it.
+bool IsCachedByDuckDB(const string &path, FileOpenFlags &flags, optional_ptr<FileOpener> opener) {
+	if (flags.GetCachingMode() == CachingMode::NO_CACHING && !StringUtil::EndsWith(path, ".parquet")) {
+		return false;
+	}
+	Value enabled;
+	return opener && LookupSetting(*opener, "enable_external_file_cache", enabled) && !enabled.IsNull() &&
+	       enabled.GetValue<bool>();
+}
+
 void RefuseUnsupported(const string &path, FlagsArg flags) {
 	if (flags.OpenForAppending()) {
 		throw NotImplementedException(
@@ -42,6 +53,7 @@ unique_ptr<FileHandle> PenstockFileSystem::OpenRead(const OpenFileInfo &file, Fi
 	auto options = query->OptionsOf(file.path, opener);
 	Known known(file);
 	auto told = known.Get();
+	told.host_keeps = IsCachedByDuckDB(file.path, flags, opener);
 	ps_reader *reader = nullptr;
 	ps_error *error = nullptr;
 	if (!ps_open_read(query->handle, Borrow(file.path), options.Data(), options.Count(), &told, &reader,

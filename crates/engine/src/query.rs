@@ -1,6 +1,6 @@
 //! One statement or one client request: its settings, cancellation, counters and uploads.
 
-use crate::cache::DiskCache;
+use crate::cache::{DiskCache, HostCache};
 use crate::cancel::Cancellation;
 use crate::engine::{Engine, Interrupted};
 use crate::location::{Location, ObjectId, StoreOption};
@@ -39,6 +39,7 @@ pub(crate) struct QueryCore {
     number: u64,
     /// The disk cache that it uses to its end.
     disk: OnceLock<Option<Arc<DiskCache>>>,
+    pub host_cache: HostCache,
     pub cancel: Cancellation,
     pub scope: Arc<Scope>,
     /// What this query opened: it sees one version of each object and asks for it once.
@@ -115,6 +116,7 @@ impl Query {
             settings,
             began: tokio::time::Instant::now(),
             disk: OnceLock::new(),
+            host_cache: HostCache::default(),
             cancel: Cancellation::default(),
             scope,
             opened: Mutex::default(),

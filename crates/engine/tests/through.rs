@@ -245,6 +245,34 @@ async fn memory_keeps_what_was_read_if_it_is_asked_to() {
     }
 }
 
+/// With bytes in memory asked for, those that the host keeps are not held twice; but what is there
+/// from a query that it kept nothing of is read.
+#[tokio::test]
+async fn memory_keeps_nothing_of_what_the_host_keeps() {
+    let bench = Bench::with(Scripted::new(), &[("cache_memory_bytes", "16MiB")]);
+    let data = pattern(2 * MIB);
+    let read = async |known: &Known| {
+        let query = bench.query();
+        let reader = query.open(&bench.at("a.csv"), known).await.unwrap();
+        let mut buf = vec![0; MIB];
+        reader.read_at(&query, &mut buf, 0).await.unwrap();
+        assert!(buf == data[..MIB]);
+        let kept = query.cache_entries().unwrap();
+        let in_memory = kept.iter().filter(|entry| entry.cache == "memory");
+        in_memory.map(|entry| entry.cached_bytes).sum::<u64>()
+    };
+    bench.store.place("a.csv", data.clone()).await;
+    let by_host = Known { host_keeps: true, ..Known::default() };
+    assert_eq!(read(&by_host).await, 0);
+    // What it was opened with is held beside the cache.
+    let rest = (MIB - (256 << 10)) as u64;
+    assert!(read(&Known::NOTHING).await >= rest);
+    bench.store.take_calls();
+    assert!(read(&by_host).await >= rest);
+    let calls = bench.store.take_calls();
+    assert!(calls.iter().all(|call| !call.starts_with("get")), "{calls:?}");
+}
+
 /// What the cache gives for longer than a request may take costs the next request no time.
 #[tokio::test(start_paused = true)]
 async fn a_get_that_the_cache_serves_for_long_still_has_the_whole_deadline_for_the_store() {

@@ -83,6 +83,7 @@ typedef struct {
 	bool has_modified; int64_t modified_us;  /* since the epoch */
 	ps_str etag;                              /* empty: unknown */
 	bool immutable;                           /* never validate again (DuckLake and friends) */
+	bool host_keeps;                          /* the host has a cache in memory for what it reads of it */
 	uint64_t footer_size_bytes;               /* 0: unknown */
 	uint64_t listed_us;                       /* ps_entry's, if a listing told the rest; 0: none did */
 } ps_known;

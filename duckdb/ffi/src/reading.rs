@@ -27,6 +27,7 @@ pub struct PsKnown {
     modified_us: i64,
     etag: PsStr,
     immutable: bool,
+    host_keeps: bool,
     footer_size_bytes: u64,
     listed_us: u64,
 }
@@ -55,6 +56,7 @@ impl PsKnown {
             },
             listed: Listed::from_us(self.listed_us),
             immutable: self.immutable,
+            host_keeps: self.host_keeps,
             footer_size_bytes: (self.footer_size_bytes != 0).then_some(self.footer_size_bytes),
         })
     }

@@ -23,6 +23,8 @@ pub(crate) struct CachedObject {
     /// At least one of the two is there.
     disk: Option<Arc<DiskCache>>,
     memory: Option<Arc<MemoryCache>>,
+    /// The host keeps it in memory, so that is only read from.
+    is_kept_by_host: bool,
     version: ObjectVersion,
 }
 
@@ -55,7 +57,8 @@ impl CachedObject {
             etag: version.if_match()?.0.into(),
             size_bytes: version.size_bytes?,
         };
-        Some(CachedObject { disk, memory, version })
+        let is_kept_by_host = memory.is_some() && query.host_cache.keeps(&at.key);
+        Some(CachedObject { disk, memory, is_kept_by_host, version })
     }
 
     /// Size and tag of the version of an object that was cached last.
@@ -171,7 +174,7 @@ impl CachedObject {
     /// the rest again. What it does not take is counted.
     pub async fn keep(&self, query: &QueryCore, start: u64, bytes: &[u8]) {
         let lease = |bytes| query.engine.budget.try_lease(bytes);
-        if let Some(memory) = &self.memory {
+        if let Some(memory) = self.memory.as_ref().filter(|_| !self.is_kept_by_host) {
             memory.keep(&self.version, start, bytes, lease);
         }
         let Some(disk) = &self.disk else { return };

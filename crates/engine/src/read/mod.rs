@@ -73,6 +73,8 @@ pub struct Known {
     pub listed: Option<Listed>,
     /// The object never changes under this name: never validate it again.
     pub immutable: bool,
+    /// The host keeps what it reads of the object in a cache of its own: ours in memory does not.
+    pub host_keeps: bool,
     /// Size of the footer at the object's end, which will be read first.
     pub footer_size_bytes: Option<u64>,
 }
@@ -90,6 +92,7 @@ impl Known {
         },
         listed: None,
         immutable: false,
+        host_keeps: false,
         footer_size_bytes: None,
     };
 }
@@ -175,6 +178,9 @@ impl Query {
 async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Reader> {
     // A cache that cannot be used is told before anything is asked.
     query.disk()?;
+    if known.host_keeps {
+        query.host_cache.note(&at.key);
+    }
     query.uploads.settled(&at.id()).await;
     let cell = cell(query, at);
     let is_opened = cell.initialized();
