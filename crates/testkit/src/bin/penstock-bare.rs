@@ -108,7 +108,8 @@ fn parse(bytes: &[u8]) -> Result<Head> {
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         match name.to_ascii_lowercase().as_str() {
             "content-length" => {
-                head.length = value.trim().parse().map_err(|_| odd("a length that is no number"))?;
+                head.length =
+                    value.trim().parse().map_err(|_| odd("a length that is no number"))?;
             }
             "range" => head.range = Some(value.trim().to_string()),
             _ => {}
@@ -227,7 +228,8 @@ fn behind(arguments: &[String]) -> Option<Behind> {
 
 fn run(behind: &Behind) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    println!("penstock-bare listening on http://{}", listener.local_addr()?);
+    let address = listener.local_addr()?;
+    writeln!(std::io::stdout(), "penstock-bare listening on http://{address}")?;
     for stream in listener.incoming() {
         let (stream, behind) = (stream?, behind.clone());
         std::thread::spawn(move || {
