@@ -320,7 +320,12 @@ class StorageRun:
 
 
 def condition(text: str, variables: dict[str, str]) -> bool:
-    """Whether a comparison of a loop's variable holds."""
+    """Whether all comparisons of loops' variables hold."""
+    return all(comparison(part, variables) for part in text.split("&&"))
+
+
+def comparison(text: str, variables: dict[str, str]) -> bool:
+    """Whether one of them holds."""
     found = re.fullmatch(r"(\w+)(<>|<=|>=|=|<|>)(.*)", text)
     if not found:
         return False
