@@ -2,7 +2,7 @@
 
 mod directory;
 
-use crate::route::BackendOptions;
+use crate::route::{BackendOptions, BucketOptions};
 use directory::Directory;
 use penstock_base::nearest::nearest;
 use penstock_base::{Error, Kind, Result};
@@ -14,16 +14,24 @@ use std::sync::Arc;
 const SCHEMES: &[&str] =
     &["az", "azure", "abfss", "abfs", "s3", "s3a", "gs", "gcs", "r2", "file", "mem"];
 
-/// The account of a back end.
+/// The account of a back end, for these buckets of the configuration.
 ///
 /// # Errors
 /// `Invalid` for options that cannot be, `Unsupported` for an unknown scheme; for a directory
 /// `NotFound` and `Denied`.
-pub fn open(backend: &BackendOptions, http: &HttpClient) -> Result<Arc<dyn Account>> {
-    open_account(backend, http).map_err(|error| error.with_object(backend.url.as_str()))
+pub fn open(
+    backend: &BackendOptions,
+    buckets: &[BucketOptions],
+    http: &HttpClient,
+) -> Result<Arc<dyn Account>> {
+    open_account(backend, buckets, http).map_err(|error| error.with_object(backend.url.as_str()))
 }
 
-fn open_account(backend: &BackendOptions, http: &HttpClient) -> Result<Arc<dyn Account>> {
+fn open_account(
+    backend: &BackendOptions,
+    buckets: &[BucketOptions],
+    http: &HttpClient,
+) -> Result<Arc<dyn Account>> {
     let pairs = backend.options.iter().map(|(name, value)| (name.as_str(), value.reveal()));
     let options = StoreOptions::new(pairs)?;
     let (scheme, rest) = backend.url.split_once("://").unwrap_or((backend.url.as_str(), ""));
@@ -39,7 +47,11 @@ fn open_account(backend: &BackendOptions, http: &HttpClient) -> Result<Arc<dyn A
             Ok(Arc::new(S3Account::new(http, scheme, &options)?))
         }
         "file" => Ok(Arc::new(Directory::open(Path::new(rest))?)),
-        "mem" => Ok(Arc::new(MemoryAccount::default())),
+        // Elsewhere the containers of named buckets have to be there; here nothing ever is.
+        "mem" => {
+            let own = buckets.iter().filter(|bucket| bucket.backend == backend.name);
+            Ok(Arc::new(MemoryAccount::with_containers(own.map(BucketOptions::container))))
+        }
         other => Err(unknown_scheme(other)),
     }
 }

@@ -39,6 +39,16 @@ async fn what_is_well_is_tried_and_nothing_is_left_behind() {
 }
 
 #[tokio::test]
+async fn a_bucket_that_is_named_in_memory_is_there() {
+    let memory =
+        BackendOptions { name: "mem".into(), url: "mem://".into(), ..BackendOptions::default() };
+    let told = Options { buckets: vec![named("lake", "mem")], ..options_over(memory) };
+    let findings = examine(&told, SystemTime::now).await;
+    assert!(problems(&findings).is_empty(), "{findings:#?}");
+    assert!(has(&findings, Level::Good, "written, read and removed"), "{findings:#?}");
+}
+
+#[tokio::test]
 async fn a_read_only_bucket_is_not_written_to() {
     let dir = Dir::new();
     std::fs::create_dir_all(dir.served().join("lake")).unwrap();
