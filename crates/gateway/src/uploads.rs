@@ -173,7 +173,7 @@ pub(crate) async fn list_parts(
     request: S3Request<dto::ListPartsInput>,
 ) -> S3Result<dto::ListPartsOutput> {
     let input = request.input;
-    let max_parts = page_size(input.max_parts)?;
+    let max_parts = page_size("max-parts", input.max_parts)?;
     let marker = input.part_number_marker.unwrap_or(0);
     let bucket = buckets.get(&input.bucket).await?;
     let upload = UploadId(input.upload_id.clone());
