@@ -6,6 +6,7 @@ use crate::route::{BackendOptions, BucketOptions};
 use directory::Directory;
 use penstock_base::nearest::nearest;
 use penstock_base::{Error, Kind, Result};
+use penstock_store::options::Family;
 use penstock_store::{Account, AzureAccount, HttpClient, MemoryAccount, S3Account, StoreOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -54,6 +55,20 @@ fn open_account(
         }
         other => Err(unknown_scheme(other)),
     }
+}
+
+/// Names of options that were given for this back end and that nothing there looks at.
+pub fn passed_over(backend: &BackendOptions) -> Vec<String> {
+    let family = match backend.url.split_once("://").map_or("", |(scheme, _)| scheme) {
+        "az" | "azure" | "abfss" | "abfs" => Some(Family::Azure),
+        "s3" | "s3a" | "r2" => Some(Family::S3),
+        "gs" | "gcs" => Some(Family::Gcs),
+        _ => None,
+    };
+    let pairs = backend.options.iter().map(|(name, value)| (name.as_str(), value.reveal()));
+    // Names that no store knows are told as the back end is opened.
+    let options = StoreOptions::new(pairs).unwrap_or_default();
+    options.passed_over(family).into_iter().map(str::to_string).collect()
 }
 
 fn unknown_scheme(scheme: &str) -> Error {
