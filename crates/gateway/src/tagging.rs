@@ -24,8 +24,8 @@ fn is_tag_char(char: char) -> bool {
 /// Checks the tags of a request.
 ///
 /// # Errors
-/// `InvalidTag` for a name that is empty, too long, S3's own or stands twice, for characters that S3
-/// does not take, and for too many.
+/// `InvalidTag` for a name that is empty, too long, S3's own or stands twice, for characters that
+/// S3 does not take, and for too many.
 fn checked(tags: Vec<dto::Tag>) -> S3Result<Vec<(String, String)>> {
     if tags.len() > TAGS_MAX {
         return Err(s3_error!(InvalidTag, "Object tags cannot be greater than 10"));

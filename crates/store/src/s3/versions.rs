@@ -115,8 +115,8 @@ impl S3Store {
         let told = answer::text_header(&response.headers, CONTENT_RANGE.as_str());
         let (range, size) = match told.as_deref().and_then(answer::parse_content_range) {
             Some((range, size)) => (range, size),
-            // Only a service that does not know the parameter sends all: past the first part, and of
-            // an object whose tag tells several.
+            // Only a service that does not know the parameter sends all: past the first part, and
+            // of an object whose tag tells several.
             None if number > 1 || tells_parts(&response.headers) => {
                 return Err(
                     self.named(&call, Error::new(Kind::Unsupported, "the service tells no parts"))
