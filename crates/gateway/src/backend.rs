@@ -2,10 +2,11 @@
 
 mod directory;
 
-use crate::route::BackendOptions;
+use crate::route::{BackendOptions, BucketOptions};
 use directory::Directory;
 use penstock_base::nearest::nearest;
 use penstock_base::{Error, Kind, Result};
+use penstock_store::options::Family;
 use penstock_store::{Account, AzureAccount, HttpClient, MemoryAccount, S3Account, StoreOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -14,16 +15,24 @@ use std::sync::Arc;
 const SCHEMES: &[&str] =
     &["az", "azure", "abfss", "abfs", "s3", "s3a", "gs", "gcs", "r2", "file", "mem"];
 
-/// The account of a back end.
+/// The account of a back end, for these buckets of the configuration.
 ///
 /// # Errors
 /// `Invalid` for options that cannot be, `Unsupported` for an unknown scheme; for a directory
 /// `NotFound` and `Denied`.
-pub fn open(backend: &BackendOptions, http: &HttpClient) -> Result<Arc<dyn Account>> {
-    open_account(backend, http).map_err(|error| error.with_object(backend.url.as_str()))
+pub fn open(
+    backend: &BackendOptions,
+    buckets: &[BucketOptions],
+    http: &HttpClient,
+) -> Result<Arc<dyn Account>> {
+    open_account(backend, buckets, http).map_err(|error| error.with_object(backend.url.as_str()))
 }
 
-fn open_account(backend: &BackendOptions, http: &HttpClient) -> Result<Arc<dyn Account>> {
+fn open_account(
+    backend: &BackendOptions,
+    buckets: &[BucketOptions],
+    http: &HttpClient,
+) -> Result<Arc<dyn Account>> {
     let pairs = backend.options.iter().map(|(name, value)| (name.as_str(), value.reveal()));
     let options = StoreOptions::new(pairs)?;
     let (scheme, rest) = backend.url.split_once("://").unwrap_or((backend.url.as_str(), ""));
@@ -39,9 +48,27 @@ fn open_account(backend: &BackendOptions, http: &HttpClient) -> Result<Arc<dyn A
             Ok(Arc::new(S3Account::new(http, scheme, &options)?))
         }
         "file" => Ok(Arc::new(Directory::open(Path::new(rest))?)),
-        "mem" => Ok(Arc::new(MemoryAccount::default())),
+        // Elsewhere the containers of named buckets have to be there; here nothing ever is.
+        "mem" => {
+            let own = buckets.iter().filter(|bucket| bucket.backend == backend.name);
+            Ok(Arc::new(MemoryAccount::with_containers(own.map(BucketOptions::container))))
+        }
         other => Err(unknown_scheme(other)),
     }
+}
+
+/// Names of options that were given for this back end and that nothing there looks at.
+pub fn passed_over(backend: &BackendOptions) -> Vec<String> {
+    let family = match backend.url.split_once("://").map_or("", |(scheme, _)| scheme) {
+        "az" | "azure" | "abfss" | "abfs" => Some(Family::Azure),
+        "s3" | "s3a" | "r2" => Some(Family::S3),
+        "gs" | "gcs" => Some(Family::Gcs),
+        _ => None,
+    };
+    let pairs = backend.options.iter().map(|(name, value)| (name.as_str(), value.reveal()));
+    // Names that no store knows are told as the back end is opened.
+    let options = StoreOptions::new(pairs).unwrap_or_default();
+    options.passed_over(family).into_iter().map(str::to_string).collect()
 }
 
 fn unknown_scheme(scheme: &str) -> Error {

@@ -7,7 +7,7 @@ use http::HeaderMap;
 use http::header::IF_UNMODIFIED_SINCE;
 use penstock_store::{ETag, ObjectMeta, WriteCondition};
 use s3s::dto;
-use s3s::{S3Result, s3_error};
+use s3s::{S3Error, S3Result, s3_error};
 use std::time::{Duration, SystemTime};
 
 /// What If-Match and If-None-Match may hold.
@@ -17,6 +17,8 @@ pub enum Tag {
     Any,
     /// This version.
     One(ETag),
+    /// Any of these.
+    OneOf(Vec<ETag>),
 }
 
 impl Tag {
@@ -24,6 +26,7 @@ impl Tag {
         match self {
             Tag::Any => true,
             Tag::One(wanted) => Some(wanted) == etag,
+            Tag::OneOf(wanted) => etag.is_some_and(|etag| wanted.contains(etag)),
         }
     }
 }
@@ -32,9 +35,22 @@ impl From<dto::ETagCondition> for Tag {
     fn from(condition: dto::ETagCondition) -> Self {
         match condition {
             dto::ETagCondition::Any => Tag::Any,
-            dto::ETagCondition::ETag(etag) => Tag::One(ETag(etag.into_value())),
+            dto::ETagCondition::ETag(etag) => {
+                let text = etag.into_value();
+                // s3s takes a list for one tag, from its first quote to its last; none holds any.
+                match text.contains('"') {
+                    true => Tag::OneOf(tags_of_list(&text)),
+                    false => Tag::One(ETag(text)),
+                }
+            }
         }
     }
+}
+
+/// The tags of a list without its first and its last quote.
+fn tags_of_list(text: &str) -> Vec<ETag> {
+    // Inside of quotes and outside take turns.
+    text.split('"').step_by(2).map(|tag| ETag(tag.to_string())).collect()
 }
 
 /// The conditions of a read, or of the source of a copy.
@@ -213,7 +229,7 @@ fn whole_seconds(time: SystemTime) -> SystemTime {
 /// The condition of a write.
 ///
 /// # Errors
-/// `NotImplemented` for two at once.
+/// `NotImplemented` for two at once and for lists of tags.
 pub fn write_condition(
     if_match: Option<dto::ETagCondition>,
     if_none_match: Option<dto::ETagCondition>,
@@ -224,8 +240,14 @@ pub fn write_condition(
         (None, Some(Tag::One(etag))) => Ok(WriteCondition::IfNoneMatch(etag)),
         (Some(Tag::One(etag)), None) => Ok(WriteCondition::IfMatch(etag)),
         (Some(Tag::Any), None) => Ok(WriteCondition::IfPresent),
+        (Some(Tag::OneOf(_)), None) | (None, Some(Tag::OneOf(_))) => Err(several_tags()),
         _ => Err(s3_error!(NotImplemented, "A write takes If-None-Match or If-Match, one of them")),
     }
+}
+
+/// Stores compare with one tag as they write and remove.
+pub fn several_tags() -> S3Error {
+    s3_error!(NotImplemented, "A condition on a write or a removal names one tag")
 }
 
 /// The conditions of a removal.
@@ -285,6 +307,28 @@ mod tests {
         assert_eq!(verdict(known), Verdict::NotModified);
         let any = ReadConditions { if_none_match: Some(Tag::Any), ..Default::default() };
         assert_eq!(verdict(any), Verdict::NotModified);
+    }
+
+    #[test]
+    fn any_tag_of_a_list_may_match() {
+        let parsed = |text: &str| {
+            let parsed = dto::ETagCondition::parse_http_header(text.as_bytes());
+            Some(Tag::from(parsed.unwrap()))
+        };
+        for (list, holds) in [
+            ("\"v0\", \"v1\"", true),
+            ("\"v1\",W/\"v2\"", true),
+            ("W/\"v0\", W/\"v1\"", true),
+            ("\"v0\", \"v2\"", false),
+            ("\"v0, v1\"", false),
+        ] {
+            let some = ReadConditions { if_match: parsed(list), ..Default::default() };
+            assert_eq!(verdict(some.clone()) == Verdict::Proceed, holds, "{list}");
+            assert!(some.wanted_version().is_none() || !holds, "no back end is told of a list");
+            let none = ReadConditions { if_none_match: parsed(list), ..Default::default() };
+            assert_eq!(verdict(none.clone()) == Verdict::NotModified, holds, "{list}");
+            assert!(none.told_version().is_none() || !holds);
+        }
     }
 
     #[test]
@@ -366,5 +410,7 @@ mod tests {
         let other = write_condition(None, one()).unwrap();
         assert_eq!(other, WriteCondition::IfNoneMatch(ETag("v1".into())));
         assert!(write_condition(one(), any()).is_err());
+        let list = dto::ETagCondition::ETag(dto::ETag::Strong("v1\", \"v2".into()));
+        assert!(write_condition(Some(list), None).is_err());
     }
 }

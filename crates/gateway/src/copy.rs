@@ -4,7 +4,7 @@ use crate::body::CopyFlow;
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{Algorithm, Sums, UploadKind};
 use crate::conditions::{ReadConditions, Tag, source_conditions, write_condition};
-use crate::get::{about_object, judge, shown_tag, size_of, start_if, store_range};
+use crate::get::{about_object, judge, shown_tag, size_of, start_if};
 use crate::headers::{ObjectHeaders, object_headers, tag_count};
 use crate::locks::{self, lock_asked};
 use crate::put::{in_store, judged_anew, place};
@@ -28,7 +28,8 @@ pub(crate) struct Source {
     pub bucket: Arc<Bucket>,
     /// With the version that is meant.
     pub key: String,
-    pub range: Option<dto::Range>,
+    /// All of it where not given.
+    pub range: Option<ByteRange>,
     pub conditions: ReadConditions,
 }
 
@@ -40,7 +41,7 @@ impl Source {
     pub async fn new(
         buckets: &Buckets,
         source: &dto::CopySource,
-        range: Option<dto::Range>,
+        range: Option<ByteRange>,
         conditions: ReadConditions,
     ) -> S3Result<Self> {
         let dto::CopySource::Bucket { bucket, key, version_id } = source else {
@@ -61,18 +62,18 @@ impl Source {
         let at = self.bucket.at(&self.key);
         let meta = self.bucket.query().head(&at).await.map_err(about_object)?;
         self.judge(&meta)?;
-        let range = store_range(self.range.as_ref()).resolve(size_of(&meta)?);
-        self.check_range(range, size_of(&meta)?)?;
-        Ok((meta, range))
+        let size = size_of(&meta)?;
+        self.check_range(size)?;
+        Ok((meta, self.range.unwrap_or(ByteRange { start: 0, end: size })))
     }
 
     /// Begins to read the source; the conditions hold.
     pub async fn open(&self) -> S3Result<Stream> {
-        let range = store_range(self.range.as_ref());
+        let range = self.range.map_or(GetRange::All, GetRange::Bounded);
         let stream = start_if(&self.bucket, &self.key, range, &self.conditions).await;
         let stream = stream.map_err(no_304)?;
         self.judge(stream.meta())?;
-        self.check_range(stream.range(), size_of(stream.meta())?)?;
+        self.check_range(size_of(stream.meta())?)?;
         Ok(stream)
     }
 
@@ -114,11 +115,13 @@ impl Source {
         judge(&self.bucket, &self.conditions, meta).map_err(no_304)
     }
 
-    fn check_range(&self, found: ByteRange, size: u64) -> S3Result<()> {
-        let Some(range) = &self.range else { return Ok(()) };
-        let is_past = matches!(range, dto::Range::Int { last: Some(last), .. } if *last >= size);
-        if is_past || found.is_empty() {
-            return Err(s3_error!(InvalidRange, "The range of the copy source is not satisfiable"));
+    /// A part is as long as was said, or is none.
+    fn check_range(&self, size: u64) -> S3Result<()> {
+        if self.range.is_some_and(|range| range.end > size) {
+            return Err(s3_error!(
+                InvalidRange,
+                "Range specified is not valid for source object of size: {size}"
+            ));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Removing objects: one, or many at once.
 
 use crate::buckets::{Bucket, Buckets};
-use crate::conditions::{RemovalConditions, Tag, unmodified_since};
+use crate::conditions::{RemovalConditions, Tag, several_tags, unmodified_since};
 use crate::error::{Subject, to_s3};
 use crate::get::about_object;
 use crate::lock::Leave;
@@ -56,6 +56,7 @@ async fn delete_one(
     let name = versions::name(bucket, key, version)?;
     let mut etag = match conditions.if_match.clone().map(Tag::from) {
         Some(Tag::One(etag)) => Some(bucket.tags.kept(&etag)),
+        Some(Tag::OneOf(_)) => return Err(several_tags()),
         // Removing what is not there succeeds, so only a delete marker makes a difference.
         Some(Tag::Any) if bucket.store.has_versions() => Some(ETag("*".to_string())),
         None | Some(Tag::Any) => None,

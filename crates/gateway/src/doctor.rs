@@ -10,6 +10,7 @@ mod dynamic;
 mod judge;
 mod settings;
 
+use crate::backend::passed_over;
 use crate::probe::BackEnds;
 use crate::ready::Probe as _;
 use crate::route::{Place, Routes};
@@ -109,6 +110,10 @@ async fn back_end(
         _ => {}
     }
     let mut findings = vec![Finding::good(&subject, "answers")];
+    findings.extend(passed_over(backend).into_iter().map(|name| {
+        let what = format!("takes no `{name}`: nothing looks at it");
+        Finding::warning(&subject, what, "Remove it; the reference tells which store takes what")
+    }));
     if backend.is_dynamic {
         let (account, is_read_only) = (&account, backend.is_read_only);
         findings.extend(dynamic::containers(&subject, account, is_read_only, now).await);

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::header::HeaderName;
 use http::{HeaderMap, Method, Request};
 use http_body::{Frame, SizeHint};
-use s3s::{Body, S3Error, S3Result, StdError};
+use s3s::{Body, S3Error, S3Result, StdError, s3_error};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -41,6 +41,11 @@ fn is_document(method: &Method, path: &str, query: &str) -> bool {
         Method::PUT => !has_key || pairs(query).any(|pair| ON_OBJECTS.contains(&pair.0.as_str())),
         _ => false,
     }
+}
+
+/// A document above the bound, whether its head said so or not.
+pub(crate) fn too_long() -> S3Error {
+    s3_error!(EntityTooLarge, "The document in this request is longer than 4 MiB.")
 }
 
 /// The headers with digests of a document.
@@ -130,6 +135,10 @@ impl Judged {
     fn hold(&mut self, bytes: usize) -> Result<(), StdError> {
         let before = self.bytes.div_ceil(UNIT_BYTES);
         self.bytes += bytes;
+        // Its reader would stop here too, without a word of why.
+        if self.bytes > DOCUMENT_BYTES_MAX {
+            return Err(self.verdict.refuse(too_long()));
+        }
         let units = self.bytes.div_ceil(UNIT_BYTES) - before;
         let units = u32::try_from(units).unwrap_or(u32::MAX);
         let Ok(more) = self.room.clone().try_acquire_many_owned(units) else {

@@ -248,8 +248,7 @@ impl Front {
             && !is_form(request)
             && length > DOCUMENT_BYTES_MAX as u64
         {
-            let why = "The XML of this request is longer than 4 MiB.";
-            return Some(s3_error!(EntityTooLarge, "{why}"));
+            return Some(documents::too_long());
         }
         if length > self.limits.body_size_max_bytes {
             let most = self.limits.body_size_max_bytes;

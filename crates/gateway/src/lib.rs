@@ -399,7 +399,8 @@ fn open(options: &Options, telemetry: Arc<Telemetry>, log: Option<AccessLog>) ->
             engine: opened.engine.observer(),
             log: log.clone(),
         });
-        let account = backend::open(backend, &http.with_observer(observer.clone()))?;
+        let http = http.with_observer(observer.clone());
+        let account = backend::open(backend, &options.buckets, &http)?;
         // Whether a back end answers must not wait for connections that clients hold.
         let probed = account.apart(PROBE_CONNECTIONS);
         opened.probed.push(probed.unwrap_or_else(|| account.clone()));

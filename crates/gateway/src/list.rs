@@ -104,15 +104,15 @@ pub(crate) async fn list_buckets(
     })
 }
 
-/// The number of names to answer.
+/// How many entries to answer, asked by the parameter `name`.
 ///
 /// # Errors
 /// `InvalidArgument` below 0.
-pub fn page_size(max_keys: Option<i32>) -> S3Result<i32> {
-    match max_keys {
+pub fn page_size(name: &str, asked: Option<i32>) -> S3Result<i32> {
+    match asked {
         Some(count) if count < 0 => Err(s3_error!(
             InvalidArgument,
-            "Argument max-keys must be an integer between 0 and 2147483647"
+            "Argument {name} must be an integer between 0 and 2147483647"
         )),
         Some(count) => Ok(count.min(PAGE_MAX)),
         None => Ok(PAGE_MAX),
@@ -126,7 +126,7 @@ pub async fn list_v2(
     input: dto::ListObjectsV2Input,
 ) -> S3Result<dto::ListObjectsV2Output> {
     let names = Names::new(input.encoding_type.as_ref())?;
-    let max_keys = page_size(input.max_keys)?;
+    let max_keys = page_size("max-keys", input.max_keys)?;
     // An empty token is where a listing begins.
     let token = input.continuation_token.as_deref().filter(|token| !token.is_empty());
     let request = ListRequest {
@@ -163,7 +163,7 @@ pub async fn list_v1(
     input: dto::ListObjectsInput,
 ) -> S3Result<dto::ListObjectsOutput> {
     let names = Names::new(input.encoding_type.as_ref())?;
-    let max_keys = page_size(input.max_keys)?;
+    let max_keys = page_size("max-keys", input.max_keys)?;
     let marker = input.marker.clone().filter(|marker| !marker.is_empty());
     let request = ListRequest {
         prefix: input.prefix.clone().unwrap_or_default(),
@@ -343,9 +343,10 @@ mod tests {
 
     #[test]
     fn page_sizes_have_bounds() {
-        assert_eq!(page_size(None).unwrap(), 1000);
-        assert_eq!(page_size(Some(5000)).unwrap(), 1000);
-        assert_eq!(page_size(Some(0)).unwrap(), 0);
-        assert!(page_size(Some(-1)).is_err());
+        assert_eq!(page_size("max-keys", None).unwrap(), 1000);
+        assert_eq!(page_size("max-keys", Some(5000)).unwrap(), 1000);
+        assert_eq!(page_size("max-keys", Some(0)).unwrap(), 0);
+        let refused = page_size("max-parts", Some(-1)).unwrap_err();
+        assert!(refused.message().is_some_and(|why| why.contains("max-parts")));
     }
 }

@@ -56,6 +56,13 @@ pub struct BucketOptions {
     pub is_read_only: bool,
 }
 
+impl BucketOptions {
+    /// The container that it is, or is a part of.
+    pub fn container(&self) -> &str {
+        self.container.as_deref().unwrap_or(&self.name)
+    }
+}
+
 /// Where a bucket is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -119,7 +126,7 @@ impl Routes {
             };
             let place = Place {
                 backend: index,
-                container: bucket.container.clone().unwrap_or_else(|| bucket.name.clone()),
+                container: bucket.container().to_string(),
                 prefix: bucket.prefix.clone(),
                 is_read_only: bucket.is_read_only || backends[index].is_read_only,
                 is_fixed: true,

@@ -13,6 +13,8 @@ const BUCKET_TAGS_MAX: usize = 50;
 /// Longest name and value, in characters, as in S3.
 const NAME_CHARS_MAX: usize = 128;
 const VALUE_CHARS_MAX: usize = 256;
+/// What names of tags begin with that only S3 itself gives.
+const RESERVED: &str = "aws:";
 
 /// Whether S3 takes a character in a tag: letters and digits of any language, spaces, and these.
 fn is_tag_char(char: char) -> bool {
@@ -22,8 +24,8 @@ fn is_tag_char(char: char) -> bool {
 /// Checks the tags of a request.
 ///
 /// # Errors
-/// `InvalidTag` for a name that is empty, too long or stands twice, for characters that S3 does not
-/// take, and for too many.
+/// `InvalidTag` for a name that is empty, too long, S3's own or stands twice, for characters that
+/// S3 does not take, and for too many.
 fn checked(tags: Vec<dto::Tag>) -> S3Result<Vec<(String, String)>> {
     if tags.len() > TAGS_MAX {
         return Err(s3_error!(InvalidTag, "Object tags cannot be greater than 10"));
@@ -34,6 +36,10 @@ fn checked(tags: Vec<dto::Tag>) -> S3Result<Vec<(String, String)>> {
         let is_long = name.chars().count() > NAME_CHARS_MAX;
         if name.is_empty() || is_long || !name.chars().all(is_tag_char) {
             return Err(s3_error!(InvalidTag, "The TagKey you have provided is invalid"));
+        }
+        if name.starts_with(RESERVED) {
+            let why = "System tags cannot be added/updated by requester";
+            return Err(s3_error!(InvalidTag, "{why}"));
         }
         if value.chars().count() > VALUE_CHARS_MAX || !value.chars().all(is_tag_char) {
             return Err(s3_error!(InvalidTag, "The TagValue you have provided is invalid"));
@@ -153,6 +159,8 @@ mod tests {
             assert!(checked(tags).is_err());
         }
         assert!(checked(vec![tag("a", "1"), tag("a", "2")]).is_err());
+        assert!(checked(vec![tag("aws:a", "1")]).is_err());
+        assert!(checked(vec![tag("laws:a", "1")]).is_ok());
     }
 
     #[test]

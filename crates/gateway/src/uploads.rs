@@ -22,7 +22,8 @@ use crate::parts::part_number;
 use crate::receive::{Incoming, Sent, receive};
 use crate::sharing::{initiator_note, new_object, of_upload};
 use crate::{lenient, refuse, tagging};
-use penstock_base::Error;
+use http::HeaderValue;
+use penstock_base::{ByteRange, Error};
 use penstock_store::streaming::split_version;
 use penstock_store::{PartEntry, UploadId, WriteCondition};
 use s3s::dto;
@@ -118,13 +119,8 @@ pub(crate) async fn part_copy(
     let input = &mut request.input;
     refuse::unkept_headers(&request.headers)?;
     let number = part_number(input.part_number)?;
-    let range = input.copy_source_range.as_deref().map(dto::Range::parse).transpose();
-    let range = range.map_err(|_| {
-        s3_error!(
-            InvalidArgument,
-            "The x-amz-copy-source-range value must be of the form bytes=first-last"
-        )
-    })?;
+    // s3s takes an empty header for none, and all of the source would be the part.
+    let range = request.headers.get("x-amz-copy-source-range").map(copied_range).transpose()?;
     let conditions = source_conditions!(input);
     let bucket = buckets.writable(&input.bucket).await?;
     let source = Source::new(buckets, &input.copy_source, range, conditions).await?;
@@ -148,13 +144,36 @@ pub(crate) async fn part_copy(
     })
 }
 
+/// The bytes that `x-amz-copy-source-range` names. Unlike a Range it says both ends: S3 takes
+/// neither open nor suffix ranges, so that the size of the part is the client's own.
+fn copied_range(header: &HeaderValue) -> S3Result<ByteRange> {
+    let offset = |text: &str| {
+        // What parses as a number may begin with a plus sign.
+        let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u64>().ok().filter(|_| is_digits)
+    };
+    let ends = header.to_str().ok().and_then(|text| text.strip_prefix("bytes="));
+    let ends = ends.and_then(|text| text.split_once('-'));
+    let ends = ends.and_then(|(first, last)| Some((offset(first)?, offset(last)?)));
+    let range = ends
+        .filter(|(first, last)| first <= last)
+        .and_then(|(start, last)| Some(ByteRange { start, end: last.checked_add(1)? }));
+    range.ok_or_else(|| {
+        s3_error!(
+            InvalidArgument,
+            "The x-amz-copy-source-range value must be of the form bytes=first-last where first \
+             and last are the zero-based offsets of the first and last bytes to copy"
+        )
+    })
+}
+
 /// ListParts.
 pub(crate) async fn list_parts(
     buckets: &Buckets,
     request: S3Request<dto::ListPartsInput>,
 ) -> S3Result<dto::ListPartsOutput> {
     let input = request.input;
-    let max_parts = page_size(input.max_parts)?;
+    let max_parts = page_size("max-parts", input.max_parts)?;
     let marker = input.part_number_marker.unwrap_or(0);
     let bucket = buckets.get(&input.bucket).await?;
     let upload = UploadId(input.upload_id.clone());

@@ -112,7 +112,7 @@ pub(crate) async fn list(
         return list_only(bucket, owner, input).await;
     }
     let names = Names::new(input.encoding_type.as_ref())?;
-    let max_keys = page_size(input.max_keys)?;
+    let max_keys = page_size("max-keys", input.max_keys)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     if given(&input.version_id_marker).is_some() && given(&input.key_marker).is_none() {
         let why = "A version-id marker cannot be specified without a key marker.";

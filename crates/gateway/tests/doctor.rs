@@ -39,6 +39,16 @@ async fn what_is_well_is_tried_and_nothing_is_left_behind() {
 }
 
 #[tokio::test]
+async fn a_bucket_that_is_named_in_memory_is_there() {
+    let memory =
+        BackendOptions { name: "mem".into(), url: "mem://".into(), ..BackendOptions::default() };
+    let told = Options { buckets: vec![named("lake", "mem")], ..options_over(memory) };
+    let findings = examine(&told, SystemTime::now).await;
+    assert!(problems(&findings).is_empty(), "{findings:#?}");
+    assert!(has(&findings, Level::Good, "written, read and removed"), "{findings:#?}");
+}
+
+#[tokio::test]
 async fn a_read_only_bucket_is_not_written_to() {
     let dir = Dir::new();
     std::fs::create_dir_all(dir.served().join("lake")).unwrap();
@@ -104,6 +114,26 @@ async fn each_trouble_is_named_with_its_kind_and_a_cure_and_no_secret() {
             assert!(!format!("{findings:?}").contains(secret), "{subject}");
         }
     }
+}
+
+#[tokio::test]
+async fn an_option_that_nothing_looks_at_is_told() {
+    let (dir, fake) = (Dir::new(), FakeAzure::start(FakeOptions::azure()).unwrap());
+    let with = |mut backend: BackendOptions, name: &str| {
+        backend.options.push((name.to_string(), Secret::new("hidden-value")));
+        options_over(backend)
+    };
+    let directory = || BackendOptions::directory(&dir.served());
+    for (told, name) in
+        [(with(azure(&fake), "key_id"), "key_id"), (with(directory(), "endpoint"), "endpoint")]
+    {
+        let findings = examine(&told, SystemTime::now).await;
+        assert!(problems(&findings).is_empty(), "{findings:#?}");
+        assert!(has(&findings, Level::Warning, &format!("takes no `{name}`")), "{findings:#?}");
+        assert!(!format!("{findings:?}").contains("hidden-value"));
+    }
+    let findings = examine(&with(azure(&fake), "chain"), SystemTime::now).await;
+    assert!(!has(&findings, Level::Warning, "takes no"), "{findings:#?}");
 }
 
 #[tokio::test]

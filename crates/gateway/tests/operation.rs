@@ -198,6 +198,21 @@ async fn the_log_tells_why_a_request_failed_and_no_secret() {
     }
 }
 
+/// Its head may tell no length, and that of a PUT could be an object's.
+#[tokio::test]
+async fn a_document_that_is_too_long_is_refused_for_that() {
+    let server = Server::start().await;
+    server.put("/lake/k", b"x").await;
+    let body = vec![b' '; (4 << 20) + 1];
+    for (method, path) in
+        [("PUT", "/lake/k?tagging"), ("PUT", "/lake?cors"), ("POST", "/lake?delete")]
+    {
+        let refused = Request { method, path, body: &body, ..Default::default() };
+        let refused = server.send(refused).await;
+        assert_eq!((refused.status, refused.code().as_str()), (400, "EntityTooLarge"), "{path}");
+    }
+}
+
 /// Documents are held whole, and those of all requests together have a bound.
 #[tokio::test]
 async fn more_documents_than_there_is_room_for_are_told_to_slow_down() {

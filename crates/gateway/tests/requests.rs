@@ -160,6 +160,16 @@ async fn conditions_on_reads_writes_and_deletes(lane: Lane) {
     assert_eq!(ask("GET", "if-none-match", &format!("W/{tag}")).await, 304);
     assert_eq!(ask("GET", "if-none-match", "*").await, 304);
     assert_eq!(ask("GET", "if-none-match", "\"other\"").await, 200);
+    let (has, lacks) = (format!("\"other\", {tag}"), "\"other\",W/\"another\"");
+    for method in ["GET", "HEAD"] {
+        assert_eq!(ask(method, "if-none-match", &has).await, 304);
+        assert_eq!(ask(method, "if-none-match", lacks).await, 200);
+        assert_eq!(ask(method, "if-match", &has).await, 200);
+        assert_eq!(ask(method, "if-match", lacks).await, 412);
+    }
+    for method in ["PUT", "DELETE"] {
+        assert_eq!(ask(method, "if-match", &has).await, 501, "it compares with one tag");
+    }
     let (past, future) = ("Thu, 01 Jan 1970 00:00:01 GMT", "Fri, 31 Dec 2100 00:00:00 GMT");
     assert_eq!(ask("GET", "if-modified-since", past).await, 200);
     assert_eq!(ask("GET", "if-modified-since", future).await, 304);

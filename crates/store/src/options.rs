@@ -31,6 +31,13 @@ pub struct OptionSpec {
     pub doc: &'static str,
 }
 
+impl OptionSpec {
+    /// Whether the row is about an option, whose name is in lower case.
+    fn is(&self, name: &str) -> bool {
+        self.name == name || (self.name.ends_with('.') && name.starts_with(self.name))
+    }
+}
+
 use Family::{Azure, Gcs, Http, S3};
 
 const ALL: &[Family] = &[S3, Gcs, Azure, Http];
@@ -71,7 +78,6 @@ table! {
         "secret" "Secret access key.";
         "session_token" "Token of temporary credentials.";
         "region" "Region that requests are signed for; found out where not given.";
-        "endpoint" "Host and port of the service, with or without http:// or https://.";
         "url_style" "Where the bucket stands: `vhost` (in the host name) or `path`.";
         "use_ssl" "Whether to speak https; true where not given.";
         "kms_key_id" "Key for server-side encryption with KMS; written objects are encrypted with it.";
@@ -80,7 +86,6 @@ table! {
         "account_id" "Cloudflare account, from which the R2 endpoint follows.";
         "checksum" "Checksum of uploads: `auto` (CRC-32 unless the server refuses it), `crc32`, which a gateway also takes to say that the service keeps checksums of parts, `md5` or `none`.";
         "profile" "Profile of the AWS configuration files.";
-        "chain" "Sources of credentials, in order: env, config, sso, sts, process, instance.";
         "assume_role_arn" "Role to assume with the found credentials.";
         "external_id" "External id for the role.";
         "role_session_name" "Session name for the role.";
@@ -95,6 +100,10 @@ table! {
         "s3_kms_key_id" "DuckDB's setting for `kms_key_id`.";
         "s3_url_compatibility_mode" "DuckDB's setting for `url_compatibility_mode`.";
         "s3_requester_pays" "DuckDB's setting for `requester_pays`.";
+    }
+    &[S3, Gcs, Azure] => {
+        "endpoint" "Host and port of the service, with or without http:// or https://.";
+        "chain" "Sources of credentials, in order: env, config, sso, sts, process, instance; of Azure env, workload_identity, managed_identity, cli, default.";
     }
     &[Gcs] => {
         "service_account_key" "JSON text of a Google service account or authorised user.";
@@ -153,10 +162,7 @@ impl StoreOptions {
     /// As [`StoreOptions::new`].
     pub fn push(&mut self, name: &str, value: &str) -> Result<()> {
         let lower = name.trim().to_ascii_lowercase();
-        let known = |spec: &OptionSpec| {
-            spec.name == lower || (spec.name.ends_with('.') && lower.starts_with(spec.name))
-        };
-        if !TABLE.iter().any(known) {
+        if !TABLE.iter().any(|spec| spec.is(&lower)) {
             let error = Error::new(Kind::Invalid, format!("unknown store option `{name}`"));
             return Err(match nearest(&lower, TABLE.iter().map(|spec| spec.name)) {
                 Some(near) => error.with_hint(format!("Did you mean `{near}`?")),
@@ -186,6 +192,19 @@ impl StoreOptions {
     /// The value of the first given of several names: the secret's, then the setting's.
     pub fn first_of(&self, names: &[&str]) -> Option<&str> {
         names.iter().find_map(|name| self.get(name))
+    }
+
+    /// Names of the given ones that stores of a family pass over, or all stores but those of any
+    /// family (a directory, memory): mistakes, where they were given for one store alone.
+    pub fn passed_over(&self, family: Option<Family>) -> Vec<&str> {
+        let is_read = |name: &str| {
+            let read = |spec: &OptionSpec| {
+                family.is_some_and(|family| spec.families.contains(&family)) && spec.is(name)
+            };
+            TABLE.iter().any(read)
+        };
+        let names = self.0.iter().map(|(name, _)| name.as_str());
+        names.filter(|name| !is_read(&name.to_ascii_lowercase())).collect()
     }
 
     /// Whether an option of this family is given.
@@ -262,6 +281,15 @@ mod tests {
     fn unknown_name_suggests_the_nearest() {
         let error = StoreOptions::new([("session_tokn", "x")]).unwrap_err();
         assert_eq!(error.hint(), Some("Did you mean `session_token`?"));
+    }
+
+    #[test]
+    fn what_a_store_passes_over_is_named() {
+        let pairs = [("key_id", "k"), ("endpoint", "e"), ("extra_http_headers.X-Api", "1")];
+        let options = StoreOptions::new(pairs).unwrap();
+        assert_eq!(options.passed_over(Some(S3)), Vec::<&str>::new());
+        assert_eq!(options.passed_over(Some(Azure)), ["key_id"]);
+        assert_eq!(options.passed_over(None), ["key_id", "endpoint", "extra_http_headers.X-Api"]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) async fn list_uploads(
     let other = bucket_owner(&request.extensions);
     let input = request.input;
     let names = Names::new(input.encoding_type.as_ref())?;
-    let max_uploads = page_size(input.max_uploads)?;
+    let max_uploads = page_size("max-uploads", input.max_uploads)?;
     let bucket = buckets.get(&input.bucket).await?;
     let prefix = input.prefix.as_deref().unwrap_or_default();
     let key_marker = input.key_marker.as_deref().unwrap_or_default();

@@ -148,6 +148,12 @@ pub struct MemoryAccount {
 }
 
 impl MemoryAccount {
+    /// An account with these containers.
+    pub fn with_containers<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let made = |name: &str| (name.to_string(), Arc::new(MemoryStore::new(name)));
+        MemoryAccount { containers: Mutex::new(names.into_iter().map(made).collect()) }
+    }
+
     fn containers(&self) -> MutexGuard<'_, BTreeMap<String, Arc<MemoryStore>>> {
         self.containers.lock().unwrap_or_else(PoisonError::into_inner)
     }

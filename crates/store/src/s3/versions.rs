@@ -8,8 +8,8 @@ use crate::streaming::{
     PartPlace, Removed, Versioning, VersionsPage, VersionsRequest, no_versions, versioned,
 };
 use crate::{ETag, GetRange, Payload, Store as _};
-use ::http::Method;
-use ::http::header::{CONTENT_RANGE, CONTENT_TYPE, IF_MATCH};
+use ::http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH};
+use ::http::{HeaderMap, Method};
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result};
 
@@ -115,8 +115,9 @@ impl S3Store {
         let told = answer::text_header(&response.headers, CONTENT_RANGE.as_str());
         let (range, size) = match told.as_deref().and_then(answer::parse_content_range) {
             Some((range, size)) => (range, size),
-            // Past the first, only a service that does not know the parameter sends all.
-            None if number > 1 => {
+            // Only a service that does not know the parameter sends all: past the first part, and
+            // of an object whose tag tells several.
+            None if number > 1 || tells_parts(&response.headers) => {
                 return Err(
                     self.named(&call, Error::new(Kind::Unsupported, "the service tells no parts"))
                 );
@@ -130,4 +131,11 @@ impl S3Store {
         let meta = self.meta(&response, size);
         Ok(Some(PartPlace { meta, range }))
     }
+}
+
+/// Whether the tag is that of an upload of more than one part: `<digest>-<their number>`.
+fn tells_parts(headers: &HeaderMap) -> bool {
+    let tag = answer::text_header(headers, ETAG.as_str()).unwrap_or_default();
+    let count = tag.trim_matches('"').rsplit_once('-').and_then(|(_, count)| count.parse().ok());
+    count.is_some_and(|count: u32| count > 1)
 }
