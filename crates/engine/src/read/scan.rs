@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use told::Told;
+pub(crate) use wanted::JOINED_BYTES_MAX;
 
 /// Files ahead of the one that is read.
 const FILES_AHEAD_MAX: usize = 32;
@@ -393,5 +394,7 @@ impl Scan {
 
 #[cfg(test)]
 mod cached;
+#[cfg(test)]
+mod joined;
 #[cfg(test)]
 mod tests;

@@ -3,9 +3,15 @@
 use super::file::{BEGUN, GAP_BYTES_MAX, Group, Settled, is_pending, joined};
 use super::history::History;
 use super::{FILES_AHEAD_MAX, Scan, Unit};
+use crate::query::WASTE_PARTS;
 use crate::read::parquet::steps::step;
 use penstock_base::ByteRange;
 use std::ops::RangeInclusive;
+
+/// Columns of several row groups are fetched by one request of at most so much.
+pub(crate) const JOINED_BYTES_MAX: u64 = 8 << 20;
+/// Shorter ones are joined even where little may be ahead: a shorter request costs as much.
+const JOINED_BYTES_MIN: u64 = 512 << 10;
 
 /// What is worth fetching.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +19,50 @@ pub(crate) struct Wanted {
     pub unit: Unit,
     pub columns: RangeInclusive<usize>,
     pub span: ByteRange,
+    /// Columns of row groups behind it that lie in the span too.
+    more: Vec<(Unit, RangeInclusive<usize>)>,
+    /// Bytes between row groups, which nobody wants.
+    gap_bytes: u64,
+}
+
+impl Wanted {
+    /// The row groups that the span has columns of.
+    pub fn row_groups(&self) -> RangeInclusive<usize> {
+        let last = self.more.last().map_or(self.unit, |(unit, _)| *unit);
+        self.unit.row_group..=last.row_group
+    }
+
+    /// Takes in the columns of a row group behind it, where they lie as near as columns of one row
+    /// group do, all of it has at most `bytes_max`, and little of it lies between.
+    fn join(&mut self, next: Wanted, bytes_max: u64) -> bool {
+        let span = joined(self.span, next.span);
+        let Some(gap_bytes) = next.span.start.checked_sub(self.span.end) else { return false };
+        // DuckDB reads over a gap inside a row group, but never over one between two. Half of what
+        // may be in vain: the other half is for what is not known.
+        let all_gaps = self.gap_bytes + gap_bytes;
+        if gap_bytes > GAP_BYTES_MAX
+            || span.len() > bytes_max
+            || all_gaps * 2 * WASTE_PARTS > span.len()
+        {
+            return false;
+        }
+        (self.span, self.gap_bytes) = (span, all_gaps);
+        self.more.push((next.unit, next.columns));
+        true
+    }
+
+    /// All columns, by row group.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (Unit, RangeInclusive<usize>)> {
+        let first = std::iter::once((self.unit, self.columns.clone()));
+        first.chain(self.more.iter().cloned())
+    }
+}
+
+/// The longest span of several row groups, where one row group's is cut beyond `whole_bytes`, which
+/// is half of what may be ahead. An eighth of that: so at least eight requests share the link, and
+/// what is needed first, which is there when all of its request is, does not wait for much else.
+fn joined_bytes_max(whole_bytes: u64) -> u64 {
+    (whole_bytes / 4).max(JOINED_BYTES_MIN).min(whole_bytes).min(JOINED_BYTES_MAX)
 }
 
 impl Scan {
@@ -42,7 +92,8 @@ impl Scan {
             let first = if file == frontier.file { frontier.row_group + 1 } else { 0 };
             for row_group in first..self.files[&file].groups.len() {
                 let unit = Unit { file, row_group };
-                if let Some(wanted) = self.next_in(unit, cut_bytes, History::is_expected) {
+                if let Some(mut wanted) = self.next_in(unit, cut_bytes, History::is_expected) {
+                    self.join(&mut wanted, joined_bytes_max(whole_bytes).min(cut_bytes));
                     return self.begin(wanted, allowed_bytes);
                 }
             }
@@ -50,33 +101,53 @@ impl Scan {
         None
     }
 
+    /// Takes the columns of the row groups behind it in. Only of those that nobody has entered:
+    /// what a reader waits for is a request of its own.
+    fn join(&mut self, wanted: &mut Wanted, bytes_max: u64) {
+        let count = self.files[&wanted.unit.file].groups.len();
+        for row_group in wanted.unit.row_group + 1..count {
+            let left = bytes_max.saturating_sub(wanted.span.len());
+            let unit = Unit { row_group, ..wanted.unit };
+            let Some(next) = self.next_in(unit, left, History::is_expected) else { return };
+            if !wanted.join(next, bytes_max) {
+                return;
+            }
+        }
+    }
+
     /// `None` for a span that is too long: what lies behind it must not overtake it.
     fn begin(&mut self, wanted: Wanted, bytes_max: u64) -> Option<Wanted> {
         if wanted.span.len() > bytes_max {
             return None;
         }
-        self.mark(wanted.unit, wanted.columns.clone(), BEGUN);
+        self.wasted_bytes += wanted.gap_bytes;
+        wanted.parts().for_each(|(unit, columns)| self.mark(unit, columns, BEGUN));
         Some(wanted)
     }
 
     /// What was to begin did not, from a place on: its columns are to be asked for again.
     pub fn not_begun(&mut self, wanted: &Wanted, from: u64) {
-        let Some(file) = self.files.get_mut(&wanted.unit.file) else { return };
-        let group = &mut file.groups[wanted.unit.row_group];
-        let chunks = file.layout.row_group(wanted.unit.row_group);
-        for column in wanted.columns.clone() {
-            // Half of a column is not asked for.
-            if chunks[column].start < from {
-                continue;
-            }
-            if is_pending(&group.flags[column]) && !group.is_over {
-                self.pending_bytes -= chunks[column].len();
-            }
-            group.flags[column] &= !BEGUN;
+        if from <= wanted.span.start {
+            self.wasted_bytes = self.wasted_bytes.saturating_sub(wanted.gap_bytes);
         }
-        // A column in the middle lies before what is settled.
-        if from > wanted.span.start {
-            group.settled = Settled::default();
+        for (unit, columns) in wanted.parts() {
+            let Some(file) = self.files.get_mut(&unit.file) else { return };
+            let group = &mut file.groups[unit.row_group];
+            let chunks = file.layout.row_group(unit.row_group);
+            for column in columns {
+                // Half of a column is not asked for.
+                if chunks[column].start < from {
+                    continue;
+                }
+                if is_pending(&group.flags[column]) && !group.is_over {
+                    self.pending_bytes -= chunks[column].len();
+                }
+                group.flags[column] &= !BEGUN;
+            }
+            // A column in the middle lies before what is settled.
+            if from > wanted.span.start {
+                group.settled = Settled::default();
+            }
         }
     }
 
@@ -128,6 +199,6 @@ impl Scan {
         {
             span = joined(span, behind);
         }
-        Some(Wanted { unit, columns: first..=last, span })
+        Some(Wanted { unit, columns: first..=last, span, more: Vec::new(), gap_bytes: 0 })
     }
 }
