@@ -83,3 +83,32 @@ async fn two_hundred_small_row_groups_take_a_few_dozen_requests() {
     assert!(round_trips <= 9, "{round_trips} round trips");
     assert_eq!(wasted, 0);
 }
+/// A filter on a column that leaves rows in some row groups: the others are read of those only.
+#[tokio::test(start_paused = true)]
+async fn a_filters_column_is_ahead_while_others_are_read_here_and_there() {
+    const GROUPS: usize = 60;
+    let (x, y, text) = (1..2, 2..3, 3..4);
+    let chunks = [300 * KIB, 900 * KIB, 500 * KIB, 1800 * KIB];
+    for every in [2, 3, 7] {
+        let scan = Scan::of(GROUPS, &chunks).await;
+        let (mut waits, mut used) = ([0; 3], 0);
+        for row_group in 0..GROUPS {
+            let matches = row_group % every == 0;
+            let reads = [Some(&y), matches.then_some(&text), matches.then_some(&x)];
+            for (index, columns) in reads.into_iter().enumerate() {
+                let Some(columns) = columns else { continue };
+                let begun = Instant::now();
+                used += chunks[columns.start] as u64;
+                scan.columns(row_group, columns.clone()).await;
+                waits[index] += begun.elapsed().as_millis() / LATENCY.as_millis();
+                // It is worked on.
+                tokio::time::sleep(LATENCY / 5).await;
+            }
+        }
+        let (_, wasted) = scan.end();
+        let matching = GROUPS.div_ceil(every) as u128;
+        // Nothing but reading tells whether rows are left; then the others come together.
+        assert!(waits[0] <= 4 && waits[1] <= matching && waits[2] <= 2, "{every}: {waits:?}");
+        assert!(wasted <= used / 10, "{every}: {wasted} of {used}");
+    }
+}
