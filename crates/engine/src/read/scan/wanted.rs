@@ -87,7 +87,8 @@ impl Scan {
             }
         }
         // That a column is read of each file proves nothing where files are passed by.
-        if !self.is_skipping() && !(is_owing && self.has_passed_by) {
+        let proves_nothing = is_owing && self.has_passed_by;
+        if !proves_nothing && !self.is_skipping() {
             // What readers find out that they need is not to wait for what is needed later.
             let reserved_bytes = self.unit_parts()[1].saturating_mul(self.reader_count());
             let bytes_max = bytes_max.saturating_sub(reserved_bytes.min(whole_bytes / 2));
