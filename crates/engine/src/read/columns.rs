@@ -12,9 +12,10 @@ use crate::budget::AHEAD_PARTS;
 use crate::read::block::Block;
 use crate::read::flow::{Flow, Running};
 use crate::read::parquet::Layout;
-use crate::read::scan::{Scan, Unit};
+use crate::read::scan::{JOINED_BYTES_MAX, Scan, Unit};
 use penstock_base::ByteRange;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub(crate) const LATENCY_MIN: Duration = Duration::from_millis(2);
 const FIRST_BYTES_MAX: u64 = 8 << 20;
 const FIRST_SPAN_BYTES_MAX: u64 = 2 << 20;
 /// Longer spans become several requests.
-const BLOCK_BYTES_MAX: u64 = 8 << 20;
+const BLOCK_BYTES_MAX: u64 = JOINED_BYTES_MAX;
 /// Most requests on their way, whatever the number of connections.
 const REQUESTS_MAX: usize = 48;
 /// Most of them and of blocks that lie ready: small ones, or memory would end before.
@@ -44,7 +45,8 @@ pub(crate) struct Columns {
 /// A block of what is fetched ahead.
 #[derive(Debug)]
 struct Ahead {
-    unit: Unit,
+    file: usize,
+    row_groups: RangeInclusive<usize>,
     block: Arc<Block>,
 }
 
@@ -108,7 +110,7 @@ impl Columns {
         if !self.scan.knows(file) {
             self.scan.learn(file, parse()?);
         }
-        let mine = self.ahead.iter().filter(|ahead| ahead.unit.file == file);
+        let mine = self.ahead.iter().filter(|ahead| ahead.file == file);
         let overlapping = mine.filter(|ahead| ahead.block.range.overlaps(&range));
         let found: Vec<_> = overlapping.map(|ahead| Arc::clone(&ahead.block)).collect();
         if found.is_empty() && !self.scan.follows(file, range) {
@@ -190,7 +192,8 @@ impl Columns {
                     self.scan.not_begun(&wanted, range.start);
                     return;
                 };
-                self.ahead.push(Ahead { unit: wanted.unit, block: Arc::new(block) });
+                let (file, row_groups) = (wanted.unit.file, wanted.row_groups());
+                self.ahead.push(Ahead { file, row_groups, block: Arc::new(block) });
                 requests -= 1;
             }
         }
@@ -210,8 +213,12 @@ impl Columns {
     /// What was used up, and what will not be read any more.
     fn drop_unneeded(&mut self) -> Dropped {
         let scan = &self.scan;
-        let is_unneeded =
-            |ahead: &mut Ahead| ahead.block.unused_bytes() == 0 || scan.is_over(ahead.unit);
+        let is_over = |ahead: &Ahead| {
+            let unit = |row_group| Unit { file: ahead.file, row_group };
+            // The last one is the last to be over, nearly always.
+            ahead.row_groups.clone().rev().all(|row_group| scan.is_over(unit(row_group)))
+        };
+        let is_unneeded = |ahead: &mut Ahead| ahead.block.unused_bytes() == 0 || is_over(ahead);
         Dropped { ahead: self.ahead.extract_if(.., is_unneeded).collect() }
     }
 

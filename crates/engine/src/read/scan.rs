@@ -5,13 +5,17 @@
 //! it is over: once its reader has gone on to another one. Until then the scan may end with it (a
 //! `LIMIT`), and what its filters leave out is not known.
 //!
-//! - A column is expected where it was read in each of the last [`history::MEMORY`] row groups that
-//!   are over. One that filters skipped by their statistics is over as soon as the scan has passed
-//!   it, and nothing of it was read: so a scan that leaves out row groups is not followed into
-//!   others, but in one that it reads, the columns are expected that it read in the others which it
-//!   read.
-//! - What was fetched in vain stays below a tenth of what was read: beyond, no more is expected
-//!   until enough was read (`allowance`).
+//! - A column is expected where it was read in each of the last four row groups that are over. One
+//!   that filters skipped by their statistics is over as soon as the scan has passed it, and nothing
+//!   of it was read: so a scan that leaves out row groups is not followed into others, but in one
+//!   that it reads, the columns are expected that it read in the others which it read.
+//! - In a row group that is being read those count that were read like it so far: where a filter
+//!   leaves rows, the columns that it does not look at follow each other.
+//! - A column that was missed in more than a tenth of the last 32 is fetched only as far as it may be
+//!   in vain (`history`), and behind the others.
+//! - What was fetched in vain stays below a tenth of what was read and a window: what is beyond the
+//!   tenth comes off the window, and only what more than one row group proves is expected until
+//!   enough was read (`allowance`).
 //! - A plan may tell the columns of a scan that leaves out nothing and reads to the end (`told`).
 //! - A row group that was read whole by one read says everything at once; a glob may take a fixed
 //!   number of bytes before any row group is over (`first_bytes`).
@@ -24,13 +28,14 @@ mod wanted;
 
 use crate::read::parquet::Layout;
 use crate::read::parquet::steps::step;
-use file::{File, Group, READ, Settled, is_pending, is_read};
+use file::{File, Group, READ, Settled, doubted, is_pending, is_read};
 use history::{History, push_unknown};
 use penstock_base::ByteRange;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use told::Told;
+pub(crate) use wanted::JOINED_BYTES_MAX;
 
 /// Files ahead of the one that is read.
 const FILES_AHEAD_MAX: usize = 32;
@@ -55,8 +60,9 @@ pub(crate) struct Scan {
     expected_at: u64,
     /// Columns that were read for the first time, since `expected_at` counted up.
     touched: Vec<usize>,
-    /// What `unit_bytes` found, and for which row group in which state.
-    unit: Option<(Unit, u64, u64)>,
+    /// What `unit_bytes` found, and for which row group in which state: what is expected of it, and
+    /// what may be read of it besides.
+    unit: Option<(Unit, u64, [u64; 2])>,
     /// Where each reader is.
     readers: HashMap<u64, Unit>,
     frontier: Option<Unit>,
@@ -69,6 +75,14 @@ pub(crate) struct Scan {
     wasted_bytes: u64,
     /// Begun, and neither read nor over.
     pending_bytes: u64,
+    /// Of these, what may well be in vain.
+    doubted_bytes: u64,
+    /// Files were passed by of which something was fetched.
+    has_passed_by: bool,
+    /// More was in vain than should have been, when it was looked at last.
+    is_owing: bool,
+    /// Whether a column is likely and not sure, in a state of what is expected.
+    has_doubted: Option<(u64, bool)>,
     /// Row groups that were skipped, as far as is known.
     skipped: usize,
     /// May be ahead before anything is learned.
@@ -104,10 +118,12 @@ impl Scan {
             let open = passed.groups.iter().enumerate().filter(|(_, group)| !group.is_over);
             for (row_group, group) in open {
                 let chunks = passed.layout.row_group(row_group).iter().zip(&group.flags);
-                let pending = chunks.filter(|(_, flags)| is_pending(flags));
-                let in_vain = pending.map(|(chunk, _)| chunk.len()).sum::<u64>();
-                self.pending_bytes -= in_vain;
-                self.wasted_bytes += in_vain;
+                for (chunk, flags) in chunks.filter(|(_, flags)| is_pending(flags)) {
+                    self.pending_bytes -= chunk.len();
+                    self.doubted_bytes -= doubted(*flags, chunk.len());
+                    self.wasted_bytes += chunk.len();
+                    self.has_passed_by = true;
+                }
             }
         }
     }
@@ -156,11 +172,11 @@ impl Scan {
             }
             self.touched.push(column);
             let is_expected = history.is_expected();
-            if let Some((unit, _, bytes)) = self.unit.as_mut().filter(|_| is_expected)
+            if let Some((unit, _, bytes)) = self.unit.as_mut()
                 && let Some(file) = self.files.get(&unit.file)
                 && let Some(chunk) = file.layout.row_group(unit.row_group).get(column)
             {
-                *bytes += chunk.len();
+                bytes[usize::from(!is_expected)] += chunk.len();
             }
         }
         if self.is_widening {
@@ -221,19 +237,26 @@ impl Scan {
         self.readers.len() as u64
     }
 
-    /// What is read of the row group that is read now, as far as that is known.
+    /// What may be read of the row group that is read now, as far as that is known.
     pub fn unit_bytes(&mut self) -> u64 {
-        let Some(unit) = self.frontier else { return 0 };
+        self.unit_parts().iter().sum()
+    }
+
+    /// What is expected of the row group that is read now, and what was read of others besides.
+    fn unit_parts(&mut self) -> [u64; 2] {
+        let Some(unit) = self.frontier else { return [0; 2] };
         if let Some((of, at, bytes)) = self.unit
             && (of, at) == (unit, self.expected_at)
         {
             return bytes;
         }
-        let Some(file) = self.files.get(&unit.file) else { return 0 };
+        let Some(file) = self.files.get(&unit.file) else { return [0; 2] };
         let chunks = file.layout.row_group(unit.row_group);
         let columns = chunks.iter().zip(&self.columns).inspect(|_| step());
-        let expected = columns.filter(|(_, column)| column.is_expected());
-        let bytes = expected.map(|(chunk, _)| chunk.len()).sum();
+        let mut bytes = [0; 2];
+        for (chunk, column) in columns.filter(|(_, column)| column.is_touched) {
+            bytes[usize::from(!column.is_expected())] += chunk.len();
+        }
         self.unit = Some((unit, self.expected_at, bytes));
         bytes
     }
@@ -286,7 +309,10 @@ impl Scan {
         group.flags.resize(chunks, 0);
         if flag == READ && !std::mem::replace(&mut group.is_touched, true) {
             // More may be expected of it than of one that lies ahead.
-            group.settled = Settled::default();
+            group.settled = <[Settled; 2]>::default();
+        }
+        if flag == READ {
+            group.narrow(self.expected_at, columns.clone(), &self.columns);
         }
         for (column, chunk) in columns.clone().zip(&file.layout.row_group(unit.row_group)[columns])
         {
@@ -295,8 +321,14 @@ impl Scan {
             *flags |= flag;
             let is_pending = is_pending(flags) && !group.is_over;
             match (was_pending, is_pending) {
-                (false, true) => self.pending_bytes += chunk.len(),
-                (true, false) => self.pending_bytes -= chunk.len(),
+                (false, true) => {
+                    self.pending_bytes += chunk.len();
+                    self.doubted_bytes += doubted(*flags, chunk.len());
+                }
+                (true, false) => {
+                    self.pending_bytes -= chunk.len();
+                    self.doubted_bytes -= doubted(*flags, chunk.len());
+                }
                 _ => {}
             }
         }
@@ -322,12 +354,15 @@ impl Scan {
             if is_pending(flags) {
                 self.wasted_bytes += chunk.len();
                 self.pending_bytes -= chunk.len();
+                self.doubted_bytes -= doubted(*flags, chunk.len());
             }
         }
         for (index, column) in self.columns.iter_mut().enumerate() {
             // What came with the footer is read from there: nothing is learned from it.
             if chunks.get(index).is_none_or(|chunk| !chunk.is_empty()) {
                 column.push(group.flags.get(index).is_some_and(is_read), group.is_entered);
+            } else {
+                column.push_nothing(group.is_entered);
             }
         }
         self.expect_anew();
@@ -373,7 +408,7 @@ impl Scan {
         let is_touched = file.groups[unit.row_group].is_touched;
         let is_wanted = |column: usize| {
             self.columns.get(column).is_some_and(|history| {
-                if is_touched { history.is_expected_inside() } else { history.is_touched }
+                if is_touched { history.was_expected_inside() } else { history.is_touched }
             })
         };
         file.misses(unit.row_group, is_wanted).is_some()
@@ -383,7 +418,7 @@ impl Scan {
         self.restarts += 1;
         self.readers.clear();
         self.frontier = None;
-        (self.pending_bytes, self.skipped) = (0, 0);
+        (self.pending_bytes, self.doubted_bytes, self.skipped) = (0, 0, 0);
         for file in self.files.values_mut() {
             file.swept = 0;
             file.groups.iter_mut().for_each(|group| *group = Group::default());
@@ -393,5 +428,9 @@ impl Scan {
 
 #[cfg(test)]
 mod cached;
+#[cfg(test)]
+mod joined;
+#[cfg(test)]
+mod late;
 #[cfg(test)]
 mod tests;

@@ -23,19 +23,41 @@ impl Scan {
 
     /// Bytes that may be ahead, given how many the link takes.
     pub fn allowed_bytes(&self, window_bytes: u64) -> u64 {
-        if self.restarts > RESTARTS_MAX
-            || self.wasted_bytes > WASTE_BYTES_MIN + self.read_bytes / WASTE_PARTS
-        {
-            0
-        } else if self.told.is_some() {
+        if self.restarts > RESTARTS_MAX {
+            return 0;
+        }
+        // What is in vain beyond a tenth comes off the window: so it never is more than a tenth and
+        // a window, however the scan goes.
+        let window_bytes = window_bytes.saturating_sub(self.owed_bytes());
+        let is_owing = self.owed_bytes() > 0;
+        if self.told.is_some() {
             window_bytes
         } else if self.is_learned {
+            let allowed = window_bytes.min(self.read_bytes.max(AHEAD_BYTES_MIN));
             // Of a glob no less than before it was known to go on: what lies ready for files far
             // ahead must not hold up what is found missing of the next one.
-            window_bytes.min(self.read_bytes.max(AHEAD_BYTES_MIN)).max(self.first_bytes)
+            if is_owing { allowed } else { allowed.max(self.first_bytes) }
+        } else if is_owing {
+            0
         } else {
             self.first_bytes
         }
+    }
+
+    /// Bytes that may be in vain.
+    fn in_vain_max(&self) -> u64 {
+        WASTE_BYTES_MIN + self.read_bytes / WASTE_PARTS
+    }
+
+    /// Bytes that were in vain and should not have been. Until enough was read, only what is proven
+    /// is expected.
+    pub(super) fn owed_bytes(&self) -> u64 {
+        self.wasted_bytes.saturating_sub(self.in_vain_max())
+    }
+
+    /// Of what may well be in vain, so much may be ahead.
+    pub(super) fn bytes_max_doubted(&self) -> u64 {
+        self.in_vain_max().saturating_sub(self.wasted_bytes + self.doubted_bytes)
     }
 
     /// Once row groups were skipped the next ones may be too, and of a scan that may end early all
@@ -44,7 +66,6 @@ impl Scan {
         if self.skipped == 0 && !self.ends_early {
             return bytes_max;
         }
-        let in_vain = WASTE_BYTES_MIN + self.read_bytes / WASTE_PARTS;
-        bytes_max.min(in_vain.saturating_sub(self.wasted_bytes + self.pending_bytes))
+        bytes_max.min(self.in_vain_max().saturating_sub(self.wasted_bytes + self.pending_bytes))
     }
 }

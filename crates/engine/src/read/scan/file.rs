@@ -1,10 +1,12 @@
 //! What is known of one file of a scan. Pure.
 
+use super::history::History;
 use crate::read::parquet::Layout;
 use crate::read::parquet::steps::step;
 use penstock_base::ByteRange;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Columns so near to each other are fetched together, as DuckDB reads them.
@@ -14,6 +16,8 @@ pub(super) const GAP_BYTES_MAX: u64 = 16 << 10;
 pub(super) const READ: u8 = 1;
 /// It is fetched ahead.
 pub(super) const BEGUN: u8 = 2;
+/// It is, though it may well be in vain.
+pub(super) const DOUBTED: u8 = 4;
 
 /// A file of a scan.
 #[derive(Debug)]
@@ -72,25 +76,37 @@ pub(super) struct Group {
     pub is_over: bool,
     /// Columns before this one were read or are here.
     pub read_to: usize,
-    pub settled: Settled,
+    /// Of what is sure and of what is likely.
+    pub settled: [Settled; 2],
+    /// The row groups that were read like it so far, and in which state of what is expected.
+    pub alike: Option<(u64, u32)>,
 }
 
 impl Group {
-    /// Whether nothing of it is wanted, in a state of what is expected and with these columns
-    /// `touched` since it came about.
-    pub fn is_settled(&mut self, expected_at: u64, touched: &[usize], count: usize) -> bool {
-        if self.settled.expected_at != Some(expected_at) {
-            self.settled = Settled { expected_at: Some(expected_at), ..Settled::default() };
-            self.settled.touched = touched.len();
+    /// The row groups that were read like it so far: those in which each column was read that was
+    /// read of it.
+    pub fn alike(&mut self, expected_at: u64, columns: &[History]) -> u32 {
+        if let Some((at, alike)) = self.alike
+            && at == expected_at
+        {
+            return alike;
         }
-        for column in &touched[self.settled.touched..] {
-            step();
-            if *column < self.settled.from {
-                self.settled.below.push(Reverse(*column));
-            }
+        let read = self.flags.iter().zip(columns).inspect(|_| step());
+        let read = read.filter(|(flags, _)| is_read(flags));
+        let alike = read.fold(u32::MAX, |alike, (_, history)| history.alike(alike));
+        self.alike = Some((expected_at, alike));
+        alike
+    }
+
+    /// Takes note that these columns are read of it.
+    pub fn narrow(&mut self, expected_at: u64, read: RangeInclusive<usize>, columns: &[History]) {
+        let Some((_, before)) = self.alike.filter(|(at, _)| *at == expected_at) else { return };
+        let read = columns.get(read).unwrap_or_default();
+        let alike = read.iter().fold(before, |alike, history| history.alike(alike));
+        if alike != before {
+            self.alike = Some((expected_at, alike));
+            self.settled = Default::default();
         }
-        self.settled.touched = touched.len();
-        self.settled.from >= count && self.settled.below.is_empty()
     }
 }
 
@@ -105,6 +121,23 @@ pub(super) struct Settled {
 }
 
 impl Settled {
+    /// Whether nothing of it is wanted, in a state of what is expected and with these columns
+    /// `touched` since it came about.
+    pub fn is_all(&mut self, expected_at: u64, touched: &[usize], count: usize) -> bool {
+        if self.expected_at != Some(expected_at) {
+            let touched = touched.len();
+            *self = Settled { expected_at: Some(expected_at), touched, ..Settled::default() };
+        }
+        for column in &touched[self.touched..] {
+            step();
+            if *column < self.from {
+                self.below.push(Reverse(*column));
+            }
+        }
+        self.touched = touched.len();
+        self.from >= count && self.below.is_empty()
+    }
+
     /// The first column that is wanted.
     pub fn first(&mut self, count: usize, is_wanted: impl Fn(usize) -> bool) -> Option<usize> {
         while let Some(Reverse(column)) = self.below.peek().copied() {
@@ -139,6 +172,11 @@ impl File {
 /// Begun and not read.
 pub(super) fn is_pending(flags: &u8) -> bool {
     flags & (READ | BEGUN) == BEGUN
+}
+
+/// Of pending bytes, those that may well be in vain.
+pub(super) fn doubted(flags: u8, bytes: u64) -> u64 {
+    if flags & DOUBTED == 0 { 0 } else { bytes }
 }
 
 /// Read by a scan.
