@@ -190,6 +190,15 @@ impl Wanted {
         Ok(Wanted { range: store_range(range), part, is_ranged })
     }
 
+    /// Whether a range of a version is wanted that the object is no longer (If-Range).
+    fn is_of_another(&self, bucket: &Bucket, headers: &HeaderMap, meta: &ObjectMeta) -> bool {
+        let validator = headers.get(IF_RANGE).filter(|_| self.is_ranged);
+        validator.and_then(|value| value.to_str().ok()).is_some_and(|validator| {
+            let shown = meta.etag.as_ref().map(|etag| bucket.tags.shown(etag));
+            !if_range(validator, shown.as_ref(), meta.modified)
+        })
+    }
+
     /// Content-Range of the answer, `None` for a whole object. A part counts as a range unless the
     /// object is empty.
     ///
@@ -274,12 +283,6 @@ fn told_checksums(mode: Option<&dto::ChecksumMode>, wanted: &Wanted, meta: &Obje
     }
 }
 
-/// Whether an object is still the version of which a client wants a range.
-fn still_means(bucket: &Bucket, validator: &str, meta: &ObjectMeta) -> bool {
-    let shown = meta.etag.as_ref().map(|etag| bucket.tags.shown(etag));
-    if_range(validator, shown.as_ref(), meta.modified)
-}
-
 /// GetObject.
 pub(crate) async fn get(
     buckets: &Buckets,
@@ -296,10 +299,7 @@ pub(crate) async fn get(
         Some(number) => start_part(&bucket, &name, number, &conditions).await?,
         None => {
             let mut stream = start_if(&bucket, &name, wanted.range, &conditions).await?;
-            let validator = request.headers.get(IF_RANGE).filter(|_| wanted.is_ranged);
-            if let Some(validator) = validator.and_then(|value| value.to_str().ok())
-                && !still_means(&bucket, validator, stream.meta())
-            {
+            if wanted.is_of_another(&bucket, &request.headers, stream.meta()) {
                 wanted = Wanted::new(None, None)?;
                 stream = start(&bucket, &name, wanted.range).await?;
             }
@@ -346,7 +346,7 @@ pub(crate) async fn head(
     refuse::encryption_of_read(&request.headers)?;
     let chosen = overrides::chosen(&request)?;
     let mut input = request.input;
-    let wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
+    let mut wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
     let bucket = buckets.get(&input.bucket).await?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
     let told = match wanted.part {
@@ -360,6 +360,9 @@ pub(crate) async fn head(
         }
         (None, part) => {
             let meta = bucket.query().head(&bucket.at(&name)).await.map_err(about_object)?;
+            if wanted.is_of_another(&bucket, &request.headers, &meta) {
+                wanted = Wanted::new(None, None)?;
+            }
             let (found, count) = match part {
                 Some(number) => part_range(number, &meta)?,
                 None => (wanted.range.resolve(size_of(&meta)?), None),

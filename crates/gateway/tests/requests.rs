@@ -94,6 +94,11 @@ async fn a_range_of_another_version_is_the_whole_object(lane: Lane) {
             let got = ranged(range, validator).await;
             assert_eq!((got.status, got.body), (200, b"other".to_vec()), "{range} {validator}");
             assert!(!got.headers.contains_key("content-range"), "{validator}");
+            let headers = [("range", range), ("if-range", validator)];
+            let method = "HEAD";
+            let head = Request { method, path: "/lake/k", headers: &headers, ..Default::default() };
+            let told = server.send(head).await;
+            assert_eq!((told.status, told.header("content-length")), (200, "5"), "{validator}");
         }
     }
 }
