@@ -1,7 +1,7 @@
 //! Globs and Parquet scans on a virtual clock, made from seeds: what is listed and fetched ahead,
 //! by several threads, over stores that fail, in statements that are cancelled. Whatever the seed:
-//! no deadlock, every byte right, memory within its limit, little fetched in vain of whole scans, nothing
-//! asked for twice where it is cached, and nothing left behind.
+//! no deadlock, every byte right, memory within its limit, little fetched in vain of whole scans,
+//! nothing asked for twice where it is cached, and nothing left behind.
 //!
 //! `PENSTOCK_SCANS_SEED=N cargo test -p penstock-engine --test scans` runs one seed alone.
 
