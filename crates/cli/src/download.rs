@@ -1,6 +1,6 @@
 //! An object, or a range of it, front to back: its head with the request that tells its version,
-//! the rest in steps of several requests at once, each pinned to that version. Where a store tells no
-//! version or serves no ranges, and for what is short, one request brings it all.
+//! the rest in steps of several requests at once, each pinned to that version. Where a store tells
+//! no version or serves no ranges, and for what is short, one request brings it all.
 
 use crate::objects::Session;
 use penstock_base::{ByteRange, Error, Kind, Result};
