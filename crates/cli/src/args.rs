@@ -34,6 +34,8 @@ pub enum Command {
     Put(Put),
     /// Download an object into a file
     Get(Get),
+    /// Copy one object or file: from a store, to a store, or between two
+    Cp(Cp),
     /// Remove objects
     Rm(Targets),
     /// Try what `serve` would be given against its back ends, and say what is wrong
@@ -131,6 +133,21 @@ pub struct Get {
     pub target: Target,
     /// File to write
     pub file: PathBuf,
+}
+
+/// `penstock cp`.
+#[derive(Debug, Args)]
+pub struct Cp {
+    /// URL of an object, a local file, or - for stdin; one object, no directory or pattern
+    pub source: String,
+    /// URL, a local file, or - for stdout; a directory takes the source's name
+    pub target: String,
+    /// Options of the stores, both of them where both are URLs.
+    #[command(flatten)]
+    pub store: StoreFlags,
+    /// Fail where something is there already
+    #[arg(short = 'n', long)]
+    pub no_clobber: bool,
 }
 
 /// The verbs of `penstock nvme`.

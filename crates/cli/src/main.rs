@@ -1,7 +1,9 @@
 //! The one binary `penstock`: reads the command line, runs a verb, reports how it ended.
 
 mod args;
+mod copy;
 mod doctor;
+mod download;
 mod nvme;
 mod objects;
 mod options;
@@ -45,6 +47,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Cat(cat) => objects::cat(&Session::start(settings)?, &cat),
         Command::Put(put) => objects::put(&Session::start(settings)?, &put),
         Command::Get(get) => objects::get(&Session::start(settings)?, &get),
+        Command::Cp(cp) => copy::cp(&Session::start(settings)?, &cp),
         Command::Rm(targets) => objects::rm(&Session::start(settings)?, &targets),
         Command::Nvme(command) => nvme::run(&command),
         Command::Reference => print(&reference::page()?),

@@ -1,16 +1,15 @@
 //! The object verbs: ls, stat, cat, put, get, rm, each on the engine.
 
 use crate::args::{Cat, Get, Put, Target, Targets};
+use crate::download::Download;
 use crate::progress::Progress;
 use crate::range;
 use crate::report::exit_code;
 use jiff::Timestamp;
 use penstock_base::{Error, Kind, Result, Settings};
-use penstock_engine::{
-    Engine, Entry, GetRange, GetRequest, Location, PutOptions, Query, StoreOption, Stream,
-};
+use penstock_engine::{Engine, Entry, GetRange, Location, PutOptions, Query, StoreOption};
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Read as _, Write};
+use std::io::{ErrorKind, Read as _, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +22,8 @@ const TIDY_LIMIT: Duration = Duration::from_secs(10);
 
 /// An engine, and one query on it that Ctrl-C cancels.
 pub struct Session {
-    engine: Arc<Engine>,
-    query: Query,
+    pub engine: Arc<Engine>,
+    pub query: Arc<Query>,
 }
 
 impl Session {
@@ -46,10 +45,10 @@ impl Session {
             }
         });
         let query = engine.query(settings, Some(Box::new(move || stop.load(Ordering::Relaxed))));
-        Ok(Session { engine, query })
+        Ok(Session { engine, query: Arc::new(query) })
     }
 
-    fn locate(&self, target: &Target) -> Result<Location> {
+    pub fn locate(&self, target: &Target) -> Result<Location> {
         let options = options(target)?;
         self.engine.locate(&target.url, &options)
     }
@@ -125,12 +124,19 @@ pub fn stat(session: &Session, target: &Target) -> Result<()> {
 /// enough is no error.
 pub fn cat(session: &Session, cat: &Cat) -> Result<()> {
     let at = session.locate(&cat.target)?;
-    let asked = cat.range.map_or(GetRange::All, |range| range.0);
+    to_stdout(session, &at, cat.range.map_or(GetRange::All, |range| range.0))
+}
+
+/// Writes an object, or a range of it, to stdout.
+///
+/// # Errors
+/// As [`cat`].
+pub fn to_stdout(session: &Session, at: &Location, asked: GetRange) -> Result<()> {
     session.query.block_on(async {
-        let mut stream = session.query.get(&at, GetRequest::from(asked)).await?;
-        range::check(asked, stream.meta().size_bytes).map_err(|e| e.with_object(at.url()))?;
+        let mut source = Download::start(session, at, asked).await?;
+        range::check(asked, source.meta().size_bytes).map_err(|e| e.with_object(at.url()))?;
         let mut stdout = std::io::stdout().lock();
-        match copy_out(&mut stream, &mut stdout, Progress::new(None)).await {
+        match copy_out(&mut source, &mut stdout, Progress::new(None)).await {
             Err(Broken::Sink(cause)) if cause.kind() == ErrorKind::BrokenPipe => Ok(()),
             Err(Broken::Sink(cause)) => {
                 Err(Error::new(Kind::Unavailable, "cannot write to stdout").with_source(cause))
@@ -147,18 +153,17 @@ enum Broken {
 }
 
 async fn copy_out(
-    stream: &mut Stream,
+    source: &mut Download,
     sink: &mut impl Write,
     mut progress: Progress,
 ) -> std::result::Result<(), Broken> {
-    let mut buffer = vec![0; PIECE_BYTES];
     loop {
-        let count = stream.read(&mut buffer).await.map_err(Broken::Source)?;
-        if count == 0 {
+        let piece = source.next().await.map_err(Broken::Source)?;
+        if piece.is_empty() {
             return sink.flush().map_err(Broken::Sink);
         }
-        sink.write_all(&buffer[..count]).map_err(Broken::Sink)?;
-        progress.add(count as u64);
+        sink.write_all(piece).map_err(Broken::Sink)?;
+        progress.add(piece.len() as u64);
     }
 }
 
@@ -168,25 +173,57 @@ async fn copy_out(
 /// As [`Query::get`]; `Exhausted` for a full disk.
 pub fn get(session: &Session, get: &Get) -> Result<()> {
     let at = session.locate(&get.target)?;
-    let file_error = |cause: std::io::Error| file_error(&get.file, "write", cause);
-    let partial = get.file.with_extension(format!("penstock-{}", std::process::id()));
+    to_file(session, &at, &get.file, false)
+}
+
+/// Downloads an object into a file, which appears whole or not at all. `is_new` refuses to replace
+/// one.
+///
+/// # Errors
+/// As [`get`]; `Conflict` where there is one that must not be replaced.
+pub fn to_file(session: &Session, at: &Location, file: &Path, is_new: bool) -> Result<()> {
+    let failed = |cause: std::io::Error| file_error(file, "write", cause);
+    // A device or a pipe is written to, not replaced.
+    let there = std::fs::metadata(file).ok();
+    let is_special = there.is_some_and(|about| !about.is_file() && !about.is_dir());
+    let mut name = file.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".penstock-{}", std::process::id()));
+    let partial = if is_special { file.to_path_buf() } else { file.with_file_name(name) };
     let done = session.query.block_on(async {
-        let request = GetRequest::default();
-        let mut stream = session.query.get(&at, request).await?;
-        let mut file = BufWriter::with_capacity(0, File::create(&partial).map_err(file_error)?);
-        let progress = Progress::new(stream.meta().size_bytes);
-        copy_out(&mut stream, &mut file, progress).await.map_err(|broken| match broken {
+        let mut source = Download::start(session, at, GetRange::All).await?;
+        let mut open = File::options();
+        open.write(true).create(!is_special).truncate(!is_special);
+        let mut written = open.open(&partial).map_err(failed)?;
+        let progress = Progress::new(source.meta().size_bytes);
+        copy_out(&mut source, &mut written, progress).await.map_err(|broken| match broken {
             Broken::Source(error) => error,
-            Broken::Sink(cause) => file_error(cause),
+            Broken::Sink(cause) => failed(cause),
         })?;
-        file.get_ref().sync_all().map_err(file_error)?;
-        std::fs::rename(&partial, &get.file).map_err(file_error)
+        if is_special {
+            return Ok(());
+        }
+        written.sync_all().map_err(failed)?;
+        match is_new {
+            // Unlike renaming, a second name is refused where there is one already.
+            true => std::fs::hard_link(&partial, file).map_err(|cause| match cause.kind() {
+                ErrorKind::AlreadyExists => is_there(file.display().to_string()),
+                _ => failed(cause),
+            }),
+            false => std::fs::rename(&partial, file).map_err(failed),
+        }
     });
-    if done.is_err() {
+    if (done.is_err() || is_new) && !is_special {
         // It may not have been made; the verb's own error matters more.
         std::fs::remove_file(&partial).ok();
     }
     done
+}
+
+/// What must not be replaced.
+pub fn is_there(object: String) -> Error {
+    Error::new(Kind::Conflict, "it is there already, and --no-clobber was given")
+        .with_object(object)
+        .with_hint("Choose another name, or leave --no-clobber out")
 }
 
 fn file_error(path: &Path, doing: &str, cause: std::io::Error) -> Error {
@@ -215,24 +252,30 @@ fn file_error(path: &Path, doing: &str, cause: std::io::Error) -> Error {
 /// As [`penstock_engine::Writer::finish`]; `NotFound` for the file.
 pub fn put(session: &Session, put: &Put) -> Result<()> {
     let at = session.locate(&put.target)?;
-    let read_error = |cause: std::io::Error| file_error(&put.file, "read", cause);
-    let (source, total): (Box<dyn std::io::Read + Send>, Option<u64>) =
-        if put.file == Path::new("-") {
-            (Box::new(std::io::stdin()), None)
-        } else {
-            let file = File::open(&put.file).map_err(read_error)?;
-            let about = file.metadata().map_err(read_error)?;
-            if about.is_dir() {
-                return Err(Error::new(Kind::Invalid, "it is a directory, not a file")
-                    .with_object(put.file.display().to_string())
-                    .with_hint("Upload its files one by one"));
-            }
-            (Box::new(file), Some(about.len()))
-        };
+    let content_type = put.content_type.clone();
+    from_file(session, &put.file, &at, PutOptions { content_type, ..PutOptions::default() })
+}
+
+/// Uploads a file, or stdin for `-`.
+///
+/// # Errors
+/// As [`put`]; `Conflict` when the condition of the options does not hold.
+pub fn from_file(session: &Session, file: &Path, at: &Location, options: PutOptions) -> Result<()> {
+    let read_error = |cause: std::io::Error| file_error(file, "read", cause);
+    let (source, total): (Box<dyn std::io::Read + Send>, Option<u64>) = if file == Path::new("-") {
+        (Box::new(std::io::stdin()), None)
+    } else {
+        let open = File::open(file).map_err(read_error)?;
+        let about = open.metadata().map_err(read_error)?;
+        if about.is_dir() {
+            return Err(Error::new(Kind::Invalid, "it is a directory, not a file")
+                .with_object(file.display().to_string())
+                .with_hint("Upload its files one by one"));
+        }
+        (Box::new(open), Some(about.len()))
+    };
     session.query.block_on(async {
-        let options =
-            PutOptions { content_type: put.content_type.clone(), ..PutOptions::default() };
-        let mut writer = session.query.create(&at, options)?;
+        let mut writer = session.query.create(at, options)?;
         let mut progress = Progress::new(total);
         let mut source = (source, vec![0; PIECE_BYTES]);
         loop {

@@ -290,3 +290,66 @@ fn what_was_read_once_lies_in_the_cache_directory() {
     std::fs::write(lake.0.join("lake/x"), "new").unwrap();
     assert_eq!(read(&["cat", "s3://lake/x"]), b"new");
 }
+
+#[test]
+fn one_object_is_copied_and_nothing_is_lost() {
+    let dir = Dir::new();
+    let bytes: Vec<u8> = (0..9_000_000_u32).map(|index| (index % 251) as u8).collect();
+    let (source, back) = (dir.0.join("source.bin"), dir.0.join("back.bin"));
+    std::fs::write(&source, &bytes).unwrap();
+    let (source, back) = (source.to_str().unwrap(), back.to_str().unwrap());
+    let (sub, copy) = (dir.url("sub/"), dir.url("sub/source.bin"));
+    let other = dir.url("other.bin");
+    for (from, to) in [(source, &*sub), (&*copy, &*other), (&*other, back)] {
+        let output = run(&["cp", from, to]);
+        assert!(output.status.success(), "{from} {to}: {}", text(&output.stderr));
+    }
+    assert!(std::fs::read(back).unwrap() == bytes);
+    assert!(run(&["cp", &copy, "-"]).stdout == bytes);
+    assert!(run(&["cat", "--range", "7-8999990", &copy]).stdout == bytes[7..8_999_991]);
+    for (args, code, said) in [
+        (["-n", &*copy, back], 13, "no-clobber"),
+        (["-n", source, &*other], 13, "no-clobber"),
+        (["--", &*sub, back], 16, "one object"),
+        (["--", dir.0.to_str().unwrap(), &*other], 16, "one object"),
+        (["--", source, back], 16, "URL"),
+        (["--", &*dir.url("nothing"), back], 11, "nothing"),
+    ] {
+        let output = run(&["cp", args[0], args[1], args[2]]);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+        assert!(stderr.contains(said), "{args:?}: {stderr}");
+    }
+    assert!(std::fs::read(back).unwrap() == bytes, "what was there is there");
+    let left = std::fs::read_dir(&dir.0).unwrap().count();
+    assert_eq!(left, 4, "two files, an object and a directory: nothing half done");
+}
+
+#[test]
+fn a_large_object_comes_in_several_requests_at_once_and_once_only() {
+    let (lake, own) = (Dir::new(), Dir::new());
+    let served = Served::start(&lake, |command| {
+        command.env("PENSTOCK_ACCESS_KEY", "k").env("PENSTOCK_SECRET_KEY", "s");
+    });
+    std::fs::create_dir(lake.0.join("lake")).unwrap();
+    let bytes: Vec<u8> = (0..10_u32 << 20).map(|index| (index % 251) as u8).collect();
+    std::fs::write(lake.0.join("lake/x"), &bytes).unwrap();
+    let endpoint = format!("endpoint={}", served.address.trim_start_matches("http://"));
+    let cat = |more: &[&str]| {
+        let mut command = penstock();
+        command.args(["cat", "s3://lake/x", "-o", &endpoint, "-o", "url_style=path"]);
+        command.args(["-o", "use_ssl=false", "-o", "key_id=k", "-o", "secret=s"]).args(more);
+        command.args(["--parallel-read-chunk-size-bytes", "1MiB"]);
+        let output = command.args(["--parallel-read-auto-fanout-enabled=false"]).output().unwrap();
+        assert!(output.stdout == bytes, "{}", text(&output.stderr));
+        let stats = served.ask("/_penstock/stats");
+        let count = stats.split_once("\"GetObject\":").unwrap().1;
+        count.split(['}', ',']).next().unwrap().parse::<u64>().unwrap()
+    };
+    // The head, and two steps of four.
+    assert_eq!(cat(&[]), 9);
+    assert_eq!(cat(&["--parallel-read-enabled=false"]), 10);
+    let dir = own.0.join("cache").display().to_string();
+    assert_eq!(cat(&["--cache-dir", &dir]), 19);
+    assert_eq!(cat(&["--cache-dir", &dir]), 19, "it lies in the cache directory");
+}

@@ -220,3 +220,31 @@ async fn a_query_asks_once_for_a_version_that_it_does_not_read() {
         }
     }
 }
+
+/// What a host that plans its own requests is told: how the store answers, and how long bytes count
+/// of what has neither tag nor time.
+#[tokio::test(start_paused = true)]
+async fn a_host_is_told_of_the_link_and_how_long_bytes_count() {
+    let latency = Duration::from_millis(40);
+    for (policy, valid_for) in [
+        ("always", None),
+        ("query", None),
+        ("time", Some(Duration::from_secs(5))),
+        ("never", Some(Duration::MAX)),
+    ] {
+        for is_page in [false, true] {
+            let mut store = if is_page { Scripted::like_a_page() } else { Scripted::new() };
+            store.delay = latency;
+            let bench = Bench::with(store, &[("cache_validation", policy)]);
+            bench.store.place("a.csv", pattern(2 << 20)).await;
+            let query = bench.query();
+            let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+            read(&reader, &query, 0, 1 << 20).await;
+            let told = reader.valid_for(&query);
+            assert_eq!(told, valid_for.filter(|_| is_page), "{policy} {is_page}");
+            let link = reader.link(&query);
+            assert!(link.latency > Duration::ZERO && link.latency <= latency, "{link:?}");
+            assert!(link.bytes_per_s > 0.0 && link.bytes_per_s.is_finite(), "{link:?}");
+        }
+    }
+}

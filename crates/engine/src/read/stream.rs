@@ -130,7 +130,7 @@ impl Stream {
     }
 
     /// Whether the server sends the whole object for each range of it.
-    pub(crate) fn ranges_ignored(&self) -> bool {
+    pub fn ranges_ignored(&self) -> bool {
         self.ranges_ignored
     }
 

@@ -437,6 +437,11 @@ impl Bench {
         for (name, value) in settings {
             all.set(name, value).unwrap();
         }
+        Self::of(store, all)
+    }
+
+    /// With settings that may lie beyond the ranges of their table.
+    pub fn of(store: Scripted, all: Settings) -> Self {
         let store = Arc::new(store);
         let opener = Arc::new(One(Arc::clone(&store)));
         let engine = Engine::on_runtime(
