@@ -60,7 +60,7 @@ SETTINGS disk = disk(type = s3, endpoint = 'http://127.0.0.1:9000/lake/clickhous
 What it costs: [requests, CPU and memory][figures] beside s3proxy and versitygw, and
 [200 queries of ClickHouse][replay] with the gateway and without.
 
-[figures]: ../bench/results/2026-11-23-gateway/README.md
+[figures]: ../bench/results/2026-11-24-gateway/README.md
 [replay]: ../bench/results/2026-11-20-gateway/README.md#clickhouse
 """
 
