@@ -17,7 +17,7 @@ enum End {
 /// Copies one object.
 ///
 /// # Errors
-/// `Invalid` for directories and patterns, and for a copy between two local files; else as the
+/// `Invalid` for directories and prefixes, and for a copy between two local files; else as the
 /// verbs `get` and `put`.
 pub fn cp(session: &Session, cp: &Cp) -> Result<()> {
     let source = end(session, cp, &cp.source)?;
