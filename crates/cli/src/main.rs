@@ -18,6 +18,7 @@ use args::{Cli, Command};
 use clap::Parser as _;
 use objects::Session;
 use penstock_base::{Error, Kind, Result};
+use penstock_engine::{Words, speak};
 use std::future::Future;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -30,6 +31,10 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {
+    speak(match cli.command {
+        Command::Serve(_) | Command::Doctor(_) => Words::Config,
+        _ => Words::Flags,
+    });
     let config = serve::config(&cli.command)?;
     let resolved = cli.settings.resolve(&config.settings, variables())?;
     let settings = resolved.settings.clone();

@@ -131,6 +131,23 @@ fn errors_have_a_line_a_hint_and_a_code() {
     assert!(text(&variable.stderr).contains("PENSTOCK_IO_THREADS"));
 }
 
+/// What is missing is told as it is given: flags to a command, lines to a config file.
+#[test]
+fn advice_is_in_the_words_of_the_reader() {
+    let listed = run(&["ls", "s3://lake/", "-o", "key_id=x"]);
+    let stderr = text(&listed.stderr);
+    assert!(stderr.contains("hint: Give -o key_id='...' -o secret='...'"), "{stderr}");
+    let dir = Dir::new();
+    let config = dir.0.join("gateway.toml");
+    let lines = "listen = \"127.0.0.1:0\"\n[[backend]]\nname = \"back\"\nurl = \"az://\"\n\
+                 dynamic = true\n[[key]]\naccess_key = \"k\"\nsecret_key = \"0123456789\"\n";
+    std::fs::write(&config, lines).unwrap();
+    let looked = run(&["doctor", "--config", config.to_str().unwrap()]);
+    let said = format!("{}{}", text(&looked.stdout), text(&looked.stderr));
+    assert!(said.contains("account_name = \"ACCOUNT\""), "{said}");
+    assert!(!said.contains("CREATE SECRET") && !said.contains("which_secret"), "{said}");
+}
+
 #[test]
 fn a_download_that_fails_leaves_no_file() {
     let dir = Dir::new();

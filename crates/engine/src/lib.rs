@@ -63,6 +63,8 @@ pub use penstock_store::{
     ETag, GetRange, GetRequest, ListEntry, ListPage, ListRequest, ObjectMeta, Payload, PutOptions,
     PutResult, RequestEvent, WriteCondition,
 };
+// In whose words errors advise, for whoever starts the process.
+pub use penstock_store::advice::{Words, speak};
 // What may stand in their URLs and options, for help texts and reference pages.
 pub use penstock_device::meter as device_meter;
 pub use penstock_store::notes;

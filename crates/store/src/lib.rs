@@ -5,6 +5,7 @@
 //! store has names.)
 
 mod account;
+pub mod advice;
 pub(crate) mod answer;
 pub mod azure;
 pub mod body;

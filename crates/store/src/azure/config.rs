@@ -7,6 +7,7 @@
 use super::address::{Address, blob_suffix};
 use super::connection_string::{ConnectionString, StringAuth};
 use super::endpoint::Endpoint;
+use crate::advice;
 use crate::options::StoreOptions;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -167,11 +168,12 @@ impl Config {
 }
 
 fn secret_hint(account: &str, root: &str) -> String {
-    format!(
-        "Try CREATE SECRET (TYPE azure, PROVIDER credential_chain, ACCOUNT_NAME '{account}', SCOPE \
-         '{root}'); or CREATE SECRET (TYPE azure, CONNECTION_STRING 'AccountName={account};\
-         AccountKey=...', SCOPE '{root}'); FROM which_secret('{root}', 'azure') tells which is used"
-    )
+    let chain = [("provider", "credential_chain"), ("account_name", account), ("scope", root)];
+    let text = format!("AccountName={account};AccountKey=...");
+    let string = [("connection_string", text.as_str()), ("scope", root)];
+    let [chain, string] = [&chain[..], &string].map(|it| advice::options("azure", it));
+    let which = advice::which(root, "azure").map(|it| format!("; {it} tells which is used"));
+    format!("Try {chain}; or {string}{}", which.unwrap_or_default())
 }
 
 fn from_string(parsed: ConnectionString) -> Config {

@@ -6,6 +6,7 @@
 use super::config::{Auth, Source};
 use super::identity::MachineIdentity;
 use crate::HttpClient;
+use crate::advice;
 use crate::http::{Chain, OnFailure, credential_context, credential_error};
 use http::request::Parts;
 use penstock_base::{Error, Result, Secret};
@@ -104,10 +105,11 @@ impl Credentials {
     }
 
     fn told(&self, error: &reqsign_core::Error) -> Error {
-        credential_error(self.what, error).with_hint(
+        let key = advice::options("azure", &[("connection_string", "...")]);
+        credential_error(self.what, error).with_hint(format!(
             "Mend the source that is meant (`az login`, AZURE_CLIENT_ID and its kin, the machine's \
-             identity), or give a key instead: CREATE SECRET (TYPE azure, CONNECTION_STRING '...')",
-        )
+             identity), or give a key instead: {key}"
+        ))
     }
 }
 

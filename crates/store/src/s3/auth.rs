@@ -4,6 +4,7 @@
 //! are asked, and puts their errors into our words.
 
 use crate::HttpClient;
+use crate::advice;
 use crate::http::{credential_context, credential_error};
 use crate::s3::config::Access;
 use crate::s3::sources::aws_chain;
@@ -118,18 +119,19 @@ impl Auth {
                 let signed = signer.sign(request, None).await;
                 request.headers.extend(spaced);
                 signed.map_err(|error| {
-                    credential_error("AWS credentials", &error).with_hint(
-                        "Mend the source that is meant, or give a key instead: CREATE SECRET \
-                         (TYPE s3, KEY_ID '...', SECRET '...', REGION '...')",
-                    )
+                    let key = [("key_id", "..."), ("secret", "..."), ("region", "...")];
+                    credential_error("AWS credentials", &error).with_hint(format!(
+                        "Mend the source that is meant, or give a key instead: {}",
+                        advice::options("s3", &key)
+                    ))
                 })
             }
             Auth::Google(signer) => signer.sign(request, None).await.map_err(|error| {
-                credential_error("Google credentials", &error).with_hint(
+                credential_error("Google credentials", &error).with_hint(format!(
                     "Run `gcloud auth application-default login`, set \
-                     GOOGLE_APPLICATION_CREDENTIALS, or CREATE SECRET (TYPE gcs, KEY_ID '...', \
-                     SECRET '...')",
-                )
+                     GOOGLE_APPLICATION_CREDENTIALS, or give a key instead: {}",
+                    advice::options("gcs", &[("key_id", "..."), ("secret", "...")])
+                ))
             }),
         }
     }

@@ -1,5 +1,6 @@
 //! What a secret, DuckDB's settings and the environment say about an S3 bucket. Pure.
 
+use crate::advice;
 use crate::options::StoreOptions;
 use ::http::{HeaderName, HeaderValue};
 use penstock_base::{Error, Kind, Result, Secret};
@@ -175,9 +176,9 @@ fn endpoint(
         None if google || secret_type == "gcs" => Some("storage.googleapis.com".to_string()),
         None if scheme == "r2" || secret_type == "r2" => {
             let account = options.get("account_id").ok_or_else(|| {
-                Error::new(Kind::Invalid, "an r2 URL needs a Cloudflare account").with_hint(
-                    "CREATE SECRET (TYPE r2, ACCOUNT_ID '...', KEY_ID '...', SECRET '...')",
-                )
+                let wanted = [("account_id", "..."), ("key_id", "..."), ("secret", "...")];
+                Error::new(Kind::Invalid, "an r2 URL needs a Cloudflare account")
+                    .with_hint(advice::give("r2", &wanted))
             })?;
             Some(format!("{account}.r2.cloudflarestorage.com"))
         }
@@ -319,11 +320,10 @@ fn key(options: &StoreOptions, [id, secret, token]: [&str; 3]) -> Result<Option<
         return Ok(None);
     };
     let secret_key = secret_key.ok_or_else(|| {
-        Error::new(
-            Kind::Invalid,
-            format!("{} has a key id but no secret key", options.secret_label()),
-        )
-        .with_hint("CREATE SECRET (TYPE s3, KEY_ID '...', SECRET '...')")
+        let of = options.get("secret_name").map(|name| format!("secret '{name}': "));
+        let what = format!("{}a key id is given without its secret key", of.unwrap_or_default());
+        let both = [("key_id", "..."), ("secret", "...")];
+        Error::new(Kind::Invalid, what).with_hint(advice::give("s3", &both))
     })?;
     Ok(Some(Access::Key {
         key_id: Secret::new(key_id),

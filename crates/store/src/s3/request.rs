@@ -1,5 +1,6 @@
 //! Builds, signs and sends the requests of one bucket, and follows it to its region.
 
+use crate::advice;
 use crate::answer::Failure;
 use crate::s3::ANSWER_BYTES_MAX;
 use crate::s3::auth::Auth;
@@ -291,20 +292,19 @@ impl Sender {
         let scope = config.root.trim_end_matches('/');
         let (kind, _) = failure.verdict();
         if kind == Kind::Denied && config.access == Access::Anonymous {
-            return Some(format!(
-                "No credentials were given. CREATE SECRET (TYPE {secret_type}, KEY_ID '...', \
-                 SECRET '...', SCOPE '{scope}')"
-            ));
+            let key = [("key_id", "..."), ("secret", "..."), ("scope", scope)];
+            let key = advice::give(secret_type, &key);
+            return Some(format!("No credentials were given. {key}"));
         }
         if kind == Kind::Denied {
             let which = match &config.secret_name {
                 Some(name) => format!("secret '{name}'"),
                 None => "the credentials from settings or environment".to_string(),
             };
-            return Some(format!(
-                "Check {which}, its rights on {scope}, and `FROM which_secret('{}', '{secret_type}')`",
-                config.root
-            ));
+            return Some(match advice::which(&config.root, secret_type) {
+                Some(used) => format!("Check {which}, its rights on {scope}, and `{used}`"),
+                None => format!("Check {which} and its rights on {scope}"),
+            });
         }
         match (failure.status, failure.code.as_str()) {
             (304, _) => None,

@@ -6,6 +6,7 @@
 
 mod location;
 
+use crate::advice;
 use crate::answer::{self, Extent, Failure};
 use crate::options::StoreOptions;
 use crate::{
@@ -79,9 +80,10 @@ impl HttpStore {
     ) -> Result<Self> {
         if authority.contains('@') {
             return Err(Error::new(Kind::Invalid, "user and password do not belong into a URL")
-                .with_hint(
-                    "CREATE SECRET (TYPE http, EXTRA_HTTP_HEADERS MAP {'Authorization': 'Basic ...'})",
-                ));
+                .with_hint(advice::give(
+                    "http",
+                    &[("extra_http_headers.Authorization", "Basic ...")],
+                )));
         }
         let wrong = || Error::new(Kind::Invalid, format!("`{authority}` is no host name"));
         let parsed: ::http::uri::Authority = authority.parse().map_err(|_| wrong())?;
@@ -202,10 +204,11 @@ impl HttpStore {
         let (kind, _) = failure.verdict();
         let hint = (kind == Kind::Denied).then(|| match &self.secret_name {
             Some(name) => format!("Check secret '{name}' and its rights"),
-            None => format!(
-                "No credentials were given. CREATE SECRET (TYPE http, BEARER_TOKEN '...', SCOPE '{}')",
-                self.root.trim_end_matches('/')
-            ),
+            None => {
+                let scope = self.root.trim_end_matches('/');
+                let token = [("bearer_token", "..."), ("scope", scope)];
+                format!("No credentials were given. {}", advice::give("http", &token))
+            }
         });
         self.named(operation, key, failure.into_error(hint))
     }
