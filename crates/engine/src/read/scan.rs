@@ -5,14 +5,14 @@
 //! it is over: once its reader has gone on to another one. Until then the scan may end with it (a
 //! `LIMIT`), and what its filters leave out is not known.
 //!
-//! - A column is expected where it was read in each of the last four row groups that are over. One
-//!   that filters skipped by their statistics is over as soon as the scan has passed it, and nothing
-//!   of it was read: so a scan that leaves out row groups is not followed into others, but in one
-//!   that it reads, the columns are expected that it read in the others which it read.
+//! - A column is expected where it was read in each of the last four row groups that are over.
+//!   One that filters skipped by their statistics is over as soon as the scan has passed it, and
+//!   nothing of it was read: so a scan that leaves out row groups is not followed into others, but
+//!   in one that it reads, the columns are expected that it read in the others which it read.
 //! - In a row group that is being read those count that were read like it so far: where a filter
 //!   leaves rows, the columns that it does not look at follow each other.
-//! - A column that was missed in more than a tenth of the last 32 is fetched only as far as it may be
-//!   in vain (`history`), and behind the others.
+//! - A column that was missed in more than a tenth of the last 32 is fetched only as far as it may
+//!   be in vain (`history`), and behind the others.
 //! - What was fetched in vain stays below a tenth of what was read and a window: what is beyond the
 //!   tenth comes off the window, and only what more than one row group proves is expected until
 //!   enough was read (`allowance`).
