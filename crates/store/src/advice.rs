@@ -1,5 +1,5 @@
-//! What an error advises about credentials, in the words of whoever reads it: a statement for DuckDB,
-//! flags for a command line, lines for a config file.
+//! What an error advises about credentials, in the words of whoever reads it: a statement for
+//! DuckDB, flags for a command line, lines for a config file.
 
 use std::sync::OnceLock;
 
