@@ -2,7 +2,7 @@
 
 use crate::front::Front;
 use crate::handover::Handover;
-use crate::metered::Metered;
+use crate::metered::{self, Metered};
 use crate::observed::Outbound;
 use crate::tls::Tls;
 use http::{Request, Response};
@@ -28,13 +28,6 @@ use tokio_rustls::TlsAcceptor;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// So often at most stderr is told of such failures; `/metrics` counts each.
 const ACCEPT_REPORT_EVERY: Duration = Duration::from_secs(60);
-/// Most bytes that one read takes from a connection while there are few.
-const READ_BYTES_MAX: usize = 128 << 10;
-/// Connections beyond which each further one reads less at a time, so that memory grows slower.
-const CONNECTIONS_FEW: u64 = 16;
-/// Most bytes that one read takes from each of those: a byte less than a buffer of hyper's, which
-/// doubles its buffers when one was filled.
-const READ_BYTES_AMONG_MANY: u64 = (32 << 10) - 1;
 /// Most connections to the admin port at once.
 const ADMIN_CONNECTIONS_MAX: u64 = 64;
 
@@ -152,7 +145,7 @@ fn connections(settings: &ServeSettings, port: Port, tls: Option<TlsAcceptor>) -
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_header_size(head_size);
     // A head must fit.
-    http.max_buf_size(head_size.max(READ_BYTES_MAX));
+    http.max_buf_size(head_size.max(metered::READ_BYTES_MAX));
     let stall_timeout = Duration::from_millis(settings.client_stall_timeout_ms);
     Connections { port, http, head_timeout, stall_timeout, tls }
 }
@@ -233,9 +226,8 @@ impl Connections {
         }
         // Without it the last segment of an answer waits for the peer's delayed acknowledgement.
         stream.set_nodelay(true).ok();
-        let is_among_few = telemetry.connections_open.get() <= CONNECTIONS_FEW;
-        let most = if is_among_few { READ_BYTES_MAX as u64 } else { READ_BYTES_AMONG_MANY };
-        let stream = Metered::new(stream, front.stats.clone(), self.stall_timeout, most);
+        let (stats, open) = (front.stats.clone(), telemetry.clone());
+        let stream = Metered::new(stream, stats, self.stall_timeout, open);
         match &self.tls {
             None => {
                 let handover = stream.handover();
