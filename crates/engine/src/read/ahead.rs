@@ -18,6 +18,7 @@ use crate::pace::policy::{Policy, parts};
 use crate::read::begun::{Allowed, BEGUN_MAX, Begun, steps};
 use crate::read::block::{Block, Source, fetch};
 use crate::read::held::Piece;
+use crate::read::neighbours::came_ahead;
 use crate::read::spare::Spare;
 use penstock_base::ByteRange;
 use std::collections::VecDeque;
@@ -102,14 +103,16 @@ impl Ahead {
     }
 
     /// Takes note of a read, begins the next block if it is time, and gives the blocks that this
-    /// read overlaps.
+    /// read overlaps. Behind a read that the cache has all of none begins, unless it came there
+    /// ahead of this read.
     pub(super) fn blocks(
         self: &Arc<Self>,
         source: &Source<'_>,
         range: ByteRange,
         held: &[Piece],
+        is_cached: bool,
     ) -> Vec<Arc<Block>> {
-        let (blocks, dropped) = self.note(source, range, held);
+        let (blocks, dropped) = self.note(source, range, held, is_cached);
         drop(dropped);
         blocks.iter().for_each(|block| block.used(range));
         blocks
@@ -122,8 +125,12 @@ impl Ahead {
         source: &Source<'_>,
         range: ByteRange,
         held: &[Piece],
+        is_cached: bool,
     ) -> (Vec<Arc<Block>>, Vec<Arc<Block>>) {
         let mut state = self.lock();
+        let overlapping = state.blocks.iter().filter(|block| block.range.overlaps(&range));
+        let overlapping: Vec<_> = overlapping.cloned().collect();
+        let is_cached = is_cached && !came_ahead(&overlapping);
         let goes_back = state.detector.next.is_some_and(|next| range.end <= next);
         let run_bytes = state.detector.note(range, false);
         let mut dropped = Vec::new();
@@ -145,7 +152,8 @@ impl Ahead {
             let near = state.blocks.partition_point(|block| block.range.start <= ready_end);
             let end = state.blocks.get(near).map_or(source.size_bytes, |kept| kept.range.start);
             let ahead_bytes_max = source.query.ahead_bytes_max(run_bytes);
-            if near < BLOCKS_MAX
+            if !is_cached
+                && near < BLOCKS_MAX
                 && let Some(block) = next_block(ahead_bytes_max, range.end, ready_end, end)
                 && let Some(lease) = source.query.engine.budget.try_lease_ahead(block.len())
             {

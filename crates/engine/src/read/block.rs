@@ -7,13 +7,14 @@ use crate::query::QueryCore;
 use crate::read::flight::{Progress, Wanted};
 use crate::read::flow::Flow;
 use crate::read::held::Piece;
+use crate::read::ranges::Ranges;
 use crate::read::room::Room;
 use crate::read::spare::SpareSlot;
 use crate::read::version::Version;
 use crate::request_log::Scope;
 use penstock_base::{ByteRange, Metric, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -25,9 +26,10 @@ pub(super) struct Block {
     task: AbortHandle,
     /// With the task while the request runs, with the bytes afterwards.
     lease: Weak<Lease>,
-    /// Bytes of it that have come.
+    /// Bytes of it that have come over the network: none where the cache had them.
     come_bytes: Arc<AtomicU64>,
-    /// Bytes of it that reads wanted.
+    /// What of it reads wanted, and how many bytes that is.
+    used: Mutex<Ranges>,
     used_bytes: AtomicU64,
     scope: Arc<Scope>,
 }
@@ -47,12 +49,18 @@ impl Drop for Block {
         // Before the task is stopped: it ends on another thread, and gives its memory back there.
         self.let_go();
         self.task.abort();
-        let here_bytes = match &*self.arrival.borrow() {
-            Arrival::Ready(_) => self.range.len(),
-            // What has come of a request that is stopped here, or has failed.
-            Arrival::Pending | Arrival::Failed => self.come_bytes.load(Ordering::Relaxed),
+        let come_bytes = self.come_bytes();
+        let used = self.used.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let wasted_bytes = match &*self.arrival.borrow() {
+            Arrival::Ready(_) => come_bytes.min(self.range.len() - *self.used_bytes.get_mut()),
+            // What has come of a request that is stopped here is what it begins with.
+            Arrival::Pending => {
+                let come = ByteRange { end: self.range.start + come_bytes, ..self.range };
+                come_bytes - used.bytes_in(come)
+            }
+            // Whoever wanted it asked again.
+            Arrival::Failed => come_bytes,
         };
-        let wasted_bytes = here_bytes.saturating_sub(*self.used_bytes.get_mut());
         self.scope.count(Metric::ReadAheadWastedBytes, wasted_bytes);
     }
 }
@@ -61,7 +69,16 @@ impl Block {
     /// Takes note that a read wants what of it lies in this range.
     pub fn used(&self, range: ByteRange) {
         let (start, end) = (self.range.start.max(range.start), self.range.end.min(range.end));
-        self.used_bytes.fetch_add(end.saturating_sub(start), Ordering::Relaxed);
+        if start < end {
+            let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+            let new_bytes = used.add(ByteRange { start, end });
+            self.used_bytes.fetch_add(new_bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes that have come over the network.
+    pub fn come_bytes(&self) -> u64 {
+        self.come_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes that no read has wanted yet.
@@ -72,8 +89,7 @@ impl Block {
     /// Bytes that no read has wanted yet. Those of a request that runs do not count once they have
     /// come: they are not on the link any more, and no reader can take them.
     pub fn to_come_bytes(&self) -> u64 {
-        let come_bytes =
-            if self.is_pending() { self.come_bytes.load(Ordering::Relaxed) } else { 0 };
+        let come_bytes = if self.is_pending() { self.come_bytes() } else { 0 };
         self.unused_bytes().min(self.range.len().saturating_sub(come_bytes))
     }
 
@@ -167,7 +183,6 @@ pub(super) fn fetch(
     let version = source.version.clone();
     let (told, arrival) = watch::channel(Arrival::Pending);
     let scope = Arc::clone(&query.scope);
-    scope.count(Metric::ReadAheadBytes, range.len());
     let come_bytes = Arc::new(AtomicU64::new(0));
     let scan = scan.map(|Scanning { slot, flow, files }| {
         let (bytes, query) = (Arc::clone(&come_bytes), Arc::clone(&query));
@@ -197,8 +212,8 @@ pub(super) fn fetch(
         }
     }));
     let task = task.abort_handle();
-    let used_bytes = AtomicU64::new(0);
-    Block { range, arrival, task, lease: shared, come_bytes, used_bytes, scope }
+    let (used, used_bytes) = Default::default();
+    Block { range, arrival, task, lease: shared, come_bytes, used, used_bytes, scope }
 }
 
 async fn fetch_bytes(
@@ -214,6 +229,7 @@ async fn fetch_bytes(
     {
         return Ok(bytes);
     }
+    query.scope.count(Metric::ReadAheadBytes, range.len());
     let wanted = Wanted { query, at, version, cached: cached.as_ref(), meta: None, progress };
     let mut bytes = Room::of(range.len());
     wanted.fetch(&mut bytes, range, None).await?;

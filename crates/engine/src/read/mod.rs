@@ -19,6 +19,7 @@ mod openings;
 mod order;
 mod parquet;
 mod plan;
+mod ranges;
 mod reader;
 mod ready;
 mod room;
@@ -212,11 +213,11 @@ fn cell(query: &QueryCore, at: &Location) -> Arc<OnceCell<Opened>> {
     Arc::clone(opened.entry(at.id()).or_default())
 }
 
-/// Does what opening an object will have to do; gives how many bytes of it are here then.
-async fn open_ahead(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<u64> {
+/// Does what opening an object will have to do.
+async fn open_ahead(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<()> {
     // Whoever opens it then asks anyway.
     if query.asks_always() {
-        return Ok(0);
+        return Ok(());
     }
     query.uploads.settled(&at.id()).await;
     let cell = cell(query, at);
@@ -227,7 +228,7 @@ async fn open_ahead(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Res
         let held = opened.held(query, at).await?;
         Reader::new(query, at, &opened.meta, held, None).fetch_opening(query, window).await?;
     }
-    Ok(size.min(opening_bytes(query, known)))
+    Ok(())
 }
 
 /// `warms`: what follows may need more connections than there are.

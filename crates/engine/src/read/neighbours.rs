@@ -63,6 +63,19 @@ impl Drop for Place {
     }
 }
 
+/// Where the bytes of a read came from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub on_demand_bytes: u64,
+    /// All of them lay in the cache, and none came there ahead of this read.
+    pub is_cached: bool,
+}
+
+/// Whether any of these came over the network.
+pub(super) fn came_ahead(blocks: &[Arc<Block>]) -> bool {
+    blocks.iter().any(|block| block.come_bytes() > 0)
+}
+
 /// The globs of a statement, and what is fetched ahead for them. Dropping it stops the requests.
 #[derive(Debug, Default)]
 pub(crate) struct Neighbours(Mutex<State>);
@@ -269,12 +282,14 @@ impl Neighbours {
     }
 
     /// Takes note of a read of a file, begins to fetch what will be read next, and gives what is
-    /// fetched ahead of this read. `None` for a reader that is not followed.
+    /// fetched ahead of this read. `None` for a reader that is not followed. Behind a read that the
+    /// cache has all of nothing begins, unless it came there ahead of this read.
     pub(super) fn columns(
         &self,
         query: &Arc<QueryCore>,
         place: &Place,
         range: ByteRange,
+        is_cached: bool,
     ) -> Option<Vec<Arc<Block>>> {
         if query.host_reads_ahead() || !place.is_in(&query.neighbours) {
             return None;
@@ -287,19 +302,21 @@ impl Neighbours {
             query.engine.budget.register(pressable);
         }
         let (found, dropped) = glob.note(query, place, range)?;
-        glob.pull(query, true);
+        if !is_cached || came_ahead(&found) {
+            glob.pull(query, true);
+        }
         drop(state);
         drop(dropped);
         Some(found)
     }
 
-    /// Takes note that a read has ended well, and how much of it was fetched on demand.
-    pub fn done(
+    /// Takes note that a read has ended well.
+    pub(super) fn done(
         &self,
         query: &Arc<QueryCore>,
         place: &Place,
         range: ByteRange,
-        on_demand_bytes: u64,
+        Taken { on_demand_bytes, is_cached }: Taken,
     ) {
         if !place.is_in(&query.neighbours) {
             return;
@@ -307,7 +324,9 @@ impl Neighbours {
         let mut state = self.lock();
         if let Some(glob) = state.globs.iter_mut().find(|glob| glob.id == place.glob) {
             let dropped = glob.columns.done(place.reader, place.index, range, on_demand_bytes);
-            glob.pull(query, true);
+            if !is_cached {
+                glob.pull(query, true);
+            }
             drop(state);
             drop(dropped);
         }

@@ -5,6 +5,7 @@ use crate::limits::HELD_PARTS;
 use crate::location::Location;
 use crate::query::QueryCore;
 use crate::read::order::{Next, Order, windows};
+use crate::read::stream::counted;
 use crate::read::version::Version;
 use crate::read::{Known, Reader, open_ahead, opening_bytes, tail_first};
 use crate::request_log::Scope;
@@ -21,7 +22,8 @@ const LATE_MAX: usize = 64;
 #[derive(Debug)]
 struct Opening {
     asked_bytes: u64,
-    arrived_bytes: AtomicU64,
+    /// Over the network, so far.
+    arrived_bytes: Arc<AtomicU64>,
     is_opened: AtomicBool,
     scope: Arc<Scope>,
 }
@@ -29,7 +31,8 @@ struct Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         if !*self.is_opened.get_mut() {
-            self.scope.count(Metric::ReadAheadWastedBytes, *self.arrived_bytes.get_mut());
+            self.scope
+                .count(Metric::ReadAheadWastedBytes, self.arrived_bytes.load(Ordering::Relaxed));
         }
     }
 }
@@ -92,7 +95,7 @@ impl Openings {
     ) -> AbortHandle {
         let opening = Arc::new(Opening {
             asked_bytes: window.len(),
-            arrived_bytes: AtomicU64::new(0),
+            arrived_bytes: Arc::default(),
             is_opened: AtomicBool::new(false),
             scope: Arc::clone(&query.scope),
         });
@@ -106,11 +109,10 @@ impl Openings {
                     return open_ahead(&query, &at, &known).await;
                 }
                 let reader = Reader::new(&query, &at, &known.meta, None, None);
-                reader.fetch_opening(&query, window).await.map(|()| window.len())
+                reader.fetch_opening(&query, window).await
             };
-            if let Ok(bytes) = query.run(fetched).await {
-                opening.arrived_bytes.store(bytes, Ordering::Relaxed);
-            }
+            // The open that needs it tells the error.
+            let _ = query.run(counted(&opening.arrived_bytes, fetched)).await;
         });
         task.abort_handle()
     }

@@ -14,7 +14,7 @@ use crate::read::block::{Block, Source};
 use crate::read::columns::LATENCY_MIN;
 use crate::read::flight::{Progress, Wanted};
 use crate::read::held::{ENTRY_BYTES, Held, Piece};
-use crate::read::neighbours::Place;
+use crate::read::neighbours::{Place, Taken, came_ahead};
 use crate::read::parquet::footer_start;
 use crate::read::plan::{
     Source as SpanSource, Span, divide, is_rest_of_footer, missing, plan, widen,
@@ -138,8 +138,8 @@ impl Reader {
             .filter(|range| range.end <= self.size_bytes)
             .ok_or_else(|| self.past_the_end(offset, buf.len()))?;
         let result = self.read_range(query, buf, range).await;
-        if let (Ok(on_demand_bytes), Some(place)) = (&result, &self.place) {
-            query.neighbours.done(query, place, range, *on_demand_bytes);
+        if let (Ok(taken), Some(place)) = (&result, &self.place) {
+            query.neighbours.done(query, place, range, *taken);
         }
         if let Err(error) = &result
             && matches!(error.kind(), Kind::Conflict | Kind::NotFound)
@@ -149,13 +149,12 @@ impl Reader {
         result.map(|_| ())
     }
 
-    /// Gives the bytes that had to be fetched for it.
     async fn read_range(
         &self,
         query: &Arc<QueryCore>,
         buf: &mut [u8],
         range: ByteRange,
-    ) -> Result<u64> {
+    ) -> Result<Taken> {
         let window = query.settings.open_fetch_bytes;
         let mut held = self.held.pieces();
         let ranges: Vec<ByteRange> = held.iter().map(|piece| piece.range).collect();
@@ -166,22 +165,26 @@ impl Reader {
         }
         let blocks = self.cached.as_ref().map_or_else(Vec::new, |cached| cached.find(range));
         let mut ready = Ready { held, blocks, ahead: Vec::new(), begun: Vec::new() };
-        let mut approach = None;
-        let mut run = None;
-        // What the disk has needs nothing fetched ahead of it.
-        let mut from_ahead = false;
-        if ready.blocks.is_empty() || !is_here(&ready.spans(range)) {
-            if let Some(blocks) = self.columns_ahead(query, range) {
-                ready.ahead = blocks;
-            } else if let Some(run) = &*run.insert(self.run(query, range)) {
-                let (begun, blocks) = run.large(range);
-                ready.begun = begun.into_iter().map(Some).collect();
-                approach = self.approach(query, run, range);
-                ready.ahead = blocks;
-            } else {
-                ready.ahead = self.ahead.blocks(&self.source(query), range, &ready.held);
-            }
-            from_ahead = !ready.ahead.is_empty() || !ready.begun.is_empty();
+        let (mut approach, mut run) = (None, None);
+        let mut is_cached = !ready.blocks.is_empty() && ready.is_cached(range);
+        if let Some(blocks) = self.columns_ahead(query, range, is_cached) {
+            ready.ahead = blocks;
+        } else if let Some(run) = &*run.insert(self.run(query, range)) {
+            let (begun, blocks) = run.large(range);
+            ready.begun = begun.into_iter().map(Some).collect();
+            approach = self.approach(query, run, range);
+            ready.ahead = blocks;
+        } else {
+            let source = self.source(query);
+            ready.ahead = self.ahead.blocks(&source, range, &ready.held, is_cached);
+        }
+        let mut from_ahead = !ready.ahead.is_empty() || !ready.begun.is_empty();
+        if is_cached {
+            from_ahead = came_ahead(&ready.ahead);
+            is_cached = !from_ahead;
+            approach = approach.filter(|_| from_ahead);
+            // Nothing waits for the network.
+            (ready.ahead, ready.begun) = Default::default();
         }
         query.scope.count(Metric::ReadAheadHits, u64::from(from_ahead));
         let requests = self.requests(query, range, &ready.ranges());
@@ -211,7 +214,7 @@ impl Reader {
         {
             on_its_way.ended(&requests.policy, requests.bytes);
         }
-        Ok(requests.bytes)
+        Ok(Taken { on_demand_bytes: requests.bytes, is_cached })
     }
 
     /// What is missing of a range, in as many requests at once as cost least.
@@ -241,13 +244,18 @@ impl Reader {
     }
 
     /// What is fetched ahead by what a scan reads of Parquet files; `None` where it is no scan.
-    fn columns_ahead(&self, query: &Arc<QueryCore>, range: ByteRange) -> Option<Vec<Arc<Block>>> {
+    fn columns_ahead(
+        &self,
+        query: &Arc<QueryCore>,
+        range: ByteRange,
+        is_cached: bool,
+    ) -> Option<Vec<Arc<Block>>> {
         let is_near = self.at.mount.latency.get() < LATENCY_MIN;
         if self.tail_first && self.place.is_some() && !is_near {
             // A long footer takes a while to parse: not under the lock of all scans.
             self.held.layout(self.size_bytes);
         }
-        query.neighbours.columns(query, self.place.as_ref()?, range)
+        query.neighbours.columns(query, self.place.as_ref()?, range, is_cached)
     }
 
     /// The run that a large read belongs to, or a small one at the end of such a run. The threads
@@ -299,8 +307,8 @@ impl Reader {
     }
 
     /// Each span goes to its own part of the buffer. What is missing is asked for at once, in as
-    /// many requests as may run; while they do, what is here is copied, and the disk is read. Gives
-    /// whether the store's pace can be told from it.
+    /// many requests as may run; meanwhile what is here is copied, and the disk is read. Gives
+    /// whether it tells the store's pace.
     async fn carry_out(
         &self,
         query: &Arc<QueryCore>,
@@ -461,8 +469,7 @@ impl Reader {
     }
 }
 
-/// Fills `buf` from a block, or from the store where its request failed; true where the block was
-/// here already, and so held nothing up.
+/// Fills `buf` from a block, or from the store where that failed; true where it held nothing up.
 async fn copy_ahead(
     wanted: Wanted<'_>,
     block: Arc<Block>,

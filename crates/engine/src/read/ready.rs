@@ -39,8 +39,14 @@ impl Ready {
         held.chain(blocks).chain(ahead).chain(begun).collect()
     }
 
+    /// Whether all of a range is here, and the cache has some of it that opening did not bring.
+    pub fn is_cached(&self, range: ByteRange) -> bool {
+        let held: Vec<_> = self.held.iter().map(|piece| piece.range).collect();
+        is_here(&self.spans(range)) && !is_here(&plan(range, &held, || 0))
+    }
+
     /// A range as spans of it and of what is missing.
-    pub fn spans(&self, range: ByteRange) -> Vec<Span> {
+    fn spans(&self, range: ByteRange) -> Vec<Span> {
         plan(range, &self.ranges(), || 0)
     }
 

@@ -14,7 +14,20 @@ use penstock_base::{ByteRange, Error, Kind, Result, Retry};
 use penstock_store::{Again, Body, FilePiece, GetRange, GetRequest, GetResponse, ObjectMeta};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::time::{Instant, sleep};
+
+tokio::task_local! {
+    static ARRIVED: Arc<AtomicU64>;
+}
+
+/// Counts the bytes that come over the network while a future runs, as they come.
+pub(super) fn counted<F: Future>(
+    bytes: &Arc<AtomicU64>,
+    future: F,
+) -> impl Future<Output = F::Output> + use<F> {
+    ARRIVED.scope(Arc::clone(bytes), future)
+}
 
 /// A GET that is being read. All its bytes are of one version, however often it was resumed.
 #[derive(Debug)]
@@ -199,6 +212,11 @@ impl Stream {
                 Ok(count) => {
                     let start = self.next;
                     self.next += count as u64;
+                    let arrived = |bytes: &Arc<AtomicU64>| {
+                        bytes.fetch_add(count as u64, Ordering::Relaxed);
+                    };
+                    // Few are counted.
+                    let _ = ARRIVED.try_with(arrived);
                     self.attempts.progressed();
                     let is_last = self.next == self.body_end;
                     let is_trickle = self.is_trickle(count as u64, millis(asked.elapsed()));
