@@ -39,6 +39,11 @@ pub(crate) trait Pressable: Send + Sync {
 
     /// Gives back what it holds, or sets it returning.
     fn press(&self) -> Pressed;
+
+    /// Whether that is what was fetched ahead of reads: nobody waits for it.
+    fn is_ahead(&self) -> bool {
+        false
+    }
 }
 
 /// What came of pressing.
@@ -252,10 +257,20 @@ impl Budget {
         Some(lease)
     }
 
-    /// Memory at once, limit or not: for small amounts that are bounded by their holder.
+    /// Memory at once, limit or not: for small amounts that are bounded by their holder. Where
+    /// something is fetched ahead of reads, room is made for it.
     pub(crate) fn lease_now(self: &Arc<Self>, bytes: u64) -> Lease {
         let mut state = self.lock();
-        self.grant(&mut state, bytes)
+        let lease = self.grant(&mut state, bytes);
+        while !state.fits(0) && state.ahead > 0 {
+            let pressables = state.pressables.clone();
+            drop(state);
+            if press_largest(&pressables, |holder| holder.is_ahead()) != Pressed::Gave {
+                break;
+            }
+            state = self.lock();
+        }
+        lease
     }
 
     fn grant(self: &Arc<Self>, state: &mut State, bytes: u64) -> Lease {
@@ -279,7 +294,7 @@ impl Budget {
                 let pressables = state.pressables.clone();
                 // A pressed holder locks itself and then this account; never the other way round.
                 drop(state);
-                let pressed = press_largest(&pressables);
+                let pressed = press_largest(&pressables, |_| true);
                 state = self.lock();
                 if pressed == Pressed::Gave || state.fits(bytes) {
                     continue;
@@ -327,11 +342,17 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Presses the holder that can return most, or the next one.
-fn press_largest(pressables: &[Weak<dyn Pressable>]) -> Pressed {
+/// Presses the holder of those that can return most, or the next one.
+fn press_largest(
+    pressables: &[Weak<dyn Pressable>],
+    is_one: impl Fn(&dyn Pressable) -> bool,
+) -> Pressed {
     let mut able: Vec<(u64, Arc<dyn Pressable>)> = Vec::new();
     let mut otherwise = Pressed::Nothing;
     for holder in pressables.iter().filter_map(Weak::upgrade) {
+        if !is_one(&*holder) {
+            continue;
+        }
         match holder.returnable_bytes() {
             Some(0) => {}
             Some(bytes) => able.push((bytes, holder)),
@@ -492,6 +513,38 @@ mod tests {
         assert!(waiting.await.is_some());
         drop(lease);
         assert_eq!(budget.held_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_fetched_ahead_makes_room_at_once() {
+        struct Fetched(Holder);
+        impl Pressable for Fetched {
+            fn returnable_bytes(&self) -> Option<u64> {
+                self.0.returnable_bytes()
+            }
+
+            fn press(&self) -> Pressed {
+                self.0.press()
+            }
+
+            fn is_ahead(&self) -> bool {
+                true
+            }
+        }
+        let budget = budget(12);
+        let part = Holder::of(&budget, vec![budget.try_lease(6).unwrap()]);
+        let ahead = vec![budget.try_lease_ahead(3).unwrap()];
+        let fetched = Arc::new(Fetched(Holder(Mutex::new(ahead), AtomicU64::new(0))));
+        let weak: Weak<dyn Pressable> = Arc::<Fetched>::downgrade(&fetched);
+        budget.register(weak);
+        let within = budget.lease_now(3);
+        assert_eq!((budget.held_bytes(), fetched.0.pressed()), (12, 0), "there was room");
+        let small = budget.lease_now(2);
+        assert_eq!((budget.held_bytes(), fetched.0.pressed()), (11, 1));
+        let beyond = budget.lease_now(2);
+        assert_eq!(budget.held_bytes(), 13, "nothing is ahead any more");
+        assert_eq!(part.pressed(), 0, "what somebody waits for was pressed");
+        drop((within, small, beyond));
     }
 
     #[test]

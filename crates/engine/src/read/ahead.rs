@@ -284,6 +284,10 @@ impl Ahead {
 }
 
 impl Pressable for Ahead {
+    fn is_ahead(&self) -> bool {
+        true
+    }
+
     fn returnable_bytes(&self) -> Option<u64> {
         let state = self.state.try_lock().ok()?;
         let begun: u64 = state.begun.iter().map(Begun::leased_bytes).sum();

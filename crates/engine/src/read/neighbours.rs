@@ -397,6 +397,10 @@ fn listed(entries: &[Entry]) -> impl Iterator<Item = (String, Known)> {
 }
 
 impl Pressable for Neighbours {
+    fn is_ahead(&self) -> bool {
+        true
+    }
+
     fn returnable_bytes(&self) -> Option<u64> {
         let state = self.0.try_lock().ok()?;
         Some(state.globs.iter().map(|glob| glob.columns.unused_bytes()).sum())
