@@ -165,7 +165,7 @@ pub(crate) async fn copy(
     let tags = other_tags(&bucket, input.tagging.take(), replaces_tags)?;
     let mut options = PutOptions { condition, ..PutOptions::default() };
     if replaces {
-        let headers: ObjectHeaders = object_headers!(input);
+        let headers: ObjectHeaders = object_headers!(input, &request.extensions);
         options = headers.into_options(options.condition)?;
     }
     let takes_along = !replaces && !acl.is_empty();

@@ -1,6 +1,7 @@
 //! What every request passes first and every answer last: the gateway's own pages, the limits, the
 //! request id, the count.
 
+use crate::chunks::Chunks;
 use crate::cors::Question;
 use crate::documents::{self, DOCUMENT_BYTES_MAX};
 use crate::exchange::{Exchange, Ledger};
@@ -13,7 +14,7 @@ use crate::proxies::Proxies;
 use crate::ready::Readiness;
 use crate::stats::Stats;
 use crate::telemetry::Refused;
-use crate::{cause, error, heads, late, query, telemetry::Telemetry, v2, words};
+use crate::{cause, error, heads, late, query, telemetry::Telemetry, v2, words, xml_text};
 use bytes::Bytes;
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT,
@@ -103,7 +104,7 @@ impl Front {
                 (refusal(error::slow_down(why, BUSY_WAIT))?, None)
             }
         };
-        let response = late::begun(words::told(response));
+        let response = late::begun(xml_text::referred(words::told(response)));
         if let Some((code, message)) = cause::told(&response) {
             exchange.refused(code, message);
         }
@@ -138,13 +139,14 @@ impl Front {
         };
         let is_awaited = request.headers().contains_key(EXPECT);
         let (stall_timeout, rest) = (self.limits.client_stall_timeout, Rest::default());
+        let chunks = Chunks::of(request.headers());
         let mut request = request.map(|body| {
             // A body that is not there needs no watching.
             match body.is_end_stream() {
                 true => s3s::Body::from(body),
                 false => {
                     let (exchange, rest) = (exchange.clone(), rest.clone());
-                    s3s::Body::http_body(Inbound::new(body, exchange, stall_timeout, rest))
+                    s3s::Body::http_body(Inbound::new(body, chunks, exchange, stall_timeout, rest))
                 }
             }
         });

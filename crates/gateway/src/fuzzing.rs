@@ -13,7 +13,7 @@ use crate::lock::{BY_RULE, HOLD, Lock, RETENTION};
 use crate::notes::Notes;
 use crate::parts::{PARTS_NOTE, PartSizes};
 use crate::policy::{Facts, Policy, Request};
-use crate::{cors, forms, heads, lenient, list, locks, sharing, tagging, v2};
+use crate::{chunks, cors, forms, heads, lenient, list, locks, sharing, tagging, v2};
 use http::HeaderMap;
 use penstock_base::Secret;
 use penstock_store::ObjectMeta;
@@ -76,6 +76,7 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
     ),
     ("gateway_conditions", fields::preconditions, b"Fri, 24 May 2013 00:00:00 GMT"),
     ("gateway_tags", fields::preconditions, b"W/\"0x8DC-1\""),
+    ("gateway_chunks", chunks::fuzz, b"5;chunk-signature=0\r\nhello\r\n0;chunk-signature=0\r\n"),
     (
         "gateway_hosts",
         fields::hosts,

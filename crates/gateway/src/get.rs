@@ -7,7 +7,7 @@ use crate::checksum::{HasChecksums as _, Sums};
 use crate::conditions::{ReadConditions, Verdict, if_range, read_conditions};
 use crate::error::{Subject, to_s3};
 use crate::handover::Handover;
-use crate::headers::{set_object_headers, tag_count};
+use crate::headers::{set_object_headers, tag_count, told_expires};
 use crate::parts::PartSizes;
 use crate::{overrides, refuse, versions};
 use http::header::IF_RANGE;
@@ -334,6 +334,7 @@ pub(crate) async fn get(
     let mut response = S3Response::new(output);
     response.status = status;
     response.headers = sums.headers();
+    response.headers.extend(told_expires(&meta));
     response.headers.extend(chosen);
     Ok(response)
 }
@@ -390,6 +391,7 @@ pub(crate) async fn head(
     let mut response = S3Response::new(output);
     response.status = status;
     response.headers = sums.headers();
+    response.headers.extend(told_expires(&meta));
     response.headers.extend(chosen);
     // s3s has no field for it here.
     response

@@ -3,6 +3,9 @@
 //! User metadata keeps its names. The standard headers (`Cache-Control` and its kin) are kept as
 //! pairs whose names begin with `@`, which no `x-amz-meta-` header can carry.
 
+use crate::lenient;
+use http::header::EXPIRES;
+use http::{HeaderName, HeaderValue};
 use penstock_store::notes;
 use penstock_store::tags;
 use penstock_store::{ObjectMeta, PutOptions, WriteCondition};
@@ -29,23 +32,23 @@ pub struct ObjectHeaders {
     /// Content-Language.
     pub content_language: Option<String>,
     /// Expires, as sent.
-    pub expires: Option<dto::Timestamp>,
+    pub expires: Option<String>,
     /// `x-amz-meta-*`, without the prefix.
     pub metadata: Option<dto::Metadata>,
     /// `x-amz-tagging`, as sent.
     pub tagging: Option<String>,
 }
 
-/// Takes the like-named fields of an input of s3s.
+/// Takes the like-named fields of an input of s3s, and what its request has of them otherwise.
 macro_rules! object_headers {
-    ($input:expr) => {
+    ($input:expr, $extensions:expr) => {
         $crate::headers::ObjectHeaders {
             content_type: $input.content_type.take(),
             cache_control: $input.cache_control.take(),
             content_disposition: $input.content_disposition.take(),
             content_encoding: $input.content_encoding.take(),
             content_language: $input.content_language.take(),
-            expires: $input.expires.take(),
+            expires: $crate::headers::expires($input.expires.take(), $extensions)?,
             metadata: $input.metadata.take(),
             tagging: None,
         }
@@ -62,7 +65,6 @@ macro_rules! set_object_headers {
         $output.content_disposition = headers.content_disposition;
         $output.content_encoding = headers.content_encoding;
         $output.content_language = headers.content_language;
-        $output.expires = headers.expires;
         $output.metadata = headers.metadata;
         $output.version_id = $meta.version.clone();
         let lock = $crate::lock::Lock::of($meta).map_err($crate::get::about_object)?;
@@ -99,14 +101,13 @@ impl ObjectHeaders {
                 "Your metadata headers exceed the maximum allowed metadata size of 2048 bytes."
             ));
         }
-        let expires = self.expires.as_ref().map(http_date).transpose()?;
         let encoding = self.content_encoding.as_deref().and_then(without_aws_chunked);
         for (name, value) in [
             ("@cache-control", self.cache_control),
             ("@content-disposition", self.content_disposition),
             ("@content-encoding", encoding),
             ("@content-language", self.content_language),
-            ("@expires", expires),
+            ("@expires", self.expires),
             (notes::TAGGING, self.tagging),
         ] {
             pairs.extend(value.map(|value| (name.to_string(), value)));
@@ -132,10 +133,7 @@ impl ObjectHeaders {
                 "@content-disposition" => headers.content_disposition = Some(value),
                 "@content-encoding" => headers.content_encoding = Some(value),
                 "@content-language" => headers.content_language = Some(value),
-                "@expires" => {
-                    let format = dto::TimestampFormat::HttpDate;
-                    headers.expires = dto::Timestamp::parse(format, &value).ok();
-                }
+                "@expires" => headers.expires = Some(value),
                 // Notes that no client wrote.
                 name if name.starts_with('@') => {}
                 _ => {
@@ -159,6 +157,26 @@ pub fn tag_count(meta: &ObjectMeta) -> Option<i32> {
         None => pair("@tag-count")?.parse().ok(),
     };
     count.filter(|count| *count > 0)
+}
+
+/// The Expires of a request, of which s3s reads only a date.
+///
+/// # Errors
+/// `InvalidArgument` for a date that cannot be written.
+pub fn expires(
+    date: Option<dto::Timestamp>,
+    extensions: &http::Extensions,
+) -> S3Result<Option<String>> {
+    match date {
+        Some(date) => http_date(&date).map(Some),
+        None => Ok(lenient::odd_expires(extensions)),
+    }
+}
+
+/// The Expires of an answer, word for word, which is no field of s3s's: that takes dates only.
+pub fn told_expires(meta: &ObjectMeta) -> Option<(HeaderName, HeaderValue)> {
+    let expires = ObjectHeaders::from_meta(meta).expires?;
+    Some((EXPIRES, HeaderValue::from_str(&expires).ok()?))
 }
 
 fn http_date(time: &dto::Timestamp) -> S3Result<String> {
@@ -200,7 +218,7 @@ mod tests {
             content_disposition: Some("attachment".into()),
             content_encoding: Some("aws-chunked, gzip".into()),
             content_language: Some("de".into()),
-            expires: Some(dto::Timestamp::default()),
+            expires: Some("0".into()),
             metadata: Some([("Owner".to_string(), "me".to_string())].into_iter().collect()),
             tagging: None,
         };
@@ -211,7 +229,7 @@ mod tests {
         assert_eq!(back.content_disposition.as_deref(), Some("attachment"));
         assert_eq!(back.content_encoding.as_deref(), Some("gzip"));
         assert_eq!(back.content_language.as_deref(), Some("de"));
-        assert_eq!(back.expires, Some(dto::Timestamp::default()));
+        assert_eq!(back.expires.as_deref(), Some("0"));
         assert_eq!(back.metadata.unwrap()["owner"], "me");
     }
 

@@ -1,5 +1,6 @@
 //! Requests that S3 takes and s3s does not parse: ranges and dates that are none (S3 answers as if
-//! they were not there), conditions on tags without quotes, and metadata whose name is there twice.
+//! they were not there, and keeps such an Expires word for word), conditions on tags without
+//! quotes, and metadata whose name is there twice.
 //!
 //! Their headers may be signed, so they are mended only once s3s has verified the signature: a
 //! route catches such a request there, mends it, and hands it to a second service, which sees it
@@ -7,7 +8,7 @@
 
 use crate::forms::FormSender;
 use http::header::{
-    AUTHORIZATION, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE,
+    AUTHORIZATION, EXPIRES, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE,
 };
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use s3s::dto::{self, ETagCondition, Timestamp, TimestampFormat};
@@ -21,7 +22,7 @@ const TAGS: [HeaderName; 4] = [
     HeaderName::from_static("x-amz-copy-source-if-match"),
     HeaderName::from_static("x-amz-copy-source-if-none-match"),
 ];
-const DATES: [HeaderName; 2] = [IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE];
+const DATES: [HeaderName; 3] = [IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, EXPIRES];
 /// Before the names of an object's own metadata.
 const METADATA: &str = "x-amz-meta-";
 /// What belongs to a signature that has been verified, and to the transfer that it was of.
@@ -134,6 +135,15 @@ pub(crate) fn trailers<T>(request: &mut S3Request<T>) -> Option<TrailingHeaders>
     request.trailing_headers.take().or_else(of_mended)
 }
 
+/// An Expires that is no date, of a request that was mended.
+#[derive(Clone, Debug)]
+struct Expiry(String);
+
+/// The Expires of a request that is no date: `0` and `-1` are common.
+pub(crate) fn odd_expires(extensions: &Extensions) -> Option<String> {
+    extensions.get::<Expiry>().map(|expiry| expiry.0.clone())
+}
+
 /// Catches what has to be mended.
 pub(crate) struct Lenient {
     /// Everything but this route.
@@ -157,6 +167,8 @@ impl S3Route for Lenient {
         *mended_request.method_mut() = request.method;
         *mended_request.uri_mut() = without_signature(&request.uri)?;
         *mended_request.extensions_mut() = request.extensions;
+        let expires = request.headers.get(EXPIRES).filter(|value| odd(&EXPIRES, value).is_some());
+        let expires = expires.and_then(|value| Some(Expiry(value.to_str().ok()?.to_string())));
         let mut headers = mended(request.headers)?;
         for name in VERIFIED {
             headers.remove(name);
@@ -165,6 +177,9 @@ impl S3Route for Lenient {
         let extensions = mended_request.extensions_mut();
         if let Some(credentials) = request.credentials {
             extensions.insert(FormSender(credentials.access_key));
+        }
+        if let Some(expires) = expires {
+            extensions.insert(expires);
         }
         if let Some(trailers) = request.trailing_headers {
             extensions.insert(Trailers(trailers));

@@ -17,6 +17,7 @@ mod body;
 mod buckets;
 mod cause;
 mod checksum;
+mod chunks;
 mod conditions;
 mod config;
 mod copy;
@@ -73,6 +74,7 @@ mod v2;
 mod versions;
 mod wildcard;
 mod words;
+mod xml_text;
 
 pub use access::{Grant, Pattern, Right, Rights};
 pub use config::{Config, Secrets, Surroundings};

@@ -1,5 +1,6 @@
 //! Request and answer bodies on their way past the front: counted, and bounded in time.
 
+use crate::chunks::Chunks;
 use crate::exchange::{Ending, Exchange};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -12,6 +13,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
+
+/// What the error of an aws-chunked body says that ends before its last chunk, the empty one.
+const NO_LAST_CHUNK: &str = "the aws-chunked body has no last chunk";
 
 /// What the error of a body says whose client went silent; [`crate::error`] knows it by this.
 pub const STALLED: &str = "the client sent nothing more of the body in time";
@@ -82,6 +86,8 @@ impl Rest {
 pub struct Inbound {
     /// There until this is dropped.
     body: Option<Incoming>,
+    /// Of one that comes in chunks which have to end.
+    chunks: Option<Chunks>,
     exchange: Arc<Exchange>,
     stall: StallTimer,
     rest: Rest,
@@ -96,14 +102,16 @@ impl Drop for Inbound {
 
 impl Inbound {
     /// Counts `body` for `exchange`, and gives up a client that is silent for `stall_timeout`. What
-    /// is not read of it is left in `rest`.
+    /// is not read of it is left in `rest`; `chunks` are those of an aws-chunked one.
     pub fn new(
         body: Incoming,
+        chunks: Option<Chunks>,
         exchange: Arc<Exchange>,
         stall_timeout: Duration,
         rest: Rest,
     ) -> Self {
-        Inbound { body: Some(body), exchange, stall: StallTimer::new(stall_timeout), rest }
+        let stall = StallTimer::new(stall_timeout);
+        Inbound { body: Some(body), chunks, exchange, stall, rest }
     }
 }
 
@@ -124,6 +132,13 @@ impl Body for Inbound {
                     && let Some(data) = frame.data_ref()
                 {
                     this.exchange.received(data.len());
+                    if let Some(chunks) = &mut this.chunks {
+                        chunks.pass(data);
+                    }
+                }
+                // s3s takes the end of the request for the end of the chunks.
+                if frame.is_none() && this.chunks.take().is_some_and(|chunks| !chunks.are_over()) {
+                    return Poll::Ready(Some(Err(NO_LAST_CHUNK.into())));
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(StdError::from)))
             }
@@ -133,7 +148,8 @@ impl Body for Inbound {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
+        let is_over = self.body.as_ref().is_none_or(Body::is_end_stream);
+        is_over && self.chunks.as_ref().is_none_or(Chunks::are_over)
     }
 
     fn size_hint(&self) -> SizeHint {

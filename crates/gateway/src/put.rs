@@ -30,7 +30,7 @@ pub(crate) async fn put(
     let bucket = buckets.writable(&input.bucket).await?;
     refuse::encryption(&request.headers, bucket.is_encrypted())?;
     refuse::unkept_headers(&request.headers)?;
-    let mut headers: ObjectHeaders = object_headers!(input);
+    let mut headers: ObjectHeaders = object_headers!(input, &request.extensions);
     headers.tagging = tagging::of_header(&bucket, input.tagging.take())?;
     let condition = dated(&bucket, &input.key, &request.headers, condition).await?;
     let mut options = headers.into_options(in_store(&bucket, condition))?;

@@ -45,7 +45,7 @@ pub(crate) async fn create(
     refuse::encryption(&request.headers, bucket.is_encrypted())?;
     let (checksum_algorithm, checksum_type) =
         upload_kind(input.checksum_algorithm.take(), input.checksum_type.take())?;
-    let mut headers: ObjectHeaders = object_headers!(input);
+    let mut headers: ObjectHeaders = object_headers!(input, &request.extensions);
     headers.tagging = tagging::of_header(&bucket, input.tagging.take())?;
     let mut options = headers.into_options(WriteCondition::None)?;
     options.metadata.extend(initiator_note(&request.extensions, &acl));

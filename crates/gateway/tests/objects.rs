@@ -15,7 +15,46 @@ on_every_lane!(
     writes_and_removals_are_judged_by_the_time_of_the_last_change,
     empty_words_of_a_listing_are_none,
     metadata_that_is_no_ascii_comes_back,
+    an_expires_that_is_no_date_comes_back,
+    a_carriage_return_in_a_key_survives_xml,
 );
+
+async fn an_expires_that_is_no_date_comes_back(lane: Lane) {
+    let server = Server::on(lane).await;
+    let path = "/lake/k";
+    for expires in ["0", "Thu, 01 Dec 1994 16:00:00 GMT", "never", "-1"] {
+        let headers = [("expires", expires)];
+        let put = Request { method: "PUT", path, headers: &headers, ..Default::default() };
+        assert_eq!(server.send(put).await.status, 200, "{expires}");
+        for method in ["GET", "HEAD"] {
+            let told = server.send(Request { method, path, ..Default::default() }).await;
+            assert_eq!(told.header("expires"), expires, "{method}");
+        }
+    }
+    let headers = [("x-amz-copy-source", path)];
+    let copy =
+        Request { method: "PUT", path: "/lake/copy", headers: &headers, ..Default::default() };
+    assert_eq!(server.send(copy).await.status, 200);
+    assert_eq!(server.get("/lake/copy").await.header("expires"), "-1");
+}
+
+async fn a_carriage_return_in_a_key_survives_xml(lane: Lane) {
+    let server = Server::on(lane).await;
+    let body = b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\r\n<a/>";
+    server.put("/lake/a%0Db", body).await;
+    assert_eq!(server.get("/lake/a%0Db").await.body, body, "an object is no answer");
+    let list = server.get("/lake?list-type=2").await.text();
+    assert!(list.contains("<Key>a&#xD;b</Key>"), "{list}");
+    let delete = Request {
+        method: "POST",
+        path: "/lake?delete",
+        body: b"<Delete><Object><Key>a&#xD;b</Key></Object></Delete>",
+        ..Default::default()
+    };
+    let deleted = server.send(delete).await.text();
+    assert!(deleted.contains("<Deleted><Key>a&#xD;b</Key>"), "{deleted}");
+    assert_eq!(server.get("/lake/a%0Db").await.status, 404);
+}
 
 async fn tags_are_kept(lane: Lane) {
     let server = Server::on(lane).await;

@@ -22,6 +22,7 @@ on_every_lane!(
     malformed_xml_is_refused,
     a_body_that_is_not_what_was_promised_leaves_nothing,
     malformed_chunks_are_refused,
+    chunks_without_the_last_one_are_refused,
     what_is_not_there_has_its_code,
     a_large_body_that_is_wrong_leaves_what_was_there,
 );
@@ -167,6 +168,39 @@ async fn malformed_chunks_are_refused(lane: Lane) {
         let (status, code) = code(&server, request).await;
         assert!((400..=403).contains(&status), "{body:?}: {status} {code}");
     }
+    assert_eq!(server.dir.files(), Vec::<String>::new());
+}
+
+/// The sizes agree, and yet somebody cut it: nothing says that what is there is all.
+async fn chunks_without_the_last_one_are_refused(lane: Lane) {
+    let server = Server::on(lane).await;
+    let large = vec![b'x'; 300 << 10];
+    for data in [&b"hello"[..], &large] {
+        let whole = sign::unsigned_chunks(&[data], ("x-amz-checksum-crc32", "AAAAAA=="));
+        let last = b"0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n".len();
+        // All of the last one, and all but its first digit.
+        for cut in [last, last - 1] {
+            let body = &whole[..whole.len() - cut];
+            let (length, decoded) = (body.len().to_string(), data.len().to_string());
+            let headers = [
+                ("content-encoding", "aws-chunked"),
+                ("content-length", length.as_str()),
+                ("x-amz-decoded-content-length", decoded.as_str()),
+                ("x-amz-trailer", "x-amz-checksum-crc32"),
+            ];
+            let request = Request {
+                method: "PUT",
+                path: "/lake/k",
+                headers: &headers,
+                body,
+                content_sha256: Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER"),
+                ..Default::default()
+            };
+            let answer = code(&server, request).await;
+            assert_eq!(answer, is(400, "IncompleteBody"), "{} without {cut}", data.len());
+        }
+    }
+    assert_eq!(server.get("/lake/k").await.status, 404);
     assert_eq!(server.dir.files(), Vec::<String>::new());
 }
 
