@@ -52,9 +52,6 @@ impl Rule {
                 "Found unsupported HTTP method in CORS config. Unsupported method is {odd}"
             ));
         }
-        if self.max_age_s.is_some_and(|seconds| seconds < 0) {
-            return Err(s3_error!(InvalidRequest, "MaxAgeSeconds can not be negative."));
-        }
         let is_odd = |pattern: &&String| pattern.matches('*').count() > 1;
         if let Some(odd) = self.origins.iter().chain(&self.headers).find(is_odd) {
             return Err(s3_error!(InvalidRequest, "`{odd}` can not have more than one wildcard."));
@@ -234,7 +231,6 @@ mod tests {
             rule("a", &["PATCH"], &[]),
             rule("a", &[], &[]),
             rule("a", &["GET"], &["x-**"]),
-            Rule { max_age_s: Some(-1), ..rule("a", &["GET"], &[]) },
         ] {
             assert!(wrong.check().is_err(), "{wrong:?}");
         }
