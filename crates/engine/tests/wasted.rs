@@ -223,6 +223,64 @@ async fn what_came_from_the_cache_is_not_counted_as_fetched() {
     assert!(ahead(&query) <= (20 * 2 * CHUNK) as u64, "{} asked for", ahead(&query));
 }
 
+/// What the cache has is read from there by whoever wants it, once, and not fetched ahead from it.
+#[tokio::test(start_paused = true)]
+async fn a_scan_reads_once_what_the_cache_has() {
+    let bench = Bench::with(Scripted::remote(LATENCY), &CACHED);
+    Scan::place(&bench, 40).await;
+    let query = bench.query();
+    let scan = Scan::begin(&bench, &query).await;
+    scan.read(&query, 8..40).await;
+    drop((scan, query));
+    let query = bench.query();
+    let scan = Scan::begin(&bench, &query).await;
+    let in_cache = |query: &Query| query.metrics().get(Metric::CacheBytesRead);
+    // What is missing begins what is ahead, far into what is there.
+    scan.read(&query, 0..8).await;
+    let (missing, before) = (ahead(&query), in_cache(&query));
+    settle().await;
+    assert_eq!(scan.read(&query, 8..40).await, 0);
+    assert_eq!(ahead(&query), missing, "fetched ahead of what is there");
+    let read_bytes = (32 * 2 * CHUNK) as u64;
+    assert_eq!(in_cache(&query) - before, read_bytes);
+    // Row groups that were fetched ahead are in the cache when they are read.
+    assert!(before <= (8 * 2 * CHUNK) as u64, "{before} bytes of the cache for what it lacked");
+}
+
+/// The same of text in small steps, and in large ones.
+#[tokio::test(start_paused = true)]
+async fn a_run_fetches_nothing_ahead_that_the_cache_has() {
+    for step in [64 * KIB, 2 * MIB] {
+        let bench = Bench::with(Scripted::remote(LATENCY), &CACHED);
+        let data = pattern(24 * MIB);
+        bench.store.place("a.csv", data.clone()).await;
+        let kept = 8 * MIB..24 * MIB;
+        let query = bench.query();
+        let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+        for at in kept.clone().step_by(MIB) {
+            read(&reader, &query, at, MIB).await;
+        }
+        drop(reader);
+        query.cancel();
+        settle().await;
+        bench.store.take_calls();
+        let query = bench.query();
+        let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+        for at in (0..data.len()).step_by(step) {
+            assert!(read(&reader, &query, at, step).await == data[at..at + step]);
+            settle().await;
+        }
+        let calls = bench.store.take_calls();
+        let start =
+            |call: &String| call.split([' ', '.']).nth(3).unwrap().parse::<usize>().unwrap();
+        assert!(calls.iter().all(|call| start(call) < kept.start), "steps of {step}: {calls:?}");
+        let came = query.metrics().get(Metric::BytesRead);
+        // A block that begins where the cache has nothing may end where it has something.
+        let bound = (data.len() - kept.len() + MIB) as u64;
+        assert!(came <= bound, "steps of {step}: {came} bytes came, {bound} at most");
+    }
+}
+
 /// Of a file that is opened ahead, what had come when the statement ended.
 #[tokio::test(start_paused = true)]
 async fn an_opening_that_is_stopped_midway_was_in_vain_as_far_as_it_came() {

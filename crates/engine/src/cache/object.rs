@@ -61,6 +61,11 @@ impl CachedObject {
         Some(CachedObject { disk, memory, is_kept_by_host, version })
     }
 
+    /// Whether all of a range is cached: fetching it ahead of its reads would read it twice.
+    pub fn has(query: &QueryCore, at: &Location, version: &Version, range: ByteRange) -> bool {
+        CachedObject::of(query, at, version).is_some_and(|cached| cached.covers(range))
+    }
+
     /// Size and tag of the version of an object that was cached last.
     pub fn latest(query: &QueryCore, at: &Location) -> Option<ObjectMeta> {
         let disk = query.disk().ok().flatten()?;

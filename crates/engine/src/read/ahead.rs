@@ -14,6 +14,7 @@
 //! limit at most, and given back when others wait for it.
 
 use crate::budget::{AHEAD_PARTS, Pressable, Pressed};
+use crate::cache::CachedObject;
 use crate::pace::policy::{Policy, parts};
 use crate::read::begun::{Allowed, BEGUN_MAX, Begun, steps};
 use crate::read::block::{Block, Source, fetch};
@@ -91,6 +92,14 @@ struct State {
 }
 
 impl State {
+    /// Whether a read wants of what requests were begun for, or lies between them: there the cache
+    /// had what would have been asked for.
+    fn expects(&self, range: ByteRange) -> bool {
+        let start = self.begun.front().map(|begun| begun.range.start);
+        let end = self.begun.iter().map(|begun| begun.range.end).max();
+        start.zip(end).is_some_and(|(start, end)| ByteRange { start, end }.overlaps(&range))
+    }
+
     /// What is held or on its way. To be dropped outside of the lock.
     fn clear(&mut self) -> (Vec<Arc<Block>>, Vec<Begun>) {
         (self.blocks.drain(..).collect(), self.begun.drain(..).collect())
@@ -155,6 +164,7 @@ impl Ahead {
             if !is_cached
                 && near < BLOCKS_MAX
                 && let Some(block) = next_block(ahead_bytes_max, range.end, ready_end, end)
+                && !CachedObject::has(source.query, source.at, source.version, block)
                 && let Some(lease) = source.query.engine.budget.try_lease_ahead(block.len())
             {
                 self.register(&mut state, source);
@@ -170,21 +180,20 @@ impl Ahead {
 
     /// Whether requests were begun for what a read wants.
     pub fn has_begun(&self, range: ByteRange) -> bool {
-        self.lock().begun.iter().any(|begun| begun.range.overlaps(&range))
+        self.lock().expects(range)
     }
 
     /// Whether a read belongs to what was read before it.
     pub fn goes_on_with(&self, range: ByteRange) -> bool {
         let state = self.lock();
-        state.detector.next == Some(range.start)
-            || state.begun.iter().any(|begun| begun.range.overlaps(&range))
+        state.detector.next == Some(range.start) || state.expects(range)
     }
 
     /// Takes note of a large read, and gives what is on its way or ready of what it wants: requests
     /// that were begun for it, and blocks, where the reads before it were small.
     pub(super) fn large(&self, range: ByteRange) -> (Vec<Begun>, Vec<Arc<Block>>) {
         let mut state = self.lock();
-        let was_expected = state.begun.iter().any(|begun| begun.range.overlaps(&range));
+        let was_expected = state.expects(range);
         let mut dropped = Vec::new();
         let is_new = state.detector.note(range, was_expected) <= range.len() && !was_expected;
         // What follows a read of the beginning follows it when it is read again.
@@ -243,6 +252,9 @@ impl Ahead {
             for part in parts(step, pace.fanout(&policy, step.len(), limit, latency)) {
                 if state.begun.len() >= BEGUN_MAX {
                     return;
+                }
+                if CachedObject::has(source.query, source.at, source.version, part) {
+                    continue;
                 }
                 let settings = &source.query.settings;
                 let Some(slot) = Spare::take(&source.at.mount, settings) else { return };

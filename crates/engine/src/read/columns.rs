@@ -39,12 +39,12 @@ pub(crate) struct Columns {
     pub flow: Arc<Flow>,
     /// By reader: its read that runs. The flow learns from what of it is fetched on demand too.
     reading: HashMap<u64, Running>,
-    ahead: Vec<Ahead>,
+    ahead: Vec<Fetched>,
 }
 
 /// A block of what is fetched ahead.
 #[derive(Debug)]
-struct Ahead {
+struct Fetched {
     file: usize,
     row_groups: RangeInclusive<usize>,
     block: Arc<Block>,
@@ -53,7 +53,7 @@ struct Ahead {
 /// What is not needed any more. To be dropped outside of locks: giving memory back wakes writers.
 #[derive(Debug, Default)]
 pub(crate) struct Dropped {
-    ahead: Vec<Ahead>,
+    ahead: Vec<Fetched>,
 }
 
 impl Drop for Dropped {
@@ -61,6 +61,13 @@ impl Drop for Dropped {
         // A read that waits for one keeps it a little longer.
         self.ahead.iter().for_each(|ahead| ahead.block.let_go());
     }
+}
+
+/// What became of a span that should be on its way.
+pub(crate) enum Ahead {
+    Begun(Block),
+    /// Nothing, since the cache has all of it.
+    IsCached,
 }
 
 /// What the link and the memory allow now.
@@ -149,13 +156,13 @@ impl Columns {
     }
 
     /// Begins what should be on its way in the `count` files. `parse` gives the layout of a file
-    /// whose footer is here, and `begin` fetches a span of it.
+    /// whose footer is here, and `begin` fetches a span of it, if there is room.
     pub fn pull(
         &mut self,
         count: usize,
         room: Room,
         mut parse: impl FnMut(usize) -> Option<Arc<Layout>>,
-        mut begin: impl FnMut(usize, ByteRange, &Arc<Flow>) -> Option<Block>,
+        mut begin: impl FnMut(usize, ByteRange, &Arc<Flow>) -> Option<Ahead>,
     ) {
         if room.ends_early {
             self.scan.may_end_early();
@@ -188,12 +195,16 @@ impl Columns {
         {
             left -= wanted.span.len();
             for range in blocks(wanted.span, requests) {
-                let Some(block) = begin(wanted.unit.file, range, &self.flow) else {
-                    self.scan.not_begun(&wanted, range.start);
-                    return;
+                let block = match begin(wanted.unit.file, range, &self.flow) {
+                    Some(Ahead::Begun(block)) => Arc::new(block),
+                    Some(Ahead::IsCached) => continue,
+                    None => {
+                        self.scan.not_begun(&wanted, range.start);
+                        return;
+                    }
                 };
                 let (file, row_groups) = (wanted.unit.file, wanted.row_groups());
-                self.ahead.push(Ahead { file, row_groups, block: Arc::new(block) });
+                self.ahead.push(Fetched { file, row_groups, block });
                 requests -= 1;
             }
         }
@@ -213,12 +224,12 @@ impl Columns {
     /// What was used up, and what will not be read any more.
     fn drop_unneeded(&mut self) -> Dropped {
         let scan = &self.scan;
-        let is_over = |ahead: &Ahead| {
+        let is_over = |ahead: &Fetched| {
             let unit = |row_group| Unit { file: ahead.file, row_group };
             // The last one is the last to be over, nearly always.
             ahead.row_groups.clone().rev().all(|row_group| scan.is_over(unit(row_group)))
         };
-        let is_unneeded = |ahead: &mut Ahead| ahead.block.unused_bytes() == 0 || is_over(ahead);
+        let is_unneeded = |ahead: &mut Fetched| ahead.block.unused_bytes() == 0 || is_over(ahead);
         Dropped { ahead: self.ahead.extract_if(.., is_unneeded).collect() }
     }
 

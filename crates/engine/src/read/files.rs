@@ -1,10 +1,11 @@
 //! The files of one glob, of a list or by themselves: what is known of each, and what is fetched
 //! ahead of them.
 
+use crate::cache::CachedObject;
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::read::block::{Block, Scanning, Source, fetch};
-use crate::read::columns::{Columns, Dropped, LATENCY_MIN, Room};
+use crate::read::columns::{Ahead, Columns, Dropped, LATENCY_MIN, Room};
 use crate::read::flow::Flow;
 use crate::read::neighbours::Place;
 use crate::read::openings::Openings;
@@ -102,11 +103,14 @@ impl Files {
             let (key, Known { meta, .. }) = &files[index];
             let (at, version) = (at.sibling(key.as_str()), Version::of(meta));
             let size_bytes = meta.size_bytes?;
+            if CachedObject::has(query, &at, &version, span) {
+                return Some(Ahead::IsCached);
+            }
             let slot = Spare::take(&at.mount, &query.settings)?;
             let lease = query.engine.budget.try_lease_ahead(span.len())?;
             let source = Source { query, at: &at, version: &version, size_bytes };
             let scanning = Scanning { slot, flow: Arc::clone(flow), files: *id };
-            Some(fetch(&source, span, lease, Some(scanning)))
+            Some(Ahead::Begun(fetch(&source, span, lease, Some(scanning))))
         };
         columns.pull(files.len(), room, parse, begin);
     }
