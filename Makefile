@@ -1,9 +1,11 @@
 # The few verbs of this project; the work is in scripts/. `make help` lists them.
 SHELL := /bin/bash
 PY := build/venv/bin/python
-export WORKLOAD QUICK ROWS RUNS STORE PROFILE PEERS THREADS MODE PROTOCOLS STEPS DURATION RATE
+export WORKLOAD QUICK ROWS RUNS STORE PROFILE PEERS THREADS MODE PROTOCOLS STEPS DURATION RATE LINK
 
-.PHONY: help build demo test test-nvme bench parity lint fmt wheel clean venv-test
+VERSION ?= 2.0.0
+
+.PHONY: help build extension demo test test-nvme bench parity lint fmt wheel clean venv-test
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -11,6 +13,9 @@ help: ## list the targets
 
 build: ## build/penstock, build/penstock-fake, build/duckdb/vX.Y.Z/penstock.duckdb_extension, build/venv
 	@scripts/build.sh
+
+extension: ## the extension for another DuckDB (VERSION=2.0.0; LINK=static: one file, the only way for 2.0.0, 20 minutes once)
+	@scripts/duckdb-build-extension.sh $(VERSION)
 
 venv-test:
 	@scripts/venv.sh test

@@ -1,20 +1,28 @@
 #!/bin/bash
 # usage: duckdb-build-extension.sh [VERSION] [RUST_PROFILE]
-# Builds build/duckdb/vVERSION/penstock.duckdb_extension, linked against the libduckdb.so that is put
-# beside it (run path $ORIGIN). RUST_PROFILE is release (default) or debug.
+# Builds build/duckdb/vVERSION/penstock.duckdb_extension. RUST_PROFILE is release (default) or debug. LINK says how it
+# comes to what it asks of DuckDB: shared, against the libduckdb.so that is put beside it (run path $ORIGIN; the default
+# where there is one ready), or static, with a core of its own inside: one file, whose first build takes long.
 . "$(dirname "$0")/duckdb-lib.sh"
 cd "$ROOT"
 version=${1:-1.5.5}
 profile=${2:-release}
 need "$CXX" g++
 case $version in
-1.5.5) ;;
-2.0.0) die "DuckDB 2.0.0 has no ready libduckdb.so to link with; the static link mode is not there yet" ;;
-*) die "DuckDB $version is not known here; known: 1.5.5" ;;
+1.5.5) link=${LINK:-shared} ;;
+2.0.0) link=${LINK:-static} ;;
+*) die "DuckDB $version is not known here; known: 1.5.5, 2.0.0" ;;
 esac
 [ "$(uname -sm)" = "Linux x86_64" ] || die "the extension is built on Linux x86_64 only, this is $(uname -sm)"
 
-library=$(scripts/duckdb-sources.sh library "$version")
+case $link in
+shared)
+  library=$(scripts/duckdb-sources.sh library "$version")
+  core=(-L"$library" -lduckdb -Wl,-rpath,'$ORIGIN')
+  ;;
+static) core=("$(scripts/duckdb-core.sh "$version")") ;;
+*) die "LINK is shared or static, not $link" ;;
+esac
 objects=build/duckdb/.objects-v$version
 out=build/duckdb/v$version
 mkdir -p "$objects" "$out"
@@ -37,14 +45,16 @@ fi
 wait "$rust"
 
 "$CXX" -shared -o "$objects/penstock.so" "$objects/shim.o" \
-  "${CARGO_TARGET_DIR:-target}/$profile/libpenstock_ffi.a" -L"$library" -lduckdb \
-  -Wl,-rpath,'$ORIGIN' -Wl,--gc-sections -Wl,--version-script=duckdb/src/exports.map -Wl,--exclude-libs,ALL -Wl,-z,defs -lpthread -ldl -lm
+  "${CARGO_TARGET_DIR:-target}/$profile/libpenstock_ffi.a" "${core[@]}" \
+  -Wl,--gc-sections -Wl,--version-script=duckdb/src/exports.map -Wl,--exclude-libs,ALL -Wl,-z,defs -lpthread -ldl -lm
 # The footer must stand last, so symbols go before it comes; penstock.so keeps them for perf and gdb.
 strip --strip-unneeded -o "$objects/stripped.so" "$objects/penstock.so"
 # Under new names first, so that a process which has the old ones loaded keeps them.
 python3 scripts/duckdb-footer.py "$objects/stripped.so" "$out/.extension.new" "v$version"
 mv -f "$out/.extension.new" "$out/penstock.duckdb_extension"
-if ! cmp -s "$library/libduckdb.so" "$out/libduckdb.so"; then
+if [ "$link" = static ]; then
+  rm -f "$out/libduckdb.so"
+elif ! cmp -s "$library/libduckdb.so" "$out/libduckdb.so"; then
   cp "$library/libduckdb.so" "$out/.libduckdb.new"
   mv -f "$out/.libduckdb.new" "$out/libduckdb.so"
 fi

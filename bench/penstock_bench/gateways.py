@@ -24,9 +24,10 @@ from penstock_bench.sql import AZURITE_ACCOUNT, AZURITE_KEY, S3_KEY
 BACK_ENDS = ("directory", "azure-fake", "azurite", "s3-fake", "versitygw")
 """A directory of the gateway's own; Azure by our fake or Microsoft's emulator; S3 by our fake or a
 server that is not ours."""
-GATEWAYS = ("penstock", "s3proxy", "versitygw", "direct", "bare")
-"""``direct`` is the back end itself, where it speaks S3; ``bare`` is the limit: a loop of the
-kernel's calls that understands PUT and GET and nothing else (`penstock-bare`)."""
+GATEWAYS = ("penstock", "s3proxy", "versitygw", "direct", "bare", "relay")
+"""``direct`` is the back end itself, where it speaks S3; the limits are ``bare``, a loop of the
+kernel's calls that understands PUT and GET and nothing else, and ``relay``, which gives every byte
+on to an S3 back end and understands none (`penstock-bare`)."""
 
 
 class GatewayError(Exception):
@@ -159,7 +160,7 @@ class Lane:
             if self.back_end is None or self._word().startswith("azure="):
                 raise GatewayError(f"{self._back_end} does not speak S3 itself")
             return self.back_end
-        if self._gateway == "bare":
+        if self._gateway in ("bare", "relay"):
             log = self._directory / "bare.log"
             return self._child([BUILD / "penstock-bare", *self._bare_options()], log)
         if self._gateway == "penstock":
@@ -176,6 +177,10 @@ class Lane:
         return f"s3={self.back_end.url}"
 
     def _bare_options(self) -> list[str | Path]:
+        if self._gateway == "relay":
+            if not self._word().startswith("s3="):
+                raise GatewayError(f"what a relay gives on, {self._back_end} does not understand")
+            return ["--relay", self._word().partition("://")[2]]
         if self.back_end is None:
             data = self._directory / "data"
             data.mkdir()

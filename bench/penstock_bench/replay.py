@@ -45,6 +45,7 @@ class Way:
 
 WAYS = (
     Way("direct", "s3-fake"),
+    Way("relay", "s3-fake"),
     Way("penstock", "s3-fake"),
     Way("s3proxy", "s3-fake"),
     Way("penstock", "azure-fake"),

@@ -6,13 +6,13 @@
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const USAGE: &str = "\
-penstock-bare --dir DIR | --to HOST:PORT[/ACCOUNT]
+penstock-bare --dir DIR | --to HOST:PORT[/ACCOUNT] | --relay HOST:PORT
 
 The bare loop of a gateway, to measure what the kernel alone takes: no signatures, digests or
 checks. Listens on a free port of 127.0.0.1.
@@ -20,6 +20,7 @@ checks. Listens on a free port of 127.0.0.1.
   --dir DIR                objects are files: `sendfile` for a GET; write, fsync, rename for a PUT
   --to HOST:PORT           objects are behind an S3 server that takes unsigned requests
   --to HOST:PORT/ACCOUNT   the same for an Azure Blob server
+  --relay HOST:PORT        gives every byte on, both ways, and understands none
 ";
 
 /// As much as a gateway reads at once.
@@ -31,7 +32,14 @@ const SENDFILE_BYTES: usize = 1 << 20;
 #[derive(Clone)]
 enum Behind {
     Dir(PathBuf),
-    Server { host: String, account: String },
+    Server {
+        host: String,
+        account: String,
+    },
+    /// Whatever it is, unread.
+    Relayed {
+        host: String,
+    },
 }
 
 /// A connection and what was read of it beyond the last head.
@@ -183,11 +191,37 @@ fn forward(client: &mut Peer, server: &mut Peer, behind: (&str, &str), head: &He
     server.body(length, &mut client.stream)
 }
 
+/// Gives on what comes, until there is no more.
+fn pass(mut from: &TcpStream, mut to: &TcpStream) -> Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let count = from.read(&mut buffer)?;
+        if count == 0 {
+            return to.shutdown(Shutdown::Write);
+        }
+        to.write_all(&buffer[..count])?;
+    }
+}
+
+/// Both ways at once, since nothing tells whose turn it is.
+fn relay(client: &TcpStream, server: &TcpStream) -> Result<()> {
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    std::thread::scope(|threads| {
+        let back = threads.spawn(|| pass(server, client));
+        pass(client, server)?;
+        back.join().unwrap_or_else(|_| Err(odd("the way back panicked")))
+    })
+}
+
 fn serve(stream: TcpStream, behind: &Behind) -> Result<()> {
+    if let Behind::Relayed { host } = behind {
+        return relay(&stream, &TcpStream::connect(host)?);
+    }
     let mut client = Peer::new(stream)?;
     let mut server = match behind {
         Behind::Server { host, .. } => Some(Peer::new(TcpStream::connect(host)?)?),
-        Behind::Dir(_) => None,
+        _ => None,
     };
     while let Some(head) = client.head()? {
         match (behind, &mut server) {
@@ -208,7 +242,7 @@ fn serve(stream: TcpStream, behind: &Behind) -> Result<()> {
                     _ => return Err(odd("neither GET nor PUT")),
                 }
             }
-            (Behind::Server { .. }, None) => return Err(odd("no connection behind")),
+            _ => return Err(odd("no connection behind")),
         }
     }
     Ok(())
@@ -222,6 +256,7 @@ fn behind(arguments: &[String]) -> Option<Behind> {
             let account = if account.is_empty() { String::new() } else { format!("/{account}") };
             Some(Behind::Server { host: host.to_string(), account })
         }
+        [flag, host] if flag == "--relay" => Some(Behind::Relayed { host: host.clone() }),
         _ => None,
     }
 }
@@ -269,17 +304,22 @@ mod tests {
         answer
     }
 
-    #[test]
-    fn a_directory_keeps_what_it_was_given() {
-        let scratch = penstock_testkit::scratch::Scratch::new("bare");
+    /// Serves `behind` until the process ends; gives the address.
+    fn started(behind: Behind) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let behind = Behind::Dir(scratch.path().to_path_buf());
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 serve(stream.unwrap(), &behind).unwrap();
             }
         });
+        address
+    }
+
+    #[test]
+    fn a_directory_keeps_what_it_was_given() {
+        let scratch = penstock_testkit::scratch::Scratch::new("bare");
+        let address = started(Behind::Dir(scratch.path().to_path_buf()));
         asked(&address, "PUT /b HTTP/1.1\r\n\r\n");
         let put = asked(&address, "PUT /b/k HTTP/1.1\r\nContent-Length: 6\r\n\r\nabcdef");
         assert!(put.starts_with("HTTP/1.1 200 OK"), "{put}");
@@ -287,6 +327,19 @@ mod tests {
         let got = asked(&address, two);
         assert!(got.contains("Content-Length: 6\r\n\r\nabcdef"), "{got}");
         assert!(got.ends_with("206 Partial Content\r\nContent-Length: 3\r\n\r\nbcd"), "{got}");
+    }
+
+    #[test]
+    fn a_relay_gives_on_what_it_does_not_understand() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = String::new();
+            stream.read_to_string(&mut asked).unwrap();
+            stream.write_all(asked.to_uppercase().as_bytes()).unwrap();
+        });
+        assert_eq!(asked(&started(Behind::Relayed { host }), "no head at all"), "NO HEAD AT ALL");
     }
 
     #[test]
