@@ -44,7 +44,7 @@ async fn what_is_opened_ahead_is_counted_and_what_nobody_opens_was_in_vain() {
         let mut readers = Vec::new();
         for (at, _) in &files[..opened] {
             let reader = query.open(at, &Known::default()).await.unwrap();
-            read(&reader, &query, FILE - 8, 8).await;
+            read(&reader, &query, 0, FILE).await;
             readers.push(reader);
             settle().await;
         }
@@ -72,6 +72,7 @@ async fn what_is_opened_ahead_is_counted_and_what_nobody_opens_was_in_vain() {
 /// A thread that falls far behind the others opens its file at last: nothing is opened ahead again.
 #[tokio::test(start_paused = true)]
 async fn files_that_were_opened_are_not_opened_ahead() {
+    const WINDOW: usize = 16 << 10;
     let bench = Bench::with(Scripted::new(), &[("open_fetch_bytes", "16KiB")]);
     for number in 0..60 {
         bench.store.place(&format!("t/{number:02}.parquet"), pattern(FILE)).await;
@@ -82,7 +83,7 @@ async fn files_that_were_opened_are_not_opened_ahead() {
     for index in order {
         let known = Known { meta: found[index].meta.clone(), ..Known::default() };
         let reader = query.open(&bench.at(&found[index].key), &known).await.unwrap();
-        read(&reader, &query, FILE - 8, 8).await;
+        read(&reader, &query, FILE - WINDOW, WINDOW).await;
         settle().await;
         if index % 7 == 0 {
             // Nothing that was kept is there by the time.
@@ -93,6 +94,47 @@ async fn files_that_were_opened_are_not_opened_ahead() {
     drop(query);
     settle().await;
     assert_eq!(engine.metrics().get(Metric::ReadAheadWastedBytes), 0);
+}
+
+/// Parquet files that are small enough to come whole are tried so, and come whole for as long as they
+/// are read: a statement that wants footers only moves little else.
+#[tokio::test(start_paused = true)]
+async fn small_files_come_whole_where_they_are_read() {
+    const SMALL: usize = 150 << 10;
+    const FOOTER: usize = 16 << 10;
+    for is_read in [true, false] {
+        let bench = Bench::new(Scripted::remote(Duration::from_millis(10)));
+        for number in 0..100 {
+            bench.store.place(&format!("t/{number:02}.parquet"), pattern(SMALL)).await;
+        }
+        let query = bench.query();
+        let found = query.glob(&bench.at("t/*.parquet")).await.unwrap();
+        for entry in &found {
+            let known = Known { meta: entry.meta.clone(), ..Known::default() };
+            let reader = query.open(&bench.at(&entry.key), &known).await.unwrap();
+            read(&reader, &query, SMALL - FOOTER, FOOTER).await;
+            if is_read {
+                read(&reader, &query, 0, SMALL - FOOTER).await;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let (came, calls) = (query.metrics().get(Metric::BytesRead), bench.store.take_calls());
+        let gets = calls.iter().filter(|call| call.starts_with("get")).count();
+        let engine = bench.engine.clone();
+        drop(query);
+        settle().await;
+        let wasted = engine.metrics().get(Metric::ReadAheadWastedBytes) as usize;
+        if is_read {
+            assert_eq!((came as usize, wasted), (100 * SMALL, 0));
+            // Of those that are begun before the first whole one was read, the footer comes by itself.
+            assert!(gets <= 100 + 15 + 32, "{gets}");
+        } else {
+            assert!(came as usize <= 100 * FOOTER + MIB, "{came}");
+            // The first file is not opened ahead: its reader asks for all of it.
+            let read_bytes = 99 * FOOTER + SMALL;
+            assert_eq!(came as usize - wasted, read_bytes, "all that nobody read is counted");
+        }
+    }
 }
 
 /// A catalog that tells of footers of 3 MiB has no thirty of them fetched at once.

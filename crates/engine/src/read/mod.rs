@@ -25,6 +25,7 @@ mod ready;
 mod room;
 mod scan;
 mod scanned;
+mod small;
 mod spare;
 mod stream;
 mod through;
@@ -201,6 +202,7 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
     }
     // A listing may have told a later version than the one that this query reads.
     let place = place
+        .map(|place| query.neighbours.known(place))
         .filter(|place| place.is_of(&Version::of(&opened.meta)))
         .or_else(|| query.neighbours.alone(at, &opened.meta));
     let held = opened.held(query, at).await?;

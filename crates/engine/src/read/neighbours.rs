@@ -37,7 +37,7 @@ pub(crate) struct Place {
     glob: u64,
     pub(super) index: usize,
     pub(super) reader: u64,
-    /// What the glob's listing told of the file.
+    /// What is known of the file, from a listing or an answer.
     version: Version,
     neighbours: Weak<Neighbours>,
 }
@@ -213,6 +213,16 @@ impl Neighbours {
         }
     }
 
+    /// A place with what is known of its file by now.
+    pub fn known(&self, mut place: Place) -> Place {
+        let state = self.lock();
+        if let Some(glob) = state.globs.iter().find(|glob| glob.id == place.glob) {
+            place.version = glob.version(place.index);
+        }
+        drop(state);
+        place
+    }
+
     /// Takes note of an opened Parquet file that is in no glob, if it is worth while: the store is
     /// some way off, and has strong tags.
     pub fn alone(self: &Arc<Self>, at: &Location, meta: &ObjectMeta) -> Option<Place> {
@@ -254,7 +264,10 @@ impl Neighbours {
     fn closed(&self, place: &Place) {
         let mut state = self.lock();
         let glob = state.globs.iter_mut().find(|glob| glob.id == place.glob);
-        let dropped = glob.map(|glob| glob.columns.closed(place.reader));
+        let dropped = glob.map(|glob| {
+            glob.openings.closed(place.index);
+            glob.columns.closed(place.reader)
+        });
         drop(state);
         drop(dropped);
     }
@@ -323,6 +336,7 @@ impl Neighbours {
         }
         let mut state = self.lock();
         if let Some(glob) = state.globs.iter_mut().find(|glob| glob.id == place.glob) {
+            glob.openings.read(place.index, range);
             let dropped = glob.columns.done(place.reader, place.index, range, on_demand_bytes);
             if !is_cached {
                 glob.pull(query, true);

@@ -1,39 +1,51 @@
 //! Files that are opened ahead of a scan: the requests for their first bytes, and what became of
-//! them. How many at once is decided in `order`.
+//! them. How many at once is decided in `order`, which of them whole in `small`.
 
 use crate::limits::HELD_PARTS;
 use crate::location::Location;
 use crate::query::QueryCore;
-use crate::read::order::{Next, Order, windows};
+use crate::read::order::{Allowed, Next, Order, windows};
+use crate::read::plan::footer_window;
+use crate::read::ranges::Ranges;
+use crate::read::small::Small;
 use crate::read::stream::counted;
 use crate::read::version::Version;
 use crate::read::{Known, Reader, open_ahead, opening_bytes, tail_first};
 use crate::request_log::Scope;
 use penstock_base::{ByteRange, Metric};
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::AbortHandle;
 
 /// A thread that opens its file later than that many others is not waited for.
 const LATE_MAX: usize = 64;
 
-/// The first bytes of a file that nobody has opened yet.
+/// The first bytes of a file, until its request is over and nobody reads of it any more.
 #[derive(Debug)]
 struct Opening {
-    asked_bytes: u64,
+    window: ByteRange,
+    /// It is all of a file of which a footer would do.
+    is_whole: bool,
     /// Over the network, so far.
     arrived_bytes: Arc<AtomicU64>,
-    is_opened: AtomicBool,
+    /// What of the window its readers wanted.
+    read: Mutex<Ranges>,
     scope: Arc<Scope>,
+}
+
+impl Opening {
+    fn read_bytes(&self) -> u64 {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).bytes_in(self.window)
+    }
 }
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        if !*self.is_opened.get_mut() {
-            self.scope
-                .count(Metric::ReadAheadWastedBytes, self.arrived_bytes.load(Ordering::Relaxed));
-        }
+        // The window of a file whose size nobody told may be longer than the file.
+        let arrived_bytes = self.arrived_bytes.load(Ordering::Relaxed);
+        let wasted_bytes = arrived_bytes.saturating_sub(self.read_bytes());
+        self.scope.count(Metric::ReadAheadWastedBytes, wasted_bytes);
     }
 }
 
@@ -41,8 +53,13 @@ impl Drop for Opening {
 #[derive(Debug, Default)]
 pub(super) struct Openings {
     order: Order,
-    /// By the file's place in its glob.
+    /// Of files that nobody has opened, by the file's place in its glob.
     out: HashMap<usize, Arc<Opening>>,
+    /// Of files that were opened, and whether one of their readers was closed.
+    in_use: HashMap<usize, (Arc<Opening>, bool)>,
+    small: Small,
+    /// By all readers of its files.
+    read_bytes: u64,
     /// Those that were opened: a thread that falls behind makes the order begin anew.
     opened: HashSet<usize>,
 }
@@ -59,19 +76,27 @@ impl Openings {
     ) {
         self.opened.insert(index);
         if let Some(opening) = self.out.remove(&index) {
-            opening.is_opened.store(true, Ordering::Relaxed);
+            self.in_use.insert(index, (opening, false));
         }
         // Those that the scan has passed by do not count as ahead of it any more.
-        self.out.retain(|ahead, _| ahead + LATE_MAX >= index);
+        for (_, passed) in self.out.extract_if(|ahead, _| ahead + LATE_MAX < index) {
+            note_ended(&mut self.small, &passed);
+        }
         tasks.retain(|task| !task.is_finished());
         let batch = self.order.opened(index, files.len(), query.ends_early());
         let first = batch.files.start;
         let files = &files[batch.files];
         let next: Vec<_> = files.iter().map(|file| next_of(query, file)).collect();
-        let out_bytes = self.out.values().map(|opening| opening.asked_bytes).sum();
-        let window_bytes = query.settings.open_fetch_bytes;
-        let held_bytes = query.engine.budget.limit_bytes() / HELD_PARTS;
-        let windows = windows(&next, window_bytes, batch.bytes_max, out_bytes, held_bytes);
+        let out_bytes = self.out.values().map(|opening| opening.window.len()).sum();
+        let allowed = Allowed {
+            window_bytes: query.settings.open_fetch_bytes,
+            bytes_max: batch.bytes_max,
+            text_bytes_max: self.read_bytes,
+            whole_bytes_max: self.small.bytes_max(),
+            out_bytes,
+            held_bytes: query.engine.budget.limit_bytes() / HELD_PARTS,
+        };
+        let windows = windows(&next, &allowed);
         self.order.begun = self.order.begun.max(first + windows.len());
         for (index, ((key, known), window)) in (first..).zip(files.iter().zip(windows)) {
             let at = at.sibling(key.as_str());
@@ -84,6 +109,23 @@ impl Openings {
         }
     }
 
+    /// Takes note of a read of one of the files.
+    pub fn read(&mut self, index: usize, range: ByteRange) {
+        self.read_bytes += range.len();
+        if let Some((opening, _)) = self.in_use.get(&index) {
+            opening.read.lock().unwrap_or_else(PoisonError::into_inner).add(range);
+        }
+    }
+
+    /// Takes note that a reader of one of the files is closed.
+    pub fn closed(&mut self, index: usize) {
+        if let Some((opening, is_closed)) = self.in_use.get_mut(&index)
+            && !std::mem::replace(is_closed, true)
+        {
+            note_ended(&mut self.small, opening);
+        }
+    }
+
     /// The open that needs these bytes asks again and tells its own error.
     fn begin(
         &mut self,
@@ -93,10 +135,18 @@ impl Openings {
         index: usize,
         window: ByteRange,
     ) -> AbortHandle {
+        let size_bytes = known.meta.size_bytes.unwrap_or(0);
+        let is_whole = tail_first(&at.key)
+            && window.len() == size_bytes
+            && window.len() > footer_window(size_bytes).len();
+        if is_whole {
+            self.small.asked(window.len());
+        }
         let opening = Arc::new(Opening {
-            asked_bytes: window.len(),
+            window,
+            is_whole,
             arrived_bytes: Arc::default(),
-            is_opened: AtomicBool::new(false),
+            read: Mutex::default(),
             scope: Arc::clone(&query.scope),
         });
         query.scope.count(Metric::ReadAheadBytes, window.len());
@@ -117,9 +167,17 @@ impl Openings {
         task.abort_handle()
     }
 
-    /// Nobody will open the others.
+    /// Nobody will open the others, or read more of those that were opened.
     pub fn stop(&mut self) -> impl Drop + use<> {
-        Stopped(self.out.drain().map(|(_, opening)| opening).collect())
+        let in_use = self.in_use.drain().map(|(_, (opening, _))| opening);
+        Stopped(self.out.drain().map(|(_, opening)| opening).chain(in_use).collect())
+    }
+}
+
+/// Takes note of what became of a file, if it came whole.
+fn note_ended(small: &mut Small, opening: &Opening) {
+    if opening.is_whole {
+        small.closed(opening.window.len(), opening.read_bytes());
     }
 }
 

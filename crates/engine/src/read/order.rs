@@ -6,9 +6,7 @@
 //!   its way when the statement ends is stopped.
 //! - Each further step in order lets it run further ahead, up to [`FILES_AHEAD_MAX`] files; by no
 //!   more than one and a tenth of the steps where the statement may end early. A jump begins anew.
-//! - Small files come whole as long as a batch is small ([`WHOLE_BYTES_MAX`]); beyond, many of them
-//!   at once would cost more time on the wire than the round trip that they save, and Parquet files
-//!   give their footers only.
+//! - Small files come whole as far as `small` allows; beyond, Parquet files give their footers only.
 //! - A catalog may tell of long footers: no more than [`BYTES_AHEAD_MAX`] of files that nobody has
 //!   opened yet is out at once, or one file.
 
@@ -32,8 +30,6 @@ const BYTES_AHEAD_MAX: u64 = 8 << 20;
 /// used within half of those bytes is there, and each file counts when it is fetched and again when
 /// it is opened. More would drive each other out before they are opened.
 const HELD_PARTS_AHEAD: u64 = 8;
-/// Most bytes of a batch whose small files are fetched whole.
-const WHOLE_BYTES_MAX: u64 = 512 << 10;
 /// Threads open neighbouring files in any order; a step of this size is still "next".
 pub(super) const STEP_MAX: usize = 16;
 
@@ -112,19 +108,34 @@ impl Next {
     }
 }
 
-/// What is fetched of the files of a batch, in their order, where so many bytes of others are out
-/// and `held_bytes` of opened objects are kept; fewer than they are where all would be more than is
-/// allowed.
-pub(super) fn windows(
-    files: &[Next],
-    window_bytes: u64,
-    bytes_max: u64,
-    out_bytes: u64,
-    held_bytes: u64,
-) -> Vec<ByteRange> {
-    let whole = files.iter().map(|file| file.window(window_bytes));
-    let is_small = whole.clone().map(|window| window.len()).sum::<u64>() <= WHOLE_BYTES_MAX;
-    let ahead_max = BYTES_AHEAD_MAX.min(held_bytes / HELD_PARTS_AHEAD);
+/// How much may be ahead of a scan of files.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowed {
+    /// What opening fetches of a file.
+    pub window_bytes: u64,
+    /// Of this batch.
+    pub bytes_max: u64,
+    /// Of files that are no Parquet, of which the first bytes are a large part: as much as was read
+    /// of others, or as before the first step.
+    pub text_bytes_max: u64,
+    /// Small files come whole if all of the batch are no more than this.
+    pub whole_bytes_max: u64,
+    /// Ahead of it already.
+    pub out_bytes: u64,
+    /// Kept of opened objects.
+    pub held_bytes: u64,
+}
+
+/// What is fetched of the files of a batch, in their order; fewer than they are where all would be
+/// more than is allowed.
+pub(super) fn windows(files: &[Next], allowed: &Allowed) -> Vec<ByteRange> {
+    let Allowed { bytes_max, out_bytes, held_bytes, .. } = *allowed;
+    let whole = files.iter().map(|file| file.window(allowed.window_bytes));
+    let is_small = whole.clone().map(|window| window.len()).sum::<u64>() <= allowed.whole_bytes_max;
+    let is_text = files.iter().all(|file| !file.tail_first);
+    let text_max = allowed.text_bytes_max.max(BYTES_AHEAD_FIRST);
+    let ahead_max = if is_text { BYTES_AHEAD_MAX.min(text_max) } else { BYTES_AHEAD_MAX };
+    let ahead_max = ahead_max.min(held_bytes / HELD_PARTS_AHEAD);
     let mut left = bytes_max.min(ahead_max.saturating_sub(out_bytes));
     // Behind the first batch the next file is opened ahead, however long its footer is.
     let mut may_pass = bytes_max > BYTES_AHEAD_MAX && out_bytes == 0;
@@ -153,6 +164,20 @@ const NOTHING: ByteRange = ByteRange { start: 0, end: 0 };
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    const WHOLE: u64 = 512 << 10;
+
+    fn allowed(window_bytes: u64, bytes_max: u64, out_bytes: u64) -> Allowed {
+        let text_bytes_max = u64::MAX;
+        Allowed {
+            window_bytes,
+            bytes_max,
+            text_bytes_max,
+            whole_bytes_max: WHOLE,
+            out_bytes,
+            held_bytes: u64::MAX,
+        }
+    }
 
     #[test]
     fn the_first_file_begins_a_few_and_each_step_more() {
@@ -183,22 +208,29 @@ mod tests {
 
     #[test]
     fn a_small_batch_comes_whole_and_a_larger_one_by_its_footers() {
-        let small = windows(&[told(20 << 10, true); 9], 256 << 10, BYTES_AHEAD_FIRST, 0, u64::MAX);
+        let small = windows(&[told(20 << 10, true); 9], &allowed(256 << 10, BYTES_AHEAD_FIRST, 0));
         assert_eq!(small, [ByteRange { start: 0, end: 20 << 10 }; 9]);
-        let large = windows(&[told(200 << 10, true); 9], 256 << 10, BYTES_AHEAD_FIRST, 0, u64::MAX);
+        let large = windows(&[told(200 << 10, true); 9], &allowed(256 << 10, BYTES_AHEAD_FIRST, 0));
         assert_eq!(large, [ByteRange { start: 184 << 10, end: 200 << 10 }; 9]);
-        let text = windows(&[told(200 << 10, false); 9], 256 << 10, BYTES_AHEAD_FIRST, 0, u64::MAX);
+        let text = windows(&[told(200 << 10, false); 9], &allowed(256 << 10, BYTES_AHEAD_FIRST, 0));
         assert_eq!(text, [ByteRange { start: 0, end: 200 << 10 }; 2]);
         assert!(
-            windows(&[told(200, true); 9], 0, 100, 0, u64::MAX).iter().all(ByteRange::is_empty)
+            windows(&[told(200, true); 9], &allowed(0, 100, 0)).iter().all(ByteRange::is_empty)
         );
+        let at_first = Allowed { text_bytes_max: 0, ..allowed(256 << 10, u64::MAX, 0) };
+        let count = |read: u64, out: u64| {
+            let allowed = Allowed { text_bytes_max: read, out_bytes: out, ..at_first };
+            windows(&[told(200 << 10, false); 20], &allowed).len()
+        };
+        // Text is ahead by as much as was read of it.
+        assert_eq!([count(0, 0), count(0, 512 << 10), count(2 << 20, 0)], [2, 0, 10]);
     }
 
     #[test]
     fn long_footers_that_a_catalog_tells_of_are_bounded_by_their_bytes() {
         let footer = |bytes| Next { opening_bytes: Some(bytes), ..told(64 << 20, true) };
         let count = |bytes: u64, max: u64, out: u64| {
-            windows(&[footer(bytes); 32], 256 << 10, max, out, u64::MAX).len()
+            windows(&[footer(bytes); 32], &allowed(256 << 10, max, out)).len()
         };
         assert_eq!(count(3 << 20, BYTES_AHEAD_FIRST, 0), 0, "a LIMIT 1 pays for none");
         assert_eq!(count(3 << 20, u64::MAX, 0), 2);
@@ -208,7 +240,7 @@ mod tests {
         assert_eq!(count(9 << 20, u64::MAX, 0), 1);
         assert_eq!(count(9 << 20, u64::MAX, 1), 0);
         let end = ByteRange { start: 61 << 20, end: 64 << 20 };
-        assert_eq!(windows(&[footer(3 << 20)], 256 << 10, u64::MAX, 0, u64::MAX), [end]);
+        assert_eq!(windows(&[footer(3 << 20)], &allowed(256 << 10, u64::MAX, 0)), [end]);
     }
 
     #[test]
@@ -250,7 +282,7 @@ mod tests {
             out_bytes in 0u64..(16 << 20), held_bytes in 0u64..(64 << 20),
         ) {
             let next: Vec<_> = files.iter().map(|&(size, tail)| told(size, tail)).collect();
-            let windows = windows(&next, window_bytes, bytes_max, out_bytes, held_bytes);
+            let windows = windows(&next, &Allowed { held_bytes, ..allowed(window_bytes, bytes_max, out_bytes) });
             let sum = windows.iter().map(ByteRange::len).sum::<u64>();
             prop_assert!(sum == 0 || sum + out_bytes <= BYTES_AHEAD_MAX);
             prop_assert!(sum == 0 || sum + out_bytes <= held_bytes / HELD_PARTS_AHEAD);
