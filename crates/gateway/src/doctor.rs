@@ -40,7 +40,7 @@ pub async fn examine(options: &Options, now: impl Fn() -> SystemTime) -> Vec<Fin
     findings.extend(transport(&options.serve));
     findings.extend(settings::settings(options));
     findings.extend(addresses(options).await);
-    let routes = match Routes::new(&options.backends, &options.buckets) {
+    let routes = match Routes::of(options) {
         Ok(routes) => routes,
         Err(error) => {
             findings.push(failed("buckets", &error));

@@ -117,6 +117,21 @@ async fn each_trouble_is_named_with_its_kind_and_a_cure_and_no_secret() {
 }
 
 #[tokio::test]
+async fn names_that_the_gateway_keeps_are_told() {
+    let dir = Dir::new();
+    let inside =
+        BucketOptions { container: Some("penstock-notes".into()), ..named("inner", "dir") };
+    for (bucket, words) in
+        [(inside, "notes_bucket"), (named("readyz", "dir"), "healthz, readyz, metrics")]
+    {
+        let told = Options { buckets: vec![bucket], ..options(&dir) };
+        let findings = examine(&told, SystemTime::now).await;
+        let [problem] = problems(&findings)[..] else { panic!("{findings:#?}") };
+        assert!(format!("{} {}", problem.what, problem.cure).contains(words), "{problem:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_option_that_nothing_looks_at_is_told() {
     let (dir, fake) = (Dir::new(), FakeAzure::start(FakeOptions::azure()).unwrap());
     let with = |mut backend: BackendOptions, name: &str| {
