@@ -22,6 +22,7 @@ mod conditions;
 mod config;
 mod copy;
 mod cors;
+mod creation;
 mod delete;
 mod doctor;
 mod documents;
