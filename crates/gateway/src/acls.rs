@@ -7,6 +7,8 @@ use crate::acl::{Acl, Asked, lists_are_off};
 use crate::auth::Caller;
 use crate::buckets::{Bucket, Buckets};
 use crate::copy::{rewrite, tags_of};
+use crate::creation;
+use crate::documents::Verdict;
 use crate::get::about_object;
 use crate::locks;
 use crate::notes::Notes;
@@ -88,6 +90,7 @@ pub(crate) async fn create_bucket(
     let ownership = input.object_ownership.map(|it| it.as_str().to_string());
     check_ownership(ownership.as_deref(), acl.as_ref())?;
     let acl = acl.unwrap_or_else(|| Acl::private(me));
+    let tags = tags_asked(&request.extensions)?;
     let output = dto::CreateBucketOutput { location: Some(format!("/{}", input.bucket)) };
     let lists = caller.sharing.lists;
     let (notes, version) = buckets.notes(&input.bucket).await?;
@@ -100,7 +103,7 @@ pub(crate) async fn create_bucket(
     let is_ownerless = lists == Lists::Owners && version.is_none();
     if lists != Lists::Off && is_there && !is_ownerless {
         if caller.sharing.bucket_acl(&notes) == Some(acl) {
-            return locks::made_again(is_locked, &notes).map(|()| output);
+            return made_again(is_locked, tags, &notes).map(|()| output);
         }
         let why = "The requested bucket name is not available.";
         return Err(s3_error!(BucketAlreadyExists, "{why}"));
@@ -113,7 +116,7 @@ pub(crate) async fn create_bucket(
         locks::check_new(buckets, &input.bucket)?;
         if buckets.check(&input.bucket).await.is_ok() {
             let notes = buckets.notes(&input.bucket).await?.0;
-            return locks::made_again(is_locked, &notes).map(|()| output);
+            return made_again(is_locked, tags, &notes).map(|()| output);
         }
     }
     let is_acl_noted =
@@ -121,7 +124,8 @@ pub(crate) async fn create_bucket(
     // Where the back end knows it, it is no setting of the gateway's.
     let placed_at = location.clone().filter(|_| is_placed);
     let location = location.filter(|_| !is_placed);
-    let is_noted = is_acl_noted || location.is_some() || ownership.is_some();
+    let is_set_up = location.is_some() || ownership.is_some() || tags.is_some();
+    let is_noted = is_acl_noted || is_set_up;
     if is_noted {
         buckets.check_notes_kept(&input.bucket).await?;
     }
@@ -131,6 +135,7 @@ pub(crate) async fn create_bucket(
             notes.acl = is_acl_noted.then(|| acl.to_text());
             notes.location = location.clone();
             notes.ownership = ownership.clone();
+            notes.tags = tags.clone().or(notes.tags.take());
             Ok(())
         };
         buckets.change_notes(&input.bucket, noted).await?;
@@ -139,6 +144,26 @@ pub(crate) async fn create_bucket(
         locks::begin(buckets, &input.bucket).await?;
     }
     Ok(output)
+}
+
+/// The tags that CreateBucket asks for in its document.
+fn tags_asked(extensions: &Extensions) -> S3Result<Option<Vec<(String, String)>>> {
+    match extensions.get::<Verdict>() {
+        Some(document) => creation::tags_of(&document.creation()?),
+        None => Ok(None),
+    }
+}
+
+/// Making a bucket again changes nothing of it: it gets neither object lock nor other tags.
+///
+/// # Errors
+/// `BucketAlreadyOwnedByYou`.
+fn made_again(is_locked: bool, tags: Option<Vec<(String, String)>>, notes: &Notes) -> S3Result<()> {
+    locks::made_again(is_locked, notes)?;
+    match tags.is_some() && tags != notes.tags {
+        true => Err(s3_error!(BucketAlreadyOwnedByYou, "This bucket is there with other tags.")),
+        false => Ok(()),
+    }
 }
 
 /// What CreateBucket says of ownership.

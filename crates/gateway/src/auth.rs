@@ -32,6 +32,9 @@ pub(crate) struct Caller {
     pub notes: Option<Notes>,
     /// Whether the request may go past a retention of the mode GOVERNANCE.
     pub may_bypass: bool,
+    /// Actions that lists and policies do not let the request do, of those that it may turn out to
+    /// ask for.
+    withheld: Vec<&'static str>,
 }
 
 impl Caller {
@@ -39,6 +42,12 @@ impl Caller {
     pub async fn may_see(&self, bucket: &str) -> bool {
         allows(&self.grants, Some(bucket), Need::Any)
             && self.sharing.is_owned(bucket, self.id.as_deref()).await
+    }
+
+    /// Whether lists and policies let the request do this, where only what it finds tells that it
+    /// asks for it.
+    pub fn may(&self, action: &str) -> bool {
+        !self.withheld.contains(&action)
     }
 
     /// Whether they may let others in. Where the configuration alone says what keys may do, that
@@ -102,11 +111,15 @@ impl S3Access for Access {
         if !sources.is_empty() {
             self.check_owner(context, EXPECTED_SOURCE_OWNER, noted.sources.first())?;
         }
-        let notes = noted.bucket;
-        let sharing = self.sharing.clone();
         let may_bypass = self.may_bypass(&sender, context, peer).await?;
-        let caller = Caller { grants: sender.grants, id: sender.id, sharing, notes, may_bypass };
-        context.extensions_mut().insert(caller);
+        context.extensions_mut().insert(Caller {
+            grants: sender.grants,
+            id: sender.id,
+            sharing: self.sharing.clone(),
+            notes: noted.bucket,
+            may_bypass,
+            withheld: noted.withheld,
+        });
         Ok(())
     }
 }
@@ -125,6 +138,8 @@ struct Noted {
     bucket: Option<Notes>,
     /// Those that a copy reads.
     sources: Vec<Notes>,
+    /// What the request may not do, should it turn out to ask for it.
+    withheld: Vec<&'static str>,
 }
 
 /// Who sent a request, and what the configuration lets them do.
@@ -225,15 +240,31 @@ impl Access {
         let (headers, uri) = (context.headers(), context.uri());
         let version = sharing::version_of(uri.query().unwrap_or_default())?;
         let (key, version) = (path.get_object_key(), version.as_deref());
-        let ask = Ask { operation, who, bucket, key, version, headers, uri, peer };
-        let bucket = Some(self.sharing.permit(&ask).await?);
-        let mut noted = Noted { bucket, sources: Vec::new() };
+        let ask = Ask { operation, action: None, who, bucket, key, version, headers, uri, peer };
+        let entry = self.sharing.permit(&ask).await?;
+        for action in sharing::besides(operation, headers) {
+            self.sharing.permit_besides(&ask, action, &entry).await?;
+        }
+        let mut noted = Noted::default();
+        let (here, there) = sharing::perhaps(operation, headers);
+        for action in here {
+            if !self.sharing.would_permit(&ask, action, &entry).await? {
+                noted.withheld.push(action);
+            }
+        }
         for source in sources {
             let (bucket, key) = (source.bucket.as_str(), Some(source.key.as_str()));
             let version = source.version.as_deref();
             let ask = Ask { operation: "GetObject", bucket, key, version, ..ask };
-            noted.sources.push(self.sharing.permit(&ask).await?);
+            let entry = self.sharing.permit(&ask).await?;
+            if let Some(action) = there
+                && !self.sharing.would_permit(&ask, action, &entry).await?
+            {
+                noted.withheld.push(action);
+            }
+            noted.sources.push(entry.notes);
         }
+        noted.bucket = Some(entry.notes);
         Ok(noted)
     }
 

@@ -4,7 +4,7 @@
 //! connections and credentials, never what is in a bucket or whether it is there.
 
 use crate::error::{NO_SUCH_BUCKET, Subject, to_s3};
-use crate::route::{Place, Routes, is_bucket_name};
+use crate::route::{Place, Routes, is_bucket_name, own_name};
 use crate::tag::TagForm;
 use penstock_base::Metrics;
 use penstock_engine::{Engine, Location, Mount, Query};
@@ -129,10 +129,11 @@ impl Buckets {
             }
             return Ok((place, back_end));
         }
-        match is_bucket_name(bucket) {
-            true => Err(s3_error!(NoSuchBucket, "{NO_SUCH_BUCKET}")),
-            false => Err(s3_error!(InvalidBucketName, "The specified bucket is not valid.")),
+        if is_bucket_name(bucket) {
+            return Err(s3_error!(NoSuchBucket, "{NO_SUCH_BUCKET}"));
         }
+        let why = own_name(bucket).map_or(String::new(), |why| format!(" {why}."));
+        Err(s3_error!(InvalidBucketName, "The specified bucket is not valid.{why}"))
     }
 
     fn account(&self, bucket: &str) -> S3Result<(Place, &dyn Account)> {

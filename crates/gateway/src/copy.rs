@@ -1,5 +1,6 @@
 //! Copies: inside the back end where it can, else through this process, always of one version.
 
+use crate::auth::Caller;
 use crate::body::CopyFlow;
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{Algorithm, Sums, UploadKind};
@@ -8,9 +9,9 @@ use crate::get::{about_object, judge, shown_tag, size_of, start_if};
 use crate::headers::{ObjectHeaders, object_headers, tag_count};
 use crate::locks::{self, lock_asked};
 use crate::put::{in_store, judged_anew, place};
-use crate::sharing::new_object;
+use crate::sharing::{GET_TAGS, PUT_TAGS, new_object};
 use crate::{refuse, tagging, versions};
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 use penstock_base::ByteRange;
 use penstock_engine::Stream;
 use penstock_store::notes;
@@ -99,6 +100,18 @@ impl Source {
         Ok(())
     }
 
+    /// Whether the copy must not take tags along: those that the source gets from now on. One that
+    /// has some is refused then.
+    async fn leaves_tags(&self, extensions: &Extensions) -> S3Result<bool> {
+        if may_take_tags(extensions) {
+            return Ok(false);
+        }
+        match tag_count(&self.look().await?.0) {
+            None => Ok(true),
+            Some(_) => Err(s3_error!(AccessDenied, "Access Denied: the source has tags.")),
+        }
+    }
+
     /// From now on the source is this version, or has changed.
     fn tie_to(&mut self, meta: ObjectMeta) {
         let tag = meta.etag.map(|etag| Tag::One(self.bucket.tags.shown(&etag)));
@@ -162,7 +175,9 @@ pub(crate) async fn copy(
         ));
     }
     let condition = in_store(&bucket, condition);
-    let tags = other_tags(&bucket, input.tagging.take(), replaces_tags)?;
+    let tagging = input.tagging.take().filter(|_| replaces_tags);
+    let replaces_tags = replaces_tags || source.leaves_tags(&request.extensions).await?;
+    let tags = other_tags(&bucket, tagging, replaces_tags)?;
     let mut options = PutOptions { condition, ..PutOptions::default() };
     if replaces {
         let headers: ObjectHeaders = object_headers!(input, &request.extensions);
@@ -207,9 +222,14 @@ pub(crate) async fn copy(
     })
 }
 
+/// Whether lists and policies let the sender read the source's tags and give them to the copy.
+fn may_take_tags(extensions: &Extensions) -> bool {
+    extensions.get::<Caller>().is_none_or(|it| it.may(GET_TAGS) && it.may(PUT_TAGS))
+}
+
 /// The tags that a copy gets in place of its source's.
 fn other_tags(bucket: &Bucket, tags: Option<String>, replaces: bool) -> S3Result<Option<String>> {
-    let tags = tagging::of_header(bucket, tags.filter(|_| replaces))?;
+    let tags = tagging::of_header(bucket, tags)?;
     // None at all are others too; where tags stay behind, that is so anyway.
     Ok(tags.or_else(|| (replaces && bucket.store.copies_tags()).then(String::new)))
 }

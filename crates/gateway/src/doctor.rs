@@ -4,7 +4,8 @@
 //! bucket that it is there, may be listed, written, read and removed from, and that the clocks
 //! agree. It writes one small object into each writable bucket that the configuration names, into a
 //! container that it makes where containers are buckets, and beside the notes of buckets, and
-//! removes them. It repairs nothing.
+//! removes them, the very versions. Where a default retention would keep them it writes nothing. It
+//! repairs nothing.
 
 mod dynamic;
 mod judge;
@@ -21,8 +22,8 @@ pub use judge::{Finding, Level};
 use judge::{clock, failed, keys, transport};
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{
-    Account, GetRequest, GetResponse, ListRequest, Payload, PutOptions, StreamingStore,
-    WriteCondition,
+    Account, GetRequest, GetResponse, ListRequest, Payload, PutOptions, PutResult, StreamingStore,
+    Versioning, WriteCondition,
 };
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -40,7 +41,7 @@ pub async fn examine(options: &Options, now: impl Fn() -> SystemTime) -> Vec<Fin
     findings.extend(transport(&options.serve));
     findings.extend(settings::settings(options));
     findings.extend(addresses(options).await);
-    let routes = match Routes::new(&options.backends, &options.buckets) {
+    let routes = match Routes::of(options) {
         Ok(routes) => routes,
         Err(error) => {
             findings.push(failed("buckets", &error));
@@ -158,6 +159,10 @@ async fn bucket(
     if place.is_read_only {
         return findings;
     }
+    if let Some(retained) = retained(&subject, &store).await {
+        findings.push(retained);
+        return findings;
+    }
     match trial(&store, &place.prefix, now).await {
         Ok(stored) => {
             findings.push(Finding::good(&subject, "may be written, read and removed from"));
@@ -166,6 +171,30 @@ async fn bucket(
         Err(error) => findings.push(failed(&subject, &error)),
     }
     findings
+}
+
+/// Why nothing is written where it could not be removed again: a rule of the bucket retains every
+/// version, or may do so.
+async fn retained(subject: &str, store: &Arc<dyn StreamingStore>) -> Option<Finding> {
+    match store.retains_versions().await {
+        Ok(false) => None,
+        Ok(true) => {
+            let what = "writing was not tried: the bucket's default retention would keep what is \
+                        written";
+            Some(Finding::good(subject, what))
+        }
+        // There is no rule where no versions are kept.
+        Err(error) if error.kind() == Kind::Denied => match store.versioning().await {
+            Ok(Versioning::Enabled) => {
+                let what = "writing was not tried: a default retention may keep what is written, \
+                            and the identity may not know";
+                let cure = "Give the identity s3:GetBucketObjectLockConfiguration";
+                Some(Finding::warning(subject, what, cure))
+            }
+            _ => None,
+        },
+        Err(error) => Some(failed(subject, &error)),
+    }
 }
 
 /// Writes, reads and removes an object. Gives the back end's time of it, and ours.
@@ -177,11 +206,19 @@ async fn trial(
     let since = now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let key = format!("{prefix}penstock-doctor-{}-{}", std::process::id(), since.as_nanos());
     let options = PutOptions { condition: WriteCondition::IfAbsent, ..PutOptions::default() };
-    store.put(&key, Payload::from(Bytes::from_static(TRIAL)), &options).await?;
+    let placed = store.put(&key, Payload::from(Bytes::from_static(TRIAL)), &options).await?;
     let read = read_back(store, &key, now).await;
     // Removed whatever became of the reading; that it could not be is told before anything else.
-    store.delete(&key, None).await?;
+    take_back(store, &key, &placed).await?;
     read
+}
+
+/// Removes what was placed: where versions are kept, that one, which leaves no delete marker.
+async fn take_back(store: &Arc<dyn StreamingStore>, key: &str, placed: &PutResult) -> Result<()> {
+    match placed.version.as_deref().filter(|_| store.has_versions()) {
+        Some(version) => store.remove(key, Some(version), None).await.map(drop),
+        None => store.delete(key, None).await,
+    }
 }
 
 async fn read_back(

@@ -6,6 +6,7 @@
 //! nobody takes any by announcing a long document, and given back when the operation has ended.
 
 use crate::checksum::Verifier;
+use crate::creation::CREATION_BYTES_MAX;
 use crate::error::slow_down;
 use crate::query::pairs;
 use bytes::Bytes;
@@ -35,12 +36,17 @@ const ON_OBJECTS: [&str; 4] = ["acl", "legal-hold", "retention", "tagging"];
 
 /// Whether the body of a request is a document; `path` has the bucket in front.
 fn is_document(method: &Method, path: &str, query: &str) -> bool {
-    let has_key = path.trim_start_matches('/').split_once('/').is_some_and(|it| !it.1.is_empty());
     match *method {
         Method::POST => true,
-        Method::PUT => !has_key || pairs(query).any(|pair| ON_OBJECTS.contains(&pair.0.as_str())),
+        Method::PUT => {
+            !has_key(path) || pairs(query).any(|pair| ON_OBJECTS.contains(&pair.0.as_str()))
+        }
         _ => false,
     }
+}
+
+fn has_key(path: &str) -> bool {
+    path.trim_start_matches('/').split_once('/').is_some_and(|it| !it.1.is_empty())
 }
 
 /// A document above the bound, whether its head said so or not.
@@ -67,12 +73,29 @@ pub(crate) struct Verdict(Arc<Mutex<Known>>);
 struct Known {
     refusal: Option<S3Error>,
     room: Option<OwnedSemaphorePermit>,
+    /// The document itself, of one that may make a bucket.
+    text: Vec<u8>,
 }
 
 impl Verdict {
     /// Why the document was refused, if it was.
     pub fn take(&self) -> Option<S3Error> {
         self.known().refusal.take()
+    }
+
+    /// The document of a CreateBucket, of which s3s reads a part only.
+    ///
+    /// # Errors
+    /// `MaxMessageLengthExceeded`.
+    pub fn creation(&self) -> S3Result<Vec<u8>> {
+        let text = std::mem::take(&mut self.known().text);
+        match text.len() > CREATION_BYTES_MAX {
+            true => Err(s3_error!(
+                MaxMessageLengthExceeded,
+                "A CreateBucketConfiguration is at most {CREATION_BYTES_MAX} bytes long."
+            )),
+            false => Ok(text),
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -113,10 +136,12 @@ pub(crate) fn judged(
         return Ok((request, verdict));
     }
     let (told, room) = (verdict.clone(), room.clone());
+    let makes_bucket = *request.method() == Method::PUT && !has_key(path);
     // An operation that goes on behind the head of its answer keeps what it was told until its end.
     request.extensions_mut().insert(verdict.clone());
-    let judged = request
-        .map(|body| Body::http_body(Judged { body, verifier, verdict: told, room, bytes: 0 }));
+    let judged = request.map(|body| {
+        Body::http_body(Judged { body, verifier, verdict: told, room, bytes: 0, makes_bucket })
+    });
     Ok((judged, verdict))
 }
 
@@ -128,6 +153,8 @@ struct Judged {
     room: Arc<Semaphore>,
     /// Those that came.
     bytes: usize,
+    /// Whether it may be that of a CreateBucket.
+    makes_bucket: bool,
 }
 
 impl Judged {
@@ -153,6 +180,17 @@ impl Judged {
     }
 }
 
+impl Judged {
+    /// Keeps what is looked into a second time, and of what is too long for that so much that it
+    /// shows.
+    fn keep(&mut self, bytes: &Bytes) {
+        if self.makes_bucket && self.bytes - bytes.len() <= CREATION_BYTES_MAX {
+            let most = bytes.len().min(CREATION_BYTES_MAX + 1);
+            self.verdict.known().text.extend_from_slice(&bytes[..most]);
+        }
+    }
+}
+
 impl http_body::Body for Judged {
     type Data = Bytes;
     type Error = StdError;
@@ -166,6 +204,7 @@ impl http_body::Body for Judged {
             Some(Ok(frame)) => {
                 if let Some(bytes) = frame.data_ref() {
                     self.hold(bytes.len())?;
+                    self.keep(bytes);
                     if let Some(verifier) = &mut self.verifier {
                         verifier.update(bytes);
                     }

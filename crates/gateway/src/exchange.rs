@@ -115,6 +115,11 @@ impl Exchange {
         self.client
     }
 
+    /// Whether an answer of this status to it ends with its head (RFC 9110, section 6.4.1).
+    pub fn is_bodiless(&self, status: u16) -> bool {
+        self.method == http::Method::HEAD || matches!(status, 204 | 304)
+    }
+
     /// When its head was read.
     pub fn time(&self) -> SystemTime {
         self.time

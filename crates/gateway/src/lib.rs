@@ -22,6 +22,7 @@ mod conditions;
 mod config;
 mod copy;
 mod cors;
+mod creation;
 mod delete;
 mod doctor;
 mod documents;
@@ -205,7 +206,7 @@ impl Gateway {
         let hosts = Hosts::parse(&options.serve.domains, tls.is_some())?;
         let proxies = Proxies::parse(&options.serve.trusted_proxies)?;
         let telemetry = Arc::new(Telemetry::new(SystemTime::now()));
-        let routes = Routes::new(&options.backends, &options.buckets)?;
+        let routes = Routes::of(&options)?;
         let log = AccessLog::open("access_log", &options.serve.access_log, &telemetry)?;
         let backend_log = AccessLog::open("backend_log", &options.serve.backend_log, &telemetry)?;
         let opened = open(&options, telemetry.clone(), backend_log.clone())?;

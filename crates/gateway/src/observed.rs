@@ -190,7 +190,8 @@ impl Outbound {
         status: u16,
         place: Option<OwnedSemaphorePermit>,
     ) -> Self {
-        let is_whole = body.is_end_stream();
+        // Nobody reads a body that HTTP does not send.
+        let is_whole = body.is_end_stream() || exchange.is_bodiless(status);
         let first_byte = exchange.elapsed();
         let exchange = Some(exchange);
         Outbound { body, exchange, status, first_byte, sent: 0, is_whole, _place: place }

@@ -4,12 +4,13 @@
 //! one back end that was made *dynamic*, if there is one. Whether that container is there is asked
 //! of the back end, never remembered: another replica may have made or removed it.
 
+use crate::Options;
 use penstock_base::nearest::nearest;
 use penstock_base::{Error, Kind, Result, Secret};
 use s3s::validation::{AwsNameValidation, NameValidation as _};
 use std::collections::BTreeMap;
 
-/// Names that the gateway answers itself.
+/// Names that the gateway answers itself, or may yet.
 const OWN_NAMES: &[&str] = &["healthz", "readyz", "metrics"];
 
 /// One account, service or directory behind the gateway.
@@ -101,6 +102,16 @@ fn invalid(why: String) -> Error {
 }
 
 impl Routes {
+    /// The table of a configuration.
+    ///
+    /// # Errors
+    /// As [`Routes::new`]; `Invalid` for a bucket in the gateway's own container of notes.
+    pub fn of(options: &Options) -> Result<Self> {
+        let routes = Routes::new(&options.backends, &options.buckets)?;
+        routes.check_notes(&options.serve.notes_bucket)?;
+        Ok(routes)
+    }
+
     /// Checks names and makes the table.
     ///
     /// # Errors
@@ -134,8 +145,7 @@ impl Routes {
             };
             for name in std::iter::once(&bucket.name).chain(&bucket.aliases) {
                 if !is_bucket_name(name) {
-                    return Err(invalid(format!("`{name}` cannot be the name of a bucket"))
-                        .with_hint("3 to 63 lower-case letters, digits, dots and hyphens"));
+                    return Err(no_bucket_name(name));
                 }
                 if routes.fixed.insert(name.clone(), place.clone()).is_some() {
                     return Err(invalid(format!("two buckets have the name `{name}`")));
@@ -147,6 +157,20 @@ impl Routes {
                 .with_hint("Add a [[bucket]], or `dynamic = true` to a [[backend]]"));
         }
         Ok(routes)
+    }
+
+    /// Refuses a bucket in the container of this name, in which the gateway keeps what buckets are
+    /// told; an empty name is none.
+    fn check_notes(&self, container: &str) -> Result<()> {
+        let mut inside = self.fixed.iter().filter(|(_, place)| place.container == container);
+        match inside.next().filter(|_| !container.is_empty()) {
+            None => Ok(()),
+            Some((name, _)) => Err(invalid(format!(
+                "bucket `{name}` lies in `{container}`, the gateway's own container for what \
+                 buckets are told (notes_bucket)"
+            ))
+            .with_hint("Give the bucket another container, or set notes_bucket to another name")),
+        }
     }
 
     /// Where a bucket of this name is. `None` for names that no bucket has.
@@ -192,6 +216,22 @@ impl Routes {
 pub fn is_bucket_name(name: &str) -> bool {
     let are_labels = !name.contains("-.") && !name.contains(".-");
     are_labels && AwsNameValidation::new().validate_bucket_name(name) && !OWN_NAMES.contains(&name)
+}
+
+/// Why clients get no bucket of this name, where it is the gateway's.
+pub fn own_name(name: &str) -> Option<String> {
+    let names = OWN_NAMES.join(", ");
+    OWN_NAMES.contains(&name).then(|| format!("The gateway keeps these names for itself: {names}"))
+}
+
+fn no_bucket_name(name: &str) -> Error {
+    let rule = || {
+        "3 to 63 lower-case letters, digits, dots and hyphens, with a letter or a digit at both \
+         ends of what stands between dots"
+            .to_string()
+    };
+    let error = invalid(format!("`{name}` cannot be the name of a bucket"));
+    error.with_hint(own_name(name).unwrap_or_else(rule))
 }
 
 fn unknown_backend(bucket: &BucketOptions, backends: &[BackendOptions]) -> Error {
@@ -243,7 +283,8 @@ mod tests {
         for (backends, buckets, word) in [
             (vec![], vec![bucket("lake", "blob")], "unknown back end"),
             (blob().to_vec(), vec![bucket("lake", "blo")], "Did you mean `blob`?"),
-            (blob().to_vec(), vec![bucket("LAKE", "blob")], "cannot be the name"),
+            (blob().to_vec(), vec![bucket("LAKE", "blob")], "3 to 63 lower-case letters"),
+            (blob().to_vec(), vec![bucket("metrics", "blob")], "healthz, readyz, metrics"),
             (blob().to_vec(), vec![bucket("lake", "blob"), bucket("lake", "blob")], "two buckets"),
             (blob().to_vec(), vec![], "leads anywhere"),
             (vec![backend("a1", true), backend("a2", true)], vec![], "dynamic"),
@@ -251,6 +292,18 @@ mod tests {
         ] {
             let error = Routes::new(&backends, &buckets).unwrap_err();
             assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_bucket_lies_among_the_notes() {
+        let inside = BucketOptions { container: Some("notes".into()), ..bucket("lake", "blob") };
+        for bucket in [inside, bucket("notes", "blob")] {
+            let routes = Routes::new(&[backend("blob", false)], &[bucket]).unwrap();
+            let error = routes.check_notes("notes").unwrap_err();
+            assert!(error.to_string().contains("notes_bucket"), "{error}");
+            routes.check_notes("others").unwrap();
+            routes.check_notes("").unwrap();
         }
     }
 

@@ -6,11 +6,13 @@
 //! what it makes, whom lists and policies let in besides what the configuration allows at most.
 
 mod batch;
+mod besides;
 mod facts;
 mod needs;
 mod objects;
 
 pub(crate) use batch::Batch;
+pub(crate) use besides::{Entry, GET_TAGS, PUT_ACL, PUT_TAGS, besides, perhaps};
 pub(crate) use facts::version_of;
 pub(crate) use objects::{
     completed_object, initiator_note, judges_lists, may_open, new_object, of_upload,
@@ -23,7 +25,7 @@ use crate::notes::Notes;
 use crate::policy::{Decision, Policy, Request};
 use crate::versions;
 use http::{HeaderMap, StatusCode, Uri};
-use needs::{Takes, action, is_about_policy, takes};
+use needs::{Takes, action, is_about_policy, of_version, takes};
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{ObjectMeta, notes};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
@@ -86,6 +88,8 @@ impl Users for Sharing {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask<'a> {
     pub operation: &'a str,
+    /// What is asked for in a policy's words, where that is not the operation itself.
+    pub action: Option<&'a str>,
     pub who: Requester<'a>,
     pub bucket: &'a str,
     pub key: Option<&'a str>,
@@ -95,6 +99,14 @@ pub(crate) struct Ask<'a> {
     pub uri: &'a Uri,
     /// From which address it came.
     pub peer: Option<IpAddr>,
+}
+
+/// What let a request in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LetIn {
+    ByPolicy,
+    /// A policy that there may be is silent.
+    ByList,
 }
 
 fn denied() -> S3Error {
@@ -129,33 +141,43 @@ impl Sharing {
     ///
     /// # Errors
     /// `AccessDenied`; `NoSuchBucket`.
-    pub async fn permit(&self, ask: &Ask<'_>) -> S3Result<Notes> {
+    pub async fn permit(&self, ask: &Ask<'_>) -> S3Result<Entry> {
         let (notes, version) = self.buckets.notes(ask.bucket).await?;
         if version.is_none() {
             self.buckets.check(ask.bucket).await?;
         }
         // A policy is about objects, and those of a batch are in its body: [`batch`] judges each.
-        if ask.operation != "DeleteObjects" || notes.policy.is_none() {
-            let policy = policy_of(&notes, ask.bucket)?;
-            self.judge(ask, &notes, policy.as_ref()).await?;
+        if ask.operation == "DeleteObjects" && notes.policy.is_some() {
+            return Ok(Entry::new(notes, LetIn::ByPolicy));
         }
-        Ok(notes)
+        let policy = policy_of(&notes, ask.bucket)?;
+        let how = self.judge(ask, &notes, policy.as_ref()).await?;
+        Ok(Entry::new(notes, how))
     }
 
     /// As [`Sharing::permit`], with the notes of the bucket and the policy in them.
-    async fn judge(&self, ask: &Ask<'_>, notes: &Notes, policy: Option<&Policy>) -> S3Result<()> {
-        let acl = self.bucket_acl(notes);
-        let owner = acl.as_ref().map(|acl| acl.owner.as_str());
-        // A bucket that was there before keys became owners is everybody's whom the configuration
-        // lets in.
-        let is_owner = ask.who.is_some() && owner.is_none_or(|owner| ask.who == Some(owner));
+    async fn judge(
+        &self,
+        ask: &Ask<'_>,
+        notes: &Notes,
+        policy: Option<&Policy>,
+    ) -> S3Result<LetIn> {
+        let is_owner = is_owner(ask, self.bucket_acl(notes).as_ref());
         match self.by_policy(ask, (notes, policy), is_owner).await? {
             Decision::Denied if !(is_owner && is_about_policy(ask.operation)) => {
                 return Err(denied());
             }
-            Decision::Allowed => return Ok(()),
+            Decision::Allowed => return Ok(LetIn::ByPolicy),
             Decision::Denied | Decision::Silent => {}
         }
+        self.by_list(ask, notes, policy).await?;
+        Ok(LetIn::ByList)
+    }
+
+    /// Whether lists let somebody do this, under a policy that is silent about it.
+    async fn by_list(&self, ask: &Ask<'_>, notes: &Notes, policy: Option<&Policy>) -> S3Result<()> {
+        let acl = self.bucket_acl(notes);
+        let is_owner = is_owner(ask, acl.as_ref());
         let acl = acl.unwrap_or(Acl { owner: String::new(), grants: Vec::new() });
         let effective = effective(acl, notes);
         let permits = |permission| is_owner || effective.permits(ask.who, permission);
@@ -171,7 +193,8 @@ impl Sharing {
                     Ok(acl) => self::effective(acl, notes).permits(ask.who, permission),
                     // Whoever may list is told that it is not there.
                     Err(error) if is_missing(&error) => {
-                        let listing = Ask { operation: "ListObjects", version: None, ..*ask };
+                        let operation = "ListObjects";
+                        let listing = Ask { operation, action: None, version: None, ..*ask };
                         match self.by_policy(&listing, (notes, policy), is_owner).await? {
                             Decision::Allowed => true,
                             Decision::Denied => false,
@@ -198,7 +221,11 @@ impl Sharing {
             // Whether a list would tell that this object is not there.
             facts.put("s3:prefix", key);
         }
-        let name = action(ask.operation, ask.version.is_some());
+        let is_of_version = ask.version.is_some();
+        let name = match ask.action {
+            Some(action) => of_version(action.to_string(), is_of_version),
+            None => action(ask.operation, is_of_version),
+        };
         let (who, bucket, key) = (ask.who, ask.bucket, ask.key.filter(|_| !is_list));
         let asks_for_tags =
             policy.asks_for_tags(&Request { who, action: &name, bucket, key, facts: &facts });
@@ -250,6 +277,12 @@ impl Sharing {
         let notes = self.buckets.notes(bucket).await;
         notes.is_ok_and(|(notes, _)| notes.list().is_none_or(|acl| acl.owner == who))
     }
+}
+
+/// Whether somebody owns the bucket of this list. One that was there before keys became owners is
+/// everybody's whom the configuration lets in.
+fn is_owner(ask: &Ask<'_>, acl: Option<&Acl>) -> bool {
+    ask.who.is_some() && acl.is_none_or(|acl| ask.who == Some(acl.owner.as_str()))
 }
 
 /// The policy in a bucket's notes.

@@ -6,7 +6,9 @@ mod common;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use common::{ACCESS_KEY, Answer, Dir, Lane, Request, SECRET_KEY, Server, options, serve_settings};
+use common::{
+    ACCESS_KEY, Answer, Dir, Lane, Request, SECRET_KEY, Server, options, serve_settings, sign,
+};
 use penstock_base::{Secret, ServeSettings};
 use penstock_gateway::{Grant, KeyPair, Options, Pattern, Rights};
 use ring::hmac;
@@ -251,4 +253,32 @@ async fn signatures_of_version_2_can_be_switched_off() {
     let answer = off.send_raw(head.as_bytes()).await;
     assert_eq!((answer.status, answer.code().as_str()), (400, "InvalidRequest"));
     assert!(answer.text().contains("AWS4-HMAC-SHA256"), "{}", answer.text());
+}
+
+/// As on S3: a signature tells who asks, and until when, not how often.
+#[tokio::test]
+async fn a_signed_request_may_come_again_until_it_is_too_old() {
+    let server = server(Vec::new(), Vec::new()).await;
+    let host = server.address.to_string();
+    let put = |clock_offset_s| {
+        let put = Request { method: "PUT", path: "/lake/again", body: b"x", ..Default::default() };
+        let put = Request { clock_offset_s, ..put };
+        sign::signed(&put, &host, SECRET_KEY, ACCESS_KEY)
+    };
+    let url = |offset_s| {
+        let url = sign::presigned("GET", "/lake/k", &host, SECRET_KEY, ACCESS_KEY, 600, offset_s);
+        format!("GET {url} HTTP/1.1\r\nhost: {host}\r\n\r\n").into_bytes()
+    };
+    // Of a signed head 15 minutes either way, of a URL as long as it says itself.
+    for young in [put(-14 * 60), url(-9 * 60)] {
+        for _ in 0..2 {
+            assert_eq!(server.send_raw(&young).await.status, 200);
+        }
+    }
+    for (old, code) in [(put(-16 * 60), "RequestTimeTooSkewed"), (url(-11 * 60), "AccessDenied")] {
+        for _ in 0..2 {
+            let answer = server.send_raw(&old).await;
+            assert_eq!((answer.status, answer.code().as_str()), (403, code), "{}", answer.text());
+        }
+    }
 }

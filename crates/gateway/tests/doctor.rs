@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Dir, azure, options, options_over};
+use common::{Dir, Request, Server, azure, options, options_over};
 use penstock_base::{Kind, Secret};
 use penstock_gateway::{BackendOptions, BucketOptions, Finding, Level, Options, examine};
 use penstock_testkit::fake::{FakeAzure, FakeOptions};
@@ -22,20 +22,85 @@ fn has(findings: &[Finding], level: Level, words: &str) -> bool {
     findings.iter().any(|finding| finding.level == level && finding.what.contains(words))
 }
 
+/// A server with a bucket that keeps versions, and one that retains them by a rule.
+async fn with_versions() -> Server {
+    let server = Server::start().await;
+    let lock = [("x-amz-bucket-object-lock-enabled", "true")];
+    let versions =
+        "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>".to_string();
+    let rule = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled><Rule>\
+        <DefaultRetention><Mode>COMPLIANCE</Mode><Days>1</Days></DefaultRetention></Rule>\
+        </ObjectLockConfiguration>";
+    for (path, headers, body) in [
+        ("/kept", &[][..], String::new()),
+        ("/kept?versioning", &[], versions),
+        ("/safe", &lock, String::new()),
+        ("/safe?object-lock", &[], rule.to_string()),
+    ] {
+        let body = body.as_bytes();
+        let put = Request { method: "PUT", path, headers, body, ..Default::default() };
+        assert_eq!(server.send(put).await.status, 200, "{path}");
+    }
+    server
+}
+
+/// The server itself as a back end.
+fn over(server: &Server) -> BackendOptions {
+    let pairs = [
+        ("endpoint", format!("http://{}", server.address)),
+        ("key_id", common::ACCESS_KEY.to_string()),
+        ("secret", common::SECRET_KEY.to_string()),
+        ("region", "us-east-1".to_string()),
+        ("url_style", "path".to_string()),
+    ];
+    let options = pairs.map(|(name, value)| (name.to_string(), Secret::new(value))).to_vec();
+    let (name, url) = ("s3".to_string(), "s3://".to_string());
+    BackendOptions { name, url, options, ..Default::default() }
+}
+
 #[tokio::test]
 async fn what_is_well_is_tried_and_nothing_is_left_behind() {
-    let (dir, fake) = (Dir::new(), FakeAzure::start(FakeOptions::azure()).unwrap());
-    std::fs::create_dir_all(dir.served().join("lake")).unwrap();
-    let mut told = options(&dir);
+    let (server, fake) = (with_versions().await, FakeAzure::start(FakeOptions::azure()).unwrap());
+    let mut told = options(&server.dir);
+    // The server keeps its own to itself.
+    told.serve.notes_bucket = "other-notes".to_string();
+    told.backends[0].is_dynamic = false;
     told.backends.push(BackendOptions { is_dynamic: false, ..azure(&fake) });
-    told.buckets = vec![named("lake", "dir"), named("raw", "back")];
+    told.backends.push(over(&server));
+    let within = |name: &str, container: &str, backend: &str| BucketOptions {
+        container: Some(container.to_string()),
+        ..named(name, backend)
+    };
+    told.buckets = vec![
+        named("lake", "dir"),
+        named("kept", "dir"),
+        named("safe", "dir"),
+        named("raw", "back"),
+        within("far-lake", "lake", "s3"),
+        within("far-kept", "kept", "s3"),
+        within("far-safe", "safe", "s3"),
+    ];
+    let before = server.dir.files();
     let findings = examine(&told, SystemTime::now).await;
     assert!(problems(&findings).is_empty(), "{findings:#?}");
-    for subject in ["bucket `lake`", "bucket `raw`"] {
-        let tried = findings.iter().filter(|it| it.subject == subject);
-        assert!(tried.clone().any(|it| it.what.contains("written, read and removed")), "{subject}");
+    let says = |name: &str, words: &str| {
+        let subject = format!("bucket `{name}`");
+        findings.iter().any(|it| it.subject == subject && it.what.contains(words))
+    };
+    for bucket in &told.buckets {
+        let is_tried = bucket.name != "far-safe";
+        assert!(says(&bucket.name, "may be listed"), "{findings:#?}");
+        assert_eq!(says(&bucket.name, "written, read and removed"), is_tried, "{findings:#?}");
     }
-    assert_eq!(dir.files(), Vec::<String>::new());
+    assert!(says("far-safe", "default retention"), "{findings:#?}");
+    assert_eq!(server.dir.files(), before);
+    for bucket in ["lake", "kept", "safe"] {
+        let versions = server.get(&format!("/{bucket}?versions")).await;
+        assert_eq!(versions.status, 200);
+        for entry in ["<Version>", "<DeleteMarker>"] {
+            assert!(!versions.text().contains(entry), "{bucket}: {}", versions.text());
+        }
+    }
 }
 
 #[tokio::test]
@@ -113,6 +178,21 @@ async fn each_trouble_is_named_with_its_kind_and_a_cure_and_no_secret() {
         for secret in ["QUJD", "c2VjcmV0LWtleQ==", common::SECRET_KEY] {
             assert!(!format!("{findings:?}").contains(secret), "{subject}");
         }
+    }
+}
+
+#[tokio::test]
+async fn names_that_the_gateway_keeps_are_told() {
+    let dir = Dir::new();
+    let inside =
+        BucketOptions { container: Some("penstock-notes".into()), ..named("inner", "dir") };
+    for (bucket, words) in
+        [(inside, "notes_bucket"), (named("readyz", "dir"), "healthz, readyz, metrics")]
+    {
+        let told = Options { buckets: vec![bucket], ..options(&dir) };
+        let findings = examine(&told, SystemTime::now).await;
+        let [problem] = problems(&findings)[..] else { panic!("{findings:#?}") };
+        assert!(format!("{} {}", problem.what, problem.cure).contains(words), "{problem:?}");
     }
 }
 

@@ -233,6 +233,18 @@ async fn buckets_are_made_and_removed_where_nobody_named_them() {
 }
 
 #[tokio::test]
+async fn names_that_the_gateway_keeps_are_told() {
+    let server = Server::start().await;
+    for name in ["healthz", "readyz", "metrics"] {
+        let refused = server.put(&format!("/{name}"), b"").await;
+        assert_eq!((refused.status, refused.code().as_str()), (400, "InvalidBucketName"));
+        assert!(refused.text().contains("healthz, readyz, metrics"), "{}", refused.text());
+    }
+    let refused = server.put("/OTHER", b"").await;
+    assert!(!refused.text().contains("healthz"), "{}", refused.text());
+}
+
+#[tokio::test]
 async fn every_key_of_the_file_signs() {
     let world = world().await;
     let server = &world.server;

@@ -11,6 +11,7 @@ on_every_lane!(
     what_was_never_set_up_has_a_name,
     what_is_always_off_is_told_so,
     what_is_set_up_is_told,
+    a_bucket_is_made_with_its_tags_or_not_at_all,
     pages_of_other_origins,
 );
 
@@ -42,6 +43,37 @@ async fn what_was_never_set_up_has_a_name(lane: Lane) {
         if !matches!(lane, Lane::Azure | Lane::S3) {
             assert_eq!(missing.code(), "NoSuchBucket", "{query}");
         }
+    }
+}
+
+async fn a_bucket_is_made_with_its_tags_or_not_at_all(lane: Lane) {
+    let server = Server::on(lane).await;
+    let make = async |path: &str, inside: &str| {
+        let body = format!("<CreateBucketConfiguration>{inside}</CreateBucketConfiguration>");
+        let body = body.as_bytes();
+        let made = Request { method: "PUT", path, body, ..Default::default() };
+        server.send(made).await
+    };
+    let place = "<LocationConstraint>eu-west-1</LocationConstraint>";
+    let tag = |name: &str| format!("<Tag><Key>{name}</Key><Value>1</Value></Tag>");
+    let tags = format!("{place}<Tags>{}{}</Tags>", tag("a"), tag("b"));
+    assert_eq!(make("/tagged", &tags).await.status, 200);
+    let told = server.get("/tagged?tagging").await.text();
+    assert!(told.contains("<Key>a</Key>") && told.contains("<Key>b</Key>"), "{told}");
+    assert!(server.get("/tagged?location").await.text().contains(">eu-west-1<"));
+    let bucket = "<Bucket><Type>Directory</Type></Bucket>";
+    let location = "<Location><Name>use1-az4</Name><Type>AvailabilityZone</Type></Location>";
+    for (inside, code, word) in [
+        (format!("{location}{bucket}"), "NotImplemented", "Location in"),
+        (bucket.to_string(), "NotImplemented", "Bucket in"),
+        ("<Else>1</Else>".to_string(), "NotImplemented", "Else in"),
+        (format!("<Tags>{}{}</Tags>", tag("a"), tag("a")), "InvalidTag", "same key"),
+    ] {
+        let refused = make("/odd", &inside).await;
+        assert_eq!(refused.code(), code, "{inside}: {}", refused.text());
+        assert!(refused.text().contains(word), "{inside}: {}", refused.text());
+        let buckets = server.get("/").await.text();
+        assert!(!buckets.contains("<Name>odd</Name>"), "{inside}: {buckets}");
     }
 }
 

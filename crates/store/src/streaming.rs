@@ -412,6 +412,15 @@ pub trait StreamingStore: Store {
         Err(no_versions(self.root()))
     }
 
+    /// Whether the service retains every new version for a time by a rule of the container, so that
+    /// nobody may remove it. A store whose locks are kept by whoever uses it has no such rule.
+    ///
+    /// # Errors
+    /// `Denied` where whoever asks may not know.
+    async fn retains_versions(&self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// One page of versions.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! buckets, and that the notes of buckets can be kept and read.
 
 use super::judge::{Finding, failed};
-use super::{read, trial};
+use super::{read, retained, take_back, trial};
 use crate::notes::{NOTES_BYTES_MAX, Notes};
 use penstock_base::{Kind, Result};
 use penstock_store::{
@@ -116,6 +116,10 @@ pub(super) async fn notes(
     if is_read_only {
         return findings;
     }
+    if let Some(retained) = retained(&subject, &store).await {
+        findings.push(retained);
+        return findings;
+    }
     findings.push(match rewritten(&store, now).await {
         Ok(()) => Finding::good(&subject, "may be placed, replaced under a condition and removed"),
         Err(error) => Finding { cure: cure.to_string(), ..failed(&subject, &error) },
@@ -154,13 +158,19 @@ async fn rewritten(store: &Arc<dyn StreamingStore>, now: &impl Fn() -> SystemTim
         store.put(&key, Payload::from(bytes::Bytes::from_static(super::TRIAL)), &options).await
     };
     let written = put(WriteCondition::IfAbsent).await?;
-    let replaced = match written.etag {
-        Some(etag) => put(WriteCondition::IfMatch(etag)).await.map(drop),
-        None => Ok(()),
+    let replaced = match &written.etag {
+        Some(etag) => put(WriteCondition::IfMatch(etag.clone())).await.map(Some),
+        None => Ok(None),
     };
     // Removed whatever became of the rest.
-    store.delete(&key, None).await?;
-    replaced
+    if let Ok(Some(again)) = &replaced {
+        take_back(store, &key, again).await?;
+    }
+    let is_kept_apart = written.version.is_some() && store.has_versions();
+    if is_kept_apart || !matches!(replaced, Ok(Some(_))) {
+        take_back(store, &key, &written).await?;
+    }
+    replaced.map(drop)
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ impl<'a> Batch<'a> {
     pub async fn leave(&self, object: &dto::ObjectIdentifier, leave: Leave) -> S3Result<Leave> {
         let ask = Ask {
             operation: "DeleteObject",
+            action: None,
             who: self.caller.id.as_deref(),
             bucket: &self.request.input.bucket,
             key: Some(&object.key),
@@ -56,7 +57,7 @@ impl<'a> Batch<'a> {
         }
         let bypass = Ask { operation: "BypassGovernanceRetention", ..ask };
         match sharing.judge(&bypass, self.notes, Some(&self.policy)).await {
-            Ok(()) => Ok(leave),
+            Ok(_) => Ok(leave),
             Err(error) if *error.code() == S3ErrorCode::AccessDenied => {
                 Ok(Leave { bypasses: false, ..leave })
             }

@@ -74,9 +74,16 @@ const OF_VERSIONS: &[(&str, &str)] = &[
 /// The name of an operation in a policy.
 pub fn action(operation: &str, is_of_version: bool) -> String {
     let row = TABLE.iter().find(|row| row.0 == operation);
-    let name = row.map_or_else(|| format!("s3:{operation}"), |row| row.1.to_string());
-    let of_version = OF_VERSIONS.iter().find(|row| is_of_version && row.0 == name);
-    of_version.map_or(name, |row| row.1.to_string())
+    of_version(
+        row.map_or_else(|| format!("s3:{operation}"), |row| row.1.to_string()),
+        is_of_version,
+    )
+}
+
+/// The action as it is called on one version, where it has a name of its own there.
+pub fn of_version(action: String, is_of_version: bool) -> String {
+    let row = OF_VERSIONS.iter().find(|row| is_of_version && row.0 == action);
+    row.map_or(action, |row| row.1.to_string())
 }
 
 /// What an owner can do whatever a policy says, so that nobody locks themselves out.

@@ -1,6 +1,6 @@
 //! The list that a new object gets.
 
-use super::{Lists, ONE_OWNER, is_enforced};
+use super::{Lists, ONE_OWNER, PUT_ACL, PUT_TAGS, denied, is_enforced};
 use crate::acl::{Acl, Asked, lists_are_off, owner_of};
 use crate::auth::Caller;
 use crate::notes::Notes;
@@ -96,8 +96,8 @@ pub(crate) fn judges_lists(extensions: &Extensions) -> bool {
     extensions.get::<Caller>().is_some_and(|it| it.sharing.lists != Lists::Off)
 }
 
-/// Holds the list in an upload's metadata against what the caller may let in: where the upload's id
-/// tells it, a client may have made it up.
+/// Holds list and tags in an upload's metadata against what the caller may let in and give: where
+/// the upload's id tells them, a client may have made them up.
 ///
 /// # Errors
 /// `AccessDenied`.
@@ -106,10 +106,12 @@ pub(crate) async fn completed_object(
     metadata: &[(String, String)],
     bucket: &str,
 ) -> S3Result<()> {
+    let Some(caller) = extensions.get::<Caller>() else { return Ok(()) };
+    if !caller.may(PUT_TAGS) && pair(metadata, notes::TAGGING).is_some() {
+        return Err(denied());
+    }
     let acl = pair(metadata, notes::ACL).and_then(Acl::from_text);
-    let (Some(caller), Some(acl)) = (extensions.get::<Caller>(), acl) else {
-        return Ok(());
-    };
+    let Some(acl) = acl else { return Ok(()) };
     let notes = match &caller.notes {
         Some(notes) => notes.clone(),
         None => caller.sharing.buckets.notes(bucket).await?.0,
@@ -117,6 +119,9 @@ pub(crate) async fn completed_object(
     may_open(&acl, &notes)?;
     let bucket_owner = caller.sharing.bucket_acl(&notes).map(|acl| acl.owner);
     let is_closed = acl.is_closed(bucket_owner.as_deref().unwrap_or(&acl.owner));
+    if !is_closed && !caller.may(PUT_ACL) {
+        return Err(denied());
+    }
     match is_closed || caller.may_open(bucket) {
         true => Ok(()),
         false => Err(s3_error!(AccessDenied, "Access Denied: this key may not let others in.")),

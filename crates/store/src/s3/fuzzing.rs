@@ -28,6 +28,7 @@ pub(crate) fn replies(input: &[u8]) {
 
 /// Lists of versions, and whether a bucket keeps any.
 pub(crate) fn versions(input: &[u8]) {
+    drop(replies::parse_retention(input));
     drop(replies::parse_versioning(input));
     if let Ok(page) = replies::parse_versions(input) {
         assert!(page.versions.len() <= input.len(), "more versions than bytes");

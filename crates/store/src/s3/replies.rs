@@ -4,8 +4,8 @@
 mod gateway;
 
 pub(crate) use gateway::{
-    parse_buckets, parse_copied_part, parse_location, parse_parts, parse_uploads, parse_versioning,
-    parse_versions,
+    parse_buckets, parse_copied_part, parse_location, parse_parts, parse_retention, parse_uploads,
+    parse_versioning, parse_versions,
 };
 
 use crate::answer::{Failure, parse_iso_date};

@@ -216,6 +216,10 @@ impl StreamingStore for S3Store {
         self.set_bucket_versioning(is_enabled).await
     }
 
+    async fn retains_versions(&self) -> Result<bool> {
+        self.bucket_retains().await
+    }
+
     async fn list_versions(&self, request: &VersionsRequest) -> Result<VersionsPage> {
         self.bucket_versions(request).await
     }

@@ -1,6 +1,6 @@
 //! Versions as the service keeps them, passed through.
 
-use super::replies::{parse_versioning, parse_versions};
+use super::replies::{parse_retention, parse_versioning, parse_versions};
 use crate::answer;
 use crate::s3::S3Store;
 use crate::s3::request::{Call, Outcome};
@@ -12,6 +12,9 @@ use ::http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH};
 use ::http::{HeaderMap, Method};
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result};
+
+/// How services tell that a bucket has no object lock, or that they have none.
+const NO_LOCK: [Kind; 3] = [Kind::NotFound, Kind::Unsupported, Kind::Invalid];
 
 impl S3Store {
     /// Google's XML API has generations, which are another matter.
@@ -42,6 +45,19 @@ impl S3Store {
             .header(CONTENT_TYPE.as_str(), "application/xml")?
             .payload(payload);
         self.answer(&call).await.map(drop)
+    }
+
+    /// Whether the bucket's object lock has a default retention.
+    pub(super) async fn bucket_retains(&self) -> Result<bool> {
+        if self.is_gcs() {
+            return Ok(false);
+        }
+        let call = Call::new(Method::GET, "get object lock", None).query("object-lock", "");
+        match self.answer(&call).await {
+            Ok(told) => parse_retention(&told).map_err(|error| self.named(&call, error)),
+            Err(error) if NO_LOCK.contains(&error.kind()) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) async fn bucket_versions(&self, request: &VersionsRequest) -> Result<VersionsPage> {

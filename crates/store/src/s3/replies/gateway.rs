@@ -119,6 +119,19 @@ pub(crate) fn parse_versioning(bytes: &[u8]) -> Result<Versioning> {
     Ok(found)
 }
 
+/// Whether an answer to GetObjectLockConfiguration has a default retention.
+///
+/// # Errors
+/// `Corrupt` for an answer that is none.
+pub(crate) fn parse_retention(bytes: &[u8]) -> Result<bool> {
+    let mut found = false;
+    walk_root(bytes, &["ObjectLockConfiguration"], "a configuration of object lock", |element| {
+        found |= element.is_at(&["Rule", "DefaultRetention", "Mode"]);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
 /// One page of ListObjectVersions.
 ///
 /// # Errors
@@ -228,6 +241,20 @@ mod tests {
         let (found, next) = parse_uploads(uploads.as_bytes()).unwrap();
         assert_eq!((found[0].key.as_str(), found[0].id.0.as_str()), ("a+b", "u1"));
         assert_eq!(next, Some(("a+b".to_string(), "u1".to_string())));
+    }
+
+    #[test]
+    fn object_lock_retains_by_a_rule_only() {
+        let told = |rule: &str| {
+            let enabled = "<ObjectLockEnabled>Enabled</ObjectLockEnabled>";
+            let text =
+                format!("<ObjectLockConfiguration>{enabled}{rule}</ObjectLockConfiguration>");
+            parse_retention(text.as_bytes()).unwrap()
+        };
+        let rule = "<Mode>GOVERNANCE</Mode><Days>1</Days>";
+        assert!(told(&format!("<Rule><DefaultRetention>{rule}</DefaultRetention></Rule>")));
+        assert!(!told(""));
+        assert!(parse_retention(b"<Other/>").is_err());
     }
 
     #[test]
