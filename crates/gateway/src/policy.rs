@@ -138,6 +138,21 @@ impl Policy {
         decision
     }
 
+    /// What it says about the list that a write brings: a statement that lets the write in under a
+    /// condition on its list has judged that too. Source: "Bucket policy examples using condition
+    /// keys", Amazon S3 user guide, whose policies allow `s3:PutObject` only.
+    pub fn judge_list(&self, list: &Request<'_>) -> Decision {
+        let write = Request { action: "s3:PutObject", ..*list };
+        let judges = |it: &&Statement| it.conditions.iter().any(Condition::is_about_list);
+        let lets_in = |it: &Statement| !it.denies && it.is_about(&write);
+        match self.judge(list) {
+            Decision::Silent if self.statements.iter().filter(judges).any(lets_in) => {
+                Decision::Allowed
+            }
+            decision => decision,
+        }
+    }
+
     /// Whether a statement allows something to everybody, under no condition that narrows who
     /// asks.
     pub fn is_public(&self) -> bool {

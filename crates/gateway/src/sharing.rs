@@ -245,7 +245,11 @@ impl Sharing {
                 facts.put(&format!("s3:ExistingObjectTag/{name}"), &value);
             }
         }
-        let decision = policy.judge(&Request { who, action: &name, bucket, key, facts: &facts });
+        let request = Request { who, action: &name, bucket, key, facts: &facts };
+        let decision = match ask.action {
+            Some(besides::PUT_ACL) => policy.judge_list(&request),
+            _ => policy.judge(&request),
+        };
         let restricted = notes.public_block.is_some_and(|block| block.restrict_buckets);
         match decision {
             Decision::Allowed if restricted && !is_owner && policy.is_public() => {

@@ -196,6 +196,12 @@ impl Condition {
             && self.wanted.iter().all(narrows)
     }
 
+    /// Whether it asks for a list that a request brings, and not for the want of one.
+    pub(super) fn is_about_list(&self) -> bool {
+        !self.is_negated
+            && (self.name == "s3:x-amz-acl" || self.name.starts_with("s3:x-amz-grant-"))
+    }
+
     pub(super) fn is_about_tags(&self) -> bool {
         self.name.starts_with("s3:existingobjecttag/")
     }

@@ -37,6 +37,31 @@ fn a_statement_is_about_principal_action_and_resource() {
 }
 
 #[test]
+fn who_may_write_under_a_condition_on_the_list_may_bring_that_list() {
+    let decision = |condition: &str, denial: &str| {
+        let text = format!(
+            r#"{{"Statement": [{{"Effect": "Allow", "Principal": "*", "Action": "s3:PutObject",
+            "Resource": "arn:aws:s3:::lake/*", "Condition": {condition}}}{denial}]}}"#
+        );
+        let mut facts = Facts::default();
+        facts.put("s3:x-amz-acl", "bucket-owner-full-control");
+        let key = Some("a");
+        let policy = Policy::parse(&text, "lake").unwrap();
+        let (action, bucket) = ("s3:PutObjectAcl", "lake");
+        policy.judge_list(&Request { who: None, action, bucket, key, facts: &facts })
+    };
+    let asked = r#"{"StringEquals": {"s3:x-amz-acl": "bucket-owner-full-control"}}"#;
+    assert_eq!(decision(asked, ""), Decision::Allowed);
+    assert_eq!(decision("{}", ""), Decision::Silent);
+    assert_eq!(decision(&asked.replace("bucket-owner-full-control", "x"), ""), Decision::Silent);
+    let unlike = asked.replace("StringEquals", "StringNotEquals");
+    assert_eq!(decision(&unlike.replace("bucket-owner-full-control", "x"), ""), Decision::Silent);
+    let denial = r#", {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObjectAcl",
+        "Resource": "arn:aws:s3:::lake/*"}"#;
+    assert_eq!(decision(asked, denial), Decision::Denied);
+}
+
+#[test]
 fn a_denial_counts_more() {
     let denial = r#"{"Effect": "Deny", "NotPrincipal": {"AWS": "me"}, "NotAction": "s3:List*",
         "Resource": ["arn:aws:s3:::lake", "arn:aws:s3:::lake/*"]}"#;
