@@ -34,6 +34,7 @@ mod identity;
 mod list;
 mod metadata;
 mod streaming;
+mod tier;
 mod upload;
 mod wire;
 

@@ -306,6 +306,21 @@ pub trait StreamingStore: Store {
         Ok(false)
     }
 
+    /// Whether objects can be written in this storage class
+    /// ([`notes::STORAGE_CLASS`](crate::notes::STORAGE_CLASS)). Where they cannot, they are STANDARD
+    /// without a word.
+    fn takes_class(&self, _class: &str) -> bool {
+        false
+    }
+
+    /// The storage class of an upload, where [`StreamingStore::begun_with`] does not tell it.
+    ///
+    /// # Errors
+    /// As [`StreamingStore::list_parts`].
+    async fn upload_class(&self, _key: &str, _upload: &UploadId) -> Result<Option<Box<str>>> {
+        Ok(None)
+    }
+
     /// A page of the uploads that are not completed, in byte order of their keys.
     ///
     /// # Errors

@@ -5,8 +5,8 @@
 //! services know nothing of `startFrom`, and since it includes the name itself. A prefix that
 //! `start_after` lies in does not tell whether a name behind it does; that is asked for.
 
-use super::AzureStore;
 use super::wire::marks_directory;
+use super::{AzureStore, tier};
 use crate::answer::parse_http_date;
 use crate::{ContainerEntry, ETag, ListEntry, ListPage, ListRequest, ObjectMeta, Store as _, xml};
 use penstock_base::{Error, Kind, Result, Retry};
@@ -195,6 +195,7 @@ fn property(blob: &mut Blob, field: &str, text: &str) -> Result<()> {
         "Etag" => blob.meta.etag = Some(ETag::parse(text)).filter(|etag| !etag.0.is_empty()),
         "Last-Modified" => blob.meta.modified = parse_http_date(text),
         "Content-Type" if !text.is_empty() => blob.meta.content_type = Some(text.to_string()),
+        "AccessTier" => blob.meta.storage_class = tier::class_of(text),
         "ResourceType" => blob.is_hidden |= text.trim() == "directory",
         _ => {}
     }
