@@ -305,6 +305,9 @@ async fn set_note(
     metadata.extend(tags);
     metadata.retain(|pair| ![notes::ACL, TAG_COUNT].contains(&pair.0.as_str()));
     metadata.push((notes::ACL.to_string(), acl.to_text()));
+    // Else what is rewritten would be STANDARD.
+    let class = meta.storage_class.filter(|class| bucket.store.takes_class(class));
+    metadata.extend(class.map(|class| (notes::STORAGE_CLASS.to_string(), class.into())));
     let condition = meta.etag.map_or(WriteCondition::None, WriteCondition::IfMatch);
     let options = PutOptions { condition, content_type: meta.content_type, metadata };
     rewrite(bucket, key, &options).await

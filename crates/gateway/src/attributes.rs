@@ -4,7 +4,7 @@ use crate::buckets::Buckets;
 use crate::checksum::{HasChecksums as _, Sums};
 use crate::get::{about_object, shown_tag, signed, size_of};
 use crate::parts::PartSizes;
-use crate::{refuse, versions};
+use crate::{classes, refuse, versions};
 use penstock_store::ObjectMeta;
 use s3s::{S3Result, dto, s3_error};
 
@@ -34,7 +34,7 @@ pub(crate) async fn attributes(
         output.object_size = Some(signed(size_of(&meta)?)?);
     }
     if wants(dto::ObjectAttributes::STORAGE_CLASS) {
-        output.storage_class = Some(dto::StorageClass::from_static(dto::StorageClass::STANDARD));
+        output.storage_class = Some(dto::StorageClass::from(classes::of(&meta).to_string()));
     }
     if wants(dto::ObjectAttributes::CHECKSUM) {
         let sums = Sums::of(&meta);

@@ -10,7 +10,7 @@ use crate::headers::{ObjectHeaders, object_headers, tag_count};
 use crate::locks::{self, lock_asked};
 use crate::put::{in_store, judged_anew, place};
 use crate::sharing::{GET_TAGS, PUT_TAGS, new_object};
-use crate::{refuse, tagging, versions};
+use crate::{classes, refuse, tagging, versions};
 use http::{Extensions, HeaderMap};
 use penstock_base::ByteRange;
 use penstock_engine::Stream;
@@ -167,11 +167,12 @@ pub(crate) async fn copy(
     let mut source = Source::new(buckets, &input.copy_source, None, conditions).await?;
     let is_itself =
         source.is_beside(&bucket) && source.bucket.key(&source.key) == bucket.key(&input.key);
-    if !replaces && is_itself {
+    let class = classes::asked(&bucket, &request.headers)?;
+    if !replaces && class.is_none() && is_itself {
         return Err(s3_error!(
             InvalidRequest,
             "This copy request is illegal because it is trying to copy an object to itself without \
-             changing the object's metadata."
+             changing the object's metadata or storage class."
         ));
     }
     let condition = in_store(&bucket, condition);
@@ -193,6 +194,7 @@ pub(crate) async fn copy(
     options
         .metadata
         .extend(locks::of_new_object(buckets, place, &request.extensions, asked).await?);
+    options.metadata.extend(class);
     options.metadata.extend(tags.map(|tags| (notes::TAGGING.to_string(), tags)));
     if !replaces_tags && source.is_beside(&bucket) && !bucket.store.copies_tags() {
         source.take_tags_along(&mut options).await?;

@@ -109,6 +109,7 @@ fn own_code(code: &str) -> Option<S3ErrorCode> {
         "EntityTooLarge" | "RequestBodyTooLarge" => S3ErrorCode::EntityTooLarge,
         "BadDigest" | "Md5Mismatch" => S3ErrorCode::BadDigest,
         "InvalidRange" => S3ErrorCode::InvalidRange,
+        "InvalidStorageClass" | "InvalidBlobTier" => S3ErrorCode::InvalidStorageClass,
         "InvalidTag" | "InvalidTags" => S3ErrorCode::InvalidTag,
         "BucketNotEmpty" => S3ErrorCode::BucketNotEmpty,
         "BucketAlreadyExists" => S3ErrorCode::BucketAlreadyExists,

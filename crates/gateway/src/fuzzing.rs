@@ -13,7 +13,7 @@ use crate::lock::{BY_RULE, HOLD, Lock, RETENTION};
 use crate::notes::Notes;
 use crate::parts::{PARTS_NOTE, PartSizes};
 use crate::policy::{Facts, Policy, Request};
-use crate::{chunks, cors, forms, heads, lenient, list, locks, sharing, tagging, v2};
+use crate::{chunks, cors, forms, heads, lenient, list, locks, sharing, tagging, trace, v2};
 use http::HeaderMap;
 use penstock_base::Secret;
 use penstock_store::ObjectMeta;
@@ -86,6 +86,11 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
         "gateway_proxies",
         fields::proxies,
         b"10.0.0.0/8, 192.168.1.7\n1.1.1.1, 203.0.113.1:80\n[2001:db8::1]:80, 10.2.0.1",
+    ),
+    (
+        "gateway_traceparent",
+        trace::fuzz,
+        b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
     ),
     (
         "gateway_queries",

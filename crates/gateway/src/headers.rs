@@ -67,6 +67,7 @@ macro_rules! set_object_headers {
         $output.content_language = headers.content_language;
         $output.metadata = headers.metadata;
         $output.version_id = $meta.version.clone();
+        $output.storage_class = $crate::classes::told($meta);
         let lock = $crate::lock::Lock::of($meta).map_err($crate::get::about_object)?;
         let hold = lock.is_held.map($crate::lock::hold_text);
         $output.object_lock_legal_hold_status =
@@ -207,6 +208,7 @@ mod tests {
             content_type: options.content_type,
             metadata: options.metadata,
             version: None,
+            storage_class: None,
         }
     }
 

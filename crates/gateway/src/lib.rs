@@ -18,6 +18,7 @@ mod buckets;
 mod cause;
 mod checksum;
 mod chunks;
+mod classes;
 mod conditions;
 mod config;
 mod copy;

@@ -7,6 +7,7 @@
 use crate::acl::owner_of;
 use crate::auth::Caller;
 use crate::buckets::{Bucket, BucketEntry, Buckets};
+use crate::classes;
 use crate::error::{Subject, to_s3};
 use crate::get::shown_tag;
 use crate::sharing::ONE_OWNER;
@@ -290,9 +291,7 @@ fn contents(
         e_tag: shown_tag(bucket, entry.meta.etag.as_ref()),
         last_modified: entry.meta.modified.map(dto::Timestamp::from),
         size: entry.meta.size_bytes.and_then(|size| i64::try_from(size).ok()),
-        storage_class: Some(dto::ObjectStorageClass::from_static(
-            dto::ObjectStorageClass::STANDARD,
-        )),
+        storage_class: Some(classes::of(&entry.meta).to_string().into()),
         owner: owner.cloned(),
         ..Default::default()
     };

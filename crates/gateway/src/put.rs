@@ -9,7 +9,7 @@ use crate::headers::{ObjectHeaders, object_headers};
 use crate::locks::{self, lock_asked};
 use crate::receive::{Incoming, Sent, receive};
 use crate::sharing::new_object;
-use crate::{lenient, refuse, tagging};
+use crate::{classes, lenient, refuse, tagging};
 use http::HeaderMap;
 use penstock_base::Kind;
 use penstock_store::{Inflow, PutOptions, PutResult, WriteCondition};
@@ -35,6 +35,7 @@ pub(crate) async fn put(
     let condition = dated(&bucket, &input.key, &request.headers, condition).await?;
     let mut options = headers.into_options(in_store(&bucket, condition))?;
     options.metadata.extend(acl);
+    options.metadata.extend(classes::asked(&bucket, &request.headers)?);
     let (place, asked) = ((&*bucket, input.bucket.as_str()), lock_asked!(input));
     let lock = locks::of_new_object(buckets, place, &request.extensions, asked).await?;
     options.metadata.extend(lock);

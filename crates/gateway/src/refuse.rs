@@ -128,16 +128,13 @@ pub fn unknown_parameters(operation: &str, query: &str) -> S3Result<()> {
 /// Refuses headers whose effect would be lost.
 ///
 /// # Errors
-/// `NotImplemented`; `InvalidStorageClass` for a class other than STANDARD.
+/// `NotImplemented`.
 pub fn unkept_headers(headers: &HeaderMap) -> S3Result<()> {
-    if let Some((name, what)) = UNKEPT.iter().find(|row| headers.contains_key(row.0)) {
-        return Err(s3_error!(NotImplemented, "this gateway keeps no {what} (header {name})"));
-    }
-    match headers.get("x-amz-storage-class") {
-        Some(class) if class != "STANDARD" => {
-            Err(s3_error!(InvalidStorageClass, "the only storage class here is STANDARD"))
+    match UNKEPT.iter().find(|row| headers.contains_key(row.0)) {
+        None => Ok(()),
+        Some((name, what)) => {
+            Err(s3_error!(NotImplemented, "this gateway keeps no {what} (header {name})"))
         }
-        _ => Ok(()),
     }
 }
 

@@ -61,6 +61,19 @@ fn parse(text: &str) -> Option<Span> {
     Some(Span { trace_id, id, parent_id: None, flags })
 }
 
+/// Body for a fuzzer: what is read is told again as it stood there.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let Some(span) = parse(&text) else { return };
+    assert!(span.trace_id != 0 && span.id != 0, "an id that is none: {span:?}");
+    let told = span.traceparent();
+    // All but the version and the flags.
+    let ids = 2..LENGTH - 2;
+    assert_eq!(text.trim().get(ids.clone()), told.get(ids), "other ids");
+    assert_eq!(parse(&told), Some(span), "a span that changed");
+}
+
 /// Hexadecimal digits, small ones only.
 fn number(digits: &str) -> Option<u128> {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');

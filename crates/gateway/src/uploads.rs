@@ -21,7 +21,7 @@ use crate::locks::{self, lock_asked};
 use crate::parts::part_number;
 use crate::receive::{Incoming, Sent, receive};
 use crate::sharing::{initiator_note, new_object, of_upload};
-use crate::{lenient, refuse, tagging};
+use crate::{classes, lenient, refuse, tagging};
 use http::HeaderValue;
 use penstock_base::{ByteRange, Error};
 use penstock_store::streaming::split_version;
@@ -50,6 +50,7 @@ pub(crate) async fn create(
     let mut options = headers.into_options(WriteCondition::None)?;
     options.metadata.extend(initiator_note(&request.extensions, &acl));
     options.metadata.extend(acl);
+    options.metadata.extend(classes::asked(&bucket, &request.headers)?);
     let (place, asked) = ((&*bucket, input.bucket.as_str()), lock_asked!(input));
     let lock = locks::of_new_upload(buckets, place, &request.extensions, asked).await?;
     options.metadata.extend(lock);
@@ -181,6 +182,8 @@ pub(crate) async fn list_parts(
     let parts = parts.map_err(about_upload)?;
     let begun = bucket.store.begun_with(&bucket.key(&input.key), &upload).await;
     let begun = begun.map_err(about_upload)?;
+    let class = bucket.store.upload_class(&bucket.key(&input.key), &upload).await;
+    let class = classes::of_upload(&begun, class.map_err(about_upload)?.as_deref());
     let (owner, initiator) = of_upload(&begun, &bucket_owner(&request.extensions));
     let after: Vec<&PartEntry> =
         parts.iter().filter(|part| i64::from(part.number) > i64::from(marker)).collect();
@@ -211,7 +214,7 @@ pub(crate) async fn list_parts(
         checksum_type,
         owner: Some(owner),
         initiator: Some(initiator),
-        storage_class: Some(dto::StorageClass::from_static(dto::StorageClass::STANDARD)),
+        storage_class: Some(class),
         ..Default::default()
     })
 }

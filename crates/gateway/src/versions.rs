@@ -4,6 +4,7 @@
 //! they empty or remove a bucket.
 
 use crate::buckets::{Bucket, Buckets};
+use crate::classes;
 use crate::error::{Subject, to_s3};
 use crate::get::shown_tag;
 use crate::list::{Names, list_v1, page_size};
@@ -168,6 +169,7 @@ fn version(
     owner: &dto::Owner,
 ) -> dto::ObjectVersion {
     dto::ObjectVersion {
+        storage_class: Some(classes::of(&entry.meta).to_string().into()),
         key: Some(names.write(&entry.key)),
         version_id: Some(entry.id),
         is_latest: Some(entry.is_latest),
@@ -175,7 +177,6 @@ fn version(
         last_modified: entry.meta.modified.map(dto::Timestamp::from),
         size: entry.meta.size_bytes.and_then(|size| i64::try_from(size).ok()),
         owner: Some(owner.clone()),
-        storage_class: Some(storage_class()),
         ..Default::default()
     }
 }
@@ -188,10 +189,6 @@ fn marker(entry: VersionEntry, names: Names, owner: &dto::Owner) -> dto::DeleteM
         last_modified: entry.meta.modified.map(dto::Timestamp::from),
         owner: Some(owner.clone()),
     }
-}
-
-fn storage_class() -> dto::ObjectVersionStorageClass {
-    dto::ObjectVersionStorageClass::from_static(dto::ObjectVersionStorageClass::STANDARD)
 }
 
 /// The listing of version 1, each name with its only version.
@@ -238,7 +235,7 @@ fn only_version(object: dto::Object) -> dto::ObjectVersion {
         last_modified: object.last_modified,
         size: object.size,
         owner: object.owner,
-        storage_class: Some(storage_class()),
+        storage_class: object.storage_class.map(|class| class.as_str().to_string().into()),
         ..Default::default()
     }
 }

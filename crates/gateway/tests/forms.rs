@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 on_every_lane!(
     a_signed_form_makes_an_object,
     policies_hold,
+    a_form_may_name_a_class,
     headers_beside_a_form_are_not_its_fields,
 );
 
@@ -132,6 +133,20 @@ async fn a_signed_form_makes_an_object(lane: Lane) {
     assert_eq!(made.status, 201, "{}", made.text());
     assert!(made.text().contains("<Bucket>lake</Bucket><Key>up/b</Key><ETag>"), "{}", made.text());
     assert_eq!(server.get("/lake/up/b").await.body, b"bytes");
+}
+
+async fn a_form_may_name_a_class(lane: Lane) {
+    let server = Server::on(lane).await;
+    let class = ("x-amz-storage-class", "STANDARD_IA");
+    let signature =
+        signed(&format!(r#"{ANY_KEY}["eq", "$x-amz-storage-class", "STANDARD_IA"], "#), 60);
+    let made = server.post(&with(&signature, &[("key", "up/k"), class]), b"x").await;
+    if matches!(lane, Lane::Local | Lane::Memory) {
+        assert_eq!((made.status, made.code().as_str()), (400, "InvalidStorageClass"));
+        return;
+    }
+    assert_eq!(made.status, 204, "{}", made.text());
+    assert_eq!(server.get("/lake/up/k").await.header(class.0), class.1);
 }
 
 async fn policies_hold(lane: Lane) {

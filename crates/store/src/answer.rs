@@ -10,7 +10,7 @@ pub(crate) use extent::{
 };
 pub(crate) use failure::Failure;
 
-use crate::{ETag, ObjectMeta};
+use crate::{ETag, ObjectMeta, notes};
 use ::http::HeaderMap;
 use ::http::header::{CONTENT_TYPE, DATE, ETAG, HeaderName, LAST_MODIFIED};
 use jiff::Timestamp;
@@ -26,8 +26,8 @@ pub(crate) const STANDARD_HEADERS: &[(&str, &str)] = &[
     ("@expires", "expires"),
 ];
 
-/// ETag, time, media type, standard headers and user metadata (headers that start with
-/// `metadata_prefix`).
+/// ETag, time, media type, storage class, standard headers and user metadata (headers that start
+/// with `metadata_prefix`).
 pub(crate) fn object_meta(
     headers: &HeaderMap,
     size_bytes: Option<u64>,
@@ -54,6 +54,9 @@ pub(crate) fn object_meta(
         content_type: text_header(headers, CONTENT_TYPE.as_str()),
         metadata: metadata.collect(),
         version: version(headers),
+        storage_class: ["x-amz-storage-class", "x-goog-storage-class"]
+            .iter()
+            .find_map(|name| notes::told_class(&text_header(headers, name)?)),
     }
 }
 

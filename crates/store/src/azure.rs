@@ -34,6 +34,7 @@ mod identity;
 mod list;
 mod metadata;
 mod streaming;
+mod tier;
 mod upload;
 mod wire;
 
@@ -391,7 +392,9 @@ impl Store for AzureStore {
             return Err(self.wire.refused(response, "list", prefix).await);
         }
         let body = response.body.read_to_bytes(LIST_BYTES_MAX).await.map_err(named)?;
-        list::parse_page(&body, from.start_after.as_deref()).map_err(named)
+        let mut page = list::parse_page(&body, from.start_after.as_deref()).map_err(named)?;
+        self.drop_passed_prefix(&mut page, from.start_after.as_deref()).await?;
+        Ok(page)
     }
 
     async fn put(&self, key: &str, payload: Payload, options: &PutOptions) -> Result<PutResult> {

@@ -20,6 +20,11 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
         crate::http::fuzzing::chunked,
         b"\x035;ext=1\r\nhello\r\n3\r\nabc\r\n0\r\ntrailer: x\r\n\r\n",
     ),
+    (
+        "http_proxy",
+        crate::http::fuzzing::proxy,
+        b"http://user:p%40w@px.example:3128/\n.corp, 10.0.0.0/8,plain.example:8443 [::1]\nx.corp",
+    ),
     ("xml", crate::xml::fuzz, b"<?xml version=\"1.0\"?><a b=\"c\"><d>&lt;e&amp;&#65;</d><f/></a>"),
     (
         "s3_replies",
@@ -56,6 +61,14 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
           <LastModified>2026-01-02T03:04:05.000Z</LastModified><Size>7</Size></Version>\
           <DeleteMarker><Key>k</Key></DeleteMarker></ListVersionsResult>",
     ),
+    (
+        "s3_profiles",
+        crate::s3::fuzzing::profiles,
+        b"[profile a]\nrole_arn = arn:aws:iam::1:role/a\nsource_profile = b\n\
+          duration_seconds = 900\n[profile b]\nsso_session = c\nsso_account_id = 1\n\
+          sso_role_name = r\n[sso-session c]\nsso_region = us-east-2\n=\n\
+          [default]\naws_access_key_id = K\nrole_arn = r\nsource_profile = default\n",
+    ),
     ("azure_tokens", crate::azure::fuzzing::tokens, b"s3:a/b2!92!MDAwMDE"),
     ("tags", crate::tags::fuzz, b"a=b&c%20d=e%26f&g"),
     (
@@ -74,6 +87,7 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
         crate::local::fuzzing::beside,
         b"part-00001-5-18ea99b2d9fac2a5-5-7871e\n.penstock-meta-1a-2b-3c",
     ),
+    ("file_removal", crate::local::fuzzing::removal, b"1234:lake"),
     ("file_names", crate::local::fuzzing::names, b"a/.penstock-dot.d/../b//"),
 ];
 

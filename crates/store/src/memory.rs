@@ -148,6 +148,7 @@ impl State {
                 .cloned()
                 .collect(),
             version: None,
+            storage_class: None,
         };
         let tagging = options.metadata.iter().find(|(name, _)| name == notes::TAGGING);
         let tags = tagging.map(|(_, pairs)| crate::tags::from_query(pairs));

@@ -7,6 +7,10 @@
 use crate::sums::{Sum, tag_with_sum};
 pub(crate) use crate::uploads::uploads_behind;
 pub use crate::uploads::{UploadEntry, UploadsPage, UploadsRequest};
+pub use crate::versions::{
+    NULL_VERSION, Removed, VersionEntry, Versioning, VersionsPage, VersionsRequest, split_version,
+    versioned,
+};
 use crate::{ETag, ObjectMeta, Part, Payload, PutOptions, PutResult, Store, UploadId};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -101,88 +105,6 @@ impl CopySource {
     pub(crate) fn whole(key: &str) -> Self {
         CopySource { key: key.to_string(), if_match: None, range: None }
     }
-}
-
-/// The id of the version that was written while no versions were kept.
-pub const NULL_VERSION: &str = "null";
-
-/// Between a key and the id of one of its versions; no key of S3 or Azure that anybody can write
-/// has it.
-const VERSION_MARK: char = '\0';
-
-/// The name of one version of an object, for every method that reads, tags or copies from one. A
-/// store without versions has no object of this name.
-pub fn versioned(key: &str, version: &str) -> String {
-    format!("{key}{VERSION_MARK}{version}")
-}
-
-/// Key and version of a name that [`versioned`] may have made.
-pub fn split_version(name: &str) -> (&str, Option<&str>) {
-    match name.split_once(VERSION_MARK) {
-        Some((key, version)) => (key, Some(version)),
-        None => (name, None),
-    }
-}
-
-/// Whether a container keeps the versions of its objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Versioning {
-    /// It was never asked to.
-    Never,
-    /// Every write makes a version, every removal a delete marker.
-    Enabled,
-    /// What was kept stays; a write replaces the version `null`.
-    Suspended,
-}
-
-/// What a removal did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
-    /// The version that was removed, or that the delete marker became.
-    pub version: Option<String>,
-    /// Whether a delete marker was made, or was what went.
-    pub is_marker: bool,
-}
-
-/// One version of a listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VersionEntry {
-    /// The key.
-    pub key: String,
-    /// The version's id.
-    pub id: String,
-    /// Whether it is what the key holds now.
-    pub is_latest: bool,
-    /// Whether it is a delete marker.
-    pub is_marker: bool,
-    /// Size, tag and time.
-    pub meta: ObjectMeta,
-}
-
-/// A listing of versions, in byte order of the keys and latest first.
-#[derive(Clone, Debug, Default)]
-pub struct VersionsRequest {
-    /// Only keys that start with this.
-    pub prefix: String,
-    /// As in [`crate::ListRequest`].
-    pub delimiter: Option<String>,
-    /// Only after this key, or after `version_marker` of it. A folded prefix is passed over whole.
-    pub key_marker: Option<String>,
-    /// Only after this version of `key_marker`.
-    pub version_marker: Option<String>,
-    /// Most versions and prefixes of a page.
-    pub max: usize,
-}
-
-/// One page of such a listing.
-#[derive(Clone, Debug, Default)]
-pub struct VersionsPage {
-    /// The versions.
-    pub versions: Vec<VersionEntry>,
-    /// Folded keys, each ending with the delimiter.
-    pub prefixes: Vec<String>,
-    /// The markers of the next page; `None` on the last.
-    pub next: Option<(String, Option<String>)>,
 }
 
 /// A part that a service made of another object's bytes.
@@ -304,6 +226,20 @@ pub trait StreamingStore: Store {
         _sink: PartSink,
     ) -> Result<bool> {
         Ok(false)
+    }
+
+    /// Whether objects can be written in this storage class, by the pair of metadata
+    /// [`notes::STORAGE_CLASS`](crate::notes::STORAGE_CLASS). Where not, nothing may ask for it.
+    fn takes_class(&self, _class: &str) -> bool {
+        false
+    }
+
+    /// The storage class of an upload, where [`StreamingStore::begun_with`] does not tell it.
+    ///
+    /// # Errors
+    /// As [`StreamingStore::list_parts`].
+    async fn upload_class(&self, _key: &str, _upload: &UploadId) -> Result<Option<Box<str>>> {
+        Ok(None)
     }
 
     /// A page of the uploads that are not completed, in byte order of their keys.

@@ -54,6 +54,8 @@ pub struct ObjectMeta {
     pub metadata: Vec<(String, String)>,
     /// The version's id, where the container keeps versions; empty in listings.
     pub version: Option<String>,
+    /// The storage class in S3's words; `None` for STANDARD, and where the store tells none.
+    pub storage_class: Option<Box<str>>,
 }
 
 /// Which bytes to get.
@@ -198,8 +200,9 @@ pub struct PutOptions {
     /// User metadata, names in lower case. Names that begin with `@`, which no header can have, are
     /// the object's own: `@cache-control`, `@content-disposition`, `@content-encoding`,
     /// `@content-language` and `@expires` are the headers of these names (kept as such where the
-    /// store has them), `@tagging` the object's tags (RFC 3986 query pairs), and any other a note
-    /// of whoever wrote it.
+    /// store has them), `@tagging` the object's tags (RFC 3986 query pairs), `@storage-class` where
+    /// the store puts it (only for stores with [`crate::StreamingStore::takes_class`]), and any
+    /// other a note of whoever wrote it.
     pub metadata: Vec<(String, String)>,
 }
 

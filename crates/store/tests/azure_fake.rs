@@ -425,6 +425,35 @@ async fn start_after_asks_the_service_to_start_there_and_copes_when_it_cannot() 
 }
 
 #[tokio::test]
+async fn only_a_prefix_that_start_after_lies_in_costs_a_request() {
+    let (_fake, store, heard) = heard();
+    for key in ["01/a", "03/a", "03/b", "04/a"] {
+        store.put(key, body("x"), &none()).await.unwrap();
+    }
+    for (after, prefixes, requests) in [
+        ("02", vec!["03/", "04/"], 1),
+        ("03/a", vec!["03/", "04/"], 2),
+        ("03/b", vec!["04/"], 2),
+        ("03/c", vec!["04/"], 1),
+        ("05", vec![], 1),
+    ] {
+        heard.take();
+        let page = store
+            .list(ListRequest {
+                start_after: Some(after.into()),
+                delimiter: Some("/".into()),
+                ..ListRequest::default()
+            })
+            .await
+            .unwrap();
+        assert_eq!(page.prefixes, prefixes, "after {after}");
+        let sent = heard.take();
+        assert_eq!(sent.len(), requests, "after {after}: {sent:?}");
+        assert!(requests == 1 || sent[1].contains("maxresults=2"), "{sent:?}");
+    }
+}
+
+#[tokio::test]
 async fn accounts_without_batches_get_single_deletes() {
     let (fake, store, heard) = heard();
     let keys: Vec<String> = (0..40).map(|n| format!("k{n}")).collect();

@@ -5,8 +5,10 @@
 
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
+use bytes::Bytes;
 use penstock_store::{
-    AzureStore, HttpClient, HttpOptions, Observer, RequestEvent, Store, StoreOptions,
+    AzureStore, HttpClient, HttpOptions, ListRequest, Observer, PutOptions, RequestEvent, Store,
+    StoreOptions,
 };
 use penstock_testkit::conform::store::Subject;
 use penstock_testkit::store_conformance;
@@ -48,6 +50,29 @@ async fn shared_key() -> Subject {
 /// Servers resolve `.` and `..` between slashes, and the service turns `\` into `/`.
 fn is_no_blob_name(key: &str) -> bool {
     key.contains('\\') || key.split('/').any(|part| part == "." || part == "..")
+}
+
+#[tokio::test]
+async fn classes_are_tiers() {
+    let store = shared_key().await.store;
+    for (asked, told) in [("STANDARD_IA", "STANDARD_IA"), ("GLACIER_IR", "GLACIER_IR")] {
+        let metadata = vec![("@storage-class".to_string(), asked.to_string())];
+        let options = PutOptions { metadata, ..PutOptions::default() };
+        store.put("tiers/put", Bytes::from_static(b"x").into(), &options).await.unwrap();
+        store.copy("tiers/put", "tiers/copy", &options).await.unwrap();
+        let upload = store.create_upload("tiers/up", &options).await.unwrap();
+        let part = store.upload_part("tiers/up", &upload, 1, Bytes::from_static(b"x").into()).await;
+        let parts = [part.unwrap()];
+        store.complete_upload("tiers/up", &upload, &parts, &PutOptions::default()).await.unwrap();
+        let request = ListRequest { prefix: "tiers/".into(), ..ListRequest::default() };
+        let listed = store.list(request).await.unwrap().objects;
+        assert_eq!(listed.len(), 3);
+        for entry in listed {
+            assert_eq!(entry.meta.storage_class.as_deref(), Some(told), "{}", entry.key);
+            let meta = store.stat(&entry.key).await.unwrap();
+            assert_eq!(meta.storage_class.as_deref(), Some(told), "{}", entry.key);
+        }
+    }
 }
 
 store_conformance!(shared_key_conformance, shared_key);

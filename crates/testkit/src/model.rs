@@ -112,6 +112,7 @@ impl ModelStore {
             content_type: options.content_type.clone(),
             metadata: options.metadata.clone(),
             version: None,
+            storage_class: None,
         };
         state.objects.insert(key.to_string(), Object { bytes, meta, made_by });
         PutResult { etag, modified, version: None }

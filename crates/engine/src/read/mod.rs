@@ -91,6 +91,7 @@ impl Known {
             content_type: None,
             metadata: Vec::new(),
             version: None,
+            storage_class: None,
         },
         listed: None,
         immutable: false,

@@ -3,6 +3,7 @@
 use crate::auth::bucket_owner;
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::UploadKind;
+use crate::classes;
 use crate::error::{Subject, to_s3};
 use crate::list::{Names, page_size};
 use crate::sharing::of_upload;
@@ -52,7 +53,7 @@ pub(crate) async fn list_uploads(
             checksum_type,
             owner: Some(owner),
             initiator: Some(initiator),
-            storage_class: Some(dto::StorageClass::from_static(dto::StorageClass::STANDARD)),
+            storage_class: Some(classes::of_upload(&upload.metadata, None)),
         }
     };
     let next = page.next.filter(|_| max_uploads > 0);

@@ -108,8 +108,9 @@ impl AzureStore {
         let mut typed = options.clone();
         typed.metadata.retain(|pair| is_property(&pair.0));
         let made = self.set(to, "properties", &typed, copied).await?;
-        let is_described =
-            |pair: &(String, String)| !is_property(&pair.0) && pair.0 != notes::TAGGING;
+        let is_described = |pair: &(String, String)| {
+            !is_property(&pair.0) && ![notes::TAGGING, notes::STORAGE_CLASS].contains(&&*pair.0)
+        };
         if options.metadata.iter().any(is_described) {
             return Ok(made);
         }

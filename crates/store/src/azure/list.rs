@@ -1,12 +1,14 @@
-//! Answers of List Blobs, and this store's tokens for their pages. Pure.
+//! Answers of List Blobs, and this store's tokens for their pages.
 //!
 //! Markers are opaque: on the real service they are no keys, and a page may be empty and still not
 //! be the last. What was asked with `start_after` is filtered here again, since emulators and older
-//! services know nothing of `startFrom`, and since it includes the name itself.
+//! services know nothing of `startFrom`, and since it includes the name itself. A prefix that
+//! `start_after` lies in does not tell whether a name behind it does; that is asked for.
 
 use super::wire::marks_directory;
+use super::{AzureStore, tier};
 use crate::answer::parse_http_date;
-use crate::{ContainerEntry, ETag, ListEntry, ListPage, ObjectMeta, xml};
+use crate::{ContainerEntry, ETag, ListEntry, ListPage, ListRequest, ObjectMeta, Store as _, xml};
 use penstock_base::{Error, Kind, Result, Retry};
 use percent_encoding::percent_decode_str;
 
@@ -39,6 +41,51 @@ impl Token {
     }
 }
 
+/// Names to ask for where one behind `start_after` is looked for, which itself comes with them.
+const PROBE_NAMES: u32 = 2;
+
+impl AzureStore {
+    /// Leaves out the prefix that `start_after` lies in, unless a name behind it does too: the
+    /// service folds names that begin before or at it as well. One more request, and only where
+    /// there is such a prefix, which is on one page of a listing at most.
+    ///
+    /// # Errors
+    /// As any listing.
+    pub(super) async fn drop_passed_prefix(
+        &self,
+        page: &mut ListPage,
+        start_after: Option<&str>,
+    ) -> Result<()> {
+        let Some(after) = start_after else { return Ok(()) };
+        let straddles = |prefix: &String| after.starts_with(prefix.as_str());
+        let Some(at) = page.prefixes.iter().position(straddles) else { return Ok(()) };
+        // With the greatest character behind it a prefix means all that it folds.
+        if after[page.prefixes[at].len()..].starts_with(char::MAX) {
+            page.prefixes.remove(at);
+            return Ok(());
+        }
+        let mut probe = ListRequest {
+            prefix: page.prefixes[at].clone(),
+            start_after: Some(after.to_string()),
+            max_keys: Some(PROBE_NAMES),
+            ..ListRequest::default()
+        };
+        loop {
+            let found = self.list(probe.clone()).await?;
+            if !found.objects.is_empty() {
+                return Ok(());
+            }
+            if found.next.is_none() {
+                page.prefixes.remove(at);
+                return Ok(());
+            }
+            // A service that does not start there lists all that comes before: in large pages.
+            probe.max_keys = None;
+            probe.token = found.next;
+        }
+    }
+}
+
 /// Fields of the blob that is being read.
 #[derive(Default)]
 struct Blob {
@@ -67,7 +114,8 @@ pub(super) fn parse_page(body: &[u8], start_after: Option<&str>) -> Result<ListP
             ["EnumerationResults", "Blobs", "BlobPrefix", "Name"] => prefix = Some(name(&element)?),
             ["EnumerationResults", "Blobs", "BlobPrefix"] => {
                 let found = prefix.take().ok_or_else(|| corrupt("a prefix has no name"))?;
-                // Names behind `start_after` may lie below the prefix that it lies in itself.
+                // Names behind `start_after` may lie below the prefix that it lies in itself; see
+                // `drop_passed_prefix`.
                 let open = |after: &str| found.as_str() > after || after.starts_with(&found);
                 if start_after.is_none_or(open) {
                     page.prefixes.push(found);
@@ -147,6 +195,7 @@ fn property(blob: &mut Blob, field: &str, text: &str) -> Result<()> {
         "Etag" => blob.meta.etag = Some(ETag::parse(text)).filter(|etag| !etag.0.is_empty()),
         "Last-Modified" => blob.meta.modified = parse_http_date(text),
         "Content-Type" if !text.is_empty() => blob.meta.content_type = Some(text.to_string()),
+        "AccessTier" => blob.meta.storage_class = tier::class_of(text),
         "ResourceType" => blob.is_hidden |= text.trim() == "directory",
         _ => {}
     }

@@ -5,7 +5,7 @@ use super::block::Upload;
 use super::list::{self, Token};
 use super::upload::{BLOCK_LIST_BYTES_MAX, BlockBody, Committed};
 use super::wire::Ask;
-use super::{AzureStore, LIST_BYTES_MAX, drain};
+use super::{AzureStore, LIST_BYTES_MAX, drain, tier};
 use crate::answer::Failure;
 use crate::streaming::{
     CopiedPart, CopySource, Inflow, PartEntry, StreamingStore, UploadEntry, UploadsPage,
@@ -200,6 +200,10 @@ impl StreamingStore for AzureStore {
             || failure.code == "CannotVerifyCopySource" && failure.status != 404
             || failure.code == "InvalidHeaderValue";
         if must_stream { Ok(None) } else { Err(self.wire.failed(failure, OPERATION, key)) }
+    }
+
+    fn takes_class(&self, class: &str) -> bool {
+        tier::of_class(class).is_some()
     }
 
     fn copies_tags(&self) -> bool {

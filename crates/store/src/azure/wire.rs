@@ -4,7 +4,7 @@ use super::address::Address;
 use super::config::{Auth, Config};
 use super::credentials::Credentials;
 use super::endpoint::Endpoint;
-use super::metadata;
+use super::{metadata, tier};
 use crate::answer::{Failure, object_meta};
 use crate::options::StoreOptions;
 use crate::{
@@ -257,6 +257,10 @@ fn write_headers(options: &PutOptions) -> Vec<(String, String)> {
             property if is_property(property) => {
                 headers.push((format!("x-ms-blob-{}", &property[1..]), value.clone()));
             }
+            notes::STORAGE_CLASS => {
+                let tier = tier::of_class(value);
+                headers.extend(tier.map(|tier| (tier::HEADER.to_string(), tier.to_string())));
+            }
             notes::TAGGING => headers.push(("x-ms-tags".to_string(), value.clone())),
             _ => {
                 let name = format!("{META_PREFIX}{}", metadata::encode_name(name));
@@ -288,6 +292,7 @@ pub(super) fn put_result(headers: &HeaderMap) -> PutResult {
 /// Metadata of a blob from its headers; our own entries are left out.
 pub(super) fn blob_meta(headers: &HeaderMap, size_bytes: Option<u64>) -> ObjectMeta {
     let mut meta = object_meta(headers, size_bytes, META_PREFIX);
+    meta.storage_class = tier::class_told(headers);
     meta.metadata.retain(|(name, _)| name != UPLOAD_NONCE);
     for (name, value) in &mut meta.metadata {
         *name = metadata::decode_name(name);

@@ -48,3 +48,8 @@ fn decode(pieces: &[&[u8]]) -> Option<(Vec<u8>, bool)> {
     }
     Some((data, decoder.is_done()))
 }
+
+/// A proxy's URL, and who does not go through it.
+pub(crate) fn proxy(input: &[u8]) {
+    super::proxy::fuzz(&String::from_utf8_lossy(input));
+}

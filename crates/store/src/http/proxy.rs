@@ -240,6 +240,58 @@ fn in_block(network: &str, bits: &str, host: &str) -> Option<bool> {
     }
 }
 
+/// Body for a fuzzer: a proxy's URL in the first line, exceptions in the second, a host in the
+/// third. A proxy that is read is told as it was, and its password is shown nowhere.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz(text: &str) {
+    let mut lines = text.splitn(3, '\n');
+    let (url, exceptions) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    if let Ok(proxy) = Proxy::parse(url) {
+        assert!(!proxy.host.is_empty() && proxy.port != 0, "no place: {proxy:?}");
+        let again = Proxy::parse(&url_of(&proxy));
+        assert_eq!(again.ok().as_ref(), Some(&proxy), "a proxy that changed");
+    }
+    const PASSWORD: &str = "hunter2";
+    let told = match Proxy::parse(&format!("http://user:{PASSWORD}@{url}")) {
+        Ok(proxy) => format!("{proxy:?}"),
+        Err(error) => format!("{error} {error:?} {:?}", error.hint()),
+    };
+    assert!(url.contains(PASSWORD) || !told.contains(PASSWORD), "a password is shown: {told}");
+    let variable = |name: &str| match name {
+        "https_proxy" => Some("px:1".to_string()),
+        "no_proxy" => Some(exceptions.to_string()),
+        _ => None,
+    };
+    let Ok(environment) = ProxyEnvironment::read(variable) else { return };
+    let host = lines.next().unwrap_or_default();
+    for host in [host, "127.0.0.1", "169.254.169.254"] {
+        let Ok(uri) = format!("https://{host}/").parse::<Uri>() else { continue };
+        let picked = proxy_for(&ProxyChoice::Environment, &environment, &uri).is_some();
+        let is_near = |host: &str| is_link_local(host) || is_loopback(host);
+        assert!(!picked || !is_near(bare_host(host)), "{host} is asked for through a proxy");
+    }
+}
+
+/// A proxy as a URL.
+#[cfg(any(test, feature = "fuzzing"))]
+fn url_of(proxy: &Proxy) -> String {
+    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+    let basic = proxy.authorization.as_ref().and_then(|value| {
+        let token = STANDARD.decode(value.reveal().strip_prefix("Basic ")?).ok()?;
+        String::from_utf8(token).ok()
+    });
+    let user_info = basic.map(|basic| {
+        let (user, password) = basic.split_once(':').unwrap_or((&basic, ""));
+        let encode = |text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        format!("{}:{}@", encode(user), encode(password))
+    });
+    let host = match proxy.host.contains(':') {
+        true => format!("[{}]", proxy.host),
+        false => proxy.host.clone(),
+    };
+    format!("http://{}{host}:{}", user_info.unwrap_or_default(), proxy.port)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

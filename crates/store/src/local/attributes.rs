@@ -229,6 +229,7 @@ pub(super) fn meta(stat: &Stat) -> ObjectMeta {
         content_type: None,
         metadata: Vec::new(),
         version: None,
+        storage_class: None,
     }
 }
 

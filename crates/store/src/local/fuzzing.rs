@@ -28,6 +28,11 @@ pub(crate) fn names(input: &[u8]) {
     assert_eq!(told, key, "a key that changed");
 }
 
+/// The mark of a removal that is under way.
+pub(crate) fn removal(input: &[u8]) {
+    super::removal::fuzz(&String::from_utf8_lossy(input));
+}
+
 /// Names of the files of uploads and of attributes, and what the latter hold.
 pub(crate) fn beside(input: &[u8]) {
     let text = String::from_utf8_lossy(input);

@@ -9,6 +9,8 @@
 
 mod mend;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) use mend::fuzz;
 pub(super) use mend::mend;
 
 use super::errno::explain;

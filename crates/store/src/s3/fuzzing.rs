@@ -36,3 +36,8 @@ pub(crate) fn versions(input: &[u8]) {
         assert!(id.is_none_or(|id| !id.is_empty()), "a place without an id");
     }
 }
+
+/// The AWS configuration files.
+pub(crate) fn profiles(input: &[u8]) {
+    super::profile::fuzz(&String::from_utf8_lossy(input));
+}

@@ -115,6 +115,9 @@ impl S3Store {
                 (None, Some(note)) if note.starts_with("checksum-") && !self.is_gcs() => {
                     call.header(&format!("x-amz-{note}"), value)?
                 }
+                (None, Some("storage-class")) => {
+                    call.header(&format!("{prefix}storage-class"), value)?
+                }
                 // S3's own lists know nothing of the gateway's owners.
                 (None, Some("acl")) => self.with_metadata(call, ACL_METADATA, value)?,
                 (None, Some("write")) => self.with_metadata(call, WRITE_METADATA, value)?,

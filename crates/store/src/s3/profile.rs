@@ -188,6 +188,33 @@ async fn read(context: &Context, variable: &str, usual: &str) -> Result<Ini> {
     })
 }
 
+/// Body for a fuzzer: both files, config first, with a line `=` between them. Every profile that
+/// they name leads somewhere, within bounds, or says why not.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn fuzz(text: &str) {
+    let (config, credentials) = text.split_once("\n=\n").unwrap_or((text, ""));
+    let load = |text: &str| Ini::load_from_str_noescape(text).unwrap_or_else(|_| Ini::new());
+    let files = Files { config: load(config), credentials: load(credentials) };
+    let of_config =
+        files.config.sections().flatten().map(|name| name.strip_prefix("profile ").unwrap_or(name));
+    for profile in files.credentials.sections().flatten().chain(of_config) {
+        let Ok(plan) = files.plan(profile) else { continue };
+        let (mut end, mut roles) = (&plan, 0);
+        while let Plan::Role { role, source } = end {
+            assert!(!role.arn.is_empty(), "a role without a name: {plan:?}");
+            (end, roles) = (&**source, roles + 1);
+        }
+        assert!(roles <= ROLES_MAX, "{roles} roles: {plan:?}");
+        if let Plan::Own(name) = end {
+            assert!(files.has(name), "a profile that is not there: {plan:?}");
+            // A circle ends in keys, not in a role whose own keys there are none of.
+            let is_role = files.get(name, "role_arn").is_some();
+            assert!(!is_role || files.has_keys(name), "keys that there are none of: {plan:?}");
+        }
+        assert_eq!(files.plan(profile).ok().as_ref(), Some(&plan), "two answers to one question");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

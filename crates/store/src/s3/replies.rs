@@ -4,11 +4,12 @@
 mod gateway;
 
 pub(crate) use gateway::{
-    parse_buckets, parse_copied_part, parse_location, parse_parts, parse_retention, parse_uploads,
-    parse_versioning, parse_versions,
+    parse_buckets, parse_copied_part, parse_location, parse_parts, parse_retention,
+    parse_upload_class, parse_uploads, parse_versioning, parse_versions,
 };
 
 use crate::answer::{Failure, parse_iso_date};
+use crate::notes::told_class;
 use crate::s3::request::{NO_STORE_HINT, strange};
 use crate::xml::{Element, walk};
 use crate::{ETag, ListEntry, ListPage, ObjectMeta, Removed};
@@ -35,6 +36,7 @@ pub(crate) fn parse_listing(bytes: &[u8]) -> Result<ListPage> {
             ["Contents", "ETag"] => {
                 meta.etag = Some(ETag::parse(text)).filter(|etag| !etag.0.is_empty());
             }
+            ["Contents", "StorageClass"] => meta.storage_class = told_class(text),
             ["Contents", "LastModified"] => meta.modified = parse_iso_date(text),
             ["Contents"] => {
                 let key = key.take().ok_or_else(|| strange("a name in the listing"))?;

@@ -111,6 +111,19 @@ impl StreamingStore for S3Store {
         }
     }
 
+    fn takes_class(&self, class: &str) -> bool {
+        // Google's classes have names of their own.
+        !class.is_empty() && !self.is_gcs()
+    }
+
+    async fn upload_class(&self, key: &str, upload: &UploadId) -> Result<Option<Box<str>>> {
+        let call = Call::new(Method::GET, "list parts", Some(key))
+            .query("uploadId", &upload.0)
+            .query("max-parts", "1");
+        let class = replies::parse_upload_class(&self.answer(&call).await?);
+        class.map_err(|error| self.named(&call, error))
+    }
+
     async fn list_uploads(&self, request: &UploadsRequest) -> Result<UploadsPage> {
         let marker = match &request.token {
             Some(token) => read_marker(token)?,

@@ -73,6 +73,16 @@ impl Owner {
     }
 }
 
+/// Body for a fuzzer: a mark names a bucket beside it or is none, and is told as it was read.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(in crate::local) fn fuzz(text: &str) {
+    let Some(owner) = Owner::parse(text) else { return };
+    let path = Path::new(&owner.name);
+    assert_eq!(path.components().count(), 1, "a bucket elsewhere: {owner:?}");
+    assert_eq!(path.file_name(), Some(path.as_os_str()), "no bucket's name: {owner:?}");
+    assert_eq!(Owner::parse(&owner.text()).as_ref(), Some(&owner), "a mark that changed");
+}
+
 /// Says whose a new hidden directory is, before anything moves there.
 pub(super) fn tell_owner(aside: &OwnedFd, bucket: impl AsFd, name: &str) -> Result<(), Errno> {
     let owner = Owner::of(&rustix::fs::fstat(bucket)?, name);

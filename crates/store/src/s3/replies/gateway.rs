@@ -2,6 +2,7 @@
 
 use super::{decode_url, parse_written, walk_root};
 use crate::answer::parse_iso_date;
+use crate::notes::{self, told_class};
 use crate::s3::request::strange;
 use crate::s3::sums::sum_of_element;
 use crate::streaming::{PartEntry, UploadEntry, VersionEntry, Versioning, VersionsPage};
@@ -39,6 +40,21 @@ pub(crate) fn parse_parts(bytes: &[u8]) -> Result<(Vec<PartEntry>, Option<String
         Ok(())
     })?;
     Ok((parts, next.filter(|_| truncated)))
+}
+
+/// The storage class that ListParts tells of the upload.
+///
+/// # Errors
+/// `Corrupt` for an answer that is none.
+pub(crate) fn parse_upload_class(bytes: &[u8]) -> Result<Option<Box<str>>> {
+    let mut class = None;
+    walk_root(bytes, &["ListPartsResult"], "a list of parts", |element| {
+        if element.is_at(&["StorageClass"]) {
+            class = told_class(element.text);
+        }
+        Ok(())
+    })?;
+    Ok(class)
 }
 
 /// The tag of a part that was copied, and the checksum that the service made of it.
@@ -81,6 +97,11 @@ pub(crate) fn parse_uploads(bytes: &[u8]) -> Result<(Vec<UploadEntry>, Option<Up
         match element.path[1..].iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["Upload", "Key"] => upload.key = text.to_string(),
             ["Upload", "UploadId"] => upload.id = UploadId(text.trim().to_string()),
+            ["Upload", "StorageClass"] => {
+                let class = told_class(text).map(String::from);
+                let pair = class.map(|class| (notes::STORAGE_CLASS.to_string(), class));
+                upload.metadata.extend(pair);
+            }
             ["Upload", "Initiated"] => upload.begun = parse_iso_date(text),
             ["Upload"] if upload.id.0.is_empty() => return Err(strange("the id of an upload")),
             ["Upload"] => uploads.push(std::mem::replace(&mut upload, empty())),
@@ -156,6 +177,7 @@ pub(crate) fn parse_versions(bytes: &[u8]) -> Result<VersionsPage> {
                 "ETag" => entry.meta.etag = Some(ETag::parse(text)),
                 "Size" => entry.meta.size_bytes = text.trim().parse().ok(),
                 "LastModified" => entry.meta.modified = parse_iso_date(text),
+                "StorageClass" => entry.meta.storage_class = told_class(text),
                 _ => {}
             },
             [kind @ ("Version" | "DeleteMarker")] => {

@@ -138,6 +138,33 @@ pub async fn list_start_after(subject: Subject) {
     }
 }
 
+/// A prefix is told after a name that lies in it only while more lies behind that name.
+pub async fn list_start_after_inside_a_prefix(subject: Subject) {
+    if !listable(&subject).await {
+        return;
+    }
+    let names = ["sa/01/a", "sa/03/a", "sa/03/b", "sa/04/a", "sa/05"];
+    let keys = place_all(&subject, &names).await;
+    let prefix = subject.key("sa/");
+    for start in ["sa/02", "sa/03/a", "sa/03/aa", "sa/03/b", "sa/03/c", "sa/04/a", "sa/05/x"] {
+        let start = subject.key(start);
+        let behind: Vec<String> = keys.iter().filter(|key| **key > start).cloned().collect();
+        let (objects, folds) = folded(&behind, &prefix);
+        for max_keys in [None, Some(1)] {
+            let request = ListRequest {
+                prefix: prefix.clone(),
+                delimiter: Some("/".to_string()),
+                start_after: Some(start.clone()),
+                max_keys,
+                ..ListRequest::default()
+            };
+            let pages = subject.walk(request).await;
+            assert_eq!(keys_of(&pages), objects, "objects after {start:?}, {max_keys:?} a page");
+            assert_eq!(prefixes(&pages), folds, "prefixes after {start:?}, {max_keys:?} a page");
+        }
+    }
+}
+
 /// Pages of every size join to the same whole.
 pub async fn list_pages(subject: Subject) {
     if !listable(&subject).await {

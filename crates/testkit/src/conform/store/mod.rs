@@ -154,6 +154,7 @@ macro_rules! for_each_store_case {
             list::list_prefix
             list::list_delimiter
             list::list_start_after
+            list::list_start_after_inside_a_prefix
             list::list_pages
             list::list_pages_with_delimiter
             list::list_metadata

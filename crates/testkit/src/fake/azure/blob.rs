@@ -21,6 +21,9 @@ const KEPT: &[&str] = &[
     "cache-control",
     "content-disposition",
 ];
+/// What is kept of a tier, which is Hot where none is given.
+pub const TIER: &str = "x-ms-access-tier";
+const TIERS: &[&str] = &["Hot", "Cool", "Cold", "Archive"];
 /// Most bytes of user metadata.
 const METADATA_BYTES_MAX: usize = 8192;
 /// Longest range whose hash is made on demand.
@@ -105,6 +108,23 @@ pub fn kept_headers(request: &Request) -> Lines {
         }
     }
     lines
+}
+
+/// The tier that a write asks for.
+///
+/// # Errors
+/// `InvalidHeaderValue`.
+pub fn tier(request: &Request) -> Result<Option<(String, String)>, Refusal> {
+    let Some(asked) = request.headers.get(TIER) else { return Ok(None) };
+    let known = TIERS.iter().find(|known| known.eq_ignore_ascii_case(asked));
+    let known = known.ok_or_else(|| invalid_header(TIER))?;
+    Ok(Some((TIER.to_string(), known.to_string())))
+}
+
+/// The tier of a blob, if it was given one.
+pub fn tier_of(object: &Object) -> Option<&str> {
+    let line = object.headers.iter().find(|(name, _)| name == TIER);
+    line.map(|(_, tier)| tier.as_str())
 }
 
 /// User metadata of a write: names are identifiers, as in C#.
@@ -216,9 +236,10 @@ fn describe(mut answer: Response, object: &Object) -> Response {
         .with("x-ms-lease-status", "unlocked")
         .with("x-ms-lease-state", "available")
         .with("x-ms-server-encrypted", "true")
-        .with("x-ms-access-tier", "Hot")
-        .with("x-ms-access-tier-inferred", "true")
         .with("Accept-Ranges", "bytes");
+    if tier_of(object).is_none() {
+        answer = answer.with(TIER, "Hot").with("x-ms-access-tier-inferred", "true");
+    }
     for (name, value) in &object.headers {
         answer = answer.with(name.clone(), value.clone());
     }
@@ -274,6 +295,7 @@ pub async fn put(call: &Call<'_>, pieces: Vec<Bytes>) -> Served {
     }
     let metadata = metadata(call.request)?;
     let mut headers = kept_headers(call.request);
+    headers.extend(tier(call.request)?);
     if !headers.iter().any(|(name, _)| name == "content-md5") {
         let told = call.header("content-md5").map(str::to_string);
         let made = || call.server.options.digests.then(|| base64(&md5(&pieces)));
@@ -325,7 +347,11 @@ pub fn describe_anew(call: &Call<'_>) -> Served {
         check_write(call, state)?;
         match call.target.operation {
             "SetBlobMetadata" => object.metadata = metadata,
-            _ => object.headers = kept_headers(call.request),
+            _ => {
+                let tier = object.headers.iter().find(|(name, _)| name == TIER).cloned();
+                object.headers = kept_headers(call.request);
+                object.headers.extend(tier);
+            }
         }
         object.etag = etag.clone();
         object.modified = modified;

@@ -133,6 +133,7 @@ pub async fn commit(call: &Call<'_>, pieces: &[Bytes]) -> Served {
     if call.header("x-ms-blob-content-type").is_none() {
         headers.retain(|(name, _)| name != "content-type");
     }
+    headers.extend(blob::tier(call.request)?);
     let (data, blocks) = call
         .server
         .vault

@@ -89,6 +89,9 @@ pub fn blob(call: &Call<'_>) -> Served {
     } else if !metadata.is_empty() {
         copy.metadata = metadata;
     }
+    // A copy is in the tier that it is given, whatever its source is in.
+    copy.headers.retain(|(name, _)| name != blob::TIER);
+    copy.headers.extend(blob::tier(call.request)?);
     if call.header("x-ms-copy-source-tag-option") != Some("COPY") {
         copy.tags = tags::of_header(call)?;
     }

@@ -8,6 +8,7 @@ use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Bucket, Object};
 use super::super::xml::Writer;
 use super::Call;
+use super::blob::tier_of;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -175,8 +176,12 @@ fn write_blob(xml: &mut Writer, key: &str, object: &Object, metadata: bool) {
         let value = object.headers.iter().find(|(name, _)| name == header);
         xml.text(element, value.map_or("", |(_, value)| value.as_str()));
     }
-    xml.text("BlobType", "BlockBlob").text("AccessTier", "Hot");
-    xml.text("AccessTierInferred", "true").text("LeaseStatus", "unlocked");
+    xml.text("BlobType", "BlockBlob");
+    match tier_of(object) {
+        Some(tier) => xml.text("AccessTier", tier),
+        None => xml.text("AccessTier", "Hot").text("AccessTierInferred", "true"),
+    };
+    xml.text("LeaseStatus", "unlocked");
     xml.text("LeaseState", "available").text("ServerEncrypted", "true");
     xml.close("Properties");
     if metadata {

@@ -12,7 +12,9 @@ use super::super::vault::{Lines, Object, Staged, fresh_etag};
 use super::super::xml::Writer;
 use super::Call;
 use super::extras::tags_of_header;
-use super::object::{check_write, kept_headers, metadata, precondition_failed};
+use super::object::{
+    STORAGE_CLASS, check_class, check_write, kept_headers, metadata, precondition_failed,
+};
 use super::upload::{find, part_number};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -62,8 +64,9 @@ fn answer(name: &'static str, etag: &str, modified: SystemTime, sums: &Lines) ->
 /// `CopyObject`.
 ///
 /// # Errors
-/// `NoSuchKey`, `PreconditionFailed`, `InvalidRequest`, `InvalidArgument`.
+/// `NoSuchKey`, `PreconditionFailed`, `InvalidRequest`, `InvalidArgument`, `InvalidStorageClass`.
 pub fn object(call: &Call<'_>) -> Served {
+    check_class(call.request)?;
     let object = source(call)?;
     let replaces = call.request.headers.get("x-amz-metadata-directive") == Some("REPLACE");
     let (bucket, key) = source_name(call)?;
@@ -71,7 +74,10 @@ pub fn object(call: &Call<'_>) -> Served {
         let message = "The specified copy source is larger than the maximum allowable size";
         return Err(Refusal::new(400, "InvalidRequest", message).into());
     }
-    if !replaces && (&bucket, &key) == (&call.target.bucket, &call.target.key) {
+    let own_class: Lines =
+        kept_headers(call.request).into_iter().filter(|(name, _)| name == STORAGE_CLASS).collect();
+    let is_other = replaces || call.request.headers.get(STORAGE_CLASS).is_some();
+    if !is_other && (&bucket, &key) == (&call.target.bucket, &call.target.key) {
         let message = "This copy request is illegal because it is trying to copy an object to \
                        itself without changing the object's metadata";
         return Err(Refusal::new(400, "InvalidRequest", message).into());
@@ -84,6 +90,10 @@ pub fn object(call: &Call<'_>) -> Served {
     if replaces {
         copy.headers = kept_headers(call.request);
         copy.metadata = metadata(call.request)?;
+    } else {
+        // A copy is of the class that it is given, whatever its source is of.
+        copy.headers.retain(|(name, _)| name != STORAGE_CLASS);
+        copy.headers.extend(own_class);
     }
     // Tags that come without the directive are ignored, as by Amazon.
     if call.request.headers.get("x-amz-tagging-directive") == Some("REPLACE") {

@@ -7,6 +7,7 @@ use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Lines, Object};
 use super::super::xml::{Writer, parse};
 use super::Call;
+use super::object::class_of;
 use super::payload::Payload;
 
 const NAMESPACE: &str = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";
@@ -96,7 +97,8 @@ pub fn versions(call: &Call<'_>) -> Response {
                     xml.open("Version", "").text("Key", key).text("VersionId", "null");
                     xml.text("IsLatest", "true").text("LastModified", iso_date(object.modified));
                     xml.text("ETag", format!("\"{}\"", object.etag));
-                    xml.text("Size", object.data.len().to_string()).close("Version");
+                    xml.text("Size", object.data.len().to_string());
+                    xml.text("StorageClass", class_of(&object.headers)).close("Version");
                 }
             }
         }

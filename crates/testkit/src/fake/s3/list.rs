@@ -6,6 +6,7 @@ use super::super::listing::{Name, PageRequest, Start, page};
 use super::super::refusal::{Refusal, Served};
 use super::super::xml::Writer;
 use super::Call;
+use super::object::class_of;
 use std::collections::BTreeMap;
 
 /// Most names of a page, whatever is asked for.
@@ -138,7 +139,7 @@ fn render_name(xml: &mut Writer, name: &Name, owner: bool, spell: &dyn Fn(&str) 
                 xml.open("Owner", "").text("ID", "fake").text("DisplayName", "fake");
                 xml.close("Owner");
             }
-            xml.text("StorageClass", "STANDARD").close("Contents");
+            xml.text("StorageClass", class_of(&object.headers)).close("Contents");
         }
     }
 }

@@ -22,6 +22,20 @@ const KEPT: &[&str] = &[
     "content-encoding",
     "content-language",
     "expires",
+    STORAGE_CLASS,
+];
+/// Kept, and given back, where it is not STANDARD.
+pub const STORAGE_CLASS: &str = "x-amz-storage-class";
+/// Those that there are.
+const CLASSES: &[&str] = &[
+    "STANDARD",
+    "REDUCED_REDUNDANCY",
+    "STANDARD_IA",
+    "ONEZONE_IA",
+    "INTELLIGENT_TIERING",
+    "GLACIER",
+    "GLACIER_IR",
+    "DEEP_ARCHIVE",
 ];
 /// Most bytes of user metadata.
 const METADATA_BYTES_MAX: usize = 2048;
@@ -36,6 +50,7 @@ pub fn kept_headers(request: &Request) -> Lines {
                 let codings = value.split(',').map(str::trim);
                 codings.filter(|coding| *coding != "aws-chunked").collect::<Vec<_>>().join(",")
             }
+            STORAGE_CLASS if value == "STANDARD" => continue,
             _ => value.to_string(),
         };
         if !value.is_empty() {
@@ -43,6 +58,26 @@ pub fn kept_headers(request: &Request) -> Lines {
         }
     }
     lines
+}
+
+/// Checks the storage class that a write asks for.
+///
+/// # Errors
+/// `InvalidStorageClass`.
+pub fn check_class(request: &Request) -> Result<(), Refusal> {
+    match request.headers.get(STORAGE_CLASS) {
+        Some(class) if !CLASSES.contains(&class) => {
+            let message = "The storage class you specified is not valid";
+            Err(Refusal::new(400, "InvalidStorageClass", message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The storage class of kept headers.
+pub fn class_of(headers: &Lines) -> &str {
+    let class = headers.iter().find(|(name, _)| name == STORAGE_CLASS);
+    class.map_or("STANDARD", |(_, class)| class.as_str())
 }
 
 /// User metadata of a write.
@@ -151,8 +186,9 @@ fn describe(mut answer: Response, call: &Call<'_>, object: &Object) -> Response 
 /// `PutObject`.
 ///
 /// # Errors
-/// `PreconditionFailed`, `MetadataTooLarge`.
+/// `PreconditionFailed`, `MetadataTooLarge`, `InvalidStorageClass`.
 pub async fn put(call: &Call<'_>, payload: Payload) -> Served {
+    check_class(call.request)?;
     let object = Object {
         etag: etag_of(call.server, &payload.pieces),
         data: call.server.vault.keep(payload.pieces).await?,

@@ -9,7 +9,7 @@ use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Object, Staged, State, Upload, fresh_etag};
 use super::super::xml::{Node, Writer, parse};
 use super::Call;
-use super::object::{check_write, etag_of, kept_headers, metadata};
+use super::object::{check_class, check_write, class_of, etag_of, kept_headers, metadata};
 use super::payload::Payload;
 use super::sums;
 use bytes::Bytes;
@@ -49,8 +49,9 @@ pub fn part_number(call: &Call<'_>) -> Result<u32, Refusal> {
 /// `CreateMultipartUpload`.
 ///
 /// # Errors
-/// `MetadataTooLarge`.
+/// `MetadataTooLarge`, `InvalidStorageClass`.
 pub fn create(call: &Call<'_>) -> Served {
+    check_class(call.request)?;
     let id = fresh_etag(call.server);
     let upload = Upload {
         key: call.target.key.clone(),
@@ -219,7 +220,7 @@ pub fn list_parts(call: &Call<'_>) -> Served {
     xml.open("ListPartsResult", NAMESPACE);
     xml.text("Bucket", &call.target.bucket).text("Key", &call.target.key);
     xml.text("UploadId", call.request.query.get("uploadId").unwrap_or(""));
-    xml.text("IsTruncated", "false");
+    xml.text("IsTruncated", "false").text("StorageClass", class_of(&upload.headers));
     for (number, part) in &upload.parts {
         xml.open("Part", "").text("PartNumber", number.to_string());
         xml.text("LastModified", iso_date(part.modified));
@@ -239,16 +240,17 @@ pub fn list_uploads(call: &Call<'_>) -> Response {
     let prefix = asked("prefix");
     let marker = (asked("key-marker"), asked("upload-id-marker"));
     let max: usize = asked("max-uploads").parse().unwrap_or(1000);
-    let mut found: Vec<(String, String, String)> = call.server.vault.with(|state| {
+    let mut found: Vec<(String, String, String, String)> = call.server.vault.with(|state| {
         let bucket = state.buckets.get(&call.target.bucket);
         let uploads = bucket.into_iter().flat_map(|bucket| &bucket.uploads);
         let row = |(id, upload): (&String, &Upload)| {
-            (upload.key.clone(), id.clone(), iso_date(upload.begun))
+            let class = class_of(&upload.headers).to_string();
+            (upload.key.clone(), id.clone(), iso_date(upload.begun), class)
         };
         uploads.map(row).collect()
     });
     found.sort();
-    found.retain(|(key, id, _)| {
+    found.retain(|(key, id, ..)| {
         let is_behind = match marker.1.is_empty() {
             true => key.as_str() > marker.0,
             false => (key.as_str(), id.as_str()) > marker,
@@ -261,12 +263,12 @@ pub fn list_uploads(call: &Call<'_>) -> Response {
     xml.open("ListMultipartUploadsResult", NAMESPACE);
     xml.text("Bucket", &call.target.bucket).text("Prefix", prefix);
     xml.text("IsTruncated", is_truncated.to_string());
-    if let Some((key, id, _)) = found.last().filter(|_| is_truncated) {
+    if let Some((key, id, ..)) = found.last().filter(|_| is_truncated) {
         xml.text("NextKeyMarker", key).text("NextUploadIdMarker", id);
     }
-    for (key, id, begun) in &found {
+    for (key, id, begun, class) in &found {
         xml.open("Upload", "").text("Key", key).text("UploadId", id);
-        xml.text("Initiated", begun).close("Upload");
+        xml.text("Initiated", begun).text("StorageClass", class).close("Upload");
     }
     xml.close("ListMultipartUploadsResult");
     Response::text(200, "application/xml", xml.finish())
