@@ -23,6 +23,7 @@ mod shared;
 mod shrunk;
 pub mod signature;
 pub mod space;
+mod spare;
 pub mod table;
 mod thread;
 mod write;

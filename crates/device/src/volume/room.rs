@@ -54,12 +54,20 @@ impl Volume {
             let map = node.map();
             (map.pages(), map.end())
         };
+        node.promise(pages);
         if pages <= has {
             return Ok(());
         }
         let least = pages - has;
+        if core.space.free_pages() < least {
+            let waiting = node.known().left.pages();
+            let missing = least.saturating_sub(core.space.free_pages() + waiting);
+            self.take_back_if(&mut core, OPERATION, |spare| spare > 0 && spare >= missing)
+                .inspect_err(|_| node.promise(0))?;
+        }
         let free = core.space.free_pages();
         let Some(extents) = core.space.allocate(wanted(has, least, free), least, after) else {
+            node.promise(0);
             let free = free * PAGE_BYTES;
             let message = format!("{} bytes more are needed, {free} are free", least * PAGE_BYTES);
             return Err(self
@@ -68,6 +76,7 @@ impl Volume {
         };
         if !node.is_temp() && !core.may_grow(extents.len() as u64) {
             extents.iter().for_each(|extent| core.space.release(*extent));
+            node.promise(0);
             return Err(self.table_full(OPERATION, &node.name()));
         }
         node.map_mut().append(&extents);
@@ -93,6 +102,7 @@ impl Volume {
             self.commit(&mut core, next, OPERATION)?;
         }
         *map = kept;
+        node.promise(0);
         node.set_size(size_bytes);
         drop(map);
         let before = node.become_known(size_bytes);
