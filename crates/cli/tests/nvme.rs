@@ -49,7 +49,8 @@ fn refused(args: &[&str]) -> String {
 
 /// Something like a database file; its length is no multiple of anything.
 fn database(path: &str, length: u32, salt: u32) -> Vec<u8> {
-    let bytes: Vec<u8> = (0..length).map(|at| (at * 7 / 13 + salt) as u8).collect();
+    let mut bytes: Vec<u8> = (0..length).map(|at| (at * 7 / 13 + salt) as u8).collect();
+    bytes[8..12].copy_from_slice(b"DUCK");
     std::fs::write(path, &bytes).unwrap();
     bytes
 }
@@ -259,6 +260,62 @@ fn names_that_would_hide_or_overwrite_something_are_refused() {
     assert!(!Path::new(&back).exists());
     std::fs::remove_file(&precious).unwrap();
     fine(&["export", &device, &back, "--db", &long[1..]]);
+}
+
+#[test]
+fn an_import_that_fails_or_was_killed_leaves_nothing() {
+    let dir = Dir::new();
+    let (device, db) = (dir.path("disk"), dir.path("jj.db"));
+    fine(&["format", &device, "--size", "8MiB"]);
+    let length = 5_100_000;
+    database(&db, length, 1);
+    database(&format!("{db}.wal"), 660_625, 2);
+    let error = refused(&["import", &device, &db, "--db", "jj"]);
+    assert!(error.contains("bytes more are needed"), "{error}");
+    assert_eq!(fine(&["ls", &device]), "");
+    // What a kill leaves, made by hand.
+    let options = penstock_device::OpenOptions::new(penstock_device::Io::File);
+    let left = |name: &str| {
+        use penstock_device::volume::{Lock, OpenFileOptions, Volume};
+        let opened = penstock_device::open(Path::new(&device), &options).unwrap();
+        let port = penstock_device::Port::new(opened, penstock_device::Discipline::Sync).unwrap();
+        let volume = Volume::open(port).unwrap();
+        let options = OpenFileOptions { create: true, lock: Lock::None };
+        volume.open_file(name, options).unwrap().write_at(&[1; 5000], 0).unwrap();
+    };
+    left("jj.wal.import");
+    fine(&["rm", &device, "--db", "jj"]);
+    assert_eq!(fine(&["ls", &device]), "");
+    left("jj.wal.import");
+    std::fs::remove_file(format!("{db}.wal")).unwrap();
+    fine(&["import", &device, &db, "--db", "jj"]);
+    assert_eq!(fine(&["ls", &device]), format!("{length:>14}  jj\n"));
+}
+
+#[test]
+fn what_is_no_database_is_not_imported() {
+    let dir = Dir::new();
+    let (device, pipe) = (dir.path("disk"), dir.path("pipe"));
+    fine(&["format", &device, "--size", "8MiB"]);
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in ["/dev/null", &pipe] {
+        let error = refused(&["import", &device, path, "--db", "x"]);
+        assert!(error.contains("neither a file nor a block device"), "{path}: {error}");
+    }
+    let (empty, other) = (dir.path("empty"), dir.path("other"));
+    std::fs::write(&empty, "").unwrap();
+    std::fs::write(&other, [7; 5000]).unwrap();
+    for path in [&empty, &other] {
+        let error = refused(&["import", &device, path, "--db", "x"]);
+        assert!(error.contains("it is no DuckDB database"), "{path}: {error}");
+    }
+    // Nor a pipe for a log.
+    let db = dir.path("db");
+    database(&db, 5000, 1);
+    std::fs::rename(&pipe, format!("{db}.wal")).unwrap();
+    let error = refused(&["import", &device, &db, "--db", "x"]);
+    assert!(error.contains("db.wal") && error.contains("neither a file nor"), "{error}");
+    assert_eq!(fine(&["ls", &device]), "");
 }
 
 #[test]
