@@ -135,6 +135,47 @@ fn a_larger_file_gives_its_room_and_a_damaged_table_is_told() {
     fine(&["check", &device]);
 }
 
+/// The third copy of the table is where the device ended, at whole MiB or not.
+#[test]
+fn a_sound_copy_is_found_on_a_device_that_grew() {
+    use std::os::unix::fs::FileExt;
+    for size in ["64MiB", "10000001B"] {
+        let dir = Dir::new();
+        let (device, db, back) = (dir.path("disk"), dir.path("db"), dir.path("back"));
+        fine(&["format", &device, "--size", size]);
+        let bytes = database(&db, 3_000_000, 5);
+        fine(&["import", &device, &db, "--db", "kept"]);
+        resize(&device, 128 << 20);
+        let file = std::fs::OpenOptions::new().write(true).open(&device).unwrap();
+        for page in [0, 256] {
+            file.write_all_at(&[0; 4096], page * 4096).unwrap();
+        }
+        let output = nvme(&["check", &device]);
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(told.contains("table 3: sound"), "{size}: {told}");
+        fine(&["export", &device, &back, "--db", "kept"]);
+        assert!(std::fs::read(&back).unwrap() == bytes);
+        // The next opening for writing makes the others anew, and the volume may grow.
+        fine(&["grow", &device]);
+        assert_eq!(fine(&["check", &device]).matches("sound").count(), 3);
+        // Where all are lost, what is there is not called empty.
+        for page in [0, 256, (128 << 8) - 256] {
+            file.write_all_at(&[0; 4096], page * 4096).unwrap();
+        }
+        for place in (0..128 << 8).step_by(16) {
+            let mut head = [0; 8];
+            std::fs::File::open(&device).unwrap().read_exact_at(&mut head, place * 4096).unwrap();
+            if head == *b"PENSTOCK" {
+                file.write_all_at(&[0; 8], place * 4096).unwrap();
+            }
+        }
+        if size == "64MiB" {
+            let error = refused(&["ls", &device]);
+            assert!(error.contains("truncate -s SIZE") && error.contains("--force"), "{error}");
+        }
+    }
+}
+
 /// What was at the beginning tells what was cut off.
 #[test]
 fn a_file_that_was_cut_off_is_told_to_be_that() {
