@@ -29,8 +29,9 @@ fn files_that_are_open_leave_the_last_page_to_whoever_needs_it() {
     let volume = fresh();
     let mut files = Vec::new();
     for number in 0..PAGES {
-        let file =
-            create(&volume, &format!("{}{number}", if number % 9 == 0 { "temp/" } else { "f" }));
+        // What spills may not have the last pages.
+        let is_temp = number % 9 == 0 && number < PAGES * 3 / 4;
+        let file = create(&volume, &format!("{}{number}", if is_temp { "temp/" } else { "f" }));
         // Bytes of the page, so that none is overwritten whole.
         file.write_at(&[number as u8; 100], 0).expect("there is a page for it");
         if number % 3 == 0 {
@@ -81,6 +82,34 @@ fn a_growth_that_fails_keeps_no_room() {
     file.truncate(u64::from(u32::MAX)).expect_err("there is no such room");
     drop(file);
     assert_eq!(allocated(&volume), [8192]);
+}
+
+/// A query that spills is told that the volume is full while commits still have room.
+#[test]
+fn what_spills_leaves_room_for_a_commit() {
+    let volume = fresh();
+    let log = create(&volume, "db.wal");
+    log.write_at(&[1; 5000], 0).expect("writes");
+    log.sync().expect("syncs");
+    let spills = [create(&volume, "temp/a"), create(&volume, "temp/b")];
+    let mut blocks = 0;
+    let error = loop {
+        let at = (blocks / 2 * 8 * PAGE) as u64;
+        match spills[blocks % 2].write_at(&[2; 8 * PAGE], at) {
+            Ok(()) => blocks += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), Kind::Exhausted, "{error}");
+    assert!(error.to_string().contains("are kept for databases"), "{error}");
+    assert!(blocks * 8 > PAGES * 3 / 4, "{blocks} blocks");
+    log.write_at(&vec![3; 50 * PAGE], 5000).expect("there is room");
+    log.sync().expect("commits");
+    // What it had is room for the next query.
+    for spill in &spills {
+        volume.remove(&spill.name()).expect("removes");
+    }
+    create(&volume, "temp/c").write_at(&vec![4; 300 * PAGE], 0).expect("spills");
 }
 
 /// What others hold in reserve is no reason to overwrite a block where it lies.
