@@ -195,7 +195,9 @@ fn import(copy: &NvmeCopy) -> Result<()> {
     check_name(&copy.db, &copy.db).map_err(|error| error.with_operation(OPERATION))?;
     let volume = volume(&copy.device, true)?;
     let path = &copy.file;
-    let _lock = lock(path)?;
+    check_source(path)?;
+    let locked = lock(path)?;
+    check_magic(&locked, path)?;
     let mut endings = endings(|ending| beside(path, ending).exists());
     let taken: Vec<String> =
         std::iter::once("").chain(ENDINGS).map(|it| copy.db.clone() + it).collect();
@@ -212,19 +214,67 @@ fn import(copy: &NvmeCopy) -> Result<()> {
             .with_hint(hint));
     }
     endings.reverse();
-    for ending in &endings {
-        let name = format!("{}{ending}{IMPORT_ENDING}", copy.db);
-        if let Err(error) = copy_in(&volume, &beside(path, ending), &name) {
-            // Its room would be lost. Where even this fails, the error of the copy says more.
-            let _ = volume.remove(&name);
-            return Err(error);
+    let names: Vec<String> = taken.iter().map(|name| name.clone() + IMPORT_ENDING).collect();
+    // What an import that was killed has left, a log too that this one has not.
+    remove_all(&volume, &names)?;
+    let copied = endings.iter().try_for_each(|ending| {
+        copy_in(&volume, &beside(path, ending), &format!("{}{ending}{IMPORT_ENDING}", copy.db))
+    });
+    let imported = copied.and_then(|()| {
+        endings.iter().try_for_each(|ending| {
+            let name = format!("{}{ending}", copy.db);
+            volume.rename(&format!("{name}{IMPORT_ENDING}"), &name)
+        })
+    });
+    drop(locked);
+    imported.inspect_err(|_| {
+        // Their room would be lost. Where even this fails, the error of the copy says more.
+        let _ = remove_all(&volume, &names);
+    })
+}
+
+/// Removes those of the names that are there; how many they were.
+fn remove_all(volume: &Volume, names: &[String]) -> Result<usize> {
+    let there: Vec<&String> = names.iter().filter(|name| volume.exists(name)).collect();
+    there.iter().try_for_each(|name| volume.remove(name))?;
+    Ok(there.len())
+}
+
+fn refuse_source(path: &Path, message: String, hint: &str) -> Error {
+    let error = Error::new(Kind::Invalid, message).with_operation("nvme import");
+    error.with_object(path.display().to_string()).with_hint(hint)
+}
+
+/// Refuses what is neither a file nor a block device: to open a pipe is to wait for its writer.
+fn check_source(path: &Path) -> Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    let found = std::fs::metadata(path).map_err(|error| local(error, "nvme import", path))?;
+    let kind = found.file_type();
+    match kind.is_file() || kind.is_block_device() {
+        true => Ok(()),
+        false => {
+            let message = "it is neither a file nor a block device".to_string();
+            Err(refuse_source(path, message, "Name the file of a database"))
         }
     }
-    for ending in &endings {
-        let name = format!("{}{ending}", copy.db);
-        volume.rename(&format!("{name}{IMPORT_ENDING}"), &name)?;
+}
+
+/// Refuses what DuckDB would not open either.
+fn check_magic(file: &File, path: &Path) -> Result<()> {
+    use std::os::unix::fs::FileExt;
+    /// Behind the checksum of the header.
+    const MAGIC: std::ops::Range<usize> = 8..12;
+    let mut head = [0; MAGIC.end];
+    match file.read_exact_at(&mut head, 0) {
+        Ok(()) if head[MAGIC] == *b"DUCK" => Ok(()),
+        Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
+            Err(local(error, "nvme import", path))
+        }
+        _ => {
+            let message = "it is no DuckDB database: DUCK is not at its byte 8".to_string();
+            Err(refuse_source(path, message, "Name a file that DuckDB has made with ATTACH"))
+        }
     }
-    Ok(())
 }
 
 /// Keeps DuckDB from writing to a database meanwhile, by the lock that its readers take. It goes
@@ -247,11 +297,10 @@ fn lock(path: &Path) -> Result<File> {
 fn copy_in(volume: &Arc<Volume>, source: &Path, name: &str) -> Result<()> {
     const OPERATION: &str = "nvme import";
     let fail = |error| local(error, OPERATION, source);
+    check_source(source)?;
     let mut from = File::open(source).map_err(fail)?;
     let options = OpenFileOptions { create: true, lock: Lock::Write };
     let into = volume.open_file(name, options)?;
-    // What an import that was cut short may have left.
-    into.truncate(0)?;
     let mut buffer = vec![0; COPY_BYTES];
     let mut at = 0u64;
     loop {
@@ -342,9 +391,10 @@ fn copy_out(volume: &Arc<Volume>, name: &str, mut into: File, target: &Path) -> 
 fn remove(target: &NvmeRemove) -> Result<()> {
     let volume = volume(&target.device, true)?;
     let names = std::iter::once("").chain(ENDINGS).map(|ending| target.db.clone() + ending);
-    let there: Vec<String> = names.filter(|name| volume.exists(name)).collect();
-    match there.is_empty() {
-        true => volume.remove(&target.db),
-        false => there.iter().try_for_each(|name| volume.remove(name)),
+    // And what an import that was killed has left.
+    let names: Vec<String> = names.flat_map(|name| [name.clone() + IMPORT_ENDING, name]).collect();
+    match remove_all(&volume, &names)? {
+        0 => volume.remove(&target.db),
+        _ => Ok(()),
     }
 }

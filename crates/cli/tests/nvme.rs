@@ -49,7 +49,8 @@ fn refused(args: &[&str]) -> String {
 
 /// Something like a database file; its length is no multiple of anything.
 fn database(path: &str, length: u32, salt: u32) -> Vec<u8> {
-    let bytes: Vec<u8> = (0..length).map(|at| (at * 7 / 13 + salt) as u8).collect();
+    let mut bytes: Vec<u8> = (0..length).map(|at| (at * 7 / 13 + salt) as u8).collect();
+    bytes[8..12].copy_from_slice(b"DUCK");
     std::fs::write(path, &bytes).unwrap();
     bytes
 }
@@ -132,6 +133,47 @@ fn a_larger_file_gives_its_room_and_a_damaged_table_is_told() {
     assert!(told.contains("table 2: sound"), "{told}");
     fine(&["rm", &device, "--db", "big"]);
     fine(&["check", &device]);
+}
+
+/// The third copy of the table is where the device ended, at whole MiB or not.
+#[test]
+fn a_sound_copy_is_found_on_a_device_that_grew() {
+    use std::os::unix::fs::FileExt;
+    for size in ["64MiB", "10000001B"] {
+        let dir = Dir::new();
+        let (device, db, back) = (dir.path("disk"), dir.path("db"), dir.path("back"));
+        fine(&["format", &device, "--size", size]);
+        let bytes = database(&db, 3_000_000, 5);
+        fine(&["import", &device, &db, "--db", "kept"]);
+        resize(&device, 128 << 20);
+        let file = std::fs::OpenOptions::new().write(true).open(&device).unwrap();
+        for page in [0, 256] {
+            file.write_all_at(&[0; 4096], page * 4096).unwrap();
+        }
+        let output = nvme(&["check", &device]);
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(told.contains("table 3: sound"), "{size}: {told}");
+        fine(&["export", &device, &back, "--db", "kept"]);
+        assert!(std::fs::read(&back).unwrap() == bytes);
+        // The next opening for writing makes the others anew, and the volume may grow.
+        fine(&["grow", &device]);
+        assert_eq!(fine(&["check", &device]).matches("sound").count(), 3);
+        // Where all are lost, what is there is not called empty.
+        for page in [0, 256, (128 << 8) - 256] {
+            file.write_all_at(&[0; 4096], page * 4096).unwrap();
+        }
+        for place in (0..128 << 8).step_by(16) {
+            let mut head = [0; 8];
+            std::fs::File::open(&device).unwrap().read_exact_at(&mut head, place * 4096).unwrap();
+            if head == *b"PENSTOCK" {
+                file.write_all_at(&[0; 8], place * 4096).unwrap();
+            }
+        }
+        if size == "64MiB" {
+            let error = refused(&["ls", &device]);
+            assert!(error.contains("truncate -s SIZE") && error.contains("--force"), "{error}");
+        }
+    }
 }
 
 /// What was at the beginning tells what was cut off.
@@ -259,6 +301,62 @@ fn names_that_would_hide_or_overwrite_something_are_refused() {
     assert!(!Path::new(&back).exists());
     std::fs::remove_file(&precious).unwrap();
     fine(&["export", &device, &back, "--db", &long[1..]]);
+}
+
+#[test]
+fn an_import_that_fails_or_was_killed_leaves_nothing() {
+    let dir = Dir::new();
+    let (device, db) = (dir.path("disk"), dir.path("jj.db"));
+    fine(&["format", &device, "--size", "8MiB"]);
+    let length = 5_100_000;
+    database(&db, length, 1);
+    database(&format!("{db}.wal"), 660_625, 2);
+    let error = refused(&["import", &device, &db, "--db", "jj"]);
+    assert!(error.contains("bytes more are needed"), "{error}");
+    assert_eq!(fine(&["ls", &device]), "");
+    // What a kill leaves, made by hand.
+    let options = penstock_device::OpenOptions::new(penstock_device::Io::File);
+    let left = |name: &str| {
+        use penstock_device::volume::{Lock, OpenFileOptions, Volume};
+        let opened = penstock_device::open(Path::new(&device), &options).unwrap();
+        let port = penstock_device::Port::new(opened, penstock_device::Discipline::Sync).unwrap();
+        let volume = Volume::open(port).unwrap();
+        let options = OpenFileOptions { create: true, lock: Lock::None };
+        volume.open_file(name, options).unwrap().write_at(&[1; 5000], 0).unwrap();
+    };
+    left("jj.wal.import");
+    fine(&["rm", &device, "--db", "jj"]);
+    assert_eq!(fine(&["ls", &device]), "");
+    left("jj.wal.import");
+    std::fs::remove_file(format!("{db}.wal")).unwrap();
+    fine(&["import", &device, &db, "--db", "jj"]);
+    assert_eq!(fine(&["ls", &device]), format!("{length:>14}  jj\n"));
+}
+
+#[test]
+fn what_is_no_database_is_not_imported() {
+    let dir = Dir::new();
+    let (device, pipe) = (dir.path("disk"), dir.path("pipe"));
+    fine(&["format", &device, "--size", "8MiB"]);
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in ["/dev/null", &pipe] {
+        let error = refused(&["import", &device, path, "--db", "x"]);
+        assert!(error.contains("neither a file nor a block device"), "{path}: {error}");
+    }
+    let (empty, other) = (dir.path("empty"), dir.path("other"));
+    std::fs::write(&empty, "").unwrap();
+    std::fs::write(&other, [7; 5000]).unwrap();
+    for path in [&empty, &other] {
+        let error = refused(&["import", &device, path, "--db", "x"]);
+        assert!(error.contains("it is no DuckDB database"), "{path}: {error}");
+    }
+    // Nor a pipe for a log.
+    let db = dir.path("db");
+    database(&db, 5000, 1);
+    std::fs::rename(&pipe, format!("{db}.wal")).unwrap();
+    let error = refused(&["import", &device, &db, "--db", "x"]);
+    assert!(error.contains("db.wal") && error.contains("neither a file nor"), "{error}");
+    assert_eq!(fine(&["ls", &device]), "");
 }
 
 #[test]

@@ -89,6 +89,11 @@ impl Address {
             Parameters { db: Some(db), .. } => {
                 let (device, ending) = split_ending(path);
                 check_name(url, &db)?;
+                // Where a log is attached as a database, DuckDB looks for the log of that log.
+                let (_, second) = split_ending(device);
+                if !second.is_empty() {
+                    return Err(no_database(url, second));
+                }
                 (device, Place::Database(db + ending))
             }
             Parameters { db: None, temp: None, .. } => (path, Place::Volume),
@@ -174,11 +179,15 @@ pub fn check_name(url: &str, name: &str) -> Result<()> {
     }
     let ending = ENDINGS.into_iter().chain([IMPORT_ENDING]).find(|it| name.ends_with(it));
     if name.starts_with(TEMP_PREFIX) || ending.is_some() {
-        let ending = ending.unwrap_or(ENDINGS[2]);
-        let message = format!("{TEMP_PREFIX}… and …{ending} are not names of databases");
-        return fail(url, message, "Choose another name");
+        return Err(no_database(url, ending.unwrap_or(ENDINGS[2])));
     }
     Ok(())
+}
+
+fn no_database(url: &str, ending: &str) -> Error {
+    let message = format!("{TEMP_PREFIX}… and …{ending} are not names of databases");
+    let error = Error::new(Kind::Invalid, message).with_operation("volume address");
+    error.with_object(url).with_hint("Choose another name")
 }
 
 #[derive(Default)]
@@ -392,8 +401,13 @@ mod tests {
             ("nvme:///d?db=a.import", "not names of databases"),
             ("nvme:///d?db=a.wal", "names of databases"),
             ("nvme:///d?db=temp/a", "names of databases"),
+            // What DuckDB asks for where `d?db=a.wal` and its like are attached.
+            ("nvme:///d.wal.wal?db=a", "….wal are not names of databases"),
+            ("nvme:///d.wal.checkpoint.wal?db=a", "….wal.checkpoint are not names of databases"),
+            ("nvme:///d.wal.recovery.wal?db=a", "….wal.recovery are not names of databases"),
             ("nvme:///d?db=a&temp", "both db and temp"),
             ("nvme:///d?db=a&io=urin", "Did you mean uring"),
+            ("nvme:///d?db=a&io=quantum", "passthrough, auto, xnvme:BACKEND"),
             ("nvme:///d?db=a&queues=threads", "Did you mean thread"),
             ("nvme:///d?db=a&queue=thread", "Did you mean queues"),
             ("nvme:///d?db=a&depth=many", "no number"),

@@ -83,6 +83,14 @@ pub(crate) fn explain_hinted(
     error.with_source(cause).with_hint(hint)
 }
 
+/// The error of a write to what was made read-only while it was open: the kernel's number is that
+/// of missing rights.
+pub(crate) fn turned_read_only(operation: &'static str, object: &str, hint: &'static str) -> Error {
+    let cause = std::io::Error::from_raw_os_error(Errno::PERM.raw_os_error());
+    let error = Error::new(Kind::Denied, "the device was made read-only while it was open");
+    error.with_operation(operation).with_object(object).with_source(cause).with_hint(hint)
+}
+
 /// The same for an error of the standard library.
 pub(crate) fn explain_io(error: &std::io::Error, operation: &'static str, object: &str) -> Error {
     match error.raw_os_error() {

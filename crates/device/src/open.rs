@@ -50,7 +50,7 @@ impl Io {
     pub fn by_name(name: &str) -> Result<Self> {
         match name.strip_prefix(XNVME) {
             Some(backend) => Backend::parse(backend).map(Io::Xnvme),
-            None => by_name("io", name, Self::ALL),
+            None => by_name("io", name, Self::ALL, &[AUTO, "xnvme:BACKEND"]),
         }
     }
 
@@ -82,12 +82,17 @@ impl fmt::Display for Io {
 /// The name of the choice that depends on the device.
 const AUTO: &str = "auto";
 
-/// Finds a row by its name; the error lists what there is.
-pub(crate) fn by_name<T: Copy>(what: &str, name: &str, table: &[(T, &str, &str)]) -> Result<T> {
+/// Finds a row by its name; the error lists what there is, with what is found elsewhere.
+pub(crate) fn by_name<T: Copy>(
+    what: &str,
+    name: &str,
+    table: &[(T, &str, &str)],
+    others: &[&str],
+) -> Result<T> {
     if let Some(row) = table.iter().find(|row| row.1 == name) {
         return Ok(row.0);
     }
-    let names: Vec<&str> = table.iter().map(|row| row.1).collect();
+    let names: Vec<&str> = table.iter().map(|row| row.1).chain(others.iter().copied()).collect();
     let hint = match nearest(name, names.iter().copied()) {
         Some(near) => format!("Did you mean {near}?"),
         None => format!("Known are: {}", names.join(", ")),

@@ -45,7 +45,7 @@ impl Discipline {
     /// # Errors
     /// `Invalid`, naming the nearest known one.
     pub fn by_name(name: &str) -> Result<Self> {
-        by_name("queues", name, Self::ALL)
+        by_name("queues", name, Self::ALL, &[])
     }
 }
 

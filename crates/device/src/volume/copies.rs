@@ -8,6 +8,7 @@ use crate::buffer::AlignedBuffer;
 use crate::device::Command;
 use crate::port::Port;
 use crate::volume::budget::{TABLE_FULL, TABLE_FULL_HINT};
+use crate::volume::format::has_data;
 use crate::volume::shrunk::shrank;
 use crate::volume::signature::{HEAD_BYTES, recognise};
 use crate::volume::table::{COPIES, COPY_BYTES, COPY_PAGES, Flaw, PAGE_BYTES, PAGES_MIN};
@@ -119,7 +120,7 @@ pub(crate) fn choose(found: &[Found; COPIES], port: &Port, paging: Paging) -> Re
                 format!("no copy of the volume's table is sound: {what}"),
                 "Restore the device from a backup".into(),
             ),
-            None => Err(no_volume(port)),
+            None => Err(no_volume(port, paging)),
         };
     };
     match table.page_count > paging.pages {
@@ -129,7 +130,7 @@ pub(crate) fn choose(found: &[Found; COPIES], port: &Port, paging: Paging) -> Re
 }
 
 /// The error of a device without a volume tells what it holds instead.
-fn no_volume(port: &Port) -> Error {
+fn no_volume(port: &Port, paging: Paging) -> Error {
     let mut head = memory(port, HEAD_BYTES);
     let known = match port.read(0, &mut head) {
         Ok(()) => recognise(&head),
@@ -140,10 +141,19 @@ fn no_volume(port: &Port) -> Error {
             format!("there is no Penstock volume on it, but {what}"),
             "Name another device; `penstock nvme format --force` would overwrite this one".into(),
         ),
-        None => (
-            "there is no Penstock volume on it".to_string(),
-            format!("Make one with `penstock nvme format {}`", port.name()),
-        ),
+        None => {
+            let name = port.name();
+            let hint = match has_data(port, paging) {
+                Ok(false) => format!("Make one with `penstock nvme format {name}`"),
+                // A table may lie at a former end where nobody looked.
+                _ => format!(
+                    "It is not empty: if there was a volume before the device grew, give it the \
+                     size that it had (a file with `truncate -s SIZE`) and open it again; \
+                     `penstock nvme format --force {name}` overwrites what it holds"
+                ),
+            };
+            ("there is no Penstock volume on it".to_string(), hint)
+        }
     };
     let error = Error::new(Kind::NotFound, message).with_operation("volume open");
     error.with_object(port.name()).with_hint(hint)

@@ -43,7 +43,9 @@ impl Drop for File {
             std::mem::forget(self.node.clone());
             return;
         }
-        self.node.unlock(self.lock);
+        if self.node.unlock(self.lock) {
+            self.volume.give_back(&self.node);
+        }
     }
 }
 

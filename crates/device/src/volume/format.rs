@@ -4,6 +4,7 @@ use crate::holes::Written;
 use crate::port::Port;
 use crate::volume::FileInfo;
 use crate::volume::copies::{Paging, check_size, choose, lay_out, memory, read_copies};
+use crate::volume::grown::find_copies;
 use crate::volume::shrunk::check_whole;
 use crate::volume::signature::{HEAD_BYTES, recognise};
 use crate::volume::table::{COPY_BYTES, COPY_PAGES, FORMAT_VERSION, Flaw, PAGE_BYTES, Table};
@@ -69,7 +70,7 @@ fn has_data_sampled(port: &Port, paging: Paging) -> Result<bool> {
 }
 
 /// The same; of a file everything is read that was ever written.
-fn has_data(port: &Port, paging: Paging) -> Result<bool> {
+pub(crate) fn has_data(port: &Port, paging: Paging) -> Result<bool> {
     let mut buffer = memory(port, COPY_BYTES as usize);
     let last = paging.pages - COPY_PAGES;
     let mut page = COPY_PAGES;
@@ -141,7 +142,7 @@ pub struct Report {
 pub fn check(port: &Port) -> Result<Report> {
     let paging = Paging::of(port)?;
     check_whole(port, paging)?;
-    let found = read_copies(port, paging)?;
+    let found = find_copies(port, paging)?;
     let table = choose(&found, port, paging)?;
     let is_current = |copy: &Table| copy.generation == table.generation;
     let tell = |found: &Result<Table, Flaw>| match found {

@@ -13,6 +13,7 @@ mod copies;
 mod durable;
 mod file;
 mod format;
+mod grown;
 mod helped;
 mod map;
 mod moved;
@@ -23,6 +24,7 @@ mod shared;
 mod shrunk;
 pub mod signature;
 pub mod space;
+mod spare;
 pub mod table;
 mod thread;
 mod write;
@@ -36,8 +38,9 @@ use crate::port::Port;
 use crate::process::{Own, forked};
 use ahead::Ahead;
 use behind::Behind;
-use copies::{Paging, choose, read_copies, repair};
+use copies::{Paging, choose, repair};
 use durable::Flushes;
+use grown::find_copies;
 use helped::Helpers;
 use map::Map;
 use node::Node;
@@ -123,7 +126,7 @@ impl Volume {
     fn open_with(port: Port, has_helpers: bool) -> Result<Arc<Self>> {
         let paging = Paging::of(&port)?;
         check_whole(&port, paging)?;
-        let found = read_copies(&port, paging)?;
+        let found = find_copies(&port, paging)?;
         let table = choose(&found, &port, paging)?;
         if !port.geometry().is_read_only {
             repair(&port, paging, &found, &table)?;

@@ -9,7 +9,7 @@ use crate::volume::node::{Left, Node};
 use crate::volume::space::{Extent, pages_of};
 use crate::volume::table::PAGE_BYTES;
 use crate::volume::{Core, Volume};
-use penstock_base::DeviceMetric;
+use penstock_base::{DeviceMetric, Result};
 use std::sync::atomic::Ordering;
 
 /// Most extents of a file whose blocks move: they are written with every commit.
@@ -55,15 +55,19 @@ impl Volume {
     /// table says where they lie get other places. Where the volume has no room for both they stay,
     /// and what a power cut leaves of a write is then as on a plain file: sectors of both. Nothing
     /// is done, and `None` returned, if there is room once the file is synced.
-    pub(super) fn move_away(&self, node: &Node, first: u64, end: u64) -> Option<Moved> {
+    ///
+    /// # Errors
+    /// As [`crate::Port::run`], where other files have to give room back first.
+    pub(super) fn move_away(&self, node: &Node, first: u64, end: u64) -> Result<Option<Moved>> {
         let mut moved = Moved::default();
         if node.is_temp() || !node.known().pages.meets(first, end) {
-            return Some(moved);
+            return Ok(Some(moved));
         }
         let mut core = self.core();
         if node.is_removed() || end > node.map().pages() {
-            return Some(moved);
+            return Ok(Some(moved));
         }
+        self.make_room_to_move(&mut core, node, end - first)?;
         let mut known = node.known();
         let runs = known.pages.take(first, end);
         let pages = runs.iter().map(|(from, to)| to - from).sum();
@@ -79,11 +83,11 @@ impl Volume {
         if room != Room::Now {
             runs.iter().for_each(|(from, to)| known.pages.add(*from, *to));
             if room == Room::AfterSync {
-                return None;
+                return Ok(None);
             }
             self.stayed_pages.fetch_add(pages, Ordering::Relaxed);
             meter::note(self.port().name(), DeviceMetric::BytesInPlace, pages * PAGE_BYTES);
-            return Some(moved);
+            return Ok(Some(moved));
         }
         for (from, to) in runs {
             let places = find_place(&mut core, node, from, to - from);
@@ -91,7 +95,19 @@ impl Volume {
             known.left.add(&left);
             moved.0.push((from, left));
         }
-        Some(moved)
+        Ok(Some(moved))
+    }
+
+    /// Takes back what other files have beyond their need, where only that keeps blocks from
+    /// moving.
+    fn make_room_to_move(&self, core: &mut Core, node: &Node, pages: u64) -> Result<()> {
+        let waiting = node.known().left.pages();
+        let (free, all) = (core.space.free_pages(), core.table.page_count);
+        if room(pages, waiting, free, all) != Room::None {
+            return Ok(());
+        }
+        let helps = |spare| spare > 0 && room(pages, waiting, free + spare, all) != Room::None;
+        self.take_back_if(core, "volume write", helps)
     }
 
     /// Undoes it: what was to be written there could not be, and what the table tells of is whole.

@@ -25,6 +25,7 @@ pub enum Lock {
 
 #[derive(Default)]
 struct Holders {
+    handles: usize,
     readers: usize,
     has_writer: bool,
 }
@@ -66,6 +67,9 @@ pub(crate) struct Node {
     /// there yet, and nothing is cut off whose write may fail: its pages would become holes again.
     overwriting: RwLock<()>,
     size: AtomicU64,
+    /// Pages that whoever makes it longer is about to fill, though its size does not tell yet. Set
+    /// with the volume's `core` held; lowered also by whoever holds `grow` and has failed.
+    promised: AtomicU64,
     /// Writes and truncations that have ended.
     changes: AtomicU64,
     /// Held by whoever makes the file longer or shorter.
@@ -104,6 +108,7 @@ impl Node {
             known: Mutex::new(Known::of(size_bytes)),
             overwriting: RwLock::default(),
             size: AtomicU64::new(size_bytes),
+            promised: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             grow: Mutex::new(()),
             edge: Mutex::new(Edge { page: AlignedBuffer::new(0, 1) }),
@@ -143,6 +148,17 @@ impl Node {
 
     pub(crate) fn set_size(&self, bytes: u64) {
         self.size.store(bytes, Ordering::Release);
+    }
+
+    /// Says how many pages are about to be filled.
+    pub(crate) fn promise(&self, pages: u64) {
+        self.promised.store(pages, Ordering::Release);
+    }
+
+    /// Pages that it cannot do without. While `core` is held it may fall (a growth fails), and
+    /// never rises: so whoever takes the rest back asks once.
+    pub(crate) fn needed_pages(&self) -> u64 {
+        self.size().div_ceil(PAGE_BYTES).max(self.promised.load(Ordering::Acquire))
     }
 
     pub(crate) fn changes(&self) -> u64 {
@@ -266,17 +282,20 @@ impl Node {
             Lock::Write if holders.has_writer || holders.readers > 0 => return false,
             Lock::Write => holders.has_writer = true,
         }
+        holders.handles += 1;
         true
     }
 
-    /// Takes a handle out again.
-    pub(crate) fn unlock(&self, held: Lock) {
+    /// Takes a handle out again; whether it was the last.
+    pub(crate) fn unlock(&self, held: Lock) -> bool {
         let mut holders = lock(&self.holders);
         match held {
             Lock::None => {}
             Lock::Read => holders.readers -= 1,
             Lock::Write => holders.has_writer = false,
         }
+        holders.handles -= 1;
+        holders.handles == 0
     }
 }
 

@@ -11,6 +11,26 @@ use std::ops::Range;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
+/// Pages that spilled files leave to those that last, of so many that only they have or nobody: a
+/// commit that finds no room fails for good, a query that spills is run again. An eighth, and never
+/// more than 1 GiB.
+fn kept_from_spilling(unused: u64) -> u64 {
+    const MOST: u64 = (1 << 30) / PAGE_BYTES;
+    (unused / 8).min(MOST)
+}
+
+impl Core {
+    /// Free pages that a file must not have.
+    fn kept_from(&self, node: &Node) -> u64 {
+        if !node.is_temp() {
+            return 0;
+        }
+        let spilled = self.nodes.values().filter(|node| node.is_temp());
+        let spilled: u64 = spilled.map(|node| node.map().pages()).sum();
+        kept_from_spilling(self.space.free_pages() + spilled)
+    }
+}
+
 impl File {
     /// Sees to it that the file has `pages` pages, if need be with those that wait for its sync.
     pub(super) fn reserve(&self, pages: u64, growth: &MutexGuard<'_, ()>) -> Result<()> {
@@ -54,24 +74,45 @@ impl Volume {
             let map = node.map();
             (map.pages(), map.end())
         };
+        node.promise(pages);
         if pages <= has {
             return Ok(());
         }
         let least = pages - has;
-        let free = core.space.free_pages();
-        let Some(extents) = core.space.allocate(wanted(has, least, free), least, after) else {
-            let free = free * PAGE_BYTES;
-            let message = format!("{} bytes more are needed, {free} are free", least * PAGE_BYTES);
-            return Err(self
-                .error(Kind::Exhausted, &message, OPERATION, &node.name())
-                .with_hint("Remove files, or enlarge the device and run `penstock nvme grow`"));
+        let may_have = |core: &Core| core.space.free_pages().saturating_sub(core.kept_from(node));
+        if may_have(&core) < least {
+            let waiting = node.known().left.pages();
+            let missing = least.saturating_sub(may_have(&core) + waiting);
+            self.take_back_if(&mut core, OPERATION, |spare| spare > 0 && spare >= missing)
+                .inspect_err(|_| node.promise(0))?;
+        }
+        let free = may_have(&core);
+        let extents = match free >= least {
+            true => core.space.allocate(wanted(has, least, free), least, after),
+            false => None,
+        };
+        let Some(extents) = extents else {
+            node.promise(0);
+            return Err(self.full(&core, node, least, OPERATION));
         };
         if !node.is_temp() && !core.may_grow(extents.len() as u64) {
             extents.iter().for_each(|extent| core.space.release(*extent));
+            node.promise(0);
             return Err(self.table_full(OPERATION, &node.name()));
         }
         node.map_mut().append(&extents);
         Ok(())
+    }
+
+    fn full(&self, core: &Core, node: &Node, least: u64, operation: &'static str) -> Error {
+        let (free, kept) = (core.space.free_pages(), core.kept_from(node));
+        let mut message =
+            format!("{} bytes more are needed, {} are free", least * PAGE_BYTES, free * PAGE_BYTES);
+        if kept > 0 {
+            message += &format!(", of which {} are kept for databases", kept * PAGE_BYTES);
+        }
+        self.error(Kind::Exhausted, &message, operation, &node.name())
+            .with_hint("Remove files, or enlarge the device and run `penstock nvme grow`")
     }
 
     /// Makes a file shorter, or keeps its size, and gives back the pages that it does not need.
@@ -93,6 +134,7 @@ impl Volume {
             self.commit(&mut core, next, OPERATION)?;
         }
         *map = kept;
+        node.promise(0);
         node.set_size(size_bytes);
         drop(map);
         let before = node.become_known(size_bytes);
@@ -149,7 +191,17 @@ mod tests {
     use crate::model::{Image, ModelDevice};
     use crate::volume::{FormatOptions, Lock, OpenFileOptions, format};
     use crate::{Discipline, Port};
+    use proptest::prelude::*;
     use std::sync::Arc;
+
+    proptest! {
+        #[test]
+        fn what_is_kept_from_spilling_is_an_eighth_at_most(unused in 0u64..1 << 40) {
+            let kept = kept_from_spilling(unused);
+            prop_assert!(kept <= unused / 8 && kept <= 262_144);
+            prop_assert!(kept == unused / 8 || kept == 262_144);
+        }
+    }
 
     /// A thread that was on its way when its file went finds another one under its name.
     #[test]

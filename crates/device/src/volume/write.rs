@@ -95,6 +95,7 @@ impl File {
         self.node.forget_edge(end, NO_PAGE);
         self.node.holes().take(end, NO_PAGE);
         behind::forget(&self.node, end);
+        self.node.promise(0);
     }
 
     /// Makes nothing but zeros of what lies from the end of the file to a write behind it. Whole
@@ -181,7 +182,7 @@ impl File {
         loop {
             let overwriting = self.node.overwriting();
             let moved = match is_block {
-                true => self.volume.move_away(&self.node, first, end),
+                true => self.volume.move_away(&self.node, first, end)?,
                 false => Some(Moved::default()),
             };
             if let Some(moved) = moved {

@@ -8,6 +8,7 @@ mod exam;
 mod cases;
 mod files;
 mod made;
+mod readonly;
 mod subject;
 
 use penstock_device::Io;

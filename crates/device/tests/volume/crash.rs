@@ -34,7 +34,7 @@ static NAMES: LazyLock<[&str; 5]> = LazyLock::new(|| {
 });
 
 #[derive(Clone, Debug)]
-enum Change {
+pub enum Change {
     Create(&'static str),
     Write(&'static str, usize, Vec<u8>),
     Sync(&'static str),
@@ -103,15 +103,22 @@ fn choose(shadow: &Shadow, dice: &mut Dice) -> Change {
     }
 }
 
-fn apply(volume: &Arc<Volume>, change: &Change) {
+/// Gives the handle that it used, which keeps the room that its file has beyond its need.
+fn apply(volume: &Arc<Volume>, change: &Change) -> Option<File> {
     let open = |name: &str| volume.open_file(name, EXISTING).expect("it is there");
     match change {
-        Change::Create(name) => drop(volume.open_file(name, CREATE).expect("creates")),
+        Change::Create(name) => return Some(volume.open_file(name, CREATE).expect("creates")),
         Change::Write(name, offset, bytes) => {
-            open(name).write_at(bytes, *offset as u64).expect("writes");
+            let file = open(name);
+            file.write_at(bytes, *offset as u64).expect("writes");
+            return Some(file);
         }
         Change::Sync(name) => open(name).sync().expect("syncs"),
-        Change::Truncate(name, size) => open(name).truncate(*size as u64).expect("truncates"),
+        Change::Truncate(name, size) => {
+            let file = open(name);
+            file.truncate(*size as u64).expect("truncates");
+            return Some(file);
+        }
         Change::Trim(name, offset, length) => {
             open(name).trim(*offset as u64, *length as u64).expect("trims");
         }
@@ -127,6 +134,7 @@ fn apply(volume: &Arc<Volume>, change: &Change) {
             }
         }
     }
+    None
 }
 
 fn apply_to_shadow(shadow: &mut Shadow, change: &Change, before: Shadow) {
@@ -182,17 +190,34 @@ struct Step {
     after: Shadow,
 }
 
-fn history(block_size: u32, base: &Image, seed: u64) -> (Vec<Step>, Vec<Event>) {
+/// How a history goes.
+#[derive(Clone, Copy)]
+pub struct Course {
+    /// The next change.
+    pub choose: fn(&Shadow, &mut Dice) -> Change,
+    /// How many.
+    pub changes: usize,
+}
+
+const USUAL: Course = Course { choose, changes: CHANGES };
+/// Handles are closed after so many changes, in histories that keep them.
+const KEPT_FOR: usize = 9;
+
+fn history(block_size: u32, base: &Image, course: Course, seed: u64) -> (Vec<Step>, Vec<Event>) {
     let mut dice = Dice::new(seed);
     let (model, port) = device(block_size, base.clone());
     // Threads of the volume write beside the history: where the cuts fall, chance decides.
     let volume = open(port, seed.is_multiple_of(3));
     let mut shadow = Shadow::new();
     let mut steps = Vec::new();
-    for _ in 0..CHANGES {
-        let change = choose(&shadow, &mut dice);
+    let mut kept = Vec::new();
+    for number in 0..course.changes {
+        let change = (course.choose)(&shadow, &mut dice);
         let stayed = volume.stayed_bytes();
-        apply(&volume, &change);
+        kept.extend(apply(&volume, &change));
+        if seed.is_multiple_of(5) || number % KEPT_FOR == 0 {
+            kept.clear();
+        }
         // Where there is no room for both, an overwritten block stays where it is.
         let blocks_move = volume.stayed_bytes() == stayed;
         let before = under_way(&shadow, &change, blocks_move);
@@ -260,8 +285,13 @@ fn kill_then_cut(
 
 /// Cuts one history everywhere; returns how many cuts there were, how many writes that moved
 /// blocks, and how many trims.
-fn cut_everywhere(block_size: u32, base: &Image, seed: u64) -> (usize, usize, usize) {
-    let (steps, events) = history(block_size, base, seed);
+pub fn cut_everywhere(
+    block_size: u32,
+    base: &Image,
+    course: Course,
+    seed: u64,
+) -> (usize, usize, usize) {
+    let (steps, events) = history(block_size, base, course, seed);
     let mut durable = base.clone();
     let (mut pending, mut cuts) = (0, 0);
     for cut in 0..=events.len() {
@@ -311,7 +341,7 @@ fn after_every_power_cut_the_volume_holds_what_was_synced() {
                 let seeds = (0..HISTORIES).filter(move |seed| seed % 2 == half);
                 let cut = seeds.map(|seed| {
                     let (block_size, base) = &bases[(seed / 2 % 4) as usize];
-                    cut_everywhere(*block_size, base, seed)
+                    cut_everywhere(*block_size, base, USUAL, seed)
                 });
                 cut.collect::<Vec<_>>()
             })
@@ -496,7 +526,7 @@ fn a_device_that_loses_flushed_writes_is_found_out() {
     let base = formatted(4096);
     let mut noticed = 0;
     for seed in 0..20u64 {
-        let (steps, events) = history(4096, &base, seed);
+        let (steps, events) = history(4096, &base, USUAL, seed);
         let last = steps.last().expect("there are steps");
         let image = survivors(&base, &events, seed << 8 | 3);
         let (_, port) = device(4096, image);

@@ -116,8 +116,9 @@ fn check_tells_what_is_there_and_changes_nothing() {
     let file = volume.open_file("db", CREATE).expect("creates");
     file.write_at(&[1; 5000], 0).expect("writes");
     file.sync().expect("syncs");
+    drop(file);
     let free = volume.free_bytes();
-    drop((file, volume));
+    drop(volume);
     let mut image = model.image();
     image.write(70, b"damage");
     let (model, port) = device(4096, image);

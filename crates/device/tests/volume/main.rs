@@ -8,4 +8,5 @@ mod fragmented;
 mod guard;
 mod shadow;
 mod shared;
+mod spare;
 mod spilled;
