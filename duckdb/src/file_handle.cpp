@@ -37,7 +37,7 @@ void ReadHandle::FillWindow() {
 	// beginning); what may end at any moment is read little further than it was used.
 	bool goes_on = window_size > 0 && position == window_start + window_size;
 	bool again = position < read_to;
-	auto longer = goes_on ? window_size * 2 : again ? window_longest : 0;
+	auto longer = goes_on ? window_size * 2 : again ? MaxValue(window_longest, read_to - position) : 0;
 	if (scope.Current()->MayEndEarly()) {
 		longer = MinValue(longer, MaxValue(position, read_to) / 10);
 	}
