@@ -38,8 +38,8 @@ fn is_immutable(file: &File) -> bool {
 
 impl OpenFile {
     /// The error of a command, seen for what it is: a block device that was pulled out has no
-    /// blocks any more, so the kernel calls it full, or at its end; of one that was made read-only it
-    /// says that the user has no rights.
+    /// blocks any more, so the kernel calls it full, or at its end; of one that was made read-only
+    /// it says that the user has no rights.
     pub(crate) fn judge(&self, error: Error, operation: &'static str) -> Error {
         let may_be_gone = matches!(error.kind(), Kind::Exhausted | Kind::Corrupt);
         if may_be_gone && self.is_gone() {

@@ -96,8 +96,8 @@ async fn files_that_were_opened_are_not_opened_ahead() {
     assert_eq!(engine.metrics().get(Metric::ReadAheadWastedBytes), 0);
 }
 
-/// Parquet files that are small enough to come whole are tried so, and come whole for as long as they
-/// are read: a statement that wants footers only moves little else.
+/// Parquet files that are small enough to come whole are tried so, and come whole for as long as
+/// they are read: a statement that wants footers only moves little else.
 #[tokio::test(start_paused = true)]
 async fn small_files_come_whole_where_they_are_read() {
     const SMALL: usize = 150 << 10;
@@ -126,7 +126,7 @@ async fn small_files_come_whole_where_they_are_read() {
         let wasted = engine.metrics().get(Metric::ReadAheadWastedBytes) as usize;
         if is_read {
             assert_eq!((came as usize, wasted), (100 * SMALL, 0));
-            // Of those that are begun before the first whole one was read, the footer comes by itself.
+            // Those that are begun before the first whole one was read give their footer first.
             assert!(gets <= 100 + 15 + 32, "{gets}");
         } else {
             assert!(came as usize <= 100 * FOOTER + MIB, "{came}");

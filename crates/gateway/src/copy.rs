@@ -150,6 +150,14 @@ fn no_304(error: S3Error) -> S3Error {
     }
 }
 
+fn changes_nothing() -> S3Error {
+    s3_error!(
+        InvalidRequest,
+        "This copy request is illegal because it is trying to copy an object to itself without \
+         changing the object's metadata or storage class."
+    )
+}
+
 /// CopyObject.
 pub(crate) async fn copy(
     buckets: &Buckets,
@@ -169,11 +177,7 @@ pub(crate) async fn copy(
         source.is_beside(&bucket) && source.bucket.key(&source.key) == bucket.key(&input.key);
     let class = classes::asked(&bucket, &request.headers)?;
     if !replaces && class.is_none() && is_itself {
-        return Err(s3_error!(
-            InvalidRequest,
-            "This copy request is illegal because it is trying to copy an object to itself without \
-             changing the object's metadata or storage class."
-        ));
+        return Err(changes_nothing());
     }
     let condition = in_store(&bucket, condition);
     let tagging = input.tagging.take().filter(|_| replaces_tags);

@@ -1,5 +1,6 @@
 //! Devices that have grown since their volume was made, and lost the first two copies of its table:
-//! the third is where the device ended. It decides where that can have been, and how long is looked.
+//! the third is where the device ended. It decides where that can have been, and how long is
+//! looked.
 
 use crate::holes::Written;
 use crate::port::Port;

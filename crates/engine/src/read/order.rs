@@ -6,7 +6,8 @@
 //!   its way when the statement ends is stopped.
 //! - Each further step in order lets it run further ahead, up to [`FILES_AHEAD_MAX`] files; by no
 //!   more than one and a tenth of the steps where the statement may end early. A jump begins anew.
-//! - Small files come whole as far as `small` allows; beyond, Parquet files give their footers only.
+//! - Small files come whole as far as `small` allows; beyond, Parquet files give their footers
+//!   only.
 //! - A catalog may tell of long footers: no more than [`BYTES_AHEAD_MAX`] of files that nobody has
 //!   opened yet is out at once, or one file.
 
@@ -282,7 +283,8 @@ mod tests {
             out_bytes in 0u64..(16 << 20), held_bytes in 0u64..(64 << 20),
         ) {
             let next: Vec<_> = files.iter().map(|&(size, tail)| told(size, tail)).collect();
-            let windows = windows(&next, &Allowed { held_bytes, ..allowed(window_bytes, bytes_max, out_bytes) });
+            let allowed = allowed(window_bytes, bytes_max, out_bytes);
+            let windows = windows(&next, &Allowed { held_bytes, ..allowed });
             let sum = windows.iter().map(ByteRange::len).sum::<u64>();
             prop_assert!(sum == 0 || sum + out_bytes <= BYTES_AHEAD_MAX);
             prop_assert!(sum == 0 || sum + out_bytes <= held_bytes / HELD_PARTS_AHEAD);

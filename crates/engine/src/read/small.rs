@@ -1,8 +1,8 @@
 //! Whether the small files of a glob are fetched whole when they are opened ahead. Pure.
 //!
-//! One request in place of a footer's and those for the columns, and bytes in vain where a statement
-//! wants a file's footer only, or few of its columns. So a few files come whole, and more as long as
-//! what came so is read.
+//! One request in place of a footer's and those for the columns, and bytes in vain where a
+//! statement wants a file's footer only, or few of its columns. So a few files come whole, and more
+//! as long as what came so is read.
 
 use crate::query::WASTE_PARTS;
 
@@ -72,7 +72,9 @@ mod tests {
     proptest! {
         /// However much of each file is read: what came whole in vain is little, or a tenth.
         #[test]
-        fn what_is_in_vain_is_bounded(reads in prop::collection::vec(0u64..=100, 1..400), at_once in 1usize..8) {
+        fn what_is_in_vain_is_bounded(
+            reads in prop::collection::vec(0u64..=100, 1..400), at_once in 1usize..8,
+        ) {
             let (mut small, mut open) = (Small::default(), std::collections::VecDeque::new());
             let (mut read_bytes, mut unread_bytes) = (0, 0);
             for percent in reads {
