@@ -11,6 +11,9 @@ const TRIED_BYTES_MAX: u64 = 512 << 10;
 /// That many may be in vain in any case.
 const UNREAD_BYTES_MIN: u64 = 256 << 10;
 
+/// What comes whole is read where so many times more of it was than was not.
+const MOSTLY: u64 = 4;
+
 /// What became of the files that came whole.
 #[derive(Debug, Default)]
 pub(super) struct Small {
@@ -26,7 +29,7 @@ impl Small {
         let Small { pending_bytes, read_bytes, unread_bytes } = *self;
         if unread_bytes > UNREAD_BYTES_MIN + read_bytes / WASTE_PARTS {
             0
-        } else if read_bytes > 0 {
+        } else if read_bytes > MOSTLY * unread_bytes {
             u64::MAX
         } else {
             TRIED_BYTES_MAX.saturating_sub(pending_bytes)
@@ -64,7 +67,7 @@ mod tests {
         small.closed(FILE, FILE);
         assert_eq!(small.bytes_max(), u64::MAX);
         small.closed(FILE, 16 << 10);
-        assert_eq!(small.bytes_max(), u64::MAX);
+        assert_eq!(small.bytes_max(), TRIED_BYTES_MAX - FILE, "one of two was");
         small.closed(FILE, 8 << 10);
         assert_eq!(small.bytes_max(), 0);
     }
