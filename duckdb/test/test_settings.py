@@ -129,6 +129,36 @@ def test_what_cannot_work_is_refused_when_it_is_set(
     assert value(con, f"penstock_{name}") == ""
 
 
+def test_a_contradiction_is_told_by_the_statement_that_uses_a_store(
+    con: duckdb.DuckDBPyConnection, files: str
+) -> None:
+    """SET takes one value at a time, so the first of two cannot be refused."""
+    con.execute("SET penstock_retry_base_ms = 20000")
+    with pytest.raises(duckdb.InvalidInputException) as told:
+        count(con, files)
+    names = "`retry_base_ms` and `retry_max_ms`"
+    for part in [names, "20000 ms is more than 10000 ms", "Set retry_base_ms to 10000 ms or less"]:
+        assert part in str(told.value)
+    with pytest.raises(duckdb.InvalidInputException, match="contradict"):
+        con.execute(f"COPY (SELECT 1 AS i) TO '{files.replace('/**/*', '/one')}'")
+    assert con.execute("SELECT 1").fetchone() == (1,)
+    con.execute("SET penstock_retry_max_ms = 60000")
+    assert count(con, files) == 1200
+    con.execute("SET penstock_cache_memory_bytes = '2GiB'")
+    with pytest.raises(duckdb.InvalidInputException, match=r"memory_limit_bytes.*2GiB.*1GiB"):
+        count(con, files)
+    con.execute("SET penstock_memory_limit_bytes = '4GiB'")
+    assert count(con, files) == 1200
+
+
+def test_a_contradiction_of_the_environment_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PENSTOCK_RETRY_MAX_MS", "50")
+    with pytest.raises(duckdb.InvalidInputException, match="100 ms is more than 50 ms"):
+        connect()
+
+
 def test_io_threads_cannot_be_set_later() -> None:
     con = connect()
     now = value(con, "penstock_io_threads")

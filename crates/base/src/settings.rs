@@ -5,6 +5,7 @@
 //! Those that only `penstock serve` has are in [`SERVE_TABLE`], which no database sees.
 //! An unknown name is an error that suggests the nearest known one.
 
+mod together;
 mod values;
 
 pub use values::Validation;
@@ -211,7 +212,7 @@ settings! {
     request_deadline_ms: Millis = "120000" [1, 86_400_000]
         "Longest time for which one request is sent again before the error is told; it begins anew when bytes of a body arrive.";
     retry_base_ms: Millis = "100" [1, 60_000]
-        "First back-off before a retry; it doubles with full jitter.";
+        "First back-off before a retry; it doubles with full jitter. More than retry_max_ms is refused when a store is used.";
     retry_max_ms: Millis = "10000" [1, 600_000]
         "Longest back-off between two retries.";
     cache_validation: Validation = "auto"
@@ -229,7 +230,7 @@ settings! {
     cache_disk_bytes: Bytes = "16GiB" [64 * MIB, u64::MAX]
         "Most bytes of the disk cache, if it is a directory (a device is used whole); the oldest that were not read again give way.";
     cache_memory_bytes: Bytes = "0" [0, u64::MAX]
-        "Most bytes of remote objects kept in memory, of what was read, within half of memory_limit_bytes; 0 for none, since DuckDB keeps Parquet files in memory itself. For what it does not keep (CSV), where its cache is off, and for the gateway.";
+        "Most bytes of remote objects kept in memory, of what was read, within half of memory_limit_bytes (more than all of it is refused when a store is used); 0 for none, since DuckDB keeps Parquet files in memory itself. For what it does not keep (CSV), where its cache is off, and for the gateway.";
     list_page_size: Number = "5000" [1, 5000]
         "Most names asked for per listing request; a store may have a lower limit.";
     parallel_read_enabled: Bool = "true"

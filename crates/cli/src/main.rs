@@ -37,6 +37,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
     });
     let config = serve::config(&cli.command)?;
     let resolved = cli.settings.resolve(&config.settings, variables())?;
+    resolved.settings.check_together()?;
     let settings = resolved.settings.clone();
     let done = match cli.command {
         Command::Doctor(serve) => {

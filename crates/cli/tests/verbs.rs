@@ -131,6 +131,35 @@ fn errors_have_a_line_a_hint_and_a_code() {
     assert!(text(&variable.stderr).contains("PENSTOCK_IO_THREADS"));
 }
 
+/// Before anything is done, and wherever the two come from.
+#[test]
+fn settings_that_contradict_each_other_are_told() {
+    let dir = Dir::new();
+    let config = dir.0.join("gateway.toml");
+    std::fs::write(&config, "listen = \"127.0.0.1:0\"\ncache_memory_bytes = \"2GiB\"\n").unwrap();
+    let config = config.to_str().unwrap();
+    let (there, told) = (dir.url("x"), "`retry_base_ms` and `retry_max_ms` contradict each other");
+    let flags = ["--retry-base-ms", "700", "--retry-max-ms", "200"];
+    let cached = "2GiB is more than 1GiB";
+    for (args, said) in [
+        (vec!["cat", &there, flags[0], flags[1], flags[2], flags[3]], told),
+        (vec!["cat", &there, flags[2], "50"], "100 ms is more than 50 ms"),
+        (vec!["serve", "--config", config], cached),
+        (
+            vec!["serve", "--config", config, "--memory-limit-bytes", "1536MiB"],
+            "is more than 1536MiB",
+        ),
+    ] {
+        let output = run(&args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(16), "{args:?}: {stderr}");
+        assert!(stderr.contains(said) && stderr.contains("hint: Set "), "{stderr}");
+    }
+    let mut variable = penstock();
+    variable.args(["cat", &there]).env("PENSTOCK_RETRY_MAX_MS", "50");
+    assert!(text(&variable.output().unwrap().stderr).contains("contradict"));
+}
+
 /// What is missing is told as it is given: flags to a command, lines to a config file.
 #[test]
 fn advice_is_in_the_words_of_the_reader() {

@@ -62,8 +62,10 @@ impl Engine {
     /// An engine on the process's I/O runtime that opens every scheme.
     ///
     /// # Errors
-    /// `Exhausted` when the I/O threads cannot be started.
+    /// `Exhausted` when the I/O threads cannot be started; `Invalid` for settings that contradict
+    /// each other.
     pub fn new(settings: Settings) -> Result<Arc<Self>> {
+        settings.check_together()?;
         let runtime = IoRuntime::shared(settings.io_threads)?;
         let handle = runtime.handle().clone();
         let random = Arc::new(SeededRandom::from_entropy());

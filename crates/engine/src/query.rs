@@ -150,8 +150,10 @@ impl Query {
     /// ask (proxy, certificates, time limits, connections). As [`Engine::locate`] otherwise.
     ///
     /// # Errors
-    /// As [`Engine::locate`]; also `Invalid` or `Unsupported` for an `http_proxy` that is none.
+    /// As [`Engine::locate`]; also `Invalid` or `Unsupported` for an `http_proxy` that is none, and
+    /// `Invalid` for settings that contradict each other.
     pub fn locate(&self, url: &str, options: &[StoreOption]) -> Result<Location> {
+        self.core.settings.check_together()?;
         self.core.engine.locate_with(url, options, &self.core.settings)
     }
 
