@@ -75,6 +75,45 @@ def test_all_files_are_read_once(
     assert lists(store) >= FILES // PAGE
 
 
+def got(store: Fake) -> tuple[int, int]:
+    """GETs of objects, and the bytes of their answers."""
+    rows = [row for row in store.requests() if row["method"] == "GET"]
+    rows = [row for row in rows if row["operation"] != LISTS[store.kind]]
+    return len(rows), sum(row["bytes_out"] for row in rows)
+
+
+def test_a_count_of_small_files_moves_their_footers(
+    con: duckdb.DuckDBPyConnection, store: Fake
+) -> None:
+    """But for a few that are tried whole."""
+    root = store.url("many/small")
+    query = "SELECT i, hash(i) AS h, i % 60 AS file FROM range(600000) t(i)"
+    con.execute(f"COPY ({query}) TO '{root}' (FORMAT parquet, PARTITION_BY (file))")
+    con.execute("SET threads = 1")
+    source = f"read_parquet('{root}/*/*.parquet', hive_partitioning = false)"
+    for wanted, query in [(16 << 10, "count(*)"), (150 << 10, "sum(i) + sum(h)")]:
+        con.execute("CALL penstock_clear_cache()")
+        store.reset()
+        con.execute(f"SELECT {query} FROM {source}").fetchall()
+        _, moved = got(store)
+        assert moved <= 60 * (wanted + 1000) + (1 << 20), query
+
+
+def test_text_files_take_a_request_each(con: duckdb.DuckDBPyConnection, store: Fake) -> None:
+    """Also those that are a little longer than what opening fetches."""
+    root = store.url("many/text")
+    query = "SELECT i, hash(i) AS h, i % 20 AS file FROM range(240000) t(i)"
+    con.execute(f"COPY ({query}) TO '{root}' (FORMAT csv, PARTITION_BY (file))")
+    con.execute("SET threads = 1; CALL penstock_clear_cache()")
+    store.reset()
+    source = f"read_csv('{root}/*/*.csv', hive_partitioning = false)"
+    row = con.execute(f"SELECT count(*), sum(i) FROM {source}").fetchone()
+    assert row == (240000, sum(range(240000)))
+    requests, moved = got(store)
+    assert 20 * (256 << 10) < moved < 20 * (1 << 20)
+    assert requests <= 22
+
+
 def test_files_keep_their_order(con: duckdb.DuckDBPyConnection, root: str) -> None:
     rows = con.execute(
         f"SELECT DISTINCT file FROM (SELECT file FROM '{root}/*.parquet')"

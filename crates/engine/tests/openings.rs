@@ -9,7 +9,7 @@ use penstock_base::Metric;
 use penstock_engine::{Known, Query};
 use penstock_store::ObjectMeta;
 use std::time::Duration;
-use support::{Bench, Scripted, pattern, read};
+use support::{Bench, Link, Scripted, pattern, read};
 
 const FILE: usize = 20 << 10;
 const MIB: usize = 1 << 20;
@@ -134,6 +134,140 @@ async fn small_files_come_whole_where_they_are_read() {
             let read_bytes = 99 * FOOTER + SMALL;
             assert_eq!(came as usize - wasted, read_bytes, "all that nobody read is counted");
         }
+    }
+}
+
+/// On a link of 20 Mbit/s. Nothing is known of it before the first file has come.
+fn slow() -> Scripted {
+    let mut store = Scripted::remote(Duration::from_millis(30));
+    store.link = Some(Link::new(2.5e6));
+    store
+}
+
+/// What opening a file by its name brings: the end of it, as much as the link brings in a round
+/// trip once that is known, and what a catalog tells of.
+#[tokio::test(start_paused = true)]
+async fn opening_fetches_no_more_than_the_link_brings_in_a_round_trip() {
+    let file = 10 * MIB;
+    let bench = Bench::new(slow());
+    let told = |bytes| Known { footer_size_bytes: Some(bytes), ..Known::default() };
+    let steps = [
+        ("first.parquet", Known::default(), 256 << 10..=256 << 10),
+        ("second.parquet", Known::default(), 70_000..=80_000),
+        ("told.parquet", told(200 << 10), (200 << 10) + 8..=(200 << 10) + 8),
+        ("told_little.parquet", told(100), 70_000..=80_000),
+        ("text.csv", Known::default(), 256 << 10..=256 << 10),
+    ];
+    for (name, known, expected) in steps {
+        bench.store.place(name, pattern(file)).await;
+        let query = bench.query();
+        let at = bench.at(name);
+        let reader = query.open(&at, &known).await.unwrap();
+        let came = query.metrics().get(Metric::BytesRead);
+        assert!(expected.contains(&came), "{name}: {came}");
+        // What is missing of a longer footer is asked for by itself.
+        if !name.ends_with(".csv") {
+            let longer = (300 << 10) as usize;
+            assert!(
+                read(&reader, &query, file - longer, longer).await
+                    == pattern(file)[file - longer..]
+            );
+            assert_eq!(query.metrics().get(Metric::BytesRead), longer as u64, "{name}");
+        }
+    }
+}
+
+/// A hundred files of which footers are wanted, or everything.
+#[tokio::test(start_paused = true)]
+async fn on_a_slow_link_small_files_come_whole_only_where_they_are_read() {
+    const SMALL: usize = 150 << 10;
+    const FOOTER: usize = 16 << 10;
+    for (is_known, is_read) in [(true, true), (true, false), (false, true), (false, false)] {
+        let bench = Bench::new(slow());
+        if is_known {
+            bench.store.place("other.csv", pattern(MIB)).await;
+            let query = bench.query();
+            let reader = query.open(&bench.at("other.csv"), &Known::default()).await.unwrap();
+            read(&reader, &query, 0, MIB).await;
+        }
+        for number in 0..100 {
+            bench.store.place(&format!("t/{number:02}.parquet"), pattern(SMALL)).await;
+        }
+        let query = bench.query();
+        let found = query.glob(&bench.at("t/*.parquet")).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        for entry in &found {
+            let known = Known { meta: entry.meta.clone(), ..Known::default() };
+            let reader = query.open(&bench.at(&entry.key), &known).await.unwrap();
+            read(&reader, &query, SMALL - FOOTER, FOOTER).await;
+            if is_read {
+                read(&reader, &query, 0, SMALL - FOOTER).await;
+            }
+        }
+        let (took, came) = (begun.elapsed(), query.metrics().get(Metric::BytesRead) as usize);
+        let first = if is_known { FOOTER } else { SMALL };
+        let wanted = if is_read { 100 * SMALL } else { 99 * FOOTER + first };
+        assert_eq!(came, wanted, "{is_known} {is_read}");
+        // The link is full, but for a few round trips at the beginning, and those for what is
+        // missing of files whose footers came before any was read.
+        let least = Duration::from_secs_f64(came as f64 / 2.5e6);
+        let idle = Duration::from_millis(if is_read { 16 * 30 } else { 200 });
+        assert!(took < least + idle, "{took:?} {least:?}");
+    }
+}
+
+/// Files of text a little longer than what opening fetches take a request each, and not two; where
+/// their heads are wanted, no more than these come.
+#[tokio::test(start_paused = true)]
+async fn text_files_come_whole_where_they_are_read() {
+    const TEXT: usize = 337 << 10;
+    for read_bytes in [TEXT, 64 << 10] {
+        let bench = Bench::new(Scripted::remote(Duration::from_millis(100)));
+        for number in 0..40 {
+            bench.store.place(&format!("t/{number:02}.csv"), pattern(TEXT)).await;
+        }
+        let query = bench.query();
+        let found = query.glob(&bench.at("t/*.csv")).await.unwrap();
+        for entry in &found {
+            let known = Known { meta: entry.meta.clone(), ..Known::default() };
+            let reader = query.open(&bench.at(&entry.key), &known).await.unwrap();
+            assert!(read(&reader, &query, 0, read_bytes).await == pattern(TEXT)[..read_bytes]);
+        }
+        let (came, calls) = (query.metrics().get(Metric::BytesRead), bench.store.take_calls());
+        let gets = calls.iter().filter(|call| call.starts_with("get")).count();
+        drop(query);
+        settle().await;
+        let wasted = bench.engine.metrics().get(Metric::ReadAheadWastedBytes) as usize;
+        assert_eq!(gets, 40);
+        if read_bytes == TEXT {
+            assert_eq!((came as usize, wasted), (40 * TEXT, 0));
+        } else {
+            assert!(came as usize <= 39 * (256 << 10) + TEXT, "{came}");
+        }
+    }
+}
+
+/// A reader that is there sooner than what was begun ahead of it waits for that.
+#[tokio::test(start_paused = true)]
+async fn what_is_on_its_way_is_not_asked_for_again() {
+    for (name, size) in [("csv", 337 << 10), ("parquet", 30 << 10)] {
+        let bench = Bench::new(Scripted::remote(Duration::from_millis(100)));
+        for number in 0..2 {
+            bench.store.place(&format!("t/{number}.{name}"), pattern(size)).await;
+        }
+        let query = bench.query();
+        let found = query.glob(&bench.at(&format!("t/*.{name}"))).await.unwrap();
+        let mut readers = Vec::new();
+        for entry in &found {
+            let known = Known { meta: entry.meta.clone(), ..Known::default() };
+            readers.push(query.open(&bench.at(&entry.key), &known).await.unwrap());
+        }
+        bench.store.take_calls();
+        let begun = tokio::time::Instant::now();
+        assert!(read(&readers[1], &query, 0, size).await == pattern(size));
+        settle().await;
+        assert_eq!(bench.store.take_calls().len(), 1, "{name}");
+        assert_eq!(begun.elapsed(), Duration::from_millis(100));
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! Holds the state of one store; the decisions are pure and lie in `cost` (what a read costs),
 //! `learn` (the numbers of that), `policy` (what the settings allow), `window` (after a refusal),
-//! `tail` (late answers) and `trickle` (slow bodies).
+//! `tail` (late answers), `trickle` (slow bodies) and `rate` (what opening an object brings).
 
 pub(crate) mod cost;
 pub(crate) mod learn;
 pub(crate) mod policy;
+mod rate;
 mod tail;
 pub(crate) mod trickle;
 mod window;
@@ -15,6 +16,7 @@ use crate::slots::{Slot, Slots};
 use learn::{Learner, Load, Seen};
 use penstock_store::Profile;
 use policy::Policy;
+use rate::{Rate, opening_bytes};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -39,6 +41,10 @@ pub(crate) struct Pace {
     tail: Mutex<Tail>,
     /// What connections bring.
     usual: Mutex<Usual>,
+    /// What the link brings.
+    rate: Mutex<Rate>,
+    /// Objects that are being opened.
+    openings: AtomicU64,
     reads: AtomicU64,
     requests: AtomicU64,
 }
@@ -55,6 +61,8 @@ impl Pace {
             waiting: AtomicUsize::new(0),
             tail: Mutex::default(),
             usual: Mutex::default(),
+            rate: Mutex::default(),
+            openings: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             requests: AtomicU64::new(0),
         }
@@ -118,9 +126,59 @@ impl Pace {
             && self.spend()
     }
 
+    /// Somebody waits for bytes of a body.
+    pub fn waits(&self) -> Waiting<'_> {
+        lock(&self.rate).waits(self.began.elapsed());
+        Waiting { pace: self, come_bytes: 0 }
+    }
+
+    /// An object is opened until this is dropped.
+    pub fn opens(&self) -> Opens<'_> {
+        self.openings.fetch_add(1, Ordering::Relaxed);
+        Opens(self)
+    }
+
+    /// How much of an object is fetched at most with the request that opens it, and with so many
+    /// others that are sent together with it.
+    pub fn opening_bytes(&self, setting_bytes: u64, latency: Duration, others: u64) -> u64 {
+        let bytes_per_ms = lock(&self.rate).bytes_per_ms();
+        let openings = self.openings.load(Ordering::Relaxed) + 1 + others;
+        opening_bytes(setting_bytes, bytes_per_ms, latency, openings)
+    }
+
     /// A second request was sent; whether it was answered first.
     pub fn judged(&self, won: bool) {
         lock(&self.tail).judged(won);
+    }
+}
+
+/// A wait for bytes of a body; they have come where it is told before it is dropped.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a> {
+    pace: &'a Pace,
+    come_bytes: u64,
+}
+
+impl Waiting<'_> {
+    /// So many came.
+    pub fn came(mut self, bytes: usize) {
+        self.come_bytes = bytes as u64;
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        lock(&self.pace.rate).waited(self.pace.began.elapsed(), self.come_bytes);
+    }
+}
+
+/// An object that is being opened.
+#[derive(Debug)]
+pub(crate) struct Opens<'a>(&'a Pace);
+
+impl Drop for Opens<'_> {
+    fn drop(&mut self) {
+        self.0.openings.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

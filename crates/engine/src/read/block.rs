@@ -8,6 +8,7 @@ use crate::read::flight::{Progress, Wanted};
 use crate::read::flow::Flow;
 use crate::read::held::Piece;
 use crate::read::ranges::Ranges;
+use crate::read::ready::copy_held;
 use crate::read::room::Room;
 use crate::read::spare::SpareSlot;
 use crate::read::version::Version;
@@ -234,4 +235,20 @@ async fn fetch_bytes(
     let mut bytes = Room::of(range.len());
     wanted.fetch(&mut bytes, range, None).await?;
     Ok(bytes.freeze())
+}
+
+/// Fills `buf` from a block, or from the store where that failed; true where it held nothing up.
+pub(super) async fn copy_ahead(
+    wanted: Wanted<'_>,
+    block: Arc<Block>,
+    buf: &mut [u8],
+    range: ByteRange,
+) -> Result<bool> {
+    let is_here = !block.is_pending();
+    let Some(piece) = block.arrived().await else {
+        return wanted.fetch(buf, range, None).await.map(|_| false);
+    };
+    copy_held(buf, range.start, &piece);
+    wanted.progress.inspect(|progress| progress.copied(range.len()));
+    Ok(is_here)
 }

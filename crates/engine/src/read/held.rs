@@ -43,6 +43,8 @@ pub(crate) struct Held {
     layout: Mutex<Option<(u64, Option<Arc<Layout>>)>>,
     /// Taken while fetching, so that readers which want the same bytes fetch them once.
     pub filling: tokio::sync::Mutex<()>,
+    /// What is fetched ahead of its first reader.
+    coming: Mutex<Option<ByteRange>>,
 }
 
 impl Held {
@@ -98,6 +100,17 @@ impl Held {
     pub fn covers(&self, range: &ByteRange) -> bool {
         let pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         pieces.iter().any(|piece| piece.range.contains(range))
+    }
+
+    /// Takes note that these bytes are fetched ahead of whoever reads them.
+    pub fn comes(&self, window: ByteRange) {
+        *self.coming.lock().unwrap_or_else(PoisonError::into_inner) = Some(window);
+    }
+
+    /// What is fetched ahead that has all of this range, if that is not here.
+    pub fn coming(&self, range: &ByteRange) -> Option<ByteRange> {
+        let coming = *self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        coming.filter(|window| !range.is_empty() && window.contains(range) && !self.covers(range))
     }
 
     fn weight(&self) -> u64 {

@@ -53,6 +53,7 @@ use crate::query::{Query, QueryCore};
 use crate::warm::{Coming, may_warm, warm};
 use futures_util::future::join;
 use held::Held;
+use openings::{first_bytes, opening_bytes};
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Kind, Metric, Result};
 use penstock_store::{GetRange, ObjectMeta};
@@ -60,9 +61,6 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use whole::Whole;
-
-/// What a catalog tells of a footer is believed up to this length.
-const FOOTER_BYTES_MAX: u64 = 8 << 20;
 
 /// What the caller knows of an object before opening it, usually from a listing or a table format.
 #[derive(Clone, Debug, Default)]
@@ -192,7 +190,7 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
     let place = query.neighbours.opened(query, at);
     // Files of a glob are opened ahead, each on a connection that columns are then read on.
     let warms = place.is_none();
-    let opened = cell.get_or_try_init(|| find_out(query, at, known, warms)).await?;
+    let opened = cell.get_or_try_init(|| find_out(query, at, known, warms, None)).await?;
     query.neighbours.told(at, &opened.meta);
     if asks {
         query.scope.count(Metric::MetadataMisses, 1);
@@ -216,30 +214,38 @@ fn cell(query: &QueryCore, at: &Location) -> Arc<OnceCell<Opened>> {
     Arc::clone(opened.entry(at.id()).or_default())
 }
 
-/// Does what opening an object will have to do.
-async fn open_ahead(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<()> {
+/// Does what opening an object will have to do; asks for so much of it, if it has to be asked for.
+async fn open_ahead(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    known: &Known,
+    opening_bytes: u64,
+) -> Result<()> {
     // Whoever opens it then asks anyway.
     if query.asks_always() {
         return Ok(());
     }
     query.uploads.settled(&at.id()).await;
     let cell = cell(query, at);
-    let opened = cell.get_or_try_init(|| find_out(query, at, known, false)).await?;
+    let found = find_out(query, at, known, false, Some(opening_bytes));
+    let opened = cell.get_or_try_init(|| found).await?;
     query.neighbours.told(at, &opened.meta);
-    let (size, window) = (opened.meta.size_bytes.unwrap_or(0), query.settings.open_fetch_bytes);
-    if let Some(window) = plan::opening_window(size, window, tail_first(&at.key)) {
+    let size = opened.meta.size_bytes.unwrap_or(0);
+    if let Some(window) = plan::opening_window(size, opening_bytes, tail_first(&at.key)) {
         let held = opened.held(query, at).await?;
         Reader::new(query, at, &opened.meta, held, None).fetch_opening(query, window).await?;
     }
     Ok(())
 }
 
-/// `warms`: what follows may need more connections than there are.
+/// `warms`: what follows may need more connections than there are. `window` is what is asked for
+/// where the tag is not known, if that was decided already.
 async fn find_out(
     query: &Arc<QueryCore>,
     at: &Location,
     known: &Known,
     warms: bool,
+    window: Option<u64>,
 ) -> Result<Opened> {
     let engine = &query.engine;
     let held = |meta: &ObjectMeta| engine.held.get(&at.id(), &Version::of(meta)).is_some();
@@ -283,7 +289,8 @@ async fn find_out(
     let asked = Instant::now();
     let will_come = warms.then(|| coming(query, at, size_bytes));
     // Boxed, so that what memory answers moves no large future about.
-    let opened = Box::pin(open_fetch(query, at, known, will_come)).await?;
+    let window = window.unwrap_or_else(|| opening_bytes(query, at, known, size_bytes, 0));
+    let opened = Box::pin(open_fetch(query, at, known, window, will_come)).await?;
     if known.immutable {
         engine.metadata.confirm(at, &opened.meta, true, asked);
     }
@@ -307,20 +314,14 @@ fn is_outdated(query: &QueryCore, at: &Location, known: &Known) -> bool {
     is_old || query.engine.metadata.has_changed_since(at, listed, &known.meta)
 }
 
-/// So much is asked for of an object whose tag is not known.
-fn opening_bytes(query: &QueryCore, known: &Known) -> u64 {
-    let footer_bytes = known.footer_size_bytes.map_or(0, |size| size.min(FOOTER_BYTES_MAX) + 8);
-    query.settings.open_fetch_bytes.max(footer_bytes)
-}
-
 /// One GET that tells size and ETag and brings the bytes which will be read first.
 async fn open_fetch(
     query: &Arc<QueryCore>,
     at: &Location,
     known: &Known,
+    window: u64,
     will_come: Option<Coming>,
 ) -> Result<Opened> {
-    let window = opening_bytes(query, known);
     if window == 0 {
         return asked(query, at).await;
     }
@@ -333,6 +334,7 @@ async fn open_fetch(
         let start = size.saturating_sub(window);
         GetRange::Bounded(ByteRange { start, end: start.saturating_add(window) })
     };
+    let _opens = at.mount.pace.opens();
     let asked = Instant::now();
     // Behind its own first step, in which it takes a connection.
     let beside = async { will_come.into_iter().for_each(|it| warm(query, at, it)) };
@@ -371,8 +373,8 @@ async fn open_fetch(
 
 /// Whether the disk cache has what readers of this version begin with.
 fn opening_is_cached(query: &Arc<QueryCore>, at: &Location, meta: &ObjectMeta) -> bool {
-    let window = query.settings.open_fetch_bytes;
     let size = meta.size_bytes.unwrap_or(0);
+    let window = first_bytes(query, at, size, true);
     let opening = plan::opening_window(size, window, tail_first(&at.key));
     let cached = CachedObject::of(query, at, &Version::of(meta));
     opening.zip(cached).is_some_and(|(opening, cached)| cached.covers(opening))

@@ -7,26 +7,78 @@ use crate::query::QueryCore;
 use crate::read::order::{Allowed, Next, Order, windows};
 use crate::read::plan::footer_window;
 use crate::read::ranges::Ranges;
-use crate::read::small::Small;
+use crate::read::small::{LINK_BYTES_MAX, Small, Text};
 use crate::read::stream::counted;
 use crate::read::version::Version;
-use crate::read::{Known, Reader, open_ahead, opening_bytes, tail_first};
+use crate::read::{Known, Reader, open_ahead, tail_first};
 use crate::request_log::Scope;
 use penstock_base::{ByteRange, Metric};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::AbortHandle;
 
+/// What a catalog tells of a footer is believed up to this length.
+const FOOTER_BYTES_MAX: u64 = 8 << 20;
 /// A thread that opens its file later than that many others is not waited for.
 const LATE_MAX: usize = 64;
+
+/// How much of an object is fetched at most before it is known what is wanted of it, where so many
+/// others are opened together with it. Text is read from front to back, so nothing of it is too
+/// much.
+fn window_bytes(query: &QueryCore, at: &Location, others: u64) -> u64 {
+    let setting_bytes = query.settings.open_fetch_bytes;
+    if tail_first(&at.key) { link_bytes(at, setting_bytes, others) } else { setting_bytes }
+}
+
+/// So many bytes, but no more than the link brings in a round trip.
+fn link_bytes(at: &Location, bytes_max: u64, others: u64) -> u64 {
+    // On a full link answers wait for each other, which makes no round trip longer.
+    let latency = at.mount.latency.least().unwrap_or_else(|| at.mount.latency.get());
+    at.mount.pace.opening_bytes(bytes_max, latency, others)
+}
+
+/// The same for a read of an object of known size. Only of a small file of which nothing is here
+/// it is a question: of others as much comes as their readers ask for.
+pub(super) fn first_bytes(
+    query: &QueryCore,
+    at: &Location,
+    size_bytes: u64,
+    nothing_is_here: bool,
+) -> u64 {
+    let setting_bytes = query.settings.open_fetch_bytes;
+    let is_limited = nothing_is_here && size_bytes <= setting_bytes;
+    if is_limited { window_bytes(query, at, 0) } else { setting_bytes }
+}
+
+/// So much is asked for of an object whose tag is not known: what its readers ask for of its end,
+/// if a size or the length of its footer tells that, is no more than they want.
+pub(super) fn opening_bytes(
+    query: &QueryCore,
+    at: &Location,
+    known: &Known,
+    size_bytes: Option<u64>,
+    others: u64,
+) -> u64 {
+    let told_bytes = known.footer_size_bytes.map_or(0, |size| size.min(FOOTER_BYTES_MAX) + 8);
+    let wanted_bytes = match (size_bytes, tail_first(&at.key)) {
+        (Some(size), true) => footer_window(size).len().min(query.settings.open_fetch_bytes),
+        _ => 0,
+    };
+    window_bytes(query, at, others).max(wanted_bytes).max(told_bytes)
+}
 
 /// The first bytes of a file, until its request is over and nobody reads of it any more.
 #[derive(Debug)]
 struct Opening {
+    /// What is fetched ahead: nothing of a file that was opened before it was begun.
     window: ByteRange,
     /// It is all of a file of which a footer would do.
     is_whole: bool,
+    /// The file, if it is of text, or could come whole.
+    file: Option<ByteRange>,
+    is_text: bool,
     /// Over the network, so far.
     arrived_bytes: Arc<AtomicU64>,
     /// What of the window its readers wanted.
@@ -35,8 +87,27 @@ struct Opening {
 }
 
 impl Opening {
-    fn read_bytes(&self) -> u64 {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).bytes_in(self.window)
+    /// Nothing has come of it yet.
+    fn new(query: &QueryCore, key: &str, known: &Known, window: ByteRange) -> Self {
+        let size_bytes = known.meta.size_bytes.unwrap_or(0);
+        let footer_bytes = footer_window(size_bytes).len();
+        let is_text = !tail_first(key);
+        let could_be_whole =
+            !is_text && size_bytes > footer_bytes && size_bytes <= query.settings.open_fetch_bytes;
+        let file = ByteRange { start: 0, end: size_bytes };
+        Opening {
+            window,
+            is_whole: could_be_whole && window.len() == size_bytes,
+            file: (is_text || could_be_whole).then_some(file),
+            is_text,
+            arrived_bytes: Arc::default(),
+            read: Mutex::default(),
+            scope: Arc::clone(&query.scope),
+        }
+    }
+
+    fn read_bytes(&self, range: ByteRange) -> u64 {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).bytes_in(range)
     }
 }
 
@@ -44,7 +115,7 @@ impl Drop for Opening {
     fn drop(&mut self) {
         // The window of a file whose size nobody told may be longer than the file.
         let arrived_bytes = self.arrived_bytes.load(Ordering::Relaxed);
-        let wasted_bytes = arrived_bytes.saturating_sub(self.read_bytes());
+        let wasted_bytes = arrived_bytes.saturating_sub(self.read_bytes(self.window));
         self.scope.count(Metric::ReadAheadWastedBytes, wasted_bytes);
     }
 }
@@ -55,9 +126,10 @@ pub(super) struct Openings {
     order: Order,
     /// Of files that nobody has opened, by the file's place in its glob.
     out: HashMap<usize, Arc<Opening>>,
-    /// Of files that were opened, and whether one of their readers was closed.
-    in_use: HashMap<usize, (Arc<Opening>, bool)>,
+    /// Of files that were opened, and what was read of them when one of their readers was closed.
+    in_use: HashMap<usize, (Arc<Opening>, Option<u64>)>,
     small: Small,
+    text: Text,
     /// By all readers of its files.
     read_bytes: u64,
     /// Those that were opened: a thread that falls behind makes the order begin anew.
@@ -76,35 +148,45 @@ impl Openings {
     ) {
         self.opened.insert(index);
         if let Some(opening) = self.out.remove(&index) {
-            self.in_use.insert(index, (opening, false));
+            self.in_use.insert(index, (opening, None));
+        } else if let Entry::Vacant(place) = self.in_use.entry(index) {
+            let (key, known) = &files[index];
+            let opening = Opening::new(query, key, known, ByteRange { start: 0, end: 0 });
+            if opening.file.is_some() {
+                place.insert((Arc::new(opening), None));
+            }
         }
         // Those that the scan has passed by do not count as ahead of it any more.
         for (_, passed) in self.out.extract_if(|ahead, _| ahead + LATE_MAX < index) {
-            note_ended(&mut self.small, &passed);
+            note_ended((&mut self.small, &mut self.text), &passed, &mut None);
         }
         tasks.retain(|task| !task.is_finished());
         let batch = self.order.opened(index, files.len(), query.ends_early());
         let first = batch.files.start;
         let files = &files[batch.files];
-        let next: Vec<_> = files.iter().map(|file| next_of(query, file)).collect();
+        let others = files.len().saturating_sub(1) as u64;
+        let next: Vec<_> = files.iter().map(|file| next_of(query, at, file, others)).collect();
+        let link_bytes = link_bytes(at, LINK_BYTES_MAX, 0);
         let out_bytes = self.out.values().map(|opening| opening.window.len()).sum();
         let allowed = Allowed {
             window_bytes: query.settings.open_fetch_bytes,
             bytes_max: batch.bytes_max,
             text_bytes_max: self.read_bytes,
-            whole_bytes_max: self.small.bytes_max(),
+            whole_bytes_max: self.small.bytes_max(link_bytes),
+            text_whole_bytes_max: self.text.bytes_max(query.settings.open_fetch_bytes),
             out_bytes,
             held_bytes: query.engine.budget.limit_bytes() / HELD_PARTS,
         };
         let windows = windows(&next, &allowed);
         self.order.begun = self.order.begun.max(first + windows.len());
-        for (index, ((key, known), window)) in (first..).zip(files.iter().zip(windows)) {
+        let files = files.iter().zip(next).zip(windows);
+        for (index, (((key, known), next), window)) in (first..).zip(files) {
             let at = at.sibling(key.as_str());
             let held = query.engine.held.get(&at.id(), &Version::of(&known.meta));
             let is_here = held.is_some_and(|held| held.covers(&window));
             let is_known = self.opened.contains(&index) || self.out.contains_key(&index);
             if !(is_known || is_here && known.meta.etag.is_some()) {
-                tasks.push(self.begin(query, at, known, index, window));
+                tasks.push(self.begin(query, at, known, index, (window, next.opening_bytes)));
             }
         }
     }
@@ -119,10 +201,8 @@ impl Openings {
 
     /// Takes note that a reader of one of the files is closed.
     pub fn closed(&mut self, index: usize) {
-        if let Some((opening, is_closed)) = self.in_use.get_mut(&index)
-            && !std::mem::replace(is_closed, true)
-        {
-            note_ended(&mut self.small, opening);
+        if let Some((opening, known_bytes)) = self.in_use.get_mut(&index) {
+            note_ended((&mut self.small, &mut self.text), opening, known_bytes);
         }
     }
 
@@ -133,30 +213,24 @@ impl Openings {
         at: Location,
         known: &Known,
         index: usize,
-        window: ByteRange,
+        (window, opening_bytes): (ByteRange, Option<u64>),
     ) -> AbortHandle {
-        let size_bytes = known.meta.size_bytes.unwrap_or(0);
-        let is_whole = tail_first(&at.key)
-            && window.len() == size_bytes
-            && window.len() > footer_window(size_bytes).len();
-        if is_whole {
+        let opening = Arc::new(Opening::new(query, &at.key, known, window));
+        if opening.is_whole {
             self.small.asked(window.len());
         }
-        let opening = Arc::new(Opening {
-            window,
-            is_whole,
-            arrived_bytes: Arc::default(),
-            read: Mutex::default(),
-            scope: Arc::clone(&query.scope),
-        });
+        let version = Version::of(&known.meta);
+        if opening_bytes.is_none() && version.is_told() {
+            query.engine.held.get_or_default(&at.id(), &version).comes(window);
+        }
         query.scope.count(Metric::ReadAheadBytes, window.len());
         self.out.insert(index, Arc::clone(&opening));
         let (query, known) = (Arc::clone(query), known.clone());
         let handle = query.engine.handle.clone();
         let task = handle.spawn(async move {
             let fetched = async {
-                if known.meta.etag.is_none() {
-                    return open_ahead(&query, &at, &known).await;
+                if let Some(bytes) = opening_bytes {
+                    return open_ahead(&query, &at, &known, bytes).await;
                 }
                 let reader = Reader::new(&query, &at, &known.meta, None, None);
                 reader.fetch_opening(&query, window).await
@@ -174,10 +248,19 @@ impl Openings {
     }
 }
 
-/// Takes note of what became of a file, if it came whole.
-fn note_ended(small: &mut Small, opening: &Opening) {
-    if opening.is_whole {
-        small.closed(opening.window.len(), opening.read_bytes());
+/// Takes note of what was read of a file, and how much of that was known.
+fn note_ended(
+    (small, text): (&mut Small, &mut Text),
+    opening: &Opening,
+    known_bytes: &mut Option<u64>,
+) {
+    let Some(file) = opening.file else { return };
+    let read_bytes = opening.read_bytes(file);
+    let before = known_bytes.replace(read_bytes);
+    if opening.is_text {
+        text.closed(file.len(), read_bytes, before);
+    } else {
+        small.closed(file.len(), opening.is_whole, read_bytes, before);
     }
 }
 
@@ -191,8 +274,10 @@ impl Drop for Stopped {
 }
 
 /// What opening a file will ask for.
-fn next_of(query: &QueryCore, (key, known): &(String, Known)) -> Next {
-    let opening_bytes = known.meta.etag.is_none().then(|| opening_bytes(query, known));
+fn next_of(query: &QueryCore, at: &Location, (key, known): &(String, Known), others: u64) -> Next {
+    let size_bytes = known.meta.size_bytes;
+    let asked_bytes = || opening_bytes(query, &at.sibling(key.as_str()), known, size_bytes, others);
+    let opening_bytes = known.meta.etag.is_none().then(asked_bytes);
     let guess = opening_bytes.unwrap_or(query.settings.open_fetch_bytes);
     let size_bytes = known.meta.size_bytes.unwrap_or(guess);
     Next { size_bytes, tail_first: tail_first(key), opening_bytes }

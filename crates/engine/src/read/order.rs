@@ -8,6 +8,8 @@
 //!   more than one and a tenth of the steps where the statement may end early. A jump begins anew.
 //! - Small files come whole as far as `small` allows; beyond, Parquet files give their footers
 //!   only.
+//! - Files of text that are a little longer than what opening fetches come whole, where they fit
+//!   and others of their glob were read so: a second request each would cost a round trip each.
 //! - A catalog may tell of long footers: no more than [`BYTES_AHEAD_MAX`] of files that nobody has
 //!   opened yet is out at once, or one file.
 
@@ -100,6 +102,13 @@ pub(super) struct Next {
 }
 
 impl Next {
+    /// All of a file of text that is no longer than this.
+    fn whole_text(&self, bytes_max: u64) -> Option<ByteRange> {
+        let is_text = !self.tail_first && self.opening_bytes.is_none();
+        let end = self.size_bytes;
+        (is_text && end <= bytes_max).then_some(ByteRange { start: 0, end })
+    }
+
     fn window(&self, window_bytes: u64) -> ByteRange {
         let Next { size_bytes: end, tail_first, opening_bytes } = *self;
         match opening_bytes {
@@ -121,6 +130,8 @@ pub(super) struct Allowed {
     pub text_bytes_max: u64,
     /// Small files come whole if all of the batch are no more than this.
     pub whole_bytes_max: u64,
+    /// A file of text comes whole up to this length.
+    pub text_whole_bytes_max: u64,
     /// Ahead of it already.
     pub out_bytes: u64,
     /// Kept of opened objects.
@@ -142,19 +153,20 @@ pub(super) fn windows(files: &[Next], allowed: &Allowed) -> Vec<ByteRange> {
     let mut may_pass = bytes_max > BYTES_AHEAD_MAX && out_bytes == 0;
     whole
         .zip(files)
-        .map(|(window, file)| {
+        .map_while(|(window, file)| {
             let as_told = file.opening_bytes.is_some() || !file.tail_first;
-            if is_small || as_told || window.is_empty() {
+            let window = if is_small || as_told || window.is_empty() {
                 window
             } else {
                 footer_window(file.size_bytes)
-            }
-        })
-        .take_while(|window| {
+            };
+            // One that only does not fit yet is left to the next step.
+            let text = file.whole_text(allowed.text_whole_bytes_max.min(bytes_max).min(ahead_max));
+            let window = text.unwrap_or(window);
             let fits = window.len() <= left || may_pass;
             left = left.saturating_sub(window.len());
             may_pass = false;
-            fits
+            fits.then_some(window)
         })
         .collect()
 }
@@ -175,6 +187,7 @@ mod tests {
             bytes_max,
             text_bytes_max,
             whole_bytes_max: WHOLE,
+            text_whole_bytes_max: 0,
             out_bytes,
             held_bytes: u64::MAX,
         }
@@ -225,6 +238,25 @@ mod tests {
         };
         // Text is ahead by as much as was read of it.
         assert_eq!([count(0, 0), count(0, 512 << 10), count(2 << 20, 0)], [2, 0, 10]);
+    }
+
+    #[test]
+    fn text_comes_whole_where_it_fits_and_else_its_head() {
+        let of = |sizes: &[u64], bytes_max: u64| {
+            let files: Vec<_> = sizes.iter().map(|kib| told(kib << 10, false)).collect();
+            let text_whole_bytes_max = 1 << 20;
+            let allowed = Allowed { text_whole_bytes_max, ..allowed(256 << 10, bytes_max, 0) };
+            let windows = windows(&files, &allowed);
+            assert!(windows.iter().all(|window| window.start == 0));
+            windows.iter().map(|window| window.end >> 10).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[337; 5], BYTES_AHEAD_FIRST), [337]);
+        assert_eq!(of(&[337; 5], 1 << 20), [337; 3]);
+        assert_eq!(of(&[300, 700, 100], 600 << 10), [300, 256], "only the head ever fits");
+        assert_eq!(of(&[1025; 2], 4 << 20), [256; 2], "longer");
+        let parquet = [told(337 << 10, true)];
+        let allowed = Allowed { text_whole_bytes_max: 1 << 20, ..allowed(0, u64::MAX, 0) };
+        assert!(windows(&parquet, &allowed)[0].is_empty());
     }
 
     #[test]
@@ -281,9 +313,11 @@ mod tests {
             files in prop::collection::vec((0u64..2_000_000, any::<bool>()), 0..40),
             window_bytes in 0u64..(1 << 19), bytes_max in 0u64..(1 << 20),
             out_bytes in 0u64..(16 << 20), held_bytes in 0u64..(64 << 20),
+            text_whole_bytes_max in 0u64..(1 << 21),
         ) {
             let next: Vec<_> = files.iter().map(|&(size, tail)| told(size, tail)).collect();
             let allowed = allowed(window_bytes, bytes_max, out_bytes);
+            let allowed = Allowed { text_whole_bytes_max, ..allowed };
             let windows = windows(&next, &Allowed { held_bytes, ..allowed });
             let sum = windows.iter().map(ByteRange::len).sum::<u64>();
             prop_assert!(sum == 0 || sum + out_bytes <= BYTES_AHEAD_MAX);

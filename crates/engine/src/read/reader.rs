@@ -10,11 +10,12 @@ use crate::query::{Query, QueryCore};
 use crate::read::ahead::{Ahead, is_large};
 use crate::read::at_once::all;
 use crate::read::begun::Approach;
-use crate::read::block::{Block, Source};
+use crate::read::block::{Block, Source, copy_ahead};
 use crate::read::columns::LATENCY_MIN;
 use crate::read::flight::{Progress, Wanted};
 use crate::read::held::{ENTRY_BYTES, Held, Piece};
 use crate::read::neighbours::{Place, Taken, came_ahead};
+use crate::read::openings::first_bytes;
 use crate::read::parquet::footer_start;
 use crate::read::plan::{
     Source as SpanSource, Span, divide, is_rest_of_footer, missing, plan, widen,
@@ -155,10 +156,12 @@ impl Reader {
         buf: &mut [u8],
         range: ByteRange,
     ) -> Result<Taken> {
-        let window = query.settings.open_fetch_bytes;
         let mut held = self.held.pieces();
+        let window = first_bytes(query, &self.at, self.size_bytes, held.is_empty());
         let ranges: Vec<ByteRange> = held.iter().map(|piece| piece.range).collect();
-        if let Some(window) = widen(range, self.size_bytes, window, self.tail_first, &ranges) {
+        let widened = widen(range, self.size_bytes, window, self.tail_first, &ranges);
+        // What is begun ahead of this reader is asked for once, by whoever is first.
+        if let Some(window) = widened.or_else(|| self.held.coming(&range)) {
             // Boxed, so that what memory answers moves no large future about.
             Box::pin(self.fill(query, range, window)).await?;
             held = self.held.pieces();
@@ -433,6 +436,7 @@ impl Reader {
         if self.held.covers(&range) {
             return Ok(());
         }
+        let _opens = self.at.mount.pace.opens();
         let held: Vec<ByteRange> = self.held.pieces().iter().map(|piece| piece.range).collect();
         let missing = plan(window, &held, || u64::MAX);
         for span in missing.iter().filter(|span| span.source == SpanSource::Store) {
@@ -467,22 +471,6 @@ impl Reader {
         .with_operation("read")
         .with_object(self.at.url())
     }
-}
-
-/// Fills `buf` from a block, or from the store where that failed; true where it held nothing up.
-async fn copy_ahead(
-    wanted: Wanted<'_>,
-    block: Arc<Block>,
-    buf: &mut [u8],
-    range: ByteRange,
-) -> Result<bool> {
-    let is_here = !block.is_pending();
-    let Some(piece) = block.arrived().await else {
-        return wanted.fetch(buf, range, None).await.map(|_| false);
-    };
-    copy_held(buf, range.start, &piece);
-    wanted.progress.inspect(|progress| progress.copied(range.len()));
-    Ok(is_here)
 }
 
 /// A read as it is carried out.

@@ -203,7 +203,10 @@ impl Stream {
             };
             let left = usize::try_from(self.body_end - self.next).unwrap_or(usize::MAX);
             let asked = Instant::now();
-            let error = match body.read(&mut buf[..want.min(left)]).await {
+            let waiting = self.at.mount.pace.waits();
+            let answer = body.read(&mut buf[..want.min(left)]).await;
+            waiting.came(*answer.as_ref().unwrap_or(&0));
+            let error = match answer {
                 Ok(0) if self.range.end == u64::MAX => {
                     self.range.end = self.next;
                     return Ok(0);
