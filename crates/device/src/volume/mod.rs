@@ -38,7 +38,7 @@ use crate::port::Port;
 use crate::process::{Own, forked};
 use ahead::Ahead;
 use behind::Behind;
-use copies::{Paging, choose, repair};
+use copies::{Paging, choose, memory, repair};
 use durable::Flushes;
 use grown::find_copies;
 use helped::Helpers;
@@ -332,6 +332,9 @@ impl Volume {
             next.page_count = self.paging.pages;
             let before = data_pages(core.table.page_count).end();
             self.commit(&mut core, next, "volume grow")?;
+            // What a lost table is looked for at (`grown.rs`) must not be older than it.
+            let nothing = memory(&self.port, PAGE_BYTES as usize);
+            self.port.write(before * self.paging.blocks_per_page, &nothing)?;
             let pages = data_pages(self.paging.pages).end() - before;
             core.space.release(Extent { first_page: before, pages });
         }
