@@ -3,8 +3,8 @@
 # NVMe by ioctl and by passthrough against emulated controllers: virtual machines of QEMU (its
 # software emulation; no virtualisation is needed), side by side. One takes the exam and attaches
 # databases, on a namespace of 512-byte blocks (commands of 128 KiB at most) and one of 4096-byte
-# blocks (64 KiB), reads by every io and discipline, has a cache on a namespace, devices that fail and
-# devices that are pulled out. Two are stopped hard while DuckDB commits, and what they had said to be
+# blocks (64 KiB), reads by every io and discipline, has a cache on a namespace, devices that fail,
+# hang and are pulled out. Two are stopped hard while DuckDB commits, and what they had said to be
 # durable must be there. Times in them say nothing about devices. Where PENSTOCK_TEST_XNVME names a
 # libxnvme, its NVMe backends take the exam, too. Needs build/penstock, the extension and the test set
 # of build/venv.
@@ -142,7 +142,8 @@ exam() {
   controller cache 5 512
   controller bad 2 512 "$bad,file.image.driver=file,file.image.filename=$folder/bad.img"
   for letter in a b c d; do controller pulled-$letter 5 512; done
-  machine exam guest.sh 8
+  controller hung 5 512
+  machine exam guest.sh 9
   [ ! -e "$folder/shared/output" ] || cat "$folder/shared/output" >&2
   [ -e "$folder/shared/status" ] || { tail -n 30 "$folder/console" >&2; die "the virtual machine gave no status"; }
   [ "$(cat "$folder/shared/status")" = 0 ] || die "the exam on NVMe failed"
@@ -166,7 +167,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cat > "$work/paths" << PATHS
 DUCKDB=$(build/venv/bin/python -c 'import duckdb_cli, os; print(os.path.dirname(duckdb_cli.__file__))')/duckdb
-EXTENSION=$(echo "$ROOT"/build/duckdb/*/penstock.duckdb_extension)
+EXTENSION=$ROOT/build/duckdb/v$(build/venv/bin/python -c 'import duckdb; print(duckdb.__version__)')/penstock.duckdb_extension
 PENSTOCK=$ROOT/build/penstock
 PATHS
 . "$work/paths"

@@ -40,10 +40,14 @@ variants $ng $block 6400
 echo "== a cache of an object store"
 cached /dev/vm/cache.ng
 echo "== devices that fail and devices that go"
-# The host pulls out what is named on the second serial line.
+# The host does what is asked for on the second serial line.
 PENSTOCK_TEST_NVME_BAD=/dev/vm/bad.ng PENSTOCK_TEST_NVME_PULLED_A=/dev/vm/pulled-a.ng \
   PENSTOCK_TEST_NVME_PULLED_B=/dev/vm/pulled-b.blk PENSTOCK_TEST_PULL=/dev/ttyS1 \
-  "$shared/exam" -q --test-threads=1 faults::
+  "$shared/exam" -q --test-threads=1 --skip hangs faults::
 pulled pulled-c ng passthrough
 pulled pulled-d blk uring
+echo "== a controller that hangs"
+# Milliseconds after which the kernel asks for an abort, and again after which it resets.
+echo 2000 > "/sys/block/$(basename "$(readlink -f /dev/vm/hung.blk)")/queue/io_timeout"
+PENSTOCK_TEST_NVME_HUNG=/dev/vm/hung.ng PENSTOCK_TEST_PULL=/dev/ttyS1 "$shared/exam" -q hangs
 echo "== all right"

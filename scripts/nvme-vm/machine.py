@@ -54,7 +54,7 @@ class Machine:
             if words := line.split():
                 yield words
 
-    def control(self, command: str, **arguments: str) -> None:
+    def control(self, command: str, **arguments: str | int) -> None:
         """One command to QEMU, whose answer is waited for."""
         with socket.socket(socket.AF_UNIX) as plug, plug.makefile("rw") as wire:
             plug.connect(str(self._socket))
@@ -69,6 +69,11 @@ class Machine:
                     if "error" in answer:
                         sys.exit(f"{command}: {answer['error']['desc']}")
 
+    def throttle(self, name: str, bytes_per_s: int) -> None:
+        """Limits what a drive moves; 0 is without limit."""
+        others = dict.fromkeys(("bps_rd", "bps_wr", "iops", "iops_rd", "iops_wr"), 0)
+        self.control("block_set_io_throttle", device=name, bps=bytes_per_s, **others)
+
     def kill(self) -> None:
         """As if the power went: nothing of the guest goes on."""
         self._process.kill()
@@ -80,11 +85,18 @@ class Machine:
 
 
 def exam(command: list[str], shared: Path) -> None:
-    """Lets the guest do its work; pulls out the devices that it asks for."""
+    """Lets the guest do its work; does to the devices what it asks for."""
     machine = Machine([*command, "-no-reboot"], shared)
     for words in machine.lines():
-        if words[0] == "pull":
-            machine.control("device_del", id=f"c-{words[1]}")
+        match words:
+            case ["pull", name]:
+                machine.control("device_del", id=f"c-{name}")
+            case ["hang", name]:
+                # The second read of 4 KiB waits for 8 s. Longer, and QEMU would wait for it within a
+                # reset and do nothing else meanwhile.
+                machine.throttle(name, bytes_per_s=512)
+            case ["free", name]:
+                machine.throttle(name, bytes_per_s=0)
     machine.wait()
 
 

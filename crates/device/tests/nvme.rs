@@ -66,13 +66,18 @@ mod faults {
         }
     }
 
-    /// Writes and flushes until the device is gone; `PENSTOCK_TEST_PULL` is where to ask for that.
+    /// Has somebody outside do something to a device.
+    fn ask(verb: &str, device: &str) {
+        let to = std::env::var("PENSTOCK_TEST_PULL").expect("PENSTOCK_TEST_PULL names a file");
+        std::fs::write(to, format!("{verb} {device}\n")).expect("somebody reads it");
+    }
+
+    /// Writes and flushes until the device is gone.
     fn goes(letter: &str, io: Io) {
         let port = port(&format!("PENSTOCK_TEST_NVME_PULLED_{}", letter.to_uppercase()), io);
         assert!(port.geometry().has_volatile_cache);
         let bytes = AlignedBuffer::new(64 << 10, 4096);
-        let pull = std::env::var("PENSTOCK_TEST_PULL").expect("PENSTOCK_TEST_PULL names a file");
-        std::fs::write(pull, format!("pull pulled-{letter}\n")).expect("somebody reads it");
+        ask("pull", &format!("pulled-{letter}"));
         let mut outcome = Ok(());
         while outcome.is_ok() {
             outcome = port.write(0, &bytes).and_then(|()| port.flush());
@@ -88,5 +93,32 @@ mod faults {
     fn a_device_that_is_pulled_out_is_gone() {
         goes("a", Io::Passthrough);
         goes("b", Io::Ioctl);
+    }
+
+    /// The kernel waits for the queue's `io_timeout` (made short for this), asks the controller to
+    /// abort, waits again, and resets it, which ends the command.
+    #[test]
+    fn a_controller_that_hangs_is_told_and_works_again() {
+        for io in [Io::Ioctl, Io::Passthrough] {
+            let port = port("PENSTOCK_TEST_NVME_HUNG", io);
+            let mut bytes = AlignedBuffer::new(4096, 4096);
+            port.read(0, &mut bytes).expect("it is well");
+            ask("hang", "hung");
+            let mut outcome = Ok(());
+            while outcome.is_ok() {
+                outcome = port.read(0, &mut bytes);
+            }
+            let error = outcome.expect_err("the loop ended so");
+            assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+            assert!(error.to_string().contains("NVMe status"), "{error}");
+            assert!(error.hint().is_some_and(|hint| hint.contains("dmesg")), "{error}");
+            ask("free", "hung");
+            // What is under way of the reset may end a command more.
+            let mut failed = 0;
+            while let Err(error) = port.read(0, &mut bytes) {
+                failed += 1;
+                assert!(failed < 5, "{error}");
+            }
+        }
     }
 }
