@@ -2,7 +2,8 @@
 //! it decides which file of which device a URL means, and nothing about opening it.
 //!
 //! PATH and NAME are taken as they stand. DuckDB makes the names of a database's companions by
-//! putting an ending before the `?`, and of temporary files by adding `/file` at the URL's end.
+//! putting an ending before the `?`, and of temporary files by adding `/file` at the URL's end, or
+//! from 2.0 on before the `?`.
 
 use crate::open::Io;
 use crate::queues::Discipline;
@@ -24,6 +25,10 @@ pub const IMPORT_ENDING: &str = ".import";
 /// The longest ending of a database's name, that of a checkpoint's log being imported, has its
 /// place behind it.
 const DATABASE_NAME_BYTES_MAX: usize = NAME_BYTES_MAX - ENDINGS[0].len() - IMPORT_ENDING.len();
+
+/// How the names of temporary files begin that DuckDB 2.0 puts before the `?`
+/// (`temporary_file_manager.cpp`).
+const JOINED_BEGIN: &str = "/duckdb_temp_";
 
 const PARAMETERS: [&str; 5] = ["db", "temp", "io", "queues", "depth"];
 const EXAMPLE: &str = "Write nvme:///dev/ng0n1?db=sales";
@@ -66,6 +71,14 @@ fn split_ending(path: &str) -> (&str, &'static str) {
     (&path[..path.len() - found.len()], found)
 }
 
+/// Splits a temporary file's name off the path of its directory's URL.
+fn split_joined(path: &str) -> (&str, Option<&str>) {
+    match path.rfind('/') {
+        Some(at) if path[at..].starts_with(JOINED_BEGIN) => (&path[..at], Some(&path[at + 1..])),
+        _ => (path, None),
+    }
+}
+
 impl Address {
     /// Takes a URL apart.
     ///
@@ -82,6 +95,10 @@ impl Address {
             Parameters { db: Some(_), temp: Some(_), .. } => {
                 let hint = "Name a database with db, or a place to spill with temp";
                 return fail(url, "it has both db and temp", hint);
+            }
+            Parameters { temp: Some(directory), file: None, .. } => {
+                let (device, file) = split_joined(path);
+                (device, Place::Temp { directory, file: file.map(str::to_string) })
             }
             Parameters { temp: Some(directory), file, .. } => {
                 (path, Place::Temp { directory, file })
@@ -138,6 +155,10 @@ impl Address {
         let path = real.to_string_lossy();
         let (_, ending) = split_ending(&path);
         // With the ending in its place the URL of a log would be the URL of a database.
+        if let Some(name) = split_joined(&path).1 {
+            let message = format!("a volume cannot be called {name}, as temporary files are");
+            return fail(&path, message, "Rename the file, or make a symbolic link elsewhere");
+        }
         if !ending.is_empty() || path.contains('?') {
             let message = format!("a volume cannot have a name with {ending}? in it");
             return fail(&path, message, "Rename the file, or make a symbolic link elsewhere");
@@ -338,6 +359,12 @@ mod tests {
         assert_eq!(parse(url).place, spill("", None));
         assert_eq!(parse(&format!("{url}/a.tmp")).place, spill("", Some("a.tmp")));
         assert_eq!(parse(&format!("{url}=x/a.tmp")).place, spill("x", Some("a.tmp")));
+        // As DuckDB 2.0 writes them.
+        let joined = parse("nvme:///dev/ng0n1/duckdb_temp_7_0_owner?temp=x&io=file");
+        assert_eq!(joined.device, Path::new("/dev/ng0n1"));
+        assert_eq!(joined.place, spill("x", Some("duckdb_temp_7_0_owner")));
+        assert_eq!(joined.asked.io, Some(Io::File));
+        let url = "nvme:///dev/ng0n1?temp";
         let asked = parse(&format!("{url}=x&io=file/a.tmp"));
         assert_eq!(asked.place, spill("x", Some("a.tmp")));
         assert_eq!(asked.asked.io, Some(Io::File));
@@ -379,6 +406,10 @@ mod tests {
             (["nvme://x?temp", "nvme://x?temp="], "nvme:///d?temp"),
             (["nvme://x?temp=t&io=file", "nvme://x?io=file&temp=t/"], "nvme:///d?io=file&temp=t"),
             (["nvme://x?temp=t/f.wal", "nvme://x?temp=t/f.wal"], "nvme:///d?temp=t/f.wal"),
+            (
+                ["nvme://x/duckdb_temp_1?temp=t", "nvme://x?temp=t/duckdb_temp_1"],
+                "nvme:///d?temp=t/duckdb_temp_1",
+            ),
         ] {
             for url in urls {
                 let address = Address::parse_any(url).expect(url);
@@ -415,9 +446,9 @@ mod tests {
             assert!(refusal(url).contains(told), "{url}: {}", refusal(url));
         }
         let address = parse("nvme:///d?db=a");
-        for device in ["/x.wal", "/x?y"] {
+        for device in ["/x.wal", "/x?y", "/duckdb_temp_x"] {
             let refused = address.canonical(Path::new(device), Asked::default());
-            assert!(refused.expect_err(device).to_string().contains("cannot have a name"));
+            assert!(refused.expect_err(device).to_string().contains("a volume cannot"));
         }
     }
 }
