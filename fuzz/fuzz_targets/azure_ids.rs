@@ -1,12 +1,6 @@
 //! Feeds the body `azure_ids` of crates/store/src/fuzzing.rs.
 #![no_main]
 
-use penstock_store::fuzzing::BODIES;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    for (name, body, _) in BODIES {
-        if *name == "azure_ids" {
-            body(input);
-        }
-    }
+libfuzzer_sys::fuzz_target!(init: penstock_fuzz::seed("azure_ids"), |input: &[u8]| {
+    penstock_fuzz::feed("azure_ids", input);
 });

@@ -1,12 +1,6 @@
 //! Feeds the body `azure_tokens` of crates/store/src/fuzzing.rs.
 #![no_main]
 
-use penstock_store::fuzzing::BODIES;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    for (name, body, _) in BODIES {
-        if *name == "azure_tokens" {
-            body(input);
-        }
-    }
+libfuzzer_sys::fuzz_target!(init: penstock_fuzz::seed("azure_tokens"), |input: &[u8]| {
+    penstock_fuzz::feed("azure_tokens", input);
 });

@@ -1,12 +1,6 @@
 //! Feeds the body `file_parts` of crates/store/src/fuzzing.rs.
 #![no_main]
 
-use penstock_store::fuzzing::BODIES;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    for (name, body, _) in BODIES {
-        if *name == "file_parts" {
-            body(input);
-        }
-    }
+libfuzzer_sys::fuzz_target!(init: penstock_fuzz::seed("file_parts"), |input: &[u8]| {
+    penstock_fuzz::feed("file_parts", input);
 });

@@ -1,12 +1,6 @@
 //! Feeds the body `gateway_tags` of crates/gateway/src/fuzzing.rs.
 #![no_main]
 
-use penstock_gateway::fuzzing::BODIES;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    for (name, body, _) in BODIES {
-        if *name == "gateway_tags" {
-            body(input);
-        }
-    }
+libfuzzer_sys::fuzz_target!(init: penstock_fuzz::seed("gateway_tags"), |input: &[u8]| {
+    penstock_fuzz::feed("gateway_tags", input);
 });

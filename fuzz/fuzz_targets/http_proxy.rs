@@ -1,12 +1,6 @@
 //! Feeds the body `http_proxy` of crates/store/src/fuzzing.rs.
 #![no_main]
 
-use penstock_store::fuzzing::BODIES;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    for (name, body, _) in BODIES {
-        if *name == "http_proxy" {
-            body(input);
-        }
-    }
+libfuzzer_sys::fuzz_target!(init: penstock_fuzz::seed("http_proxy"), |input: &[u8]| {
+    penstock_fuzz::feed("http_proxy", input);
 });

@@ -1,12 +1,6 @@
 //! Feeds the body `s3_versions` of crates/store/src/fuzzing.rs.
 #![no_main]
 
-use penstock_store::fuzzing::BODIES;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    for (name, body, _) in BODIES {
-        if *name == "s3_versions" {
-            body(input);
-        }
-    }
+libfuzzer_sys::fuzz_target!(init: penstock_fuzz::seed("s3_versions"), |input: &[u8]| {
+    penstock_fuzz::feed("s3_versions", input);
 });

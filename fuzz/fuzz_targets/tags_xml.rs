@@ -1,12 +1,6 @@
 //! Feeds the body `tags_xml` of crates/store/src/fuzzing.rs.
 #![no_main]
 
-use penstock_store::fuzzing::BODIES;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    for (name, body, _) in BODIES {
-        if *name == "tags_xml" {
-            body(input);
-        }
-    }
+libfuzzer_sys::fuzz_target!(init: penstock_fuzz::seed("tags_xml"), |input: &[u8]| {
+    penstock_fuzz::feed("tags_xml", input);
 });

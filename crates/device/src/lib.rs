@@ -11,6 +11,8 @@ pub mod buffer;
 pub mod device;
 mod errno;
 pub mod file;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod holes;
 mod kernel;
 mod lock;

@@ -207,6 +207,23 @@ pub(crate) fn geometry(
     Ok(geometry)
 }
 
+/// What controller and namespace tell is taken from a fuzzer: the bytes that matter are few.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz(input: &[u8]) {
+    let (mut controller, mut namespace) = ([0; IDENTIFY_BYTES], [0; IDENTIFY_BYTES]);
+    let places = [77, 520, 521, 525].into_iter().map(|at| (true, at));
+    let places = places.chain((0..8).chain([26]).chain(128..384).map(|at| (false, at)));
+    for ((is_controller, at), byte) in places.zip(input) {
+        let told = if is_controller { &mut controller } else { &mut namespace };
+        told[at] = *byte;
+    }
+    for most in [None, Some(4096), Some(u32::MAX)] {
+        if let Ok(geometry) = geometry(&controller, &namespace, most, "/dev/ng0n1") {
+            assert!(geometry.transfer_max_bytes >= geometry.block_size_bytes);
+        }
+    }
+}
+
 /// Status codes that mean something to us: type and code, name, kind.
 const STATUSES: &[(u16, &str, Kind)] = &[
     (0x001, "Invalid Command Opcode", Kind::Unsupported),

@@ -21,6 +21,8 @@ mod budget;
 mod cache;
 mod cancel;
 mod engine;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod generations;
 mod latency;
 mod limits;

@@ -28,6 +28,8 @@ pub(crate) use home::Home;
 pub(crate) use host::HostCache;
 pub(crate) use memory::MemoryCache;
 pub(crate) use object::{CachedBlock, CachedObject};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use record::fuzz as fuzz_record;
 pub use region::{CacheDevice, format_device, look_at_device};
 
 use penstock_base::{Metrics, Result, Settings};

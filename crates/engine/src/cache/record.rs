@@ -164,6 +164,34 @@ pub(super) fn parse_directory(
     records
 }
 
+/// A fuzzer's bytes as a directory, and behind the magic word as a header whose checksum is right.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz(input: &[u8]) {
+    let mut header = RECORD_MAGIC.to_le_bytes().to_vec();
+    header.extend(input);
+    let length = |at: usize| {
+        header.get(at..at + 2).map_or(0, |it| usize::from(it[0]) | usize::from(it[1]) << 8)
+    };
+    let names_end = FIXED_BYTES + length(4) + length(6);
+    if header.len() >= names_end {
+        header.truncate(names_end);
+        let crc = crc32fast::hash(&header);
+        header.extend(crc.to_le_bytes());
+    }
+    if let Some((record, bytes)) = Record::parse(&header) {
+        assert_eq!(Record::parse(&record.header()), Some((record, bytes)));
+    }
+    let packed = |at: u64, header_bytes: u64, block_bytes: u64| Spot {
+        block: at + header_bytes,
+        end: at + header_bytes + block_bytes,
+    };
+    for bytes in [input, &header] {
+        parse_directory(bytes, HEAD_BYTES, 1 << 40, packed);
+        judge_head(bytes);
+        parse_trailer(bytes, 1 << 40);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,6 +12,8 @@ mod turned;
 pub(crate) use kept::KeptListings;
 pub(crate) use listings::{Changing, Listings};
 pub use pages::GlobPages;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use pattern::fuzz as fuzz_pattern;
 pub(crate) use turned::Turned;
 
 use penstock_store::ObjectMeta;

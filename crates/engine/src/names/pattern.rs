@@ -196,6 +196,20 @@ fn set_matches(byte: u8, set: &[u8]) -> Option<usize> {
     }
 }
 
+/// A line that is a pattern, and a line that may be a key.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz(input: &[u8]) {
+    let Some((pattern, key)) = std::str::from_utf8(input).ok().and_then(|it| it.split_once('\n'))
+    else {
+        return;
+    };
+    let pattern = Pattern::parse(pattern);
+    if pattern.matches(key) {
+        assert!(key.starts_with(&pattern.literal_prefix()), "{pattern:?} {key:?}");
+        assert!(pattern.literal().is_none_or(|literal| literal == key), "{pattern:?} {key:?}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

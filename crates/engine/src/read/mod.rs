@@ -36,6 +36,8 @@ pub(crate) use columns::LATENCY_MIN;
 pub(crate) use flight::Flights;
 pub(crate) use held::HeldCache;
 pub(crate) use neighbours::Neighbours;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use parquet::fuzz as fuzz_footer;
 pub use reader::{Link, Reader};
 pub(crate) use room::copy_into;
 pub(crate) use scanned::Scanned;

@@ -379,5 +379,25 @@ impl Thrift<'_> {
     }
 }
 
+/// A fuzzer's bytes as a footer, at the end of a file of which a few bytes more are here.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz(input: &[u8]) {
+    const START: u64 = 1 << 20;
+    let mut tail = vec![0; 16];
+    tail.extend(input);
+    tail.extend((input.len() as u32).to_le_bytes());
+    tail.extend(b"PAR1");
+    let layout = Layout::parse_once(&tail, START).expect("all of the footer is here");
+    for row_group in 0..layout.row_group_count() {
+        for chunk in layout.row_group(row_group) {
+            assert!(chunk.start <= chunk.end && chunk.end <= START, "{chunk:?}");
+            layout.touched(*chunk);
+        }
+    }
+    for start in [0, 1, START] {
+        drop(Layout::parse_once(input, start));
+    }
+}
+
 #[cfg(test)]
 mod tests;

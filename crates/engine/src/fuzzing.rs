@@ -1,0 +1,72 @@
+//! What a fuzzer feeds bytes to: every parser here of what a store sends or a disk holds.
+//!
+//! A body takes any bytes, must come back, and asserts what has to hold of whatever was parsed.
+//! `fuzz/` runs the bodies under libFuzzer; the tests below run the same ones in every
+//! `cargo test`.
+
+/// Takes any bytes.
+pub type Body = fn(&[u8]);
+
+/// Every body by name, each with an input from which a fuzzer may begin.
+pub const BODIES: &[(&str, Body, &[u8])] = &[
+    (
+        // FileMetaData with one row group of one column chunk of 40 bytes at 4.
+        "parquet_footer",
+        crate::read::fuzz_footer,
+        b"\x49\x1c\x19\x1c\x3c\x96\x50\x56\x08\x00\x00\x00\x00\x00",
+    ),
+    (
+        "cache_record",
+        crate::cache::fuzz_record,
+        b"\x06\0\x01\0\x09\0\0\0abcd\0\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0s3://be",
+    ),
+    (
+        "glob_pattern",
+        crate::names::fuzz_pattern,
+        b"s3://b/a{1,2}/[!x-z]?*/**/\\*.parquet\na1/c/d/*.parquet",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_borne(input in prop::collection::vec(any::<u8>(), 0..300)) {
+            for (_, body, _) in BODIES {
+                body(&input);
+            }
+        }
+
+        #[test]
+        fn what_is_nearly_right_is_borne(
+            bytes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            from in any::<prop::sample::Index>(),
+            twice in any::<bool>(),
+            len in any::<prop::sample::Index>(),
+        ) {
+            for (_, body, seed) in BODIES {
+                let mut input = seed.to_vec();
+                for (at, byte) in &bytes {
+                    input[at.index(seed.len())] = *byte;
+                }
+                if twice {
+                    input.extend_from_within(from.index(seed.len())..);
+                }
+                input.truncate(len.index(2 * seed.len()));
+                body(&input);
+            }
+        }
+    }
+
+    #[test]
+    fn every_seed_is_borne_and_every_body_has_a_target() {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
+        for (name, body, seed) in BODIES {
+            body(seed);
+            assert!(dir.join(format!("{name}.rs")).exists(), "fuzz/fuzz_targets/{name}.rs");
+        }
+    }
+}
