@@ -3,10 +3,11 @@
 usage: LD_PRELOAD=recorded_disk.so cut_disk.py LIBRARY VOLUME IO SEED CUTS
 
 What DuckDB writes is recorded while two threads commit, checkpoints come between, tables are
-loaded, indexed and dropped, and logs replayed. A cut keeps what was flushed before it; of what was
-written or trimmed since then it keeps all, nothing, some commands, or some sectors. Of what is
-trimmed, some holds zeros from then on and some what nobody wrote. After each cut the database opens
-and holds exactly the rows of the transactions that were told to be committed, or of one more.
+loaded, indexed and dropped, logs replayed, and between two rounds the volume grows. A cut keeps
+what was flushed before it; of what was written or trimmed since then it keeps all, nothing, some
+commands, or some sectors. Of what is trimmed, some holds zeros from then on and some what nobody
+wrote. After each cut the database opens and holds exactly the rows of the transactions that were
+told to be committed, or of one more.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from __future__ import annotations
 import ctypes
 import os
 import random
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
 import nvme_worker as worker
 from harness import connect
-from nvme import url, value
+from nvme import BINARY, url, value
 
 SECTOR_BYTES = 512
 # What a trim leaves: a device gives the old bytes (as if the trim were lost), zeros, or others.
@@ -35,6 +37,9 @@ ROUNDS = 3
 # Cuts that one DuckDB looks at: loading it takes longer than opening a database.
 CUTS_OF_DUCKDB = 50
 LOADED_ROWS = 30_000
+# The volume grows after this round, by as many bytes.
+GROWS_AFTER = 1
+GROWN_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ def load(con: duckdb.DuckDBPyConnection, number: int) -> None:
         con.execute(f"DROP TABLE d.loaded_{number - 1}")
 
 
-def work(volume: Path, io: str, library: ctypes.CDLL) -> None:
+def work(volume: Path, io: str, recorder: Recorder) -> None:
     """Rounds of transactions of two threads; each commit is marked."""
     done = dict.fromkeys(worker.TABLES, 0)
     for number in range(ROUNDS):
@@ -122,7 +127,7 @@ def work(volume: Path, io: str, library: ctypes.CDLL) -> None:
                 for _ in range(TRANSACTIONS):
                     worker.transact(mine, table, done[table])
                     done[table] += 1
-                    library.recorded_disk_mark(worker.TABLES.index(table), done[table])
+                    recorder.library.recorded_disk_mark(worker.TABLES.index(table), done[table])
 
             threads = [threading.Thread(target=run, args=(table,)) for table in worker.TABLES]
             for thread in threads:
@@ -133,6 +138,8 @@ def work(volume: Path, io: str, library: ctypes.CDLL) -> None:
                 with suppress(duckdb.TransactionException):
                     checkpoints.execute("CHECKPOINT d")
             con.execute("DETACH d")
+        if number == GROWS_AFTER:
+            recorder.grow(volume)
     assert all(count == ROUNDS * TRANSACTIONS for count in done.values()), done
     with connect() as con:
         sql = "SELECT value FROM penstock_stats() WHERE name = 'device_bytes_in_place'"
@@ -236,15 +243,39 @@ class Recorder:
         self.library.recorded_disk_begin.argtypes = [ctypes.c_char_p] * 2
         self.library.recorded_disk_mark.argtypes = [ctypes.c_uint64] * 2
         self._record = record
+        self._grown: tuple[int, list[Event]] = (0, [])
 
     def watch(self, path: Path) -> None:
         """Begins a new record, of this file."""
+        self._grown = (0, [])
         begun = self.library.recorded_disk_begin(os.fsencode(path), os.fsencode(self._record))
         assert begun == 0, os.strerror(begun)
 
     def events(self) -> list[Event]:
         """What was done to the file since."""
-        return list(parse(self._record.read_bytes()))
+        mine = list(parse(self._record.read_bytes()))
+        at, grown = self._grown
+        return [*mine[:at], *later(grown, at), *later(mine[at:], len(grown))]
+
+    def grow(self, volume: Path) -> None:
+        """Enlarges the file, and has the volume take the room, by a process with its own record."""
+        at = len(self.events())
+        os.truncate(volume, volume.stat().st_size + GROWN_BYTES)
+        record = self._record.with_suffix(".grown")
+        told = {"RECORDED_DISK_FILE": f"{volume}", "RECORDED_DISK_RECORD": f"{record}"}
+        command = [f"{BINARY}", "nvme", "grow", f"{volume}", "--io", "file"]
+        subprocess.run(command, env={**os.environ, **told}, check=True, capture_output=True)
+        grown = list(parse(record.read_bytes()))
+        assert {type(event) for event in grown} >= {Write, Flush}, grown
+        self._grown = (at, grown)
+
+
+def later(events: list[Event], count: int) -> list[Event]:
+    """The same behind so many others."""
+    return [
+        replace(event, until=event.until + count) if isinstance(event, Flush) else event
+        for event in events
+    ]
 
 
 def opened() -> duckdb.DuckDBPyConnection:
@@ -259,9 +290,10 @@ def main(library_path: str, volume: Path, io: str, seed: int, cuts: int) -> None
     recorder = Recorder(library_path, volume.with_suffix(".record"))
     with worker.attach(volume, io=io) as con:
         worker.prepare(con)
-    start = volume.read_bytes()
+    # Before it grows the volume has not all of its device.
+    start = volume.read_bytes() + bytes(GROWN_BYTES)
     recorder.watch(volume)
-    work(volume, io, recorder.library)
+    work(volume, io, recorder)
     events = recorder.events()
     chance = random.Random(seed)  # noqa: S311
     disk = Disk(start, events)

@@ -55,6 +55,15 @@ int recorded_disk_begin(const char *path, const char *into) {
 	return record < 0 ? errno : 0;
 }
 
+// For a program that does not ask for it: what it works on, and where its record goes.
+__attribute__((constructor)) static void begin_as_told(void) {
+	const char *path = getenv("RECORDED_DISK_FILE");
+	const char *into = getenv("RECORDED_DISK_RECORD");
+	if (path && into && recorded_disk_begin(path, into) != 0) {
+		abort();
+	}
+}
+
 void recorded_disk_mark(uint64_t which, uint64_t count) {
 	keep('M', which, count, NULL, 0);
 }
