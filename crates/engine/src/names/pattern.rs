@@ -100,16 +100,35 @@ impl Pattern {
     }
 }
 
+/// Goes through the parts once, and at each through the pattern: `**` many times over costs no more
+/// than their number.
 fn components_match(parts: &[&str], pattern: &[Component]) -> bool {
-    match pattern.split_first() {
-        None => parts.is_empty(),
-        Some((Component::Any, [])) => !parts.is_empty(),
-        Some((Component::Any, rest)) => {
-            (0..parts.len()).any(|skipped| components_match(&parts[skipped..], rest))
+    let count = pattern.len();
+    // Whether so many components may stand for the parts so far.
+    let mut reached = vec![false; count + 1];
+    reached[0] = true;
+    skip_any(&mut reached, pattern);
+    for part in parts {
+        for at in (0..=count).rev() {
+            let was_reached = std::mem::take(&mut reached[at]);
+            let Some(component) = pattern.get(at).filter(|_| was_reached) else { continue };
+            if matches!(component, Component::Any) {
+                reached[at] = true;
+                // The last one ends with some part.
+                reached[count] |= at + 1 == count;
+            } else if component.matches(part) {
+                reached[at + 1] = true;
+            }
         }
-        Some((component, rest)) => parts.split_first().is_some_and(|(part, others)| {
-            component.matches(part) && components_match(others, rest)
-        }),
+        skip_any(&mut reached, pattern);
+    }
+    reached[count]
+}
+
+/// `**` may stand for nothing, unless it is the last component.
+fn skip_any(reached: &mut [bool], pattern: &[Component]) {
+    for at in 1..pattern.len() {
+        reached[at] |= reached[at - 1] && matches!(pattern[at - 1], Component::Any);
     }
 }
 
@@ -248,6 +267,27 @@ mod tests {
     }
 
     #[test]
+    fn any_number_of_components_many_times_over_takes_no_time() {
+        let pattern = "**/*a/".repeat(40);
+        assert!(!matches(&format!("{pattern}b"), &"a/".repeat(200)));
+        assert!(matches(&format!("{pattern}**"), &"a/".repeat(200)));
+    }
+
+    /// What the patterns mean, without a thought for how long it takes.
+    fn plainly(parts: &[&str], pattern: &[Component]) -> bool {
+        match pattern {
+            [] => parts.is_empty(),
+            [Component::Any] => !parts.is_empty(),
+            [Component::Any, rest @ ..] => {
+                (0..parts.len()).any(|skipped| plainly(&parts[skipped..], rest))
+            }
+            [component, rest @ ..] => parts
+                .split_first()
+                .is_some_and(|(part, others)| component.matches(part) && plainly(others, rest)),
+        }
+    }
+
+    #[test]
     fn literal_parts_are_found() {
         let pattern = Pattern::parse(r"a/b\*/c*/d");
         assert_eq!(pattern.literal_prefix(), "a/b*/c");
@@ -258,6 +298,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_key_matches_as_the_meaning_says(
+            pattern in prop::collection::vec("\\*\\*|[ab*?]{0,2}", 0..7),
+            key in "[ab/]{0,9}",
+        ) {
+            let parsed = Pattern::parse(&pattern.join("/"));
+            let parts: Vec<&str> = key.split('/').collect();
+            prop_assert_eq!(parsed.matches(&key), plainly(&parts, parsed.components()));
+        }
+
         #[test]
         fn what_matches_begins_with_the_literal_prefix(
             pattern in "[ab/*?]{0,8}", key in "[ab/]{0,8}",

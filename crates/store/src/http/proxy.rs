@@ -61,11 +61,12 @@ impl Proxy {
             None => (None, rest),
         };
         let authority: Authority = host.parse().map_err(|_| wrong())?;
-        if authority.host().is_empty() {
+        let name = bare_host(authority.host());
+        if name.is_empty() {
             return Err(wrong());
         }
         let proxy = Proxy {
-            host: bare_host(authority.host()).to_string(),
+            host: name.to_string(),
             port: explicit_port(&authority)?.unwrap_or(80),
             authorization: None,
             named_by: "the caller".into(),
@@ -315,6 +316,14 @@ mod tests {
         assert_eq!(Proxy::parse("px").unwrap().port, 80);
         assert_eq!(Proxy::parse("socks5://px").unwrap_err().kind(), Kind::Unsupported);
         assert_eq!(Proxy::parse("http://").unwrap_err().kind(), Kind::Invalid);
+    }
+
+    #[test]
+    fn a_proxy_without_a_name_is_refused() {
+        for url in ["[]", "http://[]", "http://[]:3128", "http://", ":3128"] {
+            let refused = Proxy::parse(url);
+            assert_eq!(refused.err().map(|error| error.kind()), Some(Kind::Invalid), "{url}");
+        }
     }
 
     #[test]
