@@ -7,6 +7,8 @@ binary=$1 root=$2
 authorities=/etc/ssl/certs/ca-certificates.crt
 [ -f "$authorities" ] || { echo "error: $authorities is missing: install ca-certificates" >&2; exit 1; }
 install -D -m 755 "$binary" "$root/usr/bin/penstock"
+# A quarter is left without the line tables, and perf still names functions.
+strip --strip-debug "$root/usr/bin/penstock"
 # Lines are `name => path (address)`, or `path (address)` for the loader. The kernel's own library
 # has no path.
 ldd "$binary" | grep -o '/[^ )]*' | sort -u | while read -r library; do
