@@ -55,6 +55,7 @@ pub use opener::{check_cache, check_settings};
 pub use parallel::{OwnFile, ParallelReads, SubRead, SubReader, WRAP_SYSTEMS, WrapSystem};
 pub use query::Query;
 pub use random::{Random, SeededRandom};
+pub use read::filters;
 pub use read::{Known, Link, Reader, Stream};
 pub use request_log::{LoggedRequest, RequestLog};
 pub use runtime::{IoRuntime, POLL_INTERVAL};

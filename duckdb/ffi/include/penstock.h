@@ -97,6 +97,18 @@ bool ps_query_announce(ps_query *query, const ps_str *urls, const ps_known *know
  * the same glob or list too. `is_cached_ahead`: the host widens reads up to what it has of the file. */
 bool ps_query_will_read(ps_query *query, ps_str url, const ps_pair *options, size_t option_count,
                         const uint32_t *columns, size_t column_count, bool is_cached_ahead, ps_error **error);
+/* Values of a column, both ends included: eight bytes, the lowest first, or those of a text. */
+typedef struct { bool has_min; ps_str min; bool has_max; ps_str max; } ps_range;
+/* Values that rows must have in a column of a Parquet file, by its place in the footer: any of the ranges. `order`:
+ * 0 signed, 1 unsigned, 2 floating, 3 text, 4 microseconds, 5 places of rows in their file (of no column). */
+typedef struct { uint32_t column; uint32_t order; const ps_range *ranges; size_t range_count; } ps_filter;
+/* A scan begins that wants rows which pass all of these filters, of this file and of those of the same glob or list: the
+ * host leaves out row groups that have none, by their statistics. `moving`: a column whose bound is told later. */
+bool ps_query_will_filter(ps_query *query, ps_str url, const ps_pair *options, size_t option_count,
+                          const ps_filter *filters, size_t filter_count, const ps_filter *moving, ps_error **error);
+/* The values that rows must have by now in the column whose bound moves. */
+bool ps_query_bound_moved(ps_query *query, ps_str url, const ps_pair *options, size_t option_count,
+                          const ps_filter *bound, ps_error **error);
 void ps_reader_meta(const ps_reader *reader, ps_meta *out);
 /* Exactly `len` bytes or an error. Any thread, many at once. */
 bool ps_read_at(ps_reader *reader, ps_query *query, void *buffer, uint64_t len, uint64_t offset, ps_error **error);

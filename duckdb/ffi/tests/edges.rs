@@ -188,8 +188,39 @@ fn nulls_are_errors_and_never_crashes() {
         assert!(will_read(null(), 0) && !will_read(null(), 1));
         assert_eq!(told(error).0, Kind::Internal as i32);
         assert!(!ps_query_will_read(null(), url, options, 0, null(), 0, true, null_mut()));
+        filters_are_checked(&opened, url);
         assert!(!ps_query_clear_cache(null(), null_mut()));
         assert!(!ps_query_cache(null(), null_mut(), null_mut()));
+    }
+}
+
+/// # Safety
+/// A live query.
+unsafe fn filters_are_checked(opened: &Opened, url: PsStr) {
+    let (seven, no) = (7i64.to_le_bytes(), PsStr::EMPTY);
+    let value = |len| PsStr { data: seven.as_ptr(), len };
+    let range = |min| PsRange { has_min: true, min, has_max: false, max: no };
+    let (good, short) = (range(value(8)), range(value(7)));
+    let filter = |order, ranges, range_count| PsFilter { column: 1, order, ranges, range_count };
+    let (of_good, of_short) = (filter(0, &raw const good, 1), filter(0, &raw const short, 1));
+    let (of_none, strange) = (filter(0, null(), 0), filter(6, null(), 0));
+    let mut error = null_mut();
+    // SAFETY: a live query, and all that is lent stays.
+    unsafe {
+        let query = opened.query;
+        let mut will_filter = |filters, count, moving| {
+            ps_query_will_filter(query, url, null(), 0, filters, count, moving, &mut error)
+        };
+        assert!(will_filter(&raw const of_good, 1, &raw const of_none), "nobody opened it");
+        assert!(will_filter(null(), 0, null()) && will_filter(&raw const of_none, 1, null()));
+        assert!(!will_filter(null(), 1, null()) && !will_filter(&raw const of_short, 1, null()));
+        assert!(!will_filter(&raw const strange, 1, null()));
+        assert!(!will_filter(null(), 0, &raw const strange));
+        assert!(!ps_query_will_filter(null(), url, null(), 0, null(), 0, null(), null_mut()));
+        let mut moved = |bound| ps_query_bound_moved(query, url, null(), 0, bound, &mut error);
+        assert!(moved(&raw const of_good) && moved(&raw const of_none));
+        assert!(!moved(null()) && !moved(&raw const of_short));
+        assert!(!ps_query_bound_moved(null(), url, null(), 0, &raw const of_good, null_mut()));
     }
 }
 

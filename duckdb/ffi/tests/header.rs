@@ -97,6 +97,8 @@ fn structs_have_the_same_fields_in_the_same_order() {
         ("ps_pair", "PsPair"),
         ("ps_known", "PsKnown"),
         ("ps_meta", "PsMeta"),
+        ("ps_range", "PsRange"),
+        ("ps_filter", "PsFilter"),
         ("ps_entry", "PsEntry"),
         ("ps_wrap_system", "PsWrapSystem"),
         ("ps_setting_info", "PsSettingInfo"),

@@ -10,6 +10,7 @@
 
 use crate::budget::AHEAD_PARTS;
 use crate::read::block::Block;
+use crate::read::filters::{Filters, Judged, Ranges};
 use crate::read::flow::{Flow, Running};
 use crate::read::parquet::Layout;
 use crate::read::scan::{JOINED_BYTES_MAX, Scan, Unit};
@@ -36,6 +37,8 @@ const BLOCKS_MAX: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Columns {
     scan: Scan,
+    /// What a plan told of the rows that it wants.
+    filters: Option<Arc<Filters>>,
     pub flow: Arc<Flow>,
     /// By reader: its read that runs. The flow learns from what of it is fetched on demand too.
     reading: HashMap<u64, Running>,
@@ -63,6 +66,13 @@ impl Drop for Dropped {
     }
 }
 
+/// What the footer of a file tells.
+pub(crate) struct Told {
+    pub layout: Arc<Layout>,
+    /// About the filters of the plan, if there are any.
+    pub judged: Option<Arc<Judged>>,
+}
+
 /// What became of a span that should be on its way.
 pub(crate) enum Ahead {
     Begun(Block),
@@ -88,6 +98,7 @@ impl Columns {
     pub fn new(is_glob: bool, flow: Flow) -> Self {
         Columns {
             scan: Scan::new(if is_glob { FIRST_BYTES_MAX } else { 0 }),
+            filters: None,
             flow: Arc::new(flow),
             reading: HashMap::new(),
             ahead: Vec::new(),
@@ -104,7 +115,37 @@ impl Columns {
         self.scan.will_read(columns.iter().map(|column| *column as usize), is_cached_ahead);
     }
 
-    /// Takes note of a read; `parse` gives the layout of its file. Gives the blocks that the read
+    /// Takes note of what the rows have to be that a scan wants; `judge` gives what the footer of a
+    /// file says about it.
+    pub fn will_filter(
+        &mut self,
+        filters: Arc<Filters>,
+        mut judge: impl FnMut(usize) -> Option<Arc<Judged>>,
+    ) -> Dropped {
+        let again = self.scan.will_filter(filters.moving.is_some());
+        self.filters = Some(filters);
+        for file in self.scan.known_files() {
+            if let Some(judged) = judge(file) {
+                self.scan.judge(file, judged);
+            }
+        }
+        if again { self.clear() } else { self.drop_unneeded() }
+    }
+
+    /// Takes note of the bound of the filter that moves while the scan reads.
+    pub fn bound_moved(&mut self, bound: Ranges) -> Dropped {
+        self.scan.bound_moved(bound);
+        self.drop_unneeded()
+    }
+
+    fn learn(&mut self, file: usize, told: Told) {
+        self.scan.learn(file, told.layout);
+        if let Some(judged) = told.judged {
+            self.scan.judge(file, judged);
+        }
+    }
+
+    /// Takes note of a read; `parse` gives what is told of its file. Gives the blocks that the read
     /// overlaps, and what is not needed any more; `None` while the layout is not known, and for a
     /// read that is not of a row group.
     pub fn note(
@@ -112,10 +153,10 @@ impl Columns {
         reader: u64,
         file: usize,
         range: ByteRange,
-        parse: impl FnOnce() -> Option<Arc<Layout>>,
+        parse: impl FnOnce(Option<&Arc<Filters>>) -> Option<Told>,
     ) -> Option<(Vec<Arc<Block>>, Dropped)> {
         if !self.scan.knows(file) {
-            self.scan.learn(file, parse()?);
+            self.learn(file, parse(self.filters.as_ref())?);
         }
         let mine = self.ahead.iter().filter(|ahead| ahead.file == file);
         let overlapping = mine.filter(|ahead| ahead.block.range.overlaps(&range));
@@ -155,13 +196,13 @@ impl Columns {
         self.drop_unneeded()
     }
 
-    /// Begins what should be on its way in the `count` files. `parse` gives the layout of a file
+    /// Begins what should be on its way in the `count` files. `parse` gives what is told of a file
     /// whose footer is here, and `begin` fetches a span of it, if there is room.
     pub fn pull(
         &mut self,
         count: usize,
         room: Room,
-        mut parse: impl FnMut(usize) -> Option<Arc<Layout>>,
+        mut parse: impl FnMut(usize, Option<&Arc<Filters>>) -> Option<Told>,
         mut begin: impl FnMut(usize, ByteRange, &Arc<Flow>) -> Option<Ahead>,
     ) {
         if room.ends_early {
@@ -169,9 +210,9 @@ impl Columns {
         }
         for file in self.scan.files_ahead(count) {
             if !self.scan.knows(file)
-                && let Some(layout) = parse(file)
+                && let Some(told) = parse(file, self.filters.as_ref())
             {
-                self.scan.learn(file, layout);
+                self.learn(file, told);
             }
         }
         let (unit_bytes, readers) = (self.scan.unit_bytes(), self.scan.reader_count());
@@ -259,13 +300,14 @@ mod tests {
         const LATENCY: Duration = Duration::from_millis(100);
         const GROUP: u64 = 5 << 20;
         let group = |index: u64| ByteRange { start: index * GROUP, end: (index + 1) * GROUP };
-        let layout = || {
+        let told = |_: Option<&Arc<Filters>>| {
             let groups = (0..9).map(|index| vec![group(index)]).collect();
-            Some(Arc::new(Layout::new(groups, u64::MAX, u64::MAX)))
+            let layout = Arc::new(Layout::new(groups, u64::MAX, u64::MAX));
+            Some(Told { layout, judged: None })
         };
         let mut columns = Columns::new(false, Flow::new(1e6));
         for reader in 0..4 {
-            let noted = columns.note(reader, 0, group(reader), layout);
+            let noted = columns.note(reader, 0, group(reader), told);
             assert!(noted.is_some_and(|(found, _)| found.is_empty()));
         }
         tokio::time::sleep(LATENCY).await;

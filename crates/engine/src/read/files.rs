@@ -5,11 +5,12 @@ use crate::cache::CachedObject;
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::read::block::{Block, Scanning, Source, fetch};
-use crate::read::columns::{Ahead, Columns, Dropped, LATENCY_MIN, Room};
+use crate::read::columns::{Ahead, Columns, Dropped, LATENCY_MIN, Room, Told};
+use crate::read::filters::{Filters, Judged};
 use crate::read::flow::Flow;
+use crate::read::held::Held;
 use crate::read::neighbours::Place;
 use crate::read::openings::Openings;
-use crate::read::parquet::Layout;
 use crate::read::spare::Spare;
 use crate::read::version::Version;
 use crate::read::{Known, tail_first};
@@ -72,12 +73,27 @@ impl Files {
             return None;
         }
         let file = &files[place.index];
-        let parse = || layout(query, at, file);
+        let parse = |filters: Option<&Arc<Filters>>| told(query, at, file, filters);
         let noted = columns.note(place.reader, place.index, range, parse)?;
         if scanned.insert(place.index) {
             query.engine.scanned.note(&at.sibling(file.0.as_str()), &Version::of(&file.1.meta));
         }
         Some(noted)
+    }
+
+    /// The kept bytes of a file, and its size.
+    pub fn held(&self, query: &QueryCore, index: usize) -> Option<(Arc<Held>, u64)> {
+        held(query, &self.at, &self.files[index])
+    }
+
+    /// Takes note of the filters of a plan, see [`Columns::will_filter`].
+    pub fn will_filter(&mut self, query: &QueryCore, filters: &Arc<Filters>) -> Dropped {
+        let Files { at, files, columns, .. } = self;
+        let judge = |index: usize| -> Option<Arc<Judged>> {
+            let (held, size_bytes) = held(query, at, &files[index])?;
+            held.judged(size_bytes, filters)
+        };
+        columns.will_filter(Arc::clone(filters), judge)
     }
 
     /// Begins what there is room for now. The layout of files whose footer is here is looked at
@@ -95,9 +111,9 @@ impl Files {
             requests: at.mount.spare.free(&query.settings),
         };
         // Others are not looked at: that would count as a use of what is kept of them.
-        let parse = |index: usize| {
+        let parse = |index: usize, filters: Option<&Arc<Filters>>| {
             let is_looked_at = is_thorough && tail_first(&files[index].0);
-            is_looked_at.then(|| layout(query, at, &files[index])).flatten()
+            is_looked_at.then(|| told(query, at, &files[index], filters)).flatten()
         };
         let begin = |index: usize, span: ByteRange, flow: &Arc<Flow>| {
             let (key, Known { meta, .. }) = &files[index];
@@ -116,13 +132,26 @@ impl Files {
     }
 }
 
-/// Where the columns of a file lie, if its footer is here.
-fn layout(
-    query: &Arc<QueryCore>,
+/// What is told of a file, if its footer is here.
+fn told(
+    query: &QueryCore,
+    at: &Location,
+    file: &(String, Known),
+    filters: Option<&Arc<Filters>>,
+) -> Option<Told> {
+    let (held, size_bytes) = held(query, at, file)?;
+    let layout = held.layout(size_bytes)?;
+    let judged = filters.and_then(|filters| held.judged(size_bytes, filters));
+    Some(Told { layout, judged })
+}
+
+/// The kept bytes of a file, and its size.
+fn held(
+    query: &QueryCore,
     at: &Location,
     (key, Known { meta, .. }): &(String, Known),
-) -> Option<Arc<Layout>> {
+) -> Option<(Arc<Held>, u64)> {
     let id = ObjectId { mount: at.mount.id, key: key.clone() };
     let held = query.engine.held.get(&id, &Version::of(meta))?;
-    held.layout(meta.size_bytes?)
+    Some((held, meta.size_bytes?))
 }

@@ -7,7 +7,8 @@
 use crate::budget::{Budget, Lease};
 use crate::generations::Generations;
 use crate::location::ObjectId;
-use crate::read::parquet::Layout;
+use crate::read::filters::{Filters, Judged};
+use crate::read::parquet::{Layout, judge};
 use crate::read::version::Version;
 use bytes::Bytes;
 use penstock_base::ByteRange;
@@ -41,6 +42,8 @@ pub(crate) struct Held {
     /// What the footer at the end tells, and where the piece begins that has it. It takes a quarter
     /// of the footer's memory at most.
     layout: Mutex<Option<(u64, Option<Arc<Layout>>)>>,
+    /// What it says about the filters that were asked for last.
+    judged: Mutex<Option<(Arc<Filters>, Option<Arc<Judged>>)>>,
     /// Taken while fetching, so that readers which want the same bytes fetch them once.
     pub filling: tokio::sync::Mutex<()>,
     /// What is fetched ahead of its first reader.
@@ -74,6 +77,24 @@ impl Held {
                 layout
             }
         }
+    }
+
+    /// What the footer of a Parquet file of this size says about filters, if it is here.
+    pub fn judged(&self, size_bytes: u64, filters: &Arc<Filters>) -> Option<Arc<Judged>> {
+        if filters.is_empty() {
+            return None;
+        }
+        let mut known = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, judged)) = &*known
+            && Arc::ptr_eq(of, filters)
+        {
+            return judged.clone();
+        }
+        let pieces = self.pieces();
+        let tail = pieces.iter().find(|piece| piece.range.end == size_bytes)?;
+        let judged = judge(&tail.bytes, filters).map(Arc::new);
+        *known = Some((Arc::clone(filters), judged.clone()));
+        judged
     }
 
     /// Keeps a piece.

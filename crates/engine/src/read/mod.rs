@@ -11,6 +11,7 @@ mod begun;
 mod block;
 mod columns;
 mod files;
+pub mod filters;
 mod flight;
 mod flow;
 mod held;
@@ -33,6 +34,7 @@ mod version;
 mod whole;
 
 pub(crate) use columns::LATENCY_MIN;
+use filters::{Filter, Filters, Order, Ranges};
 pub(crate) use flight::Flights;
 pub(crate) use held::HeldCache;
 pub(crate) use neighbours::Neighbours;
@@ -159,6 +161,19 @@ impl Query {
     /// reads up to what it has of a file (DuckDB's external file cache).
     pub fn will_read(&self, at: &Location, columns: &[u32], is_cached_ahead: bool) {
         self.core.neighbours.will_read(&self.core, at, columns, is_cached_ahead);
+    }
+
+    /// Says what the rows have to be that a scan wants which begins now, of an opened Parquet file
+    /// and of the files of the same glob or list: of row groups that have none, by their statistics,
+    /// nothing is fetched ahead. `moving` is a column whose bound is told by
+    /// [`Query::bound_moved`] while the scan reads.
+    pub fn will_filter(&self, at: &Location, fixed: Vec<Filter>, moving: Option<(u32, Order)>) {
+        self.core.neighbours.will_filter(&self.core, at, Filters::new(fixed, moving));
+    }
+
+    /// Says which values the rows must have by now in the column whose bound moves.
+    pub fn bound_moved(&self, at: &Location, bound: Ranges) {
+        self.core.neighbours.bound_moved(at, bound);
     }
 
     /// Size, tag and time of an object; from memory while that is valid.

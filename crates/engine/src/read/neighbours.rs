@@ -16,6 +16,7 @@ use crate::read::ahead::Ahead;
 use crate::read::block::Block;
 use crate::read::columns::LATENCY_MIN;
 use crate::read::files::Files;
+use crate::read::filters::{Filters, Ranges};
 use crate::read::order::STEP_MAX;
 use crate::read::version::Version;
 use crate::read::{Known, tail_first};
@@ -196,6 +197,34 @@ impl Neighbours {
         {
             glob.columns.will_read(columns, is_cached_ahead);
         }
+    }
+
+    /// Takes note of what the rows of a scan have to be, before it reads of an opened file and of
+    /// those that follow it. Of a file that is not followed there is nothing to note.
+    pub fn will_filter(&self, query: &QueryCore, at: &Location, filters: Filters) {
+        let (id, filters) = (at.id(), Arc::new(filters));
+        let held = {
+            let state = self.lock();
+            let glob = state.globs.iter().rev().find(|glob| glob.index.contains_key(&id));
+            glob.and_then(|glob| glob.held(query, glob.index[&id]))
+        };
+        // A long footer takes a while to look at: not under the lock of all scans.
+        held.and_then(|(held, size_bytes)| held.judged(size_bytes, &filters));
+        let mut state = self.lock();
+        let found = state.globs.iter_mut().rev().find(|glob| glob.index.contains_key(&id));
+        let dropped = found.map(|glob| glob.will_filter(query, &filters));
+        drop(state);
+        drop(dropped);
+    }
+
+    /// Takes note of the bound of a filter that moves while a scan reads.
+    pub fn bound_moved(&self, at: &Location, bound: Ranges) {
+        let id = at.id();
+        let mut state = self.lock();
+        let found = state.globs.iter_mut().rev().find(|glob| glob.index.contains_key(&id));
+        let dropped = found.map(|glob| glob.columns.bound_moved(bound));
+        drop(state);
+        drop(dropped);
     }
 
     /// Takes note of what opening a file told of it.

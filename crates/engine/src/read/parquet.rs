@@ -9,6 +9,10 @@ use penstock_base::ByteRange;
 use std::ops::RangeInclusive;
 use steps::step;
 
+mod statistics;
+
+pub(crate) use statistics::judge;
+
 /// A longer footer is not looked at: half a million column chunks. It is kept while memory is free.
 pub(super) const FOOTER_BYTES_MAX: u64 = 64 << 20;
 /// Its length and the magic word stand behind it.
@@ -249,7 +253,7 @@ struct Thrift<'a> {
     depth: u32,
 }
 
-impl Thrift<'_> {
+impl<'a> Thrift<'a> {
     fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.rest.split_first()?;
         self.rest = rest;
@@ -277,6 +281,14 @@ impl Thrift<'_> {
     fn pass(&mut self, count: u64) -> Option<()> {
         self.rest = self.rest.get(usize::try_from(count).ok()?..)?;
         Some(())
+    }
+
+    /// Bytes behind their length.
+    fn binary(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.varint()?).ok()?;
+        let (bytes, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(bytes)
     }
 
     /// Goes through the fields of a structure; `field` takes the value of each.
@@ -335,10 +347,7 @@ impl Thrift<'_> {
             BYTE => self.pass(1),
             I16 | I32 | I64 => self.varint().map(|_| ()),
             DOUBLE => self.pass(8),
-            BINARY => {
-                let length = self.varint()?;
-                self.pass(length)
-            }
+            BINARY => self.binary().map(|_| ()),
             LIST | SET => {
                 let kind = self.rest.first()? & 0x0f;
                 self.list(kind, |thrift| thrift.skip_element(kind))

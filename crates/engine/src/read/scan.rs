@@ -16,6 +16,8 @@
 //! - What was fetched in vain stays below a tenth of what was read and a window: what is beyond the
 //!   tenth comes off the window, and only what more than one row group proves is expected until
 //!   enough was read (`allowance`).
+//! - A row group that the plan's filters leave out by the footer's statistics is not one of the scan
+//!   (`left_out`).
 //! - A plan may tell the columns of a scan that leaves out nothing and reads to the end (`told`).
 //! - A row group that was read whole by one read says everything at once; a glob may take a fixed
 //!   number of bytes before any row group is over (`first_bytes`).
@@ -23,6 +25,7 @@
 mod allowance;
 mod file;
 mod history;
+mod left_out;
 mod told;
 mod wanted;
 
@@ -30,6 +33,7 @@ use crate::read::parquet::Layout;
 use crate::read::parquet::steps::step;
 use file::{File, Group, READ, Settled, doubted, is_pending, is_read};
 use history::{History, push_unknown};
+use left_out::Filtering;
 use penstock_base::ByteRange;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -70,6 +74,8 @@ pub(crate) struct Scan {
     is_learned: bool,
     /// What a plan told of it.
     told: Option<Told>,
+    /// And of its filters.
+    filtering: Option<Filtering>,
     restarts: u32,
     read_bytes: u64,
     wasted_bytes: u64,
@@ -108,7 +114,7 @@ impl Scan {
     pub fn learn(&mut self, file: usize, layout: Arc<Layout>) {
         let groups = layout.row_group_count();
         let groups = (0..groups).map(|_| Group::default()).collect();
-        self.files.entry(file).or_insert(File { layout, groups, swept: 0 });
+        self.files.entry(file).or_insert(File { layout, groups, swept: 0, judged: None });
     }
 
     /// Forgets the files before this one: what is ahead of them comes in vain.
@@ -213,7 +219,7 @@ impl Scan {
 
     /// Whether nothing of a row group will be read any more.
     pub fn is_over(&self, unit: Unit) -> bool {
-        self.group(unit).is_none_or(|group| group.is_over)
+        self.group(unit).is_none_or(|group| group.is_over || group.is_left_out)
     }
 
     /// Whether more row groups lie behind the furthest reader than others can be late for.
@@ -224,7 +230,8 @@ impl Scan {
         let Some(frontier) = self.frontier else { return false };
         let Some(file) = self.files.get(&frontier.file) else { return false };
         let behind = file.groups.get(file.swept..frontier.row_group).unwrap_or_default();
-        behind.iter().filter(|group| !group.is_touched).count() >= self.readers.len()
+        behind.iter().filter(|group| !group.is_touched && !group.is_left_out).count()
+            >= self.readers.len()
     }
 
     /// Whether it is known that the scan goes on.
@@ -269,6 +276,9 @@ impl Scan {
 
     /// A reader begins with a row group, or goes on in it.
     fn enter(&mut self, reader: u64, unit: Unit) {
+        if self.group(unit).is_some_and(|group| group.is_left_out) {
+            self.was_not_left_out(unit);
+        }
         if let Some(group) = self.group_mut(unit) {
             let was_entered = std::mem::replace(&mut group.is_entered, true);
             if group.is_over && !was_entered {
@@ -382,11 +392,12 @@ impl Scan {
         for (index, file) in self.files.range_mut(..=behind.file) {
             let end = match index.cmp(&behind.file) {
                 std::cmp::Ordering::Less if index + late < behind.file => file.groups.len(),
-                std::cmp::Ordering::Equal => behind.row_group.saturating_sub(late),
+                std::cmp::Ordering::Equal => file.before(behind.row_group, late),
                 _ => file.swept,
             };
             for row_group in file.swept..end {
-                if !file.groups[row_group].is_entered {
+                let group = &file.groups[row_group];
+                if !group.is_entered && !group.is_left_out {
                     passed.push(Unit { file: *index, row_group });
                 }
             }
@@ -416,18 +427,15 @@ impl Scan {
 
     fn restart(&mut self) {
         self.restarts += 1;
-        self.readers.clear();
-        self.frontier = None;
-        (self.pending_bytes, self.doubted_bytes, self.skipped) = (0, 0, 0);
-        for file in self.files.values_mut() {
-            file.swept = 0;
-            file.groups.iter_mut().for_each(|group| *group = Group::default());
-        }
+        self.begin_anew();
+        self.look_at_all();
     }
 }
 
 #[cfg(test)]
 mod cached;
+#[cfg(test)]
+mod filtered;
 #[cfg(test)]
 mod joined;
 #[cfg(test)]

@@ -60,10 +60,11 @@ impl Scan {
         self.in_vain_max().saturating_sub(self.wasted_bytes + self.doubted_bytes)
     }
 
-    /// Once row groups were skipped the next ones may be too, and of a scan that may end early all
-    /// that follow: then no more is fetched of them than may be in vain.
+    /// Once row groups were skipped the next ones may be too, and of a scan that may end early, or
+    /// whose filter is not known yet, all that follow: then no more is fetched of them than may be
+    /// in vain.
     pub(super) fn bytes_max_outside(&self, bytes_max: u64) -> u64 {
-        if self.skipped == 0 && !self.ends_early {
+        if self.skipped == 0 && !self.ends_early && !self.awaits_bound() {
             return bytes_max;
         }
         bytes_max.min(self.in_vain_max().saturating_sub(self.wasted_bytes + self.pending_bytes))

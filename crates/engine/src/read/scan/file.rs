@@ -1,6 +1,7 @@
 //! What is known of one file of a scan. Pure.
 
 use super::history::History;
+use crate::read::filters::Judged;
 use crate::read::parquet::Layout;
 use crate::read::parquet::steps::step;
 use penstock_base::ByteRange;
@@ -26,6 +27,8 @@ pub(super) struct File {
     pub groups: Vec<Group>,
     /// Row groups before this one were judged to be skipped, or not.
     pub swept: usize,
+    /// What its footer says about the filters of the plan.
+    pub judged: Option<Arc<Judged>>,
 }
 
 impl File {
@@ -37,6 +40,13 @@ impl File {
             is_of(*column) && !chunk.is_empty() && !flags.get(*column).is_some_and(is_read)
         });
         found.map(|(column, _)| column)
+    }
+
+    /// So many row groups before one, of those that are not left out.
+    pub fn before(&self, row_group: usize, count: usize) -> usize {
+        let Some(others) = count.checked_sub(1) else { return row_group };
+        let mut read = (self.swept..row_group).rev().filter(|at| !self.groups[*at].is_left_out);
+        read.nth(others).unwrap_or(self.swept)
     }
 
     /// From where on a row group is read in any case: DuckDB's external file cache widens the last
@@ -74,6 +84,8 @@ pub(super) struct Group {
     /// A reader was inside: it is not read only because a read of another one was widened.
     pub is_entered: bool,
     pub is_over: bool,
+    /// By the filters of the plan nobody will read it.
+    pub is_left_out: bool,
     /// Columns before this one were read or are here.
     pub read_to: usize,
     /// Of what is sure and of what is likely.

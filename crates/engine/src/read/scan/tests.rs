@@ -6,7 +6,7 @@ use crate::read::scan::allowance::{RESTARTS_MAX, WASTE_BYTES_MIN};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-const CHUNK: u64 = 100 << 10;
+pub(super) const CHUNK: u64 = 100 << 10;
 
 /// Row groups of columns of `CHUNK` bytes each.
 fn layout(row_groups: usize, columns: usize) -> Arc<Layout> {
@@ -19,17 +19,17 @@ fn layout(row_groups: usize, columns: usize) -> Arc<Layout> {
 }
 
 /// A scan of one file as DuckDB's threads do it, and what is fetched ahead of it.
-struct Model {
-    scan: Scan,
+pub(super) struct Model {
+    pub scan: Scan,
     layout: Arc<Layout>,
     window: u64,
     /// Row group and column of what was begun, and of what was read.
-    begun: HashSet<(usize, usize)>,
-    read: HashSet<(usize, usize)>,
+    pub begun: HashSet<(usize, usize)>,
+    pub read: HashSet<(usize, usize)>,
 }
 
 impl Model {
-    fn new(row_groups: usize, columns: usize, window_chunks: u64) -> Self {
+    pub fn new(row_groups: usize, columns: usize, window_chunks: u64) -> Self {
         let layout = layout(row_groups, columns);
         let mut scan = Scan::new(0);
         scan.learn(0, Arc::clone(&layout));
@@ -53,7 +53,7 @@ impl Model {
     }
 
     /// A read of neighbouring columns.
-    fn read(&mut self, reader: u64, row_group: usize, columns: RangeInclusive<usize>) {
+    pub fn read(&mut self, reader: u64, row_group: usize, columns: RangeInclusive<usize>) {
         let chunks = &self.layout.row_group(row_group)[columns.clone()];
         let range = joined(chunks[0], chunks[chunks.len() - 1]);
         assert!(!self.scan.read(reader, 0, range), "begun anew");
@@ -70,11 +70,11 @@ impl Model {
         unread.filter(|(row_group, _)| !is_over(*row_group)).count() as u64 * CHUNK
     }
 
-    fn wasted_bytes(&self) -> u64 {
+    pub fn wasted_bytes(&self) -> u64 {
         self.begun.difference(&self.read).count() as u64 * CHUNK
     }
 
-    fn read_bytes(&self) -> u64 {
+    pub fn read_bytes(&self) -> u64 {
         self.read.len() as u64 * CHUNK
     }
 }

@@ -226,7 +226,8 @@ impl Scan {
         let group = file.groups.get_mut(unit.row_group)?;
         let count = file.layout.row_group(unit.row_group).len();
         let class = usize::from(trust == Trust::Likely);
-        if group.is_over || group.settled[class].is_all(expected_at, &self.touched, count) {
+        let is_done = group.is_over || group.is_left_out;
+        if is_done || group.settled[class].is_all(expected_at, &self.touched, count) {
             return None;
         }
         let alike = if is_inside { group.alike(expected_at, columns) } else { 0 };
