@@ -27,6 +27,7 @@ ReadHandle::ReadHandle(FileSystem &fs, const string &path, FlagsArg flags, Scope
 
 void ReadHandle::ReadAt(void *buffer, idx_t count, idx_t location) {
 	auto query = scope.Current();
+	query->TellBounds();
 	ps_error *error = nullptr;
 	Check(ps_read_at(reader.get(), query->handle, buffer, count, location, &error), error);
 	DUCKDB_LOG_FILE_SYSTEM_READ((*this), count, location);

@@ -2,8 +2,10 @@
 #include "query.hpp"
 
 #include "options.hpp"
+#include "scan_filters.hpp"
 #include "writer.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 
@@ -87,6 +89,30 @@ void Query::Arm(bool unique) {
 void Query::EndsEarly() {
 	ends_early = true;
 	ps_query_may_end_early(handle);
+}
+
+void Query::Follow(const string &path, shared_ptr<MovingBound> bound) {
+	lock_guard<mutex> guard(lock);
+	auto is_of_path = [&](const std::pair<string, shared_ptr<MovingBound>> &other) { return other.first == path; };
+	bounds.erase(std::remove_if(bounds.begin(), bounds.end(), is_of_path), bounds.end());
+	if (bound) {
+		bounds.emplace_back(path, std::move(bound));
+	}
+	has_bounds = !bounds.empty();
+}
+
+void Query::TellBounds() {
+	if (!has_bounds) {
+		return;
+	}
+	vector<std::pair<string, shared_ptr<MovingBound>>> now;
+	{
+		lock_guard<mutex> guard(lock);
+		now = bounds;
+	}
+	for (auto &bound : now) {
+		bound.second->Follow(*this);
+	}
 }
 
 void Query::Barrier() {
@@ -201,6 +227,10 @@ shared_ptr<ClientIo> ClientIo::Get(ClientContext &context, const shared_ptr<Engi
 		state->Attach(context);
 	}
 	return state;
+}
+
+shared_ptr<ClientIo> ClientIo::Find(ClientContext &context) {
+	return context.registered_state->Get<ClientIo>(STATE_KEY);
 }
 
 shared_ptr<Query> ClientIo::Current() {

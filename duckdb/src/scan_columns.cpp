@@ -49,16 +49,12 @@ bool CountLeaves(const LogicalType &type, uint32_t &leaves) {
 	}
 }
 
-struct Leaves {
-	uint32_t first;
-	uint32_t count;
-};
+} // namespace
 
-//! Where the columns of a file stand among its Parquet columns, up to the first one of which that is not known.
-case_insensitive_map_t<Leaves> LeavesOf(const BaseFileReader &file) {
+case_insensitive_map_t<Leaves> LeavesOf(const MultiFileBindData &scan) {
 	case_insensitive_map_t<Leaves> result;
 	uint32_t next = 0;
-	for (auto &column : file.GetColumns()) {
+	for (auto &column : scan.initial_reader->GetColumns()) {
 		Leaves leaves {next, 0};
 		if (!CountLeaves(column.type, leaves.count)) {
 			break;
@@ -66,8 +62,13 @@ case_insensitive_map_t<Leaves> LeavesOf(const BaseFileReader &file) {
 		next += leaves.count;
 		result[column.name] = leaves;
 	}
+	for (auto &partition : scan.reader_bind.hive_partitioning_indexes) {
+		result.erase(partition.value);
+	}
 	return result;
 }
+
+namespace {
 
 //! Whether a scan leaves out row groups or files, or may.
 bool LeavesOut(const LogicalGet &get) {
@@ -78,10 +79,7 @@ bool LeavesOut(const LogicalGet &get) {
 //! The Parquet columns that a scan reads, as far as they are known.
 vector<uint32_t> ColumnsOf(const LogicalGet &get, const MultiFileBindData &scan) {
 	vector<uint32_t> result;
-	auto leaves = LeavesOf(*scan.initial_reader);
-	for (auto &partition : scan.reader_bind.hive_partitioning_indexes) {
-		leaves.erase(partition.value);
-	}
+	auto leaves = LeavesOf(scan);
 	for (auto &column : get.GetColumnIds()) {
 		if (column.IsVirtualColumn() || column.HasChildren() || column.GetPrimaryIndex() >= get.names.size()) {
 			continue;
@@ -97,7 +95,8 @@ vector<uint32_t> ColumnsOf(const LogicalGet &get, const MultiFileBindData &scan)
 	return result;
 }
 
-//! The bind data of a scan of Parquet files of ours whose first one is open.
+} // namespace
+
 optional_ptr<const MultiFileBindData> OurScan(Engine &engine, const LogicalGet &get) {
 	auto scan = dynamic_cast<const MultiFileBindData *>(get.bind_data.get());
 	auto is_parquet = get.function.name == "read_parquet" || get.function.name == "parquet_scan";
@@ -107,28 +106,66 @@ optional_ptr<const MultiFileBindData> OurScan(Engine &engine, const LogicalGet &
 	return scan;
 }
 
-//! How many scans of a plan read files of a directory, by the first file of each.
-using ScanCounts = unordered_map<string, idx_t>;
+namespace {
 
 string DirectoryOf(const string &path) {
 	return path.substr(0, path.rfind('/') + 1);
 }
 
-void CountScans(const LogicalOperator &op, ScanCounts &counts) {
+//! The first file of a scan; false for none.
+bool FirstOf(const MultiFileBindData &scan, string &path) {
+	if (scan.initial_reader) {
+		path = scan.initial_reader->file.path;
+	} else if (scan.file_list && !scan.file_list->IsEmpty()) {
+		path = scan.file_list->GetFirstFile().path;
+	} else {
+		return false;
+	}
+	return true;
+}
+
+bool IsOfOneFile(const MultiFileBindData &scan) {
+	return scan.file_list && scan.file_list->GetExpandResult() == FileExpandResult::SINGLE_FILE;
+}
+
+} // namespace
+
+void Scans::Add(const LogicalOperator &op) {
 	if (op.type == LogicalOperatorType::LOGICAL_GET) {
 		auto scan = dynamic_cast<const MultiFileBindData *>(op.Cast<LogicalGet>().bind_data.get());
-		if (scan && scan->initial_reader) {
-			counts[DirectoryOf(scan->initial_reader->file.path)]++;
-		} else if (scan && scan->file_list && !scan->file_list->IsEmpty()) {
-			counts[DirectoryOf(scan->file_list->GetFirstFile().path)]++;
+		string path;
+		if (scan && FirstOf(*scan, path)) {
+			scans.emplace_back(path, *scan);
 		}
 	}
 	for (auto &child : op.children) {
-		CountScans(*child, counts);
+		Add(*child);
 	}
 }
 
-void Tell(ClientContext &context, const shared_ptr<Engine> &engine, const LogicalGet &get, const ScanCounts &counts) {
+idx_t Scans::OfSameFiles(const MultiFileBindData &scan) const {
+	string path;
+	if (!FirstOf(scan, path)) {
+		return 0;
+	}
+	idx_t nearby = 0;
+	idx_t of_path = 0;
+	for (auto &other : scans) {
+		nearby += DirectoryOf(other.first) == DirectoryOf(path);
+		of_path += other.first == path;
+	}
+	// A glob may match what another scan of its directory names.
+	for (auto &other : scans) {
+		if (nearby > of_path && DirectoryOf(other.first) == DirectoryOf(path) && !IsOfOneFile(other.second)) {
+			return nearby;
+		}
+	}
+	return of_path;
+}
+
+namespace {
+
+void Tell(ClientContext &context, const shared_ptr<Engine> &engine, const LogicalGet &get, const Scans &scans) {
 	auto scan = OurScan(*engine, get);
 	if (!scan || LeavesOut(get)) {
 		return;
@@ -136,7 +173,7 @@ void Tell(ClientContext &context, const shared_ptr<Engine> &engine, const Logica
 	// Of two scans of the same files nobody knows which one a read is of.
 	auto &path = scan->initial_reader->file.path;
 	auto columns = ColumnsOf(get, *scan);
-	if (columns.empty() || counts.at(DirectoryOf(path)) > 1) {
+	if (columns.empty() || scans.OfSameFiles(*scan) > 1) {
 		return;
 	}
 	auto query = ClientIo::Get(context, engine)->Current();
@@ -167,21 +204,21 @@ bool ReadsAllOfItsLeft(const LogicalComparisonJoin &join) {
 
 //! `is_run_out`: the operator is asked for all of its rows. Whoever takes the rows of a statement may stop at any.
 void TellOf(ClientContext &context, const shared_ptr<Engine> &engine, const LogicalOperator &op,
-            const ScanCounts &counts, bool is_run_out) {
+            const Scans &scans, bool is_run_out) {
 	switch (op.type) {
 	case LogicalOperatorType::LOGICAL_GET:
 		if (is_run_out) {
-			Tell(context, engine, op.Cast<LogicalGet>(), counts);
+			Tell(context, engine, op.Cast<LogicalGet>(), scans);
 		}
 		return;
 	case LogicalOperatorType::LOGICAL_COMPARISON_JOIN:
-		TellOf(context, engine, *op.children[0], counts,
+		TellOf(context, engine, *op.children[0], scans,
 		       is_run_out && ReadsAllOfItsLeft(op.Cast<LogicalComparisonJoin>()));
-		TellOf(context, engine, *op.children[1], counts, true);
+		TellOf(context, engine, *op.children[1], scans, true);
 		return;
 	case LogicalOperatorType::LOGICAL_MATERIALIZED_CTE:
-		TellOf(context, engine, *op.children[0], counts, true);
-		TellOf(context, engine, *op.children[1], counts, is_run_out);
+		TellOf(context, engine, *op.children[0], scans, true);
+		TellOf(context, engine, *op.children[1], scans, is_run_out);
 		return;
 	case LogicalOperatorType::LOGICAL_AGGREGATE_AND_GROUP_BY:
 	case LogicalOperatorType::LOGICAL_ORDER_BY:
@@ -204,7 +241,7 @@ void TellOf(ClientContext &context, const shared_ptr<Engine> &engine, const Logi
 		is_run_out = false;
 	}
 	for (auto &child : op.children) {
-		TellOf(context, engine, *child, counts, is_run_out);
+		TellOf(context, engine, *child, scans, is_run_out);
 	}
 }
 
@@ -212,11 +249,7 @@ void TellOf(ClientContext &context, const shared_ptr<Engine> &engine, const Logi
 
 void TellColumns(ClientContext &context, const shared_ptr<Engine> &engine, const LogicalOperator &plan) {
 	try {
-		ScanCounts counts;
-		CountScans(plan, counts);
-		if (!counts.empty()) {
-			TellOf(context, engine, plan, counts, false);
-		}
+		TellOf(context, engine, plan, Scans(plan), false);
 	} catch (std::exception &) { // NOLINT: what fails here is told by the file's own opening
 	}
 }

@@ -3,6 +3,7 @@
 // - Which files a scan will read: those that a statement names one by one, or a table format, are fetched ahead as
 //   those of a glob are.
 // - Which columns of Parquet files it reads from end to end: `scan_columns.cpp`.
+// - Which rows it wants, where it filters: `scan_filters.cpp`.
 // - Whether it may end before its files do: where every scan of files of ours lies below a LIMIT, and nothing in
 //   between has to see all rows. What is fetched ahead of a scan that ends is fetched in vain, so the engine fetches
 //   less.
@@ -12,6 +13,7 @@
 #include "options.hpp"
 #include "pass.hpp"
 #include "scan_columns.hpp"
+#include "scan_filters.hpp"
 
 #include "duckdb/common/multi_file/multi_file_reader.hpp"
 #include "duckdb/common/multi_file/multi_file_states.hpp"
@@ -144,7 +146,7 @@ void AnnounceAll(ClientContext &context, const shared_ptr<Engine> &engine, const
 }
 
 //! Scans of files of ours below an operator: all, and those that may end early.
-struct Scans {
+struct Counted {
 	idx_t all = 0;
 	idx_t ending = 0;
 
@@ -167,7 +169,7 @@ bool ReadsPlaces(const LogicalOperator &op) {
 	return false;
 }
 
-void Count(Engine &engine, const LogicalOperator &op, bool may_end, Scans &scans) {
+void Count(Engine &engine, const LogicalOperator &op, bool may_end, Counted &scans) {
 	switch (op.type) {
 	case LogicalOperatorType::LOGICAL_GET:
 		if (ReadsOurs(engine, op.Cast<LogicalGet>())) {
@@ -189,7 +191,7 @@ void Count(Engine &engine, const LogicalOperator &op, bool may_end, Scans &scans
 		// Rows pass one by one.
 		break;
 	case LogicalOperatorType::LOGICAL_COMPARISON_JOIN: {
-		Scans places;
+		Counted places;
 		Count(engine, *op.children[1], false, places);
 		may_end = places.MayEndEarly() && op.Cast<LogicalComparisonJoin>().join_type == JoinType::SEMI &&
 		          ReadsPlaces(*op.children[0]);
@@ -211,7 +213,8 @@ void LookAtScans(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &pl
 	auto &root = RootOf(plan);
 	AnnounceAll(input.context, engine, *root);
 	TellColumns(input.context, engine, *root);
-	Scans scans;
+	TellFilters(engine, *root);
+	Counted scans;
 	Count(*engine, *root, false, scans);
 	if (scans.MayEndEarly()) {
 		root = make_uniq<LogicalEarlyEnd>(std::move(root), engine);

@@ -10,6 +10,7 @@
 
 namespace penstock {
 
+class MovingBound;
 class WriterState;
 
 //! The engine of one database instance.
@@ -75,6 +76,10 @@ public:
 	bool MayEndEarly() const {
 		return ends_early;
 	}
+	//! The bound of a Top-N that a scan of a file filters by from now on, if any.
+	void Follow(const string &path, shared_ptr<MovingBound> bound);
+	//! Tells the engine where such bounds are now.
+	void TellBounds();
 	//! True once the user asked to stop, or the connection is gone.
 	bool IsInterrupted() const;
 
@@ -95,6 +100,7 @@ private:
 	atomic<bool> new_names_are_unique {false};
 	atomic<bool> barrier_passed {false};
 	atomic<bool> ends_early {false};
+	atomic<bool> has_bounds {false};
 	//! From a failure on: cleaning up after an interrupted statement must not be interrupted itself.
 	atomic<bool> cleaning_up {false};
 	mutex lock;
@@ -102,6 +108,7 @@ private:
 	//! For removing; gives up sooner than the statement would.
 	shared_ptr<Query> cleanup;
 	ErrorData remembered;
+	vector<std::pair<string, shared_ptr<MovingBound>>> bounds;
 	//! What OptionsOf told last.
 	string options_path;
 	Pairs options;
@@ -113,6 +120,9 @@ public:
 	explicit ClientIo(shared_ptr<Engine> engine) : engine(std::move(engine)) {
 	}
 	static shared_ptr<ClientIo> Get(ClientContext &context, const shared_ptr<Engine> &engine);
+
+	//! What a connection has remembered, if anything.
+	static shared_ptr<ClientIo> Find(ClientContext &context);
 
 	//! The running statement's query; made on first use.
 	shared_ptr<Query> Current();

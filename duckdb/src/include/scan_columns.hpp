@@ -2,12 +2,45 @@
 #pragma once
 
 #include "bridge.hpp"
+#include "query.hpp"
 
 #include "duckdb/planner/logical_operator.hpp"
+
+namespace duckdb {
+class BaseFileReader;
+struct MultiFileBindData;
+class LogicalGet;
+} // namespace duckdb
 
 namespace penstock {
 
 //! Tells the engine of each scan of a Parquet file of ours that reads all of its row groups, and for which columns.
 void TellColumns(ClientContext &context, const shared_ptr<Engine> &engine, const LogicalOperator &plan);
+
+//! Where a column of a file stands among its Parquet columns.
+struct Leaves {
+	uint32_t first;
+	uint32_t count;
+};
+//! Of all columns, up to the first one of which that is not known.
+case_insensitive_map_t<Leaves> LeavesOf(const MultiFileBindData &scan);
+
+//! The bind data of a scan of Parquet files of ours whose first one is open.
+optional_ptr<const MultiFileBindData> OurScan(Engine &engine, const LogicalGet &get);
+
+//! The scans of a plan, by their first file.
+class Scans {
+public:
+	explicit Scans(const LogicalOperator &plan) {
+		Add(plan);
+	}
+	//! How many of them may read files that this one reads, with it.
+	idx_t OfSameFiles(const MultiFileBindData &scan) const;
+
+private:
+	void Add(const LogicalOperator &op);
+
+	vector<std::pair<string, reference<const MultiFileBindData>>> scans;
+};
 
 } // namespace penstock
