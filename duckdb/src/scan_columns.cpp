@@ -97,13 +97,8 @@ vector<uint32_t> ColumnsOf(const LogicalGet &get, const MultiFileBindData &scan)
 
 } // namespace
 
-optional_ptr<const MultiFileBindData> OurScan(Engine &engine, const LogicalGet &get) {
-	auto scan = dynamic_cast<const MultiFileBindData *>(get.bind_data.get());
-	auto is_parquet = get.function.name == "read_parquet" || get.function.name == "parquet_scan";
-	if (!is_parquet || !scan || !scan->initial_reader || !engine.Serves(scan->initial_reader->file.path)) {
-		return nullptr;
-	}
-	return scan;
+bool IsParquet(const LogicalGet &get) {
+	return get.function.name == "read_parquet" || get.function.name == "parquet_scan";
 }
 
 namespace {
@@ -112,7 +107,8 @@ string DirectoryOf(const string &path) {
 	return path.substr(0, path.rfind('/') + 1);
 }
 
-//! The first file of a scan; false for none.
+} // namespace
+
 bool FirstOf(const MultiFileBindData &scan, string &path) {
 	if (scan.initial_reader) {
 		path = scan.initial_reader->file.path;
@@ -123,6 +119,8 @@ bool FirstOf(const MultiFileBindData &scan, string &path) {
 	}
 	return true;
 }
+
+namespace {
 
 bool IsOfOneFile(const MultiFileBindData &scan) {
 	return scan.file_list && scan.file_list->GetExpandResult() == FileExpandResult::SINGLE_FILE;
@@ -164,6 +162,15 @@ idx_t Scans::OfSameFiles(const MultiFileBindData &scan) const {
 }
 
 namespace {
+
+//! The bind data of a scan of Parquet files of ours whose first one is open.
+optional_ptr<const MultiFileBindData> OurScan(Engine &engine, const LogicalGet &get) {
+	auto scan = dynamic_cast<const MultiFileBindData *>(get.bind_data.get());
+	if (!IsParquet(get) || !scan || !scan->initial_reader || !engine.Serves(scan->initial_reader->file.path)) {
+		return nullptr;
+	}
+	return scan;
+}
 
 void Tell(ClientContext &context, const shared_ptr<Engine> &engine, const LogicalGet &get, const Scans &scans) {
 	auto scan = OurScan(*engine, get);

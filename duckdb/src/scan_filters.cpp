@@ -317,10 +317,12 @@ private:
 void Tell(ClientContext &context, TableFunctionInitInput &input) {
 	auto scan = dynamic_cast<const MultiFileBindData *>(input.bind_data.get());
 	auto client = ClientIo::Find(context);
-	if (!scan || !scan->initial_reader || !client || !input.filters) {
+	string path;
+	if (!scan || !client || !input.filters || !FirstOf(*scan, path)) {
 		return;
 	}
-	auto leaves = LeavesOf(*scan);
+	// The second scan of a Top-N's files has opened none: it filters by the places of rows.
+	auto leaves = scan->initial_reader ? LeavesOf(*scan) : case_insensitive_map_t<Leaves>();
 	Filters filters;
 	for (auto &entry : input.filters->filters) {
 		ColumnFilter column;
@@ -330,7 +332,6 @@ void Tell(ClientContext &context, TableFunctionInitInput &input) {
 		}
 	}
 	auto query = client->Current();
-	auto &path = scan->initial_reader->file.path;
 	auto options = query->OptionsOf(path, optional_ptr<FileOpener>(ClientData::Get(context).file_opener.get()));
 	vector<Lent> lent;
 	vector<ps_filter> fixed;
@@ -363,10 +364,9 @@ unique_ptr<GlobalTableFunctionState> InitScan(ClientContext &context, TableFunct
 	return parquet_init.load()(context, input);
 }
 
-void Hook(Engine &engine, LogicalGet &get) {
-	auto scan = OurScan(engine, get);
-	if (!scan || (get.table_filters.filters.empty() && !get.dynamic_filters) || !get.function.init_global ||
-	    get.function.init_global == InitScan) {
+void Hook(LogicalGet &get) {
+	auto filters = !get.table_filters.filters.empty() || get.dynamic_filters;
+	if (!filters || !get.function.init_global || get.function.init_global == InitScan) {
 		return;
 	}
 	table_function_init_global_t known = nullptr;
@@ -407,9 +407,11 @@ bool FollowEachOther(LogicalOperator &op) {
 void HookAll(Engine &engine, LogicalOperator &op, const Scans &scans, idx_t count) {
 	if (op.type == LogicalOperatorType::LOGICAL_GET) {
 		auto &get = op.Cast<LogicalGet>();
-		auto scan = OurScan(engine, get);
-		if (scan && scans.OfSameFiles(*scan) <= count) {
-			Hook(engine, get);
+		auto scan = dynamic_cast<const MultiFileBindData *>(get.bind_data.get());
+		string path;
+		if (scan && IsParquet(get) && FirstOf(*scan, path) && engine.Serves(path) &&
+		    scans.OfSameFiles(*scan) <= count) {
+			Hook(get);
 		}
 	}
 	if (FollowEachOther(op)) {

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from harness import Fake, data_requests, scanner, start_fake, stats
+from harness import Fake, data_requests, round_trips, scanner, start_fake, stats
 
 GROUPS = 60
 GROUP_ROWS = 20480
 ROWS = GROUPS * GROUP_ROWS
 IN_VAIN_MIN = 256 << 10
 T = "'s3://far/t.parquet'"
-"""In the order of `i` and `name`."""
+"""In the order of `i`, `stamp` and `name`."""
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +22,7 @@ def far() -> Iterator[Fake]:
     con = scanner(fake, 2)
     columns = (
         "i, i::INTEGER AS small, i / 8 AS half,"
+        " TIMESTAMP '2020-01-01' + INTERVAL (i) SECOND AS stamp,"
         " DATE '2000-01-01' + (i // 1000)::INTEGER AS day, format('name of {:09d}', i) AS name,"
         " hash(i) AS a, hash(i + 1) AS b"
     )
@@ -72,6 +73,7 @@ QUARTER = GROUP_ROWS * 15
         (f"i >= {3 * QUARTER}", QUARTER),
         (f"small < {QUARTER}", QUARTER),
         (f"half < {QUARTER // 8}", QUARTER),
+        (f"stamp < TIMESTAMP '2020-01-01' + INTERVAL ({QUARTER}) SECOND", QUARTER),
         (f"day < DATE '2000-01-01' + {QUARTER // 1000}", QUARTER // 1000 * 1000),
         (f"name < format('name of {{:09d}}', {QUARTER})", QUARTER),
         (f"i < 5 * {GROUP_ROWS} OR i >= {ROWS} - 5 * {GROUP_ROWS}", 10 * GROUP_ROWS),
@@ -87,6 +89,14 @@ def test_a_filter_on_what_the_file_is_sorted_by_wastes_little(
     assert wastes_little(received, counters), (received, counters["read_ahead_wasted_bytes"])
 
 
+def test_the_row_groups_of_a_range_are_fetched_ahead_as_those_of_a_whole_scan(far: Fake) -> None:
+    select = f"SELECT bit_xor(a), bit_xor(b) FROM {T} WHERE i BETWEEN {QUARTER} AND {2 * QUARTER}"
+    _, _, counters = measure(far, select, 1)
+    assert counters["read_ahead_hits"] >= 20
+    trips = round_trips(data_requests(far, "t.parquet"))
+    assert trips <= 12, "one for each column of the first row group, and a few while it grows"
+
+
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize(
     "select",
@@ -94,6 +104,8 @@ def test_a_filter_on_what_the_file_is_sorted_by_wastes_little(
         f"SELECT i FROM {T} ORDER BY i LIMIT 10",
         f"SELECT i, a, b FROM {T} ORDER BY i LIMIT 10",
         f"SELECT i, a, b FROM {T} ORDER BY i DESC LIMIT 10",
+        f"SELECT i, a, b FROM {T} ORDER BY stamp LIMIT 100",
+        f"SELECT * FROM {T} ORDER BY name LIMIT 10",
         f"SELECT * FROM {T} ORDER BY i LIMIT 10",
         f"SELECT i, a, b FROM {T} WHERE i > {QUARTER} ORDER BY i LIMIT 10",
         f"SELECT i, a FROM {T} ORDER BY b LIMIT 10",

@@ -7,7 +7,6 @@
 #include "duckdb/planner/logical_operator.hpp"
 
 namespace duckdb {
-class BaseFileReader;
 struct MultiFileBindData;
 class LogicalGet;
 } // namespace duckdb
@@ -25,8 +24,10 @@ struct Leaves {
 //! Of all columns, up to the first one of which that is not known.
 case_insensitive_map_t<Leaves> LeavesOf(const MultiFileBindData &scan);
 
-//! The bind data of a scan of Parquet files of ours whose first one is open.
-optional_ptr<const MultiFileBindData> OurScan(Engine &engine, const LogicalGet &get);
+//! Whether a scan is one of Parquet files.
+bool IsParquet(const LogicalGet &get);
+//! The first file of a scan; false for none.
+bool FirstOf(const MultiFileBindData &scan, string &path);
 
 //! The scans of a plan, by their first file.
 class Scans {
