@@ -35,6 +35,9 @@ impl Piece {
     }
 }
 
+/// Filters, and what a footer says about them.
+type About = (Arc<Filters>, Option<Arc<Judged>>);
+
 /// The kept bytes of one version of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
@@ -43,7 +46,7 @@ pub(crate) struct Held {
     /// of the footer's memory at most.
     layout: Mutex<Option<(u64, Option<Arc<Layout>>)>>,
     /// What it says about the filters that were asked for last.
-    judged: Mutex<Option<(Arc<Filters>, Option<Arc<Judged>>)>>,
+    judged: Mutex<Option<About>>,
     /// Taken while fetching, so that readers which want the same bytes fetch them once.
     pub filling: tokio::sync::Mutex<()>,
     /// What is fetched ahead of its first reader.

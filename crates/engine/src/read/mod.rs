@@ -164,7 +164,7 @@ impl Query {
     }
 
     /// Says what the rows have to be that a scan wants which begins now, of an opened Parquet file
-    /// and of the files of the same glob or list: of row groups that have none, by their statistics,
+    /// and of the files of the same glob or list: of row groups that have none by their statistics
     /// nothing is fetched ahead. `moving` is a column whose bound is told by
     /// [`Query::bound_moved`] while the scan reads.
     pub fn will_filter(&self, at: &Location, fixed: Vec<Filter>, moving: Option<(u32, Order)>) {

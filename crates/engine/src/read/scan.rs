@@ -16,7 +16,7 @@
 //! - What was fetched in vain stays below a tenth of what was read and a window: what is beyond the
 //!   tenth comes off the window, and only what more than one row group proves is expected until
 //!   enough was read (`allowance`).
-//! - A row group that the plan's filters leave out by the footer's statistics is not one of the scan
+//! - A row group that the plan's filters leave out by the footer's statistics is none of the scan's
 //!   (`left_out`).
 //! - A plan may tell the columns of a scan that leaves out nothing and reads to the end (`told`).
 //! - A row group that was read whole by one read says everything at once; a glob may take a fixed

@@ -10,7 +10,8 @@ use proptest::prelude::*;
 const COLUMNS: usize = 3;
 
 fn ranges(min: Option<i64>, max: Option<i64>) -> Ranges {
-    Ranges::new(vec![Range { min: min.map(Value::Signed), max: max.map(Value::Signed) }]).unwrap()
+    let range = Range { min: min.map(Value::Signed), max: max.map(Value::Signed) };
+    Ranges::new(vec![range]).expect("a range")
 }
 
 fn extent(values: (i64, i64)) -> Extent {
@@ -72,7 +73,7 @@ fn a_range_of_a_sorted_column_is_fetched_and_nothing_else() {
 fn the_row_groups_of_a_list_of_values_are_fetched_wherever_they_lie() {
     let points = (0..40).map(|at| Some(Value::Signed(at * 500 + 7)));
     let points = points.map(|at| Range { min: at.clone(), max: at });
-    let wanted = Ranges::new(points.collect()).unwrap();
+    let wanted = Ranges::new(points.collect()).expect("points");
     let (mut model, left) = filtered(&sorted(200), &wanted);
     assert_eq!(left.len(), 40);
     read(&mut model, left, 1);
