@@ -19,7 +19,8 @@ fn row(name: &str) -> Row {
 pub fn seed(name: &str) {
     if let Some(directory) = std::env::var_os("PENSTOCK_FUZZ_SEEDS") {
         let at = Path::new(&directory).join("seed");
-        std::fs::write(&at, row(name).2).unwrap_or_else(|error| panic!("{}: {error}", at.display()));
+        let written = std::fs::write(&at, row(name).2);
+        written.unwrap_or_else(|error| panic!("{}: {error}", at.display()));
     }
 }
 

@@ -92,8 +92,8 @@ def exam(command: list[str], shared: Path) -> None:
             case ["pull", name]:
                 machine.control("device_del", id=f"c-{name}")
             case ["hang", name]:
-                # The second read of 4 KiB waits for 8 s. Longer, and QEMU would wait for it within a
-                # reset and do nothing else meanwhile.
+                # The second read of 4 KiB waits for 8 s. Longer, and QEMU would wait for it within
+                # a reset and do nothing else meanwhile.
                 machine.throttle(name, bytes_per_s=512)
             case ["free", name]:
                 machine.throttle(name, bytes_per_s=0)
