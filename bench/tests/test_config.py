@@ -22,7 +22,7 @@ def test_peers_that_a_workload_names_exist_and_cache_peers_are_measured_by_name_
     for path in (config.BENCH / "workloads").glob("*.toml"):
         assert set(config.load_workload(path.stem).peers) <= peers.keys()
     by_name = {name for name, peer in peers.items() if peer.by_name}
-    assert by_name == {"penstock-disk", "penstock-memory", "wrap", "wrap-adaptive", "wrap-recommended"}
+    assert by_name == {"penstock-disk", "penstock-memory"}
 
 
 @pytest.mark.parametrize(
