@@ -35,9 +35,9 @@ MODES = ("fio", "variants", "xnvme")
 RUNS, QUICK_RUNS = 20, 1
 OURS = str(PAPER["thread"])
 THROUGH_XNVME = str(XNVME)
-BATCH_DEPTHS, BATCH_BYTES = 2, 32 << 20
-"""A batch of ours is so many times as long as the queue is deep, while it needs no more memory. fio
-reads into memory for one depth: where that stays in a cache and more does not, more is slower."""
+BATCH_DEPTHS = 2
+"""A batch of ours is so many times as long as the queue is deep. fio reads into memory for one
+depth: where that stays in a cache and more does not, more is slower."""
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,8 @@ class Peers:
         self, peer: str, device: Path, cell: Cell, seed: int, seconds: float
     ) -> tuple[dict[str, Any], float, float]:
         way = parsed(peer)
-        batch = max(cell.depth, min(cell.depth * BATCH_DEPTHS, BATCH_BYTES // cell.size_bytes))
         # A caller with one command at a time waits for each.
-        batch = 1 if cell.depth == 1 else batch
+        batch = 1 if cell.depth == 1 else cell.depth * BATCH_DEPTHS
         output, user_s, sys_s = measured(
             [
                 str(self._bench),
