@@ -100,35 +100,31 @@ impl Pattern {
     }
 }
 
-/// Goes through the parts once, and at each through the pattern: `**` many times over costs no more
-/// than their number.
+/// As [`glob_matches`], with `**` in place of `*`: only the last one passed is ever looked at again,
+/// so many of them cost no more than their number.
 fn components_match(parts: &[&str], pattern: &[Component]) -> bool {
-    let count = pattern.len();
-    // Whether so many components may stand for the parts so far.
-    let mut reached = vec![false; count + 1];
-    reached[0] = true;
-    skip_any(&mut reached, pattern);
-    for part in parts {
-        for at in (0..=count).rev() {
-            let was_reached = std::mem::take(&mut reached[at]);
-            let Some(component) = pattern.get(at).filter(|_| was_reached) else { continue };
-            if matches!(component, Component::Any) {
-                reached[at] = true;
-                // The last one ends with some part.
-                reached[count] |= at + 1 == count;
-            } else if component.matches(part) {
-                reached[at + 1] = true;
+    let (mut p, mut c) = (0, 0);
+    let mut any: Option<(usize, usize)> = None;
+    loop {
+        match (parts.get(p), pattern.get(c)) {
+            (part, Some(Component::Any)) if c + 1 == pattern.len() => return part.is_some(),
+            (_, Some(Component::Any)) => {
+                c += 1;
+                any = Some((p, c));
             }
+            (Some(part), Some(component)) if component.matches(part) => {
+                p += 1;
+                c += 1;
+            }
+            (None, None) => return true,
+            _ => match any {
+                Some((from, after)) if from < parts.len() => {
+                    any = Some((from + 1, after));
+                    (p, c) = (from + 1, after);
+                }
+                _ => return false,
+            },
         }
-        skip_any(&mut reached, pattern);
-    }
-    reached[count]
-}
-
-/// `**` may stand for nothing, unless it is the last component.
-fn skip_any(reached: &mut [bool], pattern: &[Component]) {
-    for at in 1..pattern.len() {
-        reached[at] |= reached[at - 1] && matches!(pattern[at - 1], Component::Any);
     }
 }
 
