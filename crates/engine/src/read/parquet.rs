@@ -403,6 +403,11 @@ pub(crate) fn fuzz(input: &[u8]) {
             layout.touched(*chunk);
         }
     }
+    let filters = statistics::fuzzed_filters();
+    if let Some(judged) = judge(&tail, &filters) {
+        assert_eq!(judged.left_out.len(), judged.moving.len());
+        assert!(judged.left_out.len() <= input.len());
+    }
     for start in [0, 1, START] {
         drop(Layout::parse_once(input, start));
     }

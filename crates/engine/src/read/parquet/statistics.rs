@@ -240,5 +240,20 @@ fn finite(value: f64) -> Option<Value> {
     value.is_finite().then_some(Value::Floating(value))
 }
 
+/// All kinds of filters at once.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn fuzzed_filters() -> Filters {
+    use crate::read::filters::{Range, Ranges};
+    let orders =
+        [Order::Signed, Order::Unsigned, Order::Floating, Order::Text, Order::Micros, Order::Rows];
+    let filter = |order: Order| {
+        let value = order.value(&8i64.to_le_bytes());
+        let ranges = Ranges::new(vec![Range { min: value.clone(), max: value }]);
+        let column = u32::from(order == Order::Text);
+        Filter { column, order, ranges: ranges.expect("one range is not too many") }
+    };
+    Filters::new(orders.into_iter().map(filter).collect(), Some((0, Order::Signed)))
+}
+
 #[cfg(test)]
 mod tests;

@@ -84,17 +84,6 @@ fn a_row_group_of_nothing_but_null_has_no_value() {
     assert_eq!((rows(5, -1), rows(i64::MAX, 2)), (Extent::UNKNOWN, Extent::UNKNOWN));
 }
 
-/// All kinds of filters at once.
-fn filters() -> Filters {
-    let orders =
-        [Order::Signed, Order::Unsigned, Order::Floating, Order::Text, Order::Micros, Order::Rows];
-    let filter = |order: Order| {
-        let value = order.value(&8i64.to_le_bytes());
-        filter(u32::from(order == Order::Text), order, value.clone(), value)
-    };
-    Filters::new(orders.into_iter().map(filter).collect(), Some((0, Order::Signed)))
-}
-
 proptest! {
     /// A footer comes over the network: whatever stands in it, it is read or not, and no more is
     /// kept than it has bytes.
@@ -104,7 +93,7 @@ proptest! {
     ) {
         let mut tail = FILE[FILE.len() - 1000..].to_vec();
         changes.iter().for_each(|(at, byte)| tail[*at] = *byte);
-        if let Some(judged) = judge(&tail, &filters()) {
+        if let Some(judged) = judge(&tail, &fuzzed_filters()) {
             prop_assert!(judged.left_out.len() <= tail.len());
             prop_assert_eq!(judged.moving.len(), judged.left_out.len());
         }
@@ -116,6 +105,6 @@ proptest! {
         let length = tail.len() as u32;
         tail.extend(length.to_le_bytes());
         tail.extend(b"PAR1");
-        let _ = judge(&tail, &filters());
+        let _ = judge(&tail, &fuzzed_filters());
     }
 }
