@@ -30,43 +30,6 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    proptest! {
-        #[test]
-        fn any_bytes_are_borne(input in prop::collection::vec(any::<u8>(), 0..300)) {
-            for (_, body, _) in BODIES {
-                body(&input);
-            }
-        }
-
-        #[test]
-        fn what_is_nearly_right_is_borne(
-            bytes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
-            from in any::<prop::sample::Index>(),
-            twice in any::<bool>(),
-            len in any::<prop::sample::Index>(),
-        ) {
-            for (_, body, seed) in BODIES {
-                let mut input = seed.to_vec();
-                for (at, byte) in &bytes {
-                    input[at.index(seed.len())] = *byte;
-                }
-                if twice {
-                    input.extend_from_within(from.index(seed.len())..);
-                }
-                input.truncate(len.index(2 * seed.len()));
-                body(&input);
-            }
-        }
-    }
-
-    #[test]
-    fn every_seed_is_borne_and_every_body_has_a_target() {
-        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
-        for (name, body, seed) in BODIES {
-            body(seed);
-            assert!(dir.join(format!("{name}.rs")).exists(), "fuzz/fuzz_targets/{name}.rs");
-        }
-    }
+    penstock_testkit::fuzzed!(BODIES);
 }

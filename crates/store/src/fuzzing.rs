@@ -94,49 +94,6 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    /// What becomes of a seed: bytes replaced, a stretch repeated, the end cut off.
-    fn mutated(seed: &[u8], bytes: &[(u16, u8)], repeat: (u16, u8), len: u16) -> Vec<u8> {
-        let mut input = seed.to_vec();
-        for (at, byte) in bytes {
-            let at = usize::from(*at) % input.len();
-            input[at] = *byte;
-        }
-        let at = usize::from(repeat.0) % input.len();
-        let stretch: Vec<u8> = input[at..].iter().take(usize::from(repeat.1)).copied().collect();
-        input.splice(at..at, stretch);
-        let keep = usize::from(len) % (2 * input.len());
-        input.truncate(keep);
-        input
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_borne(input in prop::collection::vec(any::<u8>(), 0..300)) {
-            for (_, body, _) in BODIES {
-                body(&input);
-            }
-        }
-
-        #[test]
-        fn what_is_nearly_right_is_borne(
-            bytes in prop::collection::vec((any::<u16>(), any::<u8>()), 0..6),
-            repeat in (any::<u16>(), 0u8..80),
-            len in any::<u16>(),
-        ) {
-            for (_, body, seed) in BODIES {
-                body(&mutated(seed, &bytes, repeat, len));
-            }
-        }
-    }
-
-    #[test]
-    fn every_seed_is_borne_and_every_body_has_a_target() {
-        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
-        for (name, body, seed) in BODIES {
-            body(seed);
-            assert!(dir.join(format!("{name}.rs")).exists(), "fuzz/fuzz_targets/{name}.rs");
-        }
-    }
+    penstock_testkit::fuzzed!(BODIES);
 }

@@ -5,6 +5,7 @@
 
 pub mod conform;
 pub mod fake;
+pub mod fuzzing;
 pub mod killed;
 pub mod model;
 pub mod parquet;
