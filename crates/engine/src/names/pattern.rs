@@ -100,8 +100,8 @@ impl Pattern {
     }
 }
 
-/// As [`glob_matches`], with `**` in place of `*`: only the last one passed is ever looked at again,
-/// so many of them cost no more than their number.
+/// As [`glob_matches`], with `**` in place of `*`: only the last one that was passed is ever looked
+/// at again, so many of them cost no more than their number.
 fn components_match(parts: &[&str], pattern: &[Component]) -> bool {
     let (mut p, mut c) = (0, 0);
     let mut any: Option<(usize, usize)> = None;
