@@ -6,7 +6,7 @@ use http::Uri;
 use http::uri::Authority;
 use penstock_base::{Error, Kind, Result, Secret};
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// Where the proxy comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -62,7 +62,9 @@ impl Proxy {
         };
         let authority: Authority = host.parse().map_err(|_| wrong())?;
         let name = bare_host(authority.host());
-        if name.is_empty() {
+        // What stands in brackets is an address (RFC 3986, section 3.2.2).
+        let is_address = || name.parse::<Ipv6Addr>().is_ok();
+        if name.is_empty() || (name.len() < authority.host().len() && !is_address()) {
             return Err(wrong());
         }
         let proxy = Proxy {
@@ -320,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_proxy_without_a_name_is_refused() {
-        for url in ["[]", "http://[]", "http://[]:3128", "http://", ":3128"] {
+        for url in ["[]", "http://[]", "http://[]:3128", "http://", ":3128", "[h%40]", "[::1"] {
             let refused = Proxy::parse(url);
             assert_eq!(refused.err().map(|error| error.kind()), Some(Kind::Invalid), "{url}");
         }
