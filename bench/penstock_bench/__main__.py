@@ -19,7 +19,7 @@ from typing import Any
 
 from penstock_bench import apart, modes, nvme, page, picture, raw, report, soak, timeline
 from penstock_bench.campaign import Campaign, Plan
-from penstock_bench.config import OUT, ConfigError, load_peers, load_workload, narrowed
+from penstock_bench.config import OUT, ConfigError, load_workload, narrowed
 from penstock_bench.devices import KINDS as DEVICES
 from penstock_bench.devices import DeviceError
 from penstock_bench.gateways import GatewayError
@@ -52,7 +52,7 @@ def plan(options: argparse.Namespace) -> Plan:
         workload = replace(
             workload, steps=tuple(step for step in workload.steps if step.name in mode.steps)
         )
-    peers = {peer.name: peer for peer in mode.peers} if mode else load_peers()
+    peers = {peer.name: peer for peer in mode.peers} if mode else modes.peers_by_name()
     by_default = [name for name, peer in peers.items() if not peer.by_name]
     names = options.peers.replace(",", " ").split() or list(workload.peers) or by_default
     unknown = [name for name in names if name not in peers]
@@ -97,7 +97,7 @@ def show(records: list[dict[str, Any]], path: Path) -> None:
     profile = Profile(**first["profile"])
     ceiling = first["ceiling"]
     link = profile.link(ceiling["loopback_bytes_per_s"], ceiling["loopback_rtt_s"])
-    found = report.entries(workload, load_peers(), records, link)
+    found = report.entries(workload, modes.peers_by_name(), records, link)
     print(report.terminal(found, sys.stdout.isatty()))
     print("\nOur cells against their limits, worst first:\n" + report.ranking(found))
     print("\n" + report.summary(found))

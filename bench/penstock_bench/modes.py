@@ -9,10 +9,10 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock_bench.config import ConfigError, Peer
+from penstock_bench.config import ConfigError, Peer, load_peers
 
 BASELINE = "httpfs"
 THREADS = (1, 2, 4)
@@ -117,6 +117,16 @@ def find(name: str) -> Mode:
     if name not in MODES:
         raise ConfigError(f"no mode {name}; there are: {', '.join(MODES)}")
     return MODES[name]
+
+
+def peers_by_name() -> dict[str, Peer]:
+    """The peers of other workloads: those of ``bench/peers``, and by their names alone the wrapped
+    ones of here. There DuckDB's cache is on, as it is for the others."""
+    found = load_peers()
+    for peer in MODES["full"].peers:
+        settings = {key: value for key, value in peer.settings.items() if key not in _BASE}
+        found.setdefault(peer.name, replace(peer, settings=settings, by_name=True))
+    return found
 
 
 @dataclass(frozen=True)

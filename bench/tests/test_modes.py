@@ -51,6 +51,15 @@ def test_configurations_name_settings_that_exist() -> None:
             assert f"| `{name.removeprefix('penstock_')}` |" in reference
 
 
+def test_other_workloads_measure_wrapped_peers_where_they_are_named() -> None:
+    shipped, peers = config.load_peers(), modes.peers_by_name()
+    assert {name: peers[name] for name in shipped} == shipped
+    wrapped = [peer for name, peer in peers.items() if name not in shipped]
+    assert {"wrap", "recommended", "auto-adaptive"} <= {peer.name for peer in wrapped}
+    for peer in wrapped:
+        assert peer.by_name and peer.wrap and "enable_external_file_cache" not in peer.settings
+
+
 def test_unknown_mode_names_those_there_are() -> None:
     with pytest.raises(config.ConfigError, match="low-threads"):
         modes.find("few-threads")
