@@ -1,4 +1,4 @@
-//! Writing: request counts, failures, giving up, the barrier, the memory limit.
+//! Writing: request counts, failures, giving up, conditions.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,24 +6,13 @@ mod support;
 
 use bytes::Bytes;
 use penstock_base::{Kind, Metric};
-use penstock_engine::{Known, Query, Writer};
+use penstock_engine::Known;
 use penstock_store::{PutOptions, WriteCondition};
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, pattern};
+use support::{Bench, Fault, Scripted, assert_clean, create, pattern};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
-
-fn create(bench: &Bench, query: &Query, key: &str) -> Writer {
-    query.create(&bench.at(key), PutOptions::default()).unwrap()
-}
-
-/// Nothing is held and nothing is left to tidy up.
-async fn assert_clean(bench: &Bench) {
-    bench.engine.shutdown(Duration::from_secs(60)).await;
-    assert_eq!(bench.engine.budget().held_bytes(), 0);
-    assert_eq!(bench.engine.metrics().get(Metric::MemoryHeldNow), 0);
-}
 
 #[tokio::test(start_paused = true)]
 async fn an_object_up_to_the_part_size_is_exactly_one_put() {
@@ -274,85 +263,6 @@ async fn a_conditional_write_that_may_have_been_replaced_is_neither_success_nor_
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn detached_uploads_overlap_and_the_barrier_waits() {
-    let bench = Bench::new(Scripted::new());
-    let query = bench.query();
-    let gate = bench.store.hold("put");
-    for index in 0..10 {
-        let mut writer = create(&bench, &query, &format!("d/{index}"));
-        writer.write(&pattern(KIB)).await.unwrap();
-        writer.finish_detached().unwrap();
-    }
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(bench.store.take_calls().len(), 10, "all are on their way at once");
-    let open = async {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        assert_eq!(bench.store.content("d/0").await, None);
-        gate.add_permits(10);
-    };
-    let (barrier, ()) = tokio::join!(query.barrier(), open);
-    barrier.unwrap();
-    for index in 0..10 {
-        assert!(bench.store.content(&format!("d/{index}")).await.is_some());
-    }
-    assert_clean(&bench).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_barrier_tells_of_every_failure() {
-    let bench = Bench::new(Scripted::new());
-    let query = bench.query();
-    for _ in 0..3 {
-        bench.store.fail("put", Fault::Deny);
-    }
-    for index in 0..10 {
-        let mut writer = create(&bench, &query, &format!("d/{index}"));
-        writer.write(b"x").await.unwrap();
-        writer.finish_detached().unwrap();
-    }
-    let error = query.barrier().await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Denied);
-    let text = error.to_string();
-    assert!(text.contains("3 of 10 uploads failed"), "{text}");
-    for index in 0..3 {
-        assert!(text.contains(&format!("mem://d/{index} ")), "{text}");
-    }
-    query.barrier().await.unwrap();
-    assert_clean(&bench).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn aborted_or_forgotten_detached_uploads_never_become_visible() {
-    for how in ["abort", "cancel", "drop"] {
-        let bench = Bench::new(Scripted::new());
-        let query = bench.query();
-        let gate = bench.store.hold("part");
-        let mut writer = create(&bench, &query, "a");
-        writer.write(&pattern(9 * MIB)).await.unwrap();
-        writer.finish_detached().unwrap();
-        tokio::task::yield_now().await;
-        match how {
-            "abort" => {
-                query.abort_uploads();
-                assert_eq!(query.barrier().await.unwrap_err().kind(), Kind::Cancelled);
-            }
-            "cancel" => query.cancel(),
-            _ => drop(query),
-        }
-        // The finishing task gives the upload up in its next turn.
-        for _ in 0..20 {
-            tokio::task::yield_now().await;
-        }
-        gate.add_permits(10);
-        assert_clean(&bench).await;
-        assert_eq!(bench.store.take_calls().last().unwrap(), "abort a", "{how}");
-        assert_eq!(bench.store.content("a").await, None, "{how}");
-    }
-}
-
 /// Ctrl-C while the PUT is on its way: whether the store still carries it out is not known until
 /// it answers, so the answer is waited for and the object removed.
 #[tokio::test(start_paused = true)]
@@ -389,158 +299,4 @@ async fn giving_up_waits_for_a_silent_store_only_so_long() {
     let began = tokio::time::Instant::now();
     assert_clean(&bench).await;
     assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_query_sees_its_own_detached_uploads() {
-    let bench = Bench::new(Scripted::new());
-    let query = bench.query();
-    let mut writer = create(&bench, &query, "d/a");
-    writer.write(b"hello").await.unwrap();
-    writer.finish_detached().unwrap();
-    assert!(query.exists(&bench.at("d/a")).await.unwrap());
-    let mut writer = create(&bench, &query, "d/b");
-    writer.write(b"hello").await.unwrap();
-    writer.finish_detached().unwrap();
-    assert_eq!(query.list(&bench.at("d")).await.unwrap().len(), 2);
-    // Removing gives up what is pending, and removes what became visible.
-    let mut writer = create(&bench, &query, "d/c");
-    writer.write(b"hello").await.unwrap();
-    writer.finish_detached().unwrap();
-    query.remove(&[bench.at("d/c")]).await.unwrap();
-    assert_eq!(bench.store.content("d/c").await, None);
-    assert_clean(&bench).await;
-}
-
-/// The limit holds although a hundred files are open, fed in turn by one thread that nothing else
-/// would ever wake.
-#[tokio::test(start_paused = true)]
-async fn a_hundred_writers_stay_within_the_limit_where_blocks_may_be_small() {
-    let bench = Bench::with(Scripted::like_azure(), &[("memory_limit_bytes", "64MiB")]);
-    let query = bench.query();
-    let mut writers: Vec<Writer> =
-        (0..100).map(|index| create(&bench, &query, &format!("p/{index}"))).collect();
-    let piece = pattern(100 * KIB);
-    let mut most = 0;
-    for _ in 0..20 {
-        for writer in &mut writers {
-            writer.write(&piece).await.unwrap();
-            most = most.max(bench.engine.budget().held_bytes());
-        }
-    }
-    assert!(most <= 64 << 20, "{most}");
-    assert!(most > 48 << 20, "the limit was reached: {most}");
-    for mut writer in writers {
-        writer.finish_detached().unwrap();
-    }
-    query.barrier().await.unwrap();
-    let expected = piece.repeat(20);
-    for index in [0, 57, 99] {
-        assert!(bench.store.content(&format!("p/{index}")).await.unwrap() == expected);
-    }
-    assert_clean(&bench).await;
-}
-
-/// Where parts have a smallest size, the limit is exceeded only by parts smaller than that.
-#[tokio::test(start_paused = true)]
-async fn a_hundred_writers_never_wait_for_each_other_for_ever() {
-    let bench = Bench::with(Scripted::new(), &[("memory_limit_bytes", "64MiB")]);
-    let query = bench.query();
-    let mut writers: Vec<Writer> =
-        (0..100).map(|index| create(&bench, &query, &format!("p/{index}"))).collect();
-    let piece = pattern(100 * KIB);
-    let mut most = 0;
-    for _ in 0..80 {
-        for writer in &mut writers {
-            writer.write(&piece).await.unwrap();
-            most = most.max(bench.engine.budget().held_bytes());
-        }
-    }
-    assert!(most <= (64 + 100 * 6) << 20, "{most}");
-    for mut writer in writers {
-        writer.finish().await.unwrap();
-    }
-    assert!(bench.store.content("p/99").await.unwrap() == piece.repeat(80));
-    assert_clean(&bench).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_writer_waits_for_memory_on_its_way_and_goes_on_when_it_is_back() {
-    let settings = [("memory_limit_bytes", "64MiB"), ("upload_concurrency", "64")];
-    let bench = Bench::with(Scripted::new(), &settings);
-    let query = bench.query();
-    let gate = bench.store.hold("part");
-    let mut writer = create(&bench, &query, "a");
-    let data = pattern(100 * MIB);
-    let open = async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let held = bench.engine.budget().held_bytes();
-        assert_eq!(held, 64 << 20, "the writer fills the limit and then waits");
-        gate.add_permits(100);
-    };
-    let (written, ()) = tokio::join!(writer.write(&data), open);
-    written.unwrap();
-    writer.finish().await.unwrap();
-    assert!(bench.store.content("a").await.unwrap() == data);
-    assert_clean(&bench).await;
-}
-
-/// A failed statement over objects that existed: nothing is removed that it did not make.
-#[tokio::test(start_paused = true)]
-async fn retracting_removes_what_was_made_and_nothing_else() {
-    let bench = Bench::new(Scripted::new());
-    let query = bench.query();
-    for key in ["refused", "taken"] {
-        bench.store.place(key, "old").await;
-    }
-    let mut writers = Vec::new();
-    for key in ["made", "taken", "refused", "open"] {
-        let mut writer = create(&bench, &query, key);
-        writer.write(key.as_bytes()).await.unwrap();
-        if key == "refused" {
-            bench.store.fail("put", Fault::Deny);
-        }
-        if key != "open" {
-            writer.finish_detached().unwrap();
-            let _ = query.barrier().await;
-        }
-        writers.push(writer);
-    }
-    // Somebody else's, after ours was there.
-    bench.store.place("taken", "theirs").await;
-    bench.store.take_calls();
-    let writers: Vec<&Writer> = writers.iter().collect();
-    bench.query().retract(&writers, false).await.unwrap();
-    let mut calls = bench.store.take_calls();
-    calls.sort();
-    assert_eq!(calls.len(), 2, "{calls:?}");
-    assert!(calls.iter().all(|call| call.starts_with("delete ")), "{calls:?}");
-    assert_eq!(bench.store.content("made").await, None);
-    assert_eq!(bench.store.content("taken").await.unwrap(), "theirs");
-    assert_eq!(bench.store.content("refused").await.unwrap(), "old");
-    // A second time nothing is left to ask.
-    bench.query().retract(&writers, false).await.unwrap();
-    assert_eq!(bench.store.take_calls(), Vec::<String>::new());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_store_that_cannot_compare_keeps_all_but_new_names() {
-    for (condition, names_are_new, kept) in [
-        (WriteCondition::None, false, true),
-        (WriteCondition::None, true, false),
-        (WriteCondition::IfAbsent, false, false),
-    ] {
-        let bench = {
-            let mut store = Scripted::new();
-            store.capabilities.conditional_delete = false;
-            Bench::new(store)
-        };
-        let query = bench.query();
-        let options = PutOptions { condition, ..PutOptions::default() };
-        let mut writer = query.create(&bench.at("a"), options).unwrap();
-        writer.write(b"x").await.unwrap();
-        writer.finish().await.unwrap();
-        query.retract(&[&writer], names_are_new).await.unwrap();
-        assert_eq!(bench.store.content("a").await.is_some(), kept);
-    }
 }

@@ -3,236 +3,25 @@
 //! volume opens and holds exactly what was durable: no file less or more, no size, no byte. The
 //! same where a process was killed first, and the power goes while the next opens the volume.
 
+use crate::history::{Course, USUAL, history, replay};
 use crate::shadow::{
-    CREATE, EXISTING, Shadow, VOLUME_BYTES, contents, device, formatted, formatted_at, pattern,
+    CREATE, Shadow, ShadowFile, VOLUME_BYTES, contents, device, formatted, formatted_at,
 };
-use penstock_base::DeviceMetric;
-use penstock_device::Port;
-use penstock_device::model::{Dice, Event, Image, ModelDevice, survivors};
-use penstock_device::volume::table::NAME_BYTES_MAX;
-use penstock_device::volume::{File, TEMP_PREFIX, Volume};
-use std::sync::{Arc, LazyLock};
+use penstock_device::model::{Event, Image, ModelDevice, survivors};
+use penstock_device::volume::Volume;
+use std::sync::Arc;
 
 /// Histories; together they have more cuts than [`CUTS_MIN`].
 const HISTORIES: u64 = 88;
+
 /// Fewest cuts of a run.
 const CUTS_MIN: usize = 10_000;
+
 /// Fewest writes of a run that put blocks in other places.
 const MOVES_MIN: usize = 100;
+
 /// Fewest trims of a run.
 const TRIMS_MIN: usize = 200;
-/// Changes of a history.
-const CHANGES: usize = 40;
-
-/// Bytes of the smallest block that moves when it is overwritten.
-const BLOCK: usize = 16 << 10;
-
-/// With some of them the table is longer than a sector, so that a power cut can tear it.
-static NAMES: LazyLock<[&str; 5]> = LazyLock::new(|| {
-    let long = |letter: &str| &*letter.repeat(NAME_BYTES_MAX).leak();
-    ["db", "db.wal", long("n"), long("o"), "other"]
-});
-
-#[derive(Clone, Debug)]
-pub enum Change {
-    Create(&'static str),
-    Write(&'static str, usize, Vec<u8>),
-    Sync(&'static str),
-    Truncate(&'static str, usize),
-    /// At an offset, so many bytes.
-    Trim(&'static str, usize, usize),
-    Rename(&'static str, &'static str),
-    Remove(&'static str),
-    Spill(usize),
-    /// Over the whole device, which had become larger.
-    Grow,
-}
-
-impl Change {
-    /// Without the bytes.
-    fn tell(&self) -> String {
-        match self {
-            Change::Write(name, offset, bytes) => {
-                format!("Write({name}, {offset}, {} bytes)", bytes.len())
-            }
-            other => format!("{other:?}"),
-        }
-    }
-}
-
-fn choose(shadow: &Shadow, dice: &mut Dice) -> Change {
-    let pick = |dice: &mut Dice| NAMES[dice.below(NAMES.len() as u64) as usize];
-    let name = pick(dice);
-    let Some(file) = shadow.get(name) else { return Change::Create(name) };
-    let size = file.live.len();
-    match dice.below(25) {
-        // As a log is written: small pieces at the end.
-        0..4 => {
-            let length = dice.below(700) as usize + 1;
-            Change::Write(name, size, pattern(length, dice))
-        }
-        // As blocks are written: whole pages anywhere, also behind the end.
-        4..8 => {
-            let page = dice.below(size as u64 / 4096 + 6) as usize * 4096;
-            let length = (dice.below(6) as usize + 1) * 4096;
-            Change::Write(name, page, pattern(length, dice))
-        }
-        8..11 => {
-            let offset = dice.below(size as u64 + 9000) as usize;
-            let length = dice.below(9000) as usize + 1;
-            Change::Write(name, offset, pattern(length, dice))
-        }
-        11..15 => Change::Sync(name),
-        15 => Change::Truncate(name, dice.below(size as u64 + 1) as usize),
-        16 => Change::Truncate(name, size + dice.below(9000) as usize),
-        17 => Change::Remove(name),
-        18 => Change::Spill(dice.below(20_000) as usize + 1),
-        19 => Change::Grow,
-        // As blocks that are free in the database are.
-        20 => {
-            let offset = dice.below(size as u64 + 1) as usize;
-            Change::Trim(name, offset, dice.below(40_000) as usize)
-        }
-        // As blocks are written anew.
-        21..24 => {
-            let page = dice.below(size as u64 / 4096 + 1).saturating_sub(4) as usize * 4096;
-            let length = (dice.below(5) as usize + 4) * 4096;
-            Change::Write(name, page, pattern(length, dice))
-        }
-        _ => Change::Rename(name, pick(dice)),
-    }
-}
-
-/// Gives the handle that it used, which keeps the room that its file has beyond its need.
-fn apply(volume: &Arc<Volume>, change: &Change) -> Option<File> {
-    let open = |name: &str| volume.open_file(name, EXISTING).expect("it is there");
-    match change {
-        Change::Create(name) => return Some(volume.open_file(name, CREATE).expect("creates")),
-        Change::Write(name, offset, bytes) => {
-            let file = open(name);
-            file.write_at(bytes, *offset as u64).expect("writes");
-            return Some(file);
-        }
-        Change::Sync(name) => open(name).sync().expect("syncs"),
-        Change::Truncate(name, size) => {
-            let file = open(name);
-            file.truncate(*size as u64).expect("truncates");
-            return Some(file);
-        }
-        Change::Trim(name, offset, length) => {
-            open(name).trim(*offset as u64, *length as u64).expect("trims");
-        }
-        Change::Rename(from, to) => volume.rename(from, to).expect("renames"),
-        Change::Remove(name) => volume.remove(name).expect("removes"),
-        Change::Grow => assert_eq!(volume.grow().expect("grows"), VOLUME_BYTES),
-        Change::Spill(length) => {
-            let name = format!("{TEMP_PREFIX}spill");
-            let file = volume.open_file(&name, CREATE).expect("creates");
-            file.write_at(&vec![0xEE; *length], file.size_bytes()).expect("spills");
-            if length % 3 == 0 {
-                volume.remove(&name).expect("removes");
-            }
-        }
-    }
-    None
-}
-
-fn apply_to_shadow(shadow: &mut Shadow, change: &Change, before: Shadow) {
-    match change {
-        Change::Create(name) => drop(shadow.insert(name.to_string(), Default::default())),
-        Change::Write(name, offset, bytes) => {
-            let file = shadow.get_mut(*name).expect("it is there");
-            file.write(*offset, bytes);
-            file.since = before[*name].since.clone();
-        }
-        Change::Sync(name) => shadow.get_mut(*name).expect("it is there").sync(),
-        Change::Truncate(name, size) => {
-            shadow.get_mut(*name).expect("it is there").truncate(*size);
-        }
-        Change::Trim(name, offset, length) => {
-            shadow.get_mut(*name).expect("it is there").trim(*offset, *length);
-        }
-        Change::Rename(from, to) => {
-            let file = shadow.remove(*from).expect("it is there");
-            shadow.insert(to.to_string(), file);
-        }
-        Change::Remove(name) => drop(shadow.remove(*name)),
-        Change::Spill(_) | Change::Grow => {}
-    }
-}
-
-/// The shadow while a change is under way: what it writes may be there already, and what it trims
-/// be gone.
-fn under_way(shadow: &Shadow, change: &Change, blocks_move: bool) -> Shadow {
-    let mut shadow = shadow.clone();
-    if let Change::Write(name, offset, bytes) = change {
-        let file = shadow.get_mut(*name).expect("it is there");
-        file.write_under_way(*offset, bytes, blocks_move);
-    }
-    if let Change::Trim(name, offset, length) = change {
-        shadow.get_mut(*name).expect("it is there").trim(*offset, *length);
-    }
-    shadow
-}
-
-fn overwrites_blocks(shadow: &Shadow, change: &Change) -> bool {
-    let Change::Write(name, offset, bytes) = change else { return false };
-    !shadow[*name].moved(*offset, offset + bytes.len()).is_empty()
-}
-
-/// A change, and which events of the device it made.
-struct Step {
-    change: Change,
-    /// Whether blocks went to other places.
-    moves: bool,
-    until: usize,
-    before: Shadow,
-    after: Shadow,
-}
-
-/// How a history goes.
-#[derive(Clone, Copy)]
-pub struct Course {
-    /// The next change.
-    pub choose: fn(&Shadow, &mut Dice) -> Change,
-    /// How many.
-    pub changes: usize,
-}
-
-const USUAL: Course = Course { choose, changes: CHANGES };
-/// Handles are closed after so many changes, in histories that keep them.
-const KEPT_FOR: usize = 9;
-
-fn history(block_size: u32, base: &Image, course: Course, seed: u64) -> (Vec<Step>, Vec<Event>) {
-    let mut dice = Dice::new(seed);
-    let (model, port) = device(block_size, base.clone());
-    // Threads of the volume write beside the history: where the cuts fall, chance decides.
-    let volume = open(port, seed.is_multiple_of(3));
-    let mut shadow = Shadow::new();
-    let mut steps = Vec::new();
-    let mut kept = Vec::new();
-    for number in 0..course.changes {
-        let change = (course.choose)(&shadow, &mut dice);
-        let stayed = volume.stayed_bytes();
-        kept.extend(apply(&volume, &change));
-        if seed.is_multiple_of(5) || number % KEPT_FOR == 0 {
-            kept.clear();
-        }
-        // Where there is no room for both, an overwritten block stays where it is.
-        let blocks_move = volume.stayed_bytes() == stayed;
-        let before = under_way(&shadow, &change, blocks_move);
-        apply_to_shadow(&mut shadow, &change, before.clone());
-        let until = model.event_count();
-        let moves = blocks_move && overwrites_blocks(&shadow, &change);
-        steps.push(Step { change, moves, until, before, after: shadow.clone() });
-    }
-    for (name, file) in &shadow {
-        let found = crate::shadow::content(&volume, name);
-        assert!(file.is_live(&found), "{name} before any cut");
-    }
-    let events = model.events();
-    (steps, events)
-}
 
 /// Whether the files are what they must be, or what is wrong.
 fn judge(shadow: &Shadow, volume: &Arc<Volume>) -> Result<(), String> {
@@ -359,133 +148,10 @@ fn after_every_power_cut_the_volume_holds_what_was_synced() {
     assert!(trims >= TRIMS_MIN, "{trims} trims");
 }
 
-/// A block that tells its number and version.
-fn block(number: usize, version: u8) -> Vec<u8> {
-    let mut bytes = vec![version; BLOCK];
-    bytes[0] = number as u8;
-    bytes
-}
-
-/// Cuts from an event on everywhere: the file has at least so many blocks, each where it belongs
-/// and of one version throughout. Returns how many cuts there were.
-fn cut_blocks(
-    base: &Image,
-    events: &[Event],
-    begin: usize,
-    least: usize,
-    (what, seed): (&str, u64),
-) -> usize {
-    for cut in begin..=events.len() {
-        let flushed = events[..cut].iter().rposition(|event| matches!(event, Event::Flush));
-        let pending = flushed.map_or(0, |at| at + 1);
-        let durable = replay(base.clone(), &events[..pending]);
-        let image = survivors(&durable, &events[pending..cut], seed << 32 | cut as u64);
-        let volume = Volume::open(device(4096, image).1).expect("opens");
-        let found = crate::shadow::content(&volume, "db");
-        assert!(found.len() >= least * BLOCK, "{what}, cut {cut}: {} bytes", found.len());
-        for (number, bytes) in found.chunks(BLOCK).enumerate() {
-            let is_whole = bytes[1] > 0 && bytes == block(number, bytes[1]);
-            assert!(is_whole, "{what}, cut {cut}, block {number}");
-        }
-    }
-    events.len() + 1 - begin
-}
-
-fn write(file: &File, number: usize, version: u8) {
-    file.write_at(&block(number, version), (number * BLOCK) as u64).expect("writes");
-}
-
-fn open(port: Port, has_helpers: bool) -> Arc<Volume> {
-    let opened = match has_helpers {
-        true => Volume::open_with_helpers(port),
-        false => Volume::open(port),
-    };
-    opened.expect("opens")
-}
-
-/// Threads overwrite blocks and add some, while another one syncs: at no moment may a block be of
-/// two versions, or one that was added without its bytes.
-#[test]
-fn no_power_cut_divides_a_block_that_is_written_beside_a_sync() {
-    const BLOCKS: usize = 8;
-    const ADDED: usize = 12;
-    let mut cuts = 0;
-    for round in 0..12u64 {
-        let base = formatted(4096);
-        let (model, port) = device(4096, base.clone());
-        let volume = open(port, round % 2 == 0);
-        let file = volume.open_file("db", CREATE).expect("creates");
-        (0..BLOCKS).for_each(|number| write(&file, number, 1));
-        file.sync().expect("syncs");
-        let begin = model.event_count();
-        std::thread::scope(|scope| {
-            for writer in 0..2 {
-                let file = &file;
-                scope.spawn(move || {
-                    for version in 2..40u8 {
-                        let number =
-                            (usize::from(version) * 3 + writer) % (BLOCKS / 2) * 2 + writer;
-                        write(file, number, version);
-                    }
-                });
-            }
-            scope.spawn(|| (0..ADDED).for_each(|number| write(&file, BLOCKS + number, 1)));
-            (0..30).for_each(|_| file.sync().expect("syncs"));
-        });
-        assert_eq!(volume.stayed_bytes(), 0, "there is room");
-        let what = format!("round {round}");
-        cuts += cut_blocks(&base, &model.events(), begin, BLOCKS, (&what, round));
-    }
-    assert!(cuts > 500, "{cuts}");
-}
-
-/// More blocks are overwritten between two syncs than the volume has room for, by several threads:
-/// it makes syncs of its own. Only where there is no room for one block more does a block stay.
-#[test]
-fn no_power_cut_divides_a_block_while_there_is_room_for_one_more() {
-    const BLOCKS: usize = 40;
-    for round in 0..8 {
-        let base = formatted(4096);
-        let (model, port) = device(4096, base.clone());
-        let volume = open(port, round % 2 == 0);
-        let file = volume.open_file("db", CREATE).expect("creates");
-        (0..BLOCKS).for_each(|number| write(&file, number, 1));
-        file.sync().expect("syncs");
-        let begin = model.event_count();
-        let overwrite = |version: u8, writers: usize| {
-            std::thread::scope(|scope| {
-                for writer in 0..writers {
-                    let mine = (0..BLOCKS).filter(move |number| number % writers == writer);
-                    let file = &file;
-                    scope.spawn(move || mine.for_each(|number| write(file, number, version)));
-                }
-            });
-        };
-        (2..5).for_each(|version| overwrite(version, 3));
-
-        // The places that wait are room to grow into as well.
-        file.sync().expect("syncs");
-        let blocks = volume.free_bytes() as usize / BLOCK;
-        overwrite(6, 1);
-        (0..blocks).for_each(|number| write(&file, BLOCKS + number, 7));
-        assert_eq!(volume.stayed_bytes(), 0, "there is room");
-        let what = format!("round {round}");
-        let cuts = cut_blocks(&base, &model.events(), begin, BLOCKS, (&what, round));
-        assert!(cuts > 4 * BLOCKS, "{cuts}");
-
-        let counted = || penstock_device::meter::readings().0.get(DeviceMetric::BytesInPlace);
-        let before = counted();
-        overwrite(8, 1);
-        let stayed = volume.stayed_bytes();
-        assert!(stayed > 0, "there is none left");
-        assert!(counted() >= before + stayed);
-    }
-}
-
 #[test]
 fn the_judge_notices_what_is_wrong() {
     let mut shadow = Shadow::new();
-    let mut file = crate::shadow::ShadowFile::default();
+    let mut file = ShadowFile::default();
     file.write(0, &[5; 1000]);
     file.sync();
     file.write(200, &[6; 100]);
@@ -496,7 +162,7 @@ fn the_judge_notices_what_is_wrong() {
     found[300] = 6;
     assert!(!file.allows(&found), "written by nobody");
     assert!(!file.allows(&[5; 999]), "too short");
-    let mut file = crate::shadow::ShadowFile::default();
+    let mut file = ShadowFile::default();
     file.write(0, &[5; 12_300]);
     file.sync();
     file.trim(100, 9000);
@@ -557,13 +223,6 @@ fn formatting_that_is_cut_leaves_the_old_volume_or_the_new_one_or_none() {
             }
         }
     }
-}
-
-fn replay(mut image: Image, events: &[Event]) -> Image {
-    for (offset, bytes) in events.iter().filter_map(Event::put) {
-        image.write(offset, bytes);
-    }
-    image
 }
 
 /// The model keeps what it was told in order; a reader of its events relies on that.

@@ -2,10 +2,12 @@
 
 mod ahead;
 mod crash;
+mod divided;
 mod failures;
 mod files;
 mod fragmented;
 mod guard;
+mod history;
 mod shadow;
 mod shared;
 mod spare;

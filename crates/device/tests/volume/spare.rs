@@ -1,7 +1,8 @@
 //! Room that files have beyond their need: others get it before they are told that the volume is
 //! full, it is given back with the last handle, and no power cut meets a page that two files have.
 
-use crate::crash::{Change, Course, cut_everywhere};
+use crate::crash::cut_everywhere;
+use crate::history::{Change, Course};
 use crate::shadow::{CREATE, EXISTING, Shadow, content, device, formatted, formatted_at, pattern};
 use penstock_base::Kind;
 use penstock_device::model::Dice;

@@ -12,8 +12,8 @@ pub use link::Link;
 use async_trait::async_trait;
 use bytes::Bytes;
 use link::{OnConnection, OnLink};
-use penstock_base::{ByteRange, Error, Kind, Result, Retry, Settings};
-use penstock_engine::{Engine, Location, Opener, Query, Reader, SeededRandom, StoreOption};
+use penstock_base::{ByteRange, Error, Kind, Metric, Result, Retry, Settings};
+use penstock_engine::{Engine, Location, Opener, Query, Reader, SeededRandom, StoreOption, Writer};
 use penstock_store::memory::MemoryStore;
 use penstock_store::{
     Body, Capabilities, Connections, ETag, GetRange, GetRequest, GetResponse, HttpOptions,
@@ -475,4 +475,15 @@ pub async fn read(reader: &Reader, query: &Query, offset: usize, len: usize) -> 
     let mut buf = vec![0; len];
     reader.read_at(query, &mut buf, offset as u64).await.unwrap();
     buf
+}
+
+pub fn create(bench: &Bench, query: &Query, key: &str) -> Writer {
+    query.create(&bench.at(key), PutOptions::default()).unwrap()
+}
+
+/// Nothing is held and nothing is left to tidy up.
+pub async fn assert_clean(bench: &Bench) {
+    bench.engine.shutdown(Duration::from_secs(60)).await;
+    assert_eq!(bench.engine.budget().held_bytes(), 0);
+    assert_eq!(bench.engine.metrics().get(Metric::MemoryHeldNow), 0);
 }

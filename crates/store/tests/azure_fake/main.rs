@@ -1,0 +1,11 @@
+//! The Azure store against the fake: the exam with every kind of credential, and each trouble that
+//! a service or the way to it can make.
+
+#![allow(clippy::unwrap_used)] // also in what the tests share
+
+mod credentials;
+mod lists;
+mod requests;
+mod support;
+mod trouble;
+mod uploads;
