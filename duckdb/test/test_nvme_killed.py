@@ -15,7 +15,6 @@ import pytest
 from nvme import format_volume, has_loop_devices, loop_device, penstock
 
 KILLS = 200
-LOOP_KILLS = 100
 
 
 class Victim:
@@ -89,10 +88,10 @@ def test_on_a_block_device_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]
         with capfd.disabled():
             print("test_nvme_killed: NOT RUN on a loop device: none can be made here")
         for io in ("direct", "file"):
-            kill_often(format_volume(tmp_path / io, "64MiB"), LOOP_KILLS // 2, io=io)
+            kill_often(format_volume(tmp_path / io, "64MiB"), KILLS // 2, io=io)
         return
     with file.open("wb") as made:
         made.truncate(64 << 20)
     with loop_device(file) as device:
         penstock("format", device)
-        kill_often(device, LOOP_KILLS)
+        kill_often(device, KILLS)

@@ -84,7 +84,10 @@ impl S3Access for Access {
         let operation = context.s3_op().name().to_string();
         self.stats.operation(&operation);
         refuse::unknown_parameters(&operation, context.uri().query().unwrap_or_default())?;
-        versions::check_key(context.s3_path().get_object_key().unwrap_or_default())?;
+        let path = context.s3_path();
+        let (bucket, key) = (path.get_bucket_name(), path.get_object_key().unwrap_or_default());
+        versions::check_key(key)?;
+        self.sharing.buckets.check_key(bucket.unwrap_or_default(), key)?;
         let exchange = context.extensions_mut().get::<Arc<Exchange>>().cloned();
         if let Some(exchange) = &exchange {
             exchange.recognised(context);

@@ -66,6 +66,14 @@ impl Bucket {
         format!("{}{key}", self.place.prefix)
     }
 
+    /// Refuses a key that the back end might take for one outside of the bucket's prefix.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub fn check_key(&self, key: &str) -> S3Result<()> {
+        within(&self.place, key)
+    }
+
     /// What stands before every key in the store.
     pub fn prefix(&self) -> &str {
         &self.place.prefix
@@ -104,6 +112,17 @@ impl Bucket {
     }
 }
 
+fn within(place: &Place, key: &str) -> S3Result<()> {
+    if place.bars_dots && key.split('/').any(|part| matches!(part, "." | "..")) {
+        return Err(s3_error!(
+            InvalidArgument,
+            "A key of this bucket, which is a prefix on its back end, has no `.` or `..` between \
+             slashes: the service there might leave the prefix."
+        ));
+    }
+    Ok(())
+}
+
 impl Buckets {
     /// Buckets of a routing table, and its back ends.
     pub fn new(
@@ -118,6 +137,14 @@ impl Buckets {
     /// What the engine behind all buckets counted.
     pub fn engine_metrics(&self) -> &Metrics {
         self.engine.metrics()
+    }
+
+    /// As [`Bucket::check_key`], of a bucket that need not be open.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub fn check_key(&self, bucket: &str, key: &str) -> S3Result<()> {
+        self.routes.place(bucket).map_or(Ok(()), |place| within(&place, key))
     }
 
     fn place(&self, bucket: &str) -> S3Result<(Place, &BackEnd)> {

@@ -49,6 +49,7 @@ impl Source {
             return Err(s3_error!(NotImplemented, "copies from access points or outposts"));
         };
         let bucket = buckets.get(bucket).await?;
+        bucket.check_key(key)?;
         let key = versions::name(&bucket, key, version_id.as_deref())?;
         Ok(Source { bucket, key, range, conditions })
     }

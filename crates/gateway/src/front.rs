@@ -12,6 +12,7 @@ use crate::observed::{Inbound, Outbound, Rest};
 use crate::pages::Pages;
 use crate::proxies::Proxies;
 use crate::ready::Readiness;
+use crate::receive::DECODED_CONTENT_LENGTH;
 use crate::stats::Stats;
 use crate::telemetry::Refused;
 use crate::{cause, error, heads, late, query, telemetry::Telemetry, v2, words, xml_text};
@@ -242,9 +243,10 @@ impl Front {
 
     /// Why a request is not looked at further.
     fn refused(&self, request: &Request<Incoming>, now: SystemTime) -> Option<S3Error> {
-        let length = request.headers().get(CONTENT_LENGTH);
-        let length = length.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        let length = length.unwrap_or(0);
+        // The second is what comes of chunks, which is all that is told of the length of some.
+        let told = |name: &str| request.headers().get(name)?.to_str().ok()?.parse::<u64>().ok();
+        let names = [CONTENT_LENGTH.as_str(), DECODED_CONTENT_LENGTH];
+        let length = names.into_iter().filter_map(told).max().unwrap_or(0);
         // Every POST but a form carries XML, which s3s holds whole.
         if request.method() == Method::POST
             && !is_form(request)

@@ -18,6 +18,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+/// How many bytes come of a body in chunks.
+pub(crate) const DECODED_CONTENT_LENGTH: &str = "x-amz-decoded-content-length";
 /// Largest body of one PUT or part, as in S3.
 const BODY_BYTES_MAX: i64 = 5 << 30;
 /// Largest body that is taken whole.
@@ -89,7 +91,7 @@ impl Verdict {
 /// What aws-chunked says of its body's length: the only word there is when the request itself is
 /// sent with a chunked transfer coding, as AWS's SDK for C++ does.
 fn decoded_length(headers: &HeaderMap) -> Option<i64> {
-    headers.get("x-amz-decoded-content-length")?.to_str().ok()?.parse().ok()
+    headers.get(DECODED_CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Judges a body by its head, and takes it whole if it is small.

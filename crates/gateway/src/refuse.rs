@@ -61,7 +61,7 @@ const SIGNING: [&str; 10] = [
     "signature",
 ];
 /// Names of operations, which no read has as a parameter of the client's own.
-const OPERATIONS: [&str; 34] = [
+pub(crate) const OPERATIONS: [&str; 34] = [
     "abac",
     "accelerate",
     "acl",

@@ -38,6 +38,14 @@ impl BackendOptions {
         let is_local = self.url.starts_with("file:") || self.url.starts_with("mem:");
         self.is_encrypted.unwrap_or(!is_local)
     }
+
+    /// Whether the service may take `a/../b` for `b`, as some services of S3's interface do, and
+    /// proxies before others. A directory and memory do not, and Azure is never asked for it.
+    fn may_resolve_dots(&self) -> bool {
+        ["s3:", "s3a:", "s3n:", "gs:", "gcs:", "r2:"]
+            .iter()
+            .any(|known| self.url.starts_with(known))
+    }
 }
 
 /// One bucket that the configuration names.
@@ -79,6 +87,8 @@ pub struct Place {
     pub is_fixed: bool,
     /// What lies there is encrypted.
     pub is_encrypted: bool,
+    /// A key with `.` or `..` between its slashes might be one outside of the prefix.
+    pub bars_dots: bool,
 }
 
 /// The table.
@@ -142,6 +152,7 @@ impl Routes {
                 is_read_only: bucket.is_read_only || backends[index].is_read_only,
                 is_fixed: true,
                 is_encrypted: backends[index].encrypts(),
+                bars_dots: !bucket.prefix.is_empty() && backends[index].may_resolve_dots(),
             };
             for name in std::iter::once(&bucket.name).chain(&bucket.aliases) {
                 if !is_bucket_name(name) {
@@ -186,6 +197,7 @@ impl Routes {
             is_read_only: dynamic.is_read_only,
             is_fixed: false,
             is_encrypted: dynamic.is_encrypted,
+            bars_dots: false,
         })
     }
 

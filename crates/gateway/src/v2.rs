@@ -8,6 +8,7 @@
 use crate::hosts::Hosts;
 use crate::keys::KeyRing;
 use crate::query::pairs;
+use crate::refuse::OPERATIONS;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, DATE};
@@ -55,13 +56,18 @@ const SIGNED: &[&str] = &[
     "website",
 ];
 
+/// Whether a name in the query makes a request another operation, and is not among what is signed.
+fn is_unsigned_operation(name: &str) -> bool {
+    OPERATIONS.contains(&name) && !SIGNED.contains(&name)
+}
+
 /// The URI with a slash behind the bucket, where that is what was signed; `None` where the request
 /// stays as it is. Requests that version 2 does not sign, or with a key that is not there, are
 /// s3s's to judge. Neither is what a browser asks before it sends a request: that has the URL of
 /// the request, which may be signed, with another method.
 ///
 /// # Errors
-/// `SignatureDoesNotMatch`.
+/// `SignatureDoesNotMatch`; `AccessDenied` where the signature does not cover which operation it is.
 pub(crate) fn verified<B>(
     request: &Request<B>,
     hosts: &Hosts,
@@ -74,6 +80,13 @@ pub(crate) fn verified<B>(
     let pairs: Vec<_> = pairs(uri.query().unwrap_or_default()).collect();
     let Some(signed) = Signed::of(headers, &pairs) else { return Ok(None) };
     let Some(secret) = ring.secret(&signed.access_key) else { return Ok(None) };
+    if let Some((name, _)) = pairs.iter().find(|pair| is_unsigned_operation(&pair.0)) {
+        return Err(s3_error!(
+            AccessDenied,
+            "Signatures of version 2 do not cover `{name}`, so anybody may have added it to a URL: \
+             sign with version 4 (AWS4-HMAC-SHA256)."
+        ));
+    }
     let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret.reveal().as_bytes());
     let told = STANDARD.decode(&signed.signature).unwrap_or_default();
     let before = format!(
@@ -205,8 +218,7 @@ mod tests {
         STANDARD.encode(hmac::sign(&key, text.as_bytes()))
     }
 
-    /// `None` for a request that is refused, else the URI that s3s gets to see.
-    fn passed(uri: &str, headers: &[(&str, &str)]) -> Option<String> {
+    fn seen(uri: &str, headers: &[(&str, &str)]) -> S3Result<Option<Uri>> {
         let ring = KeyRing::new(
             vec![KeyPair::new("K", Secret::new(SECRET))],
             Vec::new(),
@@ -217,7 +229,16 @@ mod tests {
         for (name, value) in headers {
             builder = builder.header(*name, *value);
         }
-        let seen = verified(&builder.body(()).unwrap(), &hosts, &ring);
+        verified(&builder.body(()).unwrap(), &hosts, &ring)
+    }
+
+    fn refusal(uri: &str, headers: &[(&str, &str)]) -> String {
+        seen(uri, headers).unwrap_err().code().as_str().to_string()
+    }
+
+    /// `None` for a request that is refused, else the URI that s3s gets to see.
+    fn passed(uri: &str, headers: &[(&str, &str)]) -> Option<String> {
+        let seen = seen(uri, headers);
         let seen = seen.map_err(|error| assert_eq!(error.code().as_str(), "SignatureDoesNotMatch"));
         Some(seen.ok()?.map_or(uri.to_string(), |uri| uri.to_string()))
     }
@@ -261,6 +282,12 @@ mod tests {
         let bare = uri(&escaped("GET\n\n\n99\n/b"));
         assert_eq!(passed(&bare, &[]), Some(bare.clone()));
         assert_eq!(passed(&uri("AAAA"), &[]), None);
+        // A name that is not signed would make it another operation.
+        let put = uri(&escaped("GET\n\n\n99\n/b"));
+        for name in ["retention", "legal-hold", "encryption", "attributes", "session"] {
+            assert!(is_unsigned_operation(name));
+            assert_eq!(refusal(&format!("{put}&{name}"), &[]), "AccessDenied", "{name}");
+        }
         let question = Request::builder().method("OPTIONS").uri(uri("AAAA")).body(()).unwrap();
         let ring = KeyRing::new(
             vec![KeyPair::new("K", Secret::new(SECRET))],

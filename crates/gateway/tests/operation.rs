@@ -316,6 +316,11 @@ async fn heads_and_bodies_have_a_largest_size() {
     assert_eq!(server.send_raw(long.as_bytes()).await.status, 431);
     let refused = server.put("/lake/k", &vec![0; (1 << 20) + 1]).await;
     assert_eq!((refused.status, refused.code().as_str()), (400, "EntityTooLarge"));
+    // Of chunks the length is told apart from that of what is sent.
+    let head = "PUT /lake/k HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n";
+    let told = format!("{head}x-amz-decoded-content-length: {}\r\n\r\n", (1 << 20) + 1);
+    let refused = server.send_raw(told.as_bytes()).await;
+    assert_eq!((refused.status, refused.code().as_str()), (400, "EntityTooLarge"));
     assert_eq!(server.put("/lake/k", &vec![0; 1 << 20]).await.status, 200);
 }
 

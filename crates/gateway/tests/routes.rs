@@ -74,6 +74,12 @@ backend = "amazon"
 container = "cold"
 read_only = true
 
+[[bucket]]
+name = "below"
+backend = "amazon"
+container = "cold"
+prefix = "below/"
+
 [[key]]
 access_key = "{ACCESS_KEY}"
 secret_key = "{SECRET_KEY}"
@@ -254,4 +260,40 @@ async fn every_key_of_the_file_signs() {
     assert_eq!(server.send_raw(&second).await.status, 200);
     let mixed = sign::signed(&request, &host, SECRET_KEY, "SECOND");
     assert_eq!(server.send_raw(&mixed).await.code(), "SignatureDoesNotMatch");
+}
+
+/// Services of S3's interface that keep files, and proxies, take `below/../k` for `k`.
+#[tokio::test]
+async fn no_key_leads_out_of_a_prefix() {
+    let world = world().await;
+    let server = &world.server;
+    assert_eq!(server.put("/below/k", b"1").await.status, 200);
+    let refused = |answer: Answer| {
+        let told = (answer.status, answer.code());
+        assert_eq!(told, (400, "InvalidArgument".to_string()), "{}", answer.text());
+    };
+    world.s3.reset_stats();
+    for key in ["../k", "a/../../k", "./k", "a/..", "a/."] {
+        let path = format!("/below/{key}");
+        refused(server.put(&path, b"2").await);
+        refused(server.get(&path).await);
+        refused(server.send(Request { method: "DELETE", path: &path, ..Default::default() }).await);
+        let uploads = format!("{path}?uploads");
+        let begun = Request { method: "POST", path: &uploads, ..Default::default() };
+        refused(server.send(begun).await);
+        let from = path.clone();
+        let headers = [("x-amz-copy-source", from.as_str())];
+        let copy =
+            Request { method: "PUT", path: "/below/c", headers: &headers, ..Default::default() };
+        refused(server.send(copy).await);
+    }
+    let batch = "<Delete><Object><Key>../k</Key></Object></Delete>";
+    let path = "/below?delete";
+    let batch = Request { method: "POST", path, body: batch.as_bytes(), ..Default::default() };
+    let answer = server.send(batch).await;
+    assert!(answer.text().contains("<Code>InvalidArgument</Code>"), "{}", answer.text());
+    assert_eq!(world.s3.requests(), [], "the service was asked");
+    assert_eq!(server.put("/below/...", b"3").await.status, 200);
+    // Where a bucket is all of a container there is nothing to leave.
+    assert_eq!(server.put("/archive/a/../k", b"4").await.status, 200);
 }

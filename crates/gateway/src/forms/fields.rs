@@ -114,6 +114,10 @@ impl Form {
             if self.fields.len() >= FIELDS_MAX || value.len() > VALUE_BYTES_MAX {
                 return Err(malformed("The form has too many or too long fields."));
             }
+            // A policy would be asked about one of them, and another would be kept.
+            if self.field(&name).is_some() {
+                return Err(malformed("The form has two fields of one name."));
+            }
             let text = String::from_utf8(value.to_vec()).map_err(|_| cut())?;
             self.fields.push((name, text));
         }
@@ -168,6 +172,23 @@ mod tests {
         let text = "--X\r\nContent-Disposition: form-data; name=key\r\n\r\nup/k\r\n--X--\r\n";
         let (form, read) = Form::parse(&Bytes::from(text), "X");
         assert_eq!((form.key().unwrap().as_str(), read.is_err()), ("up/k", true));
+    }
+
+    #[test]
+    fn a_field_stands_once() {
+        let field = |name: &str| {
+            format!("--X\r\nContent-Disposition: form-data; name={name}\r\n\r\n{name}\r\n")
+        };
+        for (names, is_read) in
+            [(["acl", "key"], true), (["acl", "acl"], false), (["Acl", "acL"], false)]
+        {
+            let fields: String = names.into_iter().chain(["file"]).map(field).collect();
+            let (form, read) = Form::parse(&Bytes::from(format!("{fields}--X--\r\n")), "X");
+            assert_eq!(
+                (read.is_ok(), form.fields.len()),
+                (is_read, names.len() - usize::from(!is_read))
+            );
+        }
     }
 
     #[test]
