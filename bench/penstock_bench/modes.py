@@ -120,8 +120,10 @@ def find(name: str) -> Mode:
 
 
 def peers_by_name() -> dict[str, Peer]:
-    """The peers of other workloads: those of ``bench/peers``, and by their names alone the wrapped
-    ones of here. There DuckDB's cache is on, as it is for the others."""
+    """The peers of other workloads: those of ``bench/peers``, and the wrapped ones by name only.
+
+    There DuckDB's cache is on, as it is for the others.
+    """
     found = load_peers()
     for peer in MODES["full"].peers:
         settings = {key: value for key, value in peer.settings.items() if key not in _BASE}

@@ -67,7 +67,7 @@ fn is_unsigned_operation(name: &str) -> bool {
 /// the request, which may be signed, with another method.
 ///
 /// # Errors
-/// `SignatureDoesNotMatch`; `AccessDenied` where the signature does not cover which operation it is.
+/// `SignatureDoesNotMatch`; `AccessDenied` where the signature does not cover the operation's name.
 pub(crate) fn verified<B>(
     request: &Request<B>,
     hosts: &Hosts,
