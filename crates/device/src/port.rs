@@ -8,6 +8,10 @@ use crate::split::{is_split, split};
 use penstock_base::Result;
 use std::sync::Arc;
 
+/// Most blocks of one deallocation: a range counts them in 32 bits (NVM Command Set Specification,
+/// Dataset Management).
+const TRIM_BLOCKS_MAX: u64 = u32::MAX as u64;
+
 /// A device with its queues; shared by threads.
 pub struct Port {
     // Before the device: queues close first, and with the last handle the device's lock goes.
@@ -115,10 +119,41 @@ impl Port {
     /// # Errors
     /// As [`Port::run`].
     pub fn trim(&self, block: u64, blocks: u64) -> Result<()> {
-        self.run(&mut [Command::Trim { block, blocks }])
+        trims(block, blocks).try_for_each(|trim| self.run(&mut [trim]))
     }
+}
+
+/// A deallocation in ranges that a command of NVMe can count.
+fn trims(block: u64, blocks: u64) -> impl Iterator<Item = Command<'static>> {
+    (0..blocks.div_ceil(TRIM_BLOCKS_MAX)).map(move |index| {
+        let start = index * TRIM_BLOCKS_MAX;
+        let blocks = TRIM_BLOCKS_MAX.min(blocks - start);
+        Command::Trim { block: block + start, blocks }
+    })
 }
 
 fn one_by_one(lane: &mut Lane, pieces: &mut [Command<'_>]) -> Result<()> {
     pieces.iter_mut().try_for_each(|piece| lane.run(std::slice::from_mut(piece)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_block_is_trimmed_once_by_commands_that_can_count_it(
+            first in 0u64..1 << 50, blocks in prop_oneof![0u64..1 << 36, Just(1 << 32)],
+        ) {
+            let mut next = first;
+            for trim in trims(first, blocks) {
+                let Command::Trim { block, blocks } = trim else { panic!("{trim:?}") };
+                prop_assert_eq!(block, next);
+                prop_assert!(blocks > 0 && crate::nvme::trim_range(block, blocks).is_some());
+                next += blocks;
+            }
+            prop_assert_eq!(next, first + blocks);
+        }
+    }
 }

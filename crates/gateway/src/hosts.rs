@@ -21,13 +21,13 @@ pub(crate) struct Hosts {
     is_tls: bool,
 }
 
-/// A host without its port, in small letters.
+/// A host without its port and the dot of the root, in small letters.
 fn name_of(host: &str) -> String {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
-    name.to_ascii_lowercase()
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
 impl Hosts {
@@ -53,8 +53,13 @@ impl Hosts {
     /// The bucket that a host names; `None` where it is the path's to say.
     fn bucket_in(&self, host: &str) -> Option<String> {
         let name = name_of(host);
-        let before = |domain: &String| name.strip_suffix(domain.as_str())?.strip_suffix('.');
-        let bucket = self.domains.iter().find_map(before)?;
+        // One domain may lie in another: what it is for is its own.
+        let domains = self.domains.iter().filter(|domain| {
+            let before = name.strip_suffix(domain.as_str());
+            before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        });
+        let domain = domains.max_by_key(|domain| domain.len())?;
+        let bucket = name[..name.len() - domain.len()].strip_suffix('.')?;
         (!bucket.is_empty()).then(|| bucket.to_string())
     }
 
@@ -125,6 +130,24 @@ mod tests {
             assert_eq!(bucket(host), None, "{host}");
         }
         assert_eq!(Hosts::default().bucket(&headers(&[(HOST, "a.b.c")])), None);
+    }
+
+    #[test]
+    fn the_nearest_of_nested_domains_counts_in_any_order() {
+        for domains in ["example.org, eu.example.org", "eu.example.org, example.org"] {
+            let hosts = Hosts::parse(domains, false).unwrap();
+            let bucket = |host: &'static str| hosts.bucket(&headers(&[(HOST, host)]));
+            for (host, told) in [
+                ("eu.example.org", None),
+                ("lake.eu.example.org", Some("lake")),
+                ("us.example.org", Some("us")),
+                ("lake.example.org.", Some("lake")),
+                ("lake.example.org.:9000", Some("lake")),
+                ("example.org.", None),
+            ] {
+                assert_eq!(bucket(host).as_deref(), told, "{host}");
+            }
+        }
     }
 
     #[test]
