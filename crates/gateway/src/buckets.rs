@@ -66,14 +66,6 @@ impl Bucket {
         format!("{}{key}", self.place.prefix)
     }
 
-    /// Refuses a key that the back end might take for one outside of the bucket's prefix.
-    ///
-    /// # Errors
-    /// `InvalidArgument`.
-    pub fn check_key(&self, key: &str) -> S3Result<()> {
-        within(&self.place, key)
-    }
-
     /// What stands before every key in the store.
     pub fn prefix(&self) -> &str {
         &self.place.prefix
@@ -112,17 +104,6 @@ impl Bucket {
     }
 }
 
-fn within(place: &Place, key: &str) -> S3Result<()> {
-    if place.bars_dots && key.split('/').any(|part| matches!(part, "." | "..")) {
-        return Err(s3_error!(
-            InvalidArgument,
-            "A key of this bucket, which is a prefix on its back end, has no `.` or `..` between \
-             slashes: the service there might leave the prefix."
-        ));
-    }
-    Ok(())
-}
-
 impl Buckets {
     /// Buckets of a routing table, and its back ends.
     pub fn new(
@@ -139,12 +120,20 @@ impl Buckets {
         self.engine.metrics()
     }
 
-    /// As [`Bucket::check_key`], of a bucket that need not be open.
+    /// Refuses a key that the back end might take for one outside of the bucket's prefix.
     ///
     /// # Errors
     /// `InvalidArgument`.
     pub fn check_key(&self, bucket: &str, key: &str) -> S3Result<()> {
-        self.routes.place(bucket).map_or(Ok(()), |place| within(&place, key))
+        let is_dots = |part: &str| matches!(part, "." | "..");
+        if key.split('/').any(is_dots) && self.routes.bars_dots(bucket) {
+            return Err(s3_error!(
+                InvalidArgument,
+                "A key of this bucket, which is a prefix on its back end, has no `.` or `..` \
+                 between slashes: the service there might leave the prefix."
+            ));
+        }
+        Ok(())
     }
 
     fn place(&self, bucket: &str) -> S3Result<(Place, &BackEnd)> {

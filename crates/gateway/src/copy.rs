@@ -48,8 +48,8 @@ impl Source {
         let dto::CopySource::Bucket { bucket, key, version_id } = source else {
             return Err(s3_error!(NotImplemented, "copies from access points or outposts"));
         };
+        buckets.check_key(bucket, key)?;
         let bucket = buckets.get(bucket).await?;
-        bucket.check_key(key)?;
         let key = versions::name(&bucket, key, version_id.as_deref())?;
         Ok(Source { bucket, key, range, conditions })
     }

@@ -134,10 +134,11 @@ pub(crate) async fn delete_batch(
             stream::iter(leaves).buffered(DELETES_AT_ONCE).collect().await
         }
     };
+    let name = &request.input.bucket;
     let quiet = request.input.delete.quiet.unwrap_or(false);
     let (mut plain, mut single, mut results) = (Vec::new(), Vec::new(), Vec::new());
     for (object, its_leave) in request.input.delete.objects.into_iter().zip(leaves) {
-        match its_leave.and_then(|leave| bucket.check_key(&object.key).map(|()| leave)) {
+        match its_leave.and_then(|leave| buckets.check_key(name, &object.key).map(|()| leave)) {
             Err(error) => results.push((object.key, object.version_id, Err(error))),
             Ok(same) if is_plain(&object) && same == leave => plain.push(object.key),
             // A condition takes a request of its own.

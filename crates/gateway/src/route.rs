@@ -8,7 +8,7 @@ use crate::Options;
 use penstock_base::nearest::nearest;
 use penstock_base::{Error, Kind, Result, Secret};
 use s3s::validation::{AwsNameValidation, NameValidation as _};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that the gateway answers itself, or may yet.
 const OWN_NAMES: &[&str] = &["healthz", "readyz", "metrics"];
@@ -87,8 +87,6 @@ pub struct Place {
     pub is_fixed: bool,
     /// What lies there is encrypted.
     pub is_encrypted: bool,
-    /// A key with `.` or `..` between its slashes might be one outside of the prefix.
-    pub bars_dots: bool,
 }
 
 /// The table.
@@ -97,6 +95,8 @@ pub struct Routes {
     fixed: BTreeMap<String, Place>,
     /// The dynamic back end.
     dynamic: Option<Dynamic>,
+    /// Back ends that may resolve dots.
+    resolves_dots: BTreeSet<usize>,
 }
 
 /// The back end whose containers are buckets.
@@ -132,6 +132,9 @@ impl Routes {
             if backends[..index].iter().any(|other| other.name == backend.name) {
                 return Err(invalid(format!("two back ends have the name `{}`", backend.name)));
             }
+            if backend.may_resolve_dots() {
+                routes.resolves_dots.insert(index);
+            }
             if backend.is_dynamic {
                 if routes.dynamic.is_some() {
                     return Err(invalid("two back ends are dynamic".to_string())
@@ -152,7 +155,6 @@ impl Routes {
                 is_read_only: bucket.is_read_only || backends[index].is_read_only,
                 is_fixed: true,
                 is_encrypted: backends[index].encrypts(),
-                bars_dots: !bucket.prefix.is_empty() && backends[index].may_resolve_dots(),
             };
             for name in std::iter::once(&bucket.name).chain(&bucket.aliases) {
                 if !is_bucket_name(name) {
@@ -197,8 +199,13 @@ impl Routes {
             is_read_only: dynamic.is_read_only,
             is_fixed: false,
             is_encrypted: dynamic.is_encrypted,
-            bars_dots: false,
         })
+    }
+
+    /// Whether a key with `.` or `..` between its slashes might be one outside of a bucket's prefix.
+    pub fn bars_dots(&self, bucket: &str) -> bool {
+        let place = self.fixed.get(bucket).filter(|place| !place.prefix.is_empty());
+        place.is_some_and(|place| self.resolves_dots.contains(&place.backend))
     }
 
     /// The names that the configuration gives, in byte order.
