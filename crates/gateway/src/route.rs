@@ -202,7 +202,7 @@ impl Routes {
         })
     }
 
-    /// Whether a key with `.` or `..` between its slashes might be one outside of a bucket's prefix.
+    /// Whether a key with `.` or `..` between its slashes might lie outside of a bucket's prefix.
     pub fn bars_dots(&self, bucket: &str) -> bool {
         let place = self.fixed.get(bucket).filter(|place| !place.prefix.is_empty());
         place.is_some_and(|place| self.resolves_dots.contains(&place.backend))
