@@ -1,4 +1,4 @@
-//! Locks on files and block devices. It decides who has to be kept out, by which handle.
+//! Locks on files and block devices. It decides who has to be kept out, by which handle, until when.
 
 use crate::errno::explain;
 use crate::loops;
@@ -6,15 +6,42 @@ use penstock_base::{Error, Kind, Result};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::File;
+use std::ops::Deref;
+
+/// A locked file. Dropped by the process that locked it, it is unlocked at once, not only when the
+/// last copy of its descriptor is closed: a child that is about to start a program has one until
+/// then, and would keep out whoever opens the file next. A child that stays lets it lie.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    file: File,
+    process: u32,
+}
+
+impl Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            // Should it fail, closing does it.
+            let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        }
+    }
+}
 
 /// Locks for writing or for reading, or tells who is in the way.
-pub(crate) fn lock(file: &File, write: bool, name: &str) -> Result<()> {
+pub(crate) fn lock(file: File, write: bool, name: &str) -> Result<Locked> {
     let operation = match write {
         true => FlockOperation::NonBlockingLockExclusive,
         false => FlockOperation::NonBlockingLockShared,
     };
-    match rustix::fs::flock(file, operation) {
-        Ok(()) => Ok(()),
+    match rustix::fs::flock(&file, operation) {
+        Ok(()) => Ok(Locked { file, process: std::process::id() }),
         Err(Errno::WOULDBLOCK) => {
             Err(Error::new(Kind::Conflict, "another process has the device open")
                 .with_operation("device lock")
@@ -33,12 +60,10 @@ pub(crate) fn lock_other_name(
     is_block: bool,
     write: bool,
     name: &str,
-) -> Result<Option<File>> {
+) -> Result<Option<Locked>> {
     let stat = rustix::fs::fstat(held).map_err(|errno| explain(errno, "device open", name))?;
     if is_block {
-        let under = loops::file_under(&stat);
-        under.iter().try_for_each(|file| lock(file, write, name))?;
-        return Ok(under);
+        return loops::file_under(&stat).map(|file| lock(file, write, name)).transpose();
     }
     if write && let Some(device) = loops::device_over(&stat) {
         let device = device.display();
@@ -61,4 +86,39 @@ pub(crate) fn check_same(held: &File, file: &File, name: &str) -> Result<()> {
         .with_operation("device open")
         .with_object(name)
         .with_hint("Open it again"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::fork::fork;
+    use std::io::{Read as _, Write as _};
+
+    /// A child has a copy of the descriptor; one that is about to start a program keeps it for a
+    /// moment, this one until it is told to end.
+    #[test]
+    fn a_lock_ends_with_its_owner_whoever_has_a_copy() {
+        let path = std::env::temp_dir().join(format!("penstock-locked-{}", std::process::id()));
+        let file = || std::fs::File::create(&path).expect("creates");
+        let mut held = Some(lock(file(), true, "it").expect("nobody has it"));
+        let (mut dropped, mut told) = std::io::pipe().expect("there is a pipe");
+        let (mut go, mut begin) = std::io::pipe().expect("there is a pipe");
+        let keeps = fork(|| {
+            go.read_exact(&mut [0]).expect("the parent says when");
+        });
+        let drops = fork(|| {
+            drop(held.take());
+            told.write_all(&[1]).expect("the parent waits");
+        });
+        dropped.read_exact(&mut [0]).expect("the child says when");
+        assert!(drops.ends_well());
+        let refused = lock(file(), true, "it").expect_err("a child's copy is not the lock");
+        assert_eq!(refused.kind(), Kind::Conflict, "{refused}");
+        drop(held.take());
+        let again = lock(file(), true, "it");
+        begin.write_all(&[1]).expect("the child waits");
+        assert!(keeps.ends_well());
+        let _ = std::fs::remove_file(&path);
+        again.expect("its owner let it go");
+    }
 }

@@ -50,7 +50,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, takes_block: bool) -> Res
     how.read(true).write(options.write).custom_flags(claim.bits() as i32);
     let block_name = block.display().to_string();
     let held = how.open(&block).map_err(|error| explain_io(&error, "device open", &block_name))?;
-    lock(&held, options.write, &name)?;
+    let held = lock(held, options.write, &name)?;
     let file = how.custom_flags(0).open(&real).map_err(fail)?;
     let id = namespace(&file, &name)?;
     if namespace(&held, &block_name)? != id {

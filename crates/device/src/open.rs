@@ -4,7 +4,7 @@
 use crate::backend::{Backend, XNVME};
 use crate::device::{Device, Geometry};
 use crate::errno::{explain, explain_io};
-use crate::lock::{check_same, lock, lock_other_name};
+use crate::lock::{Locked, check_same, lock, lock_other_name};
 use crate::state::refuse_read_only;
 use crate::{FileDevice, IoctlDevice, PassthroughDevice, UringDevice, XnvmeDevice, namespace};
 use penstock_base::{Error, Kind, Result, nearest::nearest};
@@ -186,9 +186,9 @@ pub struct OpenFile {
     pub(crate) queue_depth: u32,
     /// Holds the lock, on a descriptor of its own: a ring that is closing keeps its file a while.
     /// On a block device it is the one that claims it.
-    pub(crate) held: File,
+    pub(crate) held: Locked,
     /// The lock on the file under a loop device.
-    pub(crate) _under: Option<File>,
+    pub(crate) _under: Option<Locked>,
 }
 
 /// Blocks of a plain file, unless asked otherwise.
@@ -222,7 +222,7 @@ impl OpenFile {
         if is_block && options.write {
             refuse_read_only(&held, &name)?;
         }
-        lock(&held, options.write, &name)?;
+        let held = lock(held, options.write, &name)?;
         let under = lock_other_name(&held, is_block, options.write, &name)?;
         let direct = if options.io == Io::File { OFlags::empty() } else { OFlags::DIRECT };
         let file = how.create(false).custom_flags(direct.bits() as i32).open(path).map_err(fail)?;
