@@ -1,4 +1,4 @@
-//! Locks on files and block devices. It decides who has to be kept out, by which handle, until when.
+//! Locks on files and block devices. It decides who is kept out, by which handle, and until when.
 
 use crate::errno::explain;
 use crate::loops;
