@@ -1,18 +1,19 @@
 //! Credentials and signatures for S3 and Google Cloud Storage.
 //!
-//! The signing crates find, renew and apply credentials; this file decides which of their sources
-//! are asked, and puts their errors into our words.
+//! The signing crates find and renew credentials, and apply Google's; this file decides which of
+//! their sources are asked, and puts their errors into our words.
 
 use crate::HttpClient;
 use crate::advice;
 use crate::http::{credential_context, credential_error};
 use crate::s3::config::Access;
+use crate::s3::signature::Signature;
 use crate::s3::sources::aws_chain;
+use ::http::HeaderValue;
 use ::http::header::AUTHORIZATION;
 use ::http::request::Parts;
-use ::http::{HeaderMap, HeaderValue};
 use penstock_base::{Error, Kind, Result, Secret};
-use reqsign_aws_v4::{Credential, RequestSigner, StaticCredentialProvider};
+use reqsign_aws_v4::{Credential, StaticCredentialProvider};
 use reqsign_core::{Context, Signer};
 use std::fmt;
 
@@ -26,24 +27,6 @@ pub(crate) enum Auth {
     Aws(Signer<Credential>),
     Bearer(Secret),
     Google(Signer<reqsign_google::Credential>),
-}
-
-/// Makes runs of spaces in headers one space, as the signed text has them (Signature Version 4,
-/// "canonical headers"; the signing crate takes values as they are); returns the headers that
-/// were changed, as they were.
-fn fold_spaces(request: &mut Parts) -> HeaderMap {
-    let mut spaced = HeaderMap::new();
-    for (name, value) in &mut request.headers {
-        let Ok(text) = value.to_str() else { continue };
-        if !text.contains("  ") {
-            continue;
-        }
-        let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
-        if let Ok(folded) = HeaderValue::from_str(&words.join(" ")) {
-            spaced.append(name.clone(), std::mem::replace(value, folded));
-        }
-    }
-    spaced
 }
 
 impl fmt::Debug for Auth {
@@ -64,7 +47,7 @@ impl Auth {
     }
 
     pub(crate) fn in_context(access: &Access, region: &str, context: Context) -> Self {
-        let signer = RequestSigner::new("s3", region);
+        let signer = Signature::new(region);
         match access {
             Access::Anonymous => Auth::Anonymous,
             Access::Bearer(token) => Auth::Bearer(token.clone()),
@@ -84,7 +67,7 @@ impl Auth {
     pub(crate) fn for_region(&self, region: &str) -> Self {
         match self {
             Auth::Aws(signer) => {
-                Auth::Aws(signer.clone().with_request_signer(RequestSigner::new("s3", region)))
+                Auth::Aws(signer.clone().with_request_signer(Signature::new(region)))
             }
             other => other.clone(),
         }
@@ -114,18 +97,13 @@ impl Auth {
                 request.headers.insert(AUTHORIZATION, value);
                 Ok(())
             }
-            Auth::Aws(signer) => {
-                let spaced = fold_spaces(request);
-                let signed = signer.sign(request, None).await;
-                request.headers.extend(spaced);
-                signed.map_err(|error| {
-                    let key = [("key_id", "..."), ("secret", "..."), ("region", "...")];
-                    credential_error("AWS credentials", &error).with_hint(format!(
-                        "Mend the source that is meant, or give a key instead: {}",
-                        advice::options("s3", &key)
-                    ))
-                })
-            }
+            Auth::Aws(signer) => signer.sign(request, None).await.map_err(|error| {
+                let key = [("key_id", "..."), ("secret", "..."), ("region", "...")];
+                credential_error("AWS credentials", &error).with_hint(format!(
+                    "Mend the source that is meant, or give a key instead: {}",
+                    advice::options("s3", &key)
+                ))
+            }),
             Auth::Google(signer) => signer.sign(request, None).await.map_err(|error| {
                 credential_error("Google credentials", &error).with_hint(format!(
                     "Run `gcloud auth application-default login`, set \

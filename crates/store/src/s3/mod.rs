@@ -14,6 +14,7 @@ pub(crate) mod fuzzing;
 mod profile;
 mod replies;
 mod request;
+mod signature;
 mod sources;
 mod streaming;
 mod sums;
