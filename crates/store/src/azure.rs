@@ -33,6 +33,7 @@ pub(crate) mod fuzzing;
 mod identity;
 mod list;
 mod metadata;
+mod shared_key;
 mod streaming;
 mod tier;
 mod upload;

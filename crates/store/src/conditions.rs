@@ -65,7 +65,7 @@ fn whole_seconds(time: SystemTime) -> SystemTime {
 }
 
 /// `Fri, 20 Nov 2026 07:28:14 GMT`; `None` past the year 9999.
-fn http_date(time: SystemTime) -> Option<String> {
+pub(crate) fn http_date(time: SystemTime) -> Option<String> {
     let time = Timestamp::try_from(time).ok()?;
     DateTimePrinter::new().timestamp_to_rfc9110_string(&time).ok()
 }

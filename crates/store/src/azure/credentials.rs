@@ -1,10 +1,12 @@
 //! Signs requests, and fetches and renews the tokens for it.
 //!
-//! The signing itself and the token exchanges are the signing crate's; this file chooses sources,
-//! renews early, and says in errors which sources were asked and why each had nothing.
+//! The token exchanges are the signing crate's, as are signatures but those of each request by an
+//! account's key (`shared_key.rs`); this file chooses sources, renews early, and says in errors
+//! which sources were asked and why each had nothing.
 
 use super::config::{Auth, Source};
 use super::identity::MachineIdentity;
+use super::shared_key::SharedKey;
 use crate::HttpClient;
 use crate::advice;
 use crate::http::{Chain, OnFailure, credential_context, credential_error};
@@ -30,50 +32,56 @@ const LINK_LIFE: Duration = Duration::from_secs(3600);
 /// Signs the requests of one store.
 #[derive(Debug)]
 pub(super) struct Credentials {
-    signer: Option<Signer<Credential>>,
+    signing: Signing,
     /// Signs links to blobs, where the credential is the account's key.
     link_signer: Option<Signer<Credential>>,
     what: &'static str,
 }
 
+#[derive(Debug)]
+enum Signing {
+    Anonymous,
+    Key(SharedKey),
+    Signer(Signer<Credential>),
+}
+
 impl Credentials {
-    pub fn new(auth: &Auth, client: &HttpClient) -> Self {
+    /// # Errors
+    /// `Invalid` for an account's key that is not base64.
+    pub fn new(auth: &Auth, client: &HttpClient) -> Result<Self> {
         Credentials::in_context(auth, credential_context(client))
     }
 
-    fn in_context(auth: &Auth, context: Context) -> Self {
+    fn in_context(auth: &Auth, context: Context) -> Result<Self> {
         let fixed = |credential: Credential| {
-            Some(Signer::new(context.clone(), Fixed(credential), RequestSigner::new()))
+            Signing::Signer(Signer::new(context.clone(), Fixed(credential), RequestSigner::new()))
         };
-        match auth {
-            Auth::Anonymous => {
-                Credentials { signer: None, link_signer: None, what: "Azure credentials" }
+        let (signing, what) = match auth {
+            Auth::Anonymous => (Signing::Anonymous, "Azure credentials"),
+            Auth::Key { account, key } => {
+                (Signing::Key(SharedKey::new(account, key)?), "Azure account key")
             }
+            Auth::Sas(sas) => {
+                (fixed(Credential::with_sas_token(sas.reveal())), "Azure shared access signature")
+            }
+            Auth::Token(token) => {
+                (fixed(Credential::with_bearer_token(token.reveal(), None)), "Azure access token")
+            }
+            Auth::Sources(sources) => {
+                let tokens = Tokens::new(sources);
+                let signer = Signer::new(context.clone(), tokens, RequestSigner::new());
+                (Signing::Signer(signer), "Azure credentials")
+            }
+        };
+        let link_signer = match auth {
             Auth::Key { account, key } => {
                 let provider = StaticCredentialProvider::new_shared_key(account, key.reveal());
                 let links = RequestSigner::new().with_service_sas_permissions("r");
-                Credentials {
-                    signer: fixed(Credential::with_shared_key(account, key.reveal())),
-                    link_signer: Some(Signer::new(context.clone(), provider, links)),
-                    what: "Azure account key",
-                }
+                Some(Signer::new(context, provider, links))
             }
-            Auth::Sas(sas) => Credentials {
-                signer: fixed(Credential::with_sas_token(sas.reveal())),
-                link_signer: None,
-                what: "Azure shared access signature",
-            },
-            Auth::Token(token) => Credentials {
-                signer: fixed(Credential::with_bearer_token(token.reveal(), None)),
-                link_signer: None,
-                what: "Azure access token",
-            },
-            Auth::Sources(sources) => {
-                let signer =
-                    Signer::new(context.clone(), Tokens::new(sources), RequestSigner::new());
-                Credentials { signer: Some(signer), link_signer: None, what: "Azure credentials" }
-            }
-        }
+            Auth::Anonymous | Auth::Sas(_) | Auth::Token(_) | Auth::Sources(_) => None,
+        };
+        Ok(Credentials { signing, link_signer, what })
     }
 
     /// Adds date and signature, fetching a token where none is fresh.
@@ -81,9 +89,12 @@ impl Credentials {
     /// # Errors
     /// `Denied` with every source that was asked and its answer.
     pub async fn sign(&self, parts: &mut Parts) -> Result<()> {
-        match &self.signer {
-            Some(signer) => signer.sign(parts, None).await.map_err(|error| self.told(&error)),
-            None => Ok(()),
+        match &self.signing {
+            Signing::Anonymous => Ok(()),
+            Signing::Key(key) => key.sign(parts, Timestamp::now().as_system_time()),
+            Signing::Signer(signer) => {
+                signer.sign(parts, None).await.map_err(|error| self.told(&error))
+            }
         }
     }
 

@@ -59,7 +59,7 @@ pub(super) struct Ask<'a> {
 impl Wire {
     pub fn new(client: HttpClient, address: Address, options: &StoreOptions) -> Result<Self> {
         let config = Config::decide(&address, options)?;
-        let credentials = Arc::new(Credentials::new(&config.auth, &client));
+        let credentials = Arc::new(Credentials::new(&config.auth, &client)?);
         let denied_hint = config.denied_hint(&address, options);
         let extra_headers = crate::open::extra_headers(options)?;
         Ok(Wire { address, config, credentials, client, extra_headers, denied_hint })

@@ -40,7 +40,7 @@ fn principal() -> Source {
 /// Credentials of a service principal whose tokens come from `authority`.
 fn principal_at(authority: &str) -> Credentials {
     let context = context(None, None, &[("AZURE_AUTHORITY_HOST", authority)]);
-    Credentials::in_context(&Auth::Sources(vec![principal()]), context)
+    Credentials::in_context(&Auth::Sources(vec![principal()]), context).unwrap()
 }
 
 async fn signed(credentials: &Credentials) -> Result<String> {
@@ -81,7 +81,9 @@ async fn a_service_principal_gets_a_token_with_its_secret() {
     ];
     let source = Source::ClientSecret { tenant_id: None, client_id: None, secret: None };
     let auth = Auth::Sources(vec![source]);
-    signed(&Credentials::in_context(&auth, context(None, None, &variables))).await.unwrap();
+    signed(&Credentials::in_context(&auth, context(None, None, &variables)).unwrap())
+        .await
+        .unwrap();
     for request in service.seen() {
         assert!(request.starts_with("POST /tenant/oauth2/v2.0/token "), "{request}");
         assert!(request.contains("client_id=client"), "{request}");
@@ -103,7 +105,8 @@ async fn a_workload_changes_its_federated_token() {
         ("AZURE_FEDERATED_TOKEN_FILE", token.as_str()),
     ];
     let context = context(None, None, &variables);
-    let credentials = Credentials::in_context(&Auth::Sources(vec![Source::Workload]), context);
+    let credentials =
+        Credentials::in_context(&Auth::Sources(vec![Source::Workload]), context).unwrap();
     assert_eq!(signed(&credentials).await.unwrap(), "Bearer t0");
     let request = &service.seen()[0];
     assert!(request.starts_with("POST /tenant/oauth2/v2.0/token "), "{request}");
@@ -114,7 +117,7 @@ async fn a_workload_changes_its_federated_token() {
 async fn a_machine_has_an_identity() {
     let service = numbering(3600).await;
     let machine = Auth::Sources(vec![Source::ManagedIdentity(None)]);
-    let on_vm = Credentials::in_context(&machine, context(Some(&service), None, &[]));
+    let on_vm = Credentials::in_context(&machine, context(Some(&service), None, &[])).unwrap();
     assert_eq!(signed(&on_vm).await.unwrap(), "Bearer t0");
     assert!(service.seen()[0].starts_with("GET /metadata/identity/oauth2/token?"));
     assert!(service.seen()[0].contains("x-meant-for: 169.254.169.254"));
@@ -123,7 +126,7 @@ async fn a_machine_has_an_identity() {
     let variables = [("IDENTITY_ENDPOINT", url.as_str()), ("IDENTITY_HEADER", "hunter2")];
     let named = Source::ManagedIdentity(Some(Identity::Client("mine".into())));
     let auth = Auth::Sources(vec![named]);
-    let in_app = Credentials::in_context(&auth, context(None, None, &variables));
+    let in_app = Credentials::in_context(&auth, context(None, None, &variables)).unwrap();
     assert_eq!(signed(&in_app).await.unwrap(), "Bearer t1");
     assert!(service.seen()[1].starts_with("GET /msi?"));
     assert!(service.seen()[1].contains("client_id=mine"));
@@ -154,8 +157,11 @@ impl CommandExecute for Tool {
 async fn the_command_line_tool_gives_its_token() {
     let auth = Auth::Sources(vec![Source::Cli]);
     let with = |status| context(None, None, &[]).with_command_execute(Tool(status));
-    assert_eq!(signed(&Credentials::in_context(&auth, with(0))).await.unwrap(), "Bearer cli");
-    let error = signed(&Credentials::in_context(&auth, with(1))).await.unwrap_err();
+    assert_eq!(
+        signed(&Credentials::in_context(&auth, with(0)).unwrap()).await.unwrap(),
+        "Bearer cli"
+    );
+    let error = signed(&Credentials::in_context(&auth, with(1)).unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Denied);
     assert!(error.to_string().contains("az login"), "{error}");
 }
@@ -165,7 +171,7 @@ async fn the_next_source_is_asked_when_one_has_nothing() {
     let service = numbering(3600).await;
     let none = Source::ClientSecret { tenant_id: None, client_id: None, secret: None };
     let chain = Auth::Sources(vec![none, Source::Workload, Source::ManagedIdentity(None)]);
-    let credentials = Credentials::in_context(&chain, context(Some(&service), None, &[]));
+    let credentials = Credentials::in_context(&chain, context(Some(&service), None, &[])).unwrap();
     assert_eq!(signed(&credentials).await.unwrap(), "Bearer t0");
 }
 
@@ -186,7 +192,7 @@ async fn errors_name_every_source_and_no_secret() {
 async fn a_busy_service_is_waited_for_and_a_missing_one_only_briefly() {
     let service = TokenService::start(|_| (503, String::new())).await;
     let machine = Auth::Sources(vec![Source::ManagedIdentity(None)]);
-    let busy = Credentials::in_context(&machine, context(Some(&service), None, &[]));
+    let busy = Credentials::in_context(&machine, context(Some(&service), None, &[])).unwrap();
     let error = signed(&busy).await.unwrap_err();
     assert_eq!((error.kind(), error.retry()), (Kind::Throttled, Retry::BackOff), "{error}");
     let error = signed(&principal_at("http://127.0.0.1:1")).await.unwrap_err();
