@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import chdb
@@ -10,6 +11,7 @@ import pytest
 from gateway_tests.clickhouse import REFUSED, WORKS, every_cell
 from gateway_tests.lanes import PARITY_LANES, chosen
 from gateway_tests.parity import GROUPS, PAGE, Cells, render, told
+from gateway_tests.places import DISK_TYPES, S3Place, configuration
 
 RUN = [lane for lane in chosen(PARITY_LANES) if lane in PARITY_LANES]
 EVERY = [
@@ -45,3 +47,10 @@ def test_what_clickhouse_refuses_it_refuses_without_a_gateway_too() -> None:
     for group in GROUPS:
         for lane in PARITY_LANES:
             assert said[group.name, lane] == said[group.name, "s3"], (group.name, lane)
+
+
+@pytest.mark.parametrize("disk_type", DISK_TYPES)
+def test_tables_move_to_a_disk_of_the_kind_that_is_told_of(disk_type: str) -> None:
+    place = S3Place("http://nowhere", "key", "secret", "bucket", "/tmp", disk_type)
+    policy = ET.fromstring(configuration(place, "/tmp"))
+    assert policy.findtext("storage_configuration/disks/cold/type") == disk_type
