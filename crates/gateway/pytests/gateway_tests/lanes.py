@@ -58,3 +58,9 @@ def keys(lane: Running, bucket: str, prefix: str = "") -> list[str]:
     """Every key in a bucket."""
     pages = client(lane).get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
     return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
+
+
+def uploads(lane: Running, bucket: str) -> list[str]:
+    """The key of every upload that is not completed."""
+    pages = client(lane).get_paginator("list_multipart_uploads").paginate(Bucket=bucket)
+    return [entry["Key"] for page in pages for entry in page.get("Uploads", [])]

@@ -91,10 +91,15 @@ class S3Place:
         keys = f"'{self.access_key}', '{self.secret_key}'"
         return f"s3('{self.url}/{self.bucket}/{key}', {keys}, '{form}')"
 
+    @property
+    def backups(self) -> str:
+        """The bucket for backups."""
+        return f"{self.bucket}-backups"
+
     def backup(self, name: str) -> str:
         """Below a prefix of the bucket for backups."""
         keys = f"'{self.access_key}', '{self.secret_key}'"
-        return f"S3('{self.url}/{self.bucket}-backups/{self.disk_type}/{name}', {keys})"
+        return f"S3('{self.url}/{self.backups}/{self.disk_type}/{name}', {keys})"
 
     def plain(self, name: str) -> str:
         """A disk over the backup."""
