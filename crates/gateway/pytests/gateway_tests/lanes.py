@@ -26,8 +26,9 @@ LANES = {
     "azurite": LaneKind("penstock", "azurite", "gateway, Azurite"),
     "azure-fake": LaneKind("penstock", "azure-fake", "gateway, Azure (our fake)"),
     "s3-fake": LaneKind("penstock", "s3-fake", "gateway, S3 (our fake)"),
+    "s3-versitygw": LaneKind("penstock", "versitygw", "gateway, S3 (versitygw)"),
 }
-PARITY_LANES = ("s3", "directory", "azurite", "azure-fake", "s3-fake")
+PARITY_LANES = ("s3", "directory", "azurite", "azure-fake", "s3-fake", "s3-versitygw")
 """Where ClickHouse's features are told of; the first has no gateway."""
 CLIENT_LANES = ("directory", "azurite")
 """Where the smokes of clients run."""
