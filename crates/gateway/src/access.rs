@@ -104,6 +104,11 @@ impl Pattern {
         Pattern(text.into())
     }
 
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
     /// Whether it stands for this name. Takes time proportional to both lengths at most.
     pub fn matches(&self, name: &str) -> bool {
         wildcard::matches(&self.0, name, None)

@@ -1,17 +1,21 @@
 //! `penstock doctor`: tries a configuration against its back ends and says what is wrong.
 //!
-//! Looks at what serving needs: keys, settings, TLS files, addresses, and for each back end and
-//! bucket that it is there, may be listed, written, read and removed from, and that the clocks
+//! Looks at what serving needs: keys, settings, TLS files and until when and for which names their
+//! certificates hold, addresses, names that mean nothing or one place twice, and for each back end
+//! and bucket that it is there, may be listed, written, read and removed from, and that the clocks
 //! agree. It writes one small object into each writable bucket that the configuration names, into a
 //! container that it makes where containers are buckets, and beside the notes of buckets, and
 //! removes them, the very versions. Where a default retention would keep them it writes nothing. It
 //! repairs nothing.
 
+mod certificates;
 mod dynamic;
 mod judge;
+mod names;
 mod settings;
 
 use crate::backend::passed_over;
+use crate::hosts::Hosts;
 use crate::probe::BackEnds;
 use crate::ready::Probe as _;
 use crate::route::{Place, Routes};
@@ -37,7 +41,7 @@ pub async fn examine(options: &Options, now: impl Fn() -> SystemTime) -> Vec<Fin
     if let Err(error) = check_keys(options) {
         findings.push(failed("keys", &error));
     }
-    findings.extend(tls_files(options));
+    findings.extend(tls_files(options, now()));
     findings.extend(transport(&options.serve));
     findings.extend(settings::settings(options));
     findings.extend(addresses(options).await);
@@ -48,6 +52,8 @@ pub async fn examine(options: &Options, now: impl Fn() -> SystemTime) -> Vec<Fin
             return findings;
         }
     };
+    findings.extend(names::patterns(options, &routes));
+    findings.extend(names::back_doors(options, &routes));
     let telemetry = Arc::new(Telemetry::new(now()));
     for index in 0..options.backends.len() {
         findings.extend(back_end(options, &routes, index, &telemetry, &now).await);
@@ -55,12 +61,18 @@ pub async fn examine(options: &Options, now: impl Fn() -> SystemTime) -> Vec<Fin
     findings
 }
 
-fn tls_files(options: &Options) -> Option<Finding> {
+fn tls_files(options: &Options, now: SystemTime) -> Vec<Finding> {
     let checked = options.tls_files().and_then(|files| files.map(|it| tls::check(&it)).transpose());
     match checked {
-        Ok(None) => None,
-        Ok(Some(())) => Some(Finding::good("TLS", "certificate and key fit together")),
-        Err(error) => Some(failed("TLS", &error)),
+        Ok(None) => Vec::new(),
+        Ok(Some(chain)) => {
+            let mut findings = vec![Finding::good("TLS", "certificate and key fit together")];
+            // What is wrong with the domains themselves is told with the settings.
+            let hosts = Hosts::parse(&options.serve.domains, true).unwrap_or_default();
+            findings.extend(certificates::certificates(&chain, hosts.domains(), now));
+            findings
+        }
+        Err(error) => vec![failed("TLS", &error)],
     }
 }
 

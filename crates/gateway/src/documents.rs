@@ -9,6 +9,7 @@ use crate::checksum::Verifier;
 use crate::creation::CREATION_BYTES_MAX;
 use crate::error::slow_down;
 use crate::query::pairs;
+use crate::receive::DECODED_CONTENT_LENGTH;
 use bytes::Bytes;
 use http::header::HeaderName;
 use http::{HeaderMap, Method, Request};
@@ -110,11 +111,20 @@ impl Verdict {
     }
 }
 
+/// Whether a body comes in aws-chunked form, and whether there is anything in it.
+fn chunked(headers: &HeaderMap) -> (bool, bool) {
+    let sha256 = headers.get("x-amz-content-sha256");
+    let is_chunked = sha256.is_some_and(|it| it.as_bytes().starts_with(b"STREAMING-"));
+    let is_empty = headers.get(DECODED_CONTENT_LENGTH).is_some_and(|length| length == "0");
+    (is_chunked, is_chunked && !is_empty)
+}
+
 /// Has a document fail where there is no `room` for it, and its end where it is not what the
 /// digests beside it say; `path` has the bucket in front.
 ///
 /// # Errors
-/// Those of headers that are no digests.
+/// Those of headers that are no digests; `NotImplemented` for a document in chunks, which S3 has
+/// for objects and parts only: what reads documents here would take it for one that was cut.
 pub(crate) fn judged(
     mut request: Request<Body>,
     path: &str,
@@ -124,10 +134,16 @@ pub(crate) fn judged(
     if !is_document(request.method(), path, query) {
         return Ok((request, verdict));
     }
-    // The chunks of such a body are taken apart, and their trailer judged, later.
-    let sha256 = request.headers().get("x-amz-content-sha256");
-    let is_chunked = sha256.is_some_and(|it| it.as_bytes().starts_with(b"STREAMING-"));
+    let (is_chunked, has_chunks) = chunked(request.headers());
+    if has_chunks {
+        return Err(s3_error!(
+            NotImplemented,
+            "an aws-chunked document (x-amz-content-sha256: STREAMING-...): only objects and parts \
+             are sent in chunks; send this one whole, with its SHA-256 or UNSIGNED-PAYLOAD"
+        ));
+    }
     let verifier = match is_chunked {
+        // There is nothing that a trailer could be of.
         true => None,
         false => Some(Verifier::from_headers(&digests(request.headers(), query))?),
     };
@@ -136,7 +152,8 @@ pub(crate) fn judged(
         return Ok((request, verdict));
     }
     let (told, room) = (verdict.clone(), room.clone());
-    let makes_bucket = *request.method() == Method::PUT && !has_key(path);
+    // The frame of no chunk is no document.
+    let makes_bucket = *request.method() == Method::PUT && !has_key(path) && !is_chunked;
     // An operation that goes on behind the head of its answer keeps what it was told until its end.
     request.extensions_mut().insert(verdict.clone());
     let judged = request.map(|body| {

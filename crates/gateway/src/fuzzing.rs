@@ -13,7 +13,9 @@ use crate::lock::{BY_RULE, HOLD, Lock, RETENTION};
 use crate::notes::Notes;
 use crate::parts::{PARTS_NOTE, PartSizes};
 use crate::policy::{Facts, Policy, Request};
-use crate::{chunks, cors, forms, heads, lenient, list, locks, sharing, tagging, trace, v2};
+use crate::{
+    chunks, cors, creation, forms, heads, lenient, list, locks, sharing, tagging, trace, v2,
+};
 use http::HeaderMap;
 use penstock_base::Secret;
 use penstock_store::ObjectMeta;
@@ -97,6 +99,13 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
         fields::queries,
         b"versionId=a%2Bb&response-expires=Thu%2C+1+Dec&response-content-type=x%2Fy&acl",
     ),
+    (
+        "gateway_creation",
+        creation,
+        b"<CreateBucketConfiguration xmlns=\"x\"><LocationConstraint>eu-west-1</LocationConstraint>\
+          <Tags><Tag><Key>a</Key><Value>1.2</Value></Tag></Tags></CreateBucketConfiguration>",
+    ),
+    ("gateway_copied_range", fields::copied_range, b"bytes=65536-1048575"),
     (
         "gateway_config",
         fields::config,
@@ -204,6 +213,17 @@ fn documents(input: &[u8]) {
     drop(asked.acl("K", "K", &Nobody));
 }
 
+/// The document of a CreateBucket, which is read a second time for what s3s passes over.
+fn creation(input: &[u8]) {
+    let Ok(Some(tags)) = creation::tags_of(input) else { return };
+    assert!(!tags.is_empty(), "no tags were asked for");
+    let again = tags
+        .iter()
+        .map(|(name, value)| dto::Tag { key: Some(name.clone()), value: Some(value.clone()) });
+    let again = tagging::checked_of_bucket(again.collect());
+    assert!(again.is_ok_and(|again| again == tags), "tags that no bucket may have");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,6 +234,10 @@ mod tests {
     fn seeds_are_what_they_should_be() {
         assert!(Policy::parse(std::str::from_utf8(BODIES[1].2).unwrap(), "lake").is_ok());
         assert!(serde_json::from_slice::<Notes>(BODIES[2].2).is_ok());
+        let seed = |name: &str| BODIES.iter().find(|row| row.0 == name).unwrap().2;
+        assert!(creation::tags_of(seed("gateway_creation")).is_ok_and(|tags| tags.is_some()));
+        let range = http::HeaderValue::from_bytes(seed("gateway_copied_range")).unwrap();
+        assert!(crate::uploads::copied_range(&range).is_ok());
         let config = BODIES.iter().find(|row| row.0 == "gateway_config").unwrap().2;
         let config = std::str::from_utf8(config).unwrap();
         assert!(crate::Config::parse(config, &crate::config::Surroundings).is_err_and(|error| {

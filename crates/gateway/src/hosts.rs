@@ -50,6 +50,11 @@ impl Hosts {
         Ok(Hosts { domains, is_tls })
     }
 
+    /// The gateway's host names.
+    pub fn domains(&self) -> &[String] {
+        &self.domains
+    }
+
     /// The bucket that a host names; `None` where it is the path's to say.
     fn bucket_in(&self, host: &str) -> Option<String> {
         let name = name_of(host);

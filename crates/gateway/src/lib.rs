@@ -64,6 +64,7 @@ mod route;
 mod s3;
 mod server;
 mod sharing;
+mod sound;
 mod stats;
 mod subresources;
 mod tag;

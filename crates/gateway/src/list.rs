@@ -11,9 +11,11 @@ use crate::classes;
 use crate::error::{Subject, to_s3};
 use crate::get::shown_tag;
 use crate::sharing::ONE_OWNER;
+use crate::sound::{Asked, Progress};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::stream::{self, StreamExt as _};
+use penstock_base::Result;
 use penstock_store::{ListEntry, ListPage, ListRequest};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto;
@@ -193,8 +195,6 @@ pub async fn list_v1(
     })
 }
 
-/// Pages of the store until there is a name or the end. A store that goes on after a name by
-/// leaving names out folds what it left out; the prefix that was `told` before is not told again.
 async fn full_page(
     bucket: &Bucket,
     mut request: ListRequest,
@@ -206,11 +206,36 @@ async fn full_page(
     }
     request.prefix = bucket.key(&request.prefix);
     request.start_after = request.start_after.map(|after| bucket.key(&after));
+    let (root, within) = (bucket.store.root(), bucket.prefix());
+    let page = gathered((root, within), request, told, |request| bucket.store.list(request)).await;
+    page.map_err(|error| to_s3(Subject::Bucket, error))
+}
+
+/// Pages of the store until there is a name or the end, all of its names without the prefix that
+/// they lie `within`. A store that goes on after a name by leaving names out folds what it left
+/// out; the prefix that was `told` before is not told again.
+///
+/// # Errors
+/// The store's, and `Corrupt` for a page that was not asked for.
+async fn gathered<F: Future<Output = Result<ListPage>>>(
+    (root, within): (&str, &str),
+    mut request: ListRequest,
+    told: Option<&str>,
+    list: impl Fn(ListRequest) -> F,
+) -> Result<ListPage> {
+    let (prefix, after) = (request.prefix.clone(), request.start_after.take());
+    let asked = Asked { root, prefix: &prefix, after: after.as_deref() };
+    let mut progress = Progress::from(request.token.as_deref());
+    request.start_after.clone_from(&after);
     loop {
-        let listed = bucket.store.list(request.clone()).await;
-        let mut page = listed.map_err(|error| to_s3(Subject::Bucket, error))?;
-        let before = bucket.prefix().len();
+        let mut page = list(request.clone()).await?;
+        asked.objects(&page)?;
+        page.next = page.next.map(|token| progress.next(asked, token)).transpose()?;
+        // Every name begins with it.
+        let before = within.len();
         page.prefixes.retain(|prefix| Some(&prefix[before..]) != told);
+        // What has the name of the place itself has no key in the bucket.
+        page.objects.retain(|entry| entry.key.len() > before);
         if !page.objects.is_empty() || !page.prefixes.is_empty() || page.next.is_none() {
             page.objects.iter_mut().for_each(|entry| drop(entry.key.drain(..before)));
             page.prefixes.iter_mut().for_each(|prefix| drop(prefix.drain(..before)));
@@ -304,48 +329,4 @@ pub fn owner() -> dto::Owner {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_encoded_on_demand() {
-        let url = dto::EncodingType::from_static(dto::EncodingType::URL);
-        let encoded = Names::new(Some(&url)).unwrap();
-        assert_eq!(encoded.write("a b/\u{fc}+%\u{1}"), "a%20b/%C3%BC%2B%25%01");
-        assert_eq!(Names::new(None).unwrap().write("a b"), "a b");
-        let other = dto::EncodingType::from_static("base64");
-        assert!(Names::new(Some(&other)).is_err());
-    }
-
-    #[test]
-    fn a_marker_that_is_a_prefix_skips_what_it_folds() {
-        let after = after_marker("photos/".into(), "", Some("/"));
-        assert!(after.as_str() > "photos/zzz" && after.as_str() < "photos0");
-        for (prefix, marker, delimiter) in
-            [("", "photos/a", Some("/")), ("", "photos/", None), ("photos/", "photos/", Some("/"))]
-        {
-            assert_eq!(after_marker(marker.into(), prefix, delimiter), marker);
-        }
-    }
-
-    #[test]
-    fn tokens_come_back_and_strangers_are_refused() {
-        for token in ["k", "s3:abc\u{1}\u{fc}<&>", "m2!92!MDAwMDI"] {
-            let shown = client_token(token);
-            assert!(shown.bytes().all(|it| it.is_ascii_alphanumeric() || b"-_".contains(&it)));
-            assert_eq!(store_token(&shown).unwrap(), token);
-        }
-        for token in ["", "k", "not base64!", "MQ==", "AAAA"] {
-            assert!(store_token(token).is_err(), "{token}");
-        }
-    }
-
-    #[test]
-    fn page_sizes_have_bounds() {
-        assert_eq!(page_size("max-keys", None).unwrap(), 1000);
-        assert_eq!(page_size("max-keys", Some(5000)).unwrap(), 1000);
-        assert_eq!(page_size("max-keys", Some(0)).unwrap(), 0);
-        let refused = page_size("max-parts", Some(-1)).unwrap_err();
-        assert!(refused.message().is_some_and(|why| why.contains("max-parts")));
-    }
-}
+mod tests;

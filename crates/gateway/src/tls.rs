@@ -101,12 +101,12 @@ impl Tls {
     }
 }
 
-/// Checks that the files can serve.
+/// Checks that the files can serve, and gives the chain, which holds one certificate at least.
 ///
 /// # Errors
 /// As [`Tls::open`].
-pub fn check(files: &TlsFiles) -> Result<()> {
-    load(files, &rustls::crypto::ring::default_provider()).map(drop)
+pub fn check(files: &TlsFiles) -> Result<Vec<CertificateDer<'static>>> {
+    load(files, &rustls::crypto::ring::default_provider()).map(|key| key.cert)
 }
 
 fn mark(files: &TlsFiles) -> Mark {

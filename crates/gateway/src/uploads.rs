@@ -147,7 +147,7 @@ pub(crate) async fn part_copy(
 
 /// The bytes that `x-amz-copy-source-range` names. Unlike a Range it says both ends: S3 takes
 /// neither open nor suffix ranges, so that the size of the part is the client's own.
-fn copied_range(header: &HeaderValue) -> S3Result<ByteRange> {
+pub(crate) fn copied_range(header: &HeaderValue) -> S3Result<ByteRange> {
     let offset = |text: &str| {
         // What parses as a number may begin with a plus sign.
         let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());

@@ -9,8 +9,10 @@ use crate::error::{Subject, to_s3};
 use crate::get::shown_tag;
 use crate::list::{Names, list_v1, page_size};
 use crate::locks;
+use crate::sound::Asked;
+use penstock_base::Result;
 use penstock_store::streaming::{NULL_VERSION, versioned};
-use penstock_store::{VersionEntry, Versioning, VersionsRequest};
+use penstock_store::{VersionEntry, Versioning, VersionsPage, VersionsRequest};
 use s3s::{S3Result, dto, s3_error};
 
 /// The name by which a store knows an object, or one version of it.
@@ -129,21 +131,21 @@ pub(crate) async fn list(
     let mut page = Default::default();
     if max_keys > 0 {
         let listed = bucket.store.list_versions(&request).await;
+        let listed = listed.and_then(|page| sound(bucket, &request, page));
         page = listed.map_err(|error| to_s3(Subject::Bucket, error))?;
     }
+    // Every name begins with it.
     let before = bucket.prefix().len();
-    for entry in &mut page.versions {
-        entry.key.drain(..before.min(entry.key.len()));
-    }
-    for prefix in &mut page.prefixes {
-        prefix.drain(..before.min(prefix.len()));
-    }
+    // What has the name of the place itself has no key in the bucket.
+    page.versions.retain(|entry| entry.key.len() > before);
+    page.versions.iter_mut().for_each(|entry| drop(entry.key.drain(..before)));
+    page.prefixes.iter_mut().for_each(|prefix| drop(prefix.drain(..before)));
     let (markers, versions): (Vec<_>, Vec<_>) =
         page.versions.into_iter().partition(|entry| entry.is_marker);
     let versions: Vec<_> =
         versions.into_iter().map(|entry| version(bucket, entry, names, &owner)).collect();
     let markers: Vec<_> = markers.into_iter().map(|entry| marker(entry, names, &owner)).collect();
-    let next_key = page.next.as_ref().map(|(key, _)| names.write(&key[before.min(key.len())..]));
+    let next_key = page.next.as_ref().map(|(key, _)| names.write(&key[before..]));
     Ok(dto::ListObjectVersionsOutput {
         name: Some(input.bucket),
         prefix: Some(names.write(input.prefix.as_deref().unwrap_or_default())),
@@ -160,6 +162,19 @@ pub(crate) async fn list(
         delete_markers: (!markers.is_empty()).then_some(markers),
         ..Default::default()
     })
+}
+
+/// A page that is what was asked for.
+///
+/// # Errors
+/// `Corrupt` for any other.
+fn sound(bucket: &Bucket, request: &VersionsRequest, page: VersionsPage) -> Result<VersionsPage> {
+    let asked = Asked {
+        root: bucket.store.root(),
+        prefix: &request.prefix,
+        after: request.key_marker.as_deref(),
+    };
+    asked.versions(&page, request.version_marker.as_deref()).map(|()| page)
 }
 
 fn version(

@@ -6,7 +6,9 @@ mod common;
 
 use common::{Dir, Request, Server, azure, options, options_over};
 use penstock_base::{Kind, Secret};
-use penstock_gateway::{BackendOptions, BucketOptions, Finding, Level, Options, examine};
+use penstock_gateway::{
+    BackendOptions, BucketOptions, Finding, Grant, Level, Options, Pattern, examine,
+};
 use penstock_testkit::fake::{FakeAzure, FakeOptions};
 use std::time::{Duration, SystemTime};
 
@@ -214,6 +216,40 @@ async fn an_option_that_nothing_looks_at_is_told() {
     }
     let findings = examine(&with(azure(&fake), "chain"), SystemTime::now).await;
     assert!(!has(&findings, Level::Warning, "takes no"), "{findings:#?}");
+}
+
+#[tokio::test]
+async fn names_and_certificates_that_do_not_fit_are_told() {
+    let dir = Dir::new();
+    let made = rcgen::generate_simple_self_signed(vec!["other.example".to_string()]).unwrap();
+    let (cert, key) = (dir.0.join("cert.pem"), dir.0.join("key.pem"));
+    std::fs::write(&cert, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let shown = BucketOptions {
+        container: Some("raw".into()),
+        is_read_only: true,
+        ..named("shown", "dir")
+    };
+    std::fs::create_dir_all(dir.served().join("raw")).unwrap();
+    let mut told = Options { buckets: vec![shown], ..options(&dir) };
+    told.serve.tls_cert_file = cert.display().to_string();
+    told.serve.tls_key_file = key.display().to_string();
+    told.serve.domains = "s3.example.org".to_string();
+    told.backends[0].is_dynamic = true;
+    told.keys[0].grants =
+        vec![Grant { buckets: vec![Pattern::new("Shown")], ..Grant::everything() }];
+    let findings = examine(&told, SystemTime::now).await;
+    assert!(problems(&findings).is_empty(), "{findings:#?}");
+    for words in [
+        "is for none of the `domains`: neither s3.example.org nor *.s3.example.org",
+        "`Shown` in `buckets` stands for no bucket",
+        "is read-only, and what is in it may be written as bucket `raw`",
+    ] {
+        assert!(has(&findings, Level::Warning, words), "{words}: {findings:#?}");
+    }
+    // The certificate is from 1975 on.
+    let findings = examine(&told, || SystemTime::UNIX_EPOCH).await;
+    assert!(has(&findings, Level::Problem, "does not hold before 1975-01-01"), "{findings:#?}");
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ on_every_lane!(
     what_is_always_off_is_told_so,
     what_is_set_up_is_told,
     a_bucket_is_made_with_its_tags_or_not_at_all,
+    a_document_in_chunks_is_refused_by_name,
     pages_of_other_origins,
 );
 
@@ -75,6 +76,48 @@ async fn a_bucket_is_made_with_its_tags_or_not_at_all(lane: Lane) {
         let buckets = server.get("/").await.text();
         assert!(!buckets.contains("<Name>odd</Name>"), "{inside}: {buckets}");
     }
+}
+
+/// No client sends one so: S3 has chunks for objects and parts.
+async fn a_document_in_chunks_is_refused_by_name(lane: Lane) {
+    let server = Server::on(lane).await;
+    let send = async |method: &str, path: &str, pieces: &[&[u8]]| {
+        let crc32 = ("x-amz-checksum-crc32", "AAAAAA==");
+        let body = common::sign::unsigned_chunks(pieces, crc32);
+        let length = pieces.iter().map(|piece| piece.len()).sum::<usize>().to_string();
+        let headers = [
+            ("content-encoding", "aws-chunked"),
+            ("x-amz-decoded-content-length", length.as_str()),
+            ("x-amz-trailer", crc32.0),
+        ];
+        let content_sha256 = Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER");
+        let request = Request {
+            method,
+            path,
+            headers: &headers,
+            body: &body,
+            content_sha256,
+            ..Default::default()
+        };
+        server.send(request).await
+    };
+    let creation = b"<CreateBucketConfiguration/>";
+    for (method, path, document) in [
+        ("PUT", "/chunked", &creation[..]),
+        ("PUT", "/lake?tagging", b"<Tagging><TagSet/></Tagging>"),
+        ("PUT", "/lake/k?tagging", b"<Tagging><TagSet/></Tagging>"),
+        ("POST", "/lake?delete", b"<Delete><Object><Key>k</Key></Object></Delete>"),
+    ] {
+        let refused = send(method, path, &[document]).await;
+        let found = (refused.status, refused.code());
+        assert_eq!(found, (501, "NotImplemented".to_string()), "{path}: {}", refused.text());
+        assert!(refused.text().contains("aws-chunked"), "{path}: {}", refused.text());
+    }
+    assert!(!server.get("/").await.text().contains("<Name>chunked</Name>"));
+    // Where there is no document, there is nothing to take apart.
+    let made = send("PUT", "/chunked", &[]).await;
+    assert_eq!(made.status, 200, "{}", made.text());
+    assert_eq!(server.put("/chunked/k", b"x").await.status, 200);
 }
 
 /// Some features S3 tells as off with an answer, not with an error.

@@ -1,6 +1,7 @@
 """Runs ClickHouse's features on a place and judges each by the same feature on a local MergeTree.
 
-Decides what counts as working: no error, the local answers, and after DROP not one object left.
+Decides what counts as working: no error, the local answers, and after DROP not one object left, nor
+an upload that nobody completed.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def run(
                 worker = None
                 outcomes[name] = Outcome(error=f"no end within {FEATURE_TIMEOUT_S} s")
                 continue
-            left = _left(lane, place) if lane and isinstance(place, S3Place) else []
+            left = left_on(lane, place) if lane and isinstance(place, S3Place) else []
             outcomes[name] = Outcome(said["answers"], said["error"], said["seconds"], left)
     finally:
         if worker:
@@ -114,12 +115,17 @@ def run(
     return outcomes
 
 
-def _left(lane: Running, place: S3Place) -> list[str]:
-    """What tables left in the bucket; objects that the feature itself made are not asked for."""
-    deadline = time.monotonic() + LEFT_TIMEOUT_S
+def left_on(lane: Running, place: S3Place, timeout_s: float = LEFT_TIMEOUT_S) -> list[str]:
+    """What is left in the buckets: objects of tables, and uploads of whatever key.
+
+    Objects that the feature itself made are not asked for, nor are its backups.
+    """
+    deadline = time.monotonic() + timeout_s
     while True:
         every = lanes.keys(lane, place.bucket)
         left = [key for key in every if not key.startswith(("objects/", "plain/"))]
+        for bucket in (place.bucket, place.backups):
+            left += [f"{key} (not completed)" for key in lanes.uploads(lane, bucket)]
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.05)
@@ -129,10 +135,10 @@ def on_lane(lane: Running, disk_type: str, names: Iterable[str]) -> dict[str, Ou
     """Features on a lane, in buckets of their own."""
     client = lanes.client(lane)
     bucket = f"clickhouse-{disk_type.replace('_', '-')}"
-    for name in (bucket, f"{bucket}-backups"):
-        client.create_bucket(Bucket=name)
     with tempfile.TemporaryDirectory(prefix="penstock-clickhouse-") as directory:
         place = S3Place(lane.url, lane.access_key, lane.secret_key, bucket, directory, disk_type)
+        for name in (place.bucket, place.backups):
+            client.create_bucket(Bucket=name)
         return run(place, names, lane)
 
 
@@ -151,7 +157,7 @@ def cell(outcome: Outcome, local: Outcome) -> str:
     if outcome.answers != local.answers:
         return f"no: wrong answer {outcome.answers} instead of {local.answers}"
     if outcome.left:
-        return f"no: leaves {len(outcome.left)} objects, {outcome.left[0]} the first"
+        return f"no: leaves {len(outcome.left)} objects or uploads, {outcome.left[0]} the first"
     return WORKS
 
 

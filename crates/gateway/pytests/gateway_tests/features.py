@@ -267,16 +267,34 @@ def ttl_delete(place: Place) -> Statements:
     ]
 
 
+def moving(place: Place) -> str:
+    """A table whose old parts belong on the volume here."""
+    return (
+        f"CREATE TABLE t {COLUMNS} ENGINE = MergeTree {ORDER} TTL at + INTERVAL 1 DAY TO DISK"
+        f" 'cold' SETTINGS storage_policy = '{place.policy}', min_bytes_for_wide_part = 0"
+    )
+
+
+ALL_MOVED = (
+    "SELECT count() = 0 FROM system.parts WHERE active AND table = 't' AND disk_name != 'cold'"
+)
+
+
 @feature("TTL moves between disks")
 def ttl_move(place: Place) -> Statements:
-    """Old parts move from the local volume to this one."""
+    """Old parts come to lie on this volume, not on the local one."""
+    return [moving(place), rows(10_000), f"{UNTIL}{ALL_MOVED}", SUMMARY]
+
+
+@feature("MATERIALIZE TTL with moves")
+def materialize_ttl(place: Place) -> Statements:
+    """A mutation of parts that belong there."""
     return [
-        f"CREATE TABLE t {COLUMNS} ENGINE = MergeTree {ORDER} TTL at + INTERVAL 1 DAY TO DISK"
-        f" 'cold' SETTINGS storage_policy = '{place.policy}', min_bytes_for_wide_part = 0",
+        moving(place),
         rows(10_000),
         f"ALTER TABLE t MATERIALIZE TTL {SYNC}",
         "OPTIMIZE TABLE t FINAL",
-        "SELECT DISTINCT disk_name FROM system.parts WHERE active AND table = 't'",
+        f"{UNTIL}{ALL_MOVED}",
         SUMMARY,
     ]
 

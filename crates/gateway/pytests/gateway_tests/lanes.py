@@ -26,8 +26,9 @@ LANES = {
     "azurite": LaneKind("penstock", "azurite", "gateway, Azurite"),
     "azure-fake": LaneKind("penstock", "azure-fake", "gateway, Azure (our fake)"),
     "s3-fake": LaneKind("penstock", "s3-fake", "gateway, S3 (our fake)"),
+    "s3-versitygw": LaneKind("penstock", "versitygw", "gateway, S3 (versitygw)"),
 }
-PARITY_LANES = ("s3", "directory", "azurite", "azure-fake", "s3-fake")
+PARITY_LANES = ("s3", "directory", "azurite", "azure-fake", "s3-fake", "s3-versitygw")
 """Where ClickHouse's features are told of; the first has no gateway."""
 CLIENT_LANES = ("directory", "azurite")
 """Where the smokes of clients run."""
@@ -58,3 +59,9 @@ def keys(lane: Running, bucket: str, prefix: str = "") -> list[str]:
     """Every key in a bucket."""
     pages = client(lane).get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
     return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
+
+
+def uploads(lane: Running, bucket: str) -> list[str]:
+    """The key of every upload that is not completed."""
+    pages = client(lane).get_paginator("list_multipart_uploads").paginate(Bucket=bucket)
+    return [entry["Key"] for page in pages for entry in page.get("Uploads", [])]

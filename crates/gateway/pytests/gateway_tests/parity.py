@@ -42,8 +42,9 @@ HEAD = """\
 
 Printed by `make parity`, which runs every line below with the engine itself (chdb, ClickHouse
 {version}); a test compares. "yes" means: no error, the same answers as on a local MergeTree, and,
-once the tables are dropped, not one of their objects left in the bucket. "no, says ClickHouse" is
-the kind of disk, not the store: it is the same on S3 without a gateway.
+once the tables are dropped, not one of their objects left in the bucket, nor an upload that was
+begun and not completed. "no, says ClickHouse" is the kind of disk, not the store: it is the same on
+S3 without a gateway.
 
 A DROP that meets a running merge can leave the part that the merge was writing: ClickHouse then
 never asks for the deletion of those objects. The table of "BACKUP and RESTORE", which is dropped

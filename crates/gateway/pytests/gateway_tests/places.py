@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 POLICY = "tiered"
 DISK_TYPES = ("s3", "s3_plain_rewritable")
+"""Kinds of disk that tables live on and move to."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,15 @@ class S3Place:
         keys = f"'{self.access_key}', '{self.secret_key}'"
         return f"s3('{self.url}/{self.bucket}/{key}', {keys}, '{form}')"
 
+    @property
+    def backups(self) -> str:
+        """The bucket for backups."""
+        return f"{self.bucket}-backups"
+
     def backup(self, name: str) -> str:
         """Below a prefix of the bucket for backups."""
         keys = f"'{self.access_key}', '{self.secret_key}'"
-        return f"S3('{self.url}/{self.bucket}-backups/{self.disk_type}/{name}', {keys})"
+        return f"S3('{self.url}/{self.backups}/{self.disk_type}/{name}', {keys})"
 
     def plain(self, name: str) -> str:
         """A disk over the backup."""
@@ -105,8 +111,12 @@ class S3Place:
         return self._object(f"plain/{key}", form)
 
     def disks(self) -> str:
-        """The second disk of the policy, and the plain one."""
-        cold, plain = self._settings("cold", "s3"), self._settings("plain", "s3_plain")
+        """The second disk of the policy, of the kind that is told of, and the plain one.
+
+        What is told of no disk for tables has a policy too, which none of its features uses.
+        """
+        kind = self.disk_type if self.disk_type in DISK_TYPES else DISK_TYPES[0]
+        cold, plain = self._settings("cold", kind), self._settings("plain", "s3_plain")
         return f"<cold>{_xml(cold)}</cold><plain>{_xml(plain)}</plain>"
 
 

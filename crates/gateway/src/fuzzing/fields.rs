@@ -7,7 +7,7 @@ use crate::cors::{Question, Rule};
 use crate::hosts::Hosts;
 use crate::proxies::Proxies;
 use crate::tag::TagForm;
-use crate::{conditions, overrides, query};
+use crate::{conditions, overrides, query, uploads};
 use http::header::{HOST, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use penstock_base::{Result, Secret};
@@ -143,6 +143,16 @@ pub(super) fn queries(input: &[u8]) {
     if let Ok(chosen) = overrides::of_query(&text) {
         assert!(chosen.len() <= count, "more headers than pairs");
     }
+}
+
+/// The range of a part that is copied.
+pub(super) fn copied_range(input: &[u8]) {
+    let Ok(header) = HeaderValue::from_bytes(input) else { return };
+    let Ok(range) = uploads::copied_range(&header) else { return };
+    assert!(range.start < range.end, "a part without a byte: {range:?}");
+    let written = format!("bytes={}-{}", range.start, range.end - 1);
+    let again = HeaderValue::from_str(&written).map(|header| uploads::copied_range(&header));
+    assert!(matches!(again, Ok(Ok(again)) if again == range), "another range: {range:?}");
 }
 
 struct Nowhere;

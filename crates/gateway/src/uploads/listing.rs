@@ -1,14 +1,16 @@
 //! ListMultipartUploads.
 
 use crate::auth::bucket_owner;
-use crate::buckets::{Bucket, Buckets};
+use crate::buckets::Buckets;
 use crate::checksum::UploadKind;
 use crate::classes;
 use crate::error::{Subject, to_s3};
 use crate::list::{Names, page_size};
 use crate::sharing::of_upload;
+use crate::sound::{Asked, Progress};
+use penstock_base::Result;
 use penstock_store::UploadEntry;
-use penstock_store::streaming::UploadsRequest;
+use penstock_store::streaming::{UploadsPage, UploadsRequest};
 use s3s::dto;
 use s3s::{S3Request, S3Result};
 
@@ -40,7 +42,10 @@ pub(crate) async fn list_uploads(
         token: None,
         max: page.max,
     };
-    fill(&mut page, &bucket, request).await?;
+    let (store, within) = (&bucket.store, (bucket.store.root(), bucket.prefix()));
+    let list = |request: UploadsRequest| async move { store.list_uploads(&request).await };
+    let filled = fill(&mut page, within, request, list).await;
+    filled.map_err(|error| to_s3(Subject::Bucket, error))?;
     let answer = |upload: &UploadEntry| {
         let (owner, initiator) = of_upload(&upload.metadata, &other);
         let (checksum_algorithm, checksum_type) =
@@ -74,19 +79,33 @@ pub(crate) async fn list_uploads(
     })
 }
 
-/// Fills a page, asking the back end for as much as it needs.
-async fn fill(page: &mut Page<'_>, bucket: &Bucket, mut request: UploadsRequest) -> S3Result<()> {
+/// Fills a page from a store's listing, asking for as much as it needs; its keys come without the
+/// prefix that they lie `within`.
+///
+/// # Errors
+/// The store's, and `Corrupt` for uploads that were not asked for.
+async fn fill<F: Future<Output = Result<UploadsPage>>>(
+    page: &mut Page<'_>,
+    (root, within): (&str, &str),
+    mut request: UploadsRequest,
+    list: impl Fn(UploadsRequest) -> F,
+) -> Result<()> {
+    let (prefix, after) = (request.prefix.clone(), request.key_marker.clone());
+    let after = (!after.is_empty()).then_some(after.as_str());
+    let asked = Asked { root, prefix: &prefix, after };
+    let mut progress = Progress::default();
     loop {
-        let found = bucket.store.list_uploads(&request).await;
-        let found = found.map_err(|error| to_s3(Subject::Bucket, error))?;
+        let found = list(request.clone()).await?;
+        asked.uploads(&found.uploads, &request.upload_marker)?;
         for mut upload in found.uploads {
-            upload.key.drain(..bucket.prefix().len());
+            // Every key begins with it.
+            upload.key.drain(..within.len());
             if !page.take(upload) {
                 return Ok(());
             }
         }
         match found.next {
-            Some(token) => request.token = Some(token),
+            Some(token) => request.token = Some(progress.next(asked, token)?),
             None => return Ok(()),
         }
     }
@@ -141,7 +160,12 @@ impl Page<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt as _;
+    use penstock_base::Kind;
     use penstock_store::UploadId;
+    use proptest::prelude::*;
+    use std::cell::Cell;
+    use std::future::ready;
 
     fn upload(key: &str, id: &str) -> UploadEntry {
         UploadEntry { key: key.into(), id: UploadId(id.into()), begun: None, metadata: Vec::new() }
@@ -186,6 +210,62 @@ mod tests {
             let mut folded = walk(&uploads, Some("/"), max);
             folded.sort();
             assert_eq!(folded, ["a 1", "b 2", "b 3", "d/"], "{max}");
+        }
+    }
+
+    /// Some begin with the prefixes that are asked for below, some with a part of them.
+    const NAME: &str = "(t|te|team|team/|team/d|\u{e9})?(/|\u{e9}|d/|[a-c]){0,3}";
+
+    fn any_page() -> impl Strategy<Value = UploadsPage> {
+        let uploads = prop::collection::vec((NAME, "[1-3]"), 0..4);
+        (uploads, prop::option::of("[xyz]")).prop_map(|(mut rows, next)| {
+            if rows.len() % 2 == 0 {
+                rows.sort();
+            }
+            let uploads = rows.iter().map(|(key, id)| upload(key, id)).collect();
+            UploadsPage { uploads, next }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_back_end_lists_only_what_was_asked_for_is_shown(
+            pages in prop::collection::vec(any_page(), 1..5),
+            within in "(team/)?",
+            prefix in "(d|d/)?",
+            key_marker in "[a-d/]{0,3}",
+            upload_marker in "[1-3]?",
+            delimiter in prop::option::of("/"),
+            max in 0usize..4,
+        ) {
+            let inside = |name: &str| format!("{within}{name}");
+            let request = UploadsRequest {
+                prefix: inside(&prefix),
+                key_marker: if key_marker.is_empty() { String::new() } else { inside(&key_marker) },
+                upload_marker: upload_marker.clone(),
+                token: None,
+                max,
+            };
+            let next = Cell::new(0);
+            let stubborn = |_| {
+                let page = pages[next.get() % pages.len()].clone();
+                next.set(next.get() + 1);
+                ready(Ok(page))
+            };
+            let delimiter = delimiter.as_deref();
+            let (prefix, key_marker) = (prefix.as_str(), key_marker.as_str());
+            let mut page = Page { prefix, delimiter, key_marker, max, ..Page::default() };
+            let filled = fill(&mut page, ("s3://c/", &within), request, stubborn).now_or_never();
+            match filled.expect("nothing is waited for") {
+                Err(error) => prop_assert_eq!(error.kind(), Kind::Corrupt),
+                Ok(()) => {
+                    let keys = page.uploads.iter().map(|it| it.key.as_str());
+                    let names = || keys.clone().chain(page.prefixes.iter().map(String::as_str));
+                    prop_assert!(names().all(|name| name.starts_with(prefix)));
+                    prop_assert!(keys.clone().all(|key| key >= key_marker));
+                    prop_assert!(page.uploads.len() + page.prefixes.len() <= max);
+                }
+            }
         }
     }
 }
