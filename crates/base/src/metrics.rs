@@ -84,6 +84,8 @@ metrics! {
     UploadsAborted "uploads_aborted" "count" "Uploads given up; nothing became visible.";
     MemoryHeldNow "memory_held_bytes_now" "bytes"
         "Bytes of the memory limit in use; up to a sixteenth of the limit stays in use between queries, for bytes of opened objects that are kept.";
+    MemoryOfVolumesNow "memory_of_volumes_bytes_now" "bytes"
+        "Of these, bytes of what volumes on devices read ahead and write behind, and of memory that they keep for it.";
 }
 
 metrics! {

@@ -19,6 +19,8 @@
 //!    left is in the hands of running reads, or was taken by [`Budget::lease_now`], and the gauge
 //!    shows it.
 
+mod volumes;
+
 use futures_util::future::{Either, select};
 use penstock_base::{Metric, Metrics};
 use std::collections::VecDeque;

@@ -65,7 +65,7 @@ impl PsFile {
             let access = Access::look(target, flags)?;
             return Ok(access.map(|access| PsFile { access, may_write }));
         }
-        let volume = SharedVolume::join(&target.device, &target.wish)?;
+        let volume = target.join()?;
         let exists = volume.exists(&target.name);
         let fail = |kind, message: &str| {
             let error = Error::new(kind, message).with_operation("volume open file");

@@ -7,7 +7,7 @@ use crate::rows::PsRows;
 use crate::volumes::{At, PsVolumes, put};
 use penstock_base::{Kind, Result};
 use penstock_device::address::Place;
-use penstock_device::volume::{SharedVolume, Volume};
+use penstock_device::volume::Volume;
 use std::path::Path;
 
 /// A URL of a directory for spilling: its device and the prefix of its files.
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn ps_spill_create(
             let (volumes, at) = At::new(volumes, url, settings, count)?;
             let (device, prefix) = directory(volumes, &at)?;
             let wish = volumes.wish(at.address.asked, &at.settings, true)?;
-            let volume = SharedVolume::join(device, &wish)?;
+            let volume = volumes.join(device, &wish)?;
             volumes.spills().insert(prefix, volume);
             Ok(())
         })

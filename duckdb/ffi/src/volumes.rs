@@ -7,8 +7,9 @@ use crate::rows::PsRows;
 use penstock_base::{Error, Kind, Result, Settings};
 use penstock_device::address::{Address, Place, check_name};
 use penstock_device::volume::{Asked, SharedVolume, TEMP_PREFIX, Volume, Wish};
+use penstock_engine::Budget;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +19,8 @@ static INSTANCES: AtomicU64 = AtomicU64::new(0);
 /// What one database instance asks of volumes, given to the caller.
 pub struct PsVolumes {
     settings: Settings,
+    /// What answers for the memory of the volumes that it opens.
+    budget: Arc<Budget>,
     instance: u64,
     /// The volumes on which it spills, by the names of the directories. A file of a directory is
     /// closed and opened again while it holds bytes, so the directory keeps the volume open.
@@ -29,6 +32,21 @@ pub(crate) struct Target {
     pub device: PathBuf,
     pub name: String,
     pub wish: Wish,
+    budget: Arc<Budget>,
+}
+
+impl Target {
+    /// Opens the volume, or joins those who have it open.
+    pub fn join(&self) -> Result<SharedVolume> {
+        joined(&self.device, &self.wish, &self.budget)
+    }
+}
+
+/// As [`SharedVolume::join`], with somebody who answers for the volume's memory.
+fn joined(device: &Path, wish: &Wish, budget: &Arc<Budget>) -> Result<SharedVolume> {
+    let volume = SharedVolume::join(device, wish)?;
+    budget.answer_for(&volume);
+    Ok(volume)
 }
 
 impl PsVolumes {
@@ -39,6 +57,11 @@ impl PsVolumes {
     /// The prefix of all files of a directory.
     pub(crate) fn prefix(&self, directory: &str) -> String {
         format!("{TEMP_PREFIX}{}/{directory}/", self.instance)
+    }
+
+    /// Opens a volume, or joins those who have it open.
+    pub(crate) fn join(&self, device: &Path, wish: &Wish) -> Result<SharedVolume> {
+        joined(device, wish, &self.budget)
     }
 
     pub(crate) fn wish(&self, asked: Asked, settings: &Settings, write: bool) -> Result<Wish> {
@@ -56,7 +79,7 @@ impl PsVolumes {
             }
             Place::Volume => return Err(at.missing_name(&wish)),
         };
-        Ok(Target { device: device.clone(), name, wish })
+        Ok(Target { device: device.clone(), name, wish, budget: self.budget.clone() })
     }
 }
 
@@ -161,9 +184,10 @@ pub unsafe extern "C" fn ps_volumes_new(
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         guarded(error, || {
-            let settings = handle(engine, "engine")?.0.settings().clone();
+            let engine = &handle(engine, "engine")?.0;
+            let (settings, budget) = (engine.settings().clone(), engine.budget().clone());
             let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
-            give(out, PsVolumes { settings, instance, spills: Mutex::default() })
+            give(out, PsVolumes { settings, budget, instance, spills: Mutex::default() })
         })
     }
     .is_some()
@@ -248,7 +272,7 @@ pub unsafe extern "C" fn ps_file_exists(
     unsafe {
         guarded(error, || {
             let (volumes, at) = At::new(volumes, url, settings, count)?;
-            let Target { device, name, wish } = volumes.target(&at, false)?;
+            let Target { device, name, wish, .. } = volumes.target(&at, false)?;
             let exists = SharedVolume::peek(&device, &wish, |volume| Ok(volume.exists(&name)))?;
             put(out, exists)
         })
@@ -286,9 +310,8 @@ pub unsafe extern "C" fn ps_file_remove(
     unsafe {
         guarded(error, || {
             let (volumes, at) = At::new(volumes, url, settings, count)?;
-            let Target { device, name, wish } = volumes.target(&at, true)?;
-            let volume = SharedVolume::join(&device, &wish)?;
-            match volume.remove(&name) {
+            let target = volumes.target(&at, true)?;
+            match target.join()?.remove(&target.name) {
                 Ok(()) => put(was_there, true),
                 Err(error) if error.kind() == Kind::NotFound => put(was_there, false),
                 Err(error) => Err(error),
@@ -316,13 +339,12 @@ pub unsafe extern "C" fn ps_file_move(
         guarded(error, || {
             let (volumes, at) = At::new(volumes, from, settings, count)?;
             let (_, to) = At::new(volumes, to, settings, count)?;
-            let Target { device, name, wish } = volumes.target(&at, true)?;
-            let target = volumes.target(&to, true)?;
-            if device != target.device {
+            let (source, target) = (volumes.target(&at, true)?, volumes.target(&to, true)?);
+            if source.device != target.device {
                 let message = "a file cannot move to another device";
                 return Err(at.error(Kind::Unsupported, message));
             }
-            SharedVolume::join(&device, &wish)?.rename(&name, &target.name)
+            source.join()?.rename(&source.name, &target.name)
         })
     }
     .is_some()

@@ -6,14 +6,16 @@
 //! fetched is dropped when the file changes there, so a read gives what the last write left.
 
 mod history;
+mod kept;
 mod window;
 
+pub(crate) use kept::Kept;
 pub(crate) use window::Window;
 
-use crate::buffer::AlignedBuffer;
 use crate::device::Command;
 use crate::kernel::pages::populate;
 use crate::port::Port;
+use crate::volume::account::{Held, Purpose, Source};
 use crate::volume::behind;
 use crate::volume::node::Node;
 use crate::volume::table::PAGE_BYTES;
@@ -30,8 +32,6 @@ pub(crate) const AHEAD_BYTES: u64 = 8 << 20;
 pub(crate) const PIECES: usize = 96;
 /// Pieces of one batch: enough commands in flight, and the first is not kept waiting for long.
 const BATCH: usize = 4;
-/// Buffers that are kept for the next pieces.
-const SPARES: usize = 32;
 
 /// A part of a file that is fetched.
 pub(crate) struct Piece {
@@ -44,9 +44,22 @@ enum State {
     /// Nobody reads it yet.
     Asked,
     Coming,
-    Here(AlignedBuffer),
+    Here(Held),
     /// It has to be read directly: that tells why it could not be fetched.
     Gone,
+}
+
+impl State {
+    /// Takes the memory out, if it is here.
+    fn take(&mut self) -> Option<Held> {
+        match self {
+            State::Here(_) => match std::mem::replace(self, State::Gone) {
+                State::Here(bytes) => Some(bytes),
+                State::Asked | State::Coming | State::Gone => None,
+            },
+            State::Asked | State::Coming | State::Gone => None,
+        }
+    }
 }
 
 /// What these locks guard is changed in single steps.
@@ -100,8 +113,8 @@ impl Piece {
         self.arrived.notify_all();
     }
 
-    /// Takes the memory out.
-    fn empty(&self) -> Option<AlignedBuffer> {
+    /// Takes the memory out; whoever still comes for it reads himself.
+    fn empty(&self) -> Option<Held> {
         match std::mem::replace(&mut *lock(&self.state), State::Gone) {
             State::Here(bytes) => Some(bytes),
             State::Asked | State::Coming | State::Gone => None,
@@ -113,12 +126,13 @@ impl Piece {
 #[derive(Default)]
 struct Asked {
     pieces: VecDeque<(Arc<Node>, Arc<Piece>)>,
-    spares: Vec<AlignedBuffer>,
     is_closed: bool,
 }
 
 struct Shared {
     port: Arc<Port>,
+    source: Arc<Source>,
+    kept: Arc<Kept>,
     asked: Mutex<Asked>,
     more: Condvar,
 }
@@ -130,8 +144,9 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    pub(crate) fn new(port: Arc<Port>) -> Self {
-        let shared = Shared { port, asked: Mutex::default(), more: Condvar::new() };
+    pub(crate) fn new(port: Arc<Port>, source: Arc<Source>, kept: Arc<Kept>) -> Self {
+        let (asked, more) = (Mutex::default(), Condvar::new());
+        let shared = Shared { port, source, kept, asked, more };
         Ahead { shared: Arc::new(shared), worker: Worker::default() }
     }
 
@@ -156,12 +171,7 @@ impl Ahead {
             // Nearly every write and many reads: not worth the lock that all files share.
             return;
         }
-        let mut asked = lock(&self.shared.asked);
-        for bytes in pieces.iter().filter_map(|piece| piece.empty()) {
-            if asked.spares.len() < SPARES {
-                asked.spares.push(bytes);
-            }
-        }
+        self.shared.kept.keep(pieces.iter().filter_map(|piece| piece.empty()));
     }
 }
 
@@ -175,14 +185,13 @@ impl Drop for Ahead {
 
 impl Shared {
     fn serve(&self) {
-        while let Some((node, pieces, buffers)) = self.next() {
-            self.fetch(&node, &pieces, buffers);
+        while let Some((node, pieces)) = self.next() {
+            self.fetch(&node, &pieces);
         }
     }
 
-    /// The next pieces, of one file, with memory for them; none when the volume closes.
-    #[allow(clippy::type_complexity)]
-    fn next(&self) -> Option<(Arc<Node>, Vec<Arc<Piece>>, Vec<AlignedBuffer>)> {
+    /// The next pieces, of one file; none when the volume closes.
+    fn next(&self) -> Option<(Arc<Node>, Vec<Arc<Piece>>)> {
         let mut asked = lock(&self.asked);
         loop {
             if asked.is_closed {
@@ -205,20 +214,22 @@ impl Shared {
                 }
             }
             if !pieces.is_empty() {
-                let kept = asked.spares.len().saturating_sub(pieces.len());
-                let buffers = asked.spares.split_off(kept);
-                return Some((node, pieces, buffers));
+                return Some((node, pieces));
             }
         }
     }
 
-    /// Reads pieces together.
-    fn fetch(&self, node: &Node, pieces: &[Arc<Piece>], mut spares: Vec<AlignedBuffer>) {
+    /// Reads pieces together, those for which there is memory.
+    fn fetch(&self, node: &Node, pieces: &[Arc<Piece>]) {
         let geometry = self.port.geometry();
-        let alignment = geometry.buffer_alignment_bytes.max(4096) as usize;
-        let mut next =
-            || spares.pop().unwrap_or_else(|| AlignedBuffer::new(PIECE_BYTES as usize, alignment));
-        let mut buffers: Vec<AlignedBuffer> = pieces.iter().map(|_| next()).collect();
+        let mut buffers = self.kept.buffers(pieces.len());
+        while buffers.len() < pieces.len()
+            && let Some(buffer) = self.source.get(&self.port, PIECE_BYTES, Purpose::Ahead)
+        {
+            buffers.push(buffer);
+        }
+        let (pieces, refused) = pieces.split_at(buffers.len());
+        refused.iter().for_each(|piece| piece.end(State::Gone));
         // What is on its way there is newer than what the device has.
         let finish = |piece: &Arc<Piece>| {
             behind::finish(&self.port, node, piece.range.start, piece.range.end).is_ok()
@@ -245,6 +256,7 @@ impl Shared {
         };
         for (piece, buffer) in pieces.iter().zip(buffers) {
             piece.end(if is_read { State::Here(buffer) } else { State::Gone });
+            self.kept.note(piece);
         }
     }
 }

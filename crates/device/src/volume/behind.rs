@@ -5,10 +5,9 @@
 //! What cannot be written stays in memory, and reads find it there. Who needs it written tries once
 //! more and is told why it fails; so a sync never succeeds without it.
 
-use crate::buffer::AlignedBuffer;
 use crate::device::Command;
 use crate::port::Port;
-use crate::volume::copies::memory;
+use crate::volume::account::{Held, Purpose, Source, at_once};
 use crate::volume::node::Node;
 use crate::volume::table::PAGE_BYTES;
 use crate::volume::thread::Worker;
@@ -31,27 +30,48 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Memory for parts: as much as may be on its way.
-#[derive(Default)]
-struct Pool(Mutex<(usize, Vec<AlignedBuffer>)>);
+pub(crate) struct Pool {
+    source: Arc<Source>,
+    /// How much is in use, and what is kept for the next parts.
+    state: Mutex<(usize, Vec<Held>)>,
+}
 
 /// The bytes of a part. Their memory goes back with the last who holds them.
 struct Bytes {
     pool: Arc<Pool>,
-    buffer: Option<AlignedBuffer>,
+    buffer: Option<Held>,
 }
 
 impl Pool {
+    pub(crate) fn new(source: Arc<Source>) -> Self {
+        Pool { source, state: Mutex::default() }
+    }
+
+    /// Bytes that are kept for the next parts; `None` while another thread is at them.
+    pub(crate) fn spare_bytes(&self) -> Option<u64> {
+        Some((at_once(&self.state)?.1.len() * PART_BYTES) as u64)
+    }
+
+    /// Takes that memory; `None` while another thread is at it.
+    pub(crate) fn take_spares(&self) -> Option<Vec<Held>> {
+        Some(std::mem::take(&mut at_once(&self.state)?.1))
+    }
+
     /// A copy of some bytes, unless too much is on its way.
     fn copy(self: &Arc<Self>, port: &Port, from: &[u8]) -> Option<Arc<Bytes>> {
         let spare = {
-            let (count, spares) = &mut *lock(&self.0);
+            let (count, spares) = &mut *lock(&self.state);
             if *count >= PARTS {
                 return None;
             }
             *count += 1;
             spares.pop()
         };
-        let mut buffer = spare.unwrap_or_else(|| memory(port, PART_BYTES));
+        let fresh = || self.source.get(port, PART_BYTES as u64, Purpose::Behind);
+        let Some(mut buffer) = spare.or_else(fresh) else {
+            lock(&self.state).0 -= 1;
+            return None;
+        };
         buffer[..from.len()].copy_from_slice(from);
         Some(Arc::new(Bytes { pool: self.clone(), buffer: Some(buffer) }))
     }
@@ -65,7 +85,7 @@ impl Bytes {
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        let (count, spares) = &mut *lock(&self.pool.0);
+        let (count, spares) = &mut *lock(&self.pool.state);
         *count -= 1;
         spares.extend(self.buffer.take());
     }
@@ -319,9 +339,9 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    pub(crate) fn new(port: Arc<Port>) -> Self {
+    pub(crate) fn new(port: Arc<Port>, pool: Arc<Pool>) -> Self {
         let shared = Shared { port, queue: Mutex::default(), more: Condvar::new() };
-        Behind { shared: Arc::new(shared), pool: Arc::default(), worker: Worker::default() }
+        Behind { shared: Arc::new(shared), pool, worker: Worker::default() }
     }
 
     /// Takes pages of a file from `first` on, for which the file has room and nothing is on its

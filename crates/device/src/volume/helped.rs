@@ -1,12 +1,15 @@
 //! Files beside whose callers the volume reads and writes. It decides which reads and writes go
 //! that way: blocks of databases are read ahead, blocks of all files are written behind.
 
+use crate::port::Port;
 use crate::volume::Volume;
-use crate::volume::ahead::Ahead;
-use crate::volume::behind::{self, Behind};
+use crate::volume::account::{Memory, Source};
+use crate::volume::ahead::{Ahead, Kept};
+use crate::volume::behind::{self, Behind, Pool};
 use crate::volume::file::{File, PAGE};
 use crate::volume::node::Node;
 use penstock_base::Result;
+use std::sync::Arc;
 
 /// The smallest block of DuckDB's: shorter reads are not of a scan, shorter writes not of a load.
 pub(super) const BLOCK_LEAST_BYTES: usize = 16 << 10;
@@ -15,6 +18,17 @@ pub(super) const BLOCK_LEAST_BYTES: usize = 16 << 10;
 pub(crate) struct Helpers {
     pub ahead: Ahead,
     pub behind: Behind,
+    pub memory: Arc<Memory>,
+}
+
+impl Helpers {
+    pub(super) fn new(port: &Arc<Port>) -> Self {
+        let source = Arc::<Source>::default();
+        let (kept, pool) = (Arc::<Kept>::default(), Arc::new(Pool::new(source.clone())));
+        let ahead = Ahead::new(port.clone(), source.clone(), kept.clone());
+        let behind = Behind::new(port.clone(), pool.clone());
+        Helpers { ahead, behind, memory: Arc::new(Memory::new(source, kept, pool)) }
+    }
 }
 
 /// Whether a range is whole pages.

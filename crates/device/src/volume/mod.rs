@@ -6,6 +6,7 @@
 //! removing are durable when they return, whole or not at all; bytes and growth after
 //! [`File::sync`]. How bytes move is the port's matter.
 
+mod account;
 mod ahead;
 mod behind;
 mod budget;
@@ -29,6 +30,7 @@ pub mod table;
 mod thread;
 mod write;
 
+pub use account::{Account, Lease, Memory, Purpose};
 pub use file::File;
 pub use format::{FormatOptions, Report, check, check_unused, format};
 pub use node::Lock;
@@ -36,8 +38,6 @@ pub use shared::{Asked, SharedVolume, Wish};
 
 use crate::port::Port;
 use crate::process::{Own, forked};
-use ahead::Ahead;
-use behind::Behind;
 use copies::{Paging, choose, memory, repair};
 use durable::Flushes;
 use grown::find_copies;
@@ -141,10 +141,7 @@ impl Volume {
         let trims = AtomicBool::new(port.geometry().can_trim);
         let core = Mutex::new(Core { table, nodes, space, untrimmed: 0..0 });
         let port = Arc::new(port);
-        let helpers = has_helpers.then(|| {
-            let (ahead, behind) = (Ahead::new(port.clone()), Behind::new(port.clone()));
-            Own::new(Helpers { ahead, behind })
-        });
+        let helpers = has_helpers.then(|| Own::new(Helpers::new(&port)));
         Ok(Arc::new(Volume {
             helpers,
             port: Own::new(port),
