@@ -172,10 +172,25 @@ async fn another_list_leaves_the_class(lane: Lane) {
     }
 }
 
+/// Each of Google's has one name: what was written is what is told.
 #[tokio::test]
-async fn google_takes_standard_only() {
-    let fake = FakeS3::start(FakeOptions::s3()).unwrap();
+async fn googles_have_names_of_s3_where_they_are_alike() {
+    let fake = FakeS3::start(FakeOptions::google()).unwrap();
     let server = Server::start_with(Dir::new(), options_over(google(&fake))).await;
-    assert_eq!(write(&server, "PUT", "/lake/k", "STANDARD").await.status, 200);
-    assert_eq!(write(&server, "PUT", "/lake/k", "NEARLINE").await.code(), "InvalidStorageClass");
+    for class in ["STANDARD", "STANDARD_IA", "GLACIER_IR", "ARCHIVE"] {
+        assert_eq!(write(&server, "PUT", "/lake/k", class).await.status, 200, "{class}");
+        assert_told(&server, "k", class).await;
+        let begun = write(&server, "POST", "/lake/up?uploads", class).await.text();
+        let id = field(&begun, "UploadId");
+        let parts = server.get(&format!("/lake/up?uploadId={id}")).await.text();
+        assert_eq!(field(&parts, "StorageClass"), class, "{parts}");
+        let copied = copy(&server, "lake/k", "/lake/copy", Some(class)).await;
+        assert_eq!(copied.status, 200, "{}", copied.text());
+        assert_told(&server, "copy", class).await;
+    }
+    for class in ["NEARLINE", "COLDLINE", "GLACIER", "DEEP_ARCHIVE", "ONEZONE_IA"] {
+        let refused = write(&server, "PUT", "/lake/k", class).await;
+        assert_eq!((refused.status, refused.code().as_str()), (400, "InvalidStorageClass"));
+    }
+    assert_told(&server, "k", "ARCHIVE").await;
 }

@@ -4,13 +4,22 @@
 
 mod common;
 
-use common::{Dir, Request, Server, google, options_over};
+use common::{Answer, Dir, Request, Server, google, google_by_token, options_over};
 use penstock_testkit::fake::{FakeOptions, FakeS3};
 
 async fn server() -> Server {
-    let fake = FakeS3::start(FakeOptions::s3()).unwrap();
-    let options = options_over(google(&fake));
-    let mut server = Server::start_with(Dir::new(), options).await;
+    with(None).await
+}
+
+/// With an HMAC key, or in Google's own dialect with a token.
+async fn with(token: Option<&str>) -> Server {
+    let bearer_token = token.map(str::to_string);
+    let fake = FakeS3::start(FakeOptions { bearer_token, ..FakeOptions::google() }).unwrap();
+    let backend = match token {
+        Some(token) => google_by_token(&fake, token),
+        None => google(&fake),
+    };
+    let mut server = Server::start_with(Dir::new(), options_over(backend)).await;
     server.fake = Some(fake);
     server
 }
@@ -82,7 +91,7 @@ async fn settings_of_buckets_are_refused_before_anything_is_made() {
     let body = b"<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint>\
         </CreateBucketConfiguration>";
     for body in [&body[..], b""] {
-        let fake = FakeS3::start(FakeOptions::s3()).unwrap();
+        let fake = FakeS3::start(FakeOptions::google()).unwrap();
         let mut options = options_over(google(&fake));
         options.serve.acl = "owners".to_string();
         let server = Server::start_with(Dir::new(), options).await;
@@ -106,22 +115,143 @@ async fn what_google_has_not_is_refused_by_name() {
     let server = server().await;
     let tag = server.put("/lake/k", b"one").await.header("etag").to_string();
     let tagging = b"<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
-    let versioning = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    let versioning = b"<VersioningConfiguration><Status>Enabled</Status>\
+        <MfaDelete>Enabled</MfaDelete></VersioningConfiguration>";
     let matching = [("if-match", tag.as_str())];
+    let sized = [("x-amz-if-match-size", "3")];
     for (what, request) in [
         ("tags", Request { method: "PUT", path: "/lake/k?tagging", body: tagging, ..get("", &[]) }),
         (
-            "versions",
+            "MFA delete",
             Request { method: "PUT", path: "/lake?versioning", body: versioning, ..get("", &[]) },
         ),
         ("overwriting", Request { method: "PUT", body: b"two", ..get("/lake/k", &matching) }),
         ("removing", Request { method: "DELETE", ..get("/lake/k", &matching) }),
+        ("removing by size", Request { method: "DELETE", ..get("/lake/k", &sized) }),
     ] {
         let refused = server.send(request).await;
         let code = refused.code();
         assert_eq!((refused.status, code.as_str()), (501, "NotImplemented"), "{what}: {code}");
     }
     assert_eq!(server.get("/lake/k").await.body, b"one");
+}
+
+async fn keep_versions(server: &Server) {
+    let body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    let put = Request { method: "PUT", path: "/lake?versioning", body, ..get("", &[]) };
+    assert_eq!(server.send(put).await.status, 200);
+    assert_eq!(server.get("/lake?versioning").await.text().matches("Enabled").count(), 1);
+}
+
+async fn put(server: &Server, path: &str, body: &[u8]) -> String {
+    server.put(path, body).await.header("x-amz-version-id").to_string()
+}
+
+async fn remove(server: &Server, path: &str) -> Answer {
+    server.send(Request { method: "DELETE", path, ..Default::default() }).await
+}
+
+/// Version ids and which is the latest, in the order of the list.
+async fn listed(server: &Server, query: &str) -> Vec<(String, bool)> {
+    let text = server.get(&format!("/lake?versions{query}")).await.text();
+    assert!(!text.contains("<DeleteMarker>"), "{text}");
+    let field = |entry: &str, name: &str| {
+        let rest = entry.split_once(&format!("<{name}>")).unwrap().1;
+        rest.split_once('<').unwrap().0.to_string()
+    };
+    let entries = text.split("<Version>").skip(1);
+    entries.map(|it| (field(it, "VersionId"), field(it, "IsLatest") == "true")).collect()
+}
+
+#[tokio::test]
+async fn generations_are_versions() {
+    for token in [None, Some("t0ken")] {
+        let server = with(token).await;
+        assert!(!server.get("/lake?versioning").await.text().contains("<Status>"));
+        keep_versions(&server).await;
+        let first = put(&server, "/lake/k", b"one").await;
+        let second = put(&server, "/lake/k", b"two").await;
+        let wanted = [(second.clone(), true), (first.clone(), false)];
+        assert_eq!(listed(&server, "").await, wanted, "latest first");
+        let got = server.get("/lake/k").await;
+        assert_eq!((got.body.as_slice(), got.header("x-amz-version-id")), (&b"two"[..], &*second));
+        let path = format!("/lake/k?versionId={first}");
+        let got = server.get(&path).await;
+        assert_eq!((got.body.as_slice(), got.header("x-amz-version-id")), (&b"one"[..], &*first));
+        let head = server.send(Request { method: "HEAD", path: &path, ..Default::default() }).await;
+        assert_eq!((head.status, head.header("x-amz-version-id")), (200, &*first));
+        // Back to what it was: a token copies there, with a key the bytes pass through here.
+        let source = format!("lake/k?versionId={first}");
+        let headers = [("x-amz-copy-source", source.as_str())];
+        let back = Request { method: "PUT", ..get("/lake/k", &headers) };
+        let back = server.send(back).await;
+        assert_eq!(back.status, 200, "{}", back.text());
+        assert_eq!(back.header("x-amz-copy-source-version-id"), first);
+        assert_eq!(server.get("/lake/k").await.body, b"one");
+        let third = back.header("x-amz-version-id").to_string();
+        let requests = server.fake.as_ref().unwrap().requests();
+        let copies = requests.iter().filter(|it| it.operation == "CopyObject").count();
+        assert_eq!(copies, usize::from(token.is_some()));
+        // Without a delete marker: the removed one is a version as the others, and none the latest.
+        let removed = remove(&server, "/lake/k").await;
+        assert_eq!(removed.status, 204);
+        let told = ["x-amz-delete-marker", "x-amz-version-id"].map(|name| removed.header(name));
+        assert_eq!(told, ["", ""]);
+        assert_eq!(server.get("/lake/k").await.code(), "NoSuchKey");
+        let all = [&third, &second, &first].map(|id| (id.clone(), false));
+        assert_eq!(listed(&server, "").await, all);
+        let page = listed(&server, "&max-keys=1").await;
+        assert_eq!(page, all[..1]);
+        let next = format!("&key-marker=k&version-id-marker={third}");
+        assert_eq!(listed(&server, &next).await, all[1..]);
+        let removed = remove(&server, &format!("/lake/k?versionId={second}")).await;
+        assert_eq!((removed.status, removed.header("x-amz-version-id")), (204, &*second));
+        assert_eq!(
+            server.get(&format!("/lake/k?versionId={second}")).await.code(),
+            "NoSuchVersion"
+        );
+        assert_eq!(server.get("/lake/k?versionId=null").await.code(), "NoSuchVersion");
+    }
+}
+
+/// As clients do before they remove a bucket.
+#[tokio::test]
+async fn a_bucket_is_emptied_of_its_versions() {
+    let server = server().await;
+    keep_versions(&server).await;
+    for body in [&b"one"[..], b"two", b"three"] {
+        put(&server, "/lake/k", body).await;
+    }
+    remove(&server, "/lake/k").await;
+    assert_eq!(remove(&server, "/lake").await.code(), "BucketNotEmpty");
+    let versions = listed(&server, "").await;
+    let objects: String = versions
+        .iter()
+        .map(|(id, _)| format!("<Object><Key>k</Key><VersionId>{id}</VersionId></Object>"))
+        .collect();
+    let body = format!("<Delete>{objects}</Delete>");
+    let batch = Request {
+        method: "POST",
+        path: "/lake?delete",
+        body: body.as_bytes(),
+        ..Default::default()
+    };
+    let done = server.send(batch).await.text();
+    assert_eq!(done.matches("<Deleted>").count(), 3, "{done}");
+    assert!(!done.contains("DeleteMarker"), "{done}");
+    assert_eq!(listed(&server, "").await, []);
+    assert_eq!(remove(&server, "/lake").await.status, 204);
+}
+
+/// Whether or not a bucket keeps them, every object has one, and it is told.
+#[tokio::test]
+async fn a_bucket_that_keeps_none_has_one_version_of_each() {
+    let server = server().await;
+    put(&server, "/lake/k", b"one").await;
+    let second = put(&server, "/lake/k", b"two").await;
+    assert_eq!(listed(&server, "").await, [(second.clone(), true)]);
+    let got = server.get(&format!("/lake/k?versionId={second}")).await;
+    assert_eq!(got.body, b"two");
 }
 
 #[tokio::test]

@@ -1,12 +1,13 @@
-//! Storage classes: how objects are written in one, and what is told of it, on S3 and Azure.
+//! Storage classes: how objects are written in one, and what is told of it, on S3, on Azure and on
+//! Google.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
 use bytes::Bytes;
-use penstock_store::streaming::StreamingStore;
+use penstock_store::streaming::{StreamingStore, UploadsRequest};
 use penstock_store::{
     AzureStore, HttpClient, HttpOptions, ListRequest, ObjectMeta, Observer, Payload, PutOptions,
-    RequestEvent, S3Store, Store, StoreOptions, notes,
+    RequestEvent, S3Store, Store, StoreOptions, VersionsRequest, notes,
 };
 use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions, FakeS3};
 use std::sync::Arc;
@@ -31,17 +32,33 @@ async fn azure() -> (FakeHandle, Box<dyn StreamingStore>) {
     (fake, Box::new(store))
 }
 
-fn s3(scheme: &str) -> (FakeHandle, Box<dyn StreamingStore>) {
-    let fake = FakeS3::start(FakeOptions::s3()).unwrap();
+fn s3() -> (FakeHandle, Box<dyn StreamingStore>) {
+    opened("s3", FakeS3::start(FakeOptions::s3()).unwrap(), None)
+}
+
+/// Google's XML API, with an HMAC key or a token.
+fn google(token: Option<&str>) -> (FakeHandle, Box<dyn StreamingStore>) {
+    let bearer_token = token.map(str::to_string);
+    let fake = FakeS3::start(FakeOptions { bearer_token, ..FakeOptions::google() }).unwrap();
+    opened("gs", fake, token)
+}
+
+fn opened(
+    scheme: &str,
+    fake: FakeHandle,
+    token: Option<&str>,
+) -> (FakeHandle, Box<dyn StreamingStore>) {
     let endpoint = fake.endpoint();
-    let options = StoreOptions::new([
+    let mut pairs = vec![
         ("endpoint", endpoint.as_str()),
         ("url_style", "path"),
         ("key_id", "test"),
         ("secret", "test"),
         ("region", "us-east-1"),
-    ]);
-    let store = S3Store::open(scheme, "bucket", &options.unwrap(), &client()).unwrap();
+    ];
+    pairs.extend(token.map(|token| ("bearer_token", token)));
+    let options = StoreOptions::new(pairs).unwrap();
+    let store = S3Store::open(scheme, "bucket", &options, &client()).unwrap();
     (fake, Box::new(store))
 }
 
@@ -109,7 +126,7 @@ async fn on_azure_they_are_tiers() {
 
 #[tokio::test]
 async fn on_s3_they_pass_through() {
-    let (_fake, store) = s3("s3");
+    let (_fake, store) = s3();
     let classes = [
         ("STANDARD", None),
         ("STANDARD_IA", Some("STANDARD_IA")),
@@ -122,5 +139,36 @@ async fn on_s3_they_pass_through() {
     assert_eq!(class.as_deref(), Some("GLACIER"));
     let error = store.put("k", body(), &of_class("NONE_SUCH")).await.unwrap_err();
     assert_eq!(error.service_code(), Some("InvalidStorageClass"));
-    assert!(store.takes_class("A_NEW_ONE") && !s3("gs").1.takes_class("STANDARD_IA"));
+    assert!(store.takes_class("A_NEW_ONE"));
+}
+
+#[tokio::test]
+async fn on_google_they_have_other_names() {
+    for token in [None, Some("t0ken")] {
+        let (_fake, store) = google(token);
+        let classes = [
+            ("STANDARD", None),
+            ("STANDARD_IA", Some("STANDARD_IA")),
+            ("GLACIER_IR", Some("GLACIER_IR")),
+            ("ARCHIVE", Some("ARCHIVE")),
+        ];
+        classes_are_kept(&*store, &classes).await;
+        let upload = store.create_upload("up", &of_class("STANDARD_IA")).await.unwrap();
+        let class = store.upload_class("up", &upload).await.unwrap();
+        assert_eq!(class.as_deref(), Some("STANDARD_IA"));
+        let request = UploadsRequest { max: 10, ..UploadsRequest::default() };
+        let uploads = store.list_uploads(&request).await.unwrap().uploads;
+        let pair = (notes::STORAGE_CLASS.to_string(), "STANDARD_IA".to_string());
+        assert_eq!(uploads[0].metadata, [pair]);
+        let versions = VersionsRequest { max: 10, ..VersionsRequest::default() };
+        let found = store.list_versions(&versions).await.unwrap().versions;
+        let now = store.stat(&found[0].key).await.unwrap();
+        assert_eq!(found[0].meta.storage_class, now.storage_class);
+        // By its own name a class would be told as another.
+        for class in ["NEARLINE", "COLDLINE", "GLACIER", "DEEP_ARCHIVE", "A_NEW_ONE", ""] {
+            assert!(!store.takes_class(class), "{class}");
+        }
+        let error = store.put("k", body(), &of_class("NEARLINE")).await.unwrap_err();
+        assert_eq!(error.service_code(), Some("InvalidStorageClass"));
+    }
 }

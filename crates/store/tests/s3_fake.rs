@@ -53,7 +53,7 @@ async fn subject() -> Subject {
 
 /// Google's dialect, with an HMAC key.
 async fn google() -> Subject {
-    subject_at("gs://bucket/", &[])
+    subject_of(FakeOptions { google: true, ..options() }, "gs://bucket/", &[])
 }
 
 async fn r2() -> Subject {
@@ -61,7 +61,11 @@ async fn r2() -> Subject {
 }
 
 fn subject_at(url: &str, more: &[(&str, &str)]) -> Subject {
-    let server = start(options());
+    subject_of(options(), url, more)
+}
+
+fn subject_of(options: FakeOptions, url: &str, more: &[(&str, &str)]) -> Subject {
+    let server = start(options);
     Subject::new(store_at(url, &client().0, &server, more)).with_secret(SECRET).keeping(server)
 }
 

@@ -117,9 +117,16 @@ pub fn s3(fake: &FakeHandle) -> BackendOptions {
     speaking_s3("s3://", fake)
 }
 
-/// The same fake, spoken to as Google's XML API is.
+/// Google's XML API, with an HMAC key.
 pub fn google(fake: &FakeHandle) -> BackendOptions {
     speaking_s3("gs://", fake)
+}
+
+/// The same in Google's own dialect, which goes with a token.
+pub fn google_by_token(fake: &FakeHandle, token: &str) -> BackendOptions {
+    let mut backend = google(fake);
+    backend.options.push(("bearer_token".to_string(), Secret::new(token)));
+    backend
 }
 
 fn speaking_s3(url: &str, fake: &FakeHandle) -> BackendOptions {

@@ -3,6 +3,7 @@
 use crate::answer::{self, Failure};
 use crate::notes;
 use crate::s3::config::Service;
+use crate::s3::google;
 use crate::s3::replies::{parse_copied_part, parse_written};
 use crate::s3::request::{Call, Outcome, encode_path};
 use crate::s3::{ANSWER_BYTES_MAX, GIB, S3Store};
@@ -49,7 +50,7 @@ impl S3Store {
                 let bytes = bytes.map_err(|error| self.named(&call, error))?;
                 let (etag, modified) = parse_written(&bytes, "CopyObjectResult")
                     .map_err(|error| self.named(&call, error))?;
-                let version = answer::version(&response.headers);
+                let version = self.version(&response.headers);
                 Ok(PutResult { etag: Some(etag), modified, version })
             }
             Outcome::Refused { failure, .. } if may_be_too_large(&failure) => {
@@ -87,11 +88,31 @@ impl S3Store {
             .named(call, Error::new(Kind::Conflict, "the target exists already or has changed")))
     }
 
+    /// Whether a request can name the source. Google passes over `versionId` in it and would copy
+    /// the live generation: it has a header of its own, and takes none of its own headers beside
+    /// those of Amazon's signature, which an HMAC key makes.
+    pub(super) fn names_source(&self, source: &CopySource) -> bool {
+        let is_plain = split_version(&source.key).1.is_none();
+        is_plain || !self.is_gcs() || self.sender.header_prefix() == "x-goog-"
+    }
+
     /// Names the source of a copy, and the version that it must still be.
-    fn with_source<'a>(&self, call: Call<'a>, source: &CopySource) -> Result<Call<'a>> {
+    fn with_source<'a>(&self, mut call: Call<'a>, source: &CopySource) -> Result<Call<'a>> {
         let name = format!("{}copy-source", self.sender.header_prefix());
         let (key, version) = split_version(&source.key);
-        let version = version.map_or(String::new(), |id| format!("?versionId={}", encode_path(id)));
+        if !self.names_source(source) {
+            let why = "Google Cloud Storage copies the live object only for an HMAC key";
+            return Err(self.named(&call, Error::new(Kind::Unsupported, why)));
+        }
+        let version = match version {
+            Some(id) if self.is_gcs() => {
+                google::check_version(&source.key).map_err(|error| self.named(&call, error))?;
+                call = call.header(&format!("{name}-generation"), id)?;
+                String::new()
+            }
+            Some(id) => format!("?versionId={}", encode_path(id)),
+            None => String::new(),
+        };
         let path = format!("/{}/{}{version}", self.sender.config.bucket, encode_path(key));
         let call = call.header(&name, &path)?;
         match &source.if_match {

@@ -30,7 +30,8 @@ pub(crate) fn replies(input: &[u8]) {
 pub(crate) fn versions(input: &[u8]) {
     drop(replies::parse_retention(input));
     drop(replies::parse_versioning(input));
-    if let Ok(page) = replies::parse_versions(input) {
+    for page in [replies::parse_versions(input), replies::parse_generations(input)].iter().flatten()
+    {
         assert!(page.versions.len() <= input.len(), "more versions than bytes");
         let id = page.next.as_ref().and_then(|next| next.1.as_ref());
         assert!(id.is_none_or(|id| !id.is_empty()), "a place without an id");

@@ -11,6 +11,7 @@ mod copy;
 mod delete;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod google;
 mod profile;
 mod replies;
 mod request;
@@ -117,7 +118,8 @@ impl S3Store {
                     call.header(&format!("x-amz-{note}"), value)?
                 }
                 (None, Some("storage-class")) => {
-                    call.header(&format!("{prefix}storage-class"), value)?
+                    let class = self.own_class(&call, value)?;
+                    call.header(&format!("{prefix}storage-class"), class)?
                 }
                 // S3's own lists know nothing of the gateway's owners.
                 (None, Some("acl")) => self.with_metadata(call, ACL_METADATA, value)?,
@@ -171,7 +173,8 @@ impl S3Store {
 
     fn meta(&self, response: &HttpResponse, size_bytes: Option<u64>) -> ObjectMeta {
         let prefix = format!("{}meta-", self.sender.header_prefix());
-        let mut meta = answer::object_meta(&response.headers, size_bytes, &prefix);
+        let meta = answer::object_meta(&response.headers, size_bytes, &prefix);
+        let mut meta = self.told(meta, &response.headers);
         for (name, value) in &mut meta.metadata {
             if !name.starts_with('@') {
                 *value = encoded_word::decode(value);
@@ -316,7 +319,8 @@ impl Store for S3Store {
                     Some(extent) => {
                         let meta = match extent.size_bytes {
                             Some(size) if headers.contains_key(ETAG) => {
-                                answer::object_meta(&headers, Some(size), "")
+                                let meta = answer::object_meta(&headers, Some(size), "");
+                                self.told(meta, &headers)
                             }
                             _ => self.stat(key).await?,
                         };
@@ -369,7 +373,11 @@ impl Store for S3Store {
         };
         let mut response = self.sender.done(&call).await?;
         let bytes = response.body.read_to_bytes(ANSWER_BYTES_MAX).await.map_err(named)?;
-        replies::parse_listing(&bytes).map_err(named)
+        let mut page = replies::parse_listing(&bytes).map_err(named)?;
+        for entry in &mut page.objects {
+            entry.meta.storage_class = self.told_class(entry.meta.storage_class.take());
+        }
+        Ok(page)
     }
 
     async fn put(&self, key: &str, payload: Payload, options: &PutOptions) -> Result<PutResult> {
@@ -379,7 +387,7 @@ impl Store for S3Store {
         let (call, sealed) = self.seal.put(call)?;
         match self.sender.send(&call).await? {
             Outcome::Done(response) => {
-                let version = answer::version(&response.headers);
+                let version = self.version(&response.headers);
                 let (etag, modified) = self.written(&call, response).await?;
                 Ok(PutResult { etag: Some(etag), modified, version })
             }

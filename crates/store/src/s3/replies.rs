@@ -2,11 +2,13 @@
 //! Pure.
 
 mod gateway;
+mod google;
 
 pub(crate) use gateway::{
     parse_buckets, parse_copied_part, parse_location, parse_parts, parse_retention,
     parse_upload_class, parse_uploads, parse_versioning, parse_versions,
 };
+pub(crate) use google::parse_generations;
 
 use crate::answer::{Failure, parse_iso_date};
 use crate::notes::told_class;
@@ -49,7 +51,7 @@ pub(crate) fn parse_listing(bytes: &[u8]) -> Result<ListPage> {
             ["CommonPrefixes"] => {
                 page.prefixes.push(prefix.take().ok_or_else(|| strange("a prefix"))?);
             }
-            ["EncodingType"] => encoded = text.trim() == "url",
+            [name] if is_encoding(name) => encoded = text.trim() == "url",
             ["IsTruncated"] => truncated = text.trim() == "true",
             ["NextContinuationToken"] => token = Some(text.to_string()),
             _ => {}
@@ -70,6 +72,11 @@ pub(crate) fn parse_listing(bytes: &[u8]) -> Result<ListPage> {
         (false, _) => None,
     };
     Ok(page)
+}
+
+/// The element that tells how names are written, which Google spells in its own way.
+fn is_encoding(element: &str) -> bool {
+    matches!(element, "EncodingType" | "Encoding-Type")
 }
 
 /// Text of `encoding-type=url`, in which a space is a plus sign.

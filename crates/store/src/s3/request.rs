@@ -5,6 +5,7 @@ use crate::answer::Failure;
 use crate::s3::ANSWER_BYTES_MAX;
 use crate::s3::auth::Auth;
 use crate::s3::config::{Access, S3Config, Service};
+use crate::s3::google;
 use crate::streaming::split_version;
 use crate::{Connections, HttpClient, HttpResponse, Inflow, Payload, WarmUp};
 use ::http::request::Parts;
@@ -139,6 +140,9 @@ impl Sender {
     pub(crate) async fn send(&self, call: &Call<'_>) -> Result<Outcome> {
         if let Some(key) = call.key {
             self.require_key(call, key)?;
+            if self.config.service == Service::Gcs {
+                google::check_version(key).map_err(|error| self.named(call, error))?;
+            }
         }
         let target = self.target();
         let outcome = self.send_to(&target, call).await?;
@@ -210,7 +214,7 @@ impl Sender {
 
     async fn signed(&self, target: &Target, call: &Call<'_>) -> Result<Parts> {
         let named = |error: Error| self.named(call, error);
-        let url = request_url(&target.bucket_url, call);
+        let url = request_url(&target.bucket_url, self.config.service, call);
         let request = Request::builder().method(call.method.clone()).uri(url.as_str()).body(());
         let (mut parts, ()) = request
             .map_err(|error| {
@@ -269,6 +273,10 @@ impl Sender {
     pub(crate) fn refusal(&self, call: &Call<'_>, mut failure: Failure) -> Error {
         failure.secret_name.clone_from(&self.config.secret_name);
         failure.was_unsigned = self.config.access == Access::Anonymous;
+        let is_version = call.key.is_some_and(|key| split_version(key).1.is_some());
+        if is_version && self.config.service == Service::Gcs && failure.code == "NoSuchKey" {
+            failure.code = "NoSuchVersion".to_string();
+        }
         let missing = |key| failure.missing_object_hint(&format!("{}{key}", self.config.root));
         let hint = call.key.and_then(missing).or_else(|| self.hint(&failure));
         self.named(call, failure.into_error(hint))
@@ -375,13 +383,14 @@ pub(crate) fn encode_path(key: &str) -> String {
     utf8_percent_encode(key, PATH).to_string()
 }
 
-fn request_url(bucket_url: &str, call: &Call<'_>) -> String {
+fn request_url(bucket_url: &str, service: Service, call: &Call<'_>) -> String {
     let mut url = String::with_capacity(bucket_url.len() + 128);
     url.push_str(bucket_url);
     url.push('/');
     let (key, version) = split_version(call.key.unwrap_or_default());
     url.extend(utf8_percent_encode(key, PATH));
-    let version = version.map(|id| ("versionId", id.to_string()));
+    let parameter = if service == Service::Gcs { "generation" } else { "versionId" };
+    let version = version.map(|id| (parameter, id.to_string()));
     for (index, (name, value)) in call.query.iter().chain(&version).enumerate() {
         url.push(if index == 0 { '?' } else { '&' });
         url.push_str(name);

@@ -1,16 +1,15 @@
 //! What a gateway asks of a bucket: bodies that are still coming in, and S3's own verbs for uploads
 //! and tags, passed through.
 
-use crate::answer;
 use crate::answer::Failure;
 use crate::s3::request::{Call, Outcome};
-use crate::s3::{S3Store, replies};
+use crate::s3::{S3Store, google, replies};
 use crate::streaming::{
     CopiedPart, CopySource, Inflow, PartEntry, PartPlace, Removed, StreamingStore, UploadsPage,
     UploadsRequest, Versioning, VersionsPage, VersionsRequest, no_tags,
 };
 use crate::sums::Sum;
-use crate::{ETag, Part, Payload, PutOptions, PutResult, Store, UploadId, tags};
+use crate::{ETag, Part, Payload, PutOptions, PutResult, Store, UploadId, notes, tags};
 use ::http::Method;
 use ::http::header::CONTENT_TYPE;
 use async_trait::async_trait;
@@ -41,7 +40,7 @@ impl S3Store {
     async fn flow(&self, call: &Call<'_>, body: Box<dyn Inflow>) -> Result<PutResult> {
         match self.sender.send_flow(call, body).await? {
             Outcome::Done(response) => {
-                let version = answer::version(&response.headers);
+                let version = self.version(&response.headers);
                 let (etag, modified) = self.written(call, response).await?;
                 Ok(PutResult { etag: Some(etag), modified, version })
             }
@@ -112,8 +111,10 @@ impl StreamingStore for S3Store {
     }
 
     fn takes_class(&self, class: &str) -> bool {
-        // Google's classes have names of their own.
-        !class.is_empty() && !self.is_gcs()
+        match self.is_gcs() {
+            true => google::class(class).is_some(),
+            false => !class.is_empty(),
+        }
     }
 
     async fn upload_class(&self, key: &str, upload: &UploadId) -> Result<Option<Box<str>>> {
@@ -121,7 +122,7 @@ impl StreamingStore for S3Store {
             .query("uploadId", &upload.0)
             .query("max-parts", "1");
         let class = replies::parse_upload_class(&self.answer(&call).await?);
-        class.map_err(|error| self.named(&call, error))
+        class.map(|class| self.told_class(class)).map_err(|error| self.named(&call, error))
     }
 
     async fn list_uploads(&self, request: &UploadsRequest) -> Result<UploadsPage> {
@@ -145,6 +146,11 @@ impl StreamingStore for S3Store {
         }
         let page = replies::parse_uploads(&self.answer(&call).await?);
         let (mut uploads, next) = page.map_err(|error| self.named(&call, error))?;
+        for pair in uploads.iter_mut().flat_map(|upload| &mut upload.metadata) {
+            if pair.0 == notes::STORAGE_CLASS && self.is_gcs() {
+                pair.1 = google::told_class(&pair.1).to_string();
+            }
+        }
         // A service that passes over a marker would be asked for the same page for ever.
         uploads.retain(|it| it.key > marker.0 || it.key == marker.0 && !marker.1.is_empty());
         let next = next.filter(|next| *next != marker).map(|next| marker_text(&next));
@@ -164,6 +170,9 @@ impl StreamingStore for S3Store {
         to: &str,
         options: &PutOptions,
     ) -> Result<Option<PutResult>> {
+        if !self.names_source(source) {
+            return Ok(None);
+        }
         self.copy_object(source, to, options).await.map(Some)
     }
 
@@ -175,6 +184,9 @@ impl StreamingStore for S3Store {
         number: u32,
     ) -> Result<Option<CopiedPart>> {
         let Some(range) = source.range.filter(|range| !range.is_empty()) else { return Ok(None) };
+        if !self.names_source(source) {
+            return Ok(None);
+        }
         self.copy_range(source, range, key, upload, number).await.map(Some)
     }
 
@@ -218,7 +230,7 @@ impl StreamingStore for S3Store {
     }
 
     fn has_versions(&self) -> bool {
-        !self.is_gcs()
+        true
     }
 
     async fn versioning(&self) -> Result<Versioning> {

@@ -71,7 +71,7 @@ impl S3Store {
                 let (etag, modified) = parse_written(&bytes, "CompleteMultipartUploadResult")
                     .map_err(|error| self.named(&call, error))?;
                 let modified = modified.or_else(|| answer::written_at(&response.headers));
-                let version = answer::version(&response.headers);
+                let version = self.version(&response.headers);
                 return Ok(PutResult { etag: Some(etag), modified, version });
             }
             Outcome::Refused { failure, .. } => failure,

@@ -4,10 +4,8 @@ use super::replies::{parse_retention, parse_versioning, parse_versions};
 use crate::answer;
 use crate::s3::S3Store;
 use crate::s3::request::{Call, Outcome};
-use crate::streaming::{
-    PartPlace, Removed, Versioning, VersionsPage, VersionsRequest, no_versions, versioned,
-};
-use crate::{ETag, GetRange, Payload, Store as _};
+use crate::streaming::{PartPlace, Removed, Versioning, VersionsPage, VersionsRequest, versioned};
+use crate::{ETag, GetRange, Payload};
 use ::http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH};
 use ::http::{HeaderMap, Method};
 use bytes::Bytes;
@@ -17,23 +15,13 @@ use penstock_base::{Error, Kind, Result};
 const NO_LOCK: [Kind; 3] = [Kind::NotFound, Kind::Unsupported, Kind::Invalid];
 
 impl S3Store {
-    /// Google's XML API has generations, which are another matter.
-    fn check_versions(&self) -> Result<()> {
-        match self.is_gcs() {
-            true => Err(no_versions(self.root())),
-            false => Ok(()),
-        }
-    }
-
     pub(super) async fn bucket_versioning(&self) -> Result<Versioning> {
-        self.check_versions()?;
         let call = Call::new(Method::GET, "get versioning", None).query("versioning", "");
         let told = parse_versioning(&self.answer(&call).await?);
         told.map_err(|error| self.named(&call, error))
     }
 
     pub(super) async fn set_bucket_versioning(&self, is_enabled: bool) -> Result<()> {
-        self.check_versions()?;
         let status = if is_enabled { "Enabled" } else { "Suspended" };
         let body =
             format!("<VersioningConfiguration><Status>{status}</Status></VersioningConfiguration>");
@@ -61,7 +49,9 @@ impl S3Store {
     }
 
     pub(super) async fn bucket_versions(&self, request: &VersionsRequest) -> Result<VersionsPage> {
-        self.check_versions()?;
+        if self.is_gcs() {
+            return self.generations(request).await;
+        }
         let mut call = Call::new(Method::GET, "list versions", None)
             .query("versions", "")
             .query("encoding-type", "url")
@@ -89,6 +79,9 @@ impl S3Store {
     ) -> Result<Removed> {
         let name = version.map_or(key.to_string(), |id| versioned(key, id));
         let mut call = Call::new(Method::DELETE, "DELETE", Some(&name));
+        // Where there are no delete markers, a removal of anything that is there needs no
+        // condition: one of what is not there succeeds without.
+        let if_match = if_match.filter(|etag| !(self.is_gcs() && etag.0 == "*"));
         if let Some(etag) = if_match {
             if self.is_gcs() {
                 let why = "this service cannot tie a delete to an ETag";
@@ -100,7 +93,11 @@ impl S3Store {
             Outcome::Done(response) => {
                 let marker = answer::text_header(&response.headers, "x-amz-delete-marker");
                 let is_marker = marker.as_deref() == Some("true");
-                let version = answer::version(&response.headers);
+                let version = match self.is_gcs() {
+                    // The answer tells nothing; of a version it was the one that was named.
+                    true => version.map(str::to_string),
+                    false => answer::version(&response.headers),
+                };
                 self.sender.removed(&call, response).await?;
                 Ok(Removed { version, is_marker })
             }

@@ -27,7 +27,8 @@ appear on first use, but for names that begin with `missing`.
   --access-key KEY         S3 access key, or Azure account (test; devstoreaccount1)
   --secret-key KEY         S3 secret key, or Azure account key (test; the emulator's)
   --session-token TOKEN    S3: requests must carry this token
-  --bearer-token TOKEN     Azure: requests with this bearer token are let in
+  --bearer-token TOKEN     Azure, and S3 with --google: requests with this token are let in
+  --google                 S3: speak it as Google's XML API does
   --anonymous              let unsigned requests in
   --clock-offset-s N       seconds by which the server's clock is ahead
   --digests                make MD5 (and CRC64) of every body, as the real services do;
@@ -53,6 +54,7 @@ const FLAGS: &[&str] = &[
     "--secret-key",
     "--session-token",
     "--bearer-token",
+    "--google",
     "--anonymous",
     "--clock-offset-s",
     "--digests",
@@ -93,6 +95,7 @@ fn parse_command(arguments: &[String]) -> Result<Command> {
         match flag {
             "--anonymous" => command.options.anonymous = true,
             "--digests" => command.options.digests = true,
+            "--google" => command.options.google = true,
             "--quiet" => command.quiet = true,
             flag if FLAGS.contains(&flag) => {
                 let value = inline.or_else(|| rest.next().cloned());

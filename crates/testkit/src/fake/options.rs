@@ -29,8 +29,10 @@ pub struct FakeOptions {
     pub key: String,
     /// S3: requests must carry this session token.
     pub session_token: Option<String>,
-    /// Azure: requests with this bearer token are let in.
+    /// Azure, and S3 as Google speaks it: requests with this bearer token are let in.
     pub bearer_token: Option<String>,
+    /// S3: speaks it as Google's XML API does, with generations and classes of its own.
+    pub google: bool,
     /// Lets unsigned requests in.
     pub anonymous: bool,
     /// Seconds by which the server's clock is ahead.
@@ -59,6 +61,7 @@ impl FakeOptions {
             key: "test".to_string(),
             session_token: None,
             bearer_token: None,
+            google: false,
             anonymous: false,
             clock_offset_s: 0,
             digests: false,
@@ -66,6 +69,11 @@ impl FakeOptions {
             threads: 1,
             log_entries: 10_000,
         }
+    }
+
+    /// The same, speaking as Google's XML API does.
+    pub fn google() -> Self {
+        FakeOptions { google: true, ..FakeOptions::s3() }
     }
 
     /// Options with the development account of Azure's emulator.

@@ -7,6 +7,7 @@ use super::clock;
 use super::codec::hex;
 use super::data::{Data, Piece, StoredFile};
 use super::digest;
+use super::generations::Generations;
 use super::server::{Protocol, Server};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -86,6 +87,8 @@ pub struct Bucket {
     pub uploads: BTreeMap<String, Upload>,
     /// Azure blocks by blob, then by id.
     pub blocks: BTreeMap<String, BTreeMap<String, Staged>>,
+    /// What Google calls versions.
+    pub generations: Generations,
 }
 
 impl Default for Bucket {
@@ -97,6 +100,7 @@ impl Default for Bucket {
             objects: BTreeMap::new(),
             uploads: BTreeMap::new(),
             blocks: BTreeMap::new(),
+            generations: Generations::default(),
         }
     }
 }
@@ -110,18 +114,21 @@ pub struct State {
 }
 
 impl State {
-    /// Places an object, over any that is there.
-    pub fn place(&mut self, bucket: &str, key: &str, object: Object) {
-        let bucket_entry = self.buckets.entry(bucket.to_string()).or_default();
-        bucket_entry.objects.insert(key.to_string(), Arc::new(object));
+    /// Places an object, over any that is there; its generation.
+    pub fn place(&mut self, bucket: &str, key: &str, object: Object) -> u64 {
+        let found = self.buckets.entry(bucket.to_string()).or_default();
+        let before = found.objects.insert(key.to_string(), Arc::new(object));
         self.changed.push((bucket.to_string(), key.to_string()));
+        found.generations.written(key, before, clock::now())
     }
 
     /// Removes an object; whether there was one.
     pub fn remove(&mut self, bucket: &str, key: &str) -> bool {
-        let found = self.buckets.get_mut(bucket).and_then(|found| found.objects.remove(key));
         self.changed.push((bucket.to_string(), key.to_string()));
-        found.is_some()
+        let Some(found) = self.buckets.get_mut(bucket) else { return false };
+        let before = found.objects.remove(key);
+        found.generations.removed(key, before.clone(), clock::now());
+        before.is_some()
     }
 
     /// An object.
@@ -257,6 +264,7 @@ impl Disk {
                 io::Error::other(format!("{} is not a record of this fake", path.display()))
             })?;
             let bucket = state.buckets.entry(bucket).or_default();
+            bucket.generations.written(&key, None, object.modified);
             bucket.objects.insert(key, Arc::new(object));
         }
         // Parts that were never committed belong to nobody now.

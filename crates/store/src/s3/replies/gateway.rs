@@ -1,6 +1,6 @@
 //! Answers of S3 that only a gateway asks for: parts, uploads, buckets. Pure.
 
-use super::{decode_url, parse_written, walk_root};
+use super::{decode_url, is_encoding, parse_written, walk_root};
 use crate::answer::parse_iso_date;
 use crate::notes::{self, told_class};
 use crate::s3::request::strange;
@@ -106,7 +106,7 @@ pub(crate) fn parse_uploads(bytes: &[u8]) -> Result<(Vec<UploadEntry>, Option<Up
             ["Upload"] if upload.id.0.is_empty() => return Err(strange("the id of an upload")),
             ["Upload"] => uploads.push(std::mem::replace(&mut upload, empty())),
             ["IsTruncated"] => truncated = text.trim() == "true",
-            ["EncodingType"] => encoded = text.trim() == "url",
+            [name] if is_encoding(name) => encoded = text.trim() == "url",
             ["NextKeyMarker"] => marker.0 = text.to_string(),
             ["NextUploadIdMarker"] => marker.1 = text.to_string(),
             _ => {}
@@ -186,7 +186,7 @@ pub(crate) fn parse_versions(bytes: &[u8]) -> Result<VersionsPage> {
             }
             ["CommonPrefixes", "Prefix"] => page.prefixes.push(text.to_string()),
             ["IsTruncated"] => truncated = text.trim() == "true",
-            ["EncodingType"] => encoded = text.trim() == "url",
+            [name] if is_encoding(name) => encoded = text.trim() == "url",
             ["NextKeyMarker"] => marker.0 = text.to_string(),
             ["NextVersionIdMarker"] => marker.1 = text.trim().to_string(),
             _ => {}

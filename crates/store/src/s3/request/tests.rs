@@ -18,7 +18,8 @@ fn read(bucket: &str, pairs: &[(&str, &str)]) -> S3Config {
 }
 
 fn url(config: &S3Config, region: Option<&str>, key: &str) -> String {
-    request_url(&bucket_url(config, region), &Call::new(Method::GET, "GET", Some(key)))
+    let call = Call::new(Method::GET, "GET", Some(key));
+    request_url(&bucket_url(config, region), config.service, &call)
 }
 
 #[test]
@@ -78,7 +79,7 @@ proptest! {
             let http = HttpClient::new(HttpOptions::default(), Arc::new(Deaf)).unwrap();
             let auth = Auth::new(&config.access, "us-east-1", &http);
             let call = Call::new(Method::GET, "GET", Some(&key)).query("prefix", value.clone());
-            let url = request_url(&bucket_url(&config, None), &call);
+            let url = request_url(&bucket_url(&config, None), config.service, &call);
             let mut parts = Request::get(url.as_str()).body(()).unwrap().into_parts().0;
             auth.sign(&mut parts).await.unwrap();
             assert!(parts.headers.contains_key("authorization"));

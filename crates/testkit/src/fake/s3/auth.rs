@@ -65,6 +65,12 @@ fn denied(message: impl Into<String>) -> Refusal {
 /// The refusal that S3 answers.
 pub fn verify(call: &Call<'_>) -> Result<Signature, Refusal> {
     let options = &call.server.options;
+    if let Some(token) = bearer(call) {
+        return match options.bearer_token.as_deref() == Some(token) {
+            true => unsigned(call.request),
+            false => Err(Refusal::new(401, "AuthenticationRequired", "Authentication required.")),
+        };
+    }
     let Some(claim) = claim(call.request)? else {
         if options.anonymous {
             return unsigned(call.request);
@@ -108,6 +114,12 @@ pub fn verify(call: &Call<'_>) -> Result<Signature, Refusal> {
     }
     let rule = payload_rule(&claim.payload)?;
     Ok(Signature { rule, key, date: claim.date, scope: claim.scope, seed: claim.signature })
+}
+
+/// A token, which Google takes in place of a signature.
+fn bearer<'a>(call: &Call<'a>) -> Option<&'a str> {
+    let header = call.request.headers.get("authorization");
+    header.filter(|_| call.server.options.google)?.strip_prefix("Bearer ")
 }
 
 fn unsigned(request: &Request) -> Result<Signature, Refusal> {

@@ -85,7 +85,9 @@ pub fn delete(call: &Call<'_>) -> Served {
     let name = &call.target.bucket;
     call.server.vault.with(|state| match state.buckets.get(name) {
         None => Err(no_such_bucket().into()),
-        Some(bucket) if !bucket.objects.is_empty() => {
+        Some(bucket)
+            if !bucket.objects.is_empty() || bucket.generations.all_gone().next().is_some() =>
+        {
             let message = "The bucket you tried to delete is not empty";
             Err(Refusal::new(409, "BucketNotEmpty", message).into())
         }

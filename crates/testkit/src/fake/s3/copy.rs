@@ -12,6 +12,7 @@ use super::super::vault::{Lines, Object, Staged, fresh_etag};
 use super::super::xml::Writer;
 use super::Call;
 use super::extras::tags_of_header;
+use super::google;
 use super::object::{
     STORAGE_CLASS, check_class, check_write, kept_headers, metadata, precondition_failed,
 };
@@ -42,8 +43,7 @@ fn source_name(call: &Call<'_>) -> Result<(String, String), Refusal> {
 
 fn source(call: &Call<'_>) -> Result<Arc<Object>, Refusal> {
     let (bucket, key) = source_name(call)?;
-    let found = call.server.vault.with(|state| state.object(&bucket, &key));
-    let object = found.ok_or_else(|| call.no_such_key())?;
+    let object = google::source(call, &bucket, &key)?;
     match judge(&call.request.headers, "x-amz-copy-source-", Some(&object)) {
         Verdict::Proceed => Ok(object),
         _ => Err(precondition_failed()),
@@ -66,7 +66,7 @@ fn answer(name: &'static str, etag: &str, modified: SystemTime, sums: &Lines) ->
 /// # Errors
 /// `NoSuchKey`, `PreconditionFailed`, `InvalidRequest`, `InvalidArgument`, `InvalidStorageClass`.
 pub fn object(call: &Call<'_>) -> Served {
-    check_class(call.request)?;
+    check_class(call)?;
     let object = source(call)?;
     let replaces = call.request.headers.get("x-amz-metadata-directive") == Some("REPLACE");
     let (bucket, key) = source_name(call)?;
@@ -76,7 +76,9 @@ pub fn object(call: &Call<'_>) -> Served {
     }
     let own_class: Lines =
         kept_headers(call.request).into_iter().filter(|(name, _)| name == STORAGE_CLASS).collect();
-    let is_other = replaces || call.request.headers.get(STORAGE_CLASS).is_some();
+    let is_other = replaces
+        || call.request.headers.get(STORAGE_CLASS).is_some()
+        || call.request.headers.get(google::COPY_GENERATION).is_some();
     if !is_other && (&bucket, &key) == (&call.target.bucket, &call.target.key) {
         let message = "This copy request is illegal because it is trying to copy an object to \
                        itself without changing the object's metadata";
@@ -100,12 +102,11 @@ pub fn object(call: &Call<'_>) -> Served {
         copy.tags = tags_of_header(call.request);
     }
     let answer = answer("CopyObjectResult", &copy.etag, copy.modified, &Lines::new());
-    call.server.vault.with(|state| -> Result<(), Refusal> {
+    let generation = call.server.vault.with(|state| -> Result<u64, Refusal> {
         check_write(call, state)?;
-        state.place(&call.target.bucket, &call.target.key, copy);
-        Ok(())
+        Ok(state.place(&call.target.bucket, &call.target.key, copy))
     })?;
-    Ok(answer)
+    Ok(google::with_generation(answer, call, generation))
 }
 
 /// `UploadPartCopy`.

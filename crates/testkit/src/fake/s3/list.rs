@@ -33,7 +33,7 @@ fn read_token(text: &str) -> Result<Start, Refusal> {
 }
 
 /// As S3 encodes with `encoding-type=url`: like a form, but for slashes.
-fn form_encode(text: &str) -> String {
+pub(super) fn form_encode(text: &str) -> String {
     percent_encode(text, b"/*").replace("%20", "+").replace('~', "%7E")
 }
 

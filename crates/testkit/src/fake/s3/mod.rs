@@ -6,6 +6,7 @@ pub mod chunked;
 pub mod copy;
 pub mod delete;
 pub mod extras;
+pub mod google;
 mod list;
 pub mod object;
 pub mod payload;
@@ -69,7 +70,8 @@ fn virtual_host_bucket(request: &Request) -> Option<String> {
 
 fn operation(request: &Request, bucket: bool, key: bool) -> &'static str {
     let has = |name: &str| request.query.has(name);
-    let copies = request.headers.get("x-amz-copy-source").is_some();
+    let copy_source = ["x-amz-copy-source", "x-goog-copy-source"];
+    let copies = copy_source.iter().any(|name| request.headers.get(name).is_some());
     match (request.method.as_str(), bucket, key) {
         ("GET", false, _) => "ListBuckets",
         ("HEAD", true, false) => "HeadBucket",
@@ -79,6 +81,7 @@ fn operation(request: &Request, bucket: bool, key: bool) -> &'static str {
         ("GET", true, false) if has("location") => "GetBucketLocation",
         ("GET", true, false) if has("uploads") => "ListMultipartUploads",
         ("GET", true, false) if has("versioning") => "GetBucketVersioning",
+        ("PUT", true, false) if has("versioning") => "PutBucketVersioning",
         ("GET", true, false) if has("versions") => "ListObjectVersions",
         ("GET", true, true) if has("tagging") => "GetObjectTagging",
         ("PUT", true, true) if has("tagging") => "PutObjectTagging",
@@ -138,8 +141,10 @@ pub async fn serve(
     body: &mut BodyReader<'_>,
     empty_page: bool,
 ) -> io::Result<Response> {
-    let call = Call { server, request, target };
-    let served = dispatch(&call, body, empty_page).await;
+    let served = match server.options.google {
+        true => as_google(server, request, target, body, empty_page).await,
+        false => dispatch(&Call { server, request, target }, body, empty_page).await,
+    };
     let answer = match served {
         Ok(answer) => answer,
         Err(Trouble::Refused(refusal)) => {
@@ -154,6 +159,41 @@ pub async fn serve(
         .with("Date", http_date(now))
         .with("x-amz-request-id", "0000000000000000")
         .with("Server", "penstock-fake"))
+}
+
+/// Serves a request as Google's XML API does.
+async fn as_google(
+    server: &Server,
+    request: &Request,
+    target: &Target,
+    body: &mut BodyReader<'_>,
+    empty_page: bool,
+) -> Served {
+    let translated = google::translated(request)?;
+    let call = Call { server, request: &translated, target };
+    let own = ["PutBucketVersioning", "GetBucketVersioning", "ListObjectVersions"];
+    if target.operation.ends_with("ObjectTagging") {
+        return Err(not_implemented().into());
+    }
+    if !own.contains(&target.operation) {
+        let answer = dispatch(&call, body, empty_page).await?;
+        return Ok(google::told(answer, request, target.operation));
+    }
+    let signature = auth::verify(&call)?;
+    bucket::appear(&call, target.operation, &target.bucket)?;
+    match target.operation {
+        "PutBucketVersioning" => {
+            let payload = payload::receive(&call, &signature, body).await?;
+            google::set_versioning(&call, &payload)
+        }
+        "GetBucketVersioning" => Ok(google::versioning(&call)),
+        _ => google::versions(&call),
+    }
+}
+
+fn not_implemented() -> Refusal {
+    let message = "A header you provided implies functionality that is not implemented";
+    Refusal::new(501, "NotImplemented", message)
 }
 
 async fn dispatch(call: &Call<'_>, body: &mut BodyReader<'_>, empty_page: bool) -> Served {
@@ -208,11 +248,6 @@ async fn dispatch(call: &Call<'_>, body: &mut BodyReader<'_>, empty_page: bool) 
         "AbortMultipartUpload" => upload::abort(call),
         "ListParts" => upload::list_parts(call),
         "ListMultipartUploads" => Ok(upload::list_uploads(call)),
-        _ => Err(Refusal::new(
-            501,
-            "NotImplemented",
-            "A header you provided implies functionality that is not implemented",
-        )
-        .into()),
+        _ => Err(not_implemented().into()),
     }
 }

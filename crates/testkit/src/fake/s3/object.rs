@@ -11,6 +11,7 @@ use super::super::server::Server;
 use super::super::vault::{Lines, Object, State, fresh_etag};
 use super::Call;
 use super::extras::tags_of_header;
+use super::google;
 use super::payload::Payload;
 use bytes::Bytes;
 
@@ -64,9 +65,11 @@ pub fn kept_headers(request: &Request) -> Lines {
 ///
 /// # Errors
 /// `InvalidStorageClass`.
-pub fn check_class(request: &Request) -> Result<(), Refusal> {
+pub fn check_class(call: &Call<'_>) -> Result<(), Refusal> {
+    let (request, is_google) = (call.request, call.server.options.google);
+    let classes = if is_google { google::CLASSES } else { CLASSES };
     match request.headers.get(STORAGE_CLASS) {
-        Some(class) if !CLASSES.contains(&class) => {
+        Some(class) if !classes.contains(&class) => {
             let message = "The storage class you specified is not valid";
             Err(Refusal::new(400, "InvalidStorageClass", message))
         }
@@ -110,6 +113,9 @@ pub fn precondition_failed() -> Refusal {
 /// # Errors
 /// `PreconditionFailed`, or `NoSuchKey` for If-Match on what is not there.
 pub fn check_write(call: &Call<'_>, state: &State) -> Result<(), Refusal> {
+    if call.server.options.google {
+        return google::check_write(call, state);
+    }
     let present = state.object(&call.target.bucket, &call.target.key);
     match judge(&call.request.headers, "", present.as_deref()) {
         Verdict::Proceed => Ok(()),
@@ -124,8 +130,7 @@ pub fn check_write(call: &Call<'_>, state: &State) -> Result<(), Refusal> {
 /// `NoSuchKey`, `PreconditionFailed`, `InvalidRange`.
 pub async fn get(call: &Call<'_>) -> Served {
     let request = call.request;
-    let found = call.server.vault.with(|state| state.object(&call.target.bucket, &call.target.key));
-    let object = found.ok_or_else(|| call.no_such_key())?;
+    let (object, generation) = google::asked(call)?;
     match judge(&request.headers, "", Some(&object)) {
         Verdict::Proceed => {}
         Verdict::Failed => return Err(precondition_failed().into()),
@@ -145,6 +150,7 @@ pub async fn get(call: &Call<'_>) -> Served {
         }
     };
     let mut answer = describe(Response::new(status), call, &object);
+    answer = google::with_generation(answer, call, generation);
     if status == 206 {
         let (start, end) = range;
         answer = answer.with("Content-Range", format!("bytes {start}-{}/{size}", end - 1));
@@ -188,7 +194,7 @@ fn describe(mut answer: Response, call: &Call<'_>, object: &Object) -> Response 
 /// # Errors
 /// `PreconditionFailed`, `MetadataTooLarge`, `InvalidStorageClass`.
 pub async fn put(call: &Call<'_>, payload: Payload) -> Served {
-    check_class(call.request)?;
+    check_class(call)?;
     let object = Object {
         etag: etag_of(call.server, &payload.pieces),
         data: call.server.vault.keep(payload.pieces).await?,
@@ -203,12 +209,11 @@ pub async fn put(call: &Call<'_>, payload: Payload) -> Served {
     for (name, value) in &object.checksums {
         answer = answer.with(format!("x-amz-checksum-{name}"), value.clone());
     }
-    call.server.vault.with(|state| -> Result<(), Refusal> {
+    let generation = call.server.vault.with(|state| -> Result<u64, Refusal> {
         check_write(call, state)?;
-        state.place(&call.target.bucket, &call.target.key, object);
-        Ok(())
+        Ok(state.place(&call.target.bucket, &call.target.key, object))
     })?;
-    Ok(answer)
+    Ok(google::with_generation(answer, call, generation))
 }
 
 /// `DeleteObject`.
@@ -221,7 +226,9 @@ pub fn delete(call: &Call<'_>) -> Served {
         if call.request.headers.get("if-match").is_some() {
             check_write(call, state)?;
         }
-        state.remove(bucket, key);
+        if !google::remove_named(call, state)? {
+            state.remove(bucket, key);
+        }
         Ok(Response::new(204))
     })
 }

@@ -9,6 +9,7 @@ use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Object, Staged, State, Upload, fresh_etag};
 use super::super::xml::{Node, Writer, parse};
 use super::Call;
+use super::google;
 use super::object::{check_class, check_write, class_of, etag_of, kept_headers, metadata};
 use super::payload::Payload;
 use super::sums;
@@ -51,7 +52,7 @@ pub fn part_number(call: &Call<'_>) -> Result<u32, Refusal> {
 /// # Errors
 /// `MetadataTooLarge`, `InvalidStorageClass`.
 pub fn create(call: &Call<'_>) -> Served {
-    check_class(call.request)?;
+    check_class(call)?;
     let id = fresh_etag(call.server);
     let upload = Upload {
         key: call.target.key.clone(),
@@ -136,7 +137,7 @@ pub async fn complete(call: &Call<'_>, payload: &Payload) -> Served {
     };
     let checksums = sums::of_whole(&upload, &parts, &bytes, &payload.checksums)?;
     let told = checksums.clone();
-    call.server.vault.with(|state| -> Result<(), Refusal> {
+    let generation = call.server.vault.with(|state| -> Result<u64, Refusal> {
         find(call, state)?;
         check_write(call, state)?;
         let object = Object {
@@ -149,9 +150,9 @@ pub async fn complete(call: &Call<'_>, payload: &Payload) -> Served {
             tags: Vec::new(),
             blocks: Vec::new(),
         };
-        state.place(&call.target.bucket, &call.target.key, object);
+        let generation = state.place(&call.target.bucket, &call.target.key, object);
         forget(call, state);
-        Ok(())
+        Ok(generation)
     })?;
     let mut xml = Writer::default();
     xml.open("CompleteMultipartUploadResult", NAMESPACE);
@@ -161,7 +162,8 @@ pub async fn complete(call: &Call<'_>, payload: &Payload) -> Served {
         xml.text(&format!("Checksum{}", name.to_ascii_uppercase()), value);
     }
     xml.text("ETag", format!("\"{etag}\"")).close("CompleteMultipartUploadResult");
-    Ok(Response::text(200, "application/xml", xml.finish()))
+    let answer = Response::text(200, "application/xml", xml.finish());
+    Ok(google::with_generation(answer, call, generation))
 }
 
 /// Joins the named parts; the tag is the MD5 of their tags' bytes and their count.

@@ -1,0 +1,235 @@
+//! Google Cloud Storage by its XML API, against the fake that speaks it: generations as versions,
+//! with an HMAC key and with a token, which have different dialects.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod common;
+
+use bytes::Bytes;
+use common::client;
+use penstock_base::Kind;
+use penstock_store::streaming::versioned;
+use penstock_store::{
+    Account as _, CopySource, ETag, GetRange, GetRequest, Payload, PutOptions, S3Account,
+    StoreOptions, StreamingStore, Versioning, VersionsRequest,
+};
+use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
+use std::sync::Arc;
+
+const TOKEN: &str = "t0ken";
+
+type Side = (FakeHandle, Arc<dyn StreamingStore>);
+
+async fn side(credentials: &[(&str, &str)]) -> Side {
+    let options = FakeOptions { bearer_token: Some(TOKEN.to_string()), ..FakeOptions::google() };
+    let fake = FakeS3::start(FakeOptions { digests: true, ..options }).unwrap();
+    let endpoint = fake.endpoint();
+    let mut pairs = vec![("endpoint", endpoint.as_str())];
+    pairs.extend(credentials);
+    let options = StoreOptions::new(pairs).unwrap();
+    let account = S3Account::new(&client().0, "gs", &options).unwrap();
+    let store = account.open("bucket").await.unwrap();
+    (fake, store)
+}
+
+async fn with_key() -> Side {
+    side(&[("key_id", "test"), ("secret", "test")]).await
+}
+
+async fn with_token() -> Side {
+    side(&[("bearer_token", TOKEN)]).await
+}
+
+async fn put(store: &dyn StreamingStore, key: &str, text: &'static str) -> String {
+    let payload = Payload::from(Bytes::from_static(text.as_bytes()));
+    store.put(key, payload, &PutOptions::default()).await.unwrap().version.unwrap()
+}
+
+async fn text(store: &dyn StreamingStore, name: &str) -> String {
+    let mut found = store.get(name, GetRequest::default()).await.unwrap();
+    String::from_utf8(found.body.read_to_bytes(100).await.unwrap().to_vec()).unwrap()
+}
+
+/// Keys with the texts of their versions, and which is the latest.
+async fn listed(store: &dyn StreamingStore, request: VersionsRequest) -> Vec<(String, bool)> {
+    let page = store.list_versions(&request).await.unwrap();
+    assert_eq!(page.next, None);
+    let mut found = Vec::new();
+    for entry in page.versions {
+        assert!(!entry.is_marker && entry.meta.size_bytes.is_some());
+        let text = text(store, &versioned(&entry.key, &entry.id)).await;
+        found.push((format!("{}={text}", entry.key), entry.is_latest));
+    }
+    found
+}
+
+fn all() -> VersionsRequest {
+    VersionsRequest { max: 1000, ..VersionsRequest::default() }
+}
+
+#[tokio::test]
+async fn generations_are_versions() {
+    for (_fake, store) in [with_key().await, with_token().await] {
+        let store = &*store;
+        assert!(store.has_versions() && !store.has_tags());
+        assert_eq!(store.versioning().await.unwrap(), Versioning::Never);
+        store.set_versioning(true).await.unwrap();
+        assert_eq!(store.versioning().await.unwrap(), Versioning::Enabled);
+        let first = put(store, "k", "one").await;
+        let second = put(store, "k", "two").await;
+        assert_ne!(first, second);
+        assert_eq!(text(store, "k").await, "two");
+        let old = versioned("k", &first);
+        assert_eq!(text(store, &old).await, "one");
+        let meta = store.stat(&old).await.unwrap();
+        assert_eq!((meta.version.as_deref(), meta.size_bytes), (Some(first.as_str()), Some(3)));
+        let range = GetRequest { range: GetRange::From(1), ..GetRequest::default() };
+        assert_eq!(store.get(&old, range).await.unwrap().meta.version, meta.version);
+        let told = |text: &str, is_latest| (text.to_string(), is_latest);
+        assert_eq!(listed(store, all()).await, [told("k=two", true), told("k=one", false)]);
+        // No delete marker: what was live is one of the others, and none is the latest.
+        let removed = store.remove("k", None, None).await.unwrap();
+        assert_eq!((removed.version, removed.is_marker), (None, false));
+        assert_eq!(store.stat("k").await.unwrap_err().kind(), Kind::NotFound);
+        assert_eq!(listed(store, all()).await, [told("k=two", false), told("k=one", false)]);
+        let removed = store.remove("k", Some(&second), None).await.unwrap();
+        assert_eq!((removed.version, removed.is_marker), (Some(second.clone()), false));
+        assert_eq!(listed(store, all()).await, [told("k=one", false)]);
+        // What is not there is removed, too.
+        store.remove("k", Some(&second), None).await.unwrap();
+        store.set_versioning(false).await.unwrap();
+        assert_eq!(store.versioning().await.unwrap(), Versioning::Suspended);
+        // From here on a write takes the live one away, but not those before it.
+        put(store, "k", "three").await;
+        put(store, "k", "four").await;
+        assert_eq!(listed(store, all()).await, [told("k=four", true), told("k=one", false)]);
+    }
+}
+
+#[tokio::test]
+async fn versions_that_are_not_there_are_told_as_that() {
+    let (_fake, store) = with_key().await;
+    put(&*store, "k", "one").await;
+    for id in ["17", "null", "017", "1.5"] {
+        let name = versioned("k", id);
+        let error = store.get(&name, GetRequest::default()).await.unwrap_err();
+        let found = (error.kind(), error.service_code());
+        assert_eq!(found, (Kind::NotFound, Some("NoSuchVersion")), "{id}");
+        assert_eq!(store.stat(&name).await.unwrap_err().kind(), Kind::NotFound, "{id}");
+    }
+    let error = store.remove("k", Some("null"), None).await.unwrap_err();
+    assert_eq!(error.service_code(), Some("NoSuchVersion"));
+    assert_eq!(text(&*store, "k").await, "one");
+    let marker = VersionsRequest {
+        key_marker: Some("k".to_string()),
+        version_marker: Some("null".to_string()),
+        ..all()
+    };
+    assert_eq!(store.list_versions(&marker).await.unwrap_err().kind(), Kind::Invalid);
+}
+
+/// Pages in S3's order, whatever the length, though the service lists oldest first.
+#[tokio::test]
+async fn pages_go_on_latest_first() {
+    let (_fake, store) = with_key().await;
+    let store = &*store;
+    store.set_versioning(true).await.unwrap();
+    let mut wanted = Vec::new();
+    for (key, count) in [("a", 3), ("d/x", 2), ("d/y", 1), ("d/z+ü", 1), ("e", 5), ("e/1", 2)] {
+        let mut ids = Vec::new();
+        for _ in 0..count {
+            ids.push(put(store, key, "x").await);
+        }
+        wanted.extend(ids.into_iter().rev().map(|id| (key.to_string(), Some(id))));
+    }
+    store.delete("e", None).await.unwrap();
+    for (prefix, delimiter) in [("", None), ("d/", None), ("", Some("/")), ("e", Some("/"))] {
+        let mut expected = Vec::new();
+        for (key, id) in wanted.iter().filter(|it| it.0.starts_with(prefix)) {
+            let folded = delimiter.and_then(|it| key[prefix.len()..].find(it));
+            let name = match folded {
+                Some(at) => (key[..=prefix.len() + at].to_string(), None),
+                None => (key.clone(), id.clone()),
+            };
+            if expected.last() != Some(&name) {
+                expected.push(name);
+            }
+        }
+        for max in 1..=expected.len() + 1 {
+            let mut request = VersionsRequest {
+                prefix: prefix.to_string(),
+                delimiter: delimiter.map(str::to_string),
+                max,
+                ..VersionsRequest::default()
+            };
+            let mut found = Vec::new();
+            loop {
+                let page = store.list_versions(&request).await.unwrap();
+                let count = page.versions.len() + page.prefixes.len();
+                let told = page.versions.into_iter().map(|it| (it.key, Some(it.id)));
+                let mut names: Vec<_> = told.collect();
+                names.extend(page.prefixes.into_iter().map(|prefix| (prefix, None)));
+                // Stable: the versions of a key stay as they came.
+                names.sort_by(|a, b| a.0.cmp(&b.0));
+                found.extend(names);
+                let Some((key, version)) = page.next else { break };
+                assert_eq!(count, max, "a page before the last is full");
+                (request.key_marker, request.version_marker) = (Some(key), version);
+            }
+            assert_eq!(found, expected, "{prefix} {delimiter:?} {max}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_version_is_copied_by_a_token_and_by_nobody_else() {
+    let source = |id: &str| CopySource { key: versioned("k", id), if_match: None, range: None };
+    let options = PutOptions::default();
+    let (fake, store) = with_token().await;
+    store.set_versioning(true).await.unwrap();
+    let first = put(&*store, "k", "one").await;
+    put(&*store, "k", "two").await;
+    let copied = store.copy_version(&source(&first), "copy", &options).await.unwrap().unwrap();
+    assert_eq!(text(&*store, "copy").await, "one");
+    assert_eq!(copied.version, store.stat("copy").await.unwrap().version);
+    let stale = CopySource { if_match: Some(ETag("other".into())), ..source(&first) };
+    let error = store.copy_version(&stale, "copy", &options).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Conflict);
+    for id in ["17", "null"] {
+        let error = store.copy_version(&source(id), "copy", &options).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::NotFound, "{id}");
+    }
+    drop(fake);
+    let (fake, store) = with_key().await;
+    fake.reset_stats();
+    assert_eq!(store.copy_version(&source(&first), "copy", &options).await.unwrap(), None);
+    let error = store.copy(&versioned("k", &first), "copy", &options).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported);
+    assert!(fake.requests().is_empty(), "nothing was sent");
+}
+
+/// A service that passed over the marker would be asked for ever.
+#[tokio::test]
+async fn a_list_that_does_not_go_on_is_refused() {
+    let script = common::Script::start(|_, mut stream| async move {
+        use tokio::io::AsyncWriteExt as _;
+        let version = "<Version><Key>k</Key><Generation>12</Generation><IsLatest>true</IsLatest>\
+            <Size>1</Size></Version>";
+        let body = format!(
+            "<ListBucketResult>{version}<IsTruncated>true</IsTruncated><NextMarker>k</NextMarker>\
+             <NextGenerationMarker>12</NextGenerationMarker></ListBucketResult>"
+        );
+        while common::read_request(&mut stream).await.is_some() {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+            stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let endpoint = script.url("");
+    let pairs = [("endpoint", endpoint.as_str()), ("bearer_token", TOKEN)];
+    let options = StoreOptions::new(pairs).unwrap();
+    let account = S3Account::new(&client().0, "gs", &options).unwrap();
+    let store = account.open("bucket").await.unwrap();
+    let error = store.list_versions(&all()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+}
