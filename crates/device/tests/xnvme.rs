@@ -1,13 +1,16 @@
 //! The exam through libxnvme: a small library of our own with the same interface, made with `cc`;
 //! or the one that PENSTOCK_TEST_XNVME names, with the backend that PENSTOCK_TEST_XNVME_BACKEND
-//! names (io_uring without it). On a file of the test; or on the device that
-//! PENSTOCK_TEST_XNVME_DEVICE names, whose first blocks it overwrites (with `--test-threads=1`).
+//! names (io_uring without it). On files of the test, and on loop devices where they can be made;
+//! or on the device that PENSTOCK_TEST_XNVME_DEVICE names, whose first blocks it overwrites (with
+//! `--test-threads=1`).
 
 #[macro_use]
 #[path = "conformance/exam.rs"]
 mod exam;
 #[path = "conformance/cases.rs"]
 mod cases;
+#[path = "conformance/loops.rs"]
+mod loops;
 #[allow(dead_code)] // the exam of other devices uses the rest
 #[path = "conformance/made.rs"]
 mod made;
@@ -68,8 +71,15 @@ fn subject(block_size: u32, blocks_per_transfer: u32) -> Subject {
     Subject::new(device, scratch)
 }
 
+fn subject_on_loop(block_size: u32, blocks_per_transfer: u32) -> Subject {
+    let (library, backend) = examined();
+    Subject::on_loop(block_size, blocks_per_transfer, options(library, backend))
+}
+
 exam!(xnvme, || subject(4096, 8));
 exam!(xnvme_512, || subject(512, 256));
+exam!(xnvme_on_loop, || subject_on_loop(4096, 8), if loops::are_there);
+exam!(xnvme_on_loop_512, || subject_on_loop(512, 256), if loops::are_there);
 
 /// What comes of opening a file with a library.
 fn refusal(library: &Path, backend: &str) -> penstock_base::Error {

@@ -7,11 +7,12 @@
 mod exam;
 mod cases;
 mod files;
+mod loops;
 mod made;
 mod readonly;
 mod subject;
 
-use penstock_device::Io;
+use penstock_device::{Io, OpenOptions};
 use subject::Subject;
 
 exam!(memory_4096, || Subject::memory(4096, 16));
@@ -21,6 +22,21 @@ exam!(file_512, || Subject::file(Io::File, 512, 256));
 exam!(direct, || Subject::file(Io::Direct, 4096, 8));
 exam!(uring, || Subject::file(Io::Uring, 4096, 8));
 exam!(uring_single_block_commands, || Subject::file(Io::Uring, 4096, 1));
+exam!(
+    direct_on_loop_512,
+    || Subject::on_loop(512, 256, OpenOptions::new(Io::Direct)),
+    if loops::are_there
+);
+exam!(
+    uring_on_loop,
+    || Subject::on_loop(4096, 8, OpenOptions::new(Io::Uring)),
+    if loops::are_there
+);
+exam!(
+    uring_on_loop_512,
+    || Subject::on_loop(512, 256, OpenOptions::new(Io::Uring)),
+    if loops::are_there
+);
 
 #[test]
 fn a_part_of_a_device_passes_as_well() {
