@@ -305,7 +305,7 @@ impl Begun {
     }
 
     /// Bytes of it in memory.
-    fn buffered_bytes(&self) -> u64 {
+    pub fn buffered_bytes(&self) -> u64 {
         self.memory.buffered_bytes.load(Ordering::Relaxed)
     }
 

@@ -50,19 +50,7 @@ impl Drop for Block {
         // Before the task is stopped: it ends on another thread, and gives its memory back there.
         self.let_go();
         self.task.abort();
-        let come_bytes = self.come_bytes();
-        let used = self.used.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let wasted_bytes = match &*self.arrival.borrow() {
-            Arrival::Ready(_) => come_bytes.min(self.range.len() - *self.used_bytes.get_mut()),
-            // What has come of a request that is stopped here is what it begins with.
-            Arrival::Pending => {
-                let come = ByteRange { end: self.range.start + come_bytes, ..self.range };
-                come_bytes - used.bytes_in(come)
-            }
-            // Whoever wanted it asked again.
-            Arrival::Failed => come_bytes,
-        };
-        self.scope.count(Metric::ReadAheadWastedBytes, wasted_bytes);
+        self.scope.count(Metric::ReadAheadWastedBytes, self.in_vain_bytes());
     }
 }
 
@@ -92,6 +80,23 @@ impl Block {
     pub fn to_come_bytes(&self) -> u64 {
         let come_bytes = if self.is_pending() { self.come_bytes() } else { 0 };
         self.unused_bytes().min(self.range.len().saturating_sub(come_bytes))
+    }
+
+    /// Bytes of it that have come over the network and that no read wanted: in vain, if it were
+    /// dropped now.
+    pub fn in_vain_bytes(&self) -> u64 {
+        let come_bytes = self.come_bytes();
+        match &*self.arrival.borrow() {
+            Arrival::Ready(_) => come_bytes.min(self.unused_bytes()),
+            // What has come of a request that is stopped here is what it begins with.
+            Arrival::Pending => {
+                let come = ByteRange { end: self.range.start + come_bytes, ..self.range };
+                let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+                come_bytes - used.bytes_in(come)
+            }
+            // Whoever wanted it asked again.
+            Arrival::Failed => come_bytes,
+        }
     }
 
     /// Says that its memory comes back, as soon as its task is gone or those who read it are done.

@@ -8,6 +8,7 @@
 
 mod scenario;
 mod store;
+mod throttled;
 
 use scenario::{Outcome, Scenario, in_a_row, run, stream, with_small_ones};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -106,6 +106,7 @@ impl Dice {
         // Beyond the ranges of the table, so that small objects do what large ones do.
         Settings {
             memory_limit_bytes: self.between(64e3, 16e6) as u64,
+            part_size_bytes: 64_000,
             open_fetch_bytes: 0,
             request_deadline_ms: 3_600_000,
             request_log_entries: 0,
@@ -219,7 +220,7 @@ impl Scenario {
 
 /// Opens the object, about which all is known but for a page; `None` for a query that was
 /// cancelled, and for a page for which there is no memory.
-async fn open(query: &Query, key: &str) -> Option<Reader> {
+pub async fn open(query: &Query, key: &str) -> Option<Reader> {
     let at = query.locate(&format!("sim://t/{key}"), &[]).expect("a URL of the simulation");
     let known = Known { meta: meta(), ..Known::default() };
     let known = if key == PAGE { &Known::NOTHING } else { &known };
@@ -289,13 +290,13 @@ async fn play(engine: &Arc<Engine>, plan: &Plan, wanted_bytes: &AtomicU64) -> (u
     }
 }
 
-fn engine_over(store: &Arc<SimStore>, settings: &Settings, seed: u64) -> Arc<Engine> {
+pub fn engine_over(store: &Arc<SimStore>, settings: &Settings, seed: u64) -> Arc<Engine> {
     let opener = Arc::new(One(Arc::clone(store)));
     let random = Arc::new(SeededRandom::new(seed));
     Engine::on_runtime(settings.clone(), Handle::current(), random, |_| opener)
 }
 
-fn on_a_virtual_clock<T>(future: impl Future<Output = T>) -> T {
+pub fn on_a_virtual_clock<T>(future: impl Future<Output = T>) -> T {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime without threads").block_on(future)
 }

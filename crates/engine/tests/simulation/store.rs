@@ -81,6 +81,8 @@ pub struct Told {
 #[derive(Debug)]
 pub struct SimStore {
     pub model: Model,
+    /// `Model::capacity`, which may change.
+    pub capacity: AtomicUsize,
     pub told: Arc<Told>,
     random: SeededRandom,
     waiting: AtomicUsize,
@@ -92,6 +94,7 @@ pub struct SimStore {
 impl SimStore {
     pub fn new(model: Model, seed: u64) -> Self {
         SimStore {
+            capacity: AtomicUsize::new(model.capacity),
             turns: (model.servers < usize::MAX).then(|| tokio::sync::Semaphore::new(model.servers)),
             model,
             told: Arc::default(),
@@ -242,7 +245,7 @@ impl Store for SimStore {
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&self.waiting);
         let latency = self.latency();
-        if before >= self.model.capacity {
+        if before >= self.capacity.load(Ordering::Relaxed) {
             self.told.refused.fetch_add(1, Ordering::Relaxed);
             sleep(latency).await;
             let slow_down = Error::new(Kind::Throttled, "slow down").with_operation("GET");
