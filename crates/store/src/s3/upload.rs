@@ -6,12 +6,12 @@ use crate::s3::request::{Call, Outcome};
 use crate::s3::sums::{named_elements, part_call, tag};
 use crate::s3::{ANSWER_BYTES_MAX, S3Store};
 use crate::sums::Sum;
-use crate::{ETag, Part, Payload, PutOptions, PutResult, Store, UploadId};
+use crate::{ETag, Part, Payload, PutOptions, PutResult, Store, UploadId, WriteCondition};
 use ::http::Method;
 use ::http::header::CONTENT_TYPE;
 use bytes::Bytes;
 use md5::{Digest, Md5};
-use penstock_base::{Kind, Result};
+use penstock_base::{Error, Kind, Result};
 
 impl S3Store {
     pub(super) async fn begin_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId> {
@@ -62,6 +62,15 @@ impl S3Store {
             .query("uploadId", &upload.0)
             .header(CONTENT_TYPE.as_str(), "application/xml")?
             .payload(Payload::from(Bytes::from(complete_body(parts, &named_elements(options)))));
+        if self.is_gcs() && options.condition != WriteCondition::None {
+            // It passes over the header that a single write would carry, and overwrites.
+            let why = "Google Cloud Storage completes an upload whatever is there";
+            let error = Error::new(Kind::Unsupported, why);
+            return Err(self.named(
+                &call,
+                error.with_hint("Leave the condition out, or write the object in one PUT"),
+            ));
+        }
         let call = self.with_whole(call, options)?;
         let call = self.with_condition(call, &options.condition)?;
         let failure = match self.sender.send(&call).await? {
