@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)] // the kernel takes pointers
 
+mod dialect;
 #[cfg(test)]
 pub(crate) mod fork;
 pub mod ioctl;
@@ -9,5 +10,6 @@ pub mod large;
 pub(crate) mod pages;
 pub mod passthrough;
 mod ring;
+mod slots;
 pub mod uring;
 pub mod xnvme;

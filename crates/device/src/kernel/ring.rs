@@ -1,73 +1,27 @@
-//! A queue over a ring of the kernel. It decides how many commands are in flight and which of them
-//! use registered buffers; what an entry looks like is its dialect's matter.
+//! A queue over a ring of the kernel. It decides how many commands are in flight, which of them use
+//! registered buffers, and which need no ring; what an entry looks like is its dialect's matter.
 //!
 //! The kernel holds addresses of the caller's memory while a command is in flight, so
 //! [`Queue::run`] never returns before the last of them has ended; if that became impossible, the
 //! process ends.
 
-use crate::buffer::{AlignedBuffer, is_aligned};
-use crate::device::{Command, Geometry, Ownership, Queue};
+use crate::buffer::is_aligned;
+use crate::device::{Command, Ownership, Queue};
 use crate::errno::{ended_early, explain_io};
+use crate::kernel::dialect::{Dialect, Direction, Moved, Ring, Transfer};
+use crate::kernel::slots::Slots;
 use crate::meter::Meter;
 use crate::open::OpenFile;
-use io_uring::{IoUring, cqueue, squeue, types};
 use penstock_base::{Error, Kind, Result};
 use rustix::io::Errno;
 use std::os::fd::AsRawFd;
 use std::time::Instant;
 
-/// Memory of a queue for callers whose own is not aligned.
-const SLOTS_BYTES: usize = 2 << 20;
 /// In how many steps a ring is filled: the device begins with the first while others are prepared.
 const STRIDES: usize = 4;
 /// Which share of a full ring is waited for together: it saves calls, and the rest keeps the device
 /// busy. With a quarter, a device that is faster with more commands in flight gave a tenth less.
 const WAITED_SHARE: usize = 8;
-/// The place of the only registered file.
-pub(super) const FILE: types::Fixed = types::Fixed(0);
-
-/// What a command does to memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    Read,
-    Write,
-    Flush,
-}
-
-/// One command, or the rest of one, as it goes to the kernel.
-pub(super) struct Transfer {
-    pub direction: Direction,
-    pub block: u64,
-    /// Bytes that were moved before.
-    pub done: usize,
-    pub address: *mut u8,
-    pub length: u32,
-    /// The registered buffer that holds `address`.
-    pub slot: Option<u16>,
-}
-
-/// What came of an entry.
-pub(super) enum Moved {
-    Bytes(usize),
-    /// Nothing yet: the kernel asks for it again.
-    Again,
-}
-
-/// The form of entries for one kind of device.
-pub(super) trait Dialect: Send {
-    type Entry: squeue::EntryMarker;
-    type Completion: cqueue::EntryMarker;
-
-    fn file(&self) -> &OpenFile;
-    fn entry(&self, transfer: &Transfer, user_data: u64) -> Self::Entry;
-    /// The number that was given with the entry, and the result.
-    fn completion(entry: &Self::Completion) -> (u64, i32);
-    /// Judges the result of a command that moves `length` bytes at most.
-    fn moved(&self, result: i32, length: usize, operation: &'static str) -> Result<Moved>;
-    fn trim(&self, block: u64, blocks: u64) -> Result<()>;
-}
-
-type Ring<D> = IoUring<<D as Dialect>::Entry, <D as Dialect>::Completion>;
 
 fn open_ring<D: Dialect>(depth: u32, ownership: Ownership) -> std::io::Result<Ring<D>> {
     if ownership == Ownership::Thread {
@@ -94,34 +48,6 @@ fn no_ring(error: &std::io::Error, object: &str) -> Error {
             );
     }
     explain_io(error, "device open", object)
-}
-
-/// Aligned memory for callers whose own is not, registered with the ring where the kernel takes it.
-#[derive(Default)]
-struct Slots {
-    buffers: Vec<AlignedBuffer>,
-    free: Vec<usize>,
-    is_registered: bool,
-}
-
-impl Slots {
-    /// Makes and registers the slots, each of its own: before Linux 6.12 NVMe counts the segments
-    /// of a whole registered region against the limit of one command.
-    fn fill<D: Dialect>(&mut self, ring: &Ring<D>, geometry: &Geometry, most: usize) {
-        let length = geometry.transfer_max_bytes as usize;
-        let count = (SLOTS_BYTES / length).clamp(most.min(2), most);
-        let alignment = geometry.buffer_alignment_bytes.max(4096) as usize;
-        self.buffers = (0..count).map(|_| AlignedBuffer::new(length, alignment)).collect();
-        self.free = (0..count).collect();
-        let regions: Vec<libc::iovec> = self
-            .buffers
-            .iter_mut()
-            .map(|it| libc::iovec { iov_base: it.as_mut_ptr().cast(), iov_len: it.len() })
-            .collect();
-        // SAFETY: the regions are memory of `self.buffers`, which never moves, is never shrunk
-        // and is dropped after the ring (order of the fields of `RingQueue`).
-        self.is_registered = unsafe { ring.submitter().register_buffers(&regions) }.is_ok();
-    }
 }
 
 pub(super) struct RingQueue<D: Dialect> {
@@ -168,7 +94,11 @@ impl<D: Dialect> Queue for RingQueue<D> {
         self.again.clear();
         self.progress.clear();
         self.progress.resize(commands.len(), Progress { done: 0, slot: None, begun });
-        let outcome = self.drive(commands, begun, meter);
+        let lone = match commands {
+            [command] => self.alone(command, begun, meter),
+            _ => None,
+        };
+        let outcome = lone.unwrap_or_else(|| self.drive(commands, begun, meter));
         meter.in_flight(0);
         self.slots.free.extend(self.progress.iter().filter_map(|progress| progress.slot));
         outcome
@@ -176,8 +106,8 @@ impl<D: Dialect> Queue for RingQueue<D> {
 }
 
 /// What became of a command that should go to the kernel.
-enum Pushed {
-    InFlight,
+enum Prepared {
+    Transfer(Transfer),
     Ended,
     NoSlot,
 }
@@ -201,6 +131,35 @@ impl<D: Dialect> RingQueue<D> {
         })
     }
 
+    /// Carries out the only command of a batch by a call, where the device has one: with nothing
+    /// beside it in flight, a ring only adds work of its own (to a flush, and where a device may
+    /// not be asked without waiting, a thread of the kernel: on zram the call is 2 to 11 times as
+    /// fast).
+    fn alone(
+        &mut self,
+        command: &mut Command<'_>,
+        begun: Instant,
+        meter: &Meter,
+    ) -> Option<Result<()>> {
+        meter.in_flight(1);
+        let outcome = loop {
+            let transfer = match self.prepare(0, command) {
+                Ok(Prepared::Transfer(transfer)) => transfer,
+                Ok(Prepared::Ended) => break Ok(()),
+                Ok(Prepared::NoSlot) => unreachable!("nothing else holds a slot"),
+                Err(error) => break Err(error),
+            };
+            let result = self.dialect.call(&transfer)?;
+            match self.finish(0, result, command) {
+                Ok(true) => break Ok(()),
+                Ok(false) => {}
+                Err(error) => break Err(error),
+            }
+        };
+        meter.ended(command, begun.elapsed(), outcome.is_ok());
+        Some(outcome)
+    }
+
     /// Pushes and waits until nothing is in flight any more.
     fn drive(&mut self, commands: &mut [Command<'_>], begun: Instant, meter: &Meter) -> Result<()> {
         // Read once for all that ended together, and taken for the start of those that follow.
@@ -222,14 +181,17 @@ impl<D: Dialect> RingQueue<D> {
                 if !is_rest {
                     self.progress[index].begun = now;
                 }
-                match self.push(index, &mut commands[index]) {
-                    Ok(Pushed::InFlight) => in_flight.0 += 1,
-                    Ok(Pushed::Ended) => {
+                match self.prepare(index, &mut commands[index]) {
+                    Ok(Prepared::Transfer(transfer)) => {
+                        self.push(index, &transfer);
+                        in_flight.0 += 1;
+                    }
+                    Ok(Prepared::Ended) => {
                         let end = Instant::now();
                         meter.ended(&commands[index], end - now, true);
                         now = end;
                     }
-                    Ok(Pushed::NoSlot) => {
+                    Ok(Prepared::NoSlot) => {
                         has_slot = false;
                         break;
                     }
@@ -308,10 +270,11 @@ impl<D: Dialect> RingQueue<D> {
         Err(explain_io(&error, "io_uring submit", &self.dialect.file().name))
     }
 
-    /// Hands one command to the ring, or the rest of one that came back in part.
-    fn push(&mut self, index: usize, command: &mut Command<'_>) -> Result<Pushed> {
+    /// Finds memory for a command, or for the rest of one that came back in part; what the ring
+    /// does not know is done at once.
+    fn prepare(&mut self, index: usize, command: &mut Command<'_>) -> Result<Prepared> {
         if let Command::Trim { block, blocks } = command {
-            return self.dialect.trim(*block, *blocks).map(|()| Pushed::Ended);
+            return self.dialect.trim(*block, *blocks).map(|()| Prepared::Ended);
         }
         let OpenFile { geometry, queue_depth, .. } = self.dialect.file();
         let alignment = geometry.buffer_alignment_bytes;
@@ -324,19 +287,22 @@ impl<D: Dialect> RingQueue<D> {
             if self.slots.buffers.is_empty() {
                 self.slots.fill::<D>(&self.ring, geometry, *queue_depth as usize);
             }
-            let Some(slot) = self.slots.free.pop() else { return Ok(Pushed::NoSlot) };
+            let Some(slot) = self.slots.free.pop() else { return Ok(Prepared::NoSlot) };
             self.progress[index].slot = Some(slot);
             if let Command::Write { from, .. } = command {
                 self.slots.buffers[slot][..from.len()].copy_from_slice(from);
             }
         }
-        let transfer = self.transfer(command, self.progress[index]);
-        let entry = self.dialect.entry(&transfer, index as u64);
+        Ok(Prepared::Transfer(self.transfer(command, self.progress[index])))
+    }
+
+    /// Hands a command to the ring.
+    fn push(&mut self, index: usize, transfer: &Transfer) {
+        let entry = self.dialect.entry(transfer, index as u64);
         // SAFETY: the entry points into memory that `commands` borrows or that the slots own; both
         // stay until the command has ended, for `run` does not return or unwind before (InFlight).
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("the ring has room for as many commands as are allowed in flight");
-        Ok(Pushed::InFlight)
     }
 
     /// What is still to be done of a command, and where its bytes lie.

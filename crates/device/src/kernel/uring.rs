@@ -1,14 +1,18 @@
-//! Files and block devices by io_uring, past the page cache. It decides the form of the entries.
+//! Files and block devices by io_uring, past the page cache. It decides the form of the entries,
+//! and of the calls for commands that are alone.
 
 use crate::device::{Device, Geometry, Ownership, Queue};
 use crate::errno::explain;
 use crate::file::trim;
 use crate::holes::Written;
-use crate::kernel::ring::{Dialect, Direction, FILE, Moved, RingQueue, Transfer};
+use crate::kernel::dialect::{Dialect, Direction, FILE, Moved, Transfer};
+use crate::kernel::ring::RingQueue;
 use crate::open::OpenFile;
 use io_uring::{cqueue, opcode, squeue, types};
 use penstock_base::Result;
 use rustix::io::Errno;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 /// A file or block device, past the page cache.
@@ -47,6 +51,14 @@ impl Device for UringDevice {
 /// Reads and writes as of any file.
 struct Plain(Arc<OpenFile>);
 
+impl Plain {
+    /// At which byte a transfer begins, or what is left of it.
+    fn offset(&self, transfer: &Transfer) -> u64 {
+        let start = transfer.block * u64::from(self.0.geometry.block_size_bytes);
+        start + transfer.done as u64
+    }
+}
+
 impl Dialect for Plain {
     type Entry = squeue::Entry;
     type Completion = cqueue::Entry;
@@ -57,8 +69,7 @@ impl Dialect for Plain {
 
     fn entry(&self, transfer: &Transfer, user_data: u64) -> squeue::Entry {
         let Transfer { address, length, .. } = *transfer;
-        let start = transfer.block * u64::from(self.0.geometry.block_size_bytes);
-        let offset = start + transfer.done as u64;
+        let offset = self.offset(transfer);
         let entry = match (transfer.direction, transfer.slot) {
             (Direction::Read, Some(slot)) => {
                 opcode::ReadFixed::new(FILE, address, length, slot).offset(offset).build()
@@ -79,6 +90,23 @@ impl Dialect for Plain {
         entry.user_data(user_data)
     }
 
+    fn call(&self, transfer: &Transfer) -> Option<i32> {
+        let (file, length) = (self.0.file.as_raw_fd(), transfer.length as usize);
+        let offset = self.offset(transfer) as libc::off64_t;
+        // SAFETY: the file is open, and the memory is borrowed by the command, or the queue's own,
+        // and `length` bytes long; the kernel touches it no more when the call has returned.
+        let result = unsafe {
+            let memory = transfer.address.cast();
+            match transfer.direction {
+                Direction::Read => libc::pread64(file, memory, length, offset),
+                Direction::Write => libc::pwrite64(file, memory, length, offset),
+                Direction::Flush => libc::fdatasync(file) as isize,
+            }
+        };
+        // What moved fits: the length has 32 bits, and the kernel moves less than 2 GiB at once.
+        Some(if result < 0 { last_error() } else { result as i32 })
+    }
+
     fn completion(entry: &cqueue::Entry) -> (u64, i32) {
         (entry.user_data(), entry.result())
     }
@@ -96,4 +124,9 @@ impl Dialect for Plain {
     fn trim(&self, block: u64, blocks: u64) -> Result<()> {
         trim(&self.0, block, blocks)
     }
+}
+
+/// The error of the last call, as a ring tells it.
+fn last_error() -> i32 {
+    -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }

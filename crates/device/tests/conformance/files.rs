@@ -2,7 +2,7 @@
 
 use crate::made::Scratch;
 use penstock_base::{Kind, Result};
-use penstock_device::{Discipline, Io, OpenOptions, Port, open};
+use penstock_device::{Command, Discipline, Io, OpenOptions, Port, open};
 use std::path::Path;
 
 fn options(io: Io) -> OpenOptions {
@@ -80,9 +80,17 @@ fn an_end_that_moved_is_told() {
         let file = std::fs::OpenOptions::new().write(true).open(path).expect("opens");
         file.set_len(8192).expect("shrinks");
         for block in [1, 2, 200] {
-            let error = port.read(block, &mut [0; 8192]).expect_err("the end is in the way");
-            assert_eq!(error.kind(), Kind::Corrupt, "{error}");
-            assert!(error.to_string().contains("ends at byte"), "{error}");
+            let (mut alone, mut first, mut second) = ([0; 8192], [0; 4096], [0; 8192]);
+            let beside = Command::Read { block: 0, into: &mut first };
+            // A command that is alone may take another way than two.
+            let outcomes = [
+                port.read(block, &mut alone),
+                port.run(&mut [beside, Command::Read { block, into: &mut second }]),
+            ];
+            for error in outcomes.map(|outcome| outcome.expect_err("the end is in the way")) {
+                assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+                assert!(error.to_string().contains("ends at byte"), "{error}");
+            }
         }
         port.read(0, &mut [0; 8192]).expect("what is left can be read");
     });
