@@ -196,7 +196,7 @@ settings! {
     memory_limit_bytes: Bytes = "1GiB" [64 * MIB, u64::MAX]
         "Most memory that uploads, read buffers, and what volumes on devices read ahead and write behind hold together; reaching it slows, and fails only an object that a server without ranges sends whole.";
     part_size_bytes: Bytes = "8MiB" [5 * MIB, 4 * GIB]
-        "Size of the first parts of an upload, and the largest object sent in a single request; later parts grow where the store's limit on their count asks for it.";
+        "Size of the first parts of an upload, and the largest object sent in a single request, within a quarter of memory_limit_bytes (more than all of it is refused when a store is used); later parts grow where the store's limit on their count asks for it.";
     upload_concurrency: Number = "16" [1, 1024]
         "Parts of all uploads in flight at once.";
     upload_overlap_enabled: Bool = "true"
@@ -309,7 +309,7 @@ settings! {
     body_size_max_bytes: Bytes = "5GiB" [MIB, 5 * GIB]
         "Largest body of one request.";
     form_size_max_bytes: Bytes = "16MiB" [64 << 10, 5 << 30]
-        "Largest upload of a browser's form, which is held in memory whole.";
+        "Largest upload of a browser's form, which is held in memory whole; more than body_size_max_bytes is refused at the start.";
     head_timeout_ms: Millis = "60000" [100, 3_600_000]
         "Longest wait for a request's head, and for the next request on a connection that is kept.";
     client_stall_timeout_ms: Millis = "60000" [100, 3_600_000]

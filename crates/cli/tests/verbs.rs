@@ -149,6 +149,7 @@ fn settings_that_contradict_each_other_are_told() {
             vec!["serve", "--config", config, "--memory-limit-bytes", "1536MiB"],
             "is more than 1536MiB",
         ),
+        (vec!["cat", &there, "--part-size-bytes", "2GiB"], "2GiB is more than 1GiB"),
     ] {
         let output = run(&args);
         let stderr = text(&output.stderr);

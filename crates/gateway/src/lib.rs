@@ -203,6 +203,7 @@ impl Gateway {
     /// each with what to do.
     pub async fn bind(options: Options) -> Result<Self> {
         check_keys(&options)?;
+        options.serve.check_together()?;
         let lists = Lists::parse(&options.serve.acl)?;
         let tls = options.tls_files()?.map(Tls::open).transpose()?.map(Arc::new);
         let hosts = Hosts::parse(&options.serve.domains, tls.is_some())?;

@@ -310,7 +310,13 @@ async fn a_client_that_goes_silent_is_given_up_and_leaves_nothing() {
 async fn heads_and_bodies_have_a_largest_size() {
     let head_size_max_bytes = 8 << 10;
     let body_size_max_bytes = 1 << 20;
-    let limits = ServeSettings { head_size_max_bytes, body_size_max_bytes, ..serve_settings() };
+    let form_size_max_bytes = body_size_max_bytes;
+    let limits = ServeSettings {
+        head_size_max_bytes,
+        body_size_max_bytes,
+        form_size_max_bytes,
+        ..serve_settings()
+    };
     let server = started(limits).await;
     let long = format!("GET /lake/k HTTP/1.1\r\nhost: h\r\nx-long: {}\r\n\r\n", "a".repeat(9000));
     assert_eq!(server.send_raw(long.as_bytes()).await.status, 431);

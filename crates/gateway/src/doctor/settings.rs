@@ -20,6 +20,7 @@ pub(super) fn settings(options: &Options) -> Vec<Finding> {
     let mut tried = |subject: &str, tried: penstock_base::Result<()>| {
         findings.extend(tried.err().map(|error| failed(subject, &error)));
     };
+    tried("settings", serve.check_together());
     tried("acl", Lists::parse(&serve.acl).map(drop));
     tried("domains", Hosts::parse(&serve.domains, is_tls).map(drop));
     tried("trusted_proxies", Proxies::parse(&serve.trusted_proxies).map(drop));
