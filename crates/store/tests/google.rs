@@ -11,7 +11,7 @@ use penstock_base::Kind;
 use penstock_store::streaming::versioned;
 use penstock_store::{
     Account as _, CopySource, ETag, GetRange, GetRequest, Payload, PutOptions, S3Account,
-    StoreOptions, StreamingStore, Versioning, VersionsRequest,
+    StoreOptions, StreamingStore, Versioning, VersionsRequest, WriteCondition,
 };
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
 use std::sync::Arc;
@@ -209,6 +209,26 @@ async fn a_version_is_copied_by_a_token_and_by_nobody_else() {
 }
 
 /// A service that passed over the marker would be asked for ever.
+/// Google passes over the condition of a completion, and overwrites.
+#[tokio::test]
+async fn an_upload_with_a_condition_is_not_completed() {
+    for (_fake, store) in [with_key().await, with_token().await] {
+        put(&*store, "k", "one").await;
+        let upload = store.create_upload("k", &PutOptions::default()).await.unwrap();
+        let payload = Payload::from(Bytes::from_static(b"two"));
+        let part = store.upload_part("k", &upload, 1, payload).await.unwrap();
+        let parts = [part];
+        let options = PutOptions { condition: WriteCondition::IfAbsent, ..PutOptions::default() };
+        let error = store.complete_upload("k", &upload, &parts, &options).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+        assert!(error.hint().is_some());
+        assert_eq!(text(&*store, "k").await, "one");
+        // The upload is there still, and ends without one.
+        store.complete_upload("k", &upload, &parts, &PutOptions::default()).await.unwrap();
+        assert_eq!(text(&*store, "k").await, "two");
+    }
+}
+
 #[tokio::test]
 async fn a_list_that_does_not_go_on_is_refused() {
     let script = common::Script::start(|_, mut stream| async move {
