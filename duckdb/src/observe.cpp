@@ -96,7 +96,7 @@ void ClientIo::WriteProfilingInformation(std::ostream &ss) {
 	                              stats["requests_delete"]));
 	ss << Line("read: " + Bytes(stats["bytes_read"]) + ", written: " + Bytes(stats["bytes_written"]));
 	if (stats["cache_bytes_read"] > 0) {
-		ss << Line("from the disk cache: " + Bytes(stats["cache_bytes_read"]));
+		ss << Line("from caches of bytes: " + Bytes(stats["cache_bytes_read"]));
 	}
 	ss << Line(StringUtil::Format("retries: %lld, errors: %lld", stats["retries"], stats["errors"]));
 	ss << Line(StringUtil::Format("waited for I/O: %.3f s", double(stats["wait_time_us"]) / 1e6));

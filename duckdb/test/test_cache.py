@@ -140,10 +140,10 @@ def test_clearing_takes_the_disk_before_anything_was_read(store: Fake, filled: P
     assert list(filled.glob("*.blocks")) == []
 
 
-def test_explain_analyze_tells_what_came_from_the_disk(store: Fake, url: str, filled: Path) -> None:
+def test_explain_analyze_tells_what_caches_had(store: Fake, url: str, filled: Path) -> None:
     second = reader(store, filled)
     rows = second.execute(f"EXPLAIN ANALYZE SELECT sum(h) FROM '{url}'").fetchall()
-    assert "from the disk cache: " in str(rows)
+    assert "from caches of bytes: " in str(rows)
 
 
 @pytest.mark.parametrize("wrong", ["s3://bucket/cache", "file:///tmp/x", "~somebody/x"])

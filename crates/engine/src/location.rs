@@ -99,6 +99,12 @@ impl Mount {
         }
     }
 
+    /// As [`Location::name`].
+    pub(crate) fn name_of(&self, key: &str) -> String {
+        let origin = self.origin.as_deref().unwrap_or_else(|| self.store.root());
+        format!("{origin}{key}")
+    }
+
     /// The object of a key.
     pub fn at(self: &Arc<Self>, key: impl Into<String>) -> Location {
         Location {
@@ -145,8 +151,7 @@ impl Location {
     /// The object's name without regard to credentials, or to how its store was spelled (`az` and
     /// `abfss`, `s3` and `s3a`): where the store really is, and the key.
     pub(crate) fn name(&self) -> String {
-        let origin = self.mount.origin.as_deref().unwrap_or_else(|| self.mount.store.root());
-        format!("{origin}{}", self.key)
+        self.mount.name_of(&self.key)
     }
 
     /// Names the object as these credentials see it.

@@ -303,3 +303,26 @@ async fn long_footers_of_a_catalog_are_bounded_by_their_bytes() {
     assert_eq!(asked, files.len(), "each is asked for once");
     assert!(ahead_of_its_opening >= files.len() - 4);
 }
+
+/// Beside the caches that settings ask for.
+#[tokio::test(start_paused = true)]
+async fn what_came_with_an_opening_is_shown_among_the_caches() {
+    let bench = Bench::new(Scripted::new());
+    let size = 1 << 20;
+    bench.store.place("a.parquet", pattern(size)).await;
+    let query = bench.query();
+    let opened = || {
+        let entries = query.cache_entries().unwrap();
+        entries.into_iter().filter(|entry| entry.cache == "opened").collect::<Vec<_>>()
+    };
+    assert!(opened().is_empty());
+    query.open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
+    let shown = opened();
+    assert_eq!(shown.len(), 1, "{shown:?}");
+    assert_eq!(shown[0].object, "https://far.example/t/a.parquet");
+    assert!(!shown[0].etag.is_empty(), "{shown:?}");
+    assert_eq!((shown[0].size_bytes, shown[0].cached_bytes), (Some(size as u64), 256 << 10));
+    assert_eq!(shown[0].blocks, 1);
+    bench.engine.clear_cache();
+    assert!(opened().is_empty());
+}

@@ -3,6 +3,7 @@
 use crate::cache::index::ObjectVersion;
 use crate::names::Turned;
 use crate::query::Query;
+use crate::read::Shown;
 use penstock_base::Result;
 use penstock_store::ObjectMeta;
 use penstock_store::http::redacted_text;
@@ -10,7 +11,8 @@ use penstock_store::http::redacted_text;
 /// One version of an object in one cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheEntry {
-    /// `metadata` (size and ETag in memory), `listing` (names), `memory` or `disk` (bytes).
+    /// `metadata` (size and ETag in memory), `listing` (names), `opened` (bytes in memory that came
+    /// with the request that opened it, footers above all), `memory` or `disk` (bytes).
     pub cache: &'static str,
     /// The URL that it really has, endpoint and all; of a listing what its names begin with.
     pub object: String,
@@ -20,7 +22,7 @@ pub struct CacheEntry {
     pub size_bytes: Option<u64>,
     /// Bytes of it that are kept.
     pub cached_bytes: u64,
-    /// In so many runs, or pages.
+    /// In so many runs, pieces or pages.
     pub blocks: u64,
 }
 
@@ -34,6 +36,7 @@ impl Query {
         let mut entries = Vec::new();
         self.engine().metadata.each(|name, meta| entries.push(remembered(name, meta)));
         self.engine().kept_listings.each(|listing| entries.push(listed(listing)));
+        entries.extend(self.engine().held.objects().into_iter().map(opened));
         let memory = self.engine().memory.objects();
         entries.extend(memory.into_iter().map(|object| kept("memory", object)));
         if let Some(disk) = disk {
@@ -75,6 +78,17 @@ fn listed(listing: &Turned) -> CacheEntry {
         size_bytes: None,
         cached_bytes,
         blocks,
+    }
+}
+
+fn opened(shown: Shown) -> CacheEntry {
+    CacheEntry {
+        cache: "opened",
+        object: redacted_text(&shown.name),
+        etag: shown.version.etag.map_or_else(String::new, |etag| etag.0),
+        size_bytes: shown.version.size_bytes,
+        cached_bytes: shown.bytes,
+        blocks: shown.pieces,
     }
 }
 

@@ -6,13 +6,13 @@
 
 use crate::budget::{Budget, Lease};
 use crate::generations::Generations;
-use crate::location::ObjectId;
+use crate::location::{Location, Mount, ObjectId};
 use crate::read::filters::{Filters, Judged};
 use crate::read::parquet::{Layout, judge};
 use crate::read::version::Version;
 use bytes::Bytes;
 use penstock_base::ByteRange;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Most pieces per object: head and tail, and one more of each that was widened.
 const PIECES_MAX: usize = 4;
@@ -144,7 +144,25 @@ impl Held {
 
 /// Kept bytes by object; the least recently used are forgotten.
 #[derive(Debug)]
-pub(crate) struct HeldCache(Mutex<Generations<ObjectId, (Version, Arc<Held>)>>);
+pub(crate) struct HeldCache(Mutex<Generations<ObjectId, Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    /// Tells where the object is, as long as its store is open.
+    mount: Weak<Mount>,
+    version: Version,
+    held: Arc<Held>,
+}
+
+/// The kept bytes of one object, for people to look at.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// As [`Location::name`].
+    pub name: String,
+    pub version: Version,
+    pub bytes: u64,
+    pub pieces: u64,
+}
 
 impl HeldCache {
     pub fn new(capacity_bytes: u64) -> Self {
@@ -153,7 +171,7 @@ impl HeldCache {
 
     /// Keeps so many from now on.
     pub fn set_capacity(&self, capacity_bytes: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).set_capacity(capacity_bytes);
+        self.lock().set_capacity(capacity_bytes);
     }
 
     /// The kept bytes of a version, if any are.
@@ -161,37 +179,56 @@ impl HeldCache {
         if !version.is_told() {
             return None;
         }
-        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.get(id).filter(|(known, _)| known.same(version)).map(|(_, held)| Arc::clone(held))
+        let mut cache = self.lock();
+        let entry = cache.get(id).filter(|entry| entry.version.same(version))?;
+        Some(Arc::clone(&entry.held))
     }
 
     /// The bytes of a version to add to, shared by all who ask.
-    pub fn get_or_default(&self, id: &ObjectId, version: &Version) -> Arc<Held> {
-        if let Some(held) = self.get(id, version) {
+    pub fn get_or_default(&self, at: &Location, version: &Version) -> Arc<Held> {
+        if let Some(held) = self.get(&at.id(), version) {
             return held;
         }
         let held = Arc::new(Held::default());
-        self.put(id, version, &held);
+        self.put(at, version, &held);
         held
     }
 
     /// Takes note of bytes, or of how many they are now.
-    pub fn put(&self, id: &ObjectId, version: &Version, held: &Arc<Held>) {
+    pub fn put(&self, at: &Location, version: &Version, held: &Arc<Held>) {
         if !version.is_told() {
             return;
         }
         let weight = held.weight();
-        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.insert(id.clone(), (version.clone(), Arc::clone(held)), weight);
+        let (mount, version) = (Arc::downgrade(at.mount()), version.clone());
+        let entry = Entry { mount, version, held: Arc::clone(held) };
+        self.lock().insert(at.id(), entry, weight);
+    }
+
+    /// The objects of which bytes are kept, in no order. Of those whose store was closed nobody
+    /// finds them again.
+    pub fn objects(&self) -> Vec<Shown> {
+        let cache = self.lock();
+        let shown = cache.iter().filter_map(|(id, Entry { mount, version, held })| {
+            let pieces = held.pieces();
+            let bytes = pieces.iter().map(|piece| piece.range.len()).sum();
+            let (name, version) = (mount.upgrade()?.name_of(&id.key), version.clone());
+            Some(Shown { name, version, bytes, pieces: pieces.len() as u64 })
+        });
+        shown.filter(|shown| shown.bytes > 0).collect()
     }
 
     /// Forgets an object.
     pub fn forget(&self, id: &ObjectId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.lock().remove(id);
     }
 
     /// Forgets everything.
     pub fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Generations<ObjectId, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

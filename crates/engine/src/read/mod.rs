@@ -36,7 +36,7 @@ mod whole;
 pub(crate) use columns::LATENCY_MIN;
 use filters::{Filter, Filters, Order, Ranges};
 pub(crate) use flight::Flights;
-pub(crate) use held::HeldCache;
+pub(crate) use held::{HeldCache, Shown};
 pub(crate) use neighbours::Neighbours;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use parquet::fuzz as fuzz_footer;
@@ -378,13 +378,13 @@ async fn open_fetch(
     let opened = Opened::new(meta);
     let held = match &opened.bytes {
         Bytes::Query(held) => Arc::clone(held),
-        _ => query.engine.held.get_or_default(&at.id(), &version),
+        _ => query.engine.held.get_or_default(at, &version),
     };
     if let Some(cached) = CachedObject::of(query, at, &version) {
         cached.keep(query, start, &bytes).await;
     }
     held.keep(start, bytes, &query.engine.budget);
-    query.engine.held.put(&at.id(), &version, &held);
+    query.engine.held.put(at, &version, &held);
     Ok(opened)
 }
 

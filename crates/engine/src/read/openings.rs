@@ -221,7 +221,7 @@ impl Openings {
         }
         let version = Version::of(&known.meta);
         if opening_bytes.is_none() && version.is_told() {
-            query.engine.held.get_or_default(&at.id(), &version).comes(window);
+            query.engine.held.get_or_default(&at, &version).comes(window);
         }
         query.scope.count(Metric::ReadAheadBytes, window.len());
         self.out.insert(index, Arc::clone(&opening));

@@ -71,7 +71,7 @@ impl Reader {
         place: Option<Place>,
     ) -> Self {
         let version = Version::of(meta);
-        let held = held.unwrap_or_else(|| query.engine.held.get_or_default(&at.id(), &version));
+        let held = held.unwrap_or_else(|| query.engine.held.get_or_default(at, &version));
         let ahead = Ahead::new();
         Reader {
             at: at.clone(),
@@ -422,7 +422,7 @@ impl Reader {
         let place = |at: u64| usize::try_from(at - range.start).expect("a read lies in memory");
         let footer = [&bytes[place(start)..place(tail.range.start)], &tail.bytes[..]].concat();
         self.held.keep_piece(Piece::new(start, footer.into(), lease));
-        query.engine.held.put(&self.at.id(), &self.version, &self.held);
+        query.engine.held.put(&self.at, &self.version, &self.held);
     }
 
     /// Fetches what is missing of a window and keeps it, once for all readers that want it.
@@ -443,7 +443,7 @@ impl Reader {
             let bytes = self.opening_bytes(query, span.range).await?;
             self.held.keep(span.range.start, bytes, &query.engine.budget);
         }
-        query.engine.held.put(&self.at.id(), &self.version, &self.held);
+        query.engine.held.put(&self.at, &self.version, &self.held);
         Ok(())
     }
 
