@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod wire;
+
 use penstock_base::{Metric, Settings};
 use penstock_engine::{Engine, Known, Location, PutOptions, Query, Reader};
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
@@ -89,18 +91,7 @@ impl Far {
     }
 
     fn at(&self) -> Location {
-        let endpoint = self.relay.address.to_string();
-        let options = [
-            ("secret_type", "s3"),
-            ("key_id", "test"),
-            ("secret", "test"),
-            ("region", "us-east-1"),
-            ("endpoint", &endpoint),
-            ("url_style", "path"),
-            ("use_ssl", "false"),
-        ]
-        .map(|(name, value)| (name.to_string(), value.to_string()));
-        self.engine.locate("s3://lake/a.csv", &options).unwrap()
+        wire::at(&self.engine, self.relay.address, "s3://lake/a.csv")
     }
 
     fn open(&self, query: &Query) -> Reader {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod wire;
+
 use penstock_base::{Kind, Metric, Settings};
 use penstock_engine::{Engine, Known, Location, PutOptions, Query, Reader, WriteCondition};
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
@@ -36,18 +38,7 @@ impl Wire {
     }
 
     fn at(&self, key: &str) -> Location {
-        let endpoint = self.fake.address().to_string();
-        let options = [
-            ("secret_type", "s3"),
-            ("key_id", "test"),
-            ("secret", "test"),
-            ("region", "us-east-1"),
-            ("endpoint", &endpoint),
-            ("url_style", "path"),
-            ("use_ssl", "false"),
-        ]
-        .map(|(name, value)| (name.to_string(), value.to_string()));
-        self.engine.locate(&format!("s3://lake/{key}"), &options).unwrap()
+        wire::at(&self.engine, self.fake.address(), &format!("s3://lake/{key}"))
     }
 
     fn write(&self, key: &str, data: &[u8]) -> penstock_base::Result<()> {
