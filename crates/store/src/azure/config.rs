@@ -7,10 +7,9 @@
 use super::address::{Address, blob_suffix};
 use super::connection_string::{ConnectionString, StringAuth};
 use super::endpoint::Endpoint;
+use super::shared_key;
 use crate::advice;
 use crate::options::StoreOptions;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use penstock_base::nearest::nearest;
 use penstock_base::{Error, Kind, Result, Secret};
 
@@ -245,12 +244,7 @@ fn auth(options: &StoreOptions, account: Option<String>) -> Result<Auth> {
 fn static_auth(options: &StoreOptions, account: Option<String>) -> Result<Auth> {
     if let Some(key) = options.get("account_key") {
         let account = account.ok_or_else(|| missing("account_name"))?;
-        if STANDARD.decode(key).is_err() {
-            return Err(Error::new(
-                Kind::Invalid,
-                "ACCOUNT_KEY is not base64; were characters lost when it was copied?",
-            ));
-        }
+        shared_key::decoded(key)?;
         return Ok(Auth::Key { account, key: Secret::new(key) });
     }
     if let Some(sas) = options.get("sas_token") {

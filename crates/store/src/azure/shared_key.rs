@@ -53,11 +53,7 @@ impl SharedKey {
     /// # Errors
     /// `Invalid` for a key that is not base64.
     pub fn new(account: &str, key: &Secret) -> Result<Self> {
-        let bytes = STANDARD.decode(key.reveal()).map_err(|_| {
-            let message = "ACCOUNT_KEY is not base64; were characters lost when it was copied?";
-            Error::new(Kind::Invalid, message)
-        })?;
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &bytes);
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &decoded(key.reveal())?);
         Ok(SharedKey { account: account.to_string(), key })
     }
 
@@ -79,6 +75,15 @@ impl SharedKey {
         request.headers.insert(AUTHORIZATION, value);
         Ok(())
     }
+}
+
+/// The bytes of an account's key.
+///
+/// # Errors
+/// `Invalid` for text that is not base64.
+pub(super) fn decoded(key: &str) -> Result<Vec<u8>> {
+    let message = "ACCOUNT_KEY is not base64; were characters lost when it was copied?";
+    STANDARD.decode(key).map_err(|_| Error::new(Kind::Invalid, message))
 }
 
 /// What the signature is of; `None` if a header is not of ASCII characters.
