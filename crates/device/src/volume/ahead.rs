@@ -52,12 +52,12 @@ enum State {
 impl State {
     /// Takes the memory out, if it is here.
     fn take(&mut self) -> Option<Held> {
-        match self {
-            State::Here(_) => match std::mem::replace(self, State::Gone) {
-                State::Here(bytes) => Some(bytes),
-                State::Asked | State::Coming | State::Gone => None,
-            },
-            State::Asked | State::Coming | State::Gone => None,
+        match std::mem::replace(self, State::Gone) {
+            State::Here(bytes) => Some(bytes),
+            other => {
+                *self = other;
+                None
+            }
         }
     }
 }
@@ -115,10 +115,10 @@ impl Piece {
 
     /// Takes the memory out; whoever still comes for it reads himself.
     fn empty(&self) -> Option<Held> {
-        match std::mem::replace(&mut *lock(&self.state), State::Gone) {
-            State::Here(bytes) => Some(bytes),
-            State::Asked | State::Coming | State::Gone => None,
-        }
+        let mut state = lock(&self.state);
+        let bytes = state.take();
+        *state = State::Gone;
+        bytes
     }
 }
 
@@ -256,7 +256,9 @@ impl Shared {
         };
         for (piece, buffer) in pieces.iter().zip(buffers) {
             piece.end(if is_read { State::Here(buffer) } else { State::Gone });
-            self.kept.note(piece);
+        }
+        if is_read {
+            self.kept.note(pieces);
         }
     }
 }

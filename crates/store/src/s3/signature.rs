@@ -70,7 +70,8 @@ impl Signature {
         let scope_end = text.len();
         text.push('\n');
         push_hex(&mut text, digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref());
-        let signature = self.mac(&moment, &credential.secret_access_key, text.as_bytes());
+        let key = self.key(&moment, &credential.secret_access_key);
+        let signature = hmac::sign(&key, text.as_bytes());
         let (key_id, scope) = (&credential.access_key_id, &text[scope_at..scope_end]);
         let mut value = String::with_capacity(256);
         value.extend([ALGORITHM, " Credential=", key_id, "/", scope, ", SignedHeaders="]);
@@ -84,21 +85,21 @@ impl Signature {
         Ok(())
     }
 
-    fn mac(&self, moment: &str, secret: &str, text: &[u8]) -> hmac::Tag {
+    /// A copy of the key, so that threads do not wait for each other's signatures.
+    fn key(&self, moment: &str, secret: &str) -> hmac::Key {
         let day = &moment.as_bytes()[..DAY_BYTES];
         let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*known
             && known.day == day
             && known.secret.reveal() == secret
         {
-            return hmac::sign(&known.key, text);
+            return known.key.clone();
         }
         let key = derived(secret, day, &self.region);
-        let tag = hmac::sign(&key, text);
         if let Ok(day) = day.try_into() {
-            *known = Some(Derived { day, secret: Secret::new(secret), key });
+            *known = Some(Derived { day, secret: Secret::new(secret), key: key.clone() });
         }
-        tag
+        key
     }
 }
 

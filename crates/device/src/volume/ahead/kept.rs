@@ -43,14 +43,14 @@ impl Kept {
         drop(spares);
     }
 
-    /// Remembers a piece that was fetched.
-    pub(super) fn note(&self, piece: &Arc<Piece>) {
+    /// Remembers pieces that were fetched.
+    pub(super) fn note(&self, pieces: &[Arc<Piece>]) {
         let mut fetched = lock(&self.fetched);
         if fetched.pieces.len() >= REMEMBERED_LEAST.max(2 * fetched.left) {
             fetched.pieces.retain(|piece| piece.strong_count() > 0);
             fetched.left = fetched.pieces.len();
         }
-        fetched.pieces.push(Arc::downgrade(piece));
+        fetched.pieces.extend(pieces.iter().map(Arc::downgrade));
     }
 
     /// Bytes that are kept, and fetched and not read; `None` while another thread is at them.
