@@ -157,6 +157,12 @@ vector<std::pair<string, string>> Wraps::Add(const shared_ptr<Engine> &engine, c
 			done.emplace_back(system, was_active ? "was wrapped already" : "wrapped");
 			continue;
 		}
+		if (inner->IsManuallySet()) {
+			throw NotImplementedException("Cannot wrap \"%s\": it was set by the user, as Python's fsspec systems are, "
+			                              "and DuckDB asks such a system before any wrapper. Read its files without "
+			                              "a wrapper, or their storage by a URL that httpfs, azure or Penstock serves",
+			                              system);
+		}
 		wrap = make_shared_ptr<Wrap>(system, *inner);
 		all.RegisterSubSystem(make_uniq<WrapFileSystem>(wrap, registered.registry, all, engine));
 		lock_guard<mutex> guard(lock);

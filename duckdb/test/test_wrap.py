@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import fsspec
 import pytest
 from harness import Fake, connect, load_penstock, load_pypi, start_fake, wait_until
 
@@ -223,6 +224,16 @@ def test_names_that_cannot_be_wrapped() -> None:
         con.execute("CALL penstock_unwrap('azure')")
     with pytest.raises(duckdb.InvalidInputException, match="parallel already"):
         con.execute("CALL penstock_wrap('Penstock(HTTPFileSystem)')")
+
+
+def test_a_system_that_duckdb_asks_first_is_refused() -> None:
+    con = connect()
+    files = fsspec.filesystem("memory")
+    files.pipe("/asked-first.csv", b"i\n7\n")
+    con.register_filesystem(files)
+    with pytest.raises(duckdb.NotImplementedException, match='wrap "memory": it was set by'):
+        con.execute("CALL penstock_wrap('memory')")
+    assert con.execute("FROM 'memory://asked-first.csv'").fetchall() == [(7,)]
 
 
 def test_a_disabled_system_stays_disabled(fakes: dict[str, Fake]) -> None:
