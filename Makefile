@@ -14,7 +14,7 @@ help: ## list the targets
 build: ## build/penstock, build/penstock-fake, build/duckdb/vX.Y.Z/penstock.duckdb_extension, build/venv
 	@scripts/build.sh
 
-extension: ## the extension for another DuckDB (VERSION=2.0.0, with DuckDB's core inside; 20 minutes the first time)
+extension: ## the extension for another DuckDB (VERSION=1.5.6 at once; 2.0.0 with DuckDB's core inside, 20 minutes the first time)
 	@scripts/duckdb-build-extension.sh $(VERSION)
 
 venv-test:

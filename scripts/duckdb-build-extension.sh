@@ -9,9 +9,9 @@ version=${1:-1.5.5}
 profile=${2:-release}
 need "$CXX" g++
 case $version in
-1.5.5) link=${LINK:-shared} ;;
+1.5.5 | 1.5.6) link=${LINK:-shared} ;;
 2.0.0) link=${LINK:-static} ;;
-*) die "DuckDB $version is not known here; known: 1.5.5, 2.0.0" ;;
+*) die "DuckDB $version is not known here; known: 1.5.5, 1.5.6, 2.0.0" ;;
 esac
 [ "$(uname -sm)" = "Linux x86_64" ] || die "the extension is built on Linux x86_64 only, this is $(uname -sm)"
 

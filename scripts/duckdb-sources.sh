@@ -15,8 +15,9 @@ platform=$(uname -s)-$(uname -m)
 
 case $version in
 1.5.5) crate_version==1.10505.0 npm_version=1.5.5-r.1 ;;
+1.5.6) crate_version==1.10506.1 npm_version=1.5.6-r.1 ;;
 2.0.0) crate_version==1.20000.1 npm_version= ;;
-*) echo "duckdb-sources: DuckDB $version is not known here; known: 1.5.5, 2.0.0" >&2; exit 2 ;;
+*) echo "duckdb-sources: DuckDB $version is not known here; known: 1.5.5, 1.5.6, 2.0.0" >&2; exit 2 ;;
 esac
 
 mkdir -p "$cache"

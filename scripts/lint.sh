@@ -21,7 +21,7 @@ check "ruff format" build/venv/bin/ruff format --check --quiet .
 check mypy build/venv/bin/mypy
 # Apart: two folders have a conftest.
 check "mypy of the extension's tests" env MYPYPATH=duckdb/test build/venv/bin/mypy duckdb/test scripts
-for version in 1.5.5 2.0.0; do
+for version in 1.5.5 1.5.6 2.0.0; do
   check "shim against DuckDB $version" scripts/duckdb-check-headers.sh "$version"
 done
 [ ${#failed[@]} = 0 ] || die "lint failed: $(IFS=,; echo "${failed[*]}")"

@@ -1,4 +1,4 @@
-// The only place where DuckDB 1.5.5 and 2.0.0 differ in spelling. Everything else includes this first.
+// The only place where DuckDB 1.5 and 2.0 differ in spelling. Everything else includes this first.
 #pragma once
 
 #include "duckdb.hpp"
@@ -22,7 +22,8 @@
 #include "duckdb/main/secret/secret.hpp"
 #include "duckdb/main/secret/secret_manager.hpp"
 
-#if __has_include("duckdb/common/identifier.hpp")
+// Not by identifier.hpp: 1.5.6 has that too, and uses it nowhere that the shim looks.
+#if __has_include("duckdb/common/memory_mapped_file.hpp")
 #define PENSTOCK_DUCKDB_2 1
 #include "duckdb/common/identifier.hpp"
 #else
