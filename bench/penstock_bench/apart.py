@@ -14,6 +14,7 @@ from typing import Any
 from penstock_bench import (
     gateway_campaign,
     gateway_report,
+    gateway_requests,
     nvme,
     nvme_report,
     raw,
@@ -54,6 +55,13 @@ def _gateway(options: argparse.Namespace, progress: Progress) -> Records:
     return campaign.run()
 
 
+def _gateway_requests(options: argparse.Namespace, progress: Progress) -> Records:
+    """Counts do not vary, so each gateway is asked once."""
+    stores = words_of(options.store, gateway_requests.STORES, gateway_requests.STORES, "store")
+    peers = words_of(options.peers, gateway_requests.PEERS, gateway_requests.PEERS, "peer")
+    return gateway_requests.Campaign(peers, OUT, progress, stores[0]).run()
+
+
 def _replay(options: argparse.Namespace, progress: Progress) -> Records:
     default_rows = replay.QUICK_ROWS if is_quick(options) else replay.ROWS
     rows = (numbers(options.rows) or (default_rows,))[0]
@@ -89,6 +97,10 @@ def _nvme(options: argparse.Namespace, progress: Progress) -> Records:
     return campaign.run()
 
 
+def _operation_of_ours(records: Records) -> bool:
+    return gateway_requests.has_failed(records, report.OURS)
+
+
 def _any_error(records: Records) -> bool:
     return any("error" in record for record in records)
 
@@ -103,6 +115,7 @@ def _violation(records: Records) -> bool:
 
 APART = {
     gateway_campaign.NAME: Apart(_gateway, gateway_report.text, _error_of_ours),
+    gateway_requests.NAME: Apart(_gateway_requests, gateway_requests.text, _operation_of_ours),
     nvme.NAME: Apart(_nvme, nvme_report.text, _any_error),
     raw.NAME: Apart(_raw, raw_report.text, _any_error),
     replay.NAME: Apart(_replay, replay.text, _error_of_ours),

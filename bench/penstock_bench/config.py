@@ -17,7 +17,7 @@ OUT = BUILD / "bench"
 
 PROTOCOLS = ("s3", "azure", "file")
 # Workloads that are programs of their own and have no file.
-PROGRAMS = ("gateway", "nvme", "nvme_raw", "replay", "soak")
+PROGRAMS = ("gateway", "gateway_requests", "nvme", "nvme_raw", "replay", "soak")
 
 
 class ConfigError(Exception):

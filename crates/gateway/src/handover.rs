@@ -11,7 +11,9 @@ use bytes::Bytes;
 use penstock_store::FilePiece;
 use rustix::net::SendFlags;
 use std::collections::VecDeque;
+use std::future::Future as _;
 use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::Interest;
@@ -99,7 +101,9 @@ impl Handover {
         let mut due = self.due();
         if due.sent_bytes >= TURN_BYTES {
             due.sent_bytes = 0;
-            context.waker().wake_by_ref();
+            // Woken once the others had it: a wake-up now would be another poll at once.
+            let yielded = pin!(tokio::task::yield_now()).poll(context);
+            debug_assert!(yielded.is_pending(), "the first poll yields");
             return Poll::Pending;
         }
         loop {

@@ -10,6 +10,7 @@ mod access;
 mod access_log;
 mod acl;
 mod acls;
+mod again;
 mod attributes;
 mod auth;
 mod backend;

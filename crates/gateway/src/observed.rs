@@ -20,30 +20,36 @@ const NO_LAST_CHUNK: &str = "the aws-chunked body has no last chunk";
 /// What the error of a body says whose client went silent; [`crate::error`] knows it by this.
 pub const STALLED: &str = "the client sent nothing more of the body in time";
 
-/// A timer that runs only while nothing happens.
+/// Tells when nothing has happened for too long. What happens only clears a mark; the timer is
+/// moved when it fires early, so that a busy body touches the runtime's timers once per limit.
 pub struct StallTimer {
     limit: Duration,
+    silent_since: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl StallTimer {
     /// Not running.
     pub fn new(limit: Duration) -> Self {
-        StallTimer { limit, sleep: None }
+        StallTimer { limit, silent_since: None, sleep: None }
     }
 
     /// Something happened.
     pub fn moved(&mut self) {
-        self.sleep = None;
+        self.silent_since = None;
     }
 
     /// Nothing happened. `true` when that has gone on for too long.
     pub fn is_over(&mut self, context: &mut Context<'_>) -> bool {
-        let limit = self.limit;
-        let sleep = self
-            .sleep
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + limit)));
-        sleep.as_mut().poll(context).is_ready()
+        let due = *self.silent_since.get_or_insert_with(Instant::now) + self.limit;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        while sleep.as_mut().poll(context).is_ready() {
+            if Instant::now() >= due {
+                return true;
+            }
+            sleep.as_mut().reset(due);
+        }
+        false
     }
 }
 
@@ -247,5 +253,35 @@ impl Drop for Outbound {
         // The body goes first: what it did for the request is told before the request ends.
         exchange.sync_scope(|| drop(body));
         exchange.finish(ending);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    /// Waits for what `timer` says; the time that it took.
+    async fn waited(timer: &mut StallTimer) -> Duration {
+        let begun = Instant::now();
+        poll_fn(|context| if timer.is_over(context) { Poll::Ready(()) } else { Poll::Pending })
+            .await;
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_counts_from_when_it_began() {
+        let limit = Duration::from_secs(60);
+        let mut timer = StallTimer::new(limit);
+        assert_eq!(waited(&mut timer).await.as_secs(), 60);
+        timer.moved();
+        // What moves every 50 seconds never stalls, though the timer ran from the first silence.
+        for _ in 0..5 {
+            let pause = Duration::from_secs(50);
+            assert!(tokio::time::timeout(pause, waited(&mut timer)).await.is_err());
+            timer.moved();
+        }
+        tokio::time::sleep(Duration::from_secs(1000)).await;
+        assert_eq!(waited(&mut timer).await.as_secs(), 60);
     }
 }

@@ -1,5 +1,6 @@
 //! Listens, accepts connections, wraps them in TLS, and drains.
 
+use crate::again::again;
 use crate::front::Front;
 use crate::handover::Handover;
 use crate::metered::{self, Metered};
@@ -261,7 +262,7 @@ impl Connections {
         });
         let connection = self.http.serve_connection(TokioIo::new(stream), service);
         // A connection that breaks is its client's affair, and the client knows.
-        watcher.watch(connection).await.ok();
+        again(watcher.watch(connection)).await.ok();
     }
 }
 
