@@ -9,6 +9,7 @@ pub mod ioctl;
 pub mod large;
 mod opened;
 pub(crate) mod pages;
+pub(crate) mod part;
 pub mod passthrough;
 mod ring;
 mod slots;
