@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,19 @@ KIB = 1 << 10
 SIZE_BYTES = 512 << 20
 SECONDS, QUICK_SECONDS = 0.5, 0.2
 TIMEOUT_S = 60.0
-FIO, FIO_FIXED = "fio", "fio-fixed"
-"""fio as it comes, and with buffers and files registered and without its clocks."""
-FIO_EXTRA = {FIO: (), FIO_FIXED: ("--fixedbufs=1", "--registerfiles=1", "--gtod_reduce=1")}
+FIO, FIO_FIXED, FIO_HUGE = "fio", "fio-fixed", "fio-huge"
+"""fio as it comes, with buffers and files registered and without its clocks, and in huge pages."""
+FIO_EXTRA = {
+    FIO: (),
+    FIO_FIXED: ("--fixedbufs=1", "--registerfiles=1", "--gtod_reduce=1"),
+    FIO_HUGE: (),
+}
+HUGE_MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+"""Has the C library ask for huge pages, as ours does: fio's own ways take a reserve of them."""
 MODES = ("fio", "variants", "xnvme")
 RUNS, QUICK_RUNS = 20, 1
 OURS = str(PAPER["thread"])
+OURS_HUGE = f"{OURS} huge"
 THROUGH_XNVME = str(XNVME)
 BATCH_DEPTHS = 2
 """A batch of ours is so many times as long as the queue is deep. fio reads into memory for one
@@ -57,6 +64,8 @@ AGAINST_FIO = tuple(
     for depth in depths
     for threads in (1, 2)
 )
+IN_HUGE_PAGES = tuple(cell for cell in AGAINST_FIO if cell.size_bytes == 256 * KIB)
+"""What a command of one small page has no use for."""
 AGAINST_XNVME = tuple(cell for cell in AGAINST_FIO if cell.rw == "read")
 BY_VARIANT = (Cell("read", 4 * KIB, 32, 2), Cell("read", 256 * KIB, 8, 2))
 
@@ -93,13 +102,23 @@ def seed_of(run: int) -> int:
     return run + 1
 
 
-def measured(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> tuple[str, float, float]:
+def measured(
+    command: Sequence[str],
+    timeout_s: float = TIMEOUT_S,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[str, float, float]:
     """What a program prints, and its user and system time.
 
     Raises:
         DeviceError: it failed, or did not end in time.
     """
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(environment or {})},
+    )
     assert child.stdout and child.stderr
     is_late = threading.Event()
 
@@ -148,7 +167,8 @@ class Peers:
     def _own_run(
         self, peer: str, device: Path, cell: Cell, seed: int, seconds: float
     ) -> tuple[dict[str, Any], float, float]:
-        way = parsed(peer)
+        name, _, memory = peer.partition(" ")
+        way = parsed(name)
         # A caller with one command at a time waits for each.
         batch = 1 if cell.depth == 1 else cell.depth * BATCH_DEPTHS
         output, user_s, sys_s = measured(
@@ -162,6 +182,7 @@ class Peers:
                 f"depth={cell.depth}",
                 f"threads={cell.threads}",
                 f"batch={batch}",
+                f"memory={memory or 'small'}",
                 f"seed={seed}",
                 f"seconds={seconds}",
             ]
@@ -191,7 +212,8 @@ class Peers:
                 "--output-format=json",
                 *FIO_EXTRA[peer],
                 *(how_long if seconds else ["--number_ios=1"]),
-            ]
+            ],
+            environment=HUGE_MALLOC if peer == FIO_HUGE else None,
         )
         found = json.loads(output[output.index("{") :])["jobs"][0][cell.rw]
         return (
@@ -242,7 +264,9 @@ class Campaign:
 
     def _cells(self, kind: str) -> Iterator[tuple[str, Cell, tuple[str, ...]]]:
         if "fio" in self._modes:
-            yield from (("fio", cell, (OURS, FIO, FIO_FIXED)) for cell in AGAINST_FIO)
+            for cell in AGAINST_FIO:
+                huge = (OURS_HUGE, FIO_HUGE) if cell in IN_HUGE_PAGES else ()
+                yield "fio", cell, (OURS, FIO, FIO_FIXED, *huge)
         if "variants" in self._modes:
             ways = tuple(map(str, every(kind)))
             yield from (("variants", cell, (*ways, FIO)) for cell in BY_VARIANT)

@@ -15,14 +15,14 @@ from typing import Any
 
 from penstock_bench.gateway_report import table
 from penstock_bench.paired import p_less, series
-from penstock_bench.raw import FIO, FIO_FIXED, OURS, THROUGH_XNVME
+from penstock_bench.raw import FIO, FIO_FIXED, FIO_HUGE, OURS, OURS_HUGE, THROUGH_XNVME
 
 Key = tuple[str, str, int, int, int]
 """Device, read or write, bytes, depth, threads."""
 Value = Callable[[dict[str, Any]], float]
 Runs = dict[str, dict[int, dict[str, Any]]]
 """Peer and number of the run to its record."""
-BOUNDS = {FIO: 0.95, FIO_FIXED: 0.95, THROUGH_XNVME: 1.0}
+BOUNDS = {FIO: 0.95, FIO_FIXED: 0.95, FIO_HUGE: 0.95, THROUGH_XNVME: 1.0}
 """What part of a peer's rate ours is to reach."""
 
 
@@ -139,37 +139,42 @@ def title(key: Key) -> str:
     return f"{rw} {size >> 10} KiB, depth {depth}, {threads} thread{'s' * (threads > 1)}"
 
 
-def against(found: dict[Key, Runs], device: str, peers: tuple[str, ...]) -> str:
+def against(found: dict[Key, Runs], device: str, peers: tuple[str, ...], ours: str = OURS) -> str:
     """Ours beside others at each cell of a device."""
-    head = [device, "ours/s", *(f"{peer}/s" for peer in peers), "limit/s"]
+    head = [
+        f"{device}{ours.removeprefix(OURS)}",
+        "ours/s",
+        *(f"{peer}/s" for peer in peers),
+        "limit/s",
+    ]
     for peer in peers:
         head += [f"ours/{peer}", f"p {BOUNDS[peer]:g}"]
     head += ["CPU us ours", *peers, f"CPU ours/{peers[0]}", "p"]
     rows = [head]
     for key, runs in found.items():
-        if key[0] != device or not any(runs.values()):
+        if key[0] != device or not any(runs.values()) or ours not in runs:
             continue
-        missing = {peer: instead(runs, peer) for peer in (OURS, *peers)}
+        missing = {peer: instead(runs, peer) for peer in (ours, *peers)}
         one = next(record for of_peer in runs.values() for record in of_peer.values())
         row = [title(key)]
-        row += [missing[peer] or f"{mean(runs[peer], rate):.0f}" for peer in (OURS, *peers)]
+        row += [missing[peer] or f"{mean(runs[peer], rate):.0f}" for peer in (ours, *peers)]
         row.append(f"{limit(key, one['limits']):.0f}")
         for peer in peers:
-            row += compared(runs, peer, missing)
-        row += [missing[peer] or f"{cpu_us(runs[peer]):.1f}" for peer in (OURS, *peers)]
-        if missing[OURS] or missing[peers[0]]:
+            row += compared(runs, ours, peer, missing)
+        row += [missing[peer] or f"{cpu_us(runs[peer]):.1f}" for peer in (ours, *peers)]
+        if missing[ours] or missing[peers[0]]:
             rows.append([*row, "", ""])
             continue
-        pairs = cost_pairs(runs, OURS, peers[0])
+        pairs = cost_pairs(runs, ours, peers[0])
         rows.append([*row, pairs.told(), pairs.p_below()])
     return table(rows) if len(rows) > 1 else ""
 
 
-def compared(runs: Runs, peer: str, missing: dict[str, str]) -> list[str]:
+def compared(runs: Runs, ours: str, peer: str, missing: dict[str, str]) -> list[str]:
     """The ratio of ours and a peer's, and its p."""
-    if missing[OURS] or missing[peer]:
+    if missing[ours] or missing[peer]:
         return ["", ""]
-    pairs = rates(runs, OURS, peer)
+    pairs = rates(runs, ours, peer)
     return [pairs.told(), pairs.p_above(BOUNDS[peer])]
 
 
@@ -194,6 +199,9 @@ def text(records: list[dict[str, Any]]) -> str:
     for mode, peers in (("fio", (FIO, FIO_FIXED)), ("xnvme", (THROUGH_XNVME,))):
         devices = dict.fromkeys(key[0] for key in by_mode[mode])
         parts += [against(by_mode[mode], device, peers) for device in devices]
+        if mode == "fio":
+            huge = (FIO_HUGE, FIO)
+            parts += [against(by_mode[mode], device, huge, OURS_HUGE) for device in devices]
     parts += [by_variant(by_mode["variants"], key) for key in by_mode["variants"]]
     parts.append("\n".join(reasons(records)))
     return "\n\n".join(part for part in parts if part)

@@ -38,6 +38,25 @@ def test_ratios_are_of_runs_beside_each_other() -> None:
     assert " 244141 " in text
 
 
+def test_huge_pages_are_compared_with_huge_pages() -> None:
+    cell = {"size_bytes": 256 << 10}
+    speeds = ((raw.OURS, 9), (raw.FIO, 10), (raw.FIO_FIXED, 10))
+    huge = ((raw.OURS_HUGE, 16), (raw.FIO_HUGE, 20))
+    rows = [
+        row(peer, run, 100 * part, 0.2, **cell)
+        for peer, part in (*speeds, *huge)
+        for run in range(2)
+    ]
+    small, large = raw_report.text(rows).split("\n\n")
+    assert "0.900±0.000" in small and "huge" not in small
+    title, line = large.splitlines()
+    assert title.startswith(f"file{raw.OURS_HUGE.removeprefix(raw.OURS)} ")
+    assert "0.800±0.000" in line and "1.600±0.000" in line
+    assert "huge" not in raw_report.text(rows[:6])
+    # Cells of one small page have no such peers.
+    assert {cell.size_bytes for cell in raw.IN_HUGE_PAGES} == {256 << 10}
+
+
 def test_variants_are_told_best_first() -> None:
     rows = [
         row(peer, 0, commands, 0.2, mode="variants")
@@ -128,14 +147,23 @@ def test_each_run_reads_other_places_and_its_peers_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     commands: list[list[str]] = []
+    malloc: list[dict[str, str] | None] = []
 
-    def measured(command: list[str], _timeout_s: float = 0) -> tuple[str, float, float]:
+    def measured(
+        command: list[str], environment: dict[str, str] | None = None
+    ) -> tuple[str, float, float]:
         commands.append(command)
+        malloc.append(environment)
         fio = {"jobs": [{"read": {"total_ios": 1, "runtime": 1}}]}
         return json.dumps({"commands": 1, "wall_s": 1.0, **fio}), 0.0, 0.0
 
     monkeypatch.setattr(raw, "measured", measured)
     peers = raw.Peers(Path("bench_device"), "fio", 0.1)
+    for peer in (raw.OURS_HUGE, raw.FIO_HUGE):
+        peers.measure(peer, Path("/f"), raw.IN_HUGE_PAGES[0], 1)
+    assert all("memory=huge" in it for it in commands[:2])
+    assert malloc == [None, None, raw.HUGE_MALLOC, raw.HUGE_MALLOC]
+    commands.clear()
     for run in range(2):
         for peer in (raw.OURS, raw.THROUGH_XNVME, raw.FIO, raw.FIO_FIXED):
             peers.measure(peer, Path("/f"), raw.AGAINST_XNVME[0], raw.seed_of(run))

@@ -14,9 +14,9 @@ import pytest
 from nvme import format_volume
 
 HERE = Path(__file__).resolve().parent
-# Power cuts of a seed; with two ways to a file 10,000 together.
+# Power cuts of a seed; with three ways to a file 12,000 together.
 CUTS = 1000
-SEEDS = range(1, 6)
+SEEDS = range(1, 5)
 
 
 def compiled(name: str, into: Path) -> Path:
@@ -86,7 +86,7 @@ def test_cuts_are_such_that_a_plain_file_does_not_outlive_all(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("io", ["file", "direct"])
+@pytest.mark.parametrize("io", ["file", "direct", "uring"])
 def test_whatever_a_power_cut_leaves_is_what_was_committed(
     io: str, seed: int, tmp_path: Path
 ) -> None:

@@ -3,12 +3,16 @@
 //! each thread gives batches and waits for them. The bench's `nvme_raw` runs it beside fio.
 //!
 //! Usage: `bench_device PATH key=value...` with io, queues, rw (read, write), size_bytes, depth,
-//! threads, batch (commands given at once), seconds and seed, from which the places are drawn.
+//! threads, batch (commands given at once), memory (small, or huge: its pages), seconds and seed,
+//! from which the places are drawn.
 //! Writing destroys what the device holds.
 
 use penstock_base::{Error, Kind, Result};
-use penstock_device::{AlignedBuffer, Command, Discipline, Io, OpenOptions, Port, open};
+use penstock_device::{
+    AlignedBuffer, Command, Discipline, Io, LargeBuffer, OpenOptions, Port, open,
+};
 use std::io::Write as _;
+use std::ops::DerefMut;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Barrier;
@@ -23,6 +27,7 @@ struct Job {
     depth: u32,
     threads: usize,
     batch: usize,
+    has_huge_pages: bool,
     time: Duration,
     seed: u64,
 }
@@ -41,6 +46,7 @@ impl Job {
             depth: 32,
             threads: 1,
             batch: 0,
+            has_huge_pages: false,
             time: Duration::from_secs(1),
             seed: 0,
         };
@@ -57,6 +63,7 @@ impl Job {
                 "depth" => job.depth = number()? as u32,
                 "threads" => job.threads = number()?,
                 "batch" => job.batch = number()?,
+                "memory" => job.has_huge_pages = value == "huge",
                 "seed" => job.seed = number()? as u64,
                 "seconds" => {
                     let seconds = value.parse().map_err(|_| invalid(format!("{word}?")))?;
@@ -95,7 +102,11 @@ fn work(port: &Port, job: &Job, thread: u64, start: &Barrier) -> Result<u64> {
     // No two threads of any two runs draw the same.
     let seed = job.seed << 16 | thread;
     let mut places = Places { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, count };
-    let mut memory = AlignedBuffer::new(job.size_bytes * job.batch, 4096);
+    let length = job.size_bytes * job.batch;
+    let mut memory: Box<dyn DerefMut<Target = [u8]>> = match job.has_huge_pages {
+        true => Box::new(LargeBuffer::new(length)),
+        false => Box::new(AlignedBuffer::new(length, 4096)),
+    };
     for (index, byte) in memory.iter_mut().enumerate() {
         *byte = (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()[7];
     }

@@ -106,7 +106,7 @@ impl Meter {
         Ok(())
     }
 
-    fn reading(&self) -> Reading {
+    pub(crate) fn reading(&self) -> Reading {
         let load = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
         let mut values = [0; CELLS];
         values.iter_mut().zip(&self.cells).for_each(|(value, cell)| *value = load(cell));

@@ -39,12 +39,14 @@ pub(super) enum Moved {
 pub(super) trait Dialect: Send {
     type Entry: squeue::EntryMarker;
     type Completion: cqueue::EntryMarker;
+    /// Whether there are calls beside the ring.
+    const CALLS: bool;
 
     fn file(&self) -> &OpenFile;
     fn entry(&self, transfer: &Transfer, user_data: u64) -> Self::Entry;
-    /// Carries out a transfer here and now; its result as that of an entry would be. `None` if the
-    /// ring is the only way.
-    fn call(&self, transfer: &Transfer) -> Option<i32>;
+    /// Carries out a transfer here and now; its result as that of an entry would be. Asked only
+    /// where there are calls.
+    fn call(&self, transfer: &Transfer) -> i32;
     /// The number that was given with the entry, and the result.
     fn completion(entry: &Self::Completion) -> (u64, i32);
     /// Judges the result of a command that moves `length` bytes at most.

@@ -1,5 +1,6 @@
-//! A queue over a ring of the kernel. It decides how many commands are in flight, which of them use
-//! registered buffers, and which need no ring; what an entry looks like is its dialect's matter.
+//! A queue over a ring of the kernel. It decides how many commands are in flight, and which of them
+//! use registered buffers; which need no ring is the matter of `way`, what an entry looks like that
+//! of its dialect.
 //!
 //! The kernel holds addresses of the caller's memory while a command is in flight, so
 //! [`Queue::run`] never returns before the last of them has ended; if that became impossible, the
@@ -9,7 +10,9 @@ use crate::buffer::is_aligned;
 use crate::device::{Command, Ownership, Queue};
 use crate::errno::{ended_early, explain_io};
 use crate::kernel::dialect::{Dialect, Direction, Moved, Ring, Transfer};
+use crate::kernel::opened::{no_ring, open_ring};
 use crate::kernel::slots::Slots;
+use crate::kernel::way::{Likes, Way, Ways};
 use crate::meter::Meter;
 use crate::open::OpenFile;
 use penstock_base::{Error, Kind, Result};
@@ -23,33 +26,6 @@ const STRIDES: usize = 4;
 /// busy. With a quarter, a device that is faster with more commands in flight gave a tenth less.
 const WAITED_SHARE: usize = 8;
 
-fn open_ring<D: Dialect>(depth: u32, ownership: Ownership) -> std::io::Result<Ring<D>> {
-    if ownership == Ownership::Thread {
-        // Since Linux 6.1: completions cost no interrupt of the thread, and no lock.
-        let mut builder = Ring::<D>::builder();
-        builder.setup_single_issuer().setup_defer_taskrun();
-        match builder.build(depth) {
-            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
-            other => return other,
-        }
-    }
-    Ring::<D>::builder().build(depth)
-}
-
-fn no_ring(error: &std::io::Error, object: &str) -> Error {
-    let number = error.raw_os_error();
-    if [Errno::NOSYS, Errno::PERM].iter().any(|errno| number == Some(errno.raw_os_error())) {
-        return Error::new(Kind::Unsupported, "the kernel does not let this process use io_uring")
-            .with_operation("device open")
-            .with_object(object)
-            .with_hint(
-                "Choose io=direct, or allow it: the sysctl kernel.io_uring_disabled and, in a \
-                 container, its seccomp profile can forbid it",
-            );
-    }
-    explain_io(error, "device open", object)
-}
-
 pub(super) struct RingQueue<D: Dialect> {
     // Before the others: it goes first, and with it the kernel's hold on their memory.
     ring: Ring<D>,
@@ -59,6 +35,8 @@ pub(super) struct RingQueue<D: Dialect> {
     progress: Vec<Progress>,
     /// Commands that came back with a rest or with nothing done.
     again: Vec<usize>,
+    /// What batches took through the ring and by calls.
+    pub(super) ways: Ways,
     /// Whether entries lie in the ring that must never reach the kernel.
     is_broken: bool,
 }
@@ -94,11 +72,10 @@ impl<D: Dialect> Queue for RingQueue<D> {
         self.again.clear();
         self.progress.clear();
         self.progress.resize(commands.len(), Progress { done: 0, slot: None, begun });
-        let lone = match commands {
-            [command] => self.alone(command, begun, meter),
-            _ => None,
+        let outcome = match commands {
+            [command] if D::CALLS => self.by_call(0, command, begun, meter).map(drop),
+            _ => self.batch(commands, begun, meter),
         };
-        let outcome = lone.unwrap_or_else(|| self.drive(commands, begun, meter));
         meter.in_flight(0);
         self.slots.free.extend(self.progress.iter().filter_map(|progress| progress.slot));
         outcome
@@ -127,37 +104,72 @@ impl<D: Dialect> RingQueue<D> {
             dialect,
             progress: Vec::new(),
             again: Vec::new(),
+            ways: Ways::default(),
             is_broken: false,
         })
     }
 
-    /// Carries out the only command of a batch by a call, where the device has one: with nothing
-    /// beside it in flight, a ring only adds work of its own (to a flush, and where a device may
+    #[cfg(test)]
+    pub(super) fn block_size_bytes(&self) -> u64 {
+        u64::from(self.dialect.file().geometry.block_size_bytes)
+    }
+
+    /// Carries out several commands, by the way that was faster for such, and sees how long it
+    /// takes. Where commands are not alike nothing is learned of them.
+    fn batch(&mut self, commands: &mut [Command<'_>], begun: Instant, meter: &Meter) -> Result<()> {
+        let Some(likes) = Likes::of(commands).filter(|_| D::CALLS && commands.len() > 1) else {
+            return self.drive(commands, begun, meter);
+        };
+        let by_calls = match self.ways.next(likes) {
+            Way::Ring => 0,
+            Way::Both => 1,
+            Way::Calls => commands.len(),
+        };
+        let mut now = begun;
+        for (index, command) in commands[..by_calls].iter_mut().enumerate() {
+            now = self.by_call(index, command, now, meter)?;
+        }
+        if by_calls > 0 {
+            self.ways.note_calls(likes, now - begun, by_calls);
+            self.progress[..by_calls].fill(Progress { done: 0, slot: None, begun: now });
+        }
+        let others = &mut commands[by_calls..];
+        if !others.is_empty() {
+            self.drive(others, now, meter)?;
+            self.ways.note_ring(likes, now.elapsed(), others.len());
+        }
+        Ok(())
+    }
+
+    /// Carries out a command by a call, with nothing beside it in flight; gives when it ended. For
+    /// a command that is alone a ring only adds work of its own (to a flush, and where a device may
     /// not be asked without waiting, a thread of the kernel: on zram a read by the call is 2 to 16
     /// times as fast).
-    fn alone(
+    fn by_call(
         &mut self,
+        index: usize,
         command: &mut Command<'_>,
         begun: Instant,
         meter: &Meter,
-    ) -> Option<Result<()>> {
+    ) -> Result<Instant> {
         meter.in_flight(1);
         let outcome = loop {
-            let transfer = match self.prepare(0, command) {
+            let transfer = match self.prepare(index, command) {
                 Ok(Prepared::Transfer(transfer)) => transfer,
                 Ok(Prepared::Ended) => break Ok(()),
                 Ok(Prepared::NoSlot) => unreachable!("nothing else holds a slot"),
                 Err(error) => break Err(error),
             };
-            let result = self.dialect.call(&transfer)?;
-            match self.finish(0, result, command) {
+            let result = self.dialect.call(&transfer);
+            match self.finish(index, result, command) {
                 Ok(true) => break Ok(()),
                 Ok(false) => {}
                 Err(error) => break Err(error),
             }
         };
-        meter.ended(command, begun.elapsed(), outcome.is_ok());
-        Some(outcome)
+        let end = Instant::now();
+        meter.ended(command, end - begun, outcome.is_ok());
+        outcome.map(|()| end)
     }
 
     /// Pushes and waits until nothing is in flight any more.

@@ -219,15 +219,25 @@ impl Shared {
         }
     }
 
+    /// Memory for so many pieces, or for as many as may be held.
+    fn buffers(&self, count: usize) -> Vec<Held> {
+        let mut buffers = self.kept.buffers(count);
+        while buffers.len() < count {
+            let mut more = self.source.get(&self.port, PIECE_BYTES as usize, Purpose::Ahead);
+            if more.is_empty() {
+                break;
+            }
+            let surplus = more.split_off(more.len().min(count - buffers.len()));
+            self.kept.keep(surplus.into_iter());
+            buffers.append(&mut more);
+        }
+        buffers
+    }
+
     /// Reads pieces together, those for which there is memory.
     fn fetch(&self, node: &Node, pieces: &[Arc<Piece>]) {
         let geometry = self.port.geometry();
-        let mut buffers = self.kept.buffers(pieces.len());
-        while buffers.len() < pieces.len()
-            && let Some(buffer) = self.source.get(&self.port, PIECE_BYTES, Purpose::Ahead)
-        {
-            buffers.push(buffer);
-        }
+        let mut buffers = self.buffers(pieces.len());
         let (pieces, refused) = pieces.split_at(buffers.len());
         refused.iter().for_each(|piece| piece.end(State::Gone));
         // What is on its way there is newer than what the device has.

@@ -5,13 +5,17 @@
 //! What cannot be written stays in memory, and reads find it there. Who needs it written tries once
 //! more and is told why it fails; so a sync never succeeds without it.
 
+mod pool;
+
+pub(crate) use pool::Pool;
+
 use crate::device::Command;
 use crate::port::Port;
-use crate::volume::account::{Held, Purpose, Source, at_once};
 use crate::volume::node::Node;
 use crate::volume::table::PAGE_BYTES;
 use crate::volume::thread::Worker;
 use penstock_base::Result;
+use pool::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,76 +23,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Largest write that is taken: a block of DuckDB's. Longer ones keep a device busy themselves.
 const PART_BYTES: usize = 256 << 10;
-/// Most parts on their way, of all files of a volume.
-const PARTS: usize = 64;
 /// Parts of one batch.
 const BATCH: usize = 8;
 
 /// What these locks guard is changed in single steps.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Memory for parts: as much as may be on its way.
-pub(crate) struct Pool {
-    source: Arc<Source>,
-    /// How much is in use, and what is kept for the next parts.
-    state: Mutex<(usize, Vec<Held>)>,
-}
-
-/// The bytes of a part. Their memory goes back with the last who holds them.
-struct Bytes {
-    pool: Arc<Pool>,
-    buffer: Option<Held>,
-}
-
-impl Pool {
-    pub(crate) fn new(source: Arc<Source>) -> Self {
-        Pool { source, state: Mutex::default() }
-    }
-
-    /// Bytes that are kept for the next parts; `None` while another thread is at them.
-    pub(crate) fn spare_bytes(&self) -> Option<u64> {
-        Some((at_once(&self.state)?.1.len() * PART_BYTES) as u64)
-    }
-
-    /// Takes that memory; `None` while another thread is at it.
-    pub(crate) fn take_spares(&self) -> Option<Vec<Held>> {
-        Some(std::mem::take(&mut at_once(&self.state)?.1))
-    }
-
-    /// A copy of some bytes, unless too much is on its way.
-    fn copy(self: &Arc<Self>, port: &Port, from: &[u8]) -> Option<Arc<Bytes>> {
-        let spare = {
-            let (count, spares) = &mut *lock(&self.state);
-            if *count >= PARTS {
-                return None;
-            }
-            *count += 1;
-            spares.pop()
-        };
-        let fresh = || self.source.get(port, PART_BYTES as u64, Purpose::Behind);
-        let Some(mut buffer) = spare.or_else(fresh) else {
-            lock(&self.state).0 -= 1;
-            return None;
-        };
-        buffer[..from.len()].copy_from_slice(from);
-        Some(Arc::new(Bytes { pool: self.clone(), buffer: Some(buffer) }))
-    }
-}
-
-impl Bytes {
-    fn get(&self) -> &[u8] {
-        self.buffer.as_deref().expect("it goes when this goes")
-    }
-}
-
-impl Drop for Bytes {
-    fn drop(&mut self) {
-        let (count, spares) = &mut *lock(&self.pool.state);
-        *count -= 1;
-        spares.extend(self.buffer.take());
-    }
 }
 
 /// Some pages of a file on their way to the device.
