@@ -1,18 +1,15 @@
 #!/usr/bin/env bash
 # Fetches what a build of the extension needs from the package registries, once per machine:
-# DuckDB's headers (from the crate libduckdb-sys) and libduckdb.so (from npm). Its tests no package holds;
-# they come from its repository.
+# DuckDB's headers (from the crate libduckdb-sys) and libduckdb.so (from npm).
 #
 #   scripts/duckdb-sources.sh headers 1.5.5    prints the include directory
 #   scripts/duckdb-sources.sh library 1.5.5    prints the directory of libduckdb.so
-#   scripts/duckdb-sources.sh tests 1.5.5      prints a directory with test/sql/storage, and what it reads;
-#                                              ends with 77 where the repository cannot be reached
 #
 # Everything lands in ${PENSTOCK_CACHE:-~/.cache/penstock}, outside the checkout.
 . "$(dirname "$0")/lib.sh"
 
-what=${1:?usage: duckdb-sources.sh headers|library|tests VERSION}
-version=${2:?usage: duckdb-sources.sh headers|library|tests VERSION}
+what=${1:?usage: duckdb-sources.sh headers|library VERSION}
+version=${2:?usage: duckdb-sources.sh headers|library VERSION}
 cache=$CACHE/duckdb/v$version
 platform=$(uname -s)-$(uname -m)
 
@@ -67,18 +64,6 @@ fetch_library() {
 	mv "$work/lib" "$cache/lib"
 }
 
-fetch_tests() {
-	need git git >&2
-	local from=https://github.com/duckdb/duckdb
-	if ! GIT_TERMINAL_PROMPT=0 timeout 120 git clone --quiet --depth 1 --branch "v$version" --filter=blob:none --sparse \
-		"$from" "$work/tests" >&2; then
-		echo "duckdb-sources: $from cannot be cloned; PENSTOCK_TEST_DUCKDB names a clone of v$version that is there" >&2
-		exit 77
-	fi
-	git -C "$work/tests" sparse-checkout set test/sql/storage data/storage data/parquet-testing data/json >&2
-	mv "$work/tests" "$cache/tests"
-}
-
 case $what in
 headers)
 	[ -d "$cache/tree" ] || fetch_headers
@@ -87,10 +72,6 @@ headers)
 library)
 	[ -f "$cache/lib/libduckdb.so" ] || fetch_library
 	echo "$cache/lib"
-	;;
-tests)
-	[ -d "$cache/tests/test/sql/storage" ] || fetch_tests
-	echo "$cache/tests"
 	;;
 *) echo "duckdb-sources: unknown request '$what'" >&2; exit 2 ;;
 esac

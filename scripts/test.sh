@@ -1,7 +1,6 @@
 #!/bin/bash
 # usage: test.sh [STAGE...]
-# All tests: lint, Rust, NVMe in a virtual machine, stores against servers that are not ours, the extension in SQL and
-# in DuckDB's own storage tests, Python.
+# All tests: lint, Rust, NVMe in a virtual machine, stores against servers that are not ours, the extension in SQL, Python.
 # Every stage runs, whatever became of the others; the last line counts stages, those too that found nothing to test with, and the exit code is
 # non-zero if one failed. Stages may be named to run only those.
 . "$(dirname "$0")/lib.sh"
@@ -63,8 +62,6 @@ build() { scripts/build.sh; }
 sql() { scripts/duckdb-test.sh; }
 # Ends with NOT_RUN where there is no emulation.
 nvme() { scripts/test-nvme.sh; }
-# Ends with NOT_RUN where DuckDB's tests cannot be had.
-storage() { scripts/test-storage.sh; }
 python() { build/venv/bin/python -m pytest -q python/tests bench/tests; }
 # Clients that are not ours, on every lane; ClickHouse and the page that tells of it among them.
 gateway() {
@@ -75,7 +72,7 @@ gateway() {
 scripts/venv.sh test &
 venv=$!
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(lint rust conformance build sql storage python gateway nvme)
+[ ${#stages[@]} -gt 0 ] || stages=(lint rust conformance build sql python gateway nvme)
 passed=()
 failed=()
 not_run=()
