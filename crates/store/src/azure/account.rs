@@ -1,6 +1,6 @@
 //! A storage account whose containers are stores.
 
-use super::list::parse_containers;
+use super::list::{corrupt, parse_containers};
 use super::wire::{Ask, Wire};
 use super::{Address, AzureStore, LIST_BYTES_MAX, drain};
 use crate::answer::Failure;
@@ -118,6 +118,10 @@ impl Account for AzureAccount {
             let (found, next) = page.map_err(|error| self.wire.named(error, OPERATION, ""))?;
             entries.extend(found);
             match next {
+                Some(next) if next == marker => {
+                    let error = corrupt("its next page is the same one again");
+                    return Err(self.wire.named(error, OPERATION, ""));
+                }
                 Some(next) => marker = next,
                 None => break,
             }
