@@ -191,7 +191,8 @@ impl StreamingStore for S3Store {
         number: u32,
     ) -> Result<Option<CopiedPart>> {
         let Some(range) = source.range.filter(|range| !range.is_empty()) else { return Ok(None) };
-        if !self.names_source(source) {
+        // Google copies whole objects only.
+        if self.is_gcs() || !self.names_source(source) {
             return Ok(None);
         }
         self.copy_range(source, range, key, upload, number).await.map(Some)
