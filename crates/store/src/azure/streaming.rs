@@ -94,7 +94,7 @@ impl StreamingStore for AzureStore {
     async fn begun_with(&self, key: &str, upload: &UploadId) -> Result<Vec<(String, String)>> {
         let upload = self.upload(key, upload);
         let upload = upload.map_err(|error| self.wire.named(error, "read an upload's id", key))?;
-        Ok(upload.metadata().to_vec())
+        Ok(upload.metadata())
     }
 
     /// Uploads to keys that hold no blob yet, by their blocks: a listing, and a request for each
@@ -312,7 +312,7 @@ impl AzureStore {
             key: key.clone(),
             id: upload.id(),
             begun: None,
-            metadata: upload.metadata().to_vec(),
+            metadata: upload.metadata(),
         };
         Ok(found.into_iter().map(entry).collect())
     }
