@@ -244,3 +244,45 @@ def test_answers_that_begin_before_their_end_is_known(scratch: Path) -> None:
         done = s3.complete_multipart_upload(**names, MultipartUpload=right)
         assert done["Key"] == "parts"
         assert read(s3, "copy") == read(s3, "parts") == body
+
+
+def test_versions_that_azure_keeps(scratch: Path) -> None:
+    """Every version by its id, in pages, and a bucket emptied as clients do it."""
+    lane = Lane("penstock", "azure-fake", scratch / "versions", fake_flags=["--versioning"])
+    with lane as running:
+        s3 = lanes.client(running)
+        s3.create_bucket(Bucket=BUCKET)
+        bodies = [data(size) for size in (10, 20, 30)]
+        ids = [s3.put_object(Bucket=BUCKET, Key="a/k", Body=body)["VersionId"] for body in bodies]
+        transfer = TransferConfig(multipart_threshold=PART, multipart_chunksize=PART)
+        s3.upload_fileobj(io.BytesIO(data(PART + 1)), BUCKET, "large", Config=transfer)
+        assert s3.get_bucket_versioning(Bucket=BUCKET)["Status"] == "Enabled"
+        for version, body in zip(ids, bodies, strict=True):
+            assert read(s3, "a/k", VersionId=version) == body
+            head = s3.head_object(Bucket=BUCKET, Key="a/k", VersionId=version)
+            assert (head["VersionId"], head["ContentLength"]) == (version, len(body))
+        source = {"Bucket": BUCKET, "Key": "a/k", "VersionId": ids[0]}
+        back = s3.copy_object(Bucket=BUCKET, Key="a/k", CopySource=source)
+        assert back["CopySourceVersionId"] == ids[0]
+        assert read(s3, "a/k") == bodies[0]
+        s3.delete_object(Bucket=BUCKET, Key="a/k")
+        with pytest.raises(ClientError) as error:
+            s3.head_object(Bucket=BUCKET, Key="a/k")
+        assert code(error)[1] == 404
+        pages = s3.get_paginator("list_object_versions").paginate(
+            Bucket=BUCKET, PaginationConfig={"PageSize": 2}
+        )
+        listed = [one for page in pages for one in page["Versions"]]
+        wanted = [back["VersionId"], *reversed(ids)]
+        assert [one["VersionId"] for one in listed if one["Key"] == "a/k"] == wanted
+        assert [one["Key"] for one in listed if one["IsLatest"]] == ["large"]
+        folded = s3.list_object_versions(Bucket=BUCKET, Delimiter="/")
+        assert [one["Prefix"] for one in folded["CommonPrefixes"]] == ["a/"]
+        with pytest.raises(ClientError) as error:
+            s3.delete_bucket(Bucket=BUCKET)
+        assert code(error) == ("BucketNotEmpty", 409)
+        gone = [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in listed]
+        answer = s3.delete_objects(Bucket=BUCKET, Delete={"Objects": gone})
+        assert "Errors" not in answer
+        assert "Versions" not in s3.list_object_versions(Bucket=BUCKET)
+        s3.delete_bucket(Bucket=BUCKET)

@@ -13,6 +13,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -302,6 +303,27 @@ def test_the_chart_renders(render: Callable[..., dict[str, Any]]) -> None:
     fixed = render("autoscaling.enabled=false", "disruptionBudget.enabled=false")
     assert fixed["Deployment"]["spec"]["replicas"] == 4
     assert not {"HorizontalPodAutoscaler", "PodDisruptionBudget"} & set(fixed)
+
+
+@pytest.mark.parametrize("version", ["1.25.0", "1.31.0", kubernetes_validate.latest_version()])
+def test_manifests_fit_the_schemas_of_kubernetes(
+    render: Callable[..., dict[str, Any]], version: str
+) -> None:
+    """Those of the API server, which takes no field that it does not know."""
+    plain = documents((DEPLOY / "kubernetes/penstock.yaml").read_text())
+    assert len(plain) == 7
+    everything = render(
+        "ingress.enabled=true", "ingress.tlsSecretName=cert", "tls.secretName=cert",
+        "azureWorkloadIdentity.clientId=an-id", "keys.existing=mine",
+    )  # fmt: skip
+    fixed = render("autoscaling.enabled=false", "serviceAccount.create=false")
+    for found in (plain, *(list(them.values()) for them in (render(), everything, fixed))):
+        for resource in found:
+            kubernetes_validate.validate(resource, version, strict=True)
+    wrong = next(one for one in plain if one["kind"] == "Deployment")
+    wrong["spec"]["replica"] = 4
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, version, strict=True)
 
 
 def test_another_config_and_other_keys_make_other_pods(

@@ -58,7 +58,7 @@ async fn delete_one(
         Some(Tag::One(etag)) => Some(bucket.tags.kept(&etag)),
         Some(Tag::OneOf(_)) => return Err(several_tags()),
         // Removing what is not there succeeds, so only a delete marker makes a difference.
-        Some(Tag::Any) if bucket.store.has_versions() => Some(ETag("*".to_string())),
+        Some(Tag::Any) if bucket.store.has_markers() => Some(ETag("*".to_string())),
         None | Some(Tag::Any) => None,
     };
     if conditions.need_look() {
@@ -68,7 +68,8 @@ async fn delete_one(
             None => return Ok(Removed::default()),
         }
     }
-    if bucket.store.has_versions() {
+    let store = &bucket.store;
+    if store.has_markers() || version.is_some() && store.has_versions() {
         // Not sent again by the engine: each time may be another delete marker.
         let (store, key) = (&bucket.store, bucket.key(key));
         let removed = match version.filter(|_| store.can_revise()) {
@@ -191,7 +192,7 @@ fn told(key: String, version_id: Option<String>, error: &S3Error) -> dto::Error 
 async fn remove_plain(bucket: &Bucket, keys: Vec<String>, leave: Leave) -> S3Result<Vec<Removal>> {
     let at_once = bucket.store.profile().delete_batch_max.max(1);
     // A directory's batch is one by one anyway, and does not tell of delete markers.
-    let is_local = bucket.store.has_versions() && !bucket.store.judges_parts();
+    let is_local = bucket.store.has_markers() && !bucket.store.judges_parts();
     if at_once == 1 || keys.len() == 1 || is_local {
         let removals = keys.into_iter().map(|key| async move {
             let removed =

@@ -226,9 +226,12 @@ async fn gathered<F: Future<Output = Result<ListPage>>>(
     let (prefix, after) = (request.prefix.clone(), request.start_after.take());
     let asked = Asked { root, prefix: &prefix, after: after.as_deref() };
     let mut progress = Progress::from(request.token.as_deref());
-    request.start_after.clone_from(&after);
+    request.start_after = after.clone().filter(|_| !asked.is_unordered());
     loop {
         let mut page = list(request.clone()).await?;
+        if asked.is_unordered() {
+            asked.put_in_order(&mut page)?;
+        }
         asked.objects(&page)?;
         page.next = page.next.map(|token| progress.next(asked, token)).transpose()?;
         // Every name begins with it.

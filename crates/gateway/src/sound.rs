@@ -13,6 +13,14 @@ use penstock_store::{ListPage, UploadEntry, VersionsPage};
 /// that have none, 5,000 each: half a billion of them.
 const PAGES_MAX: u32 = 100_000;
 
+/// How the URL of a directory bucket of S3 ends, and that of no other bucket.
+const DIRECTORY_BUCKET: &str = "--x-s3/";
+
+/// Whether names behind `after` may lie below a prefix.
+fn is_open(prefix: &str, after: &str) -> bool {
+    prefix > after || after.starts_with(prefix)
+}
+
 /// What a listing was asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
@@ -25,6 +33,42 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// Whether this is a directory bucket of S3 (Express One Zone), which lists in no order and
+    /// starts at no name.
+    pub fn is_unordered(&self) -> bool {
+        self.root.ends_with(DIRECTORY_BUCKET)
+    }
+
+    /// Puts a listing of a directory bucket in order, which takes all of it: whoever goes on after
+    /// the last name of a page would not meet those that come on a later one.
+    ///
+    /// # Errors
+    /// `Unsupported` where there is more than this page.
+    pub fn put_in_order(&self, page: &mut ListPage) -> Result<()> {
+        if page.next.is_some() {
+            return Err(self.no_order());
+        }
+        page.objects.sort_by(|a, b| a.key.cmp(&b.key));
+        page.prefixes.sort();
+        if let Some(after) = self.after {
+            page.objects.retain(|entry| entry.key.as_str() > after);
+            page.prefixes.retain(|prefix| is_open(prefix, after));
+        }
+        Ok(())
+    }
+
+    fn no_order(&self) -> Error {
+        let why = "the bucket is a directory bucket of S3, which lists names in no order, and more \
+                   than a page of them cannot be put in order";
+        Error::new(Kind::Unsupported, why)
+            .with_operation("list")
+            .with_object(format!("{}{}", self.root, self.prefix))
+            .with_hint(
+                "List a prefix with fewer names than a page, or keep what is to be listed in a \
+                 general purpose bucket",
+            )
+    }
+
     /// An error about a name, or about the listing as a whole.
     fn strange(&self, did: &str, name: &str) -> Error {
         let why = format!("the back end's listing is not what it was asked for: it {did}");
@@ -54,6 +98,9 @@ impl Asked<'_> {
     ) -> Result<()> {
         let Some(mut last) = names.next() else { return Ok(()) };
         for name in names {
+            if !is_behind(name, last) && self.is_unordered() {
+                return Err(self.no_order());
+            }
             if !is_behind(name, last) {
                 return Err(self.strange("holds names out of order, or one of them twice", name));
             }
@@ -78,9 +125,8 @@ impl Asked<'_> {
         self.ascend(prefixes(), |name, last| name > last)?;
         let Some(after) = self.after else { return Ok(()) };
         // More may follow below the prefix that the name itself lies in.
-        let is_open = |prefix: &str| prefix > after || after.starts_with(prefix);
         let early = keys().find(|name| *name <= after);
-        match early.or_else(|| prefixes().find(|prefix| !is_open(prefix))) {
+        match early.or_else(|| prefixes().find(|prefix| !is_open(prefix, after))) {
             Some(name) => Err(self.not_behind(name)),
             None => Ok(()),
         }

@@ -10,7 +10,7 @@ use crate::get::shown_tag;
 use crate::list::{Names, list_v1, page_size};
 use crate::locks;
 use crate::sound::Asked;
-use penstock_base::Result;
+use penstock_base::{Kind, Result};
 use penstock_store::streaming::{NULL_VERSION, versioned};
 use penstock_store::{VersionEntry, Versioning, VersionsPage, VersionsRequest};
 use s3s::{S3Result, dto, s3_error};
@@ -99,7 +99,14 @@ pub(crate) async fn state(bucket: &Bucket) -> S3Result<Versioning> {
 /// What the back end says.
 pub(crate) async fn keep(bucket: &Bucket, is_enabled: bool) -> S3Result<()> {
     let done = bucket.store.set_versioning(is_enabled).await;
-    done.map_err(|error| to_s3(Subject::Bucket, error))
+    done.map_err(|error| {
+        let is_never = error.kind() == Kind::Unsupported;
+        let error = to_s3(Subject::Bucket, error);
+        match error.message().filter(|_| is_never) {
+            Some(why) => s3_error!(NotImplemented, "PutBucketVersioning: {why}"),
+            None => error,
+        }
+    })
 }
 
 /// ListObjectVersions.

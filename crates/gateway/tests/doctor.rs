@@ -9,6 +9,7 @@ use penstock_base::{Kind, Secret};
 use penstock_gateway::{
     BackendOptions, BucketOptions, Finding, Grant, Level, Options, Pattern, examine,
 };
+use penstock_testkit::fake::vault::Bucket;
 use penstock_testkit::fake::{FakeAzure, FakeOptions};
 use std::time::{Duration, SystemTime};
 
@@ -303,4 +304,24 @@ async fn notes_are_read_and_written_where_there_are_any() {
     assert_eq!(found.len(), 1, "{findings:#?}");
     assert!(found[0].what.contains("`bad/bucket.json`") && found[0].kind == Some(Kind::Corrupt));
     assert_eq!(std::fs::read_dir(&notes).unwrap().count(), 2, "something is left");
+}
+
+/// To remove a version of a blob is a right of its own, which the gateway does not need.
+#[tokio::test]
+async fn on_azure_a_version_is_removed_or_left_where_that_is_denied() {
+    for is_denied in [false, true] {
+        let fake = FakeAzure::start(FakeOptions::azure_versioned()).unwrap();
+        if is_denied {
+            fake.fault("status=403,code=AuthorizationPermissionMismatch,op=DeleteBlob,times=1");
+        }
+        let mut told = options_over(BackendOptions { is_dynamic: false, ..azure(&fake) });
+        told.buckets = vec![named("lake", "back")];
+        let findings = examine(&told, SystemTime::now).await;
+        assert!(problems(&findings).is_empty(), "{findings:?}");
+        let left = fake.vault().with(|state| {
+            let count = |of: fn(&Bucket) -> usize| state.buckets.values().map(of).sum::<usize>();
+            (count(|it| it.objects.len()), count(|it| it.generations.all_gone().count()))
+        });
+        assert_eq!(left, (0, usize::from(is_denied)));
+    }
 }

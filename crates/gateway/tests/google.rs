@@ -85,6 +85,33 @@ async fn parts_make_an_object() {
     assert_eq!((got.len(), &got[5 << 20..]), ((5 << 20) + 3, &b"end"[..]));
 }
 
+/// Google has no copies of parts: the bytes pass through here.
+#[tokio::test]
+async fn a_part_is_copied_through_the_gateway() {
+    for token in [None, Some("t0ken")] {
+        let server = with(token).await;
+        server.put("/lake/k", b"0123456789").await;
+        let post = |path, body| Request { method: "POST", path, body, ..Default::default() };
+        let begun = server.send(post("/lake/up?uploads", b"")).await.text();
+        let id = begun.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap();
+        let path = format!("/lake/up?partNumber=1&uploadId={id}");
+        let headers = [("x-amz-copy-source", "lake/k"), ("x-amz-copy-source-range", "bytes=2-5")];
+        let copied = server.send(Request { method: "PUT", ..get(&path, &headers) }).await;
+        assert_eq!(copied.status, 200, "{}", copied.text());
+        let text = copied.text();
+        let tag = text.split("<ETag>").nth(1).unwrap().split('<').next().unwrap();
+        let body = format!(
+            "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{tag}</ETag></Part>\
+             </CompleteMultipartUpload>"
+        );
+        let done = server.send(post(&format!("/lake/up?uploadId={id}"), body.as_bytes())).await;
+        assert_eq!(done.status, 200, "{}", done.text());
+        assert_eq!(server.get("/lake/up").await.body, b"2345");
+        let requests = server.fake.as_ref().unwrap().requests();
+        assert!(requests.iter().all(|request| request.operation != "UploadPartCopy"));
+    }
+}
+
 /// What could not be noted is refused before there is a bucket without it.
 #[tokio::test]
 async fn settings_of_buckets_are_refused_before_anything_is_made() {

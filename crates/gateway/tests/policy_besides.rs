@@ -165,13 +165,23 @@ async fn lists_and_owners_let_in_what_they_always_did(lane: Lane) {
     let server = server_on(lane).await;
     let open = [("x-amz-acl", "public-read-write")];
     assert_eq!(server.status(ACCESS_KEY, ("PUT", "/mine?acl"), &open).await, 200);
+    assert_eq!(server.status(BOB, ("PUT", "/theirs"), &open).await, 200);
     // A policy about something else changes nothing.
     server.policy(&[("Allow", &["ListBucket"], "mine")]).await;
     for who in [ACCESS_KEY, BOB] {
         for brought in BROUGHT {
             assert_eq!(server.status(who, ("PUT", "/mine/k"), &[brought]).await, 200, "{who}");
         }
-        let copy = [("x-amz-copy-source", "mine/k")];
+        // No list lets anybody but the owner read tags, so a copy does not tell them either.
+        let copy = [("x-amz-copy-source", "mine/k"), ("x-amz-tagging-directive", "REPLACE")];
+        let with_tags = if who == BOB { 403 } else { 200 };
+        assert_eq!(server.status(who, ("GET", "/mine/k?tagging"), &[]).await, with_tags, "{who}");
+        for to in ["/mine/copy", "/theirs/copy"] {
+            assert_eq!(server.status(who, ("PUT", to), &copy[..1]).await, with_tags, "{who} {to}");
+            assert_eq!(server.status(who, ("PUT", to), &copy).await, 200, "{who} {to}");
+        }
+        assert_eq!(server.status(who, ("PUT", "/mine/plain"), &[]).await, 200, "{who}");
+        let copy = [("x-amz-copy-source", "mine/plain")];
         assert_eq!(server.status(who, ("PUT", "/mine/copy"), &copy).await, 200, "{who}");
     }
     // What lets the owner in besides does not take from them what is theirs.

@@ -15,6 +15,8 @@
 //!   hidden, and a read of one is `NotFound`.
 //! - Blob Batch is not offered by all accounts. Where it is refused, names are deleted one by one,
 //!   several at a time.
+//! - Whether versions are kept is set on the account, and no request of the Blob service tells. A
+//!   removal makes the current version one like any other, without a delete marker.
 //! - `.` and `..` between slashes are resolved by servers on the way, and the service turns a
 //!   backslash into a slash; such keys are refused, since they would be other blobs.
 
@@ -37,6 +39,7 @@ mod shared_key;
 mod streaming;
 mod tier;
 mod upload;
+mod versions;
 mod wire;
 
 pub use account::AzureAccount;
@@ -44,6 +47,7 @@ pub use address::Address;
 
 use crate::answer::{Failure, extent, range_header, unsatisfiable_extent};
 use crate::options::StoreOptions;
+use crate::streaming::split_version;
 use crate::{
     Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse,
     HttpClient, HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile,
@@ -156,6 +160,8 @@ impl AzureStore {
     }
 
     fn check_key(&self, operation: &'static str, key: &str) -> Result<()> {
+        versions::check(key).map_err(|error| self.wire.named(error, operation, key))?;
+        let key = split_version(key).0;
         if key.is_empty() {
             let error = Error::new(Kind::Invalid, "the URL names a container, not a blob in it");
             let error = self.wire.named(error, operation, key);
@@ -210,6 +216,7 @@ impl AzureStore {
             return Err(self.directory(operation, key));
         }
         let size = crate::http::content_length(&response.headers)
+            .and_then(|size| versions::check_null(key, &response.headers).map(|()| size))
             .map_err(|error| self.wire.named(error, operation, key))?;
         Ok(blob_meta(&response.headers, size))
     }
@@ -363,7 +370,8 @@ impl Store for AzureStore {
         if is_directory(&response.headers) {
             return Err(self.directory("GET", key));
         }
-        let found = extent(request.range, response.status, &response.headers)
+        let found = versions::check_null(key, &response.headers)
+            .and_then(|()| extent(request.range, response.status, &response.headers))
             .and_then(|found| whole_range(found.range, found.size_bytes, response.status))
             .map_err(|error| self.wire.named(error, "GET", key))?;
         let (range, size) = found;

@@ -31,6 +31,7 @@ pub mod sums;
 pub mod tags;
 pub mod types;
 pub mod uploads;
+mod version_pages;
 pub mod versions;
 pub mod web;
 pub(crate) mod xml;

@@ -332,7 +332,12 @@ pub trait StreamingStore: Store {
         false
     }
 
-    /// Whether it does.
+    /// Whether a removal makes a delete marker where versions are kept: sent twice it makes two.
+    fn has_markers(&self) -> bool {
+        self.has_versions()
+    }
+
+    /// Whether it does, as far as the store can know.
     ///
     /// # Errors
     /// `Denied`, `Unsupported`.

@@ -7,7 +7,7 @@ mod common;
 
 use bytes::Bytes;
 use common::client;
-use penstock_base::Kind;
+use penstock_base::{ByteRange, Kind};
 use penstock_store::streaming::versioned;
 use penstock_store::{
     Account as _, CopySource, ETag, GetRange, GetRequest, Payload, PutOptions, S3Account,
@@ -208,7 +208,20 @@ async fn a_version_is_copied_by_a_token_and_by_nobody_else() {
     assert!(fake.requests().is_empty(), "nothing was sent");
 }
 
-/// A service that passed over the marker would be asked for ever.
+/// Google copies whole objects only, so the bytes of a part have to come from elsewhere.
+#[tokio::test]
+async fn no_part_is_copied() {
+    for (fake, store) in [with_key().await, with_token().await] {
+        put(&*store, "k", "one").await;
+        let upload = store.create_upload("parts", &PutOptions::default()).await.unwrap();
+        let range = Some(ByteRange { start: 0, end: 3 });
+        let source = CopySource { key: "k".to_string(), if_match: None, range };
+        fake.reset_stats();
+        assert!(store.copy_part(&source, "parts", &upload, 1).await.unwrap().is_none());
+        assert!(fake.requests().is_empty(), "nothing was sent");
+    }
+}
+
 /// Google passes over the condition of a completion, and overwrites.
 #[tokio::test]
 async fn an_upload_with_a_condition_is_not_completed() {
@@ -229,6 +242,7 @@ async fn an_upload_with_a_condition_is_not_completed() {
     }
 }
 
+/// A service that passed over the marker would be asked for ever.
 #[tokio::test]
 async fn a_list_that_does_not_go_on_is_refused() {
     let script = common::Script::start(|_, mut stream| async move {

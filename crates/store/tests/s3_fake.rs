@@ -56,6 +56,13 @@ async fn google() -> Subject {
     subject_of(FakeOptions { google: true, ..options() }, "gs://bucket/", &[])
 }
 
+/// Google's own dialect, which goes with a token.
+async fn google_by_token() -> Subject {
+    let bearer_token = Some(SECRET.to_string());
+    let options = FakeOptions { google: true, bearer_token, ..options() };
+    subject_of(options, "gs://bucket/", &[("bearer_token", SECRET)])
+}
+
 async fn r2() -> Subject {
     subject_at("r2://bucket/", &[("account_id", "account")])
 }
@@ -71,6 +78,7 @@ fn subject_of(options: FakeOptions, url: &str, more: &[(&str, &str)]) -> Subject
 
 penstock_testkit::store_conformance!(conformance, subject);
 penstock_testkit::store_conformance!(google_conformance, google);
+penstock_testkit::store_conformance!(google_token_conformance, google_by_token);
 penstock_testkit::store_conformance!(r2_conformance, r2);
 
 async fn put(store: &dyn Store, key: &str, bytes: Vec<u8>) -> Result<()> {

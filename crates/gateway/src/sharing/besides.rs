@@ -72,7 +72,8 @@ impl Entry {
 impl Sharing {
     /// Whether a request that was let in may do this besides. A policy is asked for the action by
     /// its name; where it is silent, whoever came in by a list may still do what that always let
-    /// them, and whoever came in by the policy may do it if a list would have let them in.
+    /// them, and whoever came in by the policy may do it if a list would have let them in. Tags
+    /// are read by the bucket's owner only, whatever a list says.
     ///
     /// # Errors
     /// `AccessDenied`; what the back end says.
@@ -115,6 +116,11 @@ impl Sharing {
         match self.by_policy(ask, (notes, policy), is_owner).await? {
             Decision::Denied => Err(denied()),
             Decision::Allowed => Ok(()),
+            // No list gives the right to read tags, so a copy tells them to nobody else either.
+            Decision::Silent if ask.action == Some(GET_TAGS) => {
+                let ask = Ask { operation: "GetObjectTagging", ..*ask };
+                self.by_list(&ask, notes, policy).await
+            }
             Decision::Silent if entry.how == LetIn::ByList => Ok(()),
             Decision::Silent => self.by_list(ask, notes, policy).await,
         }

@@ -122,3 +122,31 @@ fn circles_of_any_length_are_met_and_ways_of_any_length_are_gone() {
     let over = progress.next(asked("", None), "one more".into());
     assert!(told(over.map(drop)).contains("100,000"));
 }
+
+/// A directory bucket of S3 lists in no order: what is whole is put in order, the rest refused by
+/// name; other back ends are held to theirs.
+#[test]
+fn a_directory_bucket_is_put_in_order_or_refused_by_name() {
+    let root = "s3://lake--usw2-az1--x-s3/";
+    let unordered = |after| Asked { root, prefix: "", after };
+    assert!(unordered(None).is_unordered() && !asked("", None).is_unordered());
+    let mut page = objects(&["c", "a", "b/x"], &["z/", "d/"]);
+    unordered(None).put_in_order(&mut page).unwrap();
+    unordered(None).objects(&page).unwrap();
+    assert_eq!(page.objects.len() + page.prefixes.len(), 5);
+    let mut page = objects(&["c", "a", "b/x"], &["z/", "d/"]);
+    unordered(Some("b/x")).put_in_order(&mut page).unwrap();
+    unordered(Some("b/x")).objects(&page).unwrap();
+    let names: Vec<_> = page.objects.iter().map(|entry| entry.key.as_str()).collect();
+    assert_eq!((names, page.prefixes.len()), (vec!["c"], 2));
+    let more = ListPage { next: Some("token".to_string()), ..objects(&["b", "a"], &[]) };
+    for refused in [
+        unordered(None).put_in_order(&mut more.clone()),
+        unordered(None).uploads(&uploads(&[("b", "1"), ("a", "1")]), ""),
+    ] {
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), Kind::Unsupported);
+        assert!(error.message().contains("directory bucket"), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("general purpose bucket")));
+    }
+}

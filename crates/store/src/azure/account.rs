@@ -1,12 +1,12 @@
 //! A storage account whose containers are stores.
 
-use super::list::parse_containers;
+use super::list::{corrupt, parse_containers};
 use super::wire::{Ask, Wire};
 use super::{Address, AzureStore, LIST_BYTES_MAX, drain};
 use crate::answer::Failure;
 use crate::options::{Family, StoreOptions};
-use crate::streaming::StreamingStore;
-use crate::{Account, ContainerEntry, HttpClient, ListRequest, Store as _};
+use crate::streaming::{StreamingStore, VersionsRequest};
+use crate::{Account, ContainerEntry, HttpClient, Store as _};
 use async_trait::async_trait;
 use http::Method;
 use penstock_base::{Error, Kind, Result};
@@ -118,6 +118,10 @@ impl Account for AzureAccount {
             let (found, next) = page.map_err(|error| self.wire.named(error, OPERATION, ""))?;
             entries.extend(found);
             match next {
+                Some(next) if next == marker => {
+                    let error = corrupt("its next page is the same one again");
+                    return Err(self.wire.named(error, OPERATION, ""));
+                }
                 Some(next) => marker = next,
                 None => break,
             }
@@ -130,23 +134,16 @@ impl Account for AzureAccount {
         self.store(container).create_container().await
     }
 
-    /// The service removes a container with all that is in it, so what is in it is asked first. A
-    /// blob that comes between the two requests goes too.
+    /// The service removes a container with all that is in it, so what is in it is asked first,
+    /// versions included. A blob that comes between the two requests goes too.
     async fn delete(&self, container: &str) -> Result<()> {
         let store = self.store(container);
-        let mut request = ListRequest { max_keys: Some(1), ..ListRequest::default() };
-        loop {
-            let page = store.list(request.clone()).await?;
-            if !page.objects.is_empty() {
-                return Err(Error::new(Kind::Conflict, "the container is not empty")
-                    .with_operation("delete container")
-                    .with_object(store.root())
-                    .with_service_code("BucketNotEmpty"));
-            }
-            match page.next {
-                Some(next) => request.token = Some(next),
-                None => break,
-            }
+        let first = VersionsRequest { max: 1, ..VersionsRequest::default() };
+        if !store.list_versions(&first).await?.versions.is_empty() {
+            return Err(Error::new(Kind::Conflict, "the container is not empty")
+                .with_operation("delete container")
+                .with_object(store.root())
+                .with_service_code("BucketNotEmpty"));
         }
         self.expect(container, "delete container", Method::DELETE, 202).await
     }

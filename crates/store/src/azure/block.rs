@@ -2,22 +2,27 @@
 //!
 //! Azure has no upload ids: blocks belong to the blob, and whoever commits a list of block ids
 //! decides. So each upload carries a random nonce in every block id, and two writers' blocks can
-//! never mix. All ids have one length, as Azure demands. An upload's id is all that there is of
+//! never mix. All ids have one length, as Azure demands. They also tell the storage class that was
+//! asked for, so that a list of uploads does. An upload's id is all that there is of
 //! it besides its blocks: nonce, what it began with, and a sum that ties it to its blob, so that
 //! any process can go on with it and an id of something else is noticed.
 
-use crate::{PutOptions, UploadId, xml};
+use super::tier;
+use crate::{PutOptions, UploadId, notes, xml};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use penstock_base::{Error, Kind, Result};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const NONCE_BYTES: usize = 16;
-/// Nonce, one byte for the layout's version, the part's number: 28 characters without padding.
+/// Nonce, one byte for the layout's version and the class, the part's number: 28 characters
+/// without padding.
 const ID_BYTES: usize = NONCE_BYTES + 1 + 4;
 const LAYOUT: u8 = 1;
+/// Where the class stands in the byte of a block id that has the layout.
+const CLASS_SHIFT: u32 = 4;
 /// The same in the id of an upload that was found by its blocks, which do not tell what it began
 /// with.
 const FOUND: u8 = 2;
@@ -33,6 +38,8 @@ pub struct Upload {
     nonce: [u8; NONCE_BYTES],
     /// `None` for an upload that was found by its blocks.
     begun: Option<Begun>,
+    /// The number of its storage class.
+    class: u8,
     /// Container and key.
     place: String,
 }
@@ -61,7 +68,13 @@ impl Upload {
             content_type: options.content_type.clone(),
             metadata: options.metadata.clone(),
         };
-        Upload { nonce: crate::random::bytes(), begun: Some(begun), place: place.to_string() }
+        let class = class_of(&begun);
+        Upload {
+            nonce: crate::random::bytes(),
+            begun: Some(begun),
+            class,
+            place: place.to_string(),
+        }
     }
 
     /// The text that names it: layout, nonce, the options where there are any, and the sum.
@@ -71,6 +84,9 @@ impl Upload {
         if let Some(begun) = self.begun.as_ref().filter(|begun| **begun != Begun::default()) {
             let begun = serde_json::to_vec(begun);
             bytes.extend(begun.expect("text and lists of text always serialise"));
+        }
+        if self.begun.is_none() && self.class > 0 {
+            bytes.push(self.class);
         }
         bytes.extend(sum(&self.place, &bytes));
         UploadId(URL_SAFE_NO_PAD.encode(bytes))
@@ -93,13 +109,19 @@ impl Upload {
             return Err(gone());
         }
         let (nonce, begun) = told[1..].split_at(NONCE_BYTES);
-        let begun = match begun {
-            _ if told[0] == FOUND => None,
-            [] => Some(Begun::default()),
-            json => Some(serde_json::from_slice(json).map_err(|_| gone())?),
+        let (begun, class) = match begun {
+            [] if told[0] == FOUND => (None, 0),
+            [class] if told[0] == FOUND => (None, *class),
+            _ if told[0] == FOUND => return Err(gone()),
+            [] => (Some(Begun::default()), 0),
+            json => {
+                let begun: Begun = serde_json::from_slice(json).map_err(|_| gone())?;
+                let class = class_of(&begun);
+                (Some(begun), class)
+            }
         };
         let nonce = nonce.try_into().map_err(|_| gone())?;
-        Ok(Upload { nonce, begun, place: place.to_string() })
+        Ok(Upload { nonce, begun, class, place: place.to_string() })
     }
 
     /// The nonce as text, for the blob's metadata.
@@ -107,9 +129,17 @@ impl Upload {
         URL_SAFE_NO_PAD.encode(self.nonce)
     }
 
-    /// The metadata that it began with, as far as its id tells.
-    pub fn metadata(&self) -> &[(String, String)] {
-        self.begun.as_ref().map_or(&[], |begun| &begun.metadata)
+    /// The metadata that it began with, as far as its id tells: of an upload that was found by its
+    /// blocks the class.
+    pub fn metadata(&self) -> Vec<(String, String)> {
+        let found = || {
+            let class = tier::class_at(self.class);
+            class.map(|class| (notes::STORAGE_CLASS.to_string(), class.to_string()))
+        };
+        match &self.begun {
+            Some(begun) => begun.metadata.clone(),
+            None => found().into_iter().collect(),
+        }
     }
 
     /// The options that it began with.
@@ -135,43 +165,41 @@ impl Upload {
     /// # Errors
     /// `Corrupt` for what is no such answer.
     pub fn found_in(place: &str, answer: &[u8]) -> Result<Vec<Upload>> {
-        let (mut found, mut given_up) = (BTreeSet::new(), BTreeSet::new());
+        let (mut found, mut given_up) = (BTreeMap::new(), BTreeSet::new());
         xml::walk(answer, |element| {
             if element.path[0] != "BlockList" {
                 return Err(xml::corrupt("the answer is no list of blocks"));
             }
             if element.is_at(&["UncommittedBlocks", "Block", "Name"])
-                && let Some((nonce, number)) = split_id(element.text)
+                && let Some(BlockId { nonce, class, number }) = split_id(element.text)
             {
                 if number == GIVEN_UP {
-                    given_up.insert(nonce)
+                    given_up.insert(nonce);
                 } else {
-                    found.insert(nonce)
-                };
+                    found.insert(nonce, class);
+                }
             }
             Ok(())
         })?;
-        let upload = |nonce: &[u8; NONCE_BYTES]| Upload {
-            nonce: *nonce,
-            begun: None,
-            place: place.to_string(),
-        };
-        Ok(found.difference(&given_up).map(upload).collect())
+        found.retain(|nonce, _| !given_up.contains(nonce));
+        let upload =
+            |(nonce, class)| Upload { nonce, begun: None, class, place: place.to_string() };
+        Ok(found.into_iter().map(upload).collect())
     }
 
     /// The block id of a part, in base64.
     pub fn block_id(&self, part_number: u32) -> String {
         let mut bytes = [0; ID_BYTES];
         bytes[..NONCE_BYTES].copy_from_slice(&self.nonce);
-        bytes[NONCE_BYTES] = LAYOUT;
+        bytes[NONCE_BYTES] = LAYOUT | (self.class << CLASS_SHIFT);
         bytes[NONCE_BYTES + 1..].copy_from_slice(&part_number.to_be_bytes());
         STANDARD.encode(bytes)
     }
 
     /// The number of a part from its block id; `None` for blocks of other uploads.
     pub fn part_number(&self, block_id: &str) -> Option<u32> {
-        let (nonce, number) = split_id(block_id)?;
-        (nonce == self.nonce).then_some(number)
+        let id = split_id(block_id)?;
+        (id.nonce == self.nonce).then_some(id.number)
     }
 
     /// The id of the block that marks this upload as given up.
@@ -233,13 +261,28 @@ impl Upload {
     }
 }
 
-/// Nonce and part number of a block id; `None` for ids that are not of this layout.
-fn split_id(block_id: &str) -> Option<([u8; NONCE_BYTES], u32)> {
+/// The number of the class that an upload began with.
+fn class_of(begun: &Begun) -> u8 {
+    let pair = begun.metadata.iter().find(|pair| pair.0 == notes::STORAGE_CLASS);
+    tier::number_of(pair.map(|pair| pair.1.as_str()))
+}
+
+/// What the id of a block tells.
+struct BlockId {
+    nonce: [u8; NONCE_BYTES],
+    class: u8,
+    number: u32,
+}
+
+/// Takes the id of a block apart; `None` for ids that are not of this layout.
+fn split_id(block_id: &str) -> Option<BlockId> {
     let bytes: [u8; ID_BYTES] = STANDARD.decode(block_id.trim()).ok()?.try_into().ok()?;
     let (nonce, rest) = bytes.split_at(NONCE_BYTES);
-    let (layout, number) = rest.split_at(1);
+    let (layout, number) = rest.split_first()?;
     let number = number.try_into().map(u32::from_be_bytes).ok()?;
-    (layout == [LAYOUT]).then_some((nonce.try_into().ok()?, number))
+    let class = layout >> CLASS_SHIFT;
+    let is_ours = layout & ((1 << CLASS_SHIFT) - 1) == LAYOUT;
+    is_ours.then_some(BlockId { nonce: nonce.try_into().ok()?, class, number })
 }
 
 /// Ties what an id tells to its place. No secret is in it: whoever may write to a place could as
@@ -284,6 +327,26 @@ mod tests {
         assert!(upload.blocks_in(marked.as_bytes()).unwrap().is_given_up);
         for page in ["<html>", "<html><body/></html>", "<Error><Code>x</Code></Error>"] {
             assert_eq!(upload.blocks_in(page.as_bytes()).unwrap_err().kind(), Kind::Corrupt);
+        }
+    }
+
+    /// So that a list of uploads tells it.
+    #[test]
+    fn blocks_tell_the_class_that_was_asked_for() {
+        let pair = |class: &str| (notes::STORAGE_CLASS.to_string(), class.to_string());
+        for class in ["STANDARD_IA", "ONEZONE_IA", "GLACIER_IR", "DEEP_ARCHIVE", "GLACIER"] {
+            let options = PutOptions { metadata: vec![pair(class)], ..Default::default() };
+            let upload = Upload::begin("c/k", &options);
+            let block = upload.block_id(7);
+            let answer = format!(
+                "<BlockList><UncommittedBlocks><Block><Name>{block}</Name><Size>1</Size></Block>\
+                 </UncommittedBlocks></BlockList>"
+            );
+            let found = Upload::found_in("c/k", answer.as_bytes()).unwrap();
+            assert_eq!(found[0].metadata(), [pair(class)]);
+            let again = Upload::parse(&found[0].id(), "c/k").unwrap();
+            assert_eq!((again.metadata(), again.block_id(7)), (vec![pair(class)], block));
+            assert_eq!(Upload::parse(&upload.id(), "c/k").unwrap(), upload);
         }
     }
 

@@ -55,10 +55,9 @@ impl AzureStore {
         to: &str,
         options: &PutOptions,
     ) -> Result<PutResult> {
-        let url = self.wire.config.endpoint.url(&self.wire.path(Some(&source.key)), &[]);
         // The operation knows no header for the media type.
         let options = PutOptions { content_type: None, ..options.clone() };
-        let mut headers = vec![("x-ms-copy-source", self.wire.source_url(url))];
+        let mut headers = vec![("x-ms-copy-source", self.wire.source_url(&source.key))];
         headers.extend(source_condition(source));
         let ask = Ask { headers, options: Some(&options), ..Ask::default() };
         let response = self.wire.send(OPERATION, to, Method::PUT, ask).await?;
@@ -126,13 +125,16 @@ impl AzureStore {
         on: PutResult,
     ) -> Result<PutResult> {
         let condition = on.etag.map_or(WriteCondition::None, WriteCondition::IfMatch);
+        // Other properties make no other version.
+        let version = on.version;
         let options = PutOptions { condition, ..options.clone() };
         let ask = Ask { query: &[("comp", what)], options: Some(&options), ..Ask::default() };
         let response = self.wire.send(OPERATION, to, Method::PUT, ask).await?;
         if response.status != 200 {
             return Err(self.wire.refused(response, OPERATION, to).await);
         }
-        self.written(response, OPERATION, to).await
+        let set = self.written(response, OPERATION, to).await?;
+        Ok(PutResult { version: set.version.clone().or(version), ..set })
     }
 
     /// The source of an operation that reads a URL: where it is, the right to read it, and the

@@ -115,6 +115,14 @@ impl Credentials {
         Ok((parts.uri.query().map(str::to_string), token))
     }
 
+    /// The query that lets the service read one version of a blob, given as container and key, by
+    /// itself; `None` where the credential is not the account's key, and for no version.
+    pub fn version_link(&self, place: (&str, &str), version: Option<&str>) -> Option<String> {
+        let Signing::Key(key) = &self.signing else { return None };
+        let end = (Timestamp::now() + LINK_LIFE).as_system_time();
+        Some(key.version_link(place, version?, end))
+    }
+
     fn told(&self, error: &reqsign_core::Error) -> Error {
         let key = advice::options("azure", &[("connection_string", "...")]);
         credential_error(self.what, error).with_hint(format!(

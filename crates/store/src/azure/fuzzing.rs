@@ -4,7 +4,7 @@ use super::address::Address;
 use super::block::Upload;
 use super::connection_string::ConnectionString;
 use super::list::Token;
-use super::{batch, list, metadata};
+use super::{batch, list, metadata, versions};
 use crate::{UploadId, encoded_word};
 
 /// Lists of blobs, containers and blocks.
@@ -15,6 +15,7 @@ pub(crate) fn replies(input: &[u8]) {
         }
     }
     drop(list::parse_containers(input));
+    drop(versions::parse_page(input));
     for upload in Upload::found_in("c/k", input).unwrap_or_default() {
         drop(upload.blocks_in(input));
     }

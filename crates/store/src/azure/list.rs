@@ -126,7 +126,7 @@ pub(super) fn parse_page(body: &[u8], start_after: Option<&str>) -> Result<ListP
                 blob.is_hidden |= text.trim() == "true";
             }
             ["EnumerationResults", "Blobs", "Blob", "Properties", field] => {
-                property(&mut blob, field, text)?;
+                blob.is_hidden |= property(&mut blob.meta, field, text)?;
             }
             ["EnumerationResults", "Blobs", "Blob", "Metadata", entry] => {
                 blob.is_hidden |= marks_directory(entry, text);
@@ -186,24 +186,25 @@ pub(super) fn parse_containers(body: &[u8]) -> Result<(Vec<ContainerEntry>, Opti
     if is_listing { Ok((containers, next)) } else { Err(corrupt("it is no listing")) }
 }
 
-fn property(blob: &mut Blob, field: &str, text: &str) -> Result<()> {
+/// Takes over a property of a listed blob; whether it is a directory.
+pub(super) fn property(meta: &mut ObjectMeta, field: &str, text: &str) -> Result<bool> {
     match field {
         "Content-Length" => {
             let size = text.trim().parse().map_err(|_| corrupt("a size is no number"))?;
-            blob.meta.size_bytes = Some(size);
+            meta.size_bytes = Some(size);
         }
-        "Etag" => blob.meta.etag = Some(ETag::parse(text)).filter(|etag| !etag.0.is_empty()),
-        "Last-Modified" => blob.meta.modified = parse_http_date(text),
-        "Content-Type" if !text.is_empty() => blob.meta.content_type = Some(text.to_string()),
-        "AccessTier" => blob.meta.storage_class = tier::class_of(text),
-        "ResourceType" => blob.is_hidden |= text.trim() == "directory",
+        "Etag" => meta.etag = Some(ETag::parse(text)).filter(|etag| !etag.0.is_empty()),
+        "Last-Modified" => meta.modified = parse_http_date(text),
+        "Content-Type" if !text.is_empty() => meta.content_type = Some(text.to_string()),
+        "AccessTier" => meta.storage_class = tier::class_of(text),
+        "ResourceType" => return Ok(text.trim() == "directory"),
         _ => {}
     }
-    Ok(())
+    Ok(false)
 }
 
 /// A name, decoded where the service had to encode what XML cannot hold.
-fn name(element: &xml::Element<'_>) -> Result<String> {
+pub(super) fn name(element: &xml::Element<'_>) -> Result<String> {
     let is_encoded = element
         .attributes
         .iter()
@@ -215,7 +216,7 @@ fn name(element: &xml::Element<'_>) -> Result<String> {
     decoded.map(|name| name.into_owned()).map_err(|_| corrupt("an encoded name is no UTF-8"))
 }
 
-fn corrupt(why: &str) -> Error {
+pub(super) fn corrupt(why: &str) -> Error {
     Error::new(Kind::Corrupt, format!("the service's listing is malformed: {why}"))
         .with_retry(Retry::Briefly)
         .with_hint("Is the endpoint really an Azure Blob service, and is there a proxy between?")

@@ -5,14 +5,14 @@ use super::block::Upload;
 use super::list::{self, Token};
 use super::upload::{BLOCK_LIST_BYTES_MAX, BlockBody, Committed};
 use super::wire::Ask;
-use super::{AzureStore, LIST_BYTES_MAX, drain, tier};
+use super::{AzureStore, LIST_BYTES_MAX, drain, tier, versions};
 use crate::answer::Failure;
 use crate::streaming::{
-    CopiedPart, CopySource, Inflow, PartEntry, StreamingStore, UploadEntry, UploadsPage,
-    UploadsRequest,
+    CopiedPart, CopySource, Inflow, PartEntry, Removed, StreamingStore, UploadEntry, UploadsPage,
+    UploadsRequest, Versioning, VersionsPage, VersionsRequest,
 };
 use crate::sums::{Sum, overheard, tag_with_sum};
-use crate::{ListEntry, ListRequest, Part, Payload, PutOptions, PutResult, UploadId, tags};
+use crate::{ETag, ListEntry, ListRequest, Part, Payload, PutOptions, PutResult, UploadId, tags};
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -94,7 +94,7 @@ impl StreamingStore for AzureStore {
     async fn begun_with(&self, key: &str, upload: &UploadId) -> Result<Vec<(String, String)>> {
         let upload = self.upload(key, upload);
         let upload = upload.map_err(|error| self.wire.named(error, "read an upload's id", key))?;
-        Ok(upload.metadata().to_vec())
+        Ok(upload.metadata())
     }
 
     /// Uploads to keys that hold no blob yet, by their blocks: a listing, and a request for each
@@ -202,6 +202,35 @@ impl StreamingStore for AzureStore {
         if must_stream { Ok(None) } else { Err(self.wire.failed(failure, OPERATION, key)) }
     }
 
+    fn has_versions(&self) -> bool {
+        true
+    }
+
+    fn has_markers(&self) -> bool {
+        false
+    }
+
+    async fn versioning(&self) -> Result<Versioning> {
+        self.versions_kept().await
+    }
+
+    async fn set_versioning(&self, _is_enabled: bool) -> Result<()> {
+        Err(self.wire.named(versions::set_on_account(), "set versioning", ""))
+    }
+
+    async fn list_versions(&self, request: &VersionsRequest) -> Result<VersionsPage> {
+        self.versions(request).await
+    }
+
+    async fn remove(
+        &self,
+        key: &str,
+        version: Option<&str>,
+        if_match: Option<&ETag>,
+    ) -> Result<Removed> {
+        self.remove_version(key, version, if_match).await
+    }
+
     fn takes_class(&self, class: &str) -> bool {
         tier::of_class(class).is_some()
     }
@@ -217,6 +246,7 @@ impl StreamingStore for AzureStore {
     async fn tags(&self, key: &str) -> Result<Vec<(String, String)>> {
         const OPERATION: &str = "get tags";
         self.check_key(OPERATION, key)?;
+        self.require_null(OPERATION, key).await?;
         let ask = Ask { query: &[("comp", "tags")], ..Ask::default() };
         let mut response = self.wire.send(OPERATION, key, Method::GET, ask).await?;
         if response.status != 200 {
@@ -230,6 +260,7 @@ impl StreamingStore for AzureStore {
     async fn set_tags(&self, key: &str, tags: &[(String, String)]) -> Result<()> {
         const OPERATION: &str = "set tags";
         self.check_key(OPERATION, key)?;
+        self.require_null(OPERATION, key).await?;
         let headers = vec![("content-type", "application/xml; charset=UTF-8".to_string())];
         let payload = Payload::from(Bytes::from(tags::to_xml(TAGS_ROOT, tags)));
         let ask = Ask { query: &[("comp", "tags")], headers, payload, ..Ask::default() };
@@ -281,7 +312,7 @@ impl AzureStore {
             key: key.clone(),
             id: upload.id(),
             begun: None,
-            metadata: upload.metadata().to_vec(),
+            metadata: upload.metadata(),
         };
         Ok(found.into_iter().map(entry).collect())
     }

@@ -4,9 +4,10 @@ use super::address::Address;
 use super::config::{Auth, Config};
 use super::credentials::Credentials;
 use super::endpoint::Endpoint;
-use super::{metadata, tier};
+use super::{metadata, tier, versions};
 use crate::answer::{Failure, object_meta};
 use crate::options::StoreOptions;
+use crate::streaming::split_version;
 use crate::{
     Connections, HttpClient, HttpResponse, Inflow, ObjectMeta, Payload, PutOptions, PutResult,
     WarmUp, WriteCondition, encoded_word, notes,
@@ -137,7 +138,8 @@ impl Wire {
         Ok(parts)
     }
 
-    /// Signs and sends; any status is an answer.
+    /// Signs and sends; any status is an answer. The key may name a version (see
+    /// [`split_version`]).
     pub async fn send(
         &self,
         operation: &'static str,
@@ -145,8 +147,13 @@ impl Wire {
         method: Method,
         ask: Ask<'_>,
     ) -> Result<HttpResponse> {
-        let path = self.path((!key.is_empty()).then_some(key));
-        self.send_to(operation, key, method, &path, ask).await
+        let (name, version) = split_version(key);
+        let path = self.path((!name.is_empty()).then_some(name));
+        let Some(pair) = versions::parameter(version) else {
+            return self.send_to(operation, key, method, &path, ask).await;
+        };
+        let query: Vec<_> = ask.query.iter().copied().chain([pair]).collect();
+        self.send_to(operation, key, method, &path, Ask { query: &query, ..ask }).await
     }
 
     /// The same to any path; `key` names the object in errors.
@@ -176,23 +183,38 @@ impl Wire {
 
     /// The URL of a blob that the service can read for a copy, and the token to come with it.
     pub async fn link(&self, key: &str) -> Result<(String, Option<penstock_base::Secret>)> {
+        let (name, version) = split_version(key);
+        let version = versions::parameter(version);
         let endpoint = &self.config.endpoint;
         // A signature is over container and key, without the path that an emulator's account is.
         let bare = Endpoint { base_path: String::new(), ..endpoint.clone() };
-        let url = bare.url(&bare.path(&self.address.container, Some(key)), &[]);
+        let url = bare.url(&bare.path(&self.address.container, Some(name)), &[]);
         let request = Request::get(url).body(()).map_err(|error| {
             Error::new(Kind::Invalid, format!("the name makes no URL ({error})"))
         })?;
-        let (query, token) = self.credentials.link(request.into_parts().0).await?;
-        let url = endpoint.url(&self.path(Some(key)), &[]);
-        Ok((query.map_or(url.clone(), |query| format!("{url}?{query}")), token))
+        let place = (self.address.container.as_str(), name);
+        let version_id = version.map(|(_, id)| id);
+        let signed = match self.credentials.version_link(place, version_id) {
+            Some(query) => (Some(query), None),
+            None => self.credentials.link(request.into_parts().0).await?,
+        };
+        let (query, token) = signed;
+        Ok((with_query(self.blob_url(key), query.as_deref()), token))
+    }
+
+    /// A blob's URL, or that of one of its versions, without any right to read it.
+    fn blob_url(&self, key: &str) -> String {
+        let (name, version) = split_version(key);
+        let pair = versions::parameter(version);
+        self.config.endpoint.url(&self.path(Some(name)), pair.as_slice())
     }
 
     /// A blob's URL as Copy Blob wants it: with the shared access signature, if that is the
     /// credential; any other one of the account is taken from the request itself.
-    pub fn source_url(&self, url: String) -> String {
+    pub fn source_url(&self, key: &str) -> String {
+        let url = self.blob_url(key);
         match &self.config.auth {
-            Auth::Sas(sas) => format!("{url}?{}", sas.reveal()),
+            Auth::Sas(sas) => with_query(url, Some(sas.reveal())),
             _ => url,
         }
     }
@@ -208,7 +230,10 @@ impl Wire {
     }
 
     /// The same for a failure that was read already.
-    pub fn failed(&self, failure: Failure, operation: &'static str, key: &str) -> Error {
+    pub fn failed(&self, mut failure: Failure, operation: &'static str, key: &str) -> Error {
+        if split_version(key).1.is_some() && failure.code == "BlobNotFound" {
+            failure.code = "NoSuchVersion".to_string();
+        }
         let hint = match (failure.verdict().0, failure.code.as_str()) {
             (Kind::Denied, _) => Some(self.denied_hint.clone()),
             (Kind::NotFound, _) if !key.is_empty() => {
@@ -283,16 +308,24 @@ pub(super) fn condition_header(condition: &WriteCondition) -> Option<(String, St
     }
 }
 
-/// Tag and time that a write left.
+/// Tag, time and version that a write left.
 pub(super) fn put_result(headers: &HeaderMap) -> PutResult {
     let meta = object_meta(headers, None, "");
-    PutResult { etag: meta.etag, modified: meta.modified, version: None }
+    PutResult { etag: meta.etag, modified: meta.modified, version: versions::told(headers) }
+}
+
+/// A URL with more of a query.
+fn with_query(url: String, query: Option<&str>) -> String {
+    let Some(query) = query else { return url };
+    let sign = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{sign}{query}")
 }
 
 /// Metadata of a blob from its headers; our own entries are left out.
 pub(super) fn blob_meta(headers: &HeaderMap, size_bytes: Option<u64>) -> ObjectMeta {
     let mut meta = object_meta(headers, size_bytes, META_PREFIX);
     meta.storage_class = tier::class_told(headers);
+    meta.version = versions::told(headers);
     meta.metadata.retain(|(name, _)| name != UPLOAD_NONCE);
     for (name, value) in &mut meta.metadata {
         *name = metadata::decode_name(name);

@@ -53,7 +53,8 @@ impl S3Store {
                 let version = self.version(&response.headers);
                 Ok(PutResult { etag: Some(etag), modified, version })
             }
-            Outcome::Refused { failure, .. } if may_be_too_large(&failure) => {
+            // Google copies an object of any size in one request, and has no copies of parts.
+            Outcome::Refused { failure, .. } if !self.is_gcs() && may_be_too_large(&failure) => {
                 let meta = self.stat(&source.key).await?;
                 if meta.size_bytes.is_none_or(|size| size <= COPY_SIZE_MAX) {
                     return Err(self.sender.refusal(&call, failure));

@@ -8,11 +8,11 @@
 use super::replies::parse_generations;
 use super::request::{Call, strange};
 use super::{PAGE_MAX, S3Store};
-use crate::streaming::{VersionEntry, VersionsPage, VersionsRequest, split_version};
+use crate::streaming::{VersionsPage, VersionsRequest, split_version};
+use crate::version_pages::{Found, is_listed};
 use crate::{ObjectMeta, answer};
 use ::http::{HeaderMap, Method};
 use penstock_base::{Error, Kind, Result};
-use std::cmp::Reverse;
 
 /// The names that clients write and are told, and Google's for the same.
 ///
@@ -73,27 +73,6 @@ struct Pass<'a> {
     delimiter: Option<&'a str>,
     /// After this key, or after this generation of it.
     from: Option<(String, Option<String>)>,
-}
-
-/// What a pass found that may be told, and whether there is more behind it.
-#[derive(Debug, Default)]
-struct Found {
-    versions: Vec<VersionEntry>,
-    prefixes: Vec<String>,
-    has_more: bool,
-}
-
-impl Found {
-    fn len(&self) -> usize {
-        self.versions.len() + self.prefixes.len()
-    }
-
-    /// How much of it can be told: of the last key there may be newer generations on the next page.
-    fn complete(&self, next: Option<&(String, Option<String>)>) -> usize {
-        let Some((key, _)) = next else { return self.len() };
-        let open = self.versions.iter().rev().take_while(|entry| entry.key == *key).count();
-        self.len() - open
-    }
 }
 
 impl S3Store {
@@ -160,7 +139,7 @@ impl S3Store {
             found.prefixes.extend(rest.prefixes.into_iter().filter(|prefix| prefix != marker));
             found.has_more = rest.has_more;
         }
-        Ok(latest_first(found, request.max))
+        Ok(found.page(request.max, |a, b| number(&b.id).cmp(&number(&a.id))))
     }
 
     /// Reads pages until there are more than `wanted` names whose generations are all there, or a
@@ -178,7 +157,7 @@ impl S3Store {
             found.versions.extend(page.versions.into_iter().filter(|entry| is_meant(&entry.key)));
             found.prefixes.extend(page.prefixes);
             let Some(next) = page.next.filter(|_| !is_behind) else { return Ok(found) };
-            if found.complete(Some(&next)) > wanted {
+            if found.complete(Some(next.0.as_str())) > wanted {
                 found.has_more = true;
                 return Ok(found);
             }
@@ -222,13 +201,6 @@ impl S3Store {
     }
 }
 
-/// Whether a key is one that the listing tells by itself.
-fn is_listed(key: &str, request: &VersionsRequest) -> bool {
-    let delimiter = request.delimiter.as_deref().filter(|it| !it.is_empty());
-    let rest = key.strip_prefix(&request.prefix).filter(|_| !key.is_empty());
-    rest.is_some_and(|rest| delimiter.is_none_or(|it| !rest.contains(it)))
-}
-
 /// The generation of a marker.
 ///
 /// # Errors
@@ -243,38 +215,6 @@ fn check_marker(id: &str) -> Result<u64> {
 /// A generation as a number; 19 digits always fit.
 fn number(id: &str) -> u64 {
     id.parse().unwrap_or_default()
-}
-
-/// The first page of what was found, in S3's order. All generations of each of its keys are there,
-/// but for some of the last key where there is more.
-fn latest_first(mut found: Found, max: usize) -> VersionsPage {
-    found
-        .versions
-        .sort_by(|a, b| (&a.key, Reverse(number(&a.id))).cmp(&(&b.key, Reverse(number(&b.id)))));
-    found.prefixes.sort();
-    found.prefixes.dedup();
-    let has_more = found.has_more || found.len() > max;
-    let mut page = VersionsPage::default();
-    let mut versions = found.versions.into_iter().peekable();
-    let mut prefixes = found.prefixes.into_iter().peekable();
-    let mut last = None;
-    for _ in 0..max {
-        let is_version = match (versions.peek(), prefixes.peek()) {
-            (Some(entry), Some(prefix)) => entry.key < *prefix,
-            (found, _) => found.is_some(),
-        };
-        if is_version {
-            let Some(entry) = versions.next() else { break };
-            last = Some((entry.key.clone(), Some(entry.id.clone())));
-            page.versions.push(entry);
-        } else {
-            let Some(prefix) = prefixes.next() else { break };
-            last = Some((prefix.clone(), None));
-            page.prefixes.push(prefix);
-        }
-    }
-    page.next = last.filter(|_| has_more);
-    page
 }
 
 #[cfg(test)]

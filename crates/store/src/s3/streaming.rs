@@ -2,7 +2,7 @@
 //! and tags, passed through.
 
 use crate::answer::Failure;
-use crate::s3::request::{Call, Outcome};
+use crate::s3::request::{Call, Outcome, strange};
 use crate::s3::{S3Store, google, replies};
 use crate::streaming::{
     CopiedPart, CopySource, Inflow, PartEntry, PartPlace, Removed, StreamingStore, UploadsPage,
@@ -33,6 +33,10 @@ fn read_marker(text: &str) -> Result<(String, String)> {
     };
     let foreign = || Error::new(Kind::Invalid, "the listing token is not one of this store");
     read().ok_or_else(foreign)
+}
+
+fn same_page() -> Error {
+    strange("a next page: it names the same one again")
 }
 
 impl S3Store {
@@ -104,8 +108,9 @@ impl StreamingStore for S3Store {
             let (found, next) = page.map_err(|error| self.named(&call, error))?;
             parts.extend(found);
             match next {
-                Some(next) if next != marker => marker = next,
-                _ => return Ok(parts),
+                Some(next) if next == marker => return Err(self.named(&call, same_page())),
+                Some(next) => marker = next,
+                None => return Ok(parts),
             }
         }
     }
@@ -151,10 +156,12 @@ impl StreamingStore for S3Store {
                 pair.1 = google::told_class(&pair.1).to_string();
             }
         }
-        // A service that passes over a marker would be asked for the same page for ever.
         uploads.retain(|it| it.key > marker.0 || it.key == marker.0 && !marker.1.is_empty());
-        let next = next.filter(|next| *next != marker).map(|next| marker_text(&next));
-        Ok(UploadsPage { uploads, next })
+        // A service that passes over a marker would be asked for the same page for ever.
+        if next.as_ref() == Some(&marker) {
+            return Err(self.named(&call, same_page()));
+        }
+        Ok(UploadsPage { uploads, next: next.map(|next| marker_text(&next)) })
     }
 
     async fn discard_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
@@ -184,7 +191,8 @@ impl StreamingStore for S3Store {
         number: u32,
     ) -> Result<Option<CopiedPart>> {
         let Some(range) = source.range.filter(|range| !range.is_empty()) else { return Ok(None) };
-        if !self.names_source(source) {
+        // Google copies whole objects only.
+        if self.is_gcs() || !self.names_source(source) {
             return Ok(None);
         }
         self.copy_range(source, range, key, upload, number).await.map(Some)

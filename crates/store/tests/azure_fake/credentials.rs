@@ -54,6 +54,12 @@ async fn bearer() -> Subject {
     subject(fake, &[("provider", "access_token"), ("access_token", TOKEN)])
 }
 
+/// An account that keeps versions is no other store to whoever does not ask for them.
+async fn versioned() -> Subject {
+    let fake = FakeAzure::start(FakeOptions::azure_versioned()).unwrap();
+    subject(fake, &[("account_key", AZURE_ACCOUNT_KEY)])
+}
+
 async fn anonymous() -> Subject {
     let options = FakeOptions { anonymous: true, ..FakeOptions::azure() };
     subject(FakeAzure::start(options).unwrap(), &[])
@@ -66,6 +72,8 @@ store_conformance!(signature_conformance, signature);
 store_conformance!(bearer_conformance, bearer);
 
 store_conformance!(anonymous_conformance, anonymous);
+
+store_conformance!(versioned_conformance, versioned);
 
 #[tokio::test]
 async fn wrong_key_shows_the_secret_to_try() {

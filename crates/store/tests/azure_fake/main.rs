@@ -9,3 +9,4 @@ mod requests;
 mod support;
 mod trouble;
 mod uploads;
+mod versions;

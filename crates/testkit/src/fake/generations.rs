@@ -1,5 +1,5 @@
-//! Generations of a bucket's objects, as Google counts them: every write has one, and those that
-//! another took the place of stay where the bucket keeps versions.
+//! Generations of a bucket's objects, as Google counts them, and Azure's versions: every write has
+//! one, and those that another took the place of stay where versions are kept.
 //!
 //! They are in memory only: a restarted fake gives its objects new ones and has forgotten the rest.
 
@@ -70,6 +70,13 @@ impl Generations {
     /// One that is not live.
     pub fn gone(&self, key: &str, generation: u64) -> Option<&Gone> {
         self.gone.get(&(key.to_string(), generation))
+    }
+
+    /// Changes what is told of one that is not live.
+    pub fn amend(&mut self, key: &str, generation: u64, object: Object) {
+        if let Some(gone) = self.gone.get_mut(&(key.to_string(), generation)) {
+            gone.object = Arc::new(object);
+        }
     }
 
     /// All that are not live, by key and oldest first.

@@ -5,8 +5,8 @@
 //! discarded blocks, quoted tags), and break as told by a [`FaultPlan`]. Buckets and containers
 //! appear on first use, but for names that begin with `missing`, which never do.
 //!
-//! They are not a service to rely on: no versioning but Google's, no access control beyond one key,
-//! no expiry.
+//! They are not a service to rely on: no versions but Google's and Azure's (in memory only), no
+//! access control beyond one key, no expiry.
 //!
 //! On the same port, unsigned: `GET /_penstock/stats`, `GET /_penstock/requests?n=100`,
 //! `POST /_penstock/reset`, `POST /_penstock/faults` (one fault a line; they add up),

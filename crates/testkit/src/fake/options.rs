@@ -33,6 +33,8 @@ pub struct FakeOptions {
     pub bearer_token: Option<String>,
     /// S3: speaks it as Google's XML API does, with generations and classes of its own.
     pub google: bool,
+    /// Azure: keeps the versions of blobs, as accounts do that are set so.
+    pub versioning: bool,
     /// Lets unsigned requests in.
     pub anonymous: bool,
     /// Seconds by which the server's clock is ahead.
@@ -62,6 +64,7 @@ impl FakeOptions {
             session_token: None,
             bearer_token: None,
             google: false,
+            versioning: false,
             anonymous: false,
             clock_offset_s: 0,
             digests: false,
@@ -83,6 +86,11 @@ impl FakeOptions {
             key: AZURE_ACCOUNT_KEY.to_string(),
             ..FakeOptions::s3()
         }
+    }
+
+    /// The same, of an account that keeps versions.
+    pub fn azure_versioned() -> Self {
+        FakeOptions { versioning: true, ..FakeOptions::azure() }
     }
 
     /// Adds a fault in its text form.

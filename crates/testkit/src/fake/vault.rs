@@ -122,6 +122,14 @@ impl State {
         found.generations.written(key, before, clock::now())
     }
 
+    /// Changes what is told of an object that stays what it is: it gets no generation of its own.
+    pub fn amend(&mut self, bucket: &str, key: &str, object: Object) {
+        self.changed.push((bucket.to_string(), key.to_string()));
+        if let Some(found) = self.buckets.get_mut(bucket) {
+            found.objects.insert(key.to_string(), Arc::new(object));
+        }
+    }
+
     /// Removes an object; whether there was one.
     pub fn remove(&mut self, bucket: &str, key: &str) -> bool {
         self.changed.push((bucket.to_string(), key.to_string()));

@@ -9,6 +9,7 @@ use super::super::http::{Request, Response};
 use super::super::range::{Resolved, resolve};
 use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Lines, Object, State, fresh_etag};
+use super::versions::{self, Version};
 use super::{Call, blob_not_found, invalid_header, tags};
 use bytes::Bytes;
 
@@ -160,16 +161,16 @@ pub async fn get(call: &Call<'_>) -> Served {
     if call.header("if-none-match") == Some("*") {
         return Err(invalid_header("If-None-Match").into());
     }
-    let found = call.server.vault.with(|state| state.object(&call.target.bucket, &call.target.key));
-    let object = found.ok_or_else(blob_not_found)?;
+    let (object, version) = call.server.vault.with(|state| versions::asked(call, state))?;
+    let told = |answer| version.told(answer);
     match judge(&call.request.headers, "", Some(&object)) {
         Verdict::Proceed => {}
         Verdict::Failed => return Err(condition_not_met().into()),
-        Verdict::NotModified => return Ok(describe(Response::new(304), &object)),
+        Verdict::NotModified => return Ok(told(describe(Response::new(304), &object))),
     }
     let size = object.data.len();
     if call.target.operation != "GetBlob" {
-        let mut answer = describe(Response::new(200), &object);
+        let mut answer = told(describe(Response::new(200), &object));
         answer.length_told = Some(size);
         if call.target.operation == "GetBlobMetadata" {
             answer.length_told = Some(0);
@@ -183,7 +184,7 @@ pub async fn get(call: &Call<'_>) -> Served {
     }
     let range = match resolve(asked, size) {
         Resolved::Whole => {
-            let mut answer = describe(Response::new(200), &object);
+            let mut answer = told(describe(Response::new(200), &object));
             answer.body = object.data.clone();
             return Ok(answer);
         }
@@ -195,9 +196,9 @@ pub async fn get(call: &Call<'_>) -> Served {
         }
     };
     let data = object.data.slice(range.start, range.end);
-    let mut answer = describe_range(&object, call, &data).await?;
-    let told = format!("bytes {}-{}/{size}", range.start, range.end - 1);
-    answer = answer.with("Content-Range", told);
+    let mut answer = told(describe_range(&object, call, &data).await?);
+    let part = format!("bytes {}-{}/{size}", range.start, range.end - 1);
+    answer = answer.with("Content-Range", part);
     answer.body = data;
     Ok(answer)
 }
@@ -264,15 +265,15 @@ pub fn place(call: &Call<'_>, object: Object) -> Result<Response, Refusal> {
         .with("ETag", format!("\"{}\"", object.etag))
         .with("Last-Modified", http_date(object.modified))
         .with("x-ms-request-server-encrypted", "true");
-    call.server.vault.with(|state| -> Result<(), Refusal> {
+    let version = call.server.vault.with(|state| -> Result<Version, Refusal> {
         check_write(call, state)?;
-        state.place(&call.target.bucket, &call.target.key, object);
+        let generation = state.place(&call.target.bucket, &call.target.key, object);
         if let Some(bucket) = state.buckets.get_mut(&call.target.bucket) {
             bucket.blocks.remove(&call.target.key);
         }
-        Ok(())
+        Ok(versions::written(call, generation))
     })?;
-    Ok(answer)
+    Ok(version.told_of_write(answer))
 }
 
 /// `Put Blob`.
@@ -320,15 +321,16 @@ pub async fn put(call: &Call<'_>, pieces: Vec<Bytes>) -> Served {
 /// `Delete Blob`.
 ///
 /// # Errors
-/// `BlobNotFound`, `ConditionNotMet`.
+/// `BlobNotFound`, `ConditionNotMet`, `OperationNotAllowedOnRootBlob`.
 pub fn delete(call: &Call<'_>) -> Served {
     call.server.vault.with(|state| {
-        let present = state.object(&call.target.bucket, &call.target.key);
-        let present = present.ok_or_else(blob_not_found)?;
+        let (present, _) = versions::asked(call, state)?;
         if judge(&call.request.headers, "", Some(&present)) != Verdict::Proceed {
             return Err(condition_not_met().into());
         }
-        state.remove(&call.target.bucket, &call.target.key);
+        if !versions::remove_named(call, state)? {
+            state.remove(&call.target.bucket, &call.target.key);
+        }
         Ok(Response::new(202).with("x-ms-delete-type-permanent", "true"))
     })
 }
@@ -345,9 +347,10 @@ pub fn describe_anew(call: &Call<'_>) -> Served {
         let present = state.object(&call.target.bucket, &call.target.key);
         let mut object = (*present.ok_or_else(blob_not_found)?).clone();
         check_write(call, state)?;
-        match call.target.operation {
-            "SetBlobMetadata" => object.metadata = metadata,
-            _ => {
+        let is_new_version = call.target.operation == "SetBlobMetadata";
+        match is_new_version {
+            true => object.metadata = metadata,
+            false => {
                 let tier = object.headers.iter().find(|(name, _)| name == TIER).cloned();
                 object.headers = kept_headers(call.request);
                 object.headers.extend(tier);
@@ -355,9 +358,14 @@ pub fn describe_anew(call: &Call<'_>) -> Served {
         }
         object.etag = etag.clone();
         object.modified = modified;
-        state.place(&call.target.bucket, &call.target.key, object);
-        Ok(Response::new(200)
+        let answer = Response::new(200)
             .with("ETag", format!("\"{etag}\""))
-            .with("Last-Modified", http_date(modified)))
+            .with("Last-Modified", http_date(modified));
+        if !is_new_version {
+            state.amend(&call.target.bucket, &call.target.key, object);
+            return Ok(answer);
+        }
+        let generation = state.place(&call.target.bucket, &call.target.key, object);
+        Ok(versions::written(call, generation).told_of_write(answer))
     })
 }

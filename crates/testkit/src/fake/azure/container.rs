@@ -5,7 +5,7 @@ use super::super::http::Response;
 use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Bucket, fresh_etag};
 use super::super::xml::Writer;
-use super::{Call, MISSING};
+use super::{Call, MISSING, versions};
 
 fn not_found() -> Refusal {
     Refusal::new(404, "ContainerNotFound", "The specified container does not exist.")
@@ -45,7 +45,7 @@ pub fn appear(call: &Call<'_>, operation: &str, name: &str) -> Result<(), Refusa
             if name.starts_with(MISSING) {
                 return Err(not_found());
             }
-            state.buckets.insert(name.to_string(), Bucket::default());
+            state.buckets.insert(name.to_string(), versions::kept(call, Bucket::default()));
         }
         Ok(())
     })
@@ -68,7 +68,7 @@ pub fn create(call: &Call<'_>) -> Served {
             let message = "The specified container already exists.";
             return Err(Refusal::new(409, "ContainerAlreadyExists", message));
         }
-        state.buckets.insert(name.clone(), bucket);
+        state.buckets.insert(name.clone(), versions::kept(call, bucket));
         Ok(())
     })?;
     Ok(Response::new(201)

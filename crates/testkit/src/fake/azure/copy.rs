@@ -9,7 +9,7 @@ use super::super::http::{Query, Response};
 use super::super::range::{Resolved, resolve};
 use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Object, fresh_etag};
-use super::{Call, auth, blob, block, invalid_header, sas, tags};
+use super::{Call, auth, blob, block, invalid_header, sas, tags, versions};
 use std::sync::Arc;
 
 /// Largest source of a synchronous `Copy Blob From URL`.
@@ -49,8 +49,9 @@ fn source(call: &Call<'_>, needs_right: bool) -> Result<Arc<Object>, Refusal> {
     } else if needs_right && !call.server.options.anonymous {
         return Err(cannot_verify(401, "Public access is not permitted on this storage account."));
     }
-    let found = call.server.vault.with(|state| state.object(&target.bucket, &target.key));
-    let object = found.ok_or_else(|| cannot_verify(404, "The specified blob does not exist."))?;
+    let named = query.get("versionid");
+    let found = call.server.vault.with(|state| versions::find(call, state, &target, named));
+    let (object, _) = found.map_err(|refusal| cannot_verify(refusal.status, &refusal.message))?;
     if judge(&call.request.headers, "x-ms-source-", Some(&object)) != Verdict::Proceed {
         let message = "The source condition specified using HTTP conditional header(s) is not met.";
         return Err(Refusal::new(412, "SourceConditionNotMet", message));

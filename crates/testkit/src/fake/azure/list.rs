@@ -9,6 +9,7 @@ use super::super::vault::{Bucket, Object};
 use super::super::xml::Writer;
 use super::Call;
 use super::blob::tier_of;
+use super::versions::{self, Version};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,6 +83,9 @@ pub fn blobs(call: &Call<'_>, empty: bool) -> Served {
         let Some(bucket) = state.buckets.get(&call.target.bucket) else {
             return page(&BTreeMap::new(), request);
         };
+        if include.contains(&"versions") && call.server.options.versioning {
+            return page(&versions::all(bucket), request);
+        }
         match include.contains(&"uncommittedblobs") {
             true => page(&with_uncommitted(bucket), request),
             false => page(&bucket.objects, request),
@@ -138,7 +142,10 @@ fn render(call: &Call<'_>, names: &[Name], next: Option<&str>, metadata: bool) -
                 write_name(&mut xml, "Name", fold);
                 xml.close("BlobPrefix");
             }
-            Name::Object(key, object) => write_blob(&mut xml, key, object, metadata),
+            Name::Object(name, object) => {
+                let (key, version) = versions::split(name);
+                write_blob(&mut xml, (key, version), object, metadata);
+            }
         }
     }
     xml.close("Blobs").text("NextMarker", next.unwrap_or("")).close("EnumerationResults");
@@ -158,9 +165,17 @@ fn write_name(xml: &mut Writer, element: &str, name: &str) {
     }
 }
 
-fn write_blob(xml: &mut Writer, key: &str, object: &Object, metadata: bool) {
+fn write_blob(
+    xml: &mut Writer,
+    (key, version): (&str, Option<Version>),
+    object: &Object,
+    metadata: bool,
+) {
     xml.open("Blob", "");
     write_name(xml, "Name", key);
+    if let Some(version) = version {
+        version.list(xml);
+    }
     xml.open("Properties", "");
     xml.text("Creation-Time", http_date(object.modified));
     xml.text("Last-Modified", http_date(object.modified)).text("Etag", &object.etag);

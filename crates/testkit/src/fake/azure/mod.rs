@@ -9,6 +9,7 @@ pub mod copy;
 pub mod list;
 pub mod sas;
 pub mod tags;
+pub mod versions;
 
 use super::codec::{http_date, percent_decode};
 use super::data::Data;

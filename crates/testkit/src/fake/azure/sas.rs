@@ -94,14 +94,20 @@ fn service_string(server: &Server, query: &Query, target: &Target) -> Result<Str
     let container = &target.bucket;
     let resource = match field("sr") {
         "c" => format!("/blob/{account}/{container}"),
-        "b" => format!("/blob/{account}/{container}/{}", target.key),
-        _ => return Err(failed("sr must be b or c")),
+        "b" | "bv" => format!("/blob/{account}/{container}/{}", target.key),
+        _ => return Err(failed("sr must be b, bv or c")),
     };
+    // A blob's signature is for the current version, that of a version for no other.
+    let named = field("versionid");
+    if field("sr") != "c" && named.is_empty() != (field("sr") == "b") {
+        return Err(failed("versionid does not go with sr"));
+    }
     let mut lines: Vec<&str> = ["sp", "st", "se"].into_iter().map(field).collect();
     lines.push(&resource);
     lines.extend(["si", "sip", "spr", "sv"].into_iter().map(field));
     if field("sv") >= WITH_RESOURCE {
-        lines.extend([field("sr"), field("snapshot")]);
+        let time = if field("sr") == "bv" { named } else { field("snapshot") };
+        lines.extend([field("sr"), time]);
     }
     if field("sv") >= WITH_SCOPE {
         lines.push(field("ses"));

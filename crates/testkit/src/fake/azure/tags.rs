@@ -5,9 +5,8 @@ use super::super::http::Response;
 use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Lines, Object};
 use super::super::xml::{Writer, parse};
-use super::{Call, blob_not_found, invalid_header};
+use super::{Call, invalid_header, versions};
 use bytes::Bytes;
-use std::sync::Arc;
 
 /// Most tags of a blob.
 const TAGS_MAX: usize = 10;
@@ -41,17 +40,12 @@ pub fn of_header(call: &Call<'_>) -> Result<Lines, Refusal> {
     checked(tags)
 }
 
-fn object(call: &Call<'_>) -> Result<Arc<Object>, Refusal> {
-    let found = call.server.vault.with(|state| state.object(&call.target.bucket, &call.target.key));
-    found.ok_or_else(blob_not_found)
-}
-
 /// `Get Blob Tags`.
 ///
 /// # Errors
 /// `BlobNotFound`.
 pub fn get(call: &Call<'_>) -> Served {
-    let object = object(call)?;
+    let (object, _) = call.server.vault.with(|state| versions::asked(call, state))?;
     let mut xml = Writer::default();
     xml.open("Tags", "").open("TagSet", "");
     for (name, value) in &object.tags {
@@ -79,8 +73,10 @@ pub fn set(call: &Call<'_>, pieces: &[Bytes]) -> Served {
         tags.push((field("Key"), field("Value")));
     }
     let tags = checked(tags)?;
-    let mut changed = (*object(call)?).clone();
-    changed.tags = tags;
-    call.server.vault.with(|state| state.place(&call.target.bucket, &call.target.key, changed));
-    Ok(Response::new(204))
+    call.server.vault.with(|state| {
+        let (object, version) = versions::asked(call, state)?;
+        let changed = Object { tags, ..(*object).clone() };
+        versions::amend(call, state, &version, changed);
+        Ok(Response::new(204))
+    })
 }

@@ -114,6 +114,11 @@ pub fn object(call: &Call<'_>) -> Served {
 /// # Errors
 /// `NoSuchKey`, `NoSuchUpload`, `InvalidRange`, `InvalidArgument`.
 pub async fn part(call: &Call<'_>) -> Served {
+    if call.server.options.google {
+        let message =
+            "A header or query you provided requested a function that is not implemented.";
+        return Err(Refusal::new(501, "NotImplemented", message).into());
+    }
     let number = part_number(call)?;
     let object = source(call)?;
     let size = object.data.len();
