@@ -108,7 +108,7 @@ pub(crate) struct Lease {
     budget: Arc<Budget>,
     bytes: u64,
     returning: AtomicBool,
-    is_ahead: bool,
+    is_ahead: AtomicBool,
 }
 
 impl std::fmt::Debug for Lease {
@@ -130,6 +130,13 @@ impl Lease {
         }
     }
 
+    /// Says that a read waits for these bytes: they are not ahead any more.
+    pub fn set_wanted(&self) {
+        if self.is_ahead.swap(false, Ordering::Relaxed) {
+            self.budget.lock().ahead -= self.bytes;
+        }
+    }
+
     /// Makes another one, of the same account, part of this one. Neither may be returning.
     pub fn join(&mut self, mut other: Lease) {
         self.bytes += std::mem::take(&mut other.bytes);
@@ -140,7 +147,7 @@ impl Lease {
         let surplus = self.bytes.saturating_sub(bytes);
         self.bytes -= surplus;
         let budget = Arc::clone(&self.budget);
-        let is_ahead = self.is_ahead;
+        let is_ahead = AtomicBool::new(*self.is_ahead.get_mut());
         drop(Lease { budget, bytes: surplus, returning: AtomicBool::new(false), is_ahead });
     }
 }
@@ -149,7 +156,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let mut state = self.budget.lock();
         state.held -= self.bytes;
-        if self.is_ahead {
+        if *self.is_ahead.get_mut() {
             state.ahead -= self.bytes;
         }
         if *self.returning.get_mut() {
@@ -254,9 +261,19 @@ impl Budget {
             return None;
         }
         state.ahead = ahead;
-        let mut lease = self.grant(&mut state, bytes);
-        lease.is_ahead = true;
+        let lease = self.grant(&mut state, bytes);
+        lease.is_ahead.store(true, Ordering::Relaxed);
         Some(lease)
+    }
+
+    /// How much [`Budget::try_lease_ahead`] would give now.
+    pub(crate) fn free_ahead_bytes(&self) -> u64 {
+        let state = self.lock();
+        if !state.waiters.is_empty() {
+            return 0;
+        }
+        let free = state.limit.saturating_sub(state.held);
+        free.min((state.limit / AHEAD_PARTS).saturating_sub(state.ahead))
     }
 
     /// Memory at once, limit or not: for small amounts that are bounded by their holder. Where
@@ -279,7 +296,7 @@ impl Budget {
         state.held += bytes;
         self.metrics.add(Metric::MemoryHeldNow, bytes);
         let returning = AtomicBool::new(false);
-        Lease { budget: Arc::clone(self), bytes, returning, is_ahead: false }
+        Lease { budget: Arc::clone(self), bytes, returning, is_ahead: AtomicBool::new(false) }
     }
 
     /// Serves waiters until the first one has to wait for memory that is returning.

@@ -8,6 +8,8 @@ mod support;
 use penstock_base::{ByteRange, Metric};
 use penstock_engine::Known;
 use penstock_testkit::parquet::footer;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use support::{Bench, Link, Scripted, pattern, read};
 use tokio::time::{Instant, sleep};
@@ -120,5 +122,61 @@ async fn the_link_is_full_with_little_memory() {
         let work = scan.way() * percent / 100;
         let (took, least) = (scan.run(&data, work).await, scan.least(&data, work));
         assert!(took <= least + 2 * latency, "{percent} %: {took:?} of {least:?}");
+    }
+}
+
+/// Row groups of which few fit into what may be ahead, and which are several requests each: by
+/// threads that take one after the other, each with a reader of its own.
+async fn by_threads(threads: usize, bytes_per_s: f64, work: Duration) -> (Duration, Duration) {
+    let latency = Duration::from_millis(100);
+    let memory = "384MiB";
+    let scan = Scan { groups: 20, group_bytes: (12 << 20) + 1000, latency, bytes_per_s, memory };
+    let data = Arc::new(scan.file());
+    let mut store = Scripted::remote(latency);
+    store.link = Some(Link::new(bytes_per_s));
+    store.profile.connection_bytes_per_s = 40e6;
+    let bench = Bench::with(store, &[("memory_limit_bytes", memory)]);
+    bench.store.place("t.parquet", data.to_vec()).await;
+    let (query, at) = (Arc::new(bench.query()), bench.at("t.parquet"));
+    let begin = Instant::now();
+    let first = query.open(&at, &Known::default()).await.unwrap();
+    read(&first, &query, data.len() - 8, 8).await;
+    query.will_read(&at, &[0], false);
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut running = Vec::new();
+    for _ in 0..threads {
+        let reader = query.open(&at, &Known::default()).await.unwrap();
+        let (query, data, next) = (Arc::clone(&query), Arc::clone(&data), Arc::clone(&next));
+        let (groups, group_bytes) = (scan.groups, scan.group_bytes);
+        running.push(tokio::spawn(async move {
+            loop {
+                let group = next.fetch_add(1, Ordering::Relaxed);
+                if group >= groups {
+                    return;
+                }
+                let start = 4 + group * group_bytes;
+                let found = read(&reader, &query, start, group_bytes).await;
+                assert!(found == data[start..start + group_bytes], "row group {group}");
+                sleep(work).await;
+            }
+        }));
+    }
+    for thread in running {
+        thread.await.unwrap();
+    }
+    let took = begin.elapsed();
+    assert_eq!(query.metrics().get(Metric::ReadAheadWastedBytes), 0);
+    (took, scan.least(&data, work))
+}
+
+/// What may be ahead is hardly more than what fills the link. A row group that is being read is
+/// not ahead any more, and none is begun of which a part does not fit: that would be a round trip.
+#[tokio::test(start_paused = true)]
+async fn the_link_is_hardly_idle_with_large_row_groups() {
+    for work in [0, 15] {
+        let work = Duration::from_millis(work);
+        let (took, least) = by_threads(1, 750e6, work).await;
+        let more = took.saturating_sub(least);
+        assert!(more <= Duration::from_millis(425), "{work:?}: {took:?} of {least:?}");
     }
 }

@@ -191,6 +191,24 @@ fn what_is_fetched_ahead_has_a_quarter_of_the_limit_together() {
     assert_eq!(budget.held_bytes(), 0);
 }
 
+#[test]
+fn what_a_read_waits_for_leaves_room_for_more_ahead() {
+    let budget = budget(40);
+    let ahead = budget.try_lease_ahead(10).unwrap();
+    assert_eq!(budget.free_ahead_bytes(), 0);
+    ahead.set_wanted();
+    ahead.set_wanted();
+    assert_eq!(budget.free_ahead_bytes(), 10);
+    let more = [10, 10, 10].map(|bytes| {
+        let lease = budget.try_lease_ahead(bytes).unwrap();
+        lease.set_wanted();
+        lease
+    });
+    assert!(budget.try_lease_ahead(1).is_none(), "all of it holds bytes still");
+    drop((ahead, more));
+    assert_eq!((budget.held_bytes(), budget.free_ahead_bytes()), (0, 10));
+}
+
 #[tokio::test]
 async fn where_nobody_can_give_the_limit_yields() {
     let budget = budget(10);
@@ -236,6 +254,24 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
+    /// What is free for what is ahead is what is given for it.
+    #[test]
+    fn as_much_is_given_ahead_as_is_told_to_be_free(
+        limit in 0u64..100, held in prop::collection::vec(0u64..30, 0..4),
+        ahead in prop::collection::vec((0u64..30, any::<bool>()), 0..6), bytes in 0u64..30,
+    ) {
+        let budget = budget(limit);
+        let _held: Vec<_> = held.iter().filter_map(|bytes| budget.try_lease(*bytes)).collect();
+        let lease = |(bytes, is_wanted): &(u64, bool)| {
+            let lease = budget.try_lease_ahead(*bytes)?;
+            is_wanted.then(|| lease.set_wanted());
+            Some(lease)
+        };
+        let _ahead: Vec<_> = ahead.iter().filter_map(lease).collect();
+        let free = budget.free_ahead_bytes();
+        prop_assert_eq!(budget.try_lease_ahead(bytes).is_some(), bytes <= free);
+    }
+
     /// Whatever the limit becomes, a waiter waits only while memory is on its way, and gets its
     /// own in the end.
     #[test]

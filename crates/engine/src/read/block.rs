@@ -57,12 +57,27 @@ impl Drop for Block {
 impl Block {
     /// Takes note that a read wants what of it lies in this range.
     pub fn used(&self, range: ByteRange) {
-        let (start, end) = (self.range.start.max(range.start), self.range.end.min(range.end));
-        if start < end {
+        if let Some(shared) = self.shared(range) {
             let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-            let new_bytes = used.add(ByteRange { start, end });
-            self.used_bytes.fetch_add(new_bytes, Ordering::Relaxed);
+            let new_bytes = used.add(shared);
+            let used_bytes = self.used_bytes.fetch_add(new_bytes, Ordering::Relaxed) + new_bytes;
+            drop(used);
+            if used_bytes >= self.range.len()
+                && let Some(lease) = self.lease.upgrade()
+            {
+                lease.set_wanted();
+            }
         }
+    }
+
+    fn shared(&self, range: ByteRange) -> Option<ByteRange> {
+        let (start, end) = (self.range.start.max(range.start), self.range.end.min(range.end));
+        (start < end).then_some(ByteRange { start, end })
+    }
+
+    /// How many bytes of this range it has, here or on their way.
+    pub fn shared_bytes(&self, range: ByteRange) -> u64 {
+        self.shared(range).map_or(0, |shared| shared.len())
     }
 
     /// Bytes that have come over the network.

@@ -11,7 +11,7 @@
 use crate::budget::AHEAD_PARTS;
 use crate::read::block::Block;
 use crate::read::filters::{Filters, Judged, Ranges};
-use crate::read::flow::{Flow, Running};
+use crate::read::flow::{Flow, Need, Running};
 use crate::read::parquet::Layout;
 use crate::read::scan::{JOINED_BYTES_MAX, Scan, Unit};
 use penstock_base::ByteRange;
@@ -40,8 +40,9 @@ pub(crate) struct Columns {
     /// What a plan told of the rows that it wants.
     filters: Option<Arc<Filters>>,
     pub flow: Arc<Flow>,
-    /// By reader: its read that runs. The flow learns from what of it is fetched on demand too.
-    reading: HashMap<u64, Running>,
+    /// By reader: its read that runs, and how much of it is not ahead. The flow learns from what of
+    /// it is fetched on demand too.
+    reading: HashMap<u64, (Running, u64)>,
     ahead: Vec<Fetched>,
 }
 
@@ -85,7 +86,12 @@ pub(crate) enum Ahead {
 pub(crate) struct Room {
     /// The least that was seen, or else what is expected.
     pub latency: Duration,
+    /// What the link was seen to bring; 0 where that is not known.
+    pub link_bytes_per_s: f64,
     pub memory_limit_bytes: u64,
+    /// Of what may be ahead, so much is free. A span begins whole or not at all: the rest of one
+    /// would be a round trip of its own for the reader that comes to it.
+    pub free_bytes: u64,
     /// The statement may end before its files do.
     pub ends_early: bool,
     /// Requests that the store's connections have room for.
@@ -166,7 +172,9 @@ impl Columns {
         }
         let again = self.scan.read(reader, file, range);
         found.iter().for_each(|block| block.used(range));
-        self.reading.insert(reader, self.flow.begin());
+        let ahead: u64 = found.iter().map(|block| block.shared_bytes(range)).sum();
+        let on_demand_bytes = range.len().saturating_sub(ahead);
+        self.reading.insert(reader, (self.flow.begin(), on_demand_bytes));
         let dropped = if again { self.clear() } else { self.drop_unneeded() };
         Some((found, dropped))
     }
@@ -179,7 +187,7 @@ impl Columns {
         range: ByteRange,
         on_demand_bytes: u64,
     ) -> Dropped {
-        if let Some(running) = self.reading.remove(&reader)
+        if let Some((running, _)) = self.reading.remove(&reader)
             && on_demand_bytes > 0
         {
             self.flow.come(on_demand_bytes);
@@ -215,16 +223,23 @@ impl Columns {
                 self.learn(file, told);
             }
         }
-        let (unit_bytes, readers) = (self.scan.unit_bytes(), self.scan.reader_count());
-        let window = self.flow.window_bytes(room.latency, unit_bytes, readers);
+        let window = self.flow.window_bytes(&Need {
+            latency: room.latency,
+            link_bytes_per_s: room.link_bytes_per_s,
+            unit_bytes: self.scan.unit_bytes(),
+            readers: self.scan.reader_count(),
+            on_demand_bytes: self.reading.values().map(|(_, bytes)| bytes).sum(),
+        });
         let memory_bytes = room.memory_limit_bytes / AHEAD_PARTS;
         let allowed = self.scan.allowed_bytes(window.min(memory_bytes));
         let span_bytes_max = if self.scan.is_learned() { u64::MAX } else { FIRST_SPAN_BYTES_MAX };
         // What has come of requests that run is off the link; it takes memory, and may be in vain.
         let to_come = self.ahead.iter().map(|ahead| ahead.block.to_come_bytes()).sum();
         let held_bytes_max = self.scan.allowed_bytes(memory_bytes);
-        let mut left =
-            allowed.saturating_sub(to_come).min(held_bytes_max.saturating_sub(self.unused_bytes()));
+        let mut left = allowed
+            .saturating_sub(to_come)
+            .min(held_bytes_max.saturating_sub(self.unused_bytes()))
+            .min(room.free_bytes);
         let whole_bytes = (allowed / 2).min(span_bytes_max);
         let running = self.ahead.iter().filter(|ahead| ahead.block.is_pending()).count();
         let mut requests = room.requests.min(REQUESTS_MAX.saturating_sub(running));
@@ -316,7 +331,8 @@ mod tests {
             drop(columns.done(reader, 0, group(reader), if reader == 2 { 0 } else { GROUP }));
         }
         // Nothing that a reader takes itself: twice what the link brought in a latency.
-        assert_eq!(columns.flow.window_bytes(LATENCY, 0, 0), 2 * 3 * GROUP);
+        let need = Need { latency: LATENCY, ..Need::default() };
+        assert_eq!(columns.flow.window_bytes(&need), 2 * 3 * GROUP);
         assert!(columns.reading.is_empty());
     }
 }

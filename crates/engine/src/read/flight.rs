@@ -314,7 +314,8 @@ impl<'a> Wanted<'a> {
         match (parts.next(), parts.len()) {
             (Some(Part::Lead(leader)), 0) => {
                 let is_fresh = begun.is_none();
-                self.lead(leader, buf, begun).await.map(|()| is_fresh)
+                // Boxed, as those that are around it are moved about while they are few bytes.
+                self.lead(leader, buf, begun).boxed().await.map(|()| is_fresh)
             }
             (Some(first), _) => self.share(first, parts, buf).await.map(|()| false),
             (None, _) => Ok(true),

@@ -14,6 +14,11 @@ use tokio::time::Instant;
 const COME_BYTES: u64 = 1 << 20;
 /// Shorter times say more of the clock than of the link.
 const TIME_MIN: Duration = Duration::from_millis(1);
+/// What fills the link is on its way so many times.
+const FILLS: u64 = 2;
+/// What lies ready for readers that are done with their row groups is no more than this, but two
+/// row groups at least: large ones would leave no room for what fills the link.
+const READY_BYTES_MAX: u64 = 64 << 20;
 
 /// The way from one store, as the requests of one scan see it.
 #[derive(Debug)]
@@ -21,6 +26,22 @@ pub(crate) struct Flow {
     bytes_per_s: Mutex<f64>,
     /// Of all requests.
     come_bytes: AtomicU64,
+}
+
+/// What a scan has its bytes for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Need {
+    /// One that was seen, or expected as long as there is none: with less than it is, the rate that
+    /// a window shows makes the next one no larger.
+    pub latency: Duration,
+    /// What all bodies of the store were seen to bring; 0 where that is not known.
+    pub link_bytes_per_s: f64,
+    /// Of the row group that is read now.
+    pub unit_bytes: u64,
+    /// Those who are busy with so much each, and take the next at once.
+    pub readers: u64,
+    /// What they wait for and fetch themselves: it is on its way already.
+    pub on_demand_bytes: u64,
 }
 
 /// A request that runs.
@@ -59,17 +80,17 @@ impl Flow {
         }
     }
 
-    /// Bytes that fill the link while so many readers are busy with `unit_bytes` each, which they
-    /// take at once.
-    ///
-    /// `latency` is one that was seen, or expected as long as there is none: with less than it is,
-    /// the rate that a window shows makes the next one no larger.
-    pub fn window_bytes(&self, latency: Duration, unit_bytes: u64, readers: u64) -> u64 {
-        // Twice, and one unit more, so that a reader that was held up is not noticed; a cast
-        // saturates.
-        let in_flight = (*self.lock() * latency.as_secs_f64()) as u64;
-        let taken = unit_bytes.saturating_mul(readers.saturating_add(1));
-        in_flight.saturating_mul(2).saturating_add(taken)
+    /// Bytes that fill the link while readers are busy with a unit each.
+    pub fn window_bytes(&self, need: &Need) -> u64 {
+        let bytes_per_s = self.lock().max(need.link_bytes_per_s);
+        // A cast saturates.
+        let once = (bytes_per_s * need.latency.as_secs_f64()) as u64;
+        let in_flight = once.saturating_mul(FILLS).saturating_sub(need.on_demand_bytes);
+        // One unit more, so that a reader that was held up is not noticed.
+        let unit_bytes = need.unit_bytes;
+        let each = unit_bytes.saturating_mul(need.readers.saturating_add(1));
+        let ready = each.min(READY_BYTES_MAX.max(unit_bytes.saturating_mul(2)));
+        in_flight.saturating_add(ready)
     }
 
     fn lock(&self) -> MutexGuard<'_, f64> {
@@ -80,6 +101,7 @@ impl Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// A link of 100 MB/s, 50 ms away, and a reader that keeps a window full on it.
     #[tokio::test(start_paused = true)]
@@ -88,7 +110,9 @@ mod tests {
         const LATENCY: Duration = Duration::from_millis(50);
         const UNIT: u64 = 1 << 20;
         let flow = Flow::new(1e6);
-        let mut window = flow.window_bytes(LATENCY, UNIT, 1);
+        let need =
+            |readers| Need { latency: LATENCY, unit_bytes: UNIT, readers, ..Need::default() };
+        let mut window = flow.window_bytes(&need(1));
         let first = window;
         for _ in 0..40 {
             // All of a window at once: the last byte is there after the latency and its own time.
@@ -99,12 +123,43 @@ mod tests {
                 flow.come(UNIT);
                 flow.end(running);
             }
-            window = flow.window_bytes(LATENCY, UNIT, 1);
+            window = flow.window_bytes(&need(1));
         }
         let full = (RATE * LATENCY.as_secs_f64()) as u64;
         assert!(first < 3 * UNIT, "{first}");
         assert!(window > full && window <= 2 * (full + UNIT), "{window} of {full}");
-        let of_four = flow.window_bytes(LATENCY, UNIT, 4);
+        let of_four = flow.window_bytes(&need(4));
         assert_eq!(of_four, window + 3 * UNIT, "each reader takes a unit at once");
+    }
+
+    /// Nothing of the scan has come: what the store is known to bring counts, if it is more.
+    #[test]
+    fn what_the_link_was_seen_to_bring_before_the_scan_counts() {
+        let flow = Flow::new(10e6);
+        let latency = Duration::from_millis(100);
+        let need = Need { latency, link_bytes_per_s: 50e6, ..Need::default() };
+        assert_eq!(flow.window_bytes(&need), 2 * 5_000_000);
+        let slower = Need { link_bytes_per_s: 1e6, ..need };
+        assert_eq!(flow.window_bytes(&slower), 2 * 1_000_000, "nor less than is expected");
+    }
+
+    proptest! {
+        /// What readers fetch themselves is on the link already, and takes no place of what lies
+        /// ready; whatever the row groups are, no more lies ready than is of use.
+        #[test]
+        fn on_demand_counts_as_on_its_way_and_what_lies_ready_is_bounded(
+            rate in 0.0..1e11f64, ms in 0u64..1000, unit_bytes in 0u64..1 << 30,
+            readers in 0u64..200, on_demand_bytes in 0u64..1 << 32,
+        ) {
+            let (latency, flow) = (Duration::from_millis(ms), Flow::new(rate));
+            let need = Need { latency, unit_bytes, readers, ..Need::default() };
+            let window = flow.window_bytes(&need);
+            let with = flow.window_bytes(&Need { on_demand_bytes, ..need });
+            let ready = flow.window_bytes(&Need { on_demand_bytes: u64::MAX, ..need });
+            prop_assert!(with <= window && with >= ready);
+            prop_assert!(with.saturating_add(on_demand_bytes) >= window);
+            prop_assert!(ready <= (64 << 20).max(2 * unit_bytes));
+            prop_assert!(readers == 0 || ready >= 2 * unit_bytes.min(32 << 20));
+        }
     }
 }
