@@ -185,7 +185,8 @@ def counted(back_end: Running, client: Client, prepared: Callable[[Client], Act]
 
 
 def _fake(back_end: Running, what: str, method: str = "GET") -> bytes:
-    request = urllib.request.Request(f"{back_end.url}/_penstock/{what}", method=method)  # noqa: S310
+    url = f"{back_end.url}/_penstock/{what}"
+    request = urllib.request.Request(url, method=method)  # noqa: S310
     with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
         return bytes(answer.read())
 
