@@ -39,6 +39,7 @@ mod handover;
 mod headers;
 mod heads;
 mod hosts;
+mod intake;
 mod keys;
 mod late;
 mod lenient;

@@ -2,6 +2,7 @@
 //! and cuts it where the client takes none for long.
 
 use crate::handover::Handover;
+use crate::intake::Intake;
 use crate::observed::StallTimer;
 use crate::stats::Stats;
 use crate::telemetry::Telemetry;
@@ -13,14 +14,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Most bytes that one read takes from a connection while there are few.
-pub const READ_BYTES_MAX: usize = 128 << 10;
-/// Connections beyond which each read takes less, so that memory grows slower than their number.
-const CONNECTIONS_FEW: u64 = 16;
-/// Most bytes that one read takes then: a byte less than a buffer of hyper's, which doubles its
-/// buffers when one was filled and halves those of which two reads in turn left more than half.
-const READ_BYTES_AMONG_MANY: usize = (32 << 10) - 1;
-
 /// A connection whose bytes are added to [`Stats`].
 pub struct Metered {
     stream: TcpStream,
@@ -28,6 +21,7 @@ pub struct Metered {
     stall: StallTimer,
     telemetry: Arc<Telemetry>,
     handover: Arc<Handover>,
+    intake: Arc<Intake>,
 }
 
 impl Metered {
@@ -41,13 +35,19 @@ impl Metered {
         telemetry: Arc<Telemetry>,
     ) -> Self {
         let stall = StallTimer::new(stall_timeout);
-        Metered { stream, stats, stall, telemetry, handover: Arc::default() }
+        let (handover, intake) = Default::default();
+        Metered { stream, stats, stall, telemetry, handover, intake }
     }
 
     /// Takes the pieces of files that this connection sends; only where nothing (such as TLS) comes
     /// between it and the HTTP layer.
     pub fn handover(&self) -> Arc<Handover> {
         self.handover.clone()
+    }
+
+    /// Learns from the requests of this connection how much one read should take.
+    pub fn intake(&self) -> Arc<Intake> {
+        self.intake.clone()
     }
 
     fn written(
@@ -71,11 +71,6 @@ impl Metered {
     }
 }
 
-/// Most bytes that one read takes while so many connections are open.
-fn read_bytes_most(connections: u64) -> usize {
-    if connections <= CONNECTIONS_FEW { READ_BYTES_MAX } else { READ_BYTES_AMONG_MANY }
-}
-
 impl AsyncRead for Metered {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -83,7 +78,7 @@ impl AsyncRead for Metered {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
         let before = buffer.filled().len();
-        let most = read_bytes_most(self.telemetry.connections_open.get()) as u64;
+        let most = self.intake.bytes_most(self.telemetry.connections_open.get()) as u64;
         ready!(Pin::new(&mut (&mut self.stream).take(most)).poll_read(context, buffer))?;
         self.stats.received(buffer.filled().len() - before);
         Poll::Ready(Ok(()))
@@ -123,16 +118,5 @@ impl AsyncWrite for Metered {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn among_many_connections_a_read_takes_less() {
-        assert_eq!([1, 16].map(read_bytes_most), [128 << 10; 2]);
-        assert_eq!([17, 10_000].map(read_bytes_most), [(32 << 10) - 1; 2]);
     }
 }

@@ -6,6 +6,7 @@ use crate::conditions::{is_unmodified, unmodified_since, write_condition};
 use crate::error::{Subject, to_s3};
 use crate::get::{about_object, shown_tag};
 use crate::headers::{ObjectHeaders, object_headers};
+use crate::intake::Intake;
 use crate::locks::{self, lock_asked};
 use crate::receive::{Incoming, Sent, receive};
 use crate::sharing::new_object;
@@ -39,6 +40,7 @@ pub(crate) async fn put(
     let (place, asked) = ((&*bucket, input.bucket.as_str()), lock_asked!(input));
     let lock = locks::of_new_object(buckets, place, &request.extensions, asked).await?;
     options.metadata.extend(lock);
+    Intake::is_for(&bucket, &request.extensions);
     let sent = Sent::new(input.body.take(), &request.headers, trailers, input.content_length);
     let (result, sums) = match receive(sent).await? {
         Incoming::Whole(bytes, sums) => {

@@ -3,7 +3,8 @@
 use crate::again::again;
 use crate::front::Front;
 use crate::handover::Handover;
-use crate::metered::{self, Metered};
+use crate::intake::{self, Intake};
+use crate::metered::Metered;
 use crate::observed::Outbound;
 use crate::tls::Tls;
 use http::{Request, Response};
@@ -146,9 +147,16 @@ fn connections(settings: &ServeSettings, port: Port, tls: Option<TlsAcceptor>) -
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_header_size(head_size);
     // A head must fit.
-    http.max_buf_size(head_size.max(metered::READ_BYTES_MAX));
+    http.max_buf_size(head_size.max(intake::READ_BYTES_MAX));
     let stall_timeout = Duration::from_millis(settings.client_stall_timeout_ms);
     Connections { port, http, head_timeout, stall_timeout, tls }
+}
+
+/// What a connection's requests tell it.
+struct Ways {
+    intake: Arc<Intake>,
+    /// Only where nothing (such as TLS) comes between it and the HTTP layer.
+    handover: Option<Arc<Handover>>,
 }
 
 async fn accept_all(
@@ -229,13 +237,14 @@ impl Connections {
         stream.set_nodelay(true).ok();
         let (stats, open) = (front.stats.clone(), telemetry.clone());
         let stream = Metered::new(stream, stats, self.stall_timeout, open);
+        let mut ways = Ways { intake: stream.intake(), handover: None };
         match &self.tls {
             None => {
-                let handover = stream.handover();
-                self.serve_http(stream, Some(handover), peer, front, watcher).await;
+                ways.handover = Some(stream.handover());
+                self.serve_http(stream, ways, peer, front, watcher).await;
             }
             Some(tls) => match tokio::time::timeout(self.head_timeout, tls.accept(stream)).await {
-                Ok(Ok(stream)) => self.serve_http(stream, None, peer, front, watcher).await,
+                Ok(Ok(stream)) => self.serve_http(stream, ways, peer, front, watcher).await,
                 Ok(Err(_)) | Err(_) => telemetry.tls_failures.add(1),
             },
         }
@@ -248,14 +257,15 @@ impl Connections {
     async fn serve_http(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-        handover: Option<Arc<Handover>>,
+        ways: Ways,
         peer: SocketAddr,
         front: Front,
         watcher: Watcher,
     ) {
         let port = self.port;
         let service = service_fn(move |mut request: Request<Incoming>| {
-            if let Some(handover) = &handover {
+            request.extensions_mut().insert(ways.intake.clone());
+            if let Some(handover) = &ways.handover {
                 request.extensions_mut().insert(handover.clone());
             }
             answer(port, front.clone(), peer, request)

@@ -16,6 +16,7 @@ use crate::conditions::source_conditions;
 use crate::copy::{PartCopyError, Source, copy_part};
 use crate::error::{Subject, to_s3};
 use crate::headers::{ObjectHeaders, object_headers};
+use crate::intake::Intake;
 use crate::list::page_size;
 use crate::locks::{self, lock_asked};
 use crate::parts::part_number;
@@ -89,6 +90,7 @@ pub(crate) async fn part(
             kind.check_part(announced_algorithm(&request.headers)?)?;
         }
     }
+    Intake::is_for(&bucket, &request.extensions);
     let sent = Sent::new(input.body.take(), &request.headers, trailers, input.content_length);
     let (part, sums) = match receive(sent).await? {
         Incoming::Whole(bytes, sums) => {
