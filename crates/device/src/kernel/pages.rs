@@ -8,9 +8,14 @@ use std::os::fd::AsRawFd;
 /// Shortest range that is worth a call: a page that is touched first costs a trap of its own, half
 /// as much again as what it costs as one of many.
 const POPULATED_LEAST_BYTES: usize = 64 << 10;
+/// Of so many pages at a time is asked first whether they are there.
+const LOOKED_AT_PAGES: usize = 64;
 
 /// Has the kernel give all pages of memory that is about to be written by copying, as by
 /// `MADV_POPULATE_WRITE` of madvise(2). What it holds stays; before Linux 5.14 nothing happens.
+///
+/// Memory that was in use before has its pages, and to take them again costs twice as much as to
+/// copy into them: 20 µs for 256 KiB, where mincore(2) tells in 0.7 that they are there.
 pub fn populate(into: &mut [u8]) {
     if into.len() < POPULATED_LEAST_BYTES {
         return;
@@ -18,10 +23,23 @@ pub fn populate(into: &mut [u8]) {
     let page = rustix::param::page_size();
     let start = into.as_ptr().addr().next_multiple_of(page) - into.as_ptr().addr();
     let length = (into.len() - start) / page * page;
-    let address = into[start..].as_mut_ptr().cast::<c_void>();
-    // SAFETY: the pages lie inside memory that is borrowed to be written, and the advice changes no
-    // byte of them. Where it fails, the copy faults them in one by one.
-    let _ = unsafe { libc::madvise(address, length, libc::MADV_POPULATE_WRITE) };
+    for pages in into[start..][..length].chunks_mut(LOOKED_AT_PAGES * page) {
+        let (address, length) = (pages.as_mut_ptr().cast::<c_void>(), pages.len());
+        if !are_there(address, length, length / page) {
+            // SAFETY: the pages lie inside memory that is borrowed to be written, and the advice
+            // changes no byte of them. Where it fails, the copy faults them in one by one.
+            let _ = unsafe { libc::madvise(address, length, libc::MADV_POPULATE_WRITE) };
+        }
+    }
+}
+
+/// Whether so many pages, of this length together, are in memory, each of them.
+fn are_there(address: *mut c_void, length: usize, pages: usize) -> bool {
+    let mut told = [0u8; LOOKED_AT_PAGES];
+    let Some(told) = told.get_mut(..pages) else { return false };
+    // SAFETY: it writes one byte for each page of the length, and looks at memory of ours only.
+    let outcome = unsafe { libc::mincore(address, length, told.as_mut_ptr()) };
+    outcome == 0 && told.iter().all(|page| page & 1 == 1)
 }
 
 /// `_IO(0x12, 97)` of `linux/fs.h`.
@@ -80,6 +98,21 @@ mod tests {
             populate(&mut buffer[from..from + length]);
             assert!(present(&buffer) >= length / page - 1);
             assert!(buffer.iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    fn one_page_that_is_missing_is_not_overlooked() {
+        let page = rustix::param::page_size();
+        for missing in [0, 1, LOOKED_AT_PAGES - 1, LOOKED_AT_PAGES, 3 * LOOKED_AT_PAGES - 1] {
+            let mut buffer = AlignedBuffer::new(FRESH_BYTES, page);
+            let range = &mut buffer[..3 * LOOKED_AT_PAGES * page];
+            for (at, page) in range.chunks_mut(page).enumerate().filter(|(at, _)| *at != missing) {
+                page[0] = at as u8 | 1;
+            }
+            assert_eq!(present(range), 3 * LOOKED_AT_PAGES - 1);
+            populate(range);
+            assert_eq!(present(range), 3 * LOOKED_AT_PAGES);
         }
     }
 
