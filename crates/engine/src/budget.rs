@@ -29,7 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::{Notify, oneshot};
 
-/// What is fetched ahead of reads, all of it together, has one part in so many of the limit.
+/// What is fetched ahead of reads, all of it together, has one part in so many of the limit; what a
+/// read waits for is not counted.
 pub(crate) const AHEAD_PARTS: u64 = 4;
 
 /// Someone who holds memory and can begin to return it. Neither verb waits for a lock: whoever

@@ -7,6 +7,7 @@
 //! did. The name itself is for the operator: to a client it may be another's.
 
 use penstock_base::{Error, Kind, Result};
+use penstock_store::streaming::UploadsPage;
 use penstock_store::{ListPage, UploadEntry, VersionsPage};
 
 /// Most pages of a back end that one request goes through. Those of uploads on Azure hold blobs
@@ -54,6 +55,24 @@ impl Asked<'_> {
             page.objects.retain(|entry| entry.key.as_str() > after);
             page.prefixes.retain(|prefix| is_open(prefix, after));
         }
+        Ok(())
+    }
+
+    /// The same of a list of uploads, behind the upload `marker` of the key that they were to
+    /// follow, or behind all of that key where it is empty.
+    ///
+    /// # Errors
+    /// `Unsupported` where there is more than this page.
+    pub fn put_uploads_in_order(&self, page: &mut UploadsPage, marker: &str) -> Result<()> {
+        if page.next.is_some() {
+            return Err(self.no_order());
+        }
+        page.uploads.sort_by(|a, b| (&a.key, &a.id.0).cmp(&(&b.key, &b.id.0)));
+        let Some(after) = self.after else { return Ok(()) };
+        page.uploads.retain(|upload| match upload.key == after {
+            true => !marker.is_empty() && upload.id.0.as_str() > marker,
+            false => upload.key.as_str() > after,
+        });
         Ok(())
     }
 

@@ -15,7 +15,7 @@ pub(super) enum Way {
     Both,
 }
 
-/// Commands that are alike: of one direction, and of about one length.
+/// Commands that are alike: of one direction, and each of about one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Likes(usize);
 
@@ -23,20 +23,21 @@ pub(super) struct Likes(usize);
 const LENGTHS: usize = 24;
 
 impl Likes {
-    /// Of a batch that is all reads or all writes, its mean length counting.
+    /// Of a batch that is all reads or all writes, whose lengths have one power of two: the time of
+    /// a part of it is compared with that of the others.
     pub(super) fn of(commands: &[Command<'_>]) -> Option<Likes> {
-        let is_read = matches!(commands.first()?, Command::Read { .. });
-        let mut bytes = 0;
-        for command in commands {
-            match (is_read, command) {
-                (true, Command::Read { .. }) | (false, Command::Write { .. }) => {
-                    bytes += command.length_bytes();
-                }
-                _ => return None,
-            }
-        }
-        let power = (bytes / commands.len() as u64).checked_ilog2().unwrap_or(0) as usize;
-        Some(Likes(power.min(LENGTHS - 1) + usize::from(is_read) * LENGTHS))
+        let first = Likes::of_one(commands.first()?)?;
+        commands.iter().all(|command| Likes::of_one(command) == Some(first)).then_some(first)
+    }
+
+    fn of_one(command: &Command<'_>) -> Option<Likes> {
+        let direction = match command {
+            Command::Read { .. } => 1,
+            Command::Write { .. } => 0,
+            _ => return None,
+        };
+        let power = command.length_bytes().checked_ilog2().unwrap_or(0) as usize;
+        Some(Likes(power.min(LENGTHS - 1) + direction * LENGTHS))
     }
 }
 
@@ -241,6 +242,9 @@ mod tests {
         let write = Command::Write { block: 0, from: &[0; 4096] };
         assert_eq!(of(&[write, Command::Flush]), None, "a flush is not a write");
         assert_eq!(of(&[]), None);
+        // A part of such a batch says nothing of the rest.
+        let first = Command::Read { block: 0, into: &mut small };
+        assert_eq!(of(&[first, Command::Read { block: 8, into: &mut large }]), None);
         let mut ways = Ways::default();
         Disk { call: 1_000, ring: 9_000, noise: 7 }.run(&mut ways, short.expect("reads"), 100);
         assert_eq!(ways.next(long.expect("reads")), Way::Both, "of these nothing is known");

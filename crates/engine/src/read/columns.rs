@@ -2,8 +2,8 @@
 //! files of a glob.
 //!
 //! What will be read is decided in `scan`, how much of it at once in `flow`; here are the requests
-//! for it. The memory that they take is a quarter of the limit at most, is taken only where it is
-//! free, and is given back when others wait for it.
+//! for it. The memory that they take is a quarter of the limit at most (what reads wait for not
+//! counted), is taken only where it is free, and is given back when others wait for it.
 //!
 //! The copy that this costs is worth a round trip, not the short way to a store nearby: it is done
 //! only from [`LATENCY_MIN`] on.
@@ -240,7 +240,9 @@ impl Columns {
             .saturating_sub(to_come)
             .min(held_bytes_max.saturating_sub(self.unused_bytes()))
             .min(room.free_bytes);
-        let whole_bytes = (allowed / 2).min(span_bytes_max);
+        // What other scans hold may be theirs for long, so no span is awaited that needs it.
+        let reach_bytes = self.unused_bytes().saturating_add(room.free_bytes);
+        let whole_bytes = (allowed.min(reach_bytes) / 2).min(span_bytes_max);
         let running = self.ahead.iter().filter(|ahead| ahead.block.is_pending()).count();
         let mut requests = room.requests.min(REQUESTS_MAX.saturating_sub(running));
         while left > 0

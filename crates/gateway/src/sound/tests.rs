@@ -139,10 +139,26 @@ fn a_directory_bucket_is_put_in_order_or_refused_by_name() {
     unordered(Some("b/x")).objects(&page).unwrap();
     let names: Vec<_> = page.objects.iter().map(|entry| entry.key.as_str()).collect();
     assert_eq!((names, page.prefixes.len()), (vec!["c"], 2));
+    let found = uploads(&[("b", "1"), ("a", "2"), ("a", "3"), ("a", "1")]);
+    let mut page = UploadsPage { uploads: found, next: None };
+    unordered(None).put_uploads_in_order(&mut page, "").unwrap();
+    let told = |page: &UploadsPage| {
+        let each = page.uploads.iter().map(|upload| format!("{}{}", upload.key, upload.id.0));
+        each.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(told(&page), "a1 a2 a3 b1");
+    for (marker, left) in [("1", "a2 a3 b1"), ("", "b1")] {
+        let mut page = page.clone();
+        unordered(Some("a")).put_uploads_in_order(&mut page, marker).unwrap();
+        unordered(Some("a")).uploads(&page.uploads, marker).unwrap();
+        assert_eq!(told(&page), left);
+    }
+    // In order by chance.
+    page.next = Some("a marker of the service's".to_string());
     let more = ListPage { next: Some("token".to_string()), ..objects(&["b", "a"], &[]) };
     for refused in [
         unordered(None).put_in_order(&mut more.clone()),
-        unordered(None).uploads(&uploads(&[("b", "1"), ("a", "1")]), ""),
+        unordered(None).put_uploads_in_order(&mut page, ""),
     ] {
         let error = refused.unwrap_err();
         assert_eq!(error.kind(), Kind::Unsupported);

@@ -79,6 +79,9 @@ pub(crate) async fn list_uploads(
     })
 }
 
+/// How many uploads a directory bucket of S3 is asked for, which can only be told if they are all.
+const UNORDERED_MAX: usize = 1000;
+
 /// Fills a page from a store's listing, asking for as much as it needs; its keys come without the
 /// prefix that they lie `within`.
 ///
@@ -94,9 +97,18 @@ async fn fill<F: Future<Output = Result<UploadsPage>>>(
     let after = (!after.is_empty()).then_some(after.as_str());
     let asked = Asked { root, prefix: &prefix, after };
     let mut progress = Progress::default();
+    let upload_marker = request.upload_marker.clone();
+    if asked.is_unordered() {
+        // Its markers are none of a client's, and all of it is needed.
+        let max = UNORDERED_MAX;
+        request = UploadsRequest { prefix: request.prefix, max, ..UploadsRequest::default() };
+    }
     loop {
-        let found = list(request.clone()).await?;
-        asked.uploads(&found.uploads, &request.upload_marker)?;
+        let mut found = list(request.clone()).await?;
+        if asked.is_unordered() {
+            asked.put_uploads_in_order(&mut found, &upload_marker)?;
+        }
+        asked.uploads(&found.uploads, &upload_marker)?;
         for mut upload in found.uploads {
             // Every key begins with it.
             upload.key.drain(..within.len());

@@ -26,6 +26,9 @@ const CLASS_SHIFT: u32 = 4;
 /// The same in the id of an upload that was found by its blocks, which do not tell what it began
 /// with.
 const FOUND: u8 = 2;
+/// The same in the id of an upload with a class, whose blocks tell it. Of one that older versions
+/// began (with [`LAYOUT`]) the blocks tell none.
+const CLASSED: u8 = 3;
 /// Bytes of the sum at the end of an upload's id.
 const SUM_BYTES: usize = 8;
 /// The number in the id of the block that marks an upload as given up.
@@ -79,7 +82,12 @@ impl Upload {
 
     /// The text that names it: layout, nonce, the options where there are any, and the sum.
     pub fn id(&self) -> UploadId {
-        let mut bytes = vec![if self.begun.is_some() { LAYOUT } else { FOUND }];
+        let layout = match (&self.begun, self.class) {
+            (None, _) => FOUND,
+            (Some(_), 0) => LAYOUT,
+            (Some(_), _) => CLASSED,
+        };
+        let mut bytes = vec![layout];
         bytes.extend(self.nonce);
         if let Some(begun) = self.begun.as_ref().filter(|begun| **begun != Begun::default()) {
             let begun = serde_json::to_vec(begun);
@@ -103,7 +111,7 @@ impl Upload {
         let told_at = bytes.len().checked_sub(SUM_BYTES).ok_or_else(gone)?;
         let (told, told_sum) = bytes.split_at(told_at);
         if told.len() <= NONCE_BYTES
-            || ![LAYOUT, FOUND].contains(&told[0])
+            || ![LAYOUT, FOUND, CLASSED].contains(&told[0])
             || sum(place, told) != *told_sum
         {
             return Err(gone());
@@ -116,7 +124,7 @@ impl Upload {
             [] => (Some(Begun::default()), 0),
             json => {
                 let begun: Begun = serde_json::from_slice(json).map_err(|_| gone())?;
-                let class = class_of(&begun);
+                let class = if told[0] == CLASSED { class_of(&begun) } else { 0 };
                 (Some(begun), class)
             }
         };
@@ -348,6 +356,23 @@ mod tests {
             assert_eq!((again.metadata(), again.block_id(7)), (vec![pair(class)], block));
             assert_eq!(Upload::parse(&upload.id(), "c/k").unwrap(), upload);
         }
+    }
+
+    /// Older versions staged blocks that tell no class, and a commit has to name those.
+    #[test]
+    fn an_upload_that_an_older_version_began_goes_on_under_its_own_block_ids() {
+        let class = (notes::STORAGE_CLASS.to_string(), "STANDARD_IA".to_string());
+        let options = PutOptions { metadata: vec![class.clone()], ..Default::default() };
+        let now = Upload::begin("c/k", &options);
+        let mut told = URL_SAFE_NO_PAD.decode(now.id().0).unwrap();
+        told.truncate(told.len() - SUM_BYTES);
+        assert_eq!(std::mem::replace(&mut told[0], LAYOUT), CLASSED);
+        told.extend(sum("c/k", &told));
+        let old = Upload::parse(&UploadId(URL_SAFE_NO_PAD.encode(told)), "c/k").unwrap();
+        assert_eq!(old.options().unwrap().metadata, [class]);
+        let layout = |upload: &Upload| STANDARD.decode(upload.block_id(1)).unwrap()[NONCE_BYTES];
+        assert_eq!((layout(&old), layout(&now)), (LAYOUT, LAYOUT | 1 << CLASS_SHIFT));
+        assert_eq!(Upload::parse(&old.id(), "c/k").unwrap(), old);
     }
 
     proptest! {

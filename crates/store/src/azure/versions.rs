@@ -27,6 +27,9 @@ use std::sync::atomic::Ordering::Relaxed;
 const ID_CHARS_MAX: usize = 40;
 /// How many blobs are looked at to tell whether versions are kept.
 const SAMPLE: u32 = 100;
+/// Pages of the service's for one of ours, beyond which it is taken to go round: half a billion
+/// entries.
+const PAGES_MAX: u32 = 100_000;
 
 /// The id of the version that an answer tells of.
 pub(super) fn told(headers: &HeaderMap) -> Option<String> {
@@ -247,7 +250,7 @@ impl AzureStore {
             delimiter: request.delimiter.clone(),
             ..ListRequest::default()
         };
-        let mut found = Found::default();
+        let (mut found, mut pages) = (Found::default(), 0);
         loop {
             // A service that does not start where it is told lists all that comes before.
             let is_from_start = from.start_after.is_some() && self.start_from_refused.load(Relaxed);
@@ -266,8 +269,9 @@ impl AzureStore {
                 found.has_more = true;
                 break;
             }
-            if page.next == from.marker {
-                return Err(named(corrupt("its next page is the same one again")));
+            pages += 1;
+            if page.next == from.marker || pages == PAGES_MAX {
+                return Err(named(corrupt("its pages go round, or never end")));
             }
             from.marker = page.next;
         }
@@ -297,7 +301,18 @@ impl AzureStore {
 
     async fn versions_page(&self, request: &ListRequest, from: &Token) -> Result<Page> {
         const OPERATION: &str = "list versions";
+        let was_refused = self.start_from_refused.load(Relaxed);
         let mut response = self.list_page(request, from, "metadata,versions").await?;
+        if response.status == 400 {
+            let failure = Failure::read(response).await;
+            if failure.code != "InvalidQueryParameterValue" {
+                return Err(self.wire.failed(failure, OPERATION, &request.prefix));
+            }
+            // Of an account that knows of no versions each blob is what it holds now. The refusal
+            // says nothing of where a list may start.
+            self.start_from_refused.store(was_refused, Relaxed);
+            response = self.list_page(request, from, "metadata").await?;
+        }
         if response.status != 200 {
             return Err(self.wire.refused(response, OPERATION, &request.prefix).await);
         }

@@ -56,6 +56,31 @@ fn told(text: &str, is_latest: bool) -> (String, bool) {
     (text.to_string(), is_latest)
 }
 
+/// An account that does not know the question has blobs as they are.
+#[tokio::test]
+async fn where_versions_are_not_known_each_blob_is_its_only_one() {
+    let fake = FakeAzure::start(FakeOptions::azure()).unwrap();
+    let store = by_key(&fake);
+    for key in ["a", "b", "c"] {
+        store.put(key, body("x"), &none()).await.unwrap();
+    }
+    let refused = "status=400,code=InvalidQueryParameterValue,op=ListBlobs,times=1";
+    fake.fault(refused);
+    let page = store.list_versions(&all()).await.unwrap();
+    assert!(page.versions.iter().all(|entry| entry.id == "null" && entry.is_latest));
+    assert_eq!(page.versions.len(), 3);
+    fake.fault(refused);
+    assert_eq!(store.versioning().await.unwrap(), Versioning::Never);
+    fake.fault("status=400,code=InvalidInput,op=ListBlobs,times=1");
+    let error = store.list_versions(&all()).await.unwrap_err();
+    assert_eq!(error.service_code(), Some("InvalidInput"), "any other refusal is one");
+    // Asked with the place to start at, and without it.
+    fake.fault("status=400,code=InvalidQueryParameterValue,op=ListBlobs,times=2");
+    let from = VersionsRequest { key_marker: Some("a".to_string()), ..all() };
+    let listed = store.list_versions(&from).await.unwrap().versions;
+    assert_eq!(listed.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+}
+
 #[tokio::test]
 async fn every_write_makes_a_version() {
     let fake = kept();
