@@ -54,7 +54,7 @@ pub const DEFECTS: &[(Defect, &[&str])] = &[
     (Defect::CompletedTwiceFails, &["upload_completed_twice"]),
     (Defect::ErrorShowsSecret, &["debug_shows_no_secret"]),
     (Defect::ErrorNamesNoObject, &["missing_object"]),
-    (Defect::ClaimsTooLittle, &["get_suffix_ranges", "put_if_absent", "copy_object"]),
+    (Defect::ClaimsTooLittle, &["get_suffix_ranges", "put_if_match", "copy_object"]),
 ];
 
 /// The model with one defect.
