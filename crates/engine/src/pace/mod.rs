@@ -138,11 +138,6 @@ impl Pace {
         Opens(self)
     }
 
-    /// What all bodies together were seen to bring in a second; 0 where that is not known.
-    pub fn link_bytes_per_s(&self) -> f64 {
-        lock(&self.rate).bytes_per_ms().map_or(0.0, |bytes| bytes * 1000.0)
-    }
-
     /// How much of an object is fetched at most with the request that opens it, and with so many
     /// others that are sent together with it.
     pub fn opening_bytes(&self, setting_bytes: u64, latency: Duration, others: u64) -> u64 {

@@ -86,8 +86,6 @@ pub(crate) enum Ahead {
 pub(crate) struct Room {
     /// The least that was seen, or else what is expected.
     pub latency: Duration,
-    /// What the link was seen to bring; 0 where that is not known.
-    pub link_bytes_per_s: f64,
     pub memory_limit_bytes: u64,
     /// Of what may be ahead, so much is free. A span begins whole or not at all: the rest of one
     /// would be a round trip of its own for the reader that comes to it.
@@ -225,7 +223,6 @@ impl Columns {
         }
         let window = self.flow.window_bytes(&Need {
             latency: room.latency,
-            link_bytes_per_s: room.link_bytes_per_s,
             unit_bytes: self.scan.unit_bytes(),
             readers: self.scan.reader_count(),
             on_demand_bytes: self.reading.values().map(|(_, bytes)| bytes).sum(),

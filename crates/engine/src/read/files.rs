@@ -106,7 +106,6 @@ impl Files {
         }
         let room = Room {
             latency: at.mount.latency.least().unwrap_or(latency),
-            link_bytes_per_s: at.mount.pace.link_bytes_per_s(),
             memory_limit_bytes: query.engine.budget.limit_bytes(),
             free_bytes: query.engine.budget.free_ahead_bytes(),
             ends_early: query.ends_early(),

@@ -34,8 +34,6 @@ pub(crate) struct Need {
     /// One that was seen, or expected as long as there is none: with less than it is, the rate that
     /// a window shows makes the next one no larger.
     pub latency: Duration,
-    /// What all bodies of the store were seen to bring; 0 where that is not known.
-    pub link_bytes_per_s: f64,
     /// Of the row group that is read now.
     pub unit_bytes: u64,
     /// Those who are busy with so much each, and take the next at once.
@@ -82,9 +80,8 @@ impl Flow {
 
     /// Bytes that fill the link while readers are busy with a unit each.
     pub fn window_bytes(&self, need: &Need) -> u64 {
-        let bytes_per_s = self.lock().max(need.link_bytes_per_s);
         // A cast saturates.
-        let once = (bytes_per_s * need.latency.as_secs_f64()) as u64;
+        let once = (*self.lock() * need.latency.as_secs_f64()) as u64;
         let in_flight = once.saturating_mul(FILLS).saturating_sub(need.on_demand_bytes);
         // One unit more, so that a reader that was held up is not noticed.
         let unit_bytes = need.unit_bytes;
@@ -130,17 +127,6 @@ mod tests {
         assert!(window > full && window <= 2 * (full + UNIT), "{window} of {full}");
         let of_four = flow.window_bytes(&need(4));
         assert_eq!(of_four, window + 3 * UNIT, "each reader takes a unit at once");
-    }
-
-    /// Nothing of the scan has come: what the store is known to bring counts, if it is more.
-    #[test]
-    fn what_the_link_was_seen_to_bring_before_the_scan_counts() {
-        let flow = Flow::new(10e6);
-        let latency = Duration::from_millis(100);
-        let need = Need { latency, link_bytes_per_s: 50e6, ..Need::default() };
-        assert_eq!(flow.window_bytes(&need), 2 * 5_000_000);
-        let slower = Need { link_bytes_per_s: 1e6, ..need };
-        assert_eq!(flow.window_bytes(&slower), 2 * 1_000_000, "nor less than is expected");
     }
 
     proptest! {
