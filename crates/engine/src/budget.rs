@@ -282,7 +282,7 @@ impl Budget {
     pub(crate) fn lease_now(self: &Arc<Self>, bytes: u64) -> Lease {
         let mut state = self.lock();
         let lease = self.grant(&mut state, bytes);
-        while !state.fits(0) && state.ahead > 0 {
+        while !state.fits(0) {
             let pressables = state.pressables.clone();
             drop(state);
             if press_largest(&pressables, |holder| holder.is_ahead()) != Pressed::Gave {

@@ -141,28 +141,37 @@ async fn memory_within_the_limit_is_refused_where_nobody_can_give_any() {
     assert_eq!(budget.held_bytes(), 0);
 }
 
+/// Holds what was fetched ahead of reads.
+struct Fetched(Holder);
+
+impl Fetched {
+    fn of(budget: &Budget, ahead: Vec<Lease>) -> Arc<Self> {
+        let fetched = Arc::new(Fetched(Holder(Mutex::new(ahead), AtomicU64::new(0))));
+        let weak: Weak<dyn Pressable> = Arc::<Fetched>::downgrade(&fetched);
+        budget.register(weak);
+        fetched
+    }
+}
+
+impl Pressable for Fetched {
+    fn returnable_bytes(&self) -> Option<u64> {
+        self.0.returnable_bytes()
+    }
+
+    fn press(&self) -> Pressed {
+        self.0.press()
+    }
+
+    fn is_ahead(&self) -> bool {
+        true
+    }
+}
+
 #[test]
 fn what_is_fetched_ahead_makes_room_at_once() {
-    struct Fetched(Holder);
-    impl Pressable for Fetched {
-        fn returnable_bytes(&self) -> Option<u64> {
-            self.0.returnable_bytes()
-        }
-
-        fn press(&self) -> Pressed {
-            self.0.press()
-        }
-
-        fn is_ahead(&self) -> bool {
-            true
-        }
-    }
     let budget = budget(12);
     let part = Holder::of(&budget, vec![budget.try_lease(6).unwrap()]);
-    let ahead = vec![budget.try_lease_ahead(3).unwrap()];
-    let fetched = Arc::new(Fetched(Holder(Mutex::new(ahead), AtomicU64::new(0))));
-    let weak: Weak<dyn Pressable> = Arc::<Fetched>::downgrade(&fetched);
-    budget.register(weak);
+    let fetched = Fetched::of(&budget, vec![budget.try_lease_ahead(3).unwrap()]);
     let within = budget.lease_now(3);
     assert_eq!((budget.held_bytes(), fetched.0.pressed()), (12, 0), "there was room");
     let small = budget.lease_now(2);
@@ -171,6 +180,18 @@ fn what_is_fetched_ahead_makes_room_at_once() {
     assert_eq!(budget.held_bytes(), 13, "nothing is ahead any more");
     assert_eq!(part.pressed(), 0, "what somebody waits for was pressed");
     drop((within, small, beyond));
+}
+
+#[test]
+fn what_a_read_had_wanted_and_nobody_needs_any_more_makes_room_too() {
+    let budget = budget(12);
+    let ahead = budget.try_lease_ahead(3).unwrap();
+    ahead.set_wanted();
+    let fetched = Fetched::of(&budget, vec![ahead]);
+    let part = budget.try_lease(9).unwrap();
+    let small = budget.lease_now(2);
+    assert_eq!((budget.held_bytes(), fetched.0.pressed()), (11, 1));
+    drop((part, small));
 }
 
 #[test]
