@@ -63,7 +63,13 @@ impl Job {
                 "depth" => job.depth = number()? as u32,
                 "threads" => job.threads = number()?,
                 "batch" => job.batch = number()?,
-                "memory" => job.has_huge_pages = value == "huge",
+                "memory" => {
+                    job.has_huge_pages = match value {
+                        "huge" => true,
+                        "small" => false,
+                        _ => return Err(invalid(format!("memory is small or huge, not {value}"))),
+                    }
+                }
                 "seed" => job.seed = number()? as u64,
                 "seconds" => {
                     let seconds = value.parse().map_err(|_| invalid(format!("{word}?")))?;
