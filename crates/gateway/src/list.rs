@@ -11,12 +11,12 @@ use crate::classes;
 use crate::error::{Subject, to_s3};
 use crate::get::shown_tag;
 use crate::sharing::ONE_OWNER;
-use crate::sound::{Asked, Progress};
+use crate::sound::Asked;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::stream::{self, StreamExt as _};
 use penstock_base::Result;
-use penstock_store::{ListEntry, ListPage, ListRequest};
+use penstock_store::{ListEntry, ListPage, ListRequest, Progress};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto;
 use s3s::{S3Request, S3Result, s3_error};
@@ -233,7 +233,7 @@ async fn gathered<F: Future<Output = Result<ListPage>>>(
             asked.put_in_order(&mut page)?;
         }
         asked.objects(&page)?;
-        page.next = page.next.map(|token| progress.next(asked, token)).transpose()?;
+        page.next = page.next.map(|token| asked.next(&mut progress, token)).transpose()?;
         // Every name begins with it.
         let before = within.len();
         page.prefixes.retain(|prefix| Some(&prefix[before..]) != told);

@@ -8,11 +8,7 @@
 
 use penstock_base::{Error, Kind, Result};
 use penstock_store::streaming::UploadsPage;
-use penstock_store::{ListPage, UploadEntry, VersionsPage};
-
-/// Most pages of a back end that one request goes through. Those of uploads on Azure hold blobs
-/// that have none, 5,000 each: half a billion of them.
-const PAGES_MAX: u32 = 100_000;
+use penstock_store::{ListPage, Progress, UploadEntry, VersionsPage};
 
 /// How the URL of a directory bucket of S3 ends, and that of no other bucket.
 const DIRECTORY_BUCKET: &str = "--x-s3/";
@@ -38,6 +34,15 @@ impl Asked<'_> {
     /// starts at no name.
     pub fn is_unordered(&self) -> bool {
         self.root.ends_with(DIRECTORY_BUCKET)
+    }
+
+    /// The token of the next page, if it is one.
+    ///
+    /// # Errors
+    /// `Corrupt` for a token that was there before, and after too many pages.
+    pub fn next(&self, progress: &mut Progress, token: String) -> Result<String> {
+        progress.go_on(&token).map_err(|did| self.strange(did, ""))?;
+        Ok(token)
     }
 
     /// Puts a listing of a directory bucket in order, which takes all of it: whoever goes on after
@@ -192,40 +197,6 @@ impl Asked<'_> {
             true => Err(self.strange("comes to no end: the next page is this one again", "")),
             false => Ok(()),
         }
-    }
-}
-
-/// Sees to it that pages come to an end.
-#[derive(Debug, Default)]
-pub(crate) struct Progress {
-    /// A token of before. It is another one each time that twice as many pages have been seen: so
-    /// a circle of any length is met, and one token is all that is remembered.
-    kept: Option<String>,
-    pages: u32,
-}
-
-impl Progress {
-    /// From the page of a token on, or from the first.
-    pub fn from(token: Option<&str>) -> Self {
-        Progress { kept: token.map(str::to_string), pages: 0 }
-    }
-
-    /// The token of the next page, if it is one.
-    ///
-    /// # Errors
-    /// `Corrupt` for a token that was there before, and after too many pages.
-    pub fn next(&mut self, asked: Asked<'_>, token: String) -> Result<String> {
-        if self.kept.as_ref() == Some(&token) {
-            return Err(asked.strange("comes to no end: the same page follows again", ""));
-        }
-        self.pages += 1;
-        if self.pages > PAGES_MAX {
-            return Err(asked.strange("comes to no end: it has more than 100,000 pages", ""));
-        }
-        if self.pages.is_power_of_two() {
-            self.kept = Some(token.clone());
-        }
-        Ok(token)
     }
 }
 

@@ -23,6 +23,7 @@ pub mod observe;
 pub mod open;
 pub mod options;
 pub mod profile;
+pub mod progress;
 mod random;
 pub mod s3;
 pub mod store;
@@ -46,6 +47,7 @@ pub use observe::{Again, Observer, RequestEvent, Span};
 pub use open::{open, root_of};
 pub use options::StoreOptions;
 pub use profile::{Capabilities, Profile};
+pub use progress::Progress;
 pub use s3::{S3Account, S3Store};
 pub use store::{Store, UploadId};
 pub use streaming::{

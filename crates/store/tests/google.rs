@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
 mod common;
+#[path = "common/versions.rs"]
+mod versions;
 
 use bytes::Bytes;
 use common::client;
@@ -134,51 +136,8 @@ async fn pages_go_on_latest_first() {
     let (_fake, store) = with_key().await;
     let store = &*store;
     store.set_versioning(true).await.unwrap();
-    let mut wanted = Vec::new();
-    for (key, count) in [("a", 3), ("d/x", 2), ("d/y", 1), ("d/z+ü", 1), ("e", 5), ("e/1", 2)] {
-        let mut ids = Vec::new();
-        for _ in 0..count {
-            ids.push(put(store, key, "x").await);
-        }
-        wanted.extend(ids.into_iter().rev().map(|id| (key.to_string(), Some(id))));
-    }
-    store.delete("e", None).await.unwrap();
-    for (prefix, delimiter) in [("", None), ("d/", None), ("", Some("/")), ("e", Some("/"))] {
-        let mut expected = Vec::new();
-        for (key, id) in wanted.iter().filter(|it| it.0.starts_with(prefix)) {
-            let folded = delimiter.and_then(|it| key[prefix.len()..].find(it));
-            let name = match folded {
-                Some(at) => (key[..=prefix.len() + at].to_string(), None),
-                None => (key.clone(), id.clone()),
-            };
-            if expected.last() != Some(&name) {
-                expected.push(name);
-            }
-        }
-        for max in 1..=expected.len() + 1 {
-            let mut request = VersionsRequest {
-                prefix: prefix.to_string(),
-                delimiter: delimiter.map(str::to_string),
-                max,
-                ..VersionsRequest::default()
-            };
-            let mut found = Vec::new();
-            loop {
-                let page = store.list_versions(&request).await.unwrap();
-                let count = page.versions.len() + page.prefixes.len();
-                let told = page.versions.into_iter().map(|it| (it.key, Some(it.id)));
-                let mut names: Vec<_> = told.collect();
-                names.extend(page.prefixes.into_iter().map(|prefix| (prefix, None)));
-                // Stable: the versions of a key stay as they came.
-                names.sort_by(|a, b| a.0.cmp(&b.0));
-                found.extend(names);
-                let Some((key, version)) = page.next else { break };
-                assert_eq!(count, max, "a page before the last is full");
-                (request.key_marker, request.version_marker) = (Some(key), version);
-            }
-            assert_eq!(found, expected, "{prefix} {delimiter:?} {max}");
-        }
-    }
+    let all = versions::put_some(store).await;
+    versions::assert_pages(store, &all).await;
 }
 
 #[tokio::test]

@@ -5,12 +5,11 @@
 mod common;
 
 use bytes::Bytes;
-use common::{Script, client, read_request};
+use common::{KEY, Script, client, read_request, xml};
 use penstock_base::{ByteRange, Kind, Retry};
-use penstock_store::streaming::UploadsRequest;
 use penstock_store::{
-    Account as _, ETag, GetRange, GetRequest, ListRequest, Part, Payload, PutOptions, S3Account,
-    Store, StoreOptions, UploadId, WriteCondition, open,
+    ETag, GetRange, GetRequest, ListRequest, Part, Payload, PutOptions, Store, StoreOptions,
+    UploadId, WriteCondition, open,
 };
 use std::sync::{Arc, Mutex};
 use tokio::io::AsyncWriteExt;
@@ -51,12 +50,6 @@ async fn bucket_at(
     pairs.extend(options);
     let options = StoreOptions::new(pairs).unwrap();
     (open(url, &options, &client().0).unwrap().0, requests)
-}
-
-const KEY: &[(&str, &str)] = &[("key_id", "AKIA"), ("secret", "hunter2")];
-
-fn xml(status: &str, body: &str) -> String {
-    format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
 fn error_xml(status: &str, code: &str, rest: &str) -> String {
@@ -472,48 +465,5 @@ async fn bucket_without_a_key_is_refused_before_any_request() {
             assert!(error.hint().unwrap().contains("://bucket/*.parquet"), "{error}");
         }
         assert_eq!(requests.lock().unwrap().len(), 0, "{url}");
-    }
-}
-
-/// A service that passes over the marker tells the same page for ever; what was read until then is
-/// not all there is.
-#[tokio::test]
-async fn lists_of_uploads_and_parts_that_do_not_go_on_are_errors() {
-    let script = Script::start(|_, mut stream| async move {
-        while let Some((head, _)) = read_request(&mut stream).await {
-            let body = match head.contains("uploadId=") {
-                true => {
-                    "<ListPartsResult><Part><PartNumber>1</PartNumber><ETag>a</ETag><Size>1</Size>\
-                     </Part><IsTruncated>true</IsTruncated>\
-                     <NextPartNumberMarker>1</NextPartNumberMarker></ListPartsResult>"
-                }
-                false => {
-                    "<ListMultipartUploadsResult><Upload><Key>k</Key><UploadId>1</UploadId></Upload>\
-                     <IsTruncated>true</IsTruncated><NextKeyMarker>k</NextKeyMarker>\
-                     <NextUploadIdMarker>1</NextUploadIdMarker></ListMultipartUploadsResult>"
-                }
-            };
-            if stream.write_all(xml("200 OK", body).as_bytes()).await.is_err() {
-                return;
-            }
-        }
-    })
-    .await;
-    let endpoint = script.address.to_string();
-    let options = [("endpoint", endpoint.as_str()), ("use_ssl", "false")];
-    let options = StoreOptions::new(options.iter().chain(KEY).copied()).unwrap();
-    let account = S3Account::new(&client().0, "s3://", &options).unwrap();
-    let store = account.open("bucket").await.unwrap();
-    let mut request = UploadsRequest { max: 10, ..UploadsRequest::default() };
-    let first = store.list_uploads(&request).await.unwrap();
-    assert_eq!(first.uploads.len(), 1);
-    request.token = first.next;
-    for error in [
-        store.list_uploads(&request).await.unwrap_err(),
-        store.list_parts("k", &UploadId("1".to_string())).await.unwrap_err(),
-    ] {
-        assert_eq!(error.kind(), Kind::Corrupt, "{error}");
-        assert!(error.message().contains("same one again"), "{error}");
-        assert!(error.object().is_some() && error.hint().is_some(), "{error}");
     }
 }

@@ -1,6 +1,7 @@
 //! What is let through of a listing, and what is told of one that is not what it was asked for.
 
 use super::*;
+use penstock_store::progress::PAGES_MAX;
 use penstock_store::{ListEntry, ObjectMeta, UploadId, VersionEntry};
 
 const ROOT: &str = "s3://container/";
@@ -109,17 +110,17 @@ fn circles_of_any_length_are_met_and_ways_of_any_length_are_gone() {
             true => step,
             false => before + (step - before) % circle,
         };
-        let end = (0..).map(|step| progress.next(asked("", None), token(step).to_string()));
+        let end = (0..).map(|step| asked("", None).next(&mut progress, token(step).to_string()));
         let steps = end.take_while(Result::is_ok).count();
         assert!(steps <= 3 * (before + circle) + 1, "{before} {circle}: {steps}");
     }
     let mut progress = Progress::from(Some("t"));
-    assert!(told(progress.next(asked("", None), "t".into()).map(drop)).contains("no end"));
+    assert!(told(asked("", None).next(&mut progress, "t".into()).map(drop)).contains("no end"));
     let mut progress = Progress::default();
     for page in 0..PAGES_MAX {
-        progress.next(asked("", None), page.to_string()).unwrap();
+        asked("", None).next(&mut progress, page.to_string()).unwrap();
     }
-    let over = progress.next(asked("", None), "one more".into());
+    let over = asked("", None).next(&mut progress, "one more".into());
     assert!(told(over.map(drop)).contains("100,000"));
 }
 

@@ -7,10 +7,10 @@ use crate::classes;
 use crate::error::{Subject, to_s3};
 use crate::list::{Names, page_size};
 use crate::sharing::of_upload;
-use crate::sound::{Asked, Progress};
+use crate::sound::Asked;
 use penstock_base::Result;
-use penstock_store::UploadEntry;
 use penstock_store::streaming::{UploadsPage, UploadsRequest};
+use penstock_store::{Progress, UploadEntry};
 use s3s::dto;
 use s3s::{S3Request, S3Result};
 
@@ -117,7 +117,7 @@ async fn fill<F: Future<Output = Result<UploadsPage>>>(
             }
         }
         match found.next {
-            Some(token) => request.token = Some(progress.next(asked, token)?),
+            Some(token) => request.token = Some(asked.next(&mut progress, token)?),
             None => return Ok(()),
         }
     }

@@ -6,7 +6,7 @@ use super::{Address, AzureStore, LIST_BYTES_MAX, drain};
 use crate::answer::Failure;
 use crate::options::{Family, StoreOptions};
 use crate::streaming::{StreamingStore, VersionsRequest};
-use crate::{Account, ContainerEntry, HttpClient, Store as _};
+use crate::{Account, ContainerEntry, HttpClient, Progress, Store as _};
 use async_trait::async_trait;
 use http::Method;
 use penstock_base::{Error, Kind, Result};
@@ -102,6 +102,7 @@ impl Account for AzureAccount {
         const OPERATION: &str = "list containers";
         let path = format!("{}/", self.wire.config.endpoint.base_path);
         let (mut entries, mut marker) = (Vec::new(), String::new());
+        let mut progress = Progress::default();
         loop {
             let mut query = vec![("comp", "list")];
             if !marker.is_empty() {
@@ -117,14 +118,10 @@ impl Account for AzureAccount {
             let page = body.and_then(|body| parse_containers(&body));
             let (found, next) = page.map_err(|error| self.wire.named(error, OPERATION, ""))?;
             entries.extend(found);
-            match next {
-                Some(next) if next == marker => {
-                    let error = corrupt("its next page is the same one again");
-                    return Err(self.wire.named(error, OPERATION, ""));
-                }
-                Some(next) => marker = next,
-                None => break,
-            }
+            let Some(next) = next else { break };
+            let endless = |did| self.wire.named(corrupt(&format!("it {did}")), OPERATION, "");
+            progress.go_on(&next).map_err(endless)?;
+            marker = next;
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)

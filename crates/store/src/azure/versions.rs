@@ -16,7 +16,7 @@ use crate::streaming::{
     VersionsRequest, split_version, versioned,
 };
 use crate::version_pages::Found;
-use crate::{ETag, GetRequest, ListRequest, ObjectMeta, xml};
+use crate::{ETag, GetRequest, ListRequest, ObjectMeta, Progress, xml};
 use http::{HeaderMap, Method};
 use jiff::Timestamp;
 use penstock_base::{Error, Kind, Result};
@@ -27,9 +27,6 @@ use std::sync::atomic::Ordering::Relaxed;
 const ID_CHARS_MAX: usize = 40;
 /// How many blobs are looked at to tell whether versions are kept.
 const SAMPLE: u32 = 100;
-/// Pages of the service's for one of ours, beyond which it is taken to go round: half a billion
-/// entries.
-const PAGES_MAX: u32 = 100_000;
 
 /// The id of the version that an answer tells of.
 pub(super) fn told(headers: &HeaderMap) -> Option<String> {
@@ -250,7 +247,7 @@ impl AzureStore {
             delimiter: request.delimiter.clone(),
             ..ListRequest::default()
         };
-        let (mut found, mut pages) = (Found::default(), 0);
+        let (mut found, mut progress) = (Found::default(), Progress::default());
         loop {
             // A service that does not start where it is told lists all that comes before.
             let is_from_start = from.start_after.is_some() && self.start_from_refused.load(Relaxed);
@@ -269,10 +266,7 @@ impl AzureStore {
                 found.has_more = true;
                 break;
             }
-            pages += 1;
-            if page.next == from.marker || pages == PAGES_MAX {
-                return Err(named(corrupt("its pages go round, or never end")));
-            }
+            progress.go_on(&page.next).map_err(|did| named(corrupt(&format!("it {did}"))))?;
             from.marker = page.next;
         }
         if let Some(marker) = marker {

@@ -6,7 +6,8 @@
 //! is the latest. Google lists generations oldest first, S3 latest first.
 
 use super::replies::parse_generations;
-use super::request::{Call, strange};
+use super::request::Call;
+use super::streaming::same_page;
 use super::{PAGE_MAX, S3Store};
 use crate::streaming::{VersionsPage, VersionsRequest, split_version};
 use crate::version_pages::{Found, is_listed};
@@ -162,7 +163,7 @@ impl S3Store {
                 return Ok(found);
             }
             if from.as_ref() == Some(&next) {
-                return Err(self.about_list(strange("a next page: it names the same one again")));
+                return Err(self.about_list(same_page()));
             }
             from = Some(next);
         }

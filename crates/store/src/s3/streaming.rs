@@ -35,7 +35,8 @@ fn read_marker(text: &str) -> Result<(String, String)> {
     read().ok_or_else(foreign)
 }
 
-fn same_page() -> Error {
+/// A service that passes over a marker would be asked for the same page for ever.
+pub(super) fn same_page() -> Error {
     strange("a next page: it names the same one again")
 }
 
@@ -157,7 +158,6 @@ impl StreamingStore for S3Store {
             }
         }
         uploads.retain(|it| it.key > marker.0 || it.key == marker.0 && !marker.1.is_empty());
-        // A service that passes over a marker would be asked for the same page for ever.
         if next.as_ref() == Some(&marker) {
             return Err(self.named(&call, same_page()));
         }

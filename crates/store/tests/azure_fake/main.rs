@@ -9,4 +9,6 @@ mod requests;
 mod support;
 mod trouble;
 mod uploads;
+#[path = "../common/versions.rs"]
+mod version_pages;
 mod versions;

@@ -1,6 +1,7 @@
 //! Versions, as an account keeps them that is set so.
 
 use crate::support::{TOKEN, body, get, none, open, open_heard};
+use crate::version_pages;
 use penstock_base::Kind;
 use penstock_store::streaming::versioned;
 use penstock_store::{
@@ -214,44 +215,14 @@ async fn pages_go_on_latest_first() {
     for refuses in [false, true] {
         let fake = kept();
         let store = &by_key(&fake);
-        let mut wanted = Vec::new();
-        for (key, count) in [("a", 3), ("d/x", 2), ("d/y", 1), ("d/z+ü", 1), ("e", 5), ("e/1", 2)]
-        {
-            let mut ids = Vec::new();
-            for _ in 0..count {
-                ids.push(put(store, key, "x").await);
-            }
-            wanted.extend(ids.into_iter().rev().map(|id| (key.to_string(), Some(id))));
-        }
-        store.delete("e", None).await.unwrap();
+        let wanted = version_pages::put_some(store).await;
         if refuses {
             fake.fault("status=400,code=InvalidHeaderValue,op=ListBlobs,times=1");
             let request = VersionsRequest { key_marker: Some("d/".to_string()), ..all() };
             let found = store.list_versions(&request).await.unwrap();
             assert_eq!(found.versions.len(), 11);
         }
-        for (prefix, delimiter) in [("", None), ("d/", None), ("", Some("/")), ("e", Some("/"))] {
-            let mut expected = Vec::new();
-            for (key, id) in wanted.iter().filter(|it| it.0.starts_with(prefix)) {
-                let folded = delimiter.and_then(|it| key[prefix.len()..].find(it));
-                let name = match folded {
-                    Some(at) => (key[..=prefix.len() + at].to_string(), None),
-                    None => (key.clone(), id.clone()),
-                };
-                if expected.last() != Some(&name) {
-                    expected.push(name);
-                }
-            }
-            for max in 1..=expected.len() + 1 {
-                let request = VersionsRequest {
-                    prefix: prefix.to_string(),
-                    delimiter: delimiter.map(str::to_string),
-                    max,
-                    ..VersionsRequest::default()
-                };
-                assert_eq!(pages(store, request).await, expected, "{prefix} {delimiter:?} {max}");
-            }
-        }
+        version_pages::assert_pages(store, &wanted).await;
         // A key of those that are folded: the prefix is told as long as something is behind it.
         for (key, folds) in [("d/x", true), ("d/z+ü", false), ("d/~", false)] {
             let request = VersionsRequest {
@@ -263,23 +234,6 @@ async fn pages_go_on_latest_first() {
             assert_eq!(found.prefixes.contains(&"d/".to_string()), folds, "{key}");
             assert_eq!(found.versions.len(), 5, "{key}");
         }
-    }
-}
-
-/// All names of a listing, page after page.
-async fn pages(store: &AzureStore, mut request: VersionsRequest) -> Vec<(String, Option<String>)> {
-    let mut found = Vec::new();
-    loop {
-        let page = store.list_versions(&request).await.unwrap();
-        let count = page.versions.len() + page.prefixes.len();
-        let mut names: Vec<_> = page.versions.into_iter().map(|it| (it.key, Some(it.id))).collect();
-        names.extend(page.prefixes.into_iter().map(|prefix| (prefix, None)));
-        // Stable: the versions of a key stay as they came.
-        names.sort_by(|a, b| a.0.cmp(&b.0));
-        found.extend(names);
-        let Some((key, version)) = page.next else { return found };
-        assert_eq!(count, request.max, "a page before the last is full");
-        (request.key_marker, request.version_marker) = (Some(key), version);
     }
 }
 

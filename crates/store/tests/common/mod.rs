@@ -14,6 +14,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+/// Of a store that signs.
+pub const KEY: &[(&str, &str)] = &[("key_id", "AKIA"), ("secret", "hunter2")];
+
+/// An answer with a document.
+pub fn xml(status: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
 /// Keeps every event, whether connections could be opened early, and how many requests began to
 /// wait for one, and ended.
 #[derive(Debug, Default)]
