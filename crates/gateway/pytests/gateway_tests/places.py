@@ -129,13 +129,17 @@ def _xml(settings: dict[str, str]) -> str:
 
 
 def configuration(place: LocalPlace | S3Place, directory: str) -> str:
-    """ClickHouse's configuration file: what tables cannot say themselves."""
+    """ClickHouse's configuration file: what tables cannot say themselves.
+
+    ``move_factor`` is 0: by default ClickHouse moves parts in the background as soon as a tenth
+    of the disk is left, and a statement that moves the same part fails then.
+    """
     return f"""<clickhouse>
 <storage_configuration>
   <disks><hot><path>{directory}/hot/</path></hot>{place.disks()}</disks>
   <policies><{POLICY}><volumes>
     <hot><disk>hot</disk></hot><cold><disk>cold</disk></cold>
-  </volumes></{POLICY}></policies>
+  </volumes><move_factor>0</move_factor></{POLICY}></policies>
 </storage_configuration>
 <custom_local_disks_base_directory>{directory}/db/</custom_local_disks_base_directory>
 <enable_system_unfreeze>true</enable_system_unfreeze>
