@@ -100,6 +100,9 @@ def show(records: list[dict[str, Any]], path: Path) -> None:
     found = report.entries(workload, modes.peers_by_name(), records, link)
     print(report.terminal(found, sys.stdout.isatty()))
     print("\nOur cells against their limits, worst first:\n" + report.ranking(found))
+    shares = report.link_shares(found, profile.down_mbit, ceiling.get("link_tcp_bytes_per_s"))
+    if shares:
+        print(f"\n{shares}")
     print("\n" + report.summary(found))
     for error in report.errors(records):
         print(f"failed: {error}")

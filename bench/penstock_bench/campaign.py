@@ -93,7 +93,7 @@ class Campaign:
             "campaign": self._name,
             "workload": plan.workload.name,
             "profile": asdict(plan.profile),
-            "ceiling": machine.loopback(),
+            "ceiling": machine.loopback() | network.ceiling(),
             "machine": machine.machine(),
             **machine.commit(),
         }
@@ -149,6 +149,7 @@ class Campaign:
             "setup": self._plan.workload.setup,
             "stats_url": store.stats_url,
             "server_pid": store.server_pid,
+            "proxy_pid": self._network.proxy_pid,
         }
 
     def _describe(self, turn: Turn, kind: str) -> str:

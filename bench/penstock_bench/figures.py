@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock_bench.config import Workload
 
-MEASURES = ("wall_s", "cpu_s", "requests", "bytes", "server_cpu_s")
+MEASURES = ("wall_s", "cpu_s", "requests", "bytes", "bytes_down", "server_cpu_s", "proxy_cpu_s")
 
 Row = dict[str, Any]
 
@@ -84,7 +84,7 @@ def tabulate(records: Iterable[Row]) -> Table:
             for name in MEASURES:
                 value = measure(step, name)
                 # A recording proxy counts, but it also slows: its runs give no times.
-                timed = record["mode"] == "timed" or name in ("requests", "bytes")
+                timed = record["mode"] == "timed" or name in ("requests", "bytes", "bytes_down")
                 if value is not None and timed:
                     values[key][name].append(value)
     table: Table = defaultdict(dict)
@@ -156,6 +156,20 @@ def limit_s(
     bandwidth = link.up_bytes_per_s if step.limit.direction == "up" else link.down_bytes_per_s
     trips = step.limit.round_trips(cell.protocol, size)
     return trips * link.rtt_s + size / bandwidth + local.measures["wall_s"].median
+
+
+def link_shares(
+    cell: PeerCell, link_bytes_per_s: float, tcp_bytes_per_s: float | None
+) -> tuple[float, float | None] | None:
+    """What a cell moved down, over what the link's rate and a bare stream bring in its wall time.
+
+    Round trips before the first byte are part of that time. None where nothing was measured.
+    """
+    wall, moved = cell.measures.get("wall_s"), cell.measures.get("bytes_down")
+    if cell.failures or wall is None or moved is None or wall.median <= 0:
+        return None
+    rate = moved.median / wall.median
+    return rate / link_bytes_per_s, rate / tcp_bytes_per_s if tcp_bytes_per_s else None
 
 
 def same_answer(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> bool:

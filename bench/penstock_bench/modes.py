@@ -138,21 +138,25 @@ class Cell:
     mb_per_s: float | None
     cpu_percent: float
     requests: float
+    machine_percent: float | None = None
+    """Of all processors, what client, store and proxy took together; None where not all is told."""
 
 
 def cells(records: Iterable[dict[str, Any]]) -> dict[str, dict[int, Cell]]:
     """Configuration, then threads, in the order of the records; medians over runs and steps."""
     steps: dict[str, dict[int, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    cores: int | None = None
     for record in records:
+        cores = record.get("machine", {}).get("cores", cores)
         if record["mode"] == "timed":
             steps[record["peer"]][record["threads"]] += record["steps"]
     return {
-        peer: {threads: _cell(found) for threads, found in sorted(by_threads.items())}
+        peer: {threads: _cell(found, cores) for threads, found in sorted(by_threads.items())}
         for peer, by_threads in steps.items()
     }
 
 
-def _cell(steps: list[dict[str, Any]]) -> Cell:
+def _cell(steps: list[dict[str, Any]], cores: int | None) -> Cell:
     if not steps or any(step.get("error") for step in steps):
         return Cell(None, 0, 0)
     return Cell(
@@ -160,7 +164,20 @@ def _cell(steps: list[dict[str, Any]]) -> Cell:
         statistics.median((step["user_s"] + step["sys_s"]) / step["wall_s"] for step in steps)
         * 100,
         statistics.median(step["requests"] for step in steps),
+        _machine_percent(steps, cores),
     )
+
+
+def _machine_percent(steps: list[dict[str, Any]], cores: int | None) -> float | None:
+    """Whether the processors could have done more in that time."""
+    if not cores or any("server_cpu_s" not in step for step in steps):
+        return None
+    shares: list[float] = [
+        (step["user_s"] + step["sys_s"] + step["server_cpu_s"] + step.get("proxy_cpu_s", 0.0))
+        / (step["wall_s"] * cores)
+        for step in steps
+    ]
+    return statistics.median(shares) * 100
 
 
 def _rows(table: list[list[str]]) -> str:
@@ -178,13 +195,13 @@ def _rows(table: list[list[str]]) -> str:
 
 def summary(records: Iterable[dict[str, Any]]) -> str:
     """One line for each configuration and thread count."""
-    table = [["configuration", "threads", "p50 MB/s", "CPU %", "requests"]]
+    table = [["configuration", "threads", "p50 MB/s", "CPU %", "requests", "machine %"]]
     for peer, by_threads in cells(records).items():
         for threads, cell in by_threads.items():
             speed = "failed" if cell.mb_per_s is None else f"{cell.mb_per_s:.0f}"
-            table.append(
-                [peer, str(threads), speed, f"{cell.cpu_percent:.0f}", f"{cell.requests:.0f}"]
-            )
+            whole = "-" if cell.machine_percent is None else f"{cell.machine_percent:.0f}"
+            client, requests = f"{cell.cpu_percent:.0f}", f"{cell.requests:.0f}"
+            table.append([peer, str(threads), speed, client, requests, whole])
     return _rows(table)
 
 

@@ -87,6 +87,8 @@ class Network:
     """A network in use; a context manager. The plain form runs commands where we are."""
 
     prefix: tuple[str, ...] = ()
+    proxy_pid: int | None = None
+    """The process that adds the latency, where one does."""
 
     def __enter__(self) -> Network:
         """Sets it up."""
@@ -98,6 +100,10 @@ class Network:
     def expose(self, port: int) -> int:
         """The port by which clients reach a server that listens on ``port``."""
         return port
+
+    def ceiling(self) -> dict[str, float]:
+        """What a bare TCP stream brings over the link now, where there is a link with a rate."""
+        return {}
 
 
 class WanNamespace(Network):
@@ -153,6 +159,7 @@ class WanNamespace(Network):
             port = free_port()
             command = [*self.prefix, binary.strip(), "-host", "127.0.0.1", "-port", str(port)]
             self._proxy = Server(command, port, self._logs / "toxiproxy.log")
+            self.proxy_pid = self._proxy.pid
         except BaseException:
             self.__exit__()
             raise
@@ -205,6 +212,24 @@ class WanNamespace(Network):
                 },
             )
         return shaped
+
+    def ceiling(self) -> dict[str, float]:
+        """A second of the link's rate as one stream, through proxy and shaping."""
+        if not self._profile.down_mbit:
+            return {}
+        port = free_port()
+        loop = [*self.prefix, sys.executable, "-m", "penstock_bench.bare_link"]
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "bench")}
+        sent = str(self._profile.down_mbit * 125_000)
+        sender = Server([*loop, "send", str(port), sent], port, self._logs / "bare.log", env)
+        try:
+            receive = [*loop, "receive", str(self.expose(port))]
+            done = subprocess.run(receive, capture_output=True, text=True, check=False, env=env)
+        finally:
+            sender.stop()
+        if done.returncode:
+            raise NetworkError(f"no bare stream over the link: {done.stderr.strip()[-400:]}")
+        return {"link_tcp_bytes_per_s": float(done.stdout)}
 
     def _api(self, path: str, body: dict[str, object]) -> None:
         assert self._proxy is not None, "the proxy runs while the network is set up"

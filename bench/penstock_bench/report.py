@@ -186,6 +186,36 @@ def terminal(found: list[Entry], color: bool) -> str:
     return "\n".join(out)
 
 
+# Below that a cell is round trips.
+SHARE_BYTES_MIN = 10e6
+
+
+def link_shares(found: list[Entry], down_mbit: int, tcp_bytes_per_s: float | None) -> str:
+    """How full the link was: of its rate, and of what a bare TCP stream brought over it.
+
+    Empty where the network has no rate, or nothing moved enough.
+    """
+    lines = []
+    for entry in found:
+        size = entry.data.measures.get("bytes")
+        if not down_mbit or size is None or size.median < SHARE_BYTES_MIN:
+            continue
+        shares = figures.link_shares(entry.data, down_mbit * 125_000, tcp_bytes_per_s)
+        if shares is None:
+            continue
+        of_rate, of_tcp = shares
+        lines.append(
+            f"{of_rate * 100:11.1f}%  {'-' if of_tcp is None else f'{of_tcp * 100:.1f}%':>18}  "
+            f"{entry.peer_title}: {entry.cell.protocol} {entry.step_title}, "
+            f"{rows_label(entry.cell.rows)} rows, threads={entry.cell.threads or 'default'}"
+        )
+    if not lines:
+        return ""
+    told = "" if tcp_bytes_per_s is None else f", which is {tcp_bytes_per_s / 1e6:.1f} MB/s"
+    head = f"Of the link's {down_mbit} Mbit/s, and of what a bare TCP stream brings over it{told}:"
+    return "\n".join([head, "of its rate  of the bare stream  peer and cell", *lines])
+
+
 def paint(text: str, entry: Entry) -> str:
     """Red for a failure and where a peer beats us, green where we win by a tenth or more."""
     if entry.data.failures or (entry.ratio is not None and entry.ratio < 0.95):

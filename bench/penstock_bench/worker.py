@@ -110,6 +110,7 @@ def timed_step(
     wasted = wasted_bytes(con, job)
     counters = server_counters(job["stats_url"])
     server_cpu = server_cpu_s(job["server_pid"])
+    proxy_cpu = server_cpu_s(job["proxy_pid"])
     usage = resource.getrusage(resource.RUSAGE_SELF)
     begin = time.perf_counter()
     answer, error = [], None
@@ -127,6 +128,8 @@ def timed_step(
         "server_cpu_s": server_cpu_s(job["server_pid"]) - server_cpu,
         "error": error,
     }
+    if job["proxy_pid"]:
+        result["proxy_cpu_s"] = server_cpu_s(job["proxy_pid"]) - proxy_cpu
     counted = server_counters(job["stats_url"])
     if counters is not None and counted is not None:
         result |= {name: counted[name] - counters[name] for name in counters}

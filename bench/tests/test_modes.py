@@ -74,13 +74,23 @@ def test_summary_and_comparison() -> None:
         record("wrap", 2, 1.0, error="refused"),
     ]
     assert modes.summary(records).splitlines() == [
-        "configuration  threads  p50 MB/s  CPU %  requests",
-        "-------------  -------  --------  -----  --------",
-        "httpfs               1       200     50         4",
-        "httpfs               2       200     50         4",
-        "wrap                 1       250     50         4",
-        "wrap                 2    failed      0         0",
+        "configuration  threads  p50 MB/s  CPU %  requests  machine %",
+        "-------------  -------  --------  -----  --------  ---------",
+        "httpfs               1       200     50         4          -",
+        "httpfs               2       200     50         4          -",
+        "wrap                 1       250     50         4          -",
+        "wrap                 2    failed      0         0          -",
     ]
     compared = modes.compare(records).splitlines()
     assert [line.split("  ")[-1].strip() for line in compared[2:]] == ["200 MB/s", "failed"]
     assert "250 (+25.0 %)" in compared[3]
+
+
+def test_what_the_processors_could_not_do_more_of_is_shown() -> None:
+    told = record("penstock", 4, 0.5)
+    told["machine"] = {"cores": 2}
+    told["steps"][0] |= {"server_cpu_s": 0.1, "proxy_cpu_s": 0.4}
+    # 0.25 s of the client, 0.1 of the store and 0.4 of the proxy, in half a second of two cores.
+    assert modes.cells([told])["penstock"][4].machine_percent == pytest.approx(75)
+    assert modes.summary([told]).splitlines()[-1].split()[-1] == "75"
+    assert modes.summary([record("penstock", 4, 0.5)]).splitlines()[-1].split()[-1] == "-"

@@ -1,14 +1,16 @@
 """What is shown: units, failures as loud as figures, picture and page."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from penstock_bench import campaign, config, page, picture, report
+from penstock_bench import bare_link, campaign, config, page, picture, report
 from penstock_bench.__main__ import chosen_stores
 from penstock_bench.figures import Link
 from penstock_bench.network import PROFILES
 from penstock_bench.options import numbers
+from penstock_bench.processes import Server, free_port
 
 LINK = Link(0.0001, 1e9, 1e9)
 
@@ -104,3 +106,38 @@ def test_losses_and_failures_are_counted_and_shown(tmp_path: Path) -> None:
     assert image.read_bytes().startswith(b"\x89PNG")
     html = (tmp_path / "page.html").read_text()
     assert html.count("class='failed") == 6 and html.count("class='lost") == 12
+
+
+def test_a_link_is_measured_by_its_rate_and_by_a_bare_stream() -> None:
+    # 20 MB in 0.2 s.
+    rows = records()
+    for row in rows:
+        for step in row["steps"]:
+            step["bytes_down"] = 20_000_000
+    found = report.entries(config.load_workload("six_steps"), config.load_peers(), rows, LINK)
+    lines = report.link_shares(found, 1000, 115e6).splitlines()
+    assert "1000 Mbit/s" in lines[0] and "115.0 MB/s" in lines[0]
+    ours = next(line for line in lines if "Penstock:" in line)
+    assert ours.split()[:2] == ["80.0%", "87.0%"]
+    assert not any("httpfs-keepalive" in line for line in lines), "it failed"
+    assert report.link_shares(found, 1000, None).splitlines()[2].split()[1] == "-"
+    assert report.link_shares(found, 0, None) == ""
+
+
+def test_a_bare_stream_is_counted(tmp_path: Path) -> None:
+    port = free_port()
+    sender = Server(
+        [sys.executable, bare_link.__file__, "send", str(port), str(16 << 20)],
+        port,
+        tmp_path / "log",
+    )
+    try:
+        assert bare_link.receive(port) > 1e6
+    finally:
+        sender.stop()
+    few = Server([sys.executable, bare_link.__file__, "send", str(port), "0"], port, tmp_path / "l")
+    try:
+        with pytest.raises(RuntimeError, match="only 0 bytes"):
+            bare_link.receive(port)
+    finally:
+        few.stop()
