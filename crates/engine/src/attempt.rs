@@ -5,9 +5,10 @@ use crate::query::QueryCore;
 use crate::retry::{Decision, Past, Policy, decide};
 use penstock_base::{Error, Kind, Metric, Result, Retry};
 use penstock_store::Again;
+use penstock_store::drive::timeout_at;
 use std::future::Future;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 /// The attempts of one request.
 #[derive(Debug)]
@@ -73,8 +74,8 @@ impl Attempts {
     /// Runs one attempt whose answer is small: it must be there before the deadline.
     pub async fn bounded<T>(&self, attempt: impl Future<Output = Result<T>>) -> Result<T> {
         match timeout_at(self.started + self.policy.deadline, attempt).await {
-            Ok(result) => result,
-            Err(_) => Err(Error::new(Kind::Unavailable, NO_ANSWER)
+            Some(result) => result,
+            None => Err(Error::new(Kind::Unavailable, NO_ANSWER)
                 .with_retry(Retry::BackOff)
                 .with_hint("Check the endpoint and the network, or raise request_deadline_ms")),
         }

@@ -2,11 +2,18 @@
 //!
 //! A socket event that goes through the runtime wakes the runtime's thread, which then wakes the
 //! caller: two switches of threads for each piece of an answer. Here the caller asks the kernel
-//! itself. Timers, channels and everything else still wake it from other threads.
+//! itself, and keeps the time limits of its requests ([`Alarm`]). Other timers, channels and
+//! everything else still wake it from other threads.
 //!
 //! Decides only who waits for a socket; what is read from it, and for how long, is decided by the
 //! future. docs/design/driving.md has the reasons.
 
+mod alarm;
+
+pub(crate) use alarm::Alarm;
+pub use alarm::timeout_at;
+
+use alarm::Alarms;
 use penstock_base::{Error, Kind, Result};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
@@ -22,8 +29,15 @@ use std::time::{Duration, Instant};
 
 thread_local! {
     /// Set while this thread runs [`block_on`]: what its futures wait for.
-    static DRIVING: RefCell<Option<Vec<Interest>>> = const { RefCell::new(None) };
+    static DRIVING: RefCell<Option<Waits>> = const { RefCell::new(None) };
     static SIGNAL: RefCell<Option<Arc<Signal>>> = const { RefCell::new(None) };
+}
+
+/// What the futures of a thread wait for.
+#[derive(Default)]
+struct Waits {
+    sockets: Vec<Interest>,
+    alarms: Alarms,
 }
 
 /// What is waited for on a socket.
@@ -91,7 +105,7 @@ pub(crate) fn is_driving() -> bool {
 /// Wakes `waker` when the socket is ready; only where [`is_driving`].
 pub(crate) fn wait_here(socket: &Arc<Watched>, direction: Direction, waker: &Waker) {
     DRIVING.with_borrow_mut(|driving| {
-        let Some(interests) = driving else { return };
+        let Some(Waits { sockets: interests, .. }) = driving else { return };
         let same = |known: &&mut Interest| {
             known.direction == direction && known.socket.as_ptr() == Arc::as_ptr(socket)
         };
@@ -143,7 +157,7 @@ pub fn block_on<F: Future>(
             } else if signal.is_woken() {
                 break;
             } else {
-                wait(&signal, left)?;
+                wait(&signal, now, left)?;
             }
         }
     }
@@ -156,7 +170,7 @@ impl Driving {
     fn begin() -> Self {
         DRIVING.with_borrow_mut(|driving| {
             assert!(driving.is_none(), "a future that blocks runs inside another one");
-            *driving = Some(Vec::new());
+            *driving = Some(Waits::default());
         });
         Driving
     }
@@ -165,15 +179,22 @@ impl Driving {
 impl Drop for Driving {
     fn drop(&mut self) {
         // Wakers may run code of others when dropped, so not while it is borrowed.
-        let interests = DRIVING.take();
-        drop(interests);
+        let waits = DRIVING.take();
+        drop(waits);
     }
 }
 
-/// Sleeps until a socket is ready, another thread wakes this one, or the time is over.
-fn wait(signal: &Signal, limit: Duration) -> Result<()> {
+/// Sleeps until a socket is ready, an alarm is due, another thread wakes this one, or the time is
+/// over.
+fn wait(signal: &Signal, now: Instant, limit: Duration) -> Result<()> {
     let bell = signal.bell()?;
-    let interests = DRIVING.with_borrow_mut(|driving| driving.as_mut().map(std::mem::take));
+    let waits = DRIVING.with_borrow_mut(|driving| {
+        let Waits { sockets, alarms } = driving.as_mut()?;
+        Some((std::mem::take(sockets), alarms.first()))
+    });
+    let (interests, first) = waits.unzip();
+    let until_first = first.flatten().map(|due| due.saturating_duration_since(now));
+    let limit = until_first.map_or(limit, |left| left.min(limit));
     let sockets: Vec<(Arc<Watched>, Interest)> = interests
         .into_iter()
         .flatten()
@@ -210,7 +231,13 @@ fn wait(signal: &Signal, limit: Duration) -> Result<()> {
             waiting.push(interest);
         }
     }
-    DRIVING.with_borrow_mut(|driving| driving.as_mut().map(|all| all.append(&mut waiting)));
+    DRIVING.with_borrow_mut(|driving| {
+        let Some(Waits { sockets, alarms }) = driving else { return };
+        sockets.append(&mut waiting);
+        if first.flatten().is_some() {
+            ready.extend(alarms.due(Instant::now()));
+        }
+    });
     ready.into_iter().for_each(Waker::wake);
     Ok(())
 }

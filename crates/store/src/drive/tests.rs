@@ -105,3 +105,70 @@ fn blocking_inside_is_refused() {
     let inside = async { block_on(ready(()), TICK, || false).unwrap() };
     let _ = block_on(inside, TICK, || false);
 }
+
+/// A moment in so many milliseconds.
+fn in_ms(ms: u64) -> tokio::time::Instant {
+    tokio::time::Instant::now() + Duration::from_millis(ms)
+}
+
+#[test]
+fn a_thread_that_drives_keeps_time_limits_itself() {
+    // No runtime is near, and nobody else wakes the thread.
+    let began = Instant::now();
+    let limited = async {
+        let late = timeout_at(in_ms(20), pending::<()>());
+        let later = timeout_at(in_ms(3_600_000), pending::<()>());
+        assert_eq!(timeout_at(in_ms(3_600_000), ready(7)).await, Some(7));
+        futures_util::future::select(pin!(later), pin!(late)).await.factor_first().0
+    };
+    assert_eq!(block_on(limited, TICK, || false).unwrap(), Some(None));
+    assert!((Duration::from_millis(20)..TICK).contains(&began.elapsed()), "{:?}", began.elapsed());
+}
+
+#[test]
+fn an_alarm_that_is_moved_wakes_only_who_asked_and_then_rings_again() {
+    let mut alarm = Alarm::new();
+    let (first, last) = (in_ms(5), in_ms(40));
+    let mut polls = 0;
+    let moved = poll_fn(|context| {
+        polls += 1;
+        alarm.poll(context, if polls == 1 { first } else { last })
+    });
+    // Children of such a set are polled only where their own waker was called.
+    let mut all: futures_util::stream::FuturesUnordered<_> = std::iter::once(moved).collect();
+    let ended = block_on(futures_util::StreamExt::next(&mut all), TICK, || false).unwrap();
+    assert_eq!(ended, Some(Some(())));
+    assert!(tokio::time::Instant::now() >= last);
+    drop(all);
+    // At first, when the first moment came, and when the last one did.
+    assert_eq!(polls, 3);
+}
+
+#[test]
+fn alarms_of_futures_that_are_dropped_are_forgotten() {
+    let dropped = async {
+        for _ in 0..100 {
+            let late = pin!(timeout_at(in_ms(60_000), pending::<()>()));
+            assert!(futures_util::poll!(late).is_pending());
+        }
+        DRIVING.with_borrow(|driving| driving.as_ref().unwrap().alarms.first())
+    };
+    assert_eq!(block_on(dropped, TICK, || false).unwrap(), Some(None));
+}
+
+#[test]
+fn an_alarm_changes_hands_with_its_connection() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let mut alarm = Alarm::new();
+    let due = in_ms(60_000);
+    let touched = |alarm: &mut Alarm, context: &mut Context<'_>| {
+        assert!(alarm.poll(context, due).is_pending());
+        Poll::Ready(())
+    };
+    block_on(poll_fn(|context| touched(&mut alarm, context)), TICK, || false).unwrap();
+    runtime.block_on(poll_fn(|context| touched(&mut alarm, context)));
+    block_on(poll_fn(|context| touched(&mut alarm, context)), TICK, || false).unwrap();
+    let near = in_ms(10);
+    runtime.block_on(poll_fn(|context| alarm.poll(context, near)));
+    assert!(tokio::time::Instant::now() >= near);
+}

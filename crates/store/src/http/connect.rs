@@ -1,5 +1,6 @@
 //! Opens connections: name lookup, several addresses, proxy tunnel, TLS.
 
+use crate::drive::timeout_at;
 use crate::http::addresses::{first_to_answer, rotated};
 use crate::http::connection::{Connection, Stream, TLS_BUFFER_BYTES};
 use crate::http::pool::Origin;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::BufReader;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 /// Rotates through the addresses of a host: large stores publish many, and each has its own limit.
@@ -44,7 +45,7 @@ pub(crate) async fn connect(
     let tcp = if origin.proxy.is_some() {
         timeout_at(deadline, tunnel(tcp, origin, stall_limit))
             .await
-            .map_err(|_| too_slow("the proxy's tunnel", limit))??
+            .ok_or_else(|| too_slow("the proxy's tunnel", limit))??
     } else {
         tcp
     };
@@ -55,7 +56,7 @@ pub(crate) async fn connect(
         TlsConnector::from(tls).connect(name, BufReader::with_capacity(TLS_BUFFER_BYTES, tcp));
     let stream = timeout_at(deadline, handshake)
         .await
-        .map_err(|_| too_slow("the TLS handshake", limit))?
+        .ok_or_else(|| too_slow("the TLS handshake", limit))?
         .map_err(|error| tls_error(&origin.host, error, has_answered))?;
     Ok(Connection::new(Stream::Tls(Box::new(stream)), stall_limit))
 }
@@ -89,7 +90,7 @@ async fn connect_tcp(peer: &Peer<'_>, deadline: Instant, limit: Duration) -> Res
     let (host, role) = (peer.host, peer.role());
     let lookup = timeout_at(deadline, tokio::net::lookup_host((host, peer.port)))
         .await
-        .map_err(|_| too_slow(&format!("the lookup of {role}`{host}`"), limit))
+        .ok_or_else(|| too_slow(&format!("the lookup of {role}`{host}`"), limit))
         .map_err(|error| error.with_retry(Retry::Briefly))?;
     // A resolver without a network says "temporary failure" for ever, as it does of many a slip.
     let addresses = lookup.map_err(|error| {
@@ -103,7 +104,7 @@ async fn connect_tcp(peer: &Peer<'_>, deadline: Instant, limit: Duration) -> Res
     })?;
     let turn = NEXT_ADDRESS.fetch_add(1, Ordering::Relaxed);
     let addresses = rotated(addresses.collect(), turn);
-    let Ok(connected) = timeout_at(deadline, first_to_answer(&addresses)).await else {
+    let Some(connected) = timeout_at(deadline, first_to_answer(&addresses)).await else {
         let tried: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         return Err(too_slow(
             &format!("the connection to {role}{host} ({})", tried.join(", ")),

@@ -1,24 +1,23 @@
 //! Notices that nothing moves on a connection, without a timer per read.
 
-use std::future::Future;
-use std::pin::Pin;
+use crate::drive::Alarm;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
-/// One lazily moved timer per connection: progress only clears a mark, and the timer is moved when
-/// it fires early, so that a busy connection touches the timer wheel once per stall time.
+/// One lazily moved alarm per connection: progress only clears a mark, and the alarm is moved when
+/// it rings early, so that a busy connection touches the runtime's timers once per stall time.
 #[derive(Debug)]
 pub(crate) struct Stall {
     limit: Duration,
     waiting_since: Option<Instant>,
-    timer: Option<Pin<Box<Sleep>>>,
+    alarm: Alarm,
     is_off: bool,
 }
 
 impl Stall {
     pub(crate) fn new(limit: Duration) -> Self {
-        Stall { limit, waiting_since: None, timer: None, is_off: false }
+        Stall { limit, waiting_since: None, alarm: Alarm::new(), is_off: false }
     }
 
     /// Something moved.
@@ -37,16 +36,7 @@ impl Stall {
             return Poll::Pending;
         }
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
-        let due = since + self.limit;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
-        while timer.as_mut().poll(context).is_ready() {
-            if Instant::now() >= due {
-                self.timer = None;
-                return Poll::Ready(());
-            }
-            timer.as_mut().reset(due);
-        }
-        Poll::Pending
+        self.alarm.poll(context, since + self.limit)
     }
 
     pub(crate) fn limit(&self) -> Duration {
