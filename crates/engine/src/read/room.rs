@@ -15,7 +15,7 @@ const STEP_BYTES: usize = 256 << 10;
 /// Zero bytes to be filled.
 #[derive(Debug)]
 pub(super) enum Room {
-    /// The allocator has used memory for it.
+    /// The allocator's, with all its pages where that is worth a call.
     Small(BytesMut),
     Large(LargeBuffer),
 }
@@ -24,7 +24,10 @@ impl Room {
     pub fn of(bytes: u64) -> Self {
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
         if length < HUGE_PAGE_BYTES {
-            Room::Small(BytesMut::zeroed(length))
+            let mut bytes = BytesMut::zeroed(length);
+            // The allocator may have taken it from the kernel just now.
+            populate(&mut bytes);
+            Room::Small(bytes)
         } else {
             Room::Large(LargeBuffer::new(length))
         }
