@@ -8,7 +8,8 @@ use penstock_base::{Kind, Metric};
 use penstock_engine::{Known, Query};
 use penstock_testkit::scratch::Scratch;
 use std::sync::Arc;
-use support::{Bench, Scripted, pattern};
+use std::time::Duration;
+use support::{Bench, Fault, Scripted, pattern};
 
 const MIB: usize = 1 << 20;
 
@@ -85,6 +86,27 @@ async fn a_long_read_is_cached_to_its_last_byte() {
         assert!(read(&second, &query(&second), "a.bin", 0, LEN).await == pattern(LEN));
         assert_eq!(second.store.take_calls(), ["stat a.bin"], "{memory}");
     }
+}
+
+/// They are cached as they come, not when all of them are here.
+#[tokio::test(start_paused = true)]
+async fn what_came_of_a_read_that_was_given_up_is_cached() {
+    let dir = Scratch::new("engine-cache");
+    let first = bench(&dir, Scripted::new());
+    first.store.place("a.bin", pattern(8 * MIB)).await;
+    let query = first.query();
+    let reader = query.open(&first.at("a.bin"), &Known::NOTHING).await.unwrap();
+    first.store.fail("get", Fault::CutBody(5 * MIB));
+    first.store.fail("get", Fault::Hang);
+    let mut buf = vec![0; 8 * MIB];
+    let reading = reader.read_at(&query, &mut buf, 0);
+    assert!(tokio::time::timeout(Duration::from_secs(5), reading).await.is_err());
+    drop((reader, query));
+    let second = restart(&dir, first).await;
+    let again = read(&second, &second.query(), "a.bin", 0, 8 * MIB).await;
+    assert!(again == pattern(8 * MIB));
+    // Five steps of 1 MiB behind the quarter of one that came with opening it.
+    assert_eq!(second.store.take_calls(), ["stat a.bin", "get a.bin 5505024..8388608"]);
 }
 
 /// However few requests may be on their way at once.

@@ -14,6 +14,7 @@ use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::read::begun::{Begun, TakenOver};
 use crate::read::held::Piece;
+use crate::read::kept::Kept;
 use crate::read::room::{Pages, copy_into};
 use crate::read::stream::{Stream, told_as_change};
 use crate::read::version::Version;
@@ -231,12 +232,18 @@ struct Landing<'a> {
 }
 
 impl Landing<'_> {
-    async fn fill(&mut self, stream: &mut Stream, progress: Option<&dyn Progress>) -> Result<()> {
+    async fn fill(
+        &mut self,
+        stream: &mut Stream,
+        progress: Option<&dyn Progress>,
+        kept: &mut Kept<'_>,
+    ) -> Result<()> {
         while self.filled < self.buf.len() {
             let rest = self.pages.next(self.buf, self.filled);
             let count = stream.read_more(rest).await?;
             self.landed(count);
             progress.inspect(|progress| progress.arrived(count as u64));
+            kept.come(&self.buf[..self.filled]).await;
         }
         Ok(())
     }
@@ -361,11 +368,10 @@ impl<'a> Wanted<'a> {
             }
             None => self.start(range).await?,
         };
-        let filled = landing.fill(&mut stream, self.progress).await;
+        let mut kept = Kept::new(self.cached, self.query, range.start);
+        let filled = landing.fill(&mut stream, self.progress, &mut kept).await;
         filled.map_err(|error| told_as_change(error, self.at))?;
-        if let Some(cached) = self.cached {
-            cached.keep(self.query, range.start, landing.buf).await;
-        }
+        kept.all(landing.buf).await;
         Ok(())
     }
 

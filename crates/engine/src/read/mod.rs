@@ -15,6 +15,7 @@ pub mod filters;
 mod flight;
 mod flow;
 mod held;
+mod kept;
 mod neighbours;
 mod openings;
 mod order;
