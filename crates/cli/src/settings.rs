@@ -11,8 +11,10 @@ use penstock_base::{Error, Kind, Result, ServeSettings, Settings};
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 
-/// Variables with this prefix that are not settings: other flags of this binary take them.
-pub const OTHER_VARIABLES: &[&str] = &["PENSTOCK_ACCESS_KEY", "PENSTOCK_SECRET_KEY"];
+/// Variables with this prefix that are not settings: other flags of this binary take them, or the
+/// Python package does, which runs it.
+pub const OTHER_VARIABLES: &[&str] =
+    &["PENSTOCK_ACCESS_KEY", "PENSTOCK_SECRET_KEY", "PENSTOCK_HOME"];
 
 /// The values of one table.
 pub trait Values: Default + Clone {
@@ -269,7 +271,8 @@ mod tests {
 
     #[test]
     fn keys_and_foreign_variables_are_left_alone() {
-        let variables = [("PENSTOCK_SECRET_KEY", "s"), ("HOME", "/root")];
+        let variables =
+            [("PENSTOCK_SECRET_KEY", "s"), ("PENSTOCK_HOME", "/opt/penstock"), ("HOME", "/root")];
         assert!(SettingFlags::default().resolve(&[], environment(&variables)).is_ok());
     }
 
