@@ -2,7 +2,9 @@
 //!
 //! A body on its way to another server is given on as it was read, so larger reads are fewer calls
 //! on both sides. One on its way to a directory is collected there anyway, and what a read takes
-//! beyond a processor's cache is memory for nothing.
+//! beyond a processor's cache is memory for nothing. What one read of every connection takes is one
+//! budget, so that memory does not grow with their number: few read much, many little. Idle ones
+//! count, since the HTTP layer has a buffer ready for the next request of each.
 
 use crate::buckets::Bucket;
 use http::Extensions;
@@ -11,13 +13,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Most bytes that one read ever takes.
 pub const READ_BYTES_MAX: usize = 256 << 10;
-/// Connections beyond which each read takes less, so that memory grows slower than their number.
+/// Fewest that are worth a call, however many connections there are.
+const READ_BYTES_MIN: usize = 16 << 10;
+/// Connections that share nothing yet.
 const CONNECTIONS_FEW: u64 = 16;
-// Each of the lower bounds is a byte less than a buffer of hyper's, which doubles its buffers when
-// one was filled and halves those of which two reads in turn left more than half.
-const AMONG_MANY_BYTES: usize = (128 << 10) - 1;
-const NEAR_BYTES: usize = (128 << 10) - 1;
-const NEAR_AMONG_MANY_BYTES: usize = (32 << 10) - 1;
+/// What one read of each of more connections takes together on the way to other servers.
+const GIVEN_ON_BYTES_ALL: u64 = 16 << 20;
+const GIVEN_ON_AMONG_MANY_BYTES: usize = 128 << 10;
+/// The same on the way to directories.
+const NEAR_BYTES_ALL: u64 = 2 << 20;
+const NEAR_BYTES: usize = 128 << 10;
+const NEAR_AMONG_MANY_BYTES: usize = 32 << 10;
 
 /// What the requests of a connection tell of where its bytes go.
 #[derive(Debug, Default)]
@@ -28,13 +34,7 @@ pub struct Intake {
 impl Intake {
     /// Most bytes that one read takes while so many connections are open.
     pub fn bytes_most(&self, connections: u64) -> usize {
-        let is_among_many = connections > CONNECTIONS_FEW;
-        match (self.is_given_on.load(Ordering::Relaxed), is_among_many) {
-            (true, false) => READ_BYTES_MAX,
-            (true, true) => AMONG_MANY_BYTES,
-            (false, false) => NEAR_BYTES,
-            (false, true) => NEAR_AMONG_MANY_BYTES,
-        }
+        bytes_each(self.is_given_on.load(Ordering::Relaxed), connections)
     }
 
     /// The connection of this request is about to bring a body for the bucket.
@@ -46,17 +46,46 @@ impl Intake {
     }
 }
 
+/// What one read takes among so many connections. But for the most of all, it is a byte less than a
+/// buffer of hyper's, which doubles its buffers when one was filled and halves those of which two
+/// reads in turn left more than half.
+fn bytes_each(is_given_on: bool, connections: u64) -> usize {
+    let (all, most) = match (is_given_on, connections > CONNECTIONS_FEW) {
+        (true, false) => return READ_BYTES_MAX,
+        (true, true) => (GIVEN_ON_BYTES_ALL, GIVEN_ON_AMONG_MANY_BYTES),
+        (false, false) => (NEAR_BYTES_ALL, NEAR_BYTES),
+        (false, true) => (NEAR_BYTES_ALL, NEAR_AMONG_MANY_BYTES),
+    };
+    let share = usize::try_from(all / connections.max(1)).unwrap_or(most);
+    (1 << share.clamp(READ_BYTES_MIN, most).ilog2()) - 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn reads_are_larger_among_few_and_for_other_servers() {
         let intake = Intake::default();
-        let at = |counts: [u64; 4]| counts.map(|count| intake.bytes_most(count));
-        let kib = |count: usize| count << 10;
-        assert_eq!(at([1, 16, 17, 10_000]), [kib(128) - 1, kib(128) - 1, kib(32) - 1, kib(32) - 1]);
+        let at = |counts: [u64; 5]| counts.map(|count| intake.bytes_most(count));
+        let below = |kib: usize| (kib << 10) - 1;
+        assert_eq!(at([0, 16, 17, 64, 65]), [128, 128, 32, 32, 16].map(below));
         intake.is_given_on.store(true, Ordering::Relaxed);
-        assert_eq!(at([1, 16, 17, 10_000]), [kib(256), kib(256), kib(128) - 1, kib(128) - 1]);
+        assert_eq!(at([0, 16, 17, 128, 129])[..2], [256 << 10; 2]);
+        assert_eq!(at([0, 16, 17, 128, 129])[2..], [128, 128, 64].map(below));
+        assert_eq!(at([1000, 1024, 1025, 10_000, u64::MAX]), [16; 5].map(below));
+    }
+
+    proptest! {
+        /// More connections never read more together, but for the least that each needs.
+        #[test]
+        fn reads_stay_within_one_budget(is_given_on: bool, connections in 1u64..100_000) {
+            let each = bytes_each(is_given_on, connections);
+            let all = if is_given_on { GIVEN_ON_BYTES_ALL } else { NEAR_BYTES_ALL };
+            prop_assert!(each as u64 * connections <= all || each < READ_BYTES_MIN);
+            prop_assert!((READ_BYTES_MIN - 1..=READ_BYTES_MAX).contains(&each));
+            prop_assert!(each >= bytes_each(is_given_on, connections + 1));
+        }
     }
 }

@@ -6,11 +6,23 @@ use bytes::{Buf as _, Bytes};
 use penstock_base::{Error, Kind, Result};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 /// Bytes that are taken from the sender before the socket has taken those before. Little enough to
 /// be in the processor's cache when they are sent, and to leave the sender's buffer free again.
 const AHEAD_BYTES_MAX: usize = 128 << 10;
+/// The same of all bodies together, as long as each has the least.
+const AHEAD_BYTES_ALL: usize = 8 << 20;
+const AHEAD_BYTES_MIN: usize = 16 << 10;
+
+/// Bodies that are on their way out at this moment.
+static FLOWS: AtomicUsize = AtomicUsize::new(0);
+
+/// What is taken of each of so many bodies before the socket has taken what was there.
+fn ahead_bytes(flows: usize) -> usize {
+    (AHEAD_BYTES_ALL / flows.max(1)).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX)
+}
 
 /// What ended a request before its answer.
 #[derive(Debug)]
@@ -35,6 +47,7 @@ pub(crate) struct Flowing {
 
 impl Flowing {
     pub fn new(head: &[u8], size_bytes: u64) -> Self {
+        FLOWS.fetch_add(1, Ordering::Relaxed);
         Flowing {
             pieces: VecDeque::from([Bytes::copy_from_slice(head)]),
             is_flushed: false,
@@ -49,8 +62,8 @@ impl Flowing {
     /// # Errors
     /// The sender's, and `Invalid` for more or fewer bytes than it announced.
     pub fn refill(&mut self, context: &mut Context<'_>, body: &mut dyn Inflow) -> Result<bool> {
-        while !self.has_ended && self.held_bytes < AHEAD_BYTES_MAX && self.pieces.len() < SLICES_MAX
-        {
+        let most = ahead_bytes(FLOWS.load(Ordering::Relaxed));
+        while !self.has_ended && self.held_bytes < most && self.pieces.len() < SLICES_MAX {
             match body.poll_piece(context) {
                 Poll::Ready(Some(piece)) => self.take(piece?)?,
                 Poll::Ready(None) if self.missing_bytes > 0 => {
@@ -101,6 +114,12 @@ impl Flowing {
     }
 }
 
+impl Drop for Flowing {
+    fn drop(&mut self) {
+        FLOWS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 fn wrong_size(how: &str) -> Error {
     Error::new(Kind::Invalid, format!("the body {how} the size that was announced"))
 }
@@ -124,7 +143,34 @@ mod tests {
         }
     }
 
+    /// Bytes that are taken of a body that is all there before any of it has left.
+    fn taken_ahead() -> usize {
+        let piece = vec![1; AHEAD_BYTES_MIN];
+        let pieces: VecDeque<Bytes> = (0..SLICES_MAX).map(|_| piece.clone().into()).collect();
+        let size = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let (mut body, mut flowing) = (Pieces(pieces, size), Flowing::new(b"", size));
+        flowing.refill(&mut Context::from_waker(Waker::noop()), &mut body).unwrap();
+        flowing.held_bytes
+    }
+
+    #[test]
+    fn less_is_taken_ahead_while_many_bodies_are_on_their_way() {
+        let others: Vec<_> =
+            (0..AHEAD_BYTES_ALL / AHEAD_BYTES_MIN).map(|_| Flowing::new(b"", 0)).collect();
+        assert_eq!(taken_ahead(), AHEAD_BYTES_MIN);
+        drop(others);
+        assert!(taken_ahead() > AHEAD_BYTES_MIN);
+    }
+
     proptest! {
+        #[test]
+        fn what_all_have_ahead_stays_within_the_budget(flows in 1usize..100_000) {
+            let each = ahead_bytes(flows);
+            prop_assert!(each * flows <= AHEAD_BYTES_ALL || each == AHEAD_BYTES_MIN);
+            prop_assert!((AHEAD_BYTES_MIN..=AHEAD_BYTES_MAX).contains(&each));
+            prop_assert!(each >= ahead_bytes(flows + 1));
+        }
+
         #[test]
         fn every_byte_goes_out_once_and_in_order(
             pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..60),

@@ -8,7 +8,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// file.
 pub(super) const WRITE_BYTES_MAX: usize = 1 << 20;
 /// Fewest that are written at once before the last: below this the call costs more than the copy.
-pub(super) const WRITE_BYTES_LEAST: usize = 16 << 10;
+/// The least that a gateway reads of a body at once is a byte less than 16 KiB.
+pub(super) const WRITE_BYTES_LEAST: usize = (16 << 10) - 1;
 /// Fewest that go to a blocking thread: below this the hop costs more than the write. Among many
 /// bodies the blocking threads do not sleep, and the hop costs little.
 const WRITE_BYTES_MIN: usize = 64 << 10;
