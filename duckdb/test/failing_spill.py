@@ -18,7 +18,7 @@ import duckdb
 from harness import connect
 from nvme import value
 
-ROWS = 1_500_000
+ROWS = 3_000_000
 SORTED = f"SELECT i, hash(i) AS h, repeat('x', 40) || i AS text FROM range({ROWS}) r(i) ORDER BY h"
 CHECK = "SELECT bit_xor(hash(text)) FROM t"
 TOLD = "the device failed"
