@@ -156,7 +156,13 @@ impl Source {
         let fits = bytes < HUGE_PAGE_BYTES
             && bytes.is_multiple_of(port.geometry().buffer_alignment_bytes.max(1) as usize);
         if fits && let Some(lease) = self.lease(HUGE_PAGE_BYTES, purpose) {
-            let parts = BufferPart::divide(LargeBuffer::new(HUGE_PAGE_BYTES), bytes);
+            let buffer = match purpose {
+                // So much of it is filled at once that the kernel would have to look for huge pages,
+                // and clear them; and most of it never moves to or from the device.
+                Purpose::Spilled => LargeBuffer::of_any_pages(HUGE_PAGE_BYTES),
+                Purpose::Ahead | Purpose::Behind => LargeBuffer::new(HUGE_PAGE_BYTES),
+            };
+            let parts = BufferPart::divide(buffer, bytes);
             let held = |part| Held { bytes: Bytes::Part(part), lease: lease.clone() };
             return parts.into_iter().map(held).collect();
         }

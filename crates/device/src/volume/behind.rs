@@ -23,19 +23,16 @@ use crate::volume::table::PAGE_BYTES;
 use crate::volume::thread::Worker;
 use part::{Claimed, Part};
 use penstock_base::Result;
-use spilled::Owner;
+use spilled::{LOOK, Owner};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use wake::Wake;
 
 /// Largest write that is taken: a block of DuckDB's. Longer ones keep a device busy themselves.
 const PART_BYTES: usize = 256 << 10;
 /// Parts of one batch.
 const BATCH: usize = 8;
-/// While anything that was spilled is held, it is looked this often whether there is memory for it.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// What these locks guard is changed in single steps.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -252,7 +249,7 @@ impl Shared {
                     is_tired = !is_written;
                 }
                 Work::Nothing => {
-                    self.wake.wait(seen, (!self.spilled.is_empty()).then_some(LOOK));
+                    self.wake.wait(seen, self.spilled.look().then_some(LOOK));
                     is_tired = false;
                 }
                 Work::End => return,

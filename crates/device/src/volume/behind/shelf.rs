@@ -8,14 +8,13 @@
 
 use std::collections::BTreeMap;
 
-/// Pages that hold nothing and are kept for what comes next, in bytes.
-const IDLE_BYTES: u64 = 8 << 20;
-
 /// Pages of memory, each in equal pieces. `M` is the memory of a piece, `P` what lies in it.
 pub(super) struct Shelf<M, P> {
     pages: BTreeMap<usize, Page<M, P>>,
     /// Pieces that were given, of all pages.
     clock: u64,
+    /// What it was when unused pages were last taken out.
+    looked: u64,
 }
 
 struct Page<M, P> {
@@ -39,15 +38,11 @@ impl<M, P> Page<M, P> {
 
 impl<M, P> Default for Shelf<M, P> {
     fn default() -> Self {
-        Shelf { pages: BTreeMap::new(), clock: 0 }
+        Shelf { pages: BTreeMap::new(), clock: 0, looked: 0 }
     }
 }
 
 impl<M, P: Clone> Shelf<M, P> {
-    pub fn is_empty(&self) -> bool {
-        self.pages.is_empty()
-    }
-
     fn sum(&self, is_one: impl Fn(&Page<M, P>) -> bool) -> u64 {
         self.pages.values().filter(|page| is_one(page)).map(|page| page.bytes).sum()
     }
@@ -100,8 +95,7 @@ impl<M, P: Clone> Shelf<M, P> {
         let Some(found) = self.pages.get_mut(&page) else { return vec![memory] };
         found.used.remove(&place);
         found.free.push(memory);
-        let goes = found.is_leaving;
-        if found.is_idle() && (goes || self.idle_bytes() > IDLE_BYTES) {
+        if found.is_idle() && found.is_leaving {
             return self.pages.remove(&page).map_or(Vec::new(), |page| page.free);
         }
         Vec::new()
@@ -114,6 +108,24 @@ impl<M, P: Clone> Shelf<M, P> {
         self.pages = others;
         let idle: BTreeMap<usize, Page<M, P>> = idle;
         idle.into_values().flat_map(|page| page.free).collect()
+    }
+
+    /// Takes out pages that hold nothing, but for so many bytes of them, if no piece was given since
+    /// this was last done.
+    pub fn take_unused(&mut self, kept_bytes: u64) -> Vec<M> {
+        let is_used = self.looked != self.clock;
+        self.looked = self.clock;
+        let mut surplus = self.idle_bytes().saturating_sub(kept_bytes);
+        let mut gone = Vec::new();
+        while !is_used
+            && surplus > 0
+            && let Some(page) = self.pages.iter().find_map(|row| row.1.is_idle().then_some(*row.0))
+            && let Some(page) = self.pages.remove(&page)
+        {
+            surplus = surplus.saturating_sub(page.bytes);
+            gone.extend(page.free);
+        }
+        gone
     }
 
     /// The page that is written next where so many bytes may stay; it leaves.
@@ -160,6 +172,7 @@ mod tests {
         Free(usize),
         Write { most_pages: u64, works: bool },
         TakeIdle,
+        Look { kept_pages: u64 },
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -169,6 +182,7 @@ mod tests {
             2 => (0u64..8, any::<bool>())
                 .prop_map(|(most_pages, works)| Step::Write { most_pages, works }),
             1 => Just(Step::TakeIdle),
+            2 => (0u64..4).prop_map(|kept_pages| Step::Look { kept_pages }),
         ];
         prop::collection::vec(step, 0..200)
     }
@@ -178,7 +192,7 @@ mod tests {
         fn pages_leave_oldest_first_with_all_they_hold_and_no_piece_is_lost(steps in steps()) {
             let mut shelf: Shelf<(usize, usize), u64> = Shelf::default();
             let (mut filled, mut pages, mut clock): (Filled, usize, u64) = Default::default();
-            let mut gone = 0;
+            let (mut gone, mut is_used) = (0, false);
             for step in steps {
                 match step {
                     Step::Fill => {
@@ -195,7 +209,7 @@ mod tests {
                             }
                         };
                         prop_assert!(!filled.iter().any(|row| (row.0, row.1) == (page, place)));
-                        clock += 1;
+                        (clock, is_used) = (clock + 1, true);
                         shelf.fill(page, place, clock);
                         filled.push((page, place, clock));
                     }
@@ -207,6 +221,13 @@ mod tests {
                     Step::TakeIdle => {
                         gone += shelf.take_idle().len();
                         prop_assert_eq!(shelf.idle_bytes(), 0);
+                    }
+                    Step::Look { kept_pages } => {
+                        let (before, kept) = (shelf.idle_bytes(), kept_pages * PAGE_BYTES);
+                        gone += shelf.take_unused(kept).len();
+                        let left = if is_used { before } else { before.min(kept) };
+                        prop_assert_eq!(shelf.idle_bytes(), left);
+                        is_used = false;
                     }
                     Step::Write { most_pages, works } => {
                         let staying = shelf.staying_bytes();
@@ -242,7 +263,6 @@ mod tests {
                         }
                     }
                 }
-                prop_assert!(shelf.idle_bytes() <= IDLE_BYTES);
                 let there = pages * PIECES - gone;
                 prop_assert_eq!(shelf.held_bytes(), (there / PIECES) as u64 * PAGE_BYTES);
             }
@@ -280,6 +300,6 @@ mod tests {
         assert_eq!(shelf.put_back(1, first, first), Vec::<usize>::new());
         assert_eq!(shelf.next(0), Some((1, vec![20])));
         assert_eq!(shelf.put_back(1, second, second).len(), 2);
-        assert!(shelf.is_empty());
+        assert_eq!(shelf.held_bytes(), 0);
     }
 }

@@ -8,17 +8,23 @@ use super::pool::{Bytes, Home};
 use super::shelf::Shelf;
 use super::wake::Wake;
 use crate::kernel::large::HUGE_PAGE_BYTES;
+use crate::kernel::pages::populate;
 use crate::port::Port;
 use crate::volume::account::{Held, Lease, Purpose, Source, at_once};
 use crate::volume::node::Node;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 /// Pieces are multiples of this: DuckDB spills blocks of 256 KiB, and compressed ones in multiples
 /// of 32.
 const STEP_BYTES: usize = 32 << 10;
 /// One part in so many of what may be held is kept free for what comes next, by writing.
 const FREE_PARTS: u64 = 8;
+/// While memory is held, it is looked this often whether it can stay.
+pub(super) const LOOK: Duration = Duration::from_millis(250);
+/// So much of memory that nobody uses is kept for what comes next.
+const IDLE_BYTES: u64 = 8 << 20;
 /// So much returns when others press.
 const PRESSED_BYTES: u64 = 16 << 20;
 
@@ -38,6 +44,8 @@ struct State {
     leases: BTreeMap<usize, Weak<Lease>>,
     /// Pages that have to be written for others.
     pressed: VecDeque<(usize, Vec<Owner>)>,
+    /// When it was last looked which memory is of no use.
+    looked: Option<Instant>,
     /// The device did not take the last one.
     is_refused: bool,
 }
@@ -62,15 +70,31 @@ impl Spilled {
         &self.wake
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        lock(&self.state).shelf.is_empty()
+    /// Gives back memory that nobody has used for `LOOK`, but for a little. Whether there is
+    /// something to look at then.
+    pub(super) fn look(&self) -> bool {
+        let mut state = lock(&self.state);
+        let mut idle = Vec::new();
+        if state.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
+            state.looked = Some(Instant::now());
+            idle = state.shelf.take_unused(IDLE_BYTES);
+            state.forget_leases(&idle);
+        }
+        let shelf = &state.shelf;
+        let is_any = shelf.held_bytes() > shelf.idle_bytes() || shelf.idle_bytes() > IDLE_BYTES;
+        drop(state);
+        // The lock is free: others may have waited for this memory.
+        drop(idle);
+        is_any
     }
 
     /// A copy of some bytes, if there may be one. It is written only once it is told whose it is
     /// ([`Spilled::fill`]).
     pub(super) fn copy(self: &Arc<Self>, port: &Port, from: &[u8]) -> Option<Arc<Bytes>> {
         let mut held = self.piece(port, from.len().next_multiple_of(STEP_BYTES))?;
-        held[..from.len()].copy_from_slice(from);
+        let here = &mut held[..from.len()];
+        populate(here);
+        here.copy_from_slice(from);
         Some(Bytes::new(Home::Spilled(self.clone()), held))
     }
 
@@ -105,7 +129,11 @@ impl Spilled {
         let page_bytes = if pieces.len() > 1 { HUGE_PAGE_BYTES } else { bytes };
         state.leases.insert(page, lease);
         state.shelf.add(page, page_bytes as u64, bytes, pieces);
-        state.shelf.take(bytes)
+        let piece = state.shelf.take(bytes);
+        drop(state);
+        // There is something to look at from now on.
+        self.wake.ring();
+        piece
     }
 
     /// Says whose a copy is.
