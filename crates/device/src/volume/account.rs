@@ -157,8 +157,8 @@ impl Source {
             && bytes.is_multiple_of(port.geometry().buffer_alignment_bytes.max(1) as usize);
         if fits && let Some(lease) = self.lease(HUGE_PAGE_BYTES, purpose) {
             let buffer = match purpose {
-                // So much of it is filled at once that the kernel would have to look for huge pages,
-                // and clear them; and most of it never moves to or from the device.
+                // So much of it is filled at once that the kernel would have to look for huge
+                // pages, and clear them; and most of it never moves to or from the device.
                 Purpose::Spilled => LargeBuffer::of_any_pages(HUGE_PAGE_BYTES),
                 Purpose::Ahead | Purpose::Behind => LargeBuffer::new(HUGE_PAGE_BYTES),
             };

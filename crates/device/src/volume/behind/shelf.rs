@@ -110,8 +110,8 @@ impl<M, P: Clone> Shelf<M, P> {
         idle.into_values().flat_map(|page| page.free).collect()
     }
 
-    /// Takes out pages that hold nothing, but for so many bytes of them, if no piece was given since
-    /// this was last done.
+    /// Takes out pages that hold nothing, but for so many bytes of them, if no piece was given
+    /// since this was last done.
     pub fn take_unused(&mut self, kept_bytes: u64) -> Vec<M> {
         let is_used = self.looked != self.clock;
         self.looked = self.clock;
