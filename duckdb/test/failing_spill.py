@@ -18,7 +18,7 @@ import duckdb
 from harness import connect
 from nvme import value
 
-ROWS = 1_500_000
+ROWS = 3_000_000
 SORTED = f"SELECT i, hash(i) AS h, repeat('x', 40) || i AS text FROM range({ROWS}) r(i) ORDER BY h"
 CHECK = "SELECT bit_xor(hash(text)) FROM t"
 TOLD = "the device failed"
@@ -29,6 +29,8 @@ def work(volume: Path, io: str) -> object:
     with connect() as con:
         con.execute("SET threads = 2; SET memory_limit = '80MB'")
         con.execute("SET enable_progress_bar = false")
+        # Half of it, for what is spilled: the rest of it goes to the disk.
+        con.execute("SET GLOBAL penstock_memory_limit_bytes = '64MiB'")
         con.execute(f"SET temp_directory = 'nvme://{volume}?temp&io={io}'")
         con.execute(f"CREATE TABLE t AS {SORTED}")
         return value(con, CHECK)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from harness import connect
+from harness import connect, wait_until
 from nvme import format_volume, penstock, url, value
 
 SORT = "SELECT i, hash(i) AS h, repeat('x', 40) || i AS text FROM range({}) r(i) ORDER BY h"
@@ -51,6 +51,40 @@ def test_a_sort_and_a_join_larger_than_memory(directory: str, volume: Path) -> N
         con.execute("DROP TABLE t")
         assert value(con, "SELECT sum(length(s)) FROM big") == 50000000
     assert free(volume) == empty
+
+
+def told(con: duckdb.DuckDBPyConnection, name: str) -> int:
+    """What is counted under a name, of all queues."""
+    found = value(con, f"SELECT sum(value)::BIGINT FROM penstock_stats() WHERE name = '{name}'")
+    assert found is None or isinstance(found, int)
+    return found or 0
+
+
+@pytest.mark.parametrize("limit", ["1GiB", "64MiB"])
+def test_what_spills_stays_in_memory_as_long_as_there_is_some(limit: str, volume: Path) -> None:
+    with connect() as con:
+        con.execute(f"SET GLOBAL penstock_memory_limit_bytes = '{limit}'")
+        con.execute("SET threads = 2; SET memory_limit = '100MB'")
+        con.execute("SET enable_progress_bar = false")
+        con.execute(f"SET temp_directory = 'nvme://{volume}?temp'")
+        before = told(con, "device_bytes_written")
+        con.execute("CREATE TABLE t AS " + SORT.format(3000000))
+        spilled = value(con, "SELECT sum(size) FROM duckdb_temporary_files()")
+        assert isinstance(spilled, int) and spilled > 40 << 20
+        written = told(con, "device_bytes_written") - before
+        held = told(con, "memory_of_spills_bytes_now")
+        if limit == "1GiB":
+            assert written == 0
+            assert held > 40 << 20
+        else:
+            assert written > 8 << 20
+            assert 8 << 20 < held <= 32 << 20
+        sums = "SELECT count(*), bit_xor(hash(text)) FROM {}"
+        rows = "SELECT repeat('x', 40) || i AS text FROM range(3000000) r(i)"
+        found = con.execute(sums.format("t")).fetchone()
+        assert found == con.execute(sums.format(f"({rows})")).fetchone()
+        con.execute("DROP TABLE t")
+        wait_until(lambda: told(con, "memory_of_spills_bytes_now") <= 8 << 20, "giving it back")
 
 
 def test_beside_a_database_on_the_same_device(volume: Path) -> None:

@@ -86,6 +86,8 @@ metrics! {
         "Bytes of the memory limit in use; up to a sixteenth of the limit stays in use between queries, for bytes of opened objects that are kept.";
     MemoryOfVolumesNow "memory_of_volumes_bytes_now" "bytes"
         "Of these, bytes of what volumes on devices read ahead and write behind, and of memory that they keep for it.";
+    MemoryOfSpillsNow "memory_of_spills_bytes_now" "bytes"
+        "Of these, bytes of what was spilled to devices and is in memory.";
 }
 
 metrics! {

@@ -19,6 +19,7 @@
 //!    left is in the hands of running reads, or was taken by [`Budget::lease_now`], and the gauge
 //!    shows it.
 
+mod machine;
 mod volumes;
 
 use futures_util::future::{Either, select};
@@ -71,6 +72,7 @@ impl Pressed {
 pub struct Budget {
     state: Mutex<State>,
     metrics: Arc<Metrics>,
+    spilled: volumes::Share,
 }
 
 struct State {
@@ -180,6 +182,7 @@ impl Budget {
                 pressables: Vec::new(),
             }),
             metrics,
+            spilled: volumes::Share::default(),
         })
     }
 

@@ -134,11 +134,14 @@ impl Engine {
     /// of memory, caches, the log and uploads at once holds for the whole engine from now on: there
     /// is one of each, and the statement that began last decides.
     pub fn query(self: &Arc<Self>, settings: Settings, interrupted: Option<Interrupted>) -> Query {
-        self.adopt(Limits::of(&settings));
+        self.adopt(&settings);
         Query::new(Arc::clone(self), settings, interrupted)
     }
 
-    fn adopt(&self, wanted: Limits) {
+    /// Lets the limits of these settings hold, as [`Engine::query`] does: for what a statement does
+    /// beside queries.
+    pub fn adopt(&self, settings: &Settings) {
+        let wanted = Limits::of(settings);
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         if *limits == wanted {
             return;

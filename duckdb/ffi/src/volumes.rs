@@ -7,11 +7,11 @@ use crate::rows::PsRows;
 use penstock_base::{Error, Kind, Result, Settings};
 use penstock_device::address::{Address, Place, check_name};
 use penstock_device::volume::{Asked, SharedVolume, TEMP_PREFIX, Volume, Wish};
-use penstock_engine::Budget;
+use penstock_engine::{Budget, Engine};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Instances of this process, so that their temporary files have names of their own.
 static INSTANCES: AtomicU64 = AtomicU64::new(0);
@@ -19,6 +19,7 @@ static INSTANCES: AtomicU64 = AtomicU64::new(0);
 /// What one database instance asks of volumes, given to the caller.
 pub struct PsVolumes {
     settings: Settings,
+    engine: Weak<Engine>,
     /// What answers for the memory of the volumes that it opens.
     budget: Arc<Budget>,
     instance: u64,
@@ -64,7 +65,12 @@ impl PsVolumes {
         joined(device, wish, &self.budget)
     }
 
+    /// How a statement with these settings opens a volume. Its limits hold from then on, as those
+    /// of a statement do that reads a store: there may be none that does.
     pub(crate) fn wish(&self, asked: Asked, settings: &Settings, write: bool) -> Result<Wish> {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.adopt(settings);
+        }
         Ok(Wish { write, asked, otherwise: Asked::from_settings(settings)? })
     }
 
@@ -187,7 +193,8 @@ pub unsafe extern "C" fn ps_volumes_new(
             let engine = &handle(engine, "engine")?.0;
             let (settings, budget) = (engine.settings().clone(), engine.budget().clone());
             let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
-            give(out, PsVolumes { settings, budget, instance, spills: Mutex::default() })
+            let engine = Arc::downgrade(engine);
+            give(out, PsVolumes { settings, engine, budget, instance, spills: Mutex::default() })
         })
     }
     .is_some()

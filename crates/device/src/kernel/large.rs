@@ -28,6 +28,16 @@ impl LargeBuffer {
     /// Takes `length` zero bytes. Where there is no memory the process ends, as with every
     /// allocation.
     pub fn new(length: usize) -> Self {
+        let buffer = LargeBuffer::of_any_pages(length);
+        let (start, mapped) = (buffer.start.as_ptr().cast::<c_void>(), mapped_bytes(length));
+        // Where there are no huge pages, small ones do.
+        // SAFETY: the buffer's own mapping, and the advice changes no byte of it.
+        let _ = unsafe { libc::madvise(start, mapped, libc::MADV_HUGEPAGE) };
+        buffer
+    }
+
+    /// As [`LargeBuffer::new`], of pages that the kernel has at hand.
+    pub fn of_any_pages(length: usize) -> Self {
         let mapped = mapped_bytes(length);
         // The kernel places mappings by small pages, so one huge page more, and what is too much of
         // it goes back at once.
@@ -42,14 +52,11 @@ impl LargeBuffer {
         };
         let before = whole.addr().get().next_multiple_of(HUGE_PAGE_BYTES) - whole.addr().get();
         let behind = reserved - before - mapped;
-        // SAFETY: all three stretches lie in the mapping; the outer two are used by nobody, and the
-        // advice changes no byte.
+        // SAFETY: all three stretches lie in the mapping, and the outer two are used by nobody.
         unsafe {
             let start = whole.add(before);
             unmap(whole, before);
             unmap(start.add(mapped), behind);
-            // Where there are no huge pages, small ones do.
-            let _ = libc::madvise(start.as_ptr().cast::<c_void>(), mapped, libc::MADV_HUGEPAGE);
             LargeBuffer { start, length }
         }
     }
@@ -112,12 +119,14 @@ mod tests {
     #[test]
     fn it_is_zero_aligned_and_as_long_as_asked_for() {
         for length in [1, 4095, 4096, HUGE_PAGE_BYTES - 1, HUGE_PAGE_BYTES, 5_000_001] {
-            let mut buffer = LargeBuffer::new(length);
-            assert_eq!(buffer.len(), length);
-            assert!(buffer.as_ptr().addr().is_multiple_of(HUGE_PAGE_BYTES));
-            assert!(buffer.iter().all(|byte| *byte == 0));
-            buffer.fill(7);
-            assert!(buffer.iter().all(|byte| *byte == 7));
+            for new in [LargeBuffer::new, LargeBuffer::of_any_pages] {
+                let mut buffer = new(length);
+                assert_eq!(buffer.len(), length);
+                assert!(buffer.as_ptr().addr().is_multiple_of(HUGE_PAGE_BYTES));
+                assert!(buffer.iter().all(|byte| *byte == 0));
+                buffer.fill(7);
+                assert!(buffer.iter().all(|byte| *byte == 7));
+            }
         }
     }
 

@@ -14,11 +14,11 @@ use crate::port::Port;
 use crate::process::Own;
 use crate::volume::Volume;
 use crate::volume::ahead::Kept;
-use crate::volume::behind::Pool;
+use crate::volume::behind::{Pool, Spilled};
 use crate::volume::copies::memory;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
 
 /// What memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +27,27 @@ pub enum Purpose {
     Ahead,
     /// Bytes on their way to the device.
     Behind,
+    /// Bytes of spilled files, which go to the device only where memory is short.
+    Spilled,
 }
 
 /// The right to hold memory, until it is dropped.
-pub type Lease = Box<dyn Send + Sync>;
+pub trait Leased: Send + Sync {
+    /// Says that the memory is about to come back.
+    fn set_returning(&self);
+
+    /// Says that it does not, after all.
+    fn set_staying(&self);
+}
+
+/// See [`Leased`].
+pub type Lease = Box<dyn Leased>;
 
 /// Who answers for the memory of volumes.
 pub trait Account: Send + Sync {
+    /// How many bytes of spilled files a volume may hold that holds so many now.
+    fn spilled_most_bytes(&self, held_bytes: u64) -> u64;
+
     /// The right to hold so many bytes; none where they are more than there may be.
     fn lease(&self, bytes: u64, purpose: Purpose) -> Option<Lease>;
 }
@@ -42,7 +56,7 @@ pub trait Account: Send + Sync {
 pub(crate) struct Held {
     // Before the right to hold it.
     bytes: Bytes,
-    _lease: Option<Arc<Lease>>,
+    lease: Option<Arc<Lease>>,
 }
 
 enum Bytes {
@@ -71,6 +85,11 @@ impl DerefMut for Held {
 }
 
 impl Held {
+    /// The right to hold it, which does not hold it.
+    pub(crate) fn lease(&self) -> Weak<Lease> {
+        self.lease.as_ref().map_or_else(Weak::new, Arc::downgrade)
+    }
+
     /// Tells pieces that come back together from others.
     pub(crate) fn place(&self) -> usize {
         match &self.bytes {
@@ -137,12 +156,30 @@ impl Source {
         let fits = bytes < HUGE_PAGE_BYTES
             && bytes.is_multiple_of(port.geometry().buffer_alignment_bytes.max(1) as usize);
         if fits && let Some(lease) = self.lease(HUGE_PAGE_BYTES, purpose) {
-            let parts = BufferPart::divide(LargeBuffer::new(HUGE_PAGE_BYTES), bytes);
-            let held = |part| Held { bytes: Bytes::Part(part), _lease: lease.clone() };
+            let buffer = match purpose {
+                // So much of it is filled at once that the kernel would have to look for huge
+                // pages, and clear them; and most of it never moves to or from the device.
+                Purpose::Spilled => LargeBuffer::of_any_pages(HUGE_PAGE_BYTES),
+                Purpose::Ahead | Purpose::Behind => LargeBuffer::new(HUGE_PAGE_BYTES),
+            };
+            let parts = BufferPart::divide(buffer, bytes);
+            let held = |part| Held { bytes: Bytes::Part(part), lease: lease.clone() };
             return parts.into_iter().map(held).collect();
         }
-        let one = |lease| Held { bytes: Bytes::Own(memory(port, bytes)), _lease: lease };
-        self.lease(bytes, purpose).map(one).into_iter().collect()
+        self.one(port, bytes, purpose).into_iter().collect()
+    }
+
+    /// One piece of memory, if it may be held.
+    pub(crate) fn one(&self, port: &Port, bytes: usize, purpose: Purpose) -> Option<Held> {
+        let lease = self.lease(bytes, purpose)?;
+        Some(Held { bytes: Bytes::Own(memory(port, bytes)), lease })
+    }
+
+    /// How many bytes of spilled files may be held where so many are.
+    pub(crate) fn spilled_most_bytes(&self, held_bytes: u64) -> u64 {
+        /// Where nobody answers.
+        const MOST_BYTES: u64 = 16 << 20;
+        self.0.get().map_or(MOST_BYTES, |account| account.spilled_most_bytes(held_bytes))
     }
 
     /// The right to hold so much, where somebody answers for it; `None` if it may not be held.
@@ -173,11 +210,17 @@ struct Parts {
     source: Arc<Source>,
     ahead: Arc<Kept>,
     behind: Arc<Pool>,
+    spilled: Arc<Spilled>,
 }
 
 impl Memory {
-    pub(crate) fn new(source: Arc<Source>, ahead: Arc<Kept>, behind: Arc<Pool>) -> Self {
-        Memory(Own::new(Parts { source, ahead, behind }))
+    pub(crate) fn new(
+        source: Arc<Source>,
+        ahead: Arc<Kept>,
+        behind: Arc<Pool>,
+        spilled: Arc<Spilled>,
+    ) -> Self {
+        Memory(Own::new(Parts { source, ahead, behind, spilled }))
     }
 
     /// Bytes that [`Memory::free`] would give; `None` while others are at them. Neither waits for a
@@ -186,7 +229,20 @@ impl Memory {
         if !self.0.is_here() {
             return Some(0);
         }
-        Some(self.0.ahead.spare_bytes()? + self.0.behind.spare_bytes()?)
+        let Parts { ahead, behind, spilled, .. } = &*self.0;
+        Some(ahead.spare_bytes()? + behind.spare_bytes()? + spilled.spare_bytes()?)
+    }
+
+    /// Bytes of spilled files that [`Memory::write_spilled`] would have written; `None` while
+    /// others are at them.
+    pub fn spilled_bytes(&self) -> Option<u64> {
+        if self.0.is_here() { self.0.spilled.writable_bytes() } else { Some(0) }
+    }
+
+    /// Has a part of what was spilled written, so that its memory returns. Whether there was any;
+    /// `None` while others are at it.
+    pub fn write_spilled(&self) -> Option<bool> {
+        if self.0.is_here() { self.0.spilled.press() } else { Some(false) }
     }
 
     /// Gives back the memory that nobody has use for at this moment, and drops what was read ahead.
@@ -195,9 +251,10 @@ impl Memory {
         if !self.0.is_here() {
             return Some(false);
         }
-        let (ahead, behind) = (self.0.ahead.take(), self.0.behind.take_spares());
-        let is_any = [&ahead, &behind].into_iter().flatten().any(|held| !held.is_empty());
-        match is_any || (ahead.is_some() && behind.is_some()) {
+        let Parts { ahead, behind, spilled, .. } = &*self.0;
+        let freed = [ahead.take(), behind.take_spares(), spilled.take_spares()];
+        let is_any = freed.iter().flatten().any(|held| !held.is_empty());
+        match is_any || freed.iter().all(Option::is_some) {
             true => Some(is_any),
             false => None,
         }
@@ -235,7 +292,17 @@ mod tests {
         }
     }
 
+    impl Leased for Told {
+        fn set_returning(&self) {}
+
+        fn set_staying(&self) {}
+    }
+
     impl Account for Bound {
+        fn spilled_most_bytes(&self, _: u64) -> u64 {
+            self.0
+        }
+
         fn lease(&self, bytes: u64, _: Purpose) -> Option<Lease> {
             let fits = self.1.load(Ordering::SeqCst) + bytes <= self.0;
             fits.then(|| {

@@ -5,21 +5,29 @@
 //! What cannot be written stays in memory, and reads find it there. Who needs it written tries once
 //! more and is told why it fails; so a sync never succeeds without it.
 
+mod part;
 mod pool;
+mod shelf;
+mod spilled;
+mod wake;
 
+pub(crate) use part::Late;
 pub(crate) use pool::Pool;
+pub(crate) use spilled::Spilled;
 
 use crate::device::Command;
+use crate::kernel::pages::populate;
 use crate::port::Port;
 use crate::volume::node::Node;
 use crate::volume::table::PAGE_BYTES;
 use crate::volume::thread::Worker;
+use part::{Claimed, Part};
 use penstock_base::Result;
-use pool::Bytes;
-use std::collections::{BTreeMap, VecDeque};
+use spilled::{LOOK, Owner};
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use wake::Wake;
 
 /// Largest write that is taken: a block of DuckDB's. Longer ones keep a device busy themselves.
 const PART_BYTES: usize = 256 << 10;
@@ -29,121 +37,6 @@ const BATCH: usize = 8;
 /// What these locks guard is changed in single steps.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Some pages of a file on their way to the device.
-struct Part {
-    pages: Range<u64>,
-    state: Mutex<State>,
-    /// It is not being written any more.
-    rested: Condvar,
-}
-
-enum State {
-    Waiting(Arc<Bytes>),
-    Writing(Arc<Bytes>),
-    /// Written, or needed no more.
-    Ended,
-}
-
-/// A part that is written by whoever holds this; it waits again when this goes before the end.
-struct Claimed {
-    part: Arc<Part>,
-    bytes: Option<Arc<Bytes>>,
-}
-
-impl Claimed {
-    fn bytes(&self) -> &[u8] {
-        self.bytes.as_deref().expect("they are there until the end").get()
-    }
-
-    /// It is on the device, or nobody needs it.
-    fn end(mut self, node: &Node) {
-        node.late().remove(&self.part);
-        self.bytes = None;
-        self.part.rest(State::Ended);
-    }
-}
-
-impl Drop for Claimed {
-    fn drop(&mut self) {
-        if let Some(bytes) = self.bytes.take() {
-            self.part.rest(State::Waiting(bytes));
-        }
-    }
-}
-
-impl Part {
-    /// The bytes, while they may not be on the device yet.
-    fn bytes(&self) -> Option<Arc<Bytes>> {
-        match &*lock(&self.state) {
-            State::Waiting(bytes) | State::Writing(bytes) => Some(bytes.clone()),
-            State::Ended => None,
-        }
-    }
-
-    /// Takes it to write it, if it waits for somebody who does.
-    fn claim(self: &Arc<Self>) -> Option<Claimed> {
-        let mut state = lock(&self.state);
-        let State::Waiting(bytes) = &*state else { return None };
-        let bytes = bytes.clone();
-        *state = State::Writing(bytes.clone());
-        Some(Claimed { part: self.clone(), bytes: Some(bytes) })
-    }
-
-    fn rest(&self, state: State) {
-        *lock(&self.state) = state;
-        self.rested.notify_all();
-    }
-
-    /// Waits until nobody writes it.
-    fn await_rest(&self) -> MutexGuard<'_, State> {
-        let mut state = lock(&self.state);
-        while matches!(*state, State::Writing(_)) {
-            state = self.rested.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state
-    }
-}
-
-/// What of one file is on its way.
-#[derive(Default)]
-pub(crate) struct Late {
-    /// By their first pages; they do not overlap.
-    parts: Mutex<BTreeMap<u64, Arc<Part>>>,
-    /// Whether there are any, without the lock.
-    is_any: AtomicBool,
-}
-
-impl Late {
-    pub(crate) fn is_empty(&self) -> bool {
-        !self.is_any.load(Ordering::Acquire)
-    }
-
-    fn overlapping(&self, pages: &Range<u64>) -> Vec<Arc<Part>> {
-        if self.is_empty() {
-            return Vec::new();
-        }
-        let parts = lock(&self.parts);
-        let before = parts.range(..pages.start).next_back().map(|row| row.1);
-        let before = before.filter(|part| part.pages.end > pages.start);
-        let within = parts.range(pages.clone()).map(|row| row.1);
-        before.into_iter().chain(within).cloned().collect()
-    }
-
-    fn insert(&self, part: Arc<Part>) {
-        let mut parts = lock(&self.parts);
-        parts.insert(part.pages.start, part);
-        self.is_any.store(true, Ordering::Release);
-    }
-
-    fn remove(&self, part: &Arc<Part>) {
-        let mut parts = lock(&self.parts);
-        if parts.get(&part.pages.start).is_some_and(|held| Arc::ptr_eq(held, part)) {
-            parts.remove(&part.pages.start);
-        }
-        self.is_any.store(!parts.is_empty(), Ordering::Release);
-    }
 }
 
 /// Sees to it that a range of a file whose bytes nobody keeps can be written or given away: parts
@@ -168,7 +61,7 @@ pub(crate) fn forget(node: &Node, first: u64) {
 }
 
 fn forget_one(node: &Node, part: &Arc<Part>) {
-    *part.await_rest() = State::Ended;
+    part.forget();
     node.late().remove(part);
 }
 
@@ -188,7 +81,7 @@ fn write_all(port: &Port, node: &Node, parts: &[Arc<Part>]) -> Result<()> {
             write(port, node, claimed)?;
         }
         // Others write the rest; what they give back is tried here, for the error.
-        if parts.iter().all(|part| matches!(*part.await_rest(), State::Ended)) {
+        if parts.iter().all(|part| part.await_end()) {
             return Ok(());
         }
     }
@@ -250,7 +143,9 @@ pub(crate) fn copy(node: &Node, into: &mut [u8], offset: u64) -> Vec<Range<u64>>
         let own = ((from - part.pages.start) * PAGE_BYTES) as usize;
         let length = ((to - from) * PAGE_BYTES) as usize;
         let place = ((from - first) * PAGE_BYTES) as usize;
-        into[place..place + length].copy_from_slice(&bytes.get()[own..own + length]);
+        let here = &mut into[place..place + length];
+        populate(here);
+        here.copy_from_slice(&bytes.get()[own..own + length]);
         at = to;
     }
     if at < end {
@@ -267,8 +162,10 @@ struct Queue {
 
 struct Shared {
     port: Arc<Port>,
+    /// Of lasting files.
     queue: Mutex<Queue>,
-    more: Condvar,
+    spilled: Arc<Spilled>,
+    wake: Arc<Wake>,
 }
 
 /// The writing behind of a volume; its thread begins with the first block and ends when this goes.
@@ -279,8 +176,9 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    pub(crate) fn new(port: Arc<Port>, pool: Arc<Pool>) -> Self {
-        let shared = Shared { port, queue: Mutex::default(), more: Condvar::new() };
+    pub(crate) fn new(port: Arc<Port>, pool: Arc<Pool>, spilled: Arc<Spilled>) -> Self {
+        let wake = spilled.wake().clone();
+        let shared = Shared { port, queue: Mutex::default(), spilled, wake };
         Behind { shared: Arc::new(shared), pool, worker: Worker::default() }
     }
 
@@ -290,19 +188,31 @@ impl Behind {
         if from.len() > PART_BYTES {
             return false;
         }
-        let Some(bytes) = self.pool.copy(&self.shared.port, from) else { return false };
+        let Shared { port, spilled, wake, .. } = &*self.shared;
+        let bytes = match node.is_temp() {
+            true => spilled.copy(port, from),
+            false => self.pool.copy(port, from),
+        };
+        let Some(bytes) = bytes else { return false };
         let shared = self.shared.clone();
         if self.worker.start("penstock-behind", move || shared.serve()).is_err() {
             return false;
         }
-        let part = Arc::new(Part {
-            pages: first..first + from.len() as u64 / PAGE_BYTES,
-            state: Mutex::new(State::Waiting(bytes)),
-            rested: Condvar::new(),
-        });
+        if node.is_temp() {
+            let part = Part::new(first, from.len(), bytes.clone());
+            // Before others can find it, and end it: its memory may be somebody else's then.
+            spilled.fill(&bytes, (Arc::downgrade(node), Arc::downgrade(&part)));
+            drop(bytes);
+            node.late().insert(part.clone());
+            if part.bytes().is_none() {
+                node.late().remove(&part);
+            }
+            return true;
+        }
+        let part = Part::new(first, from.len(), bytes);
         node.late().insert(part.clone());
         lock(&self.shared.queue).parts.push_back((node.clone(), part));
-        self.shared.more.notify_one();
+        wake.ring();
         true
     }
 }
@@ -311,30 +221,48 @@ impl Drop for Behind {
     fn drop(&mut self) {
         // What was spilled is needed no more; what lasts, the volume has seen to.
         lock(&self.shared.queue).is_closed = true;
-        self.shared.more.notify_all();
+        self.shared.wake.ring();
         self.worker.join();
     }
 }
 
+/// What the thread does next.
+enum Work {
+    Lasting(Arc<Node>, Vec<Claimed>),
+    Spilled(usize, Vec<Owner>),
+    Nothing,
+    End,
+}
+
 impl Shared {
     fn serve(&self) {
-        while let Some((node, parts)) = self.next() {
-            // Who needs them written tries again, and tells.
-            let _ = write(&self.port, &node, parts);
+        // After a failure what was spilled waits for somebody who comes, or a while.
+        let mut is_tired = false;
+        loop {
+            let seen = self.wake.seen();
+            match self.next(is_tired) {
+                // Who needs them written tries again, and tells.
+                Work::Lasting(node, parts) => drop(write(&self.port, &node, parts)),
+                Work::Spilled(page, owners) => {
+                    let is_written = self.write_spilled(owners);
+                    self.spilled.written(page, is_written);
+                    is_tired = !is_written;
+                }
+                Work::Nothing => {
+                    self.wake.wait(seen, self.spilled.look().then_some(LOOK));
+                    is_tired = false;
+                }
+                Work::End => return,
+            }
         }
     }
 
-    /// The next parts, of one file; none when the volume closes.
-    fn next(&self) -> Option<(Arc<Node>, Vec<Claimed>)> {
+    fn next(&self, is_tired: bool) -> Work {
         let mut queue = lock(&self.queue);
-        loop {
-            if queue.is_closed {
-                return None;
-            }
-            let Some((node, _)) = queue.parts.front() else {
-                queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
+        if queue.is_closed {
+            return Work::End;
+        }
+        while let Some((node, _)) = queue.parts.front() {
             let node = node.clone();
             let mut claimed = Vec::new();
             while claimed.len() < BATCH
@@ -344,8 +272,26 @@ impl Shared {
                 claimed.extend(part.claim());
             }
             if !claimed.is_empty() {
-                return Some((node, claimed));
+                return Work::Lasting(node, claimed);
             }
         }
+        drop(queue);
+        match if is_tired { None } else { self.spilled.next() } {
+            Some((page, owners)) => Work::Spilled(page, owners),
+            None => Work::Nothing,
+        }
+    }
+
+    /// Writes what lies in a page of memory; whether all of it is on the device.
+    fn write_spilled(&self, owners: Vec<Owner>) -> bool {
+        let mut files: Vec<(Arc<Node>, Vec<Arc<Part>>)> = Vec::new();
+        for (node, part) in owners {
+            let (Some(node), Some(part)) = (node.upgrade(), part.upgrade()) else { continue };
+            match files.iter_mut().find(|row| Arc::ptr_eq(&row.0, &node)) {
+                Some((_, parts)) => parts.push(part),
+                None => files.push((node, vec![part])),
+            }
+        }
+        files.iter().all(|(node, parts)| write_all(&self.port, node, parts).is_ok())
     }
 }

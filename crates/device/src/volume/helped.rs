@@ -5,7 +5,7 @@ use crate::port::Port;
 use crate::volume::Volume;
 use crate::volume::account::{Memory, Source};
 use crate::volume::ahead::{Ahead, Kept};
-use crate::volume::behind::{self, Behind, Pool};
+use crate::volume::behind::{self, Behind, Pool, Spilled};
 use crate::volume::file::{File, PAGE};
 use crate::volume::node::Node;
 use penstock_base::Result;
@@ -26,8 +26,9 @@ impl Helpers {
         let source = Arc::<Source>::default();
         let (kept, pool) = (Arc::<Kept>::default(), Arc::new(Pool::new(source.clone())));
         let ahead = Ahead::new(port.clone(), source.clone(), kept.clone());
-        let behind = Behind::new(port.clone(), pool.clone());
-        Helpers { ahead, behind, memory: Arc::new(Memory::new(source, kept, pool)) }
+        let spilled = Arc::new(Spilled::new(source.clone()));
+        let behind = Behind::new(port.clone(), pool.clone(), spilled.clone());
+        Helpers { ahead, behind, memory: Arc::new(Memory::new(source, kept, pool, spilled)) }
     }
 }
 

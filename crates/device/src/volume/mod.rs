@@ -30,7 +30,7 @@ pub mod table;
 mod thread;
 mod write;
 
-pub use account::{Account, Lease, Memory, Purpose};
+pub use account::{Account, Lease, Leased, Memory, Purpose};
 pub use file::File;
 pub use format::{FormatOptions, Report, check, check_unused, format};
 pub use node::Lock;
@@ -276,6 +276,9 @@ impl Volume {
         }
         core.nodes.remove(name);
         self.discard(&mut core, &node);
+        drop(core);
+        // Nor does anybody need what of it is in memory.
+        behind::forget(&node, 0);
         Ok(())
     }
 
@@ -313,6 +316,8 @@ impl Volume {
         node.rename(to);
         if let Some(replaced) = replaced {
             self.discard(&mut core, &replaced);
+            drop(core);
+            behind::forget(&replaced, 0);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Files that are read ahead, or written behind, give what was written last.
 
+use crate::held::Bound;
 use crate::shadow::{CREATE, EXISTING, content, device, formatted, pattern};
 use penstock_base::{DeviceMetric, Kind};
 use penstock_device::meter::readings;
@@ -8,7 +9,7 @@ use penstock_device::volume::{File, FormatOptions, SharedVolume, Volume, format}
 use penstock_device::{Discipline, Io, MemoryDevice, OpenOptions, Port, open};
 use std::sync::Arc;
 
-const BLOCK: usize = 256 << 10;
+pub const BLOCK: usize = 256 << 10;
 const BLOCKS: usize = 24;
 /// As in DuckDB's files, blocks begin behind three headers.
 const FIRST: usize = 12288;
@@ -26,7 +27,7 @@ fn opened(device: &Arc<MemoryDevice>) -> Arc<Volume> {
     Volume::open_with_helpers(port(device)).expect("opens")
 }
 
-fn in_memory() -> Arc<Volume> {
+pub fn in_memory() -> Arc<Volume> {
     opened(&memory_device())
 }
 
@@ -35,7 +36,7 @@ fn beside(device: &Arc<MemoryDevice>) -> Arc<Volume> {
     Volume::open(port(device)).expect("opens")
 }
 
-fn read(file: &File, offset: usize, length: usize) -> Vec<u8> {
+pub fn read(file: &File, offset: usize, length: usize) -> Vec<u8> {
     let mut into = vec![0; length];
     let count = file.read_at(&mut into, offset as u64).expect("reads");
     into.truncate(count);
@@ -111,7 +112,7 @@ fn what_was_written_is_read_also_where_it_was_fetched_before() {
 }
 
 /// Writes, cuts and reads at random; returns what the file holds then.
-fn live_through(file: &File, dice: &mut Dice, seed: u64) -> Vec<u8> {
+pub fn live_through(file: &File, dice: &mut Dice, seed: u64) -> Vec<u8> {
     let mut live = Vec::new();
     for _ in 0..300 {
         let slot = dice.below(20) as usize * BLOCK;
@@ -257,12 +258,13 @@ fn what_failed_changes_nothing_that_returned() {
 fn what_is_spilled_to_a_device_that_fails_is_told_once_memory_does_not_do() {
     let (model, port) = device(4096, formatted(4096));
     let volume = Volume::open_with_helpers(port).expect("opens");
+    volume.charge(|_| Arc::new(Bound::of(4 << 20)));
     let file = volume.open_file("temp/0", CREATE).expect("creates");
     model.fail(0..u64::MAX, Failure::Failing);
-    let length = 16 << 10;
-    let outcomes = (0..70).map(|index| file.write_at(&vec![index; length], index as u64 * 16384));
-    let taken = outcomes.take_while(Result::is_ok).count();
-    assert_eq!(taken, 64, "as much as may be on its way");
+    let length = 12 << 10;
+    let write = |index: usize| file.write_at(&vec![index as u8; length], (index * length) as u64);
+    let taken = (0..140).map(write).take_while(Result::is_ok).count();
+    assert_eq!(taken, 128, "as much as may be in memory, in pieces of 32 KiB");
     assert_eq!(read(&file, 5 * length, length), vec![5; length]);
     // What is needed no more makes room.
     file.truncate(60 * length as u64).expect("cuts");

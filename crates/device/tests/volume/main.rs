@@ -7,6 +7,7 @@ mod failures;
 mod files;
 mod fragmented;
 mod guard;
+mod held;
 mod history;
 mod shadow;
 mod shared;

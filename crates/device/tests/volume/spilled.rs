@@ -1,6 +1,7 @@
 //! Pages go from what spills to what lasts and back, on a real file: neither ever gives the other's
 //! bytes, though what spills is written later.
 
+use crate::held::Bound;
 use crate::shadow::{CREATE, Disk, EXISTING, content, device, formatted, pattern};
 use penstock_base::{Error, Kind, Result};
 use penstock_device::model::{Dice, ModelDevice};
@@ -25,6 +26,8 @@ fn pages_go_from_one_kind_to_the_other_and_hold_what_was_written_last() {
         let disk = Disk::new(&format!("spilled-{seed}"), VOLUME_BYTES);
         let mut dice = Dice::new(seed);
         let volume = disk.open(io, true).expect("opens");
+        // So little that most of what spills is written meanwhile.
+        volume.charge(|_| Arc::new(Bound::of(1 << 20)));
         let mut live: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         for step in 0..300 {
             let number = dice.roll() % 3;

@@ -1,42 +1,159 @@
 //! The memory of volumes on devices, in the one account: what they read ahead is within the quarter
-//! of the limit that all read-ahead has, what they write behind within the limit; both give way to
-//! whoever waits for memory.
+//! of the limit that all read-ahead has, what they write behind within the limit, and what was
+//! spilled to them within half of it, or what the machine has to spare. All of it gives way to
+//! whoever waits for memory; what was spilled is written first.
 
+use super::machine::Memory as Machine;
 use super::{Budget, Lease, Pressable, Pressed};
 use penstock_base::Metric;
-use penstock_device::volume::{Account, Lease as VolumeLease, Memory, Purpose, Volume};
-use std::sync::{Arc, Weak};
+use penstock_device::volume::{Account, Lease as VolumeLease, Leased, Memory, Purpose, Volume};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// What was spilled has one part in so many of the limit.
+const SPILLED_PARTS: u64 = 2;
+/// What was spilled leaves one part in so many of the machine's memory, or its container's, to
+/// others.
+const LEFT_PARTS: u64 = 8;
+/// And has so much all the same, within its part of the limit.
+const SPILLED_LEAST_BYTES: u64 = 16 << 20;
+/// How long a look at the machine holds.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Most bytes of what was spilled, where `held` are held.
+fn spilled_most_bytes(limit: u64, held: u64, machine: Option<Machine>) -> u64 {
+    let spare = machine.map_or(0, |machine| {
+        held.saturating_add(machine.available).saturating_sub(machine.total / LEFT_PARTS)
+    });
+    spare.max(SPILLED_LEAST_BYTES).min(limit / SPILLED_PARTS)
+}
+
+/// What was spilled to all volumes.
+#[derive(Default)]
+pub(super) struct Share {
+    held: AtomicU64,
+    /// When the machine was looked at, and what could be held then, but for the limit.
+    look: Mutex<Option<(Instant, u64)>>,
+}
+
+impl Share {
+    fn held(&self) -> u64 {
+        self.held.load(Ordering::Acquire)
+    }
+
+    fn most_bytes(&self, limit: u64) -> u64 {
+        let mut look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
+        let most = match *look {
+            Some((at, most)) if at.elapsed() < LOOK => most,
+            _ => {
+                let most = spilled_most_bytes(u64::MAX, self.held(), Machine::now());
+                *look = Some((Instant::now(), most));
+                most
+            }
+        };
+        most.min(limit / SPILLED_PARTS)
+    }
+
+    /// Enters bytes, if so many may be held.
+    fn add(&self, bytes: u64, most: u64) -> bool {
+        let sum = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= most);
+        self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, sum).is_ok()
+    }
+
+    fn sub(&self, bytes: u64) {
+        self.held.fetch_sub(bytes, Ordering::AcqRel);
+    }
+}
 
 /// The memory of one volume, which keeps this, and so the account, as long as it is open.
 struct OfVolume {
     budget: Arc<Budget>,
     memory: Weak<Memory>,
+    spilled: Arc<Spilled>,
 }
 
+/// What was spilled to one volume. It is asked for its own: what it gives is returning, not there.
+struct Spilled(Weak<Memory>);
+
 /// A lease that is told apart from those of other holders.
-struct Told(Lease);
+struct Told {
+    lease: Lease,
+    is_spilled: bool,
+}
 
 impl Told {
-    fn new(lease: Lease) -> Self {
-        lease.budget.metrics.add(Metric::MemoryOfVolumesNow, lease.bytes);
-        Told(lease)
+    fn new(lease: Lease, is_spilled: bool) -> Self {
+        let told = Told { lease, is_spilled };
+        let metrics = &told.lease.budget.metrics;
+        told.metrics().for_each(|metric| metrics.add(metric, told.lease.bytes));
+        told
+    }
+
+    fn metrics(&self) -> impl Iterator<Item = Metric> + use<> {
+        let spilled = self.is_spilled.then_some(Metric::MemoryOfSpillsNow);
+        [Metric::MemoryOfVolumesNow].into_iter().chain(spilled)
     }
 }
 
 impl Drop for Told {
     fn drop(&mut self) {
-        self.0.budget.metrics.sub(Metric::MemoryOfVolumesNow, self.0.bytes);
+        let budget = &self.lease.budget;
+        self.metrics().for_each(|metric| budget.metrics.sub(metric, self.lease.bytes));
+        if self.is_spilled {
+            budget.spilled.sub(self.lease.bytes);
+        }
+    }
+}
+
+impl Leased for Told {
+    fn set_returning(&self) {
+        self.lease.set_returning();
+    }
+
+    fn set_staying(&self) {
+        self.lease.set_staying();
+    }
+}
+
+impl Lease {
+    /// Says that these bytes do not come back by themselves, after all. Those who wait are judged
+    /// again.
+    fn set_staying(&self) {
+        if self.returning.swap(false, Ordering::Relaxed) {
+            let mut state = self.budget.lock();
+            state.returning -= self.bytes;
+            self.budget.settle(state);
+        }
     }
 }
 
 impl Account for OfVolume {
+    fn spilled_most_bytes(&self, held_bytes: u64) -> u64 {
+        let share = &self.budget.spilled;
+        let most = share.most_bytes(self.budget.limit_bytes());
+        (held_bytes + most).saturating_sub(share.held())
+    }
+
     fn lease(&self, bytes: u64, purpose: Purpose) -> Option<VolumeLease> {
+        let is_spilled = purpose == Purpose::Spilled;
+        let share = &self.budget.spilled;
+        if is_spilled && !share.add(bytes, share.most_bytes(self.budget.limit_bytes())) {
+            return None;
+        }
         let lease = match purpose {
             Purpose::Ahead => self.budget.try_lease_ahead(bytes),
-            Purpose::Behind => self.budget.try_lease(bytes),
+            Purpose::Behind | Purpose::Spilled => self.budget.try_lease(bytes),
         };
-        lease.map(|lease| Box::new(Told::new(lease)) as VolumeLease)
+        if is_spilled && lease.is_none() {
+            share.sub(bytes);
+        }
+        lease.map(|lease| Box::new(Told::new(lease, is_spilled)) as VolumeLease)
     }
+}
+
+fn pressed(outcome: Option<bool>) -> Pressed {
+    outcome.map_or(Pressed::Busy, Pressed::gave)
 }
 
 impl Pressable for OfVolume {
@@ -45,10 +162,7 @@ impl Pressable for OfVolume {
     }
 
     fn press(&self) -> Pressed {
-        match self.memory.upgrade().map_or(Some(false), |memory| memory.free()) {
-            Some(gave) => Pressed::gave(gave),
-            None => Pressed::Busy,
-        }
+        pressed(self.memory.upgrade().map_or(Some(false), |memory| memory.free()))
     }
 
     fn is_ahead(&self) -> bool {
@@ -56,19 +170,31 @@ impl Pressable for OfVolume {
     }
 }
 
+impl Pressable for Spilled {
+    fn returnable_bytes(&self) -> Option<u64> {
+        self.0.upgrade().map_or(Some(0), |memory| memory.spilled_bytes())
+    }
+
+    fn press(&self) -> Pressed {
+        pressed(self.0.upgrade().map_or(Some(false), |memory| memory.write_spilled()))
+    }
+}
+
 impl Budget {
-    /// Answers for what a volume reads ahead and writes behind, unless the account of another
-    /// engine of this process does already.
+    /// Answers for what a volume reads ahead and writes behind, and what was spilled to it, unless
+    /// the account of another engine of this process does already.
     pub fn answer_for(self: &Arc<Self>, volume: &Arc<Volume>) {
         let mut added = None;
         volume.charge(|memory| {
-            let account =
-                Arc::new(OfVolume { budget: Arc::clone(self), memory: Arc::downgrade(memory) });
-            added = Some(Arc::downgrade(&account));
+            let memory = Arc::downgrade(memory);
+            let spilled = Arc::new(Spilled(memory.clone()));
+            let account = Arc::new(OfVolume { budget: Arc::clone(self), memory, spilled });
+            added = Some((Arc::downgrade(&account), Arc::downgrade(&account.spilled)));
             account
         });
-        if let Some(added) = added {
-            self.register(added as Weak<dyn Pressable>);
+        if let Some((account, spilled)) = added {
+            self.register(account as Weak<dyn Pressable>);
+            self.register(spilled as Weak<dyn Pressable>);
         }
     }
 }
@@ -77,19 +203,25 @@ impl Budget {
 mod tests {
     use super::*;
     use penstock_base::Metrics;
-    use penstock_device::model::{Image, ModelDevice};
+    use penstock_device::model::{Failure, Image, ModelDevice};
     use penstock_device::volume::{File, FormatOptions, Lock, OpenFileOptions, format};
     use penstock_device::{Discipline, Port};
+    use proptest::prelude::*;
 
     const BLOCK: usize = 256 << 10;
     const BLOCKS: usize = 64;
 
-    fn volume() -> Arc<Volume> {
+    fn failing_volume() -> (Arc<ModelDevice>, Arc<Volume>) {
         let model = ModelDevice::new(4096, 16_384, Image::default()).expect("the sizes are right");
         let model = Arc::new(model);
         let port = || Port::new(model.clone(), Discipline::Thread).expect("opens");
         format(&port(), FormatOptions::default()).expect("formats");
-        Volume::open_with_helpers(port()).expect("opens")
+        let volume = Volume::open_with_helpers(port()).expect("opens");
+        (model, volume)
+    }
+
+    fn volume() -> Arc<Volume> {
+        failing_volume().1
     }
 
     fn file(volume: &Arc<Volume>) -> File {
@@ -162,6 +294,82 @@ mod tests {
         drop(all);
         read(&file, &budget);
         assert!(metrics.get(Metric::MemoryOfVolumesNow) > 0);
+    }
+
+    fn spill(volume: &Arc<Volume>) -> File {
+        let options = OpenFileOptions { create: true, lock: Lock::None };
+        let file = volume.open_file("temp/0", options).expect("creates");
+        for number in 0..BLOCKS {
+            file.write_at(&vec![number as u8; BLOCK], (number * BLOCK) as u64).expect("writes");
+        }
+        file
+    }
+
+    #[test]
+    fn what_is_spilled_stays_within_half_of_the_limit_and_is_told() {
+        for limit in [0, 1 << 20, 8 << 20, 64 << 20] {
+            let (metrics, budget) = bounded(limit);
+            let volume = volume();
+            budget.answer_for(&volume);
+            let file = spill(&volume);
+            let held = metrics.get(Metric::MemoryOfSpillsNow);
+            assert!(held <= limit / 2, "{held} of {limit}");
+            assert_eq!(held > 0, limit >= 1 << 20, "{held} of {limit}");
+            assert!(budget.held_bytes() <= limit);
+            read(&file, &budget);
+            drop((file, volume));
+            assert_eq!(metrics.get(Metric::MemoryOfSpillsNow), 0);
+            assert_eq!((budget.held_bytes(), budget.spilled.held()), (0, 0));
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_spilled_is_written_for_who_waits_for_memory() {
+        const LIMIT: u64 = 64 << 20;
+        let (metrics, budget) = bounded(LIMIT);
+        let volume = volume();
+        budget.answer_for(&volume);
+        let file = spill(&volume);
+        assert!(metrics.get(Metric::MemoryOfSpillsNow) >= 16 << 20);
+        let all = budget.lease_within(LIMIT).await.expect("all of it is written");
+        assert_eq!(metrics.get(Metric::MemoryOfSpillsNow), 0);
+        read(&file, &budget);
+        drop(all);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn nobody_waits_for_what_a_device_does_not_take() {
+        const LIMIT: u64 = 64 << 20;
+        let (_, budget) = bounded(LIMIT);
+        let (model, volume) = failing_volume();
+        budget.answer_for(&volume);
+        let file = spill(&volume);
+        model.fail(0..u64::MAX, Failure::Failing);
+        assert!(budget.lease_within(LIMIT).await.is_none(), "it cannot come back");
+        let beyond = budget.lease(LIMIT).await;
+        assert!(budget.held_bytes() > LIMIT);
+        read(&file, &budget);
+        drop(beyond);
+    }
+
+    proptest! {
+        #[test]
+        fn spills_leave_memory_to_others(
+            limit in 0u64..1 << 40, held in 0u64..1 << 36, available in 0u64..1 << 36,
+            more in 0u64..1 << 36,
+        ) {
+            let total = available + more;
+            let most = spilled_most_bytes(limit, held, Some(Machine { total, available }));
+            prop_assert!(most <= limit / 2);
+            let left = (held + available).saturating_sub(most);
+            prop_assert!(most <= SPILLED_LEAST_BYTES || left >= total / 8);
+            prop_assert!(most >= SPILLED_LEAST_BYTES.min(limit / 2));
+            prop_assert!(most >= spilled_most_bytes(limit, held, None));
+            // No less than could be.
+            prop_assert!(
+                most == limit / 2 || most == SPILLED_LEAST_BYTES || left == total / 8
+            );
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! The memory of parts on their way. It decides how many there may be, and what of their memory is
-//! kept for the next ones.
+//! The memory of parts of lasting files on their way. It decides how many there may be, and what of
+//! their memory is kept for the next ones.
 
+use super::spilled::Spilled;
 use super::{PART_BYTES, lock};
 use crate::port::Port;
 use crate::volume::account::{Held, Purpose, Source, Tally, at_once, divided};
@@ -18,8 +19,14 @@ pub(crate) struct Pool {
 
 /// The bytes of a part. Their memory goes back with the last who holds them.
 pub(super) struct Bytes {
-    pool: Arc<Pool>,
+    home: Home,
     buffer: Option<Held>,
+}
+
+/// Where memory goes back to.
+pub(super) enum Home {
+    Lasting(Arc<Pool>),
+    Spilled(Arc<Spilled>),
 }
 
 impl Pool {
@@ -58,7 +65,7 @@ impl Pool {
             return None;
         };
         buffer[..from.len()].copy_from_slice(from);
-        Some(Arc::new(Bytes { pool: self.clone(), buffer: Some(buffer) }))
+        Some(Bytes::new(Home::Lasting(self.clone()), buffer))
     }
 
     /// Memory of one part, if it may be held; what comes with it is kept.
@@ -71,15 +78,34 @@ impl Pool {
 }
 
 impl Bytes {
+    pub(super) fn new(home: Home, buffer: Held) -> Arc<Self> {
+        Arc::new(Bytes { home, buffer: Some(buffer) })
+    }
+
     pub(super) fn get(&self) -> &[u8] {
-        self.buffer.as_deref().expect("it goes when this goes")
+        self.held()
+    }
+
+    /// What tells the page of memory from others in which it lies.
+    pub(super) fn page(&self) -> usize {
+        self.held().place()
+    }
+
+    fn held(&self) -> &Held {
+        self.buffer.as_ref().expect("it goes when this goes")
     }
 }
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        let (count, spares) = &mut *lock(&self.pool.state);
-        *count -= 1;
-        spares.extend(self.buffer.take());
+        let Some(buffer) = self.buffer.take() else { return };
+        match &self.home {
+            Home::Lasting(pool) => {
+                let (count, spares) = &mut *lock(&pool.state);
+                *count -= 1;
+                spares.push(buffer);
+            }
+            Home::Spilled(spilled) => spilled.put_back(buffer),
+        }
     }
 }

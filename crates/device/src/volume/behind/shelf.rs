@@ -1,0 +1,305 @@
+//! What of spilled files is in memory, and in which order it goes to the device. Pure: what memory
+//! and pieces are, the caller knows.
+//!
+//! Memory comes and goes in pages (huge ones, mostly), so pages are what is chosen: first the one
+//! into which nothing was put for the longest time. What DuckDB reads back it needs no more, and
+//! soon it writes something else to the same place of the file or cuts it off: nothing of a page
+//! has to be written then.
+
+use std::collections::BTreeMap;
+
+/// Pages of memory, each in equal pieces. `M` is the memory of a piece, `P` what lies in it.
+pub(super) struct Shelf<M, P> {
+    pages: BTreeMap<usize, Page<M, P>>,
+    /// Pieces that were given, of all pages.
+    clock: u64,
+    /// What it was when unused pages were last taken out.
+    looked: u64,
+}
+
+struct Page<M, P> {
+    bytes: u64,
+    piece_bytes: usize,
+    pieces: usize,
+    free: Vec<M>,
+    /// By the places of their pieces.
+    used: BTreeMap<usize, P>,
+    /// When a piece was last given.
+    filled: u64,
+    /// What it holds is being written, and it gives no more pieces.
+    is_leaving: bool,
+}
+
+impl<M, P> Page<M, P> {
+    fn is_idle(&self) -> bool {
+        self.free.len() == self.pieces
+    }
+}
+
+impl<M, P> Default for Shelf<M, P> {
+    fn default() -> Self {
+        Shelf { pages: BTreeMap::new(), clock: 0, looked: 0 }
+    }
+}
+
+impl<M, P: Clone> Shelf<M, P> {
+    fn sum(&self, is_one: impl Fn(&Page<M, P>) -> bool) -> u64 {
+        self.pages.values().filter(|page| is_one(page)).map(|page| page.bytes).sum()
+    }
+
+    /// Bytes of all pages.
+    pub fn held_bytes(&self) -> u64 {
+        self.sum(|_| true)
+    }
+
+    /// Bytes of pages that hold something and do not leave.
+    pub fn staying_bytes(&self) -> u64 {
+        self.sum(|page| !page.is_leaving && !page.is_idle())
+    }
+
+    /// Bytes of pages that hold nothing.
+    pub fn idle_bytes(&self) -> u64 {
+        self.sum(Page::is_idle)
+    }
+
+    /// Adds a page of equal pieces, none of which is in use.
+    pub fn add(&mut self, page: usize, bytes: u64, piece_bytes: usize, free: Vec<M>) {
+        let (pieces, used) = (free.len(), BTreeMap::new());
+        let filled = self.clock;
+        let added = Page { bytes, piece_bytes, pieces, free, used, filled, is_leaving: false };
+        self.pages.insert(page, added);
+    }
+
+    /// A piece of so many bytes, of the page that was filled last: the others become free sooner.
+    pub fn take(&mut self, piece_bytes: usize) -> Option<M> {
+        let fit = |page: &&mut Page<M, P>| {
+            page.piece_bytes == piece_bytes && !page.is_leaving && !page.free.is_empty()
+        };
+        let page = self.pages.values_mut().filter(fit).max_by_key(|page| page.filled)?;
+        self.clock += 1;
+        page.filled = self.clock;
+        page.free.pop()
+    }
+
+    /// Says what lies in a piece that was taken. Its page stays, if it was about to leave: nobody
+    /// would write this. Whether it was.
+    pub fn fill(&mut self, page: usize, place: usize, part: P) -> bool {
+        let Some(page) = self.pages.get_mut(&page) else { return false };
+        page.used.insert(place, part);
+        std::mem::take(&mut page.is_leaving)
+    }
+
+    /// Takes a piece back, of which nobody has use any more; the memory of its page, if that is to
+    /// go.
+    pub fn put_back(&mut self, page: usize, place: usize, memory: M) -> Vec<M> {
+        let Some(found) = self.pages.get_mut(&page) else { return vec![memory] };
+        found.used.remove(&place);
+        found.free.push(memory);
+        if found.is_idle() && found.is_leaving {
+            return self.pages.remove(&page).map_or(Vec::new(), |page| page.free);
+        }
+        Vec::new()
+    }
+
+    /// Takes out the pages that hold nothing.
+    pub fn take_idle(&mut self) -> Vec<M> {
+        let pages = std::mem::take(&mut self.pages);
+        let (idle, others) = pages.into_iter().partition(|row| row.1.is_idle());
+        self.pages = others;
+        let idle: BTreeMap<usize, Page<M, P>> = idle;
+        idle.into_values().flat_map(|page| page.free).collect()
+    }
+
+    /// Takes out pages that hold nothing, but for so many bytes of them, if no piece was given
+    /// since this was last done.
+    pub fn take_unused(&mut self, kept_bytes: u64) -> Vec<M> {
+        let is_used = self.looked != self.clock;
+        self.looked = self.clock;
+        let mut surplus = self.idle_bytes().saturating_sub(kept_bytes);
+        let mut gone = Vec::new();
+        while !is_used
+            && surplus > 0
+            && let Some(page) = self.pages.iter().find_map(|row| row.1.is_idle().then_some(*row.0))
+            && let Some(page) = self.pages.remove(&page)
+        {
+            surplus = surplus.saturating_sub(page.bytes);
+            gone.extend(page.free);
+        }
+        gone
+    }
+
+    /// The page that is written next where so many bytes may stay; it leaves.
+    pub fn next(&mut self, most_bytes: u64) -> Option<(usize, Vec<P>)> {
+        if self.staying_bytes() <= most_bytes {
+            return None;
+        }
+        let staying = |row: &(&usize, &mut Page<M, P>)| !row.1.is_leaving && !row.1.used.is_empty();
+        let oldest = self.pages.iter_mut().filter(staying).min_by_key(|row| row.1.filled);
+        oldest.map(|(number, page)| {
+            page.is_leaving = true;
+            (*number, page.used.values().cloned().collect())
+        })
+    }
+
+    /// As [`Shelf::next`], for pages of so many bytes, or a little more.
+    pub fn next_of(&mut self, bytes: u64) -> Vec<(usize, Vec<P>)> {
+        let most = self.staying_bytes().saturating_sub(bytes);
+        std::iter::from_fn(|| self.next(most)).collect()
+    }
+
+    /// Keeps a page that was to leave: it could not be written.
+    pub fn stay(&mut self, page: usize) {
+        if let Some(page) = self.pages.get_mut(&page) {
+            page.is_leaving = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PAGE_BYTES: u64 = 1 << 20;
+    const PIECES: usize = 4;
+
+    /// What the tests know: of each piece its page, its place, and when it was filled.
+    type Filled = Vec<(usize, usize, u64)>;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Fill,
+        Free(usize),
+        Write { most_pages: u64, works: bool },
+        TakeIdle,
+        Look { kept_pages: u64 },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            8 => Just(Step::Fill),
+            4 => (0usize..1000).prop_map(Step::Free),
+            2 => (0u64..8, any::<bool>())
+                .prop_map(|(most_pages, works)| Step::Write { most_pages, works }),
+            1 => Just(Step::TakeIdle),
+            2 => (0u64..4).prop_map(|kept_pages| Step::Look { kept_pages }),
+        ];
+        prop::collection::vec(step, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn pages_leave_oldest_first_with_all_they_hold_and_no_piece_is_lost(steps in steps()) {
+            let mut shelf: Shelf<(usize, usize), u64> = Shelf::default();
+            let (mut filled, mut pages, mut clock): (Filled, usize, u64) = Default::default();
+            let (mut gone, mut is_used) = (0, false);
+            for step in steps {
+                match step {
+                    Step::Fill => {
+                        if shelf.take(8).is_some() {
+                            prop_assert!(false, "no page has such pieces");
+                        }
+                        let (page, place) = match shelf.take(16) {
+                            Some(piece) => piece,
+                            None => {
+                                pages += 1;
+                                let pieces = (0..PIECES).map(|place| (pages, place)).collect();
+                                shelf.add(pages, PAGE_BYTES, 16, pieces);
+                                shelf.take(16).expect("there is a page now")
+                            }
+                        };
+                        prop_assert!(!filled.iter().any(|row| (row.0, row.1) == (page, place)));
+                        (clock, is_used) = (clock + 1, true);
+                        shelf.fill(page, place, clock);
+                        filled.push((page, place, clock));
+                    }
+                    Step::Free(_) if filled.is_empty() => {}
+                    Step::Free(which) => {
+                        let (page, place, _) = filled.swap_remove(which % filled.len());
+                        gone += shelf.put_back(page, place, (page, place)).len();
+                    }
+                    Step::TakeIdle => {
+                        gone += shelf.take_idle().len();
+                        prop_assert_eq!(shelf.idle_bytes(), 0);
+                    }
+                    Step::Look { kept_pages } => {
+                        let (before, kept) = (shelf.idle_bytes(), kept_pages * PAGE_BYTES);
+                        gone += shelf.take_unused(kept).len();
+                        let left = if is_used { before } else { before.min(kept) };
+                        prop_assert_eq!(shelf.idle_bytes(), left);
+                        is_used = false;
+                    }
+                    Step::Write { most_pages, works } => {
+                        let staying = shelf.staying_bytes();
+                        let mut used: Vec<usize> = filled.iter().map(|row| row.0).collect();
+                        used.sort_unstable();
+                        used.dedup();
+                        prop_assert_eq!(staying, used.len() as u64 * PAGE_BYTES);
+                        let Some((page, parts)) = shelf.next(most_pages * PAGE_BYTES) else {
+                            prop_assert!(staying <= most_pages * PAGE_BYTES);
+                            continue;
+                        };
+                        prop_assert!(staying > most_pages * PAGE_BYTES);
+                        // All that lies in it.
+                        let mut own: Vec<u64> =
+                            filled.iter().filter(|row| row.0 == page).map(|row| row.2).collect();
+                        own.sort_unstable();
+                        let mut told = parts;
+                        told.sort_unstable();
+                        prop_assert_eq!(&told, &own);
+                        prop_assert_eq!(shelf.staying_bytes(), staying - PAGE_BYTES);
+                        if works {
+                            let left: Filled =
+                                filled.extract_if(.., |row| row.0 == page).collect();
+                            let freed: usize = left
+                                .iter()
+                                .map(|row| shelf.put_back(row.0, row.1, (row.0, row.1)).len())
+                                .sum();
+                            prop_assert_eq!(freed, PIECES, "its memory goes with its last piece");
+                            gone += freed;
+                        } else {
+                            shelf.stay(page);
+                            prop_assert_eq!(shelf.staying_bytes(), staying);
+                        }
+                    }
+                }
+                let there = pages * PIECES - gone;
+                prop_assert_eq!(shelf.held_bytes(), (there / PIECES) as u64 * PAGE_BYTES);
+            }
+        }
+
+        #[test]
+        fn the_page_that_was_filled_longest_ago_goes_first(refilled in 0usize..6) {
+            let mut shelf: Shelf<(usize, usize), usize> = Shelf::default();
+            for page in 0..6 {
+                shelf.add(page, PAGE_BYTES, 16, vec![(page, 0)]);
+                let (page, place) = shelf.take(16).expect("it is new");
+                shelf.fill(page, place, page);
+            }
+            // One is written anew.
+            shelf.put_back(refilled, 0, (refilled, 0));
+            let (page, place) = shelf.take(16).expect("it is free");
+            shelf.fill(page, place, page);
+            let order: Vec<usize> =
+                std::iter::from_fn(|| shelf.next(0)).map(|(page, _)| page).collect();
+            let others = (0..6).filter(|page| *page != refilled);
+            prop_assert_eq!(order, others.chain([refilled]).collect::<Vec<_>>());
+            prop_assert_eq!(shelf.staying_bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn what_is_filled_while_its_page_leaves_keeps_it() {
+        let mut shelf: Shelf<usize, usize> = Shelf::default();
+        shelf.add(1, PAGE_BYTES, 16, vec![0, 1]);
+        let (first, second) = (shelf.take(16).expect("two"), shelf.take(16).expect("two"));
+        shelf.fill(1, first, 10);
+        assert_eq!(shelf.next(0), Some((1, vec![10])), "who took the other has not filled it");
+        assert_eq!(shelf.take(16), None);
+        shelf.fill(1, second, 20);
+        assert_eq!(shelf.put_back(1, first, first), Vec::<usize>::new());
+        assert_eq!(shelf.next(0), Some((1, vec![20])));
+        assert_eq!(shelf.put_back(1, second, second).len(), 2);
+        assert_eq!(shelf.held_bytes(), 0);
+    }
+}
