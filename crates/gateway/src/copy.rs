@@ -210,35 +210,46 @@ pub(crate) async fn copy(
     if !replaces_tags && source.is_beside(&bucket) && !bucket.store.copies_tags() {
         source.take_tags_along(&mut options).await?;
     }
-    let beside = match made_of {
-        None => copy_beside(&source, &bucket, &input.key, &options).await,
-        Some(_) => Ok(None),
-    };
-    let copied = match beside {
-        Ok(None) => {
-            let kept = Kept { headers: !replaces, tags: !replaces_tags };
-            copy_through(&source, (&bucket, &input.key), options.clone(), kept, made_of).await
-        }
-        Ok(Some(result)) => Ok((result, Sums::default())),
-        Err(error) => Err(error),
-    };
-    let (result, sums) = match copied {
+    let kept = Kept { headers: !replaces, tags: !replaces_tags };
+    let place = (&*bucket, input.key.as_str());
+    let (result, sums) = match moved(&source, place, &options, kept, made_of).await {
         Err(error) => return Err(judged_anew(&bucket, &input.key, &options.condition, error).await),
         Ok(copied) => copied,
     };
-    let mut told = dto::CopyObjectResult {
-        e_tag: shown_tag(&bucket, result.etag.as_ref()),
-        last_modified: result.modified.map(dto::Timestamp::from),
-        ..Default::default()
-    };
-    told.set_checksums(&sums);
     Ok(dto::CopyObjectOutput {
         server_side_encryption: bucket.encryption(),
-        copy_object_result: Some(told),
+        copy_object_result: Some(told(&bucket, &result, &sums)),
         version_id: result.version,
         copy_source_version_id: split_version(&source.key).1.map(str::to_string),
         ..Default::default()
     })
+}
+
+fn told(bucket: &Bucket, result: &PutResult, sums: &Sums) -> dto::CopyObjectResult {
+    let mut told = dto::CopyObjectResult {
+        e_tag: shown_tag(bucket, result.etag.as_ref()),
+        last_modified: result.modified.map(dto::Timestamp::from),
+        ..Default::default()
+    };
+    told.set_checksums(sums);
+    told
+}
+
+/// Makes the copy: by the back end, unless it cannot or a checksum is to be made. Tells what is
+/// known of its checksums.
+async fn moved(
+    source: &Source,
+    (bucket, key): (&Bucket, &str),
+    options: &PutOptions,
+    kept: Kept,
+    made_of: Option<Algorithm>,
+) -> S3Result<(PutResult, Sums)> {
+    if made_of.is_none()
+        && let Some(result) = copy_beside(source, bucket, key, options).await?
+    {
+        return Ok((result, Sums::default()));
+    }
+    copy_through(source, (bucket, key), options.clone(), kept, made_of).await
 }
 
 /// Whether lists and policies let the sender read the source's tags and give them to the copy.
