@@ -3,7 +3,7 @@
 use crate::options::StoreFlags;
 use crate::range::RangeFlag;
 use crate::settings::{ServeFlags, SettingFlags};
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use penstock_base::ByteSize;
 use std::path::PathBuf;
 
@@ -49,12 +49,13 @@ pub enum Command {
 
 /// `penstock serve`, and `penstock doctor`, which is given the same.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true)))]
 pub struct Serve {
     /// Directory whose subdirectories are the buckets
-    #[arg(long, value_name = "DIR", required_unless_present = "config")]
+    #[arg(long, value_name = "DIR", group = "what")]
     pub dir: Option<PathBuf>,
     /// TOML file with back ends, buckets, keys and settings; flags and variables win over it
-    #[arg(long, value_name = "FILE", conflicts_with = "dir")]
+    #[arg(long, value_name = "FILE", group = "what")]
     pub config: Option<PathBuf>,
     /// Access key that clients sign with
     #[arg(long, value_name = "KEY", env = "PENSTOCK_ACCESS_KEY")]

@@ -303,6 +303,18 @@ fn serve_takes_the_secret_from_a_file_and_refuses_half_a_pair() {
 }
 
 #[test]
+fn serve_names_both_ways_to_say_what_it_serves() {
+    for (args, wanted) in [
+        (&["serve", "--anonymous"][..], "<--dir <DIR>|--config <FILE>>"),
+        (&["doctor", "--dir", "/x", "--config", "/y"], "cannot be used with '--config <FILE>'"),
+    ] {
+        let output = run(args);
+        let told = text(&output.stderr);
+        assert!(!output.status.success() && told.contains(wanted), "{args:?}: {told}");
+    }
+}
+
+#[test]
 fn what_was_read_once_lies_in_the_cache_directory() {
     let (lake, own) = (Dir::new(), Dir::new());
     let served = Served::start(&lake, |command| {

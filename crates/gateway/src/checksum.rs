@@ -225,6 +225,17 @@ fn unknown(name: &str) -> S3Error {
     s3_error!(NotImplemented, "checksums of the algorithm {name}")
 }
 
+/// The algorithm that `x-amz-checksum-algorithm` names.
+///
+/// # Errors
+/// `InvalidRequest` for what is none.
+pub fn named_algorithm(name: &str) -> S3Result<Algorithm> {
+    let why = "Checksum algorithm provided is unsupported. Please try again with any of the valid \
+               types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256, SHA512, MD5, XXHASH64, XXHASH3, \
+               XXHASH128]";
+    Algorithm::of_name(name).ok_or_else(|| s3_error!(InvalidRequest, "{why}"))
+}
+
 /// What CreateMultipartUpload says of checksums, as its answer tells it again.
 ///
 /// # Errors
@@ -248,12 +259,7 @@ pub fn upload_kind(
             Err(s3_error!(InvalidRequest, "{why}"))
         };
     };
-    let Some(algorithm) = Algorithm::of_name(&name) else {
-        let why = "Checksum algorithm provided is unsupported. Please try again with any of the \
-                   valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256, SHA512, MD5, XXHASH64, \
-                   XXHASH3, XXHASH128]";
-        return Err(s3_error!(InvalidRequest, "{why}"));
-    };
+    let algorithm = named_algorithm(&name)?;
     let (composes, joins) = (algorithm.composes(), algorithm.crc().is_some());
     let default = if composes { Type::COMPOSITE } else { Type::FULL_OBJECT };
     let kind = kind.unwrap_or_else(|| default.to_string());

@@ -1,9 +1,13 @@
 //! Copies: inside the back end where it can, else through this process, always of one version.
 
+mod part;
+
+pub(crate) use part::{PartCopyError, copy_part};
+
 use crate::auth::Caller;
 use crate::body::CopyFlow;
 use crate::buckets::{Bucket, Buckets};
-use crate::checksum::{Algorithm, Sums, UploadKind};
+use crate::checksum::{Algorithm, HasChecksums as _, Sums, named_algorithm};
 use crate::conditions::{ReadConditions, Tag, source_conditions, write_condition};
 use crate::get::{about_object, judge, shown_tag, size_of, start_if};
 use crate::headers::{ObjectHeaders, object_headers, tag_count};
@@ -16,10 +20,8 @@ use penstock_base::ByteRange;
 use penstock_engine::Stream;
 use penstock_store::notes;
 use penstock_store::streaming::split_version;
-use penstock_store::sums::{Sum, tag_with_sum};
 use penstock_store::{
-    CopiedPart, CopySource, GetRange, GetRequest, ObjectMeta, Part, PutOptions, PutResult,
-    UploadId, WriteCondition,
+    CopySource, GetRange, GetRequest, ObjectMeta, PutOptions, PutResult, WriteCondition,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, dto, s3_error};
 use std::sync::Arc;
@@ -171,13 +173,17 @@ pub(crate) async fn copy(
     let replaces_tags = replaces_tags(input.tagging_directive.as_ref().map(|it| it.as_str()))?;
     let condition = destination_condition(&request.headers)?;
     let conditions = source_conditions!(input);
+    let algorithm = input.checksum_algorithm.as_ref().map(|it| named_algorithm(it.as_str()));
+    let algorithm = algorithm.transpose()?;
     let bucket = buckets.writable(&input.bucket).await?;
+    // Other stores take metadata before the bytes that a checksum is made of.
+    let made_of = algorithm.filter(|_| bucket.store.origin().is_none());
     refuse::encryption(&request.headers, bucket.is_encrypted())?;
     let mut source = Source::new(buckets, &input.copy_source, None, conditions).await?;
     let is_itself =
         source.is_beside(&bucket) && source.bucket.key(&source.key) == bucket.key(&input.key);
     let class = classes::asked(&bucket, &request.headers)?;
-    if !replaces && class.is_none() && is_itself {
+    if !replaces && class.is_none() && made_of.is_none() && is_itself {
         return Err(changes_nothing());
     }
     let condition = in_store(&bucket, condition);
@@ -204,29 +210,46 @@ pub(crate) async fn copy(
     if !replaces_tags && source.is_beside(&bucket) && !bucket.store.copies_tags() {
         source.take_tags_along(&mut options).await?;
     }
-    let copied = match copy_beside(&source, &bucket, &input.key, &options).await {
-        Ok(None) => {
-            let kept = Kept { headers: !replaces, tags: !replaces_tags };
-            copy_through(&source, &bucket, &input.key, options.clone(), kept).await
-        }
-        Ok(Some(result)) => Ok(result),
-        Err(error) => Err(error),
-    };
-    let result = match copied {
+    let kept = Kept { headers: !replaces, tags: !replaces_tags };
+    let place = (&*bucket, input.key.as_str());
+    let (result, sums) = match moved(&source, place, &options, kept, made_of).await {
         Err(error) => return Err(judged_anew(&bucket, &input.key, &options.condition, error).await),
-        Ok(result) => result,
+        Ok(copied) => copied,
     };
     Ok(dto::CopyObjectOutput {
         server_side_encryption: bucket.encryption(),
-        copy_object_result: Some(dto::CopyObjectResult {
-            e_tag: shown_tag(&bucket, result.etag.as_ref()),
-            last_modified: result.modified.map(dto::Timestamp::from),
-            ..Default::default()
-        }),
+        copy_object_result: Some(told(&bucket, &result, &sums)),
         version_id: result.version,
         copy_source_version_id: split_version(&source.key).1.map(str::to_string),
         ..Default::default()
     })
+}
+
+fn told(bucket: &Bucket, result: &PutResult, sums: &Sums) -> dto::CopyObjectResult {
+    let mut told = dto::CopyObjectResult {
+        e_tag: shown_tag(bucket, result.etag.as_ref()),
+        last_modified: result.modified.map(dto::Timestamp::from),
+        ..Default::default()
+    };
+    told.set_checksums(sums);
+    told
+}
+
+/// Makes the copy: by the back end, unless it cannot or a checksum is to be made. Tells what is
+/// known of its checksums.
+async fn moved(
+    source: &Source,
+    (bucket, key): (&Bucket, &str),
+    options: &PutOptions,
+    kept: Kept,
+    made_of: Option<Algorithm>,
+) -> S3Result<(PutResult, Sums)> {
+    if made_of.is_none()
+        && let Some(result) = copy_beside(source, bucket, key, options).await?
+    {
+        return Ok((result, Sums::default()));
+    }
+    copy_through(source, (bucket, key), options.clone(), kept, made_of).await
 }
 
 /// Whether lists and policies let the sender read the source's tags and give them to the copy.
@@ -299,13 +322,15 @@ struct Kept {
     tags: bool,
 }
 
+/// Moves the bytes through here. The copy has the checksum of the algorithm `made_of`, else those
+/// of its source; both are told.
 async fn copy_through(
     source: &Source,
-    bucket: &Bucket,
-    key: &str,
+    (bucket, key): (&Bucket, &str),
     mut options: PutOptions,
     kept: Kept,
-) -> S3Result<PutResult> {
+    made_of: Option<Algorithm>,
+) -> S3Result<(PutResult, Sums)> {
     let stream = source.open().await?;
     if kept.headers {
         let headers = ObjectHeaders::from_meta(stream.meta());
@@ -317,8 +342,14 @@ async fn copy_through(
         options.metadata.extend(tags_of(&source.bucket, &source.key, stream.meta()).await?);
     }
     // The bytes are the same; a checksum of parts' checksums is not the copy's.
-    options.metadata.extend(Sums::of(stream.meta()).of_bytes().notes());
-    place(bucket, key, Box::new(CopyFlow::new(stream)), &options).await
+    let own = match made_of {
+        None => Sums::of(stream.meta()).of_bytes(),
+        Some(_) => Sums::default(),
+    };
+    options.metadata.extend(own.notes());
+    let (body, made) = CopyFlow::new(stream).summed(made_of);
+    let result = place(bucket, key, Box::new(body), &options).await?;
+    Ok((result, if made_of.is_some() { made.sums() } else { own }))
 }
 
 /// Gives an object other metadata, in place: the version that the condition names.
@@ -349,98 +380,4 @@ fn destination_condition(headers: &HeaderMap) -> S3Result<WriteCondition> {
             .map_err(|_| s3_error!(InvalidArgument, "the header {name} holds no ETag"))
     };
     write_condition(read(http::header::IF_MATCH)?, read(http::header::IF_NONE_MATCH)?)
-}
-
-/// A part that is a range of another object, with the checksum that it has: that of the algorithm
-/// which the upload was created with, where the bytes pass through here or somebody knows it.
-pub(crate) async fn copy_part(
-    source: &Source,
-    bucket: &Bucket,
-    key: &str,
-    upload: &UploadId,
-    number: u32,
-) -> Result<(Part, Sums), PartCopyError> {
-    let (store, key) = (&bucket.store, bucket.key(key));
-    // A back end that judges parts knows what the upload was created with.
-    let wanted = match store.judges_parts() {
-        true => None,
-        false => {
-            let begun = store.begun_with(&key, upload).await.map_err(PartCopyError::Store)?;
-            UploadKind::of(&begun).map(|kind| kind.algorithm)
-        }
-    };
-    if source.is_beside(bucket) {
-        let (meta, range) = source.look().await?;
-        let version = source.version(&meta, Some(range));
-        let copied = store.copy_part(&version, &key, upload, number).await;
-        if let Some(CopiedPart { part, sum }) = copied.map_err(PartCopyError::Store)? {
-            if store.judges_sums() {
-                return Ok((part, Sums::of_store(sum.as_ref())));
-            }
-            let sums = wanted.map(|wanted| known_sums(wanted, sum.as_ref(), (&meta, range)));
-            let sums = sums.unwrap_or_default();
-            let etag = tag_with_sum(&part.etag, sums.first().as_ref());
-            return Ok((Part { etag, ..part }, sums));
-        }
-    }
-    let (body, made) = CopyFlow::new(source.open().await?).summed(wanted);
-    let sent = store.part_flow(&key, upload, number, Box::new(body)).await;
-    Ok((sent.map_err(PartCopyError::Store)?, made.sums()))
-}
-
-/// The checksum of bytes that did not pass through here: the one that the back end made of them, or
-/// the source's own where they are all of it.
-fn known_sums(
-    wanted: Algorithm,
-    told: Option<&Sum>,
-    (meta, range): (&ObjectMeta, ByteRange),
-) -> Sums {
-    let is_whole = range.start == 0 && Some(range.end) == meta.size_bytes;
-    let own = if is_whole { Sums::of(meta).of_bytes() } else { Sums::default() };
-    let found = [Sums::of_store(told), own];
-    let found = found.iter().find_map(|sums| sums.get(wanted));
-    found.map(|text| Sums::one(wanted, text.to_string())).unwrap_or_default()
-}
-
-/// Why a part was not copied: what is wrong with the source is said in its words already.
-pub(crate) enum PartCopyError {
-    /// About the source.
-    Source(S3Error),
-    /// About the part.
-    Store(penstock_base::Error),
-}
-
-impl From<S3Error> for PartCopyError {
-    fn from(error: S3Error) -> Self {
-        PartCopyError::Source(error)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_part_that_passed_elsewhere_has_the_checksum_that_somebody_knows() {
-        let whole = ByteRange { start: 0, end: 9 };
-        let meta = |text: &str| ObjectMeta {
-            size_bytes: Some(9),
-            metadata: Sums::one(Algorithm::Crc32, text.to_string()).notes(),
-            ..ObjectMeta::default()
-        };
-        let told = Some(("crc64nvme".to_string(), "rosUhgp5mIg=".to_string()));
-        let known = |wanted, told: Option<&Sum>, meta: &ObjectMeta, range| {
-            known_sums(wanted, told, (meta, range)).first().map(|sum| sum.1)
-        };
-        let own = meta("y/Q5Jg==");
-        let crc32 = Algorithm::Crc32;
-        assert_eq!(known(crc32, None, &own, whole).as_deref(), Some("y/Q5Jg=="));
-        assert_eq!(known(crc32, told.as_ref(), &own, ByteRange { start: 0, end: 8 }), None);
-        assert_eq!(known(Algorithm::Sha1, told.as_ref(), &own, whole), None);
-        let crc64 =
-            known(Algorithm::Crc64Nvme, told.as_ref(), &own, ByteRange { start: 1, end: 2 });
-        assert_eq!(crc64.as_deref(), Some("rosUhgp5mIg="));
-        // That is one of parts' checksums.
-        assert_eq!(known(crc32, None, &meta("y/Q5Jg==-2"), whole), None);
-    }
 }

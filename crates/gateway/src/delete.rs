@@ -139,7 +139,9 @@ pub(crate) async fn delete_batch(
     let quiet = request.input.delete.quiet.unwrap_or(false);
     let (mut plain, mut single, mut results) = (Vec::new(), Vec::new(), Vec::new());
     for (object, its_leave) in request.input.delete.objects.into_iter().zip(leaves) {
-        match its_leave.and_then(|leave| buckets.check_key(name, &object.key).map(|()| leave)) {
+        let key = object.key.as_str();
+        let checked = versions::check_name(key).and_then(|()| buckets.check_key(name, key));
+        match its_leave.and_then(|leave| checked.map(|()| leave)) {
             Err(error) => results.push((object.key, object.version_id, Err(error))),
             Ok(same) if is_plain(&object) && same == leave => plain.push(object.key),
             // A condition takes a request of its own.

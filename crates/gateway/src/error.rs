@@ -199,8 +199,9 @@ pub(crate) const NO_SUCH_BUCKET: &str = "The specified bucket does not exist.";
 pub(crate) const NO_SUCH_PART: &str = "One or more of the specified parts could not be found. The \
                                        part may not have been uploaded, or the specified entity \
                                        tag may not match the part's entity tag.";
-const NO_SUCH_UPLOAD: &str = "The specified multipart upload does not exist. The upload ID may be \
-                              invalid, or the upload may have been aborted or completed.";
+pub(crate) const NO_SUCH_UPLOAD: &str = "The specified multipart upload does not exist. The \
+                                         upload ID may be invalid, or the upload may have been \
+                                         aborted or completed.";
 
 /// What is asked for when nobody says how long it takes.
 const COME_AGAIN: Duration = Duration::from_secs(1);

@@ -4,7 +4,8 @@
 mod authorization;
 
 use crate::query;
-use http::header::{AUTHORIZATION, DATE};
+use crate::receive::DECODED_CONTENT_LENGTH;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, DATE};
 use http::{HeaderMap, Request};
 use jiff::fmt::rfc2822::DateTimeParser;
 use s3s::{S3Error, S3ErrorCode, s3_error};
@@ -58,6 +59,9 @@ pub(crate) fn fault<B>(request: &Request<B>, now: SystemTime) -> Option<S3Error>
                    version 4 in the Authorization header.";
         return Some(s3_error!(InvalidRequest, "{why}"));
     }
+    if let Some(fault) = chunks_fault(headers) {
+        return Some(fault);
+    }
     let pairs: Vec<_> = query::pairs(request.uri().query().unwrap_or_default()).collect();
     authorization::query_fault(&pairs)
         .or_else(|| validity_fault(&pairs))
@@ -87,6 +91,19 @@ fn date_fault(headers: &HeaderMap, now: SystemTime) -> Option<S3Error> {
     (apart > SKEW_MAX).then(|| {
         let why = "The difference between the request time and the current time is too large.";
         S3Error::with_message(S3ErrorCode::RequestTimeTooSkewed, why)
+    })
+}
+
+/// A body whose length says that it is in chunks, which nobody would take out of it.
+fn chunks_fault(headers: &HeaderMap) -> Option<S3Error> {
+    let told = text(headers, DECODED_CONTENT_LENGTH)?;
+    let digest = text(headers, "x-amz-content-sha256").unwrap_or_default();
+    let length = text(headers, CONTENT_LENGTH.as_str());
+    (length.is_some_and(|length| length != told) && !digest.starts_with("STREAMING-")).then(|| {
+        let why = "x-amz-decoded-content-length tells of a body in chunks, and \
+                   x-amz-content-sha256 of one without: they would be kept with the object. Name \
+                   the kind of the chunks (STREAMING-...), or send none.";
+        s3_error!(InvalidRequest, "{why}")
     })
 }
 

@@ -14,7 +14,7 @@ use crate::buckets::Buckets;
 use crate::checksum::{HasChecksums as _, Sums, UploadKind, announced_algorithm, upload_kind};
 use crate::conditions::source_conditions;
 use crate::copy::{PartCopyError, Source, copy_part};
-use crate::error::{Subject, to_s3};
+use crate::error::{NO_SUCH_UPLOAD, Subject, to_s3};
 use crate::headers::{ObjectHeaders, object_headers};
 use crate::intake::Intake;
 use crate::list::page_size;
@@ -32,6 +32,18 @@ use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 
 fn about_upload(error: Error) -> S3Error {
     to_s3(Subject::Upload, error)
+}
+
+/// The upload that a request names.
+///
+/// # Errors
+/// `NoSuchUpload` for what names none. No back end is asked about it: some take an empty id for a
+/// place of their own.
+fn upload_of(id: &str) -> S3Result<UploadId> {
+    match id.is_empty() || id.contains(char::is_control) {
+        true => Err(s3_error!(NoSuchUpload, "{NO_SUCH_UPLOAD}")),
+        false => Ok(UploadId(id.to_string())),
+    }
 }
 
 /// CreateMultipartUpload.
@@ -82,7 +94,7 @@ pub(crate) async fn part(
     refuse::unkept_headers(&request.headers)?;
     let number = part_number(input.part_number)?;
     let bucket = buckets.writable(&input.bucket).await?;
-    let (key, upload) = (bucket.key(&input.key), UploadId(input.upload_id.clone()));
+    let (key, upload) = (bucket.key(&input.key), upload_of(&input.upload_id)?);
     // A back end that judges parts knows what the upload was created with.
     if !bucket.store.judges_parts() {
         let begun = bucket.store.begun_with(&key, &upload).await.map_err(about_upload)?;
@@ -127,7 +139,7 @@ pub(crate) async fn part_copy(
     let conditions = source_conditions!(input);
     let bucket = buckets.writable(&input.bucket).await?;
     let source = Source::new(buckets, &input.copy_source, range, conditions).await?;
-    let upload = UploadId(input.upload_id.clone());
+    let upload = upload_of(&input.upload_id)?;
     let copied = copy_part(&source, &bucket, &input.key, &upload, number).await;
     let (part, sums) = copied.map_err(|error| match error {
         PartCopyError::Source(error) => error,
@@ -179,7 +191,7 @@ pub(crate) async fn list_parts(
     let max_parts = page_size("max-parts", input.max_parts)?;
     let marker = input.part_number_marker.unwrap_or(0);
     let bucket = buckets.get(&input.bucket).await?;
-    let upload = UploadId(input.upload_id.clone());
+    let upload = upload_of(&input.upload_id)?;
     let parts = bucket.store.list_parts(&bucket.key(&input.key), &upload).await;
     let parts = parts.map_err(about_upload)?;
     let begun = bucket.store.begun_with(&bucket.key(&input.key), &upload).await;
@@ -237,7 +249,7 @@ pub(crate) async fn abort(
         ));
     }
     let bucket = buckets.writable(&input.bucket).await?;
-    let upload = UploadId(input.upload_id);
+    let upload = upload_of(&input.upload_id)?;
     let done = bucket.store.discard_upload(&bucket.key(&input.key), &upload).await;
     done.map_err(about_upload)?;
     Ok(dto::AbortMultipartUploadOutput::default())

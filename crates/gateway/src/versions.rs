@@ -20,7 +20,7 @@ use s3s::{S3Result, dto, s3_error};
 /// # Errors
 /// `NoSuchVersion` where the back end keeps none; `InvalidArgument` for a key that no object has.
 pub(crate) fn name(bucket: &Bucket, key: &str, id: Option<&str>) -> S3Result<String> {
-    check_key(key)?;
+    check_name(key)?;
     match id {
         None => Ok(key.to_string()),
         Some(id) if bucket.store.has_versions() => Ok(versioned(key, id)),
@@ -29,15 +29,32 @@ pub(crate) fn name(bucket: &Bucket, key: &str, id: Option<&str>) -> S3Result<Str
     }
 }
 
+/// Longest key, in bytes.
+const KEY_BYTES_MAX: usize = 1024;
+
 /// A NUL separates key and version where stores are asked, so it may not come from a client.
 ///
 /// # Errors
-/// `InvalidArgument`.
+/// `InvalidArgument`; `KeyTooLongError`.
 pub(crate) fn check_key(key: &str) -> S3Result<()> {
-    match key.contains('\0') {
-        true => Err(s3_error!(InvalidArgument, "A key holds no NUL.")),
-        false => Ok(()),
+    if key.contains('\0') {
+        return Err(s3_error!(InvalidArgument, "A key holds no NUL."));
     }
+    if key.len() > KEY_BYTES_MAX {
+        return Err(s3_error!(KeyTooLongError, "Your key is too long."));
+    }
+    Ok(())
+}
+
+/// The same of a key that stands in a document or a header, where it may be empty.
+///
+/// # Errors
+/// As of [`check_key`].
+pub(crate) fn check_name(key: &str) -> S3Result<()> {
+    if key.is_empty() {
+        return Err(s3_error!(InvalidArgument, "A key has at least one character."));
+    }
+    check_key(key)
 }
 
 /// GetBucketVersioning.

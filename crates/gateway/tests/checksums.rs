@@ -64,6 +64,7 @@ async fn told(server: &Server, method: &str, path: &str, name: &str) -> String {
 
 on_every_lane!(
     every_kind_is_compared_before_anything_is_there,
+    a_copy_has_a_checksum_of_the_algorithm_that_is_asked_for,
     a_document_that_is_not_what_its_digest_says_does_nothing
 );
 
@@ -85,6 +86,55 @@ async fn every_kind_is_compared_before_anything_is_there(lane: Lane) {
             }
         }
     }
+}
+
+/// Where metadata is written behind the bytes; elsewhere a copy keeps what its source has.
+async fn a_copy_has_a_checksum_of_the_algorithm_that_is_asked_for(lane: Lane) {
+    let server = Server::on(lane).await;
+    let [crc32, sha256] = [SUMS[0], SUMS[4]];
+    put(&server, "/lake/k", crc32.0, crc32.1, false).await;
+    let is_near = matches!(lane, Lane::Local | Lane::Memory);
+    let copy = |path: &'static str, algorithm: &'static str| {
+        let server = &server;
+        async move {
+            let headers = [
+                ("x-amz-copy-source", "/lake/k"),
+                ("x-amz-checksum-algorithm", algorithm),
+                ("x-amz-tagging-directive", "REPLACE"),
+            ];
+            let request = Request { method: "PUT", path, headers: &headers, ..Default::default() };
+            server.send(request).await
+        }
+    };
+    let none = copy("/lake/none", "FOO").await;
+    assert_eq!((none.status, none.code().as_str()), (400, "InvalidRequest"), "{}", none.text());
+    assert_eq!(server.get("/lake/none").await.status, 404);
+    for (name, sum) in SUMS {
+        let algorithm: &'static str = name.trim_start_matches("x-amz-checksum-");
+        let copied = copy("/lake/copy", algorithm).await;
+        assert_eq!(copied.status, 200, "{name}: {}", copied.text());
+        assert_eq!(server.get("/lake/copy").await.body, b"hello world", "{name}");
+        if is_near {
+            assert_eq!(told(&server, "HEAD", "/lake/copy", name).await, sum, "{name}");
+        }
+    }
+    if lane != Lane::S3 {
+        let kept = if is_near { "" } else { crc32.1 };
+        assert_eq!(told(&server, "HEAD", "/lake/copy", crc32.0).await, kept);
+    }
+    // Onto itself that is a change where one is made.
+    let itself = copy("/lake/k", "sha256").await;
+    match is_near {
+        true => {
+            let text = itself.text();
+            let element = format!("<ChecksumSHA256>{}</ChecksumSHA256>", sha256.1);
+            assert!(text.contains(&element), "{text}");
+            assert!(text.contains("<ChecksumType>FULL_OBJECT</ChecksumType>"), "{text}");
+            assert_eq!(told(&server, "GET", "/lake/k", sha256.0).await, sha256.1);
+        }
+        false => assert_eq!(itself.code(), "InvalidRequest"),
+    }
+    assert_eq!(server.get("/lake/k").await.body, b"hello world");
 }
 
 /// A large body is placed as it comes; a directory's metadata is written behind it.

@@ -23,6 +23,8 @@ on_every_lane!(
     a_body_that_is_not_what_was_promised_leaves_nothing,
     malformed_chunks_are_refused,
     chunks_without_the_last_one_are_refused,
+    chunks_that_nobody_takes_out_are_refused,
+    keys_in_a_document_are_held_to_the_same_as_others,
     what_is_not_there_has_its_code,
     a_large_body_that_is_wrong_leaves_what_was_there,
 );
@@ -169,6 +171,58 @@ async fn malformed_chunks_are_refused(lane: Lane) {
         assert!((400..=403).contains(&status), "{body:?}: {status} {code}");
     }
     assert_eq!(server.dir.files(), Vec::<String>::new());
+}
+
+/// They would be kept with the object.
+async fn chunks_that_nobody_takes_out_are_refused(lane: Lane) {
+    let server = Server::on(lane).await;
+    let body = b"5\r\nhello\r\n0\r\n\r\n";
+    let put = |decoded: &'static str| {
+        let server = &server;
+        async move {
+            let headers = [("x-amz-decoded-content-length", decoded)];
+            let request = Request {
+                method: "PUT",
+                path: "/lake/k",
+                headers: &headers,
+                body,
+                content_sha256: Some("UNSIGNED-PAYLOAD"),
+                ..Default::default()
+            };
+            server.send(request).await
+        }
+    };
+    let refused = put("5").await;
+    assert_eq!((refused.status, refused.code()), is(400, "InvalidRequest"), "{}", refused.text());
+    assert_eq!(server.get("/lake/k").await.status, 404);
+    // A length that is that of the body tells of none.
+    let taken = put("15").await;
+    assert_eq!(taken.status, 200, "{}", taken.text());
+    assert_eq!(server.get("/lake/k").await.body, body);
+}
+
+async fn keys_in_a_document_are_held_to_the_same_as_others(lane: Lane) {
+    let server = Server::on(lane).await;
+    server.put("/lake/k", b"bytes").await;
+    let long = "l".repeat(1025);
+    let body = format!(
+        "<Delete><Object><Key>{long}</Key></Object><Object><Key></Key></Object>\
+         <Object><Key>k</Key></Object></Delete>"
+    );
+    let request = Request {
+        method: "POST",
+        path: "/lake?delete",
+        body: body.as_bytes(),
+        ..Default::default()
+    };
+    let text = server.send(request).await.text();
+    for (key, code) in [(long.as_str(), "KeyTooLongError"), ("", "InvalidArgument")] {
+        let element = format!("<Key>{key}</Key><Code>{code}</Code>");
+        let other = format!("<Code>{code}</Code><Key>{key}</Key>");
+        assert!(text.contains(&element) || text.contains(&other), "{code}: {text}");
+    }
+    assert!(text.contains("<Deleted><Key>k</Key></Deleted>"), "{text}");
+    assert_eq!(server.get("/lake/k").await.status, 404);
 }
 
 /// The sizes agree, and yet somebody cut it: nothing says that what is there is all.

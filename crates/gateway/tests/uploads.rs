@@ -12,6 +12,7 @@ on_every_lane!(
     parts_of_any_replica_make_one_object,
     an_upload_is_listed_and_given_up,
     parts_that_are_wrong_are_refused,
+    what_is_no_id_names_no_upload,
     a_completion_asked_again_succeeds,
     a_size_that_is_told_is_compared,
     parts_are_copied,
@@ -181,6 +182,28 @@ async fn parts_that_are_wrong_are_refused(lane: Lane) {
     let status = if lane == Lane::Azure { 400 } else { 412 };
     assert_eq!(conflict.status, status, "{}", conflict.text());
     assert_eq!(server.get("/lake/k").await.body, b"there");
+}
+
+/// Nor asks any back end about it.
+async fn what_is_no_id_names_no_upload(lane: Lane) {
+    let server = Server::on(lane).await;
+    let id = create(&server, "k", &[]).await;
+    let tag = tag_of(part(&server, "k", &id, 1, b"part").await).await;
+    let asked = server.fake.as_ref().map(|fake| fake.stats().requests);
+    for wrong in ["", "%00", "a%0A"] {
+        let path = format!("/lake/k?uploadId={wrong}");
+        let numbered = format!("/lake/k?partNumber=1&uploadId={wrong}");
+        assert_eq!(server.put(&numbered, b"x").await.code(), "NoSuchUpload", "{wrong:?}");
+        assert_eq!(server.get(&path).await.code(), "NoSuchUpload", "{wrong:?}");
+        let gone =
+            server.send(Request { method: "DELETE", path: &path, ..Default::default() }).await;
+        assert_eq!(gone.code(), "NoSuchUpload", "{wrong:?}");
+        let done = complete(&server, "k", wrong, &[(1, &tag)]).await;
+        assert_eq!(done.code(), "NoSuchUpload", "{wrong:?}");
+    }
+    assert_eq!(server.fake.as_ref().map(|fake| fake.stats().requests), asked);
+    let done = complete(&server, "k", &id, &[(1, &tag)]).await;
+    assert_eq!(done.status, 200, "{}", done.text());
 }
 
 async fn a_size_that_is_told_is_compared(lane: Lane) {

@@ -1,6 +1,6 @@
 //! CompleteMultipartUpload: what is named is held against what is there, then put together.
 
-use super::about_upload;
+use super::{about_upload, upload_of};
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{
     HasChecksums as _, Judged, Known, PART_SUMS_NOTE, PartSums, Sums, UploadKind, Verifier,
@@ -41,7 +41,7 @@ pub(crate) async fn complete(
     }
     check_order(&named)?;
     let bucket = buckets.writable(&input.bucket).await?;
-    let upload = UploadId(input.upload_id.clone());
+    let upload = upload_of(&input.upload_id)?;
     let target = Target { bucket: &bucket, key: bucket.key(&input.key), upload: &upload };
     let sums;
     let result = match target.parts(&named).await? {

@@ -124,5 +124,12 @@ fn check_sums(call: &Call<'_>, pieces: &[Bytes], trailer: &Lines) -> Result<Line
         }
         held.push((name.to_string(), told.to_string()));
     }
+    if held.len() > 1 {
+        return Err(Refusal::new(
+            400,
+            "InvalidRequest",
+            "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.",
+        ));
+    }
     Ok(held)
 }
