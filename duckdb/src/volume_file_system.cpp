@@ -1,6 +1,8 @@
 // Translates DuckDB's calls on files of nvme:// into the treaty's; keeps positions, and nothing else.
 #include "volume_file_system.hpp"
 
+#include "query.hpp"
+
 namespace penstock {
 
 namespace {
@@ -167,7 +169,12 @@ VolumeFileSystem::VolumeFileSystem(shared_ptr<Engine> engine_p) : engine(std::mo
 }
 
 Pairs VolumeFileSystem::Settings(optional_ptr<FileOpener> opener) const {
-	return engine->settings.Changed(FileOpener::TryGetClientContext(opener));
+	auto client = FileOpener::TryGetClientContext(opener);
+	if (client) {
+		// The limits of a statement hold, though it may never read a store.
+		ClientIo::Get(*client, engine)->Current();
+	}
+	return engine->settings.Changed(client);
 }
 
 unique_ptr<FileHandle> VolumeFileSystem::OpenFileExtended(const OpenFileInfo &info, FileOpenFlags flags,

@@ -128,8 +128,10 @@ impl Lease {
 
     /// Says that these bytes come back without anybody's help.
     pub fn set_returning(&self) {
+        // Flag and sum change together, or who takes it back at this moment would do so first.
+        let mut state = self.budget.lock();
         if !self.returning.swap(true, Ordering::Relaxed) {
-            self.budget.lock().returning += self.bytes;
+            state.returning += self.bytes;
         }
     }
 

@@ -19,6 +19,7 @@ use crate::upload::{Cleanups, Commits, OpenUploads, PiecePool};
 use penstock_base::{Error, Kind, Metrics, Result, Settings};
 use penstock_store::{Observer, Store};
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -42,6 +43,8 @@ pub struct Engine {
     pub(crate) upload_slots: Slots,
     /// Those in force; the statement that began last decides.
     limits: Mutex<Limits>,
+    /// Whether a statement has decided on the limits.
+    has_begun: AtomicBool,
     pub(crate) open_uploads: OpenUploads,
     pub(crate) cleanups: Cleanups,
     pub(crate) commits: Arc<Commits>,
@@ -114,6 +117,7 @@ impl Engine {
             pieces: Arc::default(),
             upload_slots: Slots::new(limits.upload_slots),
             limits: Mutex::new(limits),
+            has_begun: AtomicBool::new(false),
             open_uploads: OpenUploads::default(),
             cleanups: Cleanups::default(),
             commits: Arc::default(),
@@ -134,13 +138,20 @@ impl Engine {
     /// of memory, caches, the log and uploads at once holds for the whole engine from now on: there
     /// is one of each, and the statement that began last decides.
     pub fn query(self: &Arc<Self>, settings: Settings, interrupted: Option<Interrupted>) -> Query {
+        self.has_begun.store(true, Ordering::Relaxed);
         self.adopt(&settings);
         Query::new(Arc::clone(self), settings, interrupted)
     }
 
-    /// Lets the limits of these settings hold, as [`Engine::query`] does: for what a statement does
-    /// beside queries.
-    pub fn adopt(&self, settings: &Settings) {
+    /// Lets the limits of these settings hold until the first statement begins: for what an
+    /// instance does by itself, which knows nothing of the settings of a statement.
+    pub fn adopt_before_statements(&self, settings: &Settings) {
+        if !self.has_begun.load(Ordering::Relaxed) {
+            self.adopt(settings);
+        }
+    }
+
+    fn adopt(&self, settings: &Settings) {
         let wanted = Limits::of(settings);
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         if *limits == wanted {

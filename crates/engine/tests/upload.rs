@@ -150,9 +150,17 @@ async fn the_statement_that_began_last_sets_the_limits() {
     let bench = Bench::new(Scripted::new());
     let gate = bench.store.hold("part");
     let mut settings = bench.engine.settings().clone();
+    let instance = |limit| {
+        let mut settings = bench.engine.settings().clone();
+        settings.set("memory_limit_bytes", limit).unwrap();
+        bench.engine.adopt_before_statements(&settings);
+    };
+    instance("96MiB");
+    assert_eq!(bench.engine.budget().limit_bytes(), 96 << 20);
     settings.set("upload_concurrency", "2").unwrap();
     settings.set("memory_limit_bytes", "64MiB").unwrap();
     let query = bench.engine.query(settings, None);
+    instance("96MiB");
     assert_eq!(bench.engine.budget().limit_bytes(), 64 << 20);
     let mut writers = Vec::new();
     for key in ["a", "b", "c"] {

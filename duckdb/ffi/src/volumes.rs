@@ -65,11 +65,11 @@ impl PsVolumes {
         joined(device, wish, &self.budget)
     }
 
-    /// How a statement with these settings opens a volume. Its limits hold from then on, as those
-    /// of a statement do that reads a store: there may be none that does.
+    /// How a volume is opened with these settings. Their limits hold where no statement has said
+    /// otherwise: what spills has none that is known.
     pub(crate) fn wish(&self, asked: Asked, settings: &Settings, write: bool) -> Result<Wish> {
         if let Some(engine) = self.engine.upgrade() {
-            engine.adopt(settings);
+            engine.adopt_before_statements(settings);
         }
         Ok(Wish { write, asked, otherwise: Asked::from_settings(settings)? })
     }

@@ -28,37 +28,41 @@ impl LargeBuffer {
     /// Takes `length` zero bytes. Where there is no memory the process ends, as with every
     /// allocation.
     pub fn new(length: usize) -> Self {
-        let buffer = LargeBuffer::of_any_pages(length);
-        let (start, mapped) = (buffer.start.as_ptr().cast::<c_void>(), mapped_bytes(length));
-        // Where there are no huge pages, small ones do.
-        // SAFETY: the buffer's own mapping, and the advice changes no byte of it.
-        let _ = unsafe { libc::madvise(start, mapped, libc::MADV_HUGEPAGE) };
-        buffer
-    }
-
-    /// As [`LargeBuffer::new`], of pages that the kernel has at hand.
-    pub fn of_any_pages(length: usize) -> Self {
         let mapped = mapped_bytes(length);
         // The kernel places mappings by small pages, so one huge page more, and what is too much of
         // it goes back at once.
         let reserved = mapped.saturating_add(HUGE_PAGE_BYTES);
-        let (access, kind) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping that overlaps nothing.
-        let found = unsafe { libc::mmap(std::ptr::null_mut(), reserved, access, kind, -1, 0) };
-        let whole = match NonNull::new(found.cast::<u8>()) {
-            Some(whole) if found != libc::MAP_FAILED => whole,
-            _ => handle_alloc_error(Layout::array::<u8>(length).unwrap_or(Layout::new::<u8>())),
-        };
+        let whole = map(reserved);
         let before = whole.addr().get().next_multiple_of(HUGE_PAGE_BYTES) - whole.addr().get();
         let behind = reserved - before - mapped;
-        // SAFETY: all three stretches lie in the mapping, and the outer two are used by nobody.
+        // SAFETY: all three stretches lie in the mapping; the outer two are used by nobody, and the
+        // advice changes no byte.
         unsafe {
             let start = whole.add(before);
             unmap(whole, before);
             unmap(start.add(mapped), behind);
+            // Where there are no huge pages, small ones do.
+            let _ = libc::madvise(start.as_ptr().cast::<c_void>(), mapped, libc::MADV_HUGEPAGE);
             LargeBuffer { start, length }
         }
+    }
+
+    /// As [`LargeBuffer::new`], of pages that the kernel has at hand, from anywhere. Neighbours are
+    /// one mapping to it: a process may have some 65,000 of them.
+    pub fn of_any_pages(length: usize) -> Self {
+        LargeBuffer { start: map(mapped_bytes(length)), length }
+    }
+}
+
+/// New zero bytes of the kernel's. Where it has none, the process ends.
+fn map(bytes: usize) -> NonNull<u8> {
+    let (access, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping that overlaps nothing.
+    let found = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+    match NonNull::new(found.cast::<u8>()) {
+        Some(start) if found != libc::MAP_FAILED => start,
+        _ => handle_alloc_error(Layout::array::<u8>(bytes).unwrap_or(Layout::new::<u8>())),
     }
 }
 
@@ -119,10 +123,13 @@ mod tests {
     #[test]
     fn it_is_zero_aligned_and_as_long_as_asked_for() {
         for length in [1, 4095, 4096, HUGE_PAGE_BYTES - 1, HUGE_PAGE_BYTES, 5_000_001] {
-            for new in [LargeBuffer::new, LargeBuffer::of_any_pages] {
-                let mut buffer = new(length);
+            let page = rustix::param::page_size();
+            for (mut buffer, alignment) in [
+                (LargeBuffer::new(length), HUGE_PAGE_BYTES),
+                (LargeBuffer::of_any_pages(length), page),
+            ] {
                 assert_eq!(buffer.len(), length);
-                assert!(buffer.as_ptr().addr().is_multiple_of(HUGE_PAGE_BYTES));
+                assert!(buffer.as_ptr().addr().is_multiple_of(alignment));
                 assert!(buffer.iter().all(|byte| *byte == 0));
                 buffer.fill(7);
                 assert!(buffer.iter().all(|byte| *byte == 7));

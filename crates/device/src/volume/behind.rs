@@ -292,6 +292,8 @@ impl Shared {
                 None => files.push((node, vec![part])),
             }
         }
-        files.iter().all(|(node, parts)| write_all(&self.port, node, parts).is_ok())
+        // All of them are tried: what the device takes has its memory free.
+        let refused = files.iter().filter(|row| write_all(&self.port, &row.0, &row.1).is_err());
+        refused.count() == 0
     }
 }

@@ -190,7 +190,9 @@ impl File {
         self.volume.check_writable(OPERATION)?;
         self.end(size_bytes, 0, OPERATION)?;
         if self.node.is_temp() {
-            self.before_change(size_bytes.min(self.node.size()), u64::MAX)?;
+            // What lies before the new end may be another writer's, who has just made the file
+            // longer: it stays.
+            self.before_change(size_bytes, u64::MAX)?;
         }
         let outcome = self.set_size(size_bytes);
         self.after_change(0, u64::MAX);

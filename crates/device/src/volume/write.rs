@@ -165,7 +165,10 @@ impl File {
         let first = at / PAGE_BYTES;
         if !body.is_empty() {
             let begun = self.begin(first, first + (body.len() / PAGE) as u64, way.growth)?;
-            self.write_begun(begun, body, way.is_helped, &[])?;
+            // What spills beside whole pages (behind a header, say) is read like that, too: a block
+            // in memory would have to be written for its reader first.
+            let is_helped = way.is_helped && (!self.node.is_temp() || body.len() == from.len());
+            self.write_begun(begun, body, is_helped, &[])?;
         }
         if !tail.is_empty() {
             self.patch(at + body.len() as u64, tail, way.valid_end)?;

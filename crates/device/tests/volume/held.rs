@@ -241,3 +241,15 @@ fn a_full_volume_is_told_to_who_spills_though_there_is_memory() {
     assert_eq!(model.command_count(), before, "the room was taken, nothing was written");
     assert!(read(&file, 0, BLOCK) == block);
 }
+
+#[test]
+fn what_spills_behind_a_header_goes_to_the_device_for_it_is_read_in_parts_of_pages() {
+    let (model, volume, bound, _) = bounded(32 * MIB);
+    let file = volume.open_file("temp/0", CREATE).expect("creates");
+    let bytes = pattern(32 + BLOCK, &mut Dice::new(7));
+    file.write_at(&bytes, 0).expect("writes");
+    assert_eq!(bound.held(), 0);
+    let before = model.command_count();
+    assert!(read(&file, 32, BLOCK) == bytes[32..]);
+    assert!(model.command_count() > before);
+}

@@ -120,8 +120,8 @@ impl Lease {
     /// Says that these bytes do not come back by themselves, after all. Those who wait are judged
     /// again.
     fn set_staying(&self) {
+        let mut state = self.budget.lock();
         if self.returning.swap(false, Ordering::Relaxed) {
-            let mut state = self.budget.lock();
             state.returning -= self.bytes;
             self.budget.settle(state);
         }

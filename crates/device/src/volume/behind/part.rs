@@ -41,6 +41,8 @@ impl Claimed {
         node.late().remove(&self.part);
         self.bytes = None;
         self.part.rest(State::Ended);
+        // Who took it in may have entered it only now, and have seen it not ended yet.
+        node.late().remove(&self.part);
     }
 }
 

@@ -6,12 +6,13 @@
 //! soon it writes something else to the same place of the file or cuts it off: nothing of a page
 //! has to be written then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages of memory, each in equal pieces. `M` is the memory of a piece, `P` what lies in it.
 pub(super) struct Shelf<M, P> {
     pages: BTreeMap<usize, Page<M, P>>,
-    /// Pieces that were given, of all pages.
+    order: Order,
+    /// Pieces that were given and pages that were refused, of all pages.
     clock: u64,
     /// What it was when unused pages were last taken out.
     looked: u64,
@@ -24,7 +25,7 @@ struct Page<M, P> {
     free: Vec<M>,
     /// By the places of their pieces.
     used: BTreeMap<usize, P>,
-    /// When a piece was last given.
+    /// When a piece was last given, or the device refused what it holds.
     filled: u64,
     /// What it holds is being written, and it gives no more pieces.
     is_leaving: bool,
@@ -36,122 +37,180 @@ impl<M, P> Page<M, P> {
     }
 }
 
+/// Which pages there are for what, so that nobody looks through all of them.
+#[derive(Default)]
+struct Order {
+    /// Those that can give pieces: by the size of those, then by when they were filled.
+    giving: BTreeSet<(usize, u64, usize)>,
+    /// Those that can leave, by when they were filled.
+    writable: BTreeSet<(u64, usize)>,
+    idle: BTreeSet<usize>,
+    held_bytes: u64,
+    staying_bytes: u64,
+    idle_bytes: u64,
+}
+
+impl Order {
+    fn enter<M, P>(&mut self, number: usize, page: &Page<M, P>) {
+        self.held_bytes += page.bytes;
+        if page.is_idle() {
+            self.idle.insert(number);
+            self.idle_bytes += page.bytes;
+        } else if !page.is_leaving {
+            self.staying_bytes += page.bytes;
+        }
+        if !page.is_leaving && !page.free.is_empty() {
+            self.giving.insert((page.piece_bytes, page.filled, number));
+        }
+        if !page.is_leaving && !page.used.is_empty() {
+            self.writable.insert((page.filled, number));
+        }
+    }
+
+    fn leave<M, P>(&mut self, number: usize, page: &Page<M, P>) {
+        self.held_bytes -= page.bytes;
+        if self.idle.remove(&number) {
+            self.idle_bytes -= page.bytes;
+        } else if !page.is_leaving {
+            self.staying_bytes -= page.bytes;
+        }
+        self.giving.remove(&(page.piece_bytes, page.filled, number));
+        self.writable.remove(&(page.filled, number));
+    }
+}
+
 impl<M, P> Default for Shelf<M, P> {
     fn default() -> Self {
-        Shelf { pages: BTreeMap::new(), clock: 0, looked: 0 }
+        Shelf { pages: BTreeMap::new(), order: Order::default(), clock: 0, looked: 0 }
     }
 }
 
 impl<M, P: Clone> Shelf<M, P> {
-    fn sum(&self, is_one: impl Fn(&Page<M, P>) -> bool) -> u64 {
-        self.pages.values().filter(|page| is_one(page)).map(|page| page.bytes).sum()
-    }
-
     /// Bytes of all pages.
     pub fn held_bytes(&self) -> u64 {
-        self.sum(|_| true)
+        self.order.held_bytes
     }
 
     /// Bytes of pages that hold something and do not leave.
     pub fn staying_bytes(&self) -> u64 {
-        self.sum(|page| !page.is_leaving && !page.is_idle())
+        self.order.staying_bytes
     }
 
     /// Bytes of pages that hold nothing.
     pub fn idle_bytes(&self) -> u64 {
-        self.sum(Page::is_idle)
+        self.order.idle_bytes
+    }
+
+    /// Changes a page, if it is there.
+    fn change<T>(&mut self, number: usize, work: impl FnOnce(&mut Page<M, P>) -> T) -> Option<T> {
+        let page = self.pages.get_mut(&number)?;
+        self.order.leave(number, page);
+        let outcome = work(page);
+        self.order.enter(number, page);
+        Some(outcome)
+    }
+
+    /// Takes a page out; the memory of its pieces that are not in use.
+    fn remove(&mut self, number: usize) -> Vec<M> {
+        let Some(page) = self.pages.remove(&number) else { return Vec::new() };
+        self.order.leave(number, &page);
+        page.free
     }
 
     /// Adds a page of equal pieces, none of which is in use.
-    pub fn add(&mut self, page: usize, bytes: u64, piece_bytes: usize, free: Vec<M>) {
-        let (pieces, used) = (free.len(), BTreeMap::new());
-        let filled = self.clock;
-        let added = Page { bytes, piece_bytes, pieces, free, used, filled, is_leaving: false };
-        self.pages.insert(page, added);
+    pub fn add(&mut self, number: usize, bytes: u64, piece_bytes: usize, free: Vec<M>) {
+        let (pieces, used, filled) = (free.len(), BTreeMap::new(), self.clock);
+        let page = Page { bytes, piece_bytes, pieces, free, used, filled, is_leaving: false };
+        self.order.enter(number, &page);
+        self.pages.insert(number, page);
     }
 
     /// A piece of so many bytes, of the page that was filled last: the others become free sooner.
     pub fn take(&mut self, piece_bytes: usize) -> Option<M> {
-        let fit = |page: &&mut Page<M, P>| {
-            page.piece_bytes == piece_bytes && !page.is_leaving && !page.free.is_empty()
-        };
-        let page = self.pages.values_mut().filter(fit).max_by_key(|page| page.filled)?;
+        let of_size = (piece_bytes, 0, 0)..=(piece_bytes, u64::MAX, usize::MAX);
+        let number = self.order.giving.range(of_size).next_back()?.2;
         self.clock += 1;
-        page.filled = self.clock;
-        page.free.pop()
+        let clock = self.clock;
+        self.change(number, |page| {
+            page.filled = clock;
+            page.free.pop()
+        })?
     }
 
     /// Says what lies in a piece that was taken. Its page stays, if it was about to leave: nobody
     /// would write this. Whether it was.
     pub fn fill(&mut self, page: usize, place: usize, part: P) -> bool {
-        let Some(page) = self.pages.get_mut(&page) else { return false };
-        page.used.insert(place, part);
-        std::mem::take(&mut page.is_leaving)
+        let filled = self.change(page, |page| {
+            page.used.insert(place, part);
+            std::mem::take(&mut page.is_leaving)
+        });
+        filled.unwrap_or(false)
     }
 
     /// Takes a piece back, of which nobody has use any more; the memory of its page, if that is to
     /// go.
     pub fn put_back(&mut self, page: usize, place: usize, memory: M) -> Vec<M> {
-        let Some(found) = self.pages.get_mut(&page) else { return vec![memory] };
-        found.used.remove(&place);
-        found.free.push(memory);
-        if found.is_idle() && found.is_leaving {
-            return self.pages.remove(&page).map_or(Vec::new(), |page| page.free);
+        if !self.pages.contains_key(&page) {
+            return vec![memory];
         }
-        Vec::new()
+        let goes = self.change(page, |found| {
+            found.used.remove(&place);
+            found.free.push(memory);
+            found.is_idle() && found.is_leaving
+        });
+        if goes == Some(true) { self.remove(page) } else { Vec::new() }
     }
 
     /// Takes out the pages that hold nothing.
     pub fn take_idle(&mut self) -> Vec<M> {
-        let pages = std::mem::take(&mut self.pages);
-        let (idle, others) = pages.into_iter().partition(|row| row.1.is_idle());
-        self.pages = others;
-        let idle: BTreeMap<usize, Page<M, P>> = idle;
-        idle.into_values().flat_map(|page| page.free).collect()
+        self.take_idle_but(0)
     }
 
     /// Takes out pages that hold nothing, but for so many bytes of them, if no piece was given
     /// since this was last done.
     pub fn take_unused(&mut self, kept_bytes: u64) -> Vec<M> {
-        let is_used = self.looked != self.clock;
-        self.looked = self.clock;
-        let mut surplus = self.idle_bytes().saturating_sub(kept_bytes);
+        let is_used = std::mem::replace(&mut self.looked, self.clock) != self.clock;
+        if is_used { Vec::new() } else { self.take_idle_but(kept_bytes) }
+    }
+
+    fn take_idle_but(&mut self, kept_bytes: u64) -> Vec<M> {
         let mut gone = Vec::new();
-        while !is_used
-            && surplus > 0
-            && let Some(page) = self.pages.iter().find_map(|row| row.1.is_idle().then_some(*row.0))
-            && let Some(page) = self.pages.remove(&page)
+        while self.order.idle_bytes > kept_bytes
+            && let Some(page) = self.order.idle.first()
         {
-            surplus = surplus.saturating_sub(page.bytes);
-            gone.extend(page.free);
+            gone.extend(self.remove(*page));
         }
         gone
     }
 
     /// The page that is written next where so many bytes may stay; it leaves.
     pub fn next(&mut self, most_bytes: u64) -> Option<(usize, Vec<P>)> {
-        if self.staying_bytes() <= most_bytes {
+        if self.order.staying_bytes <= most_bytes {
             return None;
         }
-        let staying = |row: &(&usize, &mut Page<M, P>)| !row.1.is_leaving && !row.1.used.is_empty();
-        let oldest = self.pages.iter_mut().filter(staying).min_by_key(|row| row.1.filled);
-        oldest.map(|(number, page)| {
+        let number = self.order.writable.first()?.1;
+        let parts = self.change(number, |page| {
             page.is_leaving = true;
-            (*number, page.used.values().cloned().collect())
-        })
+            page.used.values().cloned().collect()
+        });
+        Some((number, parts?))
     }
 
     /// As [`Shelf::next`], for pages of so many bytes, or a little more.
     pub fn next_of(&mut self, bytes: u64) -> Vec<(usize, Vec<P>)> {
-        let most = self.staying_bytes().saturating_sub(bytes);
+        let most = self.order.staying_bytes.saturating_sub(bytes);
         std::iter::from_fn(|| self.next(most)).collect()
     }
 
-    /// Keeps a page that was to leave: it could not be written.
+    /// Keeps a page that was to leave: it could not be written. All others are tried before it is
+    /// again.
     pub fn stay(&mut self, page: usize) {
-        if let Some(page) = self.pages.get_mut(&page) {
+        self.clock += 1;
+        let clock = self.clock;
+        self.change(page, |page| {
             page.is_leaving = false;
-        }
+            page.filled = clock;
+        });
     }
 }
 
@@ -286,6 +345,22 @@ mod tests {
             prop_assert_eq!(order, others.chain([refilled]).collect::<Vec<_>>());
             prop_assert_eq!(shelf.staying_bytes(), 0);
         }
+    }
+
+    #[test]
+    fn a_page_that_the_device_refuses_holds_up_no_other() {
+        let mut shelf: Shelf<usize, usize> = Shelf::default();
+        for page in 0..3 {
+            shelf.add(page, PAGE_BYTES, 16, vec![0]);
+            let place = shelf.take(16).expect("it is new");
+            shelf.fill(page, place, page);
+        }
+        let mut next = || {
+            let page = shelf.next(0).expect("three are there").0;
+            shelf.stay(page);
+            page
+        };
+        assert_eq!([next(), next(), next(), next()], [0, 1, 2, 0]);
     }
 
     #[test]
