@@ -22,7 +22,7 @@ exam!(ioctl, || subject(Io::Ioctl));
 exam!(passthrough, || subject(Io::Passthrough));
 
 #[test]
-fn a_second_opener_and_a_mount_are_kept_out() {
+fn a_second_opener_is_kept_out() {
     let path = std::env::var("PENSTOCK_TEST_NVME").expect("PENSTOCK_TEST_NVME names the device");
     let _first = subject(Io::Passthrough);
     for io in [Io::Passthrough, Io::Ioctl] {
