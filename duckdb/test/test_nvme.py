@@ -60,3 +60,32 @@ def test_databases_and_spills_go_on_without_external_access(volume: Path) -> Non
             con.execute(f"ATTACH '{url(volume, 'other')}' AS other")
     with attached(volume, options="(READ_ONLY)") as con:
         assert value(con, "SELECT count(*) FROM t") == 3000001
+
+
+def test_the_queues_of_a_database_are_counted(volume: Path) -> None:
+    with attached(volume) as con:
+        con.execute("SET threads = 2")
+        con.execute("CREATE TABLE t AS SELECT hash(i) AS h FROM range(2000000) r(i)")
+        con.execute("CHECKPOINT")
+    with attached(volume) as con:
+        con.execute("SET threads = 2")
+        con.execute("SELECT bit_xor(h) FROM t").fetchall()
+        device = "FROM penstock_stats() WHERE device = ?"
+        told = [str(volume)]
+        counts = dict(
+            con.execute(f"SELECT name, sum(value)::BIGINT {device} GROUP BY name", told).fetchall()
+        )
+        commands = sum(counts[f"device_{what}"] for what in ("reads", "writes", "flushes", "trims"))
+        assert counts["device_bytes_read"] > 2_000_000
+        assert counts["device_latency"] == commands > 10
+        most = con.execute(f"SELECT max(value) {device} AND name = 'device_in_flight_most'", told)
+        assert (most.fetchone() or [0])[0] >= 1
+        queues = con.execute(f"SELECT count(DISTINCT queue) {device}", told).fetchone()
+        assert queues is not None and queues[0] >= 2
+        bounds = con.execute(
+            f"SELECT upto_us {device} AND name = 'device_latency' AND queue = "
+            f"(SELECT min(queue) {device} AND name = 'device_latency')",
+            told * 2,
+        ).fetchall()
+        rising = [bound for (bound,) in bounds if bound is not None]
+        assert rising and rising == sorted(set(rising))

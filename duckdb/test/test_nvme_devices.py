@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,6 +92,40 @@ def test_a_device_that_is_read_only(tmp_path: Path) -> None:
                 with pytest.raises(duckdb.Error, match="read-only"):
                     con.execute("INSERT INTO t VALUES (-1, 1)")
     assert volume.read_bytes() == before
+
+
+@contextmanager
+def mounted(device: Path, folder: Path) -> Iterator[None]:
+    """An ext4 file system on the device, mounted."""
+    subprocess.run(["mkfs.ext4", "-q", str(device)], check=True)
+    folder.mkdir()
+    subprocess.run(["mount", "-o", "ro", str(device), str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_what_is_mounted_is_left_alone_by_force_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if not has_loop_devices() or not shutil.which("mkfs.ext4"):
+        with capfd.disabled():
+            print("test_nvme_devices: NOT RUN on a mounted device: no loop device, or no mkfs.ext4")
+        return
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(32 << 20))
+    with loop_device(image) as device, mounted(device, tmp_path / "there"):
+        before = image.read_bytes()
+        for io in IOS:
+            for kind in ("", "--cache"):
+                command = [str(BINARY), "nvme", "format", str(device), "--force"]
+                command += [*kind.split(), "--io", io]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                assert done.returncode and "in use: mounted" in done.stderr, done.stderr
+            with connect() as con, pytest.raises(duckdb.Error, match=r"no Penstock volume.*ext4"):
+                con.execute(f"ATTACH '{url(device, io=io)}' AS d")
+        assert image.read_bytes() == before
 
 
 def test_what_is_no_volume_is_named_and_left_alone(tmp_path: Path) -> None:

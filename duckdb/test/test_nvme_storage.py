@@ -40,6 +40,27 @@ def test_transactions_of_several_threads(volume: Path) -> None:
         assert rows.fetchall() == [(thread, 1600, kept) for thread in range(4)]
 
 
+def test_strings_longer_than_a_block_outlive_a_restart(volume: Path) -> None:
+    """From the log, and from blocks; found by an index."""
+    lengths = [300_000, 1_000_000]
+    wanted = [(f"{length}", length, f"{length}" * 3) for length in lengths]
+    held = "SELECT key, length(text), text[-{0}:] FROM t WHERE key = '{1}'"
+    with attached(volume) as con:
+        con.execute("PRAGMA disable_checkpoint_on_shutdown")
+        con.execute("CREATE TABLE t (key VARCHAR PRIMARY KEY, text VARCHAR)")
+        for length in lengths:
+            con.execute(
+                f"INSERT INTO t VALUES ('{length}', right(repeat('{length}', {length}), {length}))"
+            )
+    for checkpoint in [True, False]:
+        with attached(volume) as con:
+            for row in wanted:
+                found = con.execute(held.format(len(row[2]), row[0])).fetchall()
+                assert found == [row], f"before a checkpoint: {checkpoint}"
+            if checkpoint:
+                con.execute("CHECKPOINT")
+
+
 def test_readers_and_a_writer_while_checkpoints_run(volume: Path) -> None:
     with attached(volume) as con:
         con.execute("CREATE TABLE t AS SELECT i, repeat('a', 50) AS text FROM range(200000) r(i)")
