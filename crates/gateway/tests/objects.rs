@@ -10,6 +10,7 @@ use common::{Answer, Lane, Request, Server};
 on_every_lane!(
     tags_are_kept,
     copies_take_along_what_they_are_told,
+    copies_are_judged_by_tag_and_time_of_their_source,
     writes_are_judged_by_any_tag,
     removals_are_judged_by_size_and_time,
     writes_and_removals_are_judged_by_the_time_of_the_last_change,
@@ -143,6 +144,75 @@ async fn copies_take_along_what_they_are_told(lane: Lane) {
         let media_type = if colour.is_some() { "text/plain" } else { "binary/octet-stream" };
         assert_eq!(got.header("content-type"), media_type, "{headers:?}");
     }
+}
+
+async fn copies_are_judged_by_tag_and_time_of_their_source(lane: Lane) {
+    let server = Server::on(lane).await;
+    server.put("/lake/source", b"source").await;
+    let source = server.get("/lake/source").await;
+    let (tag, time) = (source.header("etag"), source.header("last-modified"));
+    let (other, past) = ("\"other\"", "Thu, 01 Jan 2015 00:00:00 GMT");
+    let conditions: [(&[(&str, &str)], bool); 10] = [
+        (&[("if-match", tag)], true),
+        (&[("if-match", other)], false),
+        (&[("if-none-match", other)], true),
+        (&[("if-none-match", tag)], false),
+        (&[("if-modified-since", past)], true),
+        (&[("if-modified-since", time)], false),
+        (&[("if-unmodified-since", time)], true),
+        (&[("if-unmodified-since", past)], false),
+        // S3 looks at no time beside a tag.
+        (&[("if-match", tag), ("if-unmodified-since", past)], true),
+        (&[("if-none-match", tag), ("if-modified-since", past)], false),
+    ];
+    for (conditions, holds) in conditions {
+        let name = |name: &str| format!("x-amz-copy-source-{name}");
+        let named: Vec<_> = conditions.iter().map(|(it, value)| (name(it), *value)).collect();
+        let mut headers = vec![("x-amz-copy-source", "/lake/source")];
+        headers.extend(named.iter().map(|(name, value)| (name.as_str(), *value)));
+        for (copied, left) in
+            [copied_over(&server, &headers).await, part_copied_over(&server, &headers).await]
+        {
+            let expected = match holds {
+                true => (200, "", "source"),
+                false => (412, "PreconditionFailed", "before"),
+            };
+            let found = (copied.status, copied.code());
+            let found = (found.0, found.1.as_str(), left.as_str());
+            assert_eq!(found, expected, "{conditions:?}: {}", copied.text());
+        }
+    }
+}
+
+/// A copy over an object, and what is there then.
+async fn copied_over(server: &Server, headers: &[(&str, &str)]) -> (Answer, String) {
+    server.put("/lake/copy", b"before").await;
+    let copied = put_with(server, "/lake/copy", headers, b"").await;
+    (copied, server.get("/lake/copy").await.text())
+}
+
+/// A copy over a part, and what its upload makes then.
+async fn part_copied_over(server: &Server, headers: &[(&str, &str)]) -> (Answer, String) {
+    fn between(text: String, name: &str) -> String {
+        let (_, rest) = text.split_once(&format!("<{name}>")).unwrap();
+        rest.split_once("</").unwrap().0.to_string()
+    }
+    let post = |path, body| Request { method: "POST", path, body, ..Default::default() };
+    let begun = server.send(post("/lake/whole?uploads", b"")).await;
+    let id = between(begun.text(), "UploadId");
+    let path = format!("/lake/whole?partNumber=1&uploadId={id}");
+    let before = server.put(&path, b"before").await;
+    let copied = put_with(server, &path, headers, b"").await;
+    let tag = match copied.status {
+        200 => between(copied.text(), "ETag"),
+        _ => before.header("etag").to_string(),
+    };
+    let part = format!("<Part><PartNumber>1</PartNumber><ETag>{tag}</ETag></Part>");
+    let body = format!("<CompleteMultipartUpload>{part}</CompleteMultipartUpload>");
+    let path = format!("/lake/whole?uploadId={id}");
+    let done = server.send(post(&path, body.as_bytes())).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    (copied, server.get("/lake/whole").await.text())
 }
 
 async fn writes_are_judged_by_any_tag(lane: Lane) {
