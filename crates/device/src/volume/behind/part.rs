@@ -38,6 +38,7 @@ impl Claimed {
 
     /// It is on the device, or nobody needs it.
     pub fn end(mut self, node: &Node) {
+        // Before it ends: who awaits that enters others, of which it may hide one.
         node.late().remove(&self.part);
         self.bytes = None;
         self.part.rest(State::Ended);
