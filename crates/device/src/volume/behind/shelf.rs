@@ -14,8 +14,8 @@ pub(super) struct Shelf<M, P> {
     order: Order,
     /// Pieces that were given and pages that were refused, of all pages.
     clock: u64,
-    /// What it was when unused pages were last taken out.
-    looked: u64,
+    /// Whether a piece was given since unused pages were last taken out.
+    is_used: bool,
 }
 
 struct Page<M, P> {
@@ -81,7 +81,7 @@ impl Order {
 
 impl<M, P> Default for Shelf<M, P> {
     fn default() -> Self {
-        Shelf { pages: BTreeMap::new(), order: Order::default(), clock: 0, looked: 0 }
+        Shelf { pages: BTreeMap::new(), order: Order::default(), clock: 0, is_used: false }
     }
 }
 
@@ -130,6 +130,7 @@ impl<M, P: Clone> Shelf<M, P> {
         let of_size = (piece_bytes, 0, 0)..=(piece_bytes, u64::MAX, usize::MAX);
         let number = self.order.giving.range(of_size).next_back()?.2;
         self.clock += 1;
+        self.is_used = true;
         let clock = self.clock;
         self.change(number, |page| {
             page.filled = clock;
@@ -169,8 +170,10 @@ impl<M, P: Clone> Shelf<M, P> {
     /// Takes out pages that hold nothing, but for so many bytes of them, if no piece was given
     /// since this was last done.
     pub fn take_unused(&mut self, kept_bytes: u64) -> Vec<M> {
-        let is_used = std::mem::replace(&mut self.looked, self.clock) != self.clock;
-        if is_used { Vec::new() } else { self.take_idle_but(kept_bytes) }
+        match std::mem::take(&mut self.is_used) {
+            true => Vec::new(),
+            false => self.take_idle_but(kept_bytes),
+        }
     }
 
     fn take_idle_but(&mut self, kept_bytes: u64) -> Vec<M> {
@@ -361,6 +364,21 @@ mod tests {
             page
         };
         assert_eq!([next(), next(), next(), next()], [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn a_refused_page_is_no_use_of_memory() {
+        let mut shelf: Shelf<usize, usize> = Shelf::default();
+        for page in 0..2 {
+            shelf.add(page, PAGE_BYTES, 16, vec![0]);
+            let place = shelf.take(16).expect("it is new");
+            shelf.fill(page, place, page);
+        }
+        shelf.put_back(0, 0, 0);
+        assert!(shelf.take_unused(0).is_empty(), "pieces were given since");
+        let page = shelf.next(0).expect("one holds something").0;
+        shelf.stay(page);
+        assert_eq!(shelf.take_unused(0).len(), 1);
     }
 
     #[test]
