@@ -185,4 +185,10 @@ pub trait Device: Send + Sync {
     fn written_from(&self, _offset: u64) -> Written {
         Written::Unknown
     }
+
+    /// Whether a thread sleeps until this device is done: where one did not, the device was done
+    /// within the call. False also where that is unknown.
+    fn lets_sleep(&self) -> bool {
+        false
+    }
 }

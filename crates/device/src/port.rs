@@ -109,6 +109,11 @@ impl Port {
         self.device.written_from(offset)
     }
 
+    /// As [`Device::lets_sleep`].
+    pub(crate) fn lets_sleep(&self) -> bool {
+        self.device.lets_sleep()
+    }
+
     /// As [`Device::forget_cached`].
     pub fn forget_cached(&self) {
         self.device.forget_cached();

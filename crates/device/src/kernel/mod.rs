@@ -12,6 +12,7 @@ pub(crate) mod pages;
 pub(crate) mod part;
 pub mod passthrough;
 mod ring;
+pub(crate) mod slept;
 mod slots;
 pub mod uring;
 mod way;

@@ -46,6 +46,10 @@ impl Device for UringDevice {
     fn written_from(&self, offset: u64) -> Written {
         self.0.written_from(offset)
     }
+
+    fn lets_sleep(&self) -> bool {
+        true
+    }
 }
 
 /// Reads and writes as of any file.

@@ -8,12 +8,14 @@
 mod history;
 mod kept;
 mod window;
+mod worth;
 
 pub(crate) use kept::Kept;
 pub(crate) use window::Window;
 
 use crate::device::Command;
 use crate::kernel::pages::populate;
+use crate::kernel::slept::sleeps;
 use crate::port::Port;
 use crate::volume::account::{Held, Purpose, Source};
 use crate::volume::behind;
@@ -23,6 +25,7 @@ use crate::volume::thread::Worker;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use worth::Worth;
 
 /// Bytes that are fetched and dropped together: a block of DuckDB's.
 pub(crate) const PIECE_BYTES: u64 = 256 << 10;
@@ -126,6 +129,7 @@ impl Piece {
 #[derive(Default)]
 struct Asked {
     pieces: VecDeque<(Arc<Node>, Arc<Piece>)>,
+    worth: Worth,
     is_closed: bool,
 }
 
@@ -150,8 +154,8 @@ impl Ahead {
         Ahead { shared: Arc::new(shared), worker: Worker::default() }
     }
 
-    /// Has pieces of a file fetched. Where the system gives no thread for it, nobody fetches them,
-    /// and their readers read them themselves.
+    /// Has pieces of a file fetched. Where the system gives no thread for it, or the device has
+    /// shown that it is not worth it, nobody fetches them, and their readers read them themselves.
     pub(crate) fn ask(&self, node: &Arc<Node>, pieces: Vec<Arc<Piece>>) {
         if pieces.is_empty() {
             return;
@@ -160,9 +164,12 @@ impl Ahead {
         if self.worker.start("penstock-ahead", move || shared.serve()).is_err() {
             return;
         }
-        let pieces = pieces.into_iter().map(|piece| (node.clone(), piece));
-        lock(&self.shared.asked).pieces.extend(pieces);
-        self.shared.more.notify_one();
+        let mut asked = lock(&self.shared.asked);
+        if asked.worth.is_wanted(pieces.len()) {
+            asked.pieces.extend(pieces.into_iter().map(|piece| (node.clone(), piece)));
+            drop(asked);
+            self.shared.more.notify_one();
+        }
     }
 
     /// Keeps the memory of pieces that are needed no more.
@@ -234,6 +241,16 @@ impl Shared {
         buffers
     }
 
+    /// Reads of the device, and notes whether it let this thread sleep.
+    fn run(&self, batch: &mut [Command<'_>]) -> bool {
+        let before = self.port.lets_sleep().then(sleeps).flatten();
+        let is_read = self.port.run(batch).is_ok();
+        if let (Some(before), Some(after)) = (before, sleeps()) {
+            lock(&self.asked).worth.note(after > before);
+        }
+        is_read
+    }
+
     /// Reads pieces together, those for which there is memory.
     fn fetch(&self, node: &Node, pieces: &[Arc<Piece>]) {
         let geometry = self.port.geometry();
@@ -262,7 +279,7 @@ impl Shared {
                     rest = later;
                 }
             }
-            is_there && self.port.run(&mut batch).is_ok()
+            is_there && self.run(&mut batch)
         };
         for (piece, buffer) in pieces.iter().zip(buffers) {
             piece.end(if is_read { State::Here(buffer) } else { State::Gone });
