@@ -4,6 +4,7 @@
 # other DuckDB that it is linked for at once. Needs build/venv (test set), build/penstock-fake and the extension.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
+need openssl openssl
 python=${PENSTOCK_TEST_PYTHON:-build/venv/bin/python}
 [ -x "$python" ] || die "no $python: run scripts/venv.sh test"
 "$python" duckdb/test/sqllogic.py "$@" && sql=0 || sql=1

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from harness import EXTENSION, Fake, connect
 from nvme import format_volume, penstock
 
+HERE = Path(__file__).resolve().parent
 RIGHT = (200_000, sum(range(200_000)))
 
 SCRIPT = f"""
@@ -66,6 +68,104 @@ def test_parent_and_child_read_on_after_a_fork(store: Fake) -> None:
     assert told["child with its own"] == str(RIGHT)
     assert told["status of the child"] == "0"
     assert told["after"] == str(RIGHT)
+
+
+# A process that loads Penstock, forks, and has its children read: `when` is whether it has read
+# itself before, `other` an extension that it wraps.
+EARLY_SCRIPT = f"""
+import multiprocessing, os, sys
+sys.path.insert(0, {str(HERE)!r})
+import duckdb
+from harness import connect, load_penstock, load_pypi
+
+secret, url, when, other = sys.argv[1:]
+
+def opened():
+    con = connect(load=False, threads="1")
+    if other:
+        load_pypi(con, other)
+    load_penstock(con)
+    con.execute(secret)
+    if other:
+        con.execute(f"CALL penstock_wrap('{{other}}')")
+    return con
+
+def tell(who, what):
+    os.write(1, f"{{who}}: {{what}}\\n".encode())
+
+def read(con):
+    try:
+        return con.execute(f"SELECT count(*), sum(i) FROM '{{url}}'").fetchone()
+    except duckdb.Error as error:
+        return error
+
+def work(number):
+    return str(read(opened()))
+
+con = opened()
+if when == "later":
+    tell("before", read(con))
+child = os.fork()
+if child == 0:
+    con.execute("CALL penstock_clear_cache()")
+    tell("child with its parent's connection", read(con))
+    tell("child with its own", read(opened()))
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+tell("status of the child", status)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    for answer in pool.map_async(work, range(4)).get(60):
+        tell("worker", answer)
+con.execute("CALL penstock_clear_cache()")
+tell("after", read(con))
+"""
+
+
+# Once the azure extension itself has read, children share its connections, and may wait for each
+# other's answers for good, with and without Penstock: so not this one of eight.
+@pytest.mark.parametrize(
+    ("kind", "other", "when"),
+    [
+        ("s3", "", "at once"),
+        ("s3", "", "later"),
+        ("azure", "", "at once"),
+        ("azure", "", "later"),
+        ("s3", "httpfs", "at once"),
+        ("s3", "httpfs", "later"),
+        ("azure", "azure", "at once"),
+    ],
+)
+def test_children_read_or_are_told_whenever_their_parent_forked(
+    kind: str, other: str, when: str, fakes: dict[str, Fake]
+) -> None:
+    store = fakes[kind]
+    store.reset()
+    url = store.url("fork/early.parquet")
+    con = connect()
+    con.execute(f"CREATE SECRET s ({store.secret})")
+    con.execute(f"COPY (SELECT i, hash(i) AS h FROM range(200000) t(i)) TO '{url}'")
+    con.close()
+    secret = f"CREATE SECRET s ({store.secret})"
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY_SCRIPT, secret, url, when, other],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    lines = [line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line]
+    told = dict(lines)
+    assert told["child with its own"] == str(RIGHT), done.stderr
+    assert [what for who, what in lines if who == "worker"] == [str(RIGHT)] * 4, done.stderr
+    assert told["status of the child"] == "0"
+    assert told["after"] == str(RIGHT)
+    assert ("before" in told) == (when == "later")
+    inherited = told["child with its parent's connection"]
+    if other:
+        # Its own threads do all of it.
+        assert inherited == str(RIGHT), done.stderr
+    else:
+        assert "forked" in inherited and "Open a new database connection" in done.stdout
 
 
 VOLUME_SCRIPT = f"""

@@ -333,19 +333,38 @@ fn what_was_read_once_lies_in_the_cache_directory() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         output.stdout
     };
+    // Requests for bytes, and what was sent in answer to all of them.
     let sent = || {
         let stats = served.ask("/_penstock/stats");
-        let after = stats.split_once("\"bytes_out\":").unwrap().1;
-        after.split(',').next().unwrap().parse::<u64>().unwrap()
+        let number = |name: &str| {
+            let after = stats.split_once(&format!("\"{name}\":")).unwrap().1;
+            after.split(['}', ',']).next().unwrap().parse::<u64>().unwrap()
+        };
+        (number("GetObject"), number("bytes_out"))
     };
     assert!(read(&["cat", "s3://lake/x"]) == bytes);
     let before = sent();
-    assert!(before > 3_000_000);
+    assert!(before.1 > 3_000_000);
+    let (got, copied) = (own.0.join("got"), own.0.join("copied"));
+    let (got, copied) = (got.to_str().unwrap(), copied.to_str().unwrap());
     assert!(read(&["cat", "s3://lake/x"]) == bytes);
-    let file = own.0.join("x");
-    read(&["get", "s3://lake/x", file.to_str().unwrap()]);
-    assert!(std::fs::read(&file).unwrap() == bytes);
-    assert!(sent() - before < 10_000, "only what is asked of the version");
+    assert!(read(&["cat", "s3://lake/x", "--range", "7-2999990"]) == bytes[7..2_999_991]);
+    assert!(read(&["cp", "s3://lake/x", "-"]) == bytes);
+    read(&["get", "s3://lake/x", got]);
+    read(&["cp", "s3://lake/x", copied]);
+    for file in [got, copied] {
+        assert!(std::fs::read(file).unwrap() == bytes);
+    }
+    let after = sent();
+    assert_eq!(after.0, before.0, "not one request for bytes");
+    assert!(after.1 - before.1 < 10_000, "only what is asked of the version");
+    // What `cp` read first lies there as well.
+    std::fs::write(lake.0.join("lake/y"), &bytes).unwrap();
+    read(&["cp", "s3://lake/y", copied]);
+    let before = sent();
+    read(&["cp", "s3://lake/y", copied]);
+    assert!(read(&["cat", "s3://lake/y"]) == bytes);
+    assert_eq!(sent().0, before.0);
     std::fs::write(lake.0.join("lake/x"), "new").unwrap();
     assert_eq!(read(&["cat", "s3://lake/x"]), b"new");
 }

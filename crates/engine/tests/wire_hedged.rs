@@ -3,67 +3,21 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "wire/relay.rs"]
+mod relay;
 mod wire;
 
 use penstock_base::{Metric, Settings};
 use penstock_engine::{Engine, Known, Location, PutOptions, Query, Reader};
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
-use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use relay::Relay;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 /// What every answer takes: stores that are nearer have no second requests.
 const USUAL_MS: u64 = 6;
 const LATE: Duration = Duration::from_secs(5);
-
-/// Stands between the engine and the store, and counts the connections that the engine closed.
-struct Relay {
-    address: SocketAddr,
-    closed: Arc<AtomicUsize>,
-}
-
-impl Relay {
-    fn before(store: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let closed = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&closed);
-        std::thread::spawn(move || {
-            for engine in listener.incoming() {
-                let (Ok(engine), Ok(store)) = (engine, TcpStream::connect(store)) else { return };
-                relay(&engine, &store, &count);
-            }
-        });
-        Relay { address, closed }
-    }
-
-    fn closed(&self) -> usize {
-        self.closed.load(Ordering::Relaxed)
-    }
-}
-
-/// Both ways, on threads that end with the connection.
-fn relay(engine: &TcpStream, store: &TcpStream, closed: &Arc<AtomicUsize>) {
-    for stream in [engine, store] {
-        stream.set_nodelay(true).unwrap();
-    }
-    let copy = |mut from: TcpStream, mut to: TcpStream, ended: Option<Arc<AtomicUsize>>| {
-        std::thread::spawn(move || {
-            // However it ends, it is over.
-            let _ = io::copy(&mut from, &mut to);
-            if let Some(ended) = ended {
-                ended.fetch_add(1, Ordering::Relaxed);
-            }
-            let _ = to.shutdown(Shutdown::Write);
-        });
-    };
-    let again = |stream: &TcpStream| stream.try_clone().unwrap();
-    copy(again(engine), again(store), Some(Arc::clone(closed)));
-    copy(again(store), again(engine), None);
-}
 
 struct Far {
     store: FakeHandle,

@@ -98,6 +98,26 @@ mod tests {
         assert_eq!(model.best_fanout(32 << 20, 8), 1);
     }
 
+    #[test]
+    fn a_gap_is_what_arrives_while_another_request_waits() {
+        let unlimited = f64::INFINITY;
+        for (first_byte_ms, bytes_per_ms, link_bytes_per_ms, expected) in [
+            // What is documented of S3.
+            (30.0, 90_000.0, unlimited, 2_700_000),
+            // A link of 100 Mbit/s, which one connection would overfill.
+            (30.0, 90_000.0, 12_500.0, 375_000),
+            // A slow connection to a distant store.
+            (100.0, 125.0, unlimited, 12_500),
+            // The same machine.
+            (0.2, 400_000.0, unlimited, 80_000),
+            (0.0, 90_000.0, unlimited, 0),
+        ] {
+            let model =
+                CostModel { first_byte_ms, bytes_per_ms, link_bytes_per_ms, overhead_ms: 50.0 };
+            assert_eq!(model.gap_bytes(), expected, "{model:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn best_is_never_worse_than_plain_and_within_its_limit(
@@ -124,6 +144,29 @@ mod tests {
         ) {
             let dearer = CostModel { overhead_ms: model.overhead_ms + more, ..model };
             prop_assert!(dearer.best_fanout(len, limit) <= model.best_fanout(len, limit));
+        }
+
+        /// So far it costs less to fetch what lies between than to ask twice, and no further.
+        #[test]
+        fn a_gap_costs_as_much_as_a_first_byte(model in model()) {
+            let bytes_per_ms = model.bytes_per_ms.min(model.link_bytes_per_ms);
+            let fetching_ms = |bytes: u64| bytes as f64 / bytes_per_ms;
+            let gap_bytes = model.gap_bytes();
+            // One byte of room for the rounding.
+            prop_assert!(fetching_ms(gap_bytes.saturating_sub(1)) <= model.first_byte_ms);
+            prop_assert!(fetching_ms(gap_bytes + 1) >= model.first_byte_ms);
+        }
+
+        #[test]
+        fn a_farther_store_and_a_faster_connection_never_make_the_gap_shorter(
+            model in model(), later_ms in 0.0..500.0f64, faster in 1.0..100.0f64
+        ) {
+            let farther = CostModel { first_byte_ms: model.first_byte_ms + later_ms, ..model };
+            let quicker = CostModel { bytes_per_ms: model.bytes_per_ms * faster, ..model };
+            let wider = CostModel { link_bytes_per_ms: model.link_bytes_per_ms * faster, ..model };
+            for other in [farther, quicker, wider] {
+                prop_assert!(other.gap_bytes() >= model.gap_bytes(), "{:?}", other);
+            }
         }
     }
 }

@@ -124,6 +124,11 @@ impl Learner {
         }
     }
 
+    /// Whether a large read has told what one connection brings.
+    pub fn knows_bandwidth(&self) -> bool {
+        !self.bytes_per_ms.is_guess
+    }
+
     /// The model as it stands, for one of so many readers.
     pub fn model(&self, policy: &Policy, reads: f64) -> CostModel {
         CostModel {

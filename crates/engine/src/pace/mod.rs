@@ -13,6 +13,7 @@ pub(crate) mod trickle;
 mod window;
 
 use crate::slots::{Slot, Slots};
+use cost::CostModel;
 use learn::{Learner, Load, Seen};
 use penstock_store::Profile;
 use policy::Policy;
@@ -70,14 +71,26 @@ impl Pace {
 
     /// What one connection brings in a second, as far as it is known.
     pub fn connection_bytes_per_s(&self, policy: &Policy) -> f64 {
-        lock(&self.learner).model(policy, 1.0).bytes_per_ms * 1000.0
+        self.measured(policy, &lock(&self.learner)).bytes_per_ms * 1000.0
     }
 
     /// The shortest run of held bytes between two missing ones that is not fetched again.
     pub fn gap_bytes(&self, policy: &Policy, latency: Duration) -> u64 {
         let mut learner = lock(&self.learner);
         learner.know_first_byte(millis(latency));
-        learner.model(policy, 1.0).gap_bytes().min(GAP_BYTES_MAX)
+        self.measured(policy, &learner).gap_bytes().min(GAP_BYTES_MAX)
+    }
+
+    /// The model of one reader, with what was measured of a connection that was alone. What the
+    /// learner has is made of whole reads, so where the latency was not known yet, or bodies are
+    /// short beside it, it is too little. Before any read was large enough for it, what all
+    /// connections brought is nearer to the truth than what the store's profile says.
+    fn measured(&self, policy: &Policy, learner: &Learner) -> CostModel {
+        let model = learner.model(policy, 1.0);
+        let rate = *lock(&self.rate);
+        let of_all = || rate.bytes_per_ms().filter(|_| !learner.knows_bandwidth());
+        let bytes_per_ms = rate.alone_bytes_per_ms().or_else(of_all);
+        CostModel { bytes_per_ms: bytes_per_ms.unwrap_or(model.bytes_per_ms), ..model }
     }
 
     /// In how many requests at once a read of `len` bytes is cheapest, at most `limit`.
@@ -307,6 +320,31 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_base::Settings;
+    use penstock_store::Store as _;
+    use penstock_store::memory::MemoryStore;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However far the store and fast its connections: what was fetched is fetched again up to
+        /// a bound only.
+        #[test]
+        fn the_gap_follows_the_latency_that_was_measured_up_to_its_bound(
+            told_ms in 0.0..1e6f64, bytes_per_s in 0.0..1e12f64,
+            one_us in 0u64..10_000_000, other_us in 0u64..10_000_000,
+        ) {
+            let profile = Profile {
+                first_byte_ms: told_ms,
+                connection_bytes_per_s: bytes_per_s,
+                ..MemoryStore::new("t").profile()
+            };
+            let (pace, policy) = (Pace::new(&profile), Policy::of(&Settings::default()));
+            let gap = |us: u64| pace.gap_bytes(&policy, Duration::from_micros(us));
+            let (near, far) = (gap(one_us.min(other_us)), gap(one_us.max(other_us)));
+            prop_assert!(near <= far && far <= GAP_BYTES_MAX, "{} and {}", near, far);
+            prop_assert_eq!(gap(0), 0, "what is told counts no more");
+        }
+    }
 
     #[test]
     fn lanes_are_given_as_long_as_there_are_some_and_come_back() {

@@ -3,7 +3,8 @@
 //!
 //! The measure is the bytes of all bodies that came while any of them was waited for, over that
 //! time. So requests that share the link are seen together, what lay in a socket before anybody
-//! wanted it says nothing, and neither does a reader that takes its time.
+//! wanted it says nothing, and neither does a reader that takes its time. The times in which no
+//! more than one body was waited for tell what a connection brings.
 
 use std::time::Duration;
 
@@ -33,9 +34,33 @@ pub(crate) struct Rate {
     since: Duration,
     last: Duration,
     come_bytes: u64,
+    is_shared: bool,
     /// Of those that are over.
+    all: Seen,
+    /// Of those in which one body was waited for.
+    alone: Seen,
+}
+
+/// Bytes, and the time that they took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
     bytes: f64,
     ms: f64,
+}
+
+impl Seen {
+    fn note(&mut self, bytes: u64, took: Duration) {
+        self.bytes += bytes as f64;
+        self.ms += took.as_secs_f64() * 1000.0;
+        if self.bytes > SEEN_BYTES_MAX {
+            self.ms *= SEEN_BYTES_MAX / 2.0 / self.bytes;
+            self.bytes = SEEN_BYTES_MAX / 2.0;
+        }
+    }
+
+    fn bytes_per_ms(&self) -> Option<f64> {
+        (self.bytes >= SEEN_BYTES_MIN).then(|| self.bytes / self.ms.max(0.001))
+    }
 }
 
 impl Rate {
@@ -45,6 +70,7 @@ impl Rate {
             self.begin(now);
         }
         self.waiting += 1;
+        self.is_shared |= self.waiting > 1;
     }
 
     /// And does so no more: these have come, or none did.
@@ -58,7 +84,10 @@ impl Rate {
         let took = self.last.saturating_sub(self.since);
         if self.waiting == 0 || took >= PERIOD_MAX {
             if took >= WAIT_MIN {
-                self.note(self.come_bytes, took);
+                self.all.note(self.come_bytes, took);
+                if !self.is_shared {
+                    self.alone.note(self.come_bytes, took);
+                }
             }
             self.begin(now);
         }
@@ -66,20 +95,17 @@ impl Rate {
 
     fn begin(&mut self, now: Duration) {
         (self.since, self.last, self.come_bytes) = (now, now, 0);
-    }
-
-    fn note(&mut self, bytes: u64, took: Duration) {
-        self.bytes += bytes as f64;
-        self.ms += took.as_secs_f64() * 1000.0;
-        if self.bytes > SEEN_BYTES_MAX {
-            self.ms *= SEEN_BYTES_MAX / 2.0 / self.bytes;
-            self.bytes = SEEN_BYTES_MAX / 2.0;
-        }
+        self.is_shared = self.waiting > 1;
     }
 
     /// What comes in a millisecond, once that is known.
     pub fn bytes_per_ms(&self) -> Option<f64> {
-        (self.bytes >= SEEN_BYTES_MIN).then(|| self.bytes / self.ms.max(0.001))
+        self.all.bytes_per_ms()
+    }
+
+    /// What one connection brings in a millisecond where it is alone, once that is known.
+    pub fn alone_bytes_per_ms(&self) -> Option<f64> {
+        self.alone.bytes_per_ms()
     }
 }
 
@@ -151,6 +177,29 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_is_measured_where_no_other_is_waited_for() {
+        let mut rate = seen(16, 256 << 10, 4, 40_000);
+        assert_eq!(rate.alone_bytes_per_ms(), None);
+        let mut now = ms(9_000);
+        for _ in 0..4 {
+            rate.waits(now);
+            now += ms(10);
+            rate.waited(now, 100_000);
+        }
+        let alone = rate.alone_bytes_per_ms().unwrap();
+        assert!((9_900.0..10_100.0).contains(&alone), "{alone}");
+        // Another one that begins meanwhile.
+        for _ in 0..40 {
+            rate.waits(now);
+            rate.waits(now + ms(1));
+            now += ms(10);
+            rate.waited(now, 10_000);
+            rate.waited(now, 10_000);
+        }
+        assert_eq!(rate.alone_bytes_per_ms(), Some(alone));
+    }
+
+    #[test]
     fn what_nobody_answers_does_not_count_nor_what_lay_ready() {
         let mut rate = seen(8, 64 << 10, 1, 50_000);
         let before = rate.bytes_per_ms();
@@ -181,6 +230,9 @@ mod tests {
             let known = seen(64, body_kib << 10, at_once, bytes_per_ms).bytes_per_ms().unwrap();
             let share = known / bytes_per_ms as f64;
             prop_assert!((0.99..1.01).contains(&share), "{share}");
+            let alone = seen(64, body_kib << 10, at_once, bytes_per_ms).alone_bytes_per_ms();
+            prop_assert_eq!(alone.is_some(), at_once == 1);
+            prop_assert!(alone.is_none_or(|alone| alone == known));
         }
 
         #[test]
@@ -222,6 +274,7 @@ mod tests {
                 let now = Duration::from_micros(u64::from(at));
                 if waits { rate.waits(now) } else { rate.waited(now, bytes) }
                 prop_assert!(rate.bytes_per_ms().is_none_or(f64::is_finite));
+                prop_assert!(rate.alone_bytes_per_ms().is_none_or(f64::is_finite));
             }
         }
     }
