@@ -7,6 +7,7 @@ use penstock_base::settings::{SERVE_TABLE, SettingSpec, SettingType, TABLE};
 use penstock_base::{ByteSize, Kind, Result, Settings};
 use penstock_engine::store_options::{self, Family};
 use penstock_engine::{Engine, SCHEMES};
+use penstock_gateway::ABSENT;
 use std::fmt::Write as _;
 
 type Pairs = &'static [(&'static str, &'static str)];
@@ -41,6 +42,7 @@ pub fn page() -> Result<String> {
     errors(&mut page);
     options(&mut page);
     stores(&mut page)?;
+    absent(&mut page);
     Ok(page)
 }
 
@@ -114,6 +116,18 @@ fn stores(page: &mut String) -> Result<()> {
         );
     }
     Ok(())
+}
+
+fn absent(page: &mut String) {
+    page.push_str(
+        "\n## S3 operations that are not there\n\n\
+         `penstock serve` answers each with `NotImplemented` (501) and its name, whatever the back \
+         end. What one back end lacks is in the guides.\n\n\
+         | operation | request | why |\n| --- | --- | --- |\n",
+    );
+    for row in ABSENT {
+        line(page, &[&code(row.name), &code(&row.request()), row.why]);
+    }
 }
 
 fn settings(page: &mut String) {
@@ -267,6 +281,9 @@ mod tests {
         }
         for (_, name, _) in Kind::ALL {
             assert!(page.contains(&format!("| `{name}` |")), "{name}");
+        }
+        for row in ABSENT {
+            assert!(page.contains(&format!("| `{}` | `{}` |", row.name, row.request())));
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Signatures are s3s's to verify (those of version 2 [`crate::v2`]'s, before it), with the keys of
 //! [`crate::keys`]; here is the decision about an operation once it is known who wants it.
 
+use crate::absent::{self, Place};
 use crate::access::{Grant, Need, Right, allows, need_of};
 use crate::acl::owner_of;
 use crate::exchange::Exchange;
@@ -83,7 +84,7 @@ impl S3Access for Access {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
         let operation = context.s3_op().name().to_string();
         self.stats.operation(&operation);
-        refuse::unknown_parameters(&operation, context.uri().query().unwrap_or_default())?;
+        known(context, &operation)?;
         let path = context.s3_path();
         let (bucket, key) = (path.get_bucket_name(), path.get_object_key().unwrap_or_default());
         versions::check_key(key)?;
@@ -168,6 +169,23 @@ fn by_configuration(
 }
 
 impl Access {
+/// Refuses what is not here: by name, or because the query names what s3s does not know.
+fn known(context: &S3AccessContext<'_>, operation: &str) -> S3Result<()> {
+    if let Some(error) = absent::by_name(operation) {
+        return Err(error);
+    }
+    let query = context.uri().query().unwrap_or_default();
+    refuse::unknown_parameters(operation, query).map_err(|error| {
+        let path = context.s3_path();
+        let place = match (path.get_object_key(), path.get_bucket_name()) {
+            (Some(_), _) => Place::Object,
+            (None, Some(_)) => Place::Bucket,
+            (None, None) => Place::Service("/"),
+        };
+        absent::by_request(context.method(), place, query).unwrap_or(error)
+    })
+}
+
     /// Who sent it, once their rate is found to be within bounds.
     fn sender(
         &self,

@@ -15,7 +15,7 @@ use crate::ready::Readiness;
 use crate::receive::DECODED_CONTENT_LENGTH;
 use crate::stats::Stats;
 use crate::telemetry::Refused;
-use crate::{cause, error, heads, late, query, telemetry::Telemetry, v2, words, xml_text};
+use crate::{absent, cause, error, heads, late, query, telemetry::Telemetry, v2, words, xml_text};
 use bytes::Bytes;
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT,
@@ -198,6 +198,14 @@ impl Front {
         now: SystemTime,
     ) -> Result<Response<s3s::Body>, HttpError> {
         if !is_form(&request) {
+            // s3s knows not all of them, and tells of those no name.
+            if *request.method() == Method::POST {
+                let query = request.uri().query().unwrap_or_default();
+                let place = absent::place_of(path);
+                if let Some(error) = absent::by_request(request.method(), place, query) {
+                    return refusal(error);
+                }
+            }
             let room = &self.limits.documents;
             let (request, verdict) = match documents::judged(request, path, room) {
                 Ok(judged) => judged,

@@ -6,6 +6,7 @@
 //! Reads and small writes go through the engine and have its retries; a large body flows to the
 //! store once. No body is held whole, and nothing is remembered that another replica would miss.
 
+mod absent;
 mod access;
 mod access_log;
 mod acl;
@@ -81,6 +82,7 @@ mod wildcard;
 mod words;
 mod xml_text;
 
+pub use absent::{ABSENT, Absent, Place};
 pub use access::{Grant, Pattern, Right, Rights};
 pub use config::{Config, Secrets, Surroundings};
 pub use cors::Rule as CorsRule;
