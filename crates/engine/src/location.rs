@@ -298,7 +298,9 @@ fn lacks_secret(error: &Error) -> bool {
         // Some services hide from strangers what there is; one that names the object has let them
         // look.
         (Kind::NotFound, Some(_)) => {
-            let named_object = matches!(error.service_code(), Some("NoSuchKey" | "BlobNotFound"));
+            let named_object = error.service_code().is_some_and(|code| {
+                matches!(code, "NoSuchKey" | "BlobNotFound") || code.starts_with("DeleteMarker")
+            });
             error.was_unsigned() && !named_object
         }
         // No such host.

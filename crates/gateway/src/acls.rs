@@ -6,7 +6,7 @@
 use crate::acl::{Acl, Asked, lists_are_off};
 use crate::auth::Caller;
 use crate::buckets::{Bucket, Buckets};
-use crate::copy::{rewrite, tags_of};
+use crate::copy::{came_between, rewrite, tags_of};
 use crate::creation;
 use crate::documents::Verdict;
 use crate::get::about_object;
@@ -310,5 +310,5 @@ async fn set_note(
     metadata.extend(class.map(|class| (notes::STORAGE_CLASS.to_string(), class.into())));
     let condition = meta.etag.map_or(WriteCondition::None, WriteCondition::IfMatch);
     let options = PutOptions { condition, content_type: meta.content_type, metadata };
-    rewrite(bucket, key, &options).await
+    rewrite(bucket, key, &options).await.map_err(came_between)
 }

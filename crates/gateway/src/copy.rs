@@ -1,8 +1,10 @@
 //! Copies: inside the back end where it can, else through this process, always of one version.
 
 mod part;
+mod refusal;
 
 pub(crate) use part::{PartCopyError, copy_part};
+pub(crate) use refusal::came_between;
 
 use crate::auth::Caller;
 use crate::body::CopyFlow;
@@ -23,7 +25,8 @@ use penstock_store::streaming::split_version;
 use penstock_store::{
     CopySource, GetRange, GetRequest, ObjectMeta, PutOptions, PutResult, WriteCondition,
 };
-use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, dto, s3_error};
+use refusal::{about_source, changes_nothing, no_304, no_marker};
+use s3s::{S3Error, S3Request, S3Result, dto, s3_error};
 use std::sync::Arc;
 
 /// What a copy asks of its source.
@@ -64,7 +67,7 @@ impl Source {
     /// What the source is now, and the bytes that are meant; the conditions hold.
     pub async fn look(&self) -> S3Result<(ObjectMeta, ByteRange)> {
         let at = self.bucket.at(&self.key);
-        let meta = self.bucket.query().head(&at).await.map_err(about_object)?;
+        let meta = self.bucket.query().head(&at).await.map_err(about_source)?;
         self.judge(&meta)?;
         let size = size_of(&meta)?;
         self.check_range(size)?;
@@ -75,7 +78,7 @@ impl Source {
     pub async fn open(&self) -> S3Result<Stream> {
         let range = self.range.map_or(GetRange::All, GetRange::Bounded);
         let stream = start_if(&self.bucket, &self.key, range, &self.conditions).await;
-        let stream = stream.map_err(no_304)?;
+        let stream = stream.map_err(no_304).map_err(no_marker)?;
         self.judge(stream.meta())?;
         self.check_range(size_of(stream.meta())?)?;
         Ok(stream)
@@ -143,24 +146,6 @@ impl Source {
     }
 }
 
-fn no_304(error: S3Error) -> S3Error {
-    match error.code() {
-        S3ErrorCode::NotModified => s3_error!(
-            PreconditionFailed,
-            "At least one of the pre-conditions you specified did not hold"
-        ),
-        _ => error,
-    }
-}
-
-fn changes_nothing() -> S3Error {
-    s3_error!(
-        InvalidRequest,
-        "This copy request is illegal because it is trying to copy an object to itself without \
-         changing the object's metadata or storage class."
-    )
-}
-
 /// CopyObject.
 pub(crate) async fn copy(
     buckets: &Buckets,
@@ -175,6 +160,7 @@ pub(crate) async fn copy(
     let conditions = source_conditions!(input);
     let algorithm = input.checksum_algorithm.as_ref().map(|it| named_algorithm(it.as_str()));
     let algorithm = algorithm.transpose()?;
+    let is_unconditional = conditions.is_empty() && condition == WriteCondition::None;
     let bucket = buckets.writable(&input.bucket).await?;
     // Other stores take metadata before the bytes that a checksum is made of.
     let made_of = algorithm.filter(|_| bucket.store.origin().is_none());
@@ -213,14 +199,16 @@ pub(crate) async fn copy(
     let kept = Kept { headers: !replaces, tags: !replaces_tags };
     let place = (&*bucket, input.key.as_str());
     let (result, sums) = match moved(&source, place, &options, kept, made_of).await {
+        Err(error) if is_unconditional => return Err(came_between(error)),
         Err(error) => return Err(judged_anew(&bucket, &input.key, &options.condition, error).await),
         Ok(copied) => copied,
     };
+    let named = split_version(&source.key).1.map(str::to_string);
     Ok(dto::CopyObjectOutput {
         server_side_encryption: bucket.encryption(),
         copy_object_result: Some(told(&bucket, &result, &sums)),
         version_id: result.version,
-        copy_source_version_id: split_version(&source.key).1.map(str::to_string),
+        copy_source_version_id: named.or(result.copied_version),
         ..Default::default()
     })
 }
@@ -347,8 +335,10 @@ async fn copy_through(
         Some(_) => Sums::default(),
     };
     options.metadata.extend(own.notes());
+    let copied_version = stream.meta().version.clone();
     let (body, made) = CopyFlow::new(stream).summed(made_of);
     let result = place(bucket, key, Box::new(body), &options).await?;
+    let result = PutResult { copied_version, ..result };
     Ok((result, if made_of.is_some() { made.sums() } else { own }))
 }
 

@@ -10,6 +10,7 @@ use crate::{locks, versions};
 use futures_util::stream::{self, StreamExt as _};
 use http::header::IF_NONE_MATCH;
 use penstock_base::Kind;
+use penstock_store::streaming::versioned;
 use penstock_store::{ETag, ObjectMeta, Removed};
 use s3s::{S3Error, S3Request, S3Result, dto, s3_error};
 
@@ -143,7 +144,9 @@ pub(crate) async fn delete_batch(
         let checked = versions::check_name(key).and_then(|()| buckets.check_key(name, key));
         match its_leave.and_then(|leave| checked.map(|()| leave)) {
             Err(error) => results.push((object.key, object.version_id, Err(error))),
-            Ok(same) if is_plain(&object) && same == leave => plain.push(object.key),
+            Ok(same) if is_plain(&bucket, &object) && same == leave => {
+                plain.push((object.key, object.version_id));
+            }
             // A condition takes a request of its own.
             Ok(its_leave) => single.push((object, its_leave)),
         }
@@ -164,10 +167,10 @@ pub(crate) async fn delete_batch(
     Ok(output)
 }
 
-/// Whether nothing but a key is told of an object.
-fn is_plain(object: &dto::ObjectIdentifier) -> bool {
+/// Whether nothing is told of an object but what a batch of the back end takes.
+fn is_plain(bucket: &Bucket, object: &dto::ObjectIdentifier) -> bool {
     object.e_tag.is_none()
-        && object.version_id.is_none()
+        && (object.version_id.is_none() || bucket.store.batches_versions())
         && object.size.is_none()
         && object.last_modified_time.is_none()
 }
@@ -191,27 +194,35 @@ fn told(key: String, version_id: Option<String>, error: &S3Error) -> dto::Error 
     }
 }
 
-async fn remove_plain(bucket: &Bucket, keys: Vec<String>, leave: Leave) -> S3Result<Vec<Removal>> {
+async fn remove_plain(
+    bucket: &Bucket,
+    objects: Vec<(String, Option<String>)>,
+    leave: Leave,
+) -> S3Result<Vec<Removal>> {
     let at_once = bucket.store.profile().delete_batch_max.max(1);
     // A directory's batch is one by one anyway, and does not tell of delete markers.
     let is_local = bucket.store.has_markers() && !bucket.store.judges_parts();
-    if at_once == 1 || keys.len() == 1 || is_local {
-        let removals = keys.into_iter().map(|key| async move {
-            let removed =
-                delete_one(bucket, (&key, None), RemovalConditions::default(), leave).await;
-            (key, None, removed)
+    if at_once == 1 || objects.len() == 1 || is_local {
+        let removals = objects.into_iter().map(|(key, version)| async move {
+            let place = (key.as_str(), version.as_deref());
+            let removed = delete_one(bucket, place, RemovalConditions::default(), leave).await;
+            (key, version, removed)
         });
         return Ok(stream::iter(removals).buffered(DELETES_AT_ONCE).collect().await);
     }
-    let batches: Vec<Vec<String>> = keys.chunks(at_once).map(<[String]>::to_vec).collect();
-    let batches = batches.into_iter().map(|keys| async move {
-        let named: Vec<String> = keys.iter().map(|key| bucket.key(key)).collect();
+    let batches: Vec<Vec<_>> = objects.chunks(at_once).map(<[_]>::to_vec).collect();
+    let batches = batches.into_iter().map(|objects| async move {
+        let name = |(key, version): &(String, Option<String>)| match version {
+            Some(id) => bucket.key(&versioned(key, id)),
+            None => bucket.key(key),
+        };
+        let named: Vec<String> = objects.iter().map(name).collect();
         let results = bucket.store.remove_batch(&named).await;
         let results = results.map_err(|error| to_s3(Subject::Bucket, error))?;
-        let removed = |(key, result): (String, penstock_base::Result<Removed>)| {
-            (key, None, result.map_err(about_object))
+        let removed = |((key, version), result): (_, penstock_base::Result<Removed>)| {
+            (key, version, result.map_err(about_object))
         };
-        Ok::<Vec<Removal>, S3Error>(keys.into_iter().zip(results).map(removed).collect())
+        Ok::<Vec<Removal>, S3Error>(objects.into_iter().zip(results).map(removed).collect())
     });
     let done: Vec<_> = stream::iter(batches).buffered(BATCHES_AT_ONCE).collect().await;
     let mut results = Vec::new();

@@ -90,7 +90,8 @@ fn delete_marker(code: &str) -> Option<S3Error> {
     };
     let mut headers = HeaderMap::new();
     headers.insert("x-amz-delete-marker", HeaderValue::from_static("true"));
-    headers.extend(HeaderValue::from_str(id).ok().map(|id| (VERSION_ID, id)));
+    let id = HeaderValue::from_str(id).ok().filter(|id| !id.is_empty());
+    headers.extend(id.map(|id| (VERSION_ID, id)));
     error.set_headers(headers);
     Some(error)
 }

@@ -13,7 +13,7 @@ use crate::auth::bucket_owner;
 use crate::buckets::Buckets;
 use crate::checksum::{HasChecksums as _, Sums, UploadKind, announced_algorithm, upload_kind};
 use crate::conditions::source_conditions;
-use crate::copy::{PartCopyError, Source, copy_part};
+use crate::copy::{PartCopyError, Source, came_between, copy_part};
 use crate::error::{NO_SUCH_UPLOAD, Subject, to_s3};
 use crate::headers::{ObjectHeaders, object_headers};
 use crate::intake::Intake;
@@ -25,7 +25,6 @@ use crate::sharing::{initiator_note, new_object, of_upload};
 use crate::{classes, lenient, refuse, tagging};
 use http::HeaderValue;
 use penstock_base::{ByteRange, Error};
-use penstock_store::streaming::split_version;
 use penstock_store::{PartEntry, UploadId, WriteCondition};
 use s3s::dto;
 use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
@@ -138,12 +137,16 @@ pub(crate) async fn part_copy(
     let range = request.headers.get("x-amz-copy-source-range").map(copied_range).transpose()?;
     let conditions = source_conditions!(input);
     let bucket = buckets.writable(&input.bucket).await?;
+    let is_unconditional = conditions.is_empty();
     let source = Source::new(buckets, &input.copy_source, range, conditions).await?;
     let upload = upload_of(&input.upload_id)?;
     let copied = copy_part(&source, &bucket, &input.key, &upload, number).await;
-    let (part, sums) = copied.map_err(|error| match error {
-        PartCopyError::Source(error) => error,
-        PartCopyError::Store(error) => about_upload(error),
+    let (part, sums, version) = copied.map_err(|error| {
+        let error = match error {
+            PartCopyError::Source(error) => error,
+            PartCopyError::Store(error) => about_upload(error),
+        };
+        if is_unconditional { came_between(error) } else { error }
     })?;
     let mut result = dto::CopyPartResult {
         e_tag: Some(dto::ETag::Strong(part.etag)),
@@ -152,7 +155,7 @@ pub(crate) async fn part_copy(
     };
     result.set_checksums(&sums);
     Ok(dto::UploadPartCopyOutput {
-        copy_source_version_id: split_version(&source.key).1.map(str::to_string),
+        copy_source_version_id: version,
         server_side_encryption: bucket.encryption(),
         copy_part_result: Some(result),
         ..Default::default()

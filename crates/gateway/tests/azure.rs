@@ -187,3 +187,40 @@ async fn refusals_that_no_condition_made_have_codes_of_their_own() {
         assert_eq!((refused.status, refused.code().as_str()), (status, code), "{fault}");
     }
 }
+
+/// What the gateway ties a copy to is no condition of the client's: 412 would tell it that one of
+/// its own did not hold.
+#[tokio::test]
+async fn a_copy_that_another_write_came_between_conflicts() {
+    let server = Server::on(Lane::Azure).await;
+    let fake = server.fake.as_ref().unwrap();
+    let tags = [("x-amz-tagging", "a=b")];
+    let from = |path: &'static str| [("x-amz-copy-source", path), REPLACE];
+    const REPLACE: (&str, &str) = ("x-amz-metadata-directive", "REPLACE");
+    let put = |path, headers| Request { method: "PUT", path, headers, ..Default::default() };
+    // As Azurite: Copy Blob, then its properties, tied to what it made.
+    server.put("/lake/k", b"0123").await;
+    let (itself, lacks) = (from("lake/k"), "status=501,code=NotImplemented,op=PutBlobFromURL");
+    fake.fault(lacks);
+    fake.fault("replace,op=SetBlobProperties,times=1");
+    let conflict = server.send(put("/lake/k", &itself)).await;
+    assert_eq!((conflict.status, conflict.code().as_str()), (409, "OperationAborted"));
+    assert_eq!(server.send(put("/lake/k", &itself)).await.status, 200, "again");
+    fake.faults().clear();
+    // Tags are taken along from the version that had them.
+    server.send(Request { body: b"0123", ..put("/lake/tagged", &tags) }).await;
+    let itself = from("lake/tagged");
+    fake.fault("replace,op=PutBlobFromURL,times=1");
+    let conflict = server.send(put("/lake/tagged", &itself)).await;
+    assert_eq!((conflict.status, conflict.code().as_str()), (409, "OperationAborted"));
+    assert_eq!(server.send(put("/lake/tagged", &itself)).await.status, 200, "again");
+    // Its own conditions are told as such.
+    let other = ("x-amz-copy-source-if-match", "\"other\"");
+    let headers = [from("lake/k")[0], REPLACE, other];
+    let refused = server.send(put("/lake/k", &headers)).await;
+    assert_eq!((refused.status, refused.code().as_str()), (412, "PreconditionFailed"));
+    let absent = ("if-none-match", "*");
+    let headers = [from("lake/tagged")[0], REPLACE, absent];
+    let refused = server.send(put("/lake/k", &headers)).await;
+    assert_eq!((refused.status, refused.code().as_str()), (412, "PreconditionFailed"));
+}

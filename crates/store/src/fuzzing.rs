@@ -89,6 +89,11 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
     ),
     ("file_removal", crate::local::fuzzing::removal, b"1234:lake"),
     ("file_names", crate::local::fuzzing::names, b"a/.penstock-dot.d/../b//"),
+    (
+        "file_versions",
+        crate::local::fuzzing::versions,
+        b"0186ab3f2c4d5e6f7a1b2c3d4\nnull\n../0186ab3f2c4d5e6f7a1b2c3d4",
+    ),
 ];
 
 #[cfg(test)]

@@ -169,7 +169,7 @@ fn count_tags(meta: &mut ObjectMeta, tags: &[(String, String)]) {
 }
 
 fn written(meta: &ObjectMeta) -> PutResult {
-    PutResult { etag: meta.etag.clone(), modified: meta.modified, version: None }
+    PutResult { etag: meta.etag.clone(), modified: meta.modified, ..PutResult::default() }
 }
 
 /// Always copies: the sender counts a piece's memory as its own until the piece is dropped.

@@ -384,6 +384,11 @@ pub trait StreamingStore: Store {
         self.delete(key, if_match).await.map(|()| Removed::default())
     }
 
+    /// Whether [`StreamingStore::remove_batch`] takes names of versions, too.
+    fn batches_versions(&self) -> bool {
+        false
+    }
+
     /// Removes objects as [`Store::delete_batch`] does, and tells the delete markers that were made
     /// where the service tells them.
     ///

@@ -240,6 +240,8 @@ pub struct PutResult {
     pub modified: Option<SystemTime>,
     /// The new version's id, where the container keeps versions.
     pub version: Option<String>,
+    /// Of a copy: the version that was copied, where the service tells it.
+    pub copied_version: Option<String>,
 }
 
 /// One uploaded part, as the completing request names it.

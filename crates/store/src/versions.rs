@@ -9,6 +9,11 @@ pub const NULL_VERSION: &str = "null";
 /// has it.
 const VERSION_MARK: char = '\0';
 
+/// The service code of an object whose latest version is a delete marker; the marker's id follows.
+pub(crate) const MARKER: &str = "DeleteMarker:";
+/// The service code of a version that is one.
+pub(crate) const MARKER_VERSION: &str = "DeleteMarkerVersion:";
+
 /// The name of one version of an object, for every method that reads, tags or copies from one. A
 /// store without versions has no object of this name.
 pub fn versioned(key: &str, version: &str) -> String {

@@ -115,7 +115,7 @@ impl ModelStore {
             storage_class: None,
         };
         state.objects.insert(key.to_string(), Object { bytes, meta, made_by });
-        PutResult { etag, modified, version: None }
+        PutResult { etag, modified, ..PutResult::default() }
     }
 }
 
@@ -268,7 +268,7 @@ impl Store for ModelStore {
             let object = self.found(&state, OPERATION, key)?;
             if object.made_by.as_ref() == Some(&upload.0) {
                 let (etag, modified) = (object.meta.etag, object.meta.modified);
-                return Ok(PutResult { etag, modified, version: None });
+                return Ok(PutResult { etag, modified, ..PutResult::default() });
             }
             return Err(self.error(Kind::Conflict, OPERATION, key, "another write took its place"));
         };

@@ -66,7 +66,12 @@ async fn own(query: &QueryCore, at: &Location, mark: &str) -> Option<PutResult> 
     let stat = || at.mount.store.stat(&at.key);
     let meta = retry(query, ("HEAD", at), Weight::Small, stat).await.ok()?;
     let is_own = meta.metadata.iter().any(|pair| pair.0 == notes::WRITE && pair.1 == mark);
-    is_own.then_some(PutResult { etag: meta.etag, modified: meta.modified, version: meta.version })
+    is_own.then(|| PutResult {
+        etag: meta.etag,
+        modified: meta.modified,
+        version: meta.version,
+        ..PutResult::default()
+    })
 }
 
 /// Whether the store may have carried out a request that failed so. One that throttles has not, but

@@ -10,14 +10,15 @@ use penstock_store::{CopiedPart, ObjectMeta, Part, UploadId};
 use s3s::S3Error;
 
 /// A part that is a range of another object, with the checksum that it has: that of the algorithm
-/// which the upload was created with, where the bytes pass through here or somebody knows it.
+/// which the upload was created with, where the bytes pass through here or somebody knows it; and
+/// the version of the source that it is of.
 pub(crate) async fn copy_part(
     source: &Source,
     bucket: &Bucket,
     key: &str,
     upload: &UploadId,
     number: u32,
-) -> Result<(Part, Sums), PartCopyError> {
+) -> Result<(Part, Sums, Option<String>), PartCopyError> {
     let (store, key) = (&bucket.store, bucket.key(key));
     // A back end that judges parts knows what the upload was created with.
     let wanted = match store.judges_parts() {
@@ -33,17 +34,19 @@ pub(crate) async fn copy_part(
         let copied = store.copy_part(&version, &key, upload, number).await;
         if let Some(CopiedPart { part, sum }) = copied.map_err(PartCopyError::Store)? {
             if store.judges_sums() {
-                return Ok((part, Sums::of_store(sum.as_ref())));
+                return Ok((part, Sums::of_store(sum.as_ref()), meta.version));
             }
             let sums = wanted.map(|wanted| known_sums(wanted, sum.as_ref(), (&meta, range)));
             let sums = sums.unwrap_or_default();
             let etag = tag_with_sum(&part.etag, sums.first().as_ref());
-            return Ok((Part { etag, ..part }, sums));
+            return Ok((Part { etag, ..part }, sums, meta.version));
         }
     }
-    let (body, made) = CopyFlow::new(source.open().await?).summed(wanted);
+    let stream = source.open().await?;
+    let version = stream.meta().version.clone();
+    let (body, made) = CopyFlow::new(stream).summed(wanted);
     let sent = store.part_flow(&key, upload, number, Box::new(body)).await;
-    Ok((sent.map_err(PartCopyError::Store)?, made.sums()))
+    Ok((sent.map_err(PartCopyError::Store)?, made.sums(), version))
 }
 
 /// The checksum of bytes that did not pass through here: the one that the back end made of them, or

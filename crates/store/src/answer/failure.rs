@@ -3,6 +3,7 @@
 use crate::ETag;
 use crate::answer::{parse_http_date, parse_iso_date, text_header};
 use crate::http::HttpResponse;
+use crate::versions::{MARKER, MARKER_VERSION};
 use ::http::HeaderMap;
 use ::http::header::{CONTENT_TYPE, DATE, ETAG, LOCATION, RETRY_AFTER};
 use penstock_base::{Error, Kind, Retry};
@@ -32,6 +33,9 @@ pub(crate) struct Failure {
     pub is_html: bool,
     /// The tag of what is there, as answers to conditions tell it.
     pub etag: Option<String>,
+    /// S3: a delete marker stands where the object was, or is the version that was asked for. Its
+    /// id, as far as the service tells it.
+    pub marker: Option<String>,
     /// Where a redirect points.
     pub location: Option<String>,
     /// How far the server's clock is ahead of ours, in seconds.
@@ -56,6 +60,7 @@ impl Failure {
             code: text_header(headers, "x-ms-error-code").unwrap_or_default(),
             region: text_header(headers, "x-amz-bucket-region"),
             etag: tag_of_condition(status, headers),
+            marker: delete_marker(headers),
             location: text_header(headers, LOCATION.as_str()),
             retry_after: retry_after(headers, now),
             clock_ahead_s: clock_ahead(headers, now),
@@ -116,9 +121,18 @@ impl Failure {
         self.message = message;
     }
 
+    /// The code of a delete marker, in the form that all stores have it in.
+    pub(crate) fn marker_code(&self) -> Option<String> {
+        let form = if self.status == 405 { MARKER_VERSION } else { MARKER };
+        self.marker.as_ref().map(|id| format!("{form}{id}"))
+    }
+
     /// What the caller can do about it. One row per meaning; the first that fits wins.
     pub(crate) fn verdict(&self) -> (Kind, Retry) {
         let wait = self.retry_after.map_or(Retry::BackOff, Retry::After);
+        if self.marker.is_some() {
+            return (Kind::NotFound, Retry::Never);
+        }
         if let Some((kind, retryable)) = code_verdict(&self.code) {
             return (kind, if retryable { wait } else { Retry::Never });
         }
@@ -172,7 +186,7 @@ impl Failure {
         let error = Error::new(kind, text)
             .with_retry(retry)
             .with_http_status(self.status)
-            .with_service_code(self.code.clone())
+            .with_service_code(self.marker_code().unwrap_or_else(|| self.code.clone()))
             .with_etag(self.etag.clone())
             .with_unsigned(self.was_unsigned);
         match self.own_hint(kind).or(hint) {
@@ -388,6 +402,11 @@ fn seconds_ahead(server: SystemTime, now: SystemTime) -> Option<i64> {
         Err(behind) => -i64::try_from(behind.duration().as_secs()).ok()?,
     };
     Some(seconds)
+}
+
+fn delete_marker(headers: &HeaderMap) -> Option<String> {
+    let is_told = text_header(headers, "x-amz-delete-marker").is_some_and(|told| told == "true");
+    is_told.then(|| text_header(headers, "x-amz-version-id").unwrap_or_default())
 }
 
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {

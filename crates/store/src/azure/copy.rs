@@ -89,9 +89,7 @@ impl AzureStore {
             }
             headers = response.headers;
             if text_header(&headers, "x-ms-copy-id") != id {
-                let why = "another write replaced the blob while it was being copied";
-                let error = Error::new(Kind::Conflict, why).with_service_code("OperationAborted");
-                return Err(named(error));
+                return Err(named(came_between()));
             }
         }
     }
@@ -130,8 +128,11 @@ impl AzureStore {
         let options = PutOptions { condition, ..options.clone() };
         let ask = Ask { query: &[("comp", what)], options: Some(&options), ..Ask::default() };
         let response = self.wire.send(OPERATION, to, Method::PUT, ask).await?;
-        if response.status != 200 {
-            return Err(self.wire.refused(response, OPERATION, to).await);
+        match response.status {
+            200 => {}
+            // The caller's own condition held when the copy was made.
+            412 => return Err(self.wire.named(came_between(), OPERATION, to)),
+            _ => return Err(self.wire.refused(response, OPERATION, to).await),
         }
         let set = self.written(response, OPERATION, to).await?;
         Ok(PutResult { version: set.version.clone().or(version), ..set })
@@ -156,6 +157,12 @@ impl AzureStore {
         let is_source = failure.status == 404 || failure.code == "CannotVerifyCopySource";
         self.wire.failed(failure, OPERATION, if is_source { from } else { to })
     }
+}
+
+/// Another write was faster than the second half of a copy.
+fn came_between() -> Error {
+    let why = "another write replaced the blob while it was being copied";
+    Error::new(Kind::Conflict, why).with_service_code("OperationAborted")
 }
 
 /// The version that the source must still be.

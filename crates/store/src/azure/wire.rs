@@ -311,7 +311,8 @@ pub(super) fn condition_header(condition: &WriteCondition) -> Option<(String, St
 /// Tag, time and version that a write left.
 pub(super) fn put_result(headers: &HeaderMap) -> PutResult {
     let meta = object_meta(headers, None, "");
-    PutResult { etag: meta.etag, modified: meta.modified, version: versions::told(headers) }
+    let (etag, modified, version) = (meta.etag, meta.modified, versions::told(headers));
+    PutResult { etag, modified, version, ..PutResult::default() }
 }
 
 /// A URL with more of a query.

@@ -28,6 +28,12 @@ pub(crate) fn names(input: &[u8]) {
     assert_eq!(told, key, "a key that changed");
 }
 
+/// Ids of versions, one a line: each becomes a part of a path.
+pub(crate) fn versions(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    text.split('\n').for_each(super::versions::fuzz);
+}
+
 /// The mark of a removal that is under way.
 pub(crate) fn removal(input: &[u8]) {
     super::removal::fuzz(&String::from_utf8_lossy(input));

@@ -383,7 +383,8 @@ pub(super) fn completed_before(
     // Whoever gave it the name may have been killed before that was on the disk.
     let synced = root.open_dir(&at.dir).and_then(sync_dir);
     synced.map_err(|errno| explain(errno, "sync the directory of", &shown))?;
-    Ok(PutResult { etag: meta.etag, modified: meta.modified, version: attributes.version })
+    let (etag, modified, version) = (meta.etag, meta.modified, attributes.version);
+    Ok(PutResult { etag, modified, version, ..PutResult::default() })
 }
 
 /// The parts that an upload has, by number.

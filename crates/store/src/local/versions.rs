@@ -21,12 +21,14 @@ use super::root::{Root, lock};
 use super::write::{self, Current, Temp, check};
 use super::{Scope, describe};
 use crate::streaming::{NULL_VERSION, Permit, Removed, Revision, Versioning};
+use crate::versions::{MARKER, MARKER_VERSION};
 use crate::{ETag, ObjectMeta, WriteCondition};
 use penstock_base::{Error, Kind, Result};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
+use std::time::{Duration, SystemTime};
 
 const ROUNDS_MAX: usize = 64;
 const ID_CHARS_MAX: usize = 64;
@@ -73,6 +75,28 @@ fn file_name(id: &str) -> String {
 /// An id becomes part of a path, and may come from a stranger.
 fn is_id(id: &str) -> bool {
     (1..=ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// Digits of an id that tell its time, and all of them; see [`Keeper::new_id`].
+const ID_DIGITS: [usize; 2] = [17, 25];
+
+/// When a version was begun, by its id; `None` for what no bucket gave.
+fn time_of(id: &str) -> Option<SystemTime> {
+    let [time_digits, digits] = ID_DIGITS;
+    let is_ours = id.len() == digits && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let nanos = u64::from_str_radix(id.get(..time_digits).filter(|_| is_ours)?, 16).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(nanos))
+}
+
+/// What a fuzzer feeds.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn fuzz(id: &str) {
+    let has_time = time_of(id).is_some();
+    assert!(!has_time || is_id(id), "a time without an id: {id:?}");
+    if is_id(id) {
+        let name = file_name(id);
+        assert!(name.len() <= 255 && !name.contains(['/', '\0']), "no name: {name:?}");
+    }
 }
 
 /// One file of the tree.
@@ -413,11 +437,6 @@ fn check_object(attributes: &Attributes, id: &str) -> Result<()> {
     let why = "This version is a delete marker.";
     Err(Error::new(Kind::NotFound, why).with_service_code(format!("{MARKER_VERSION}{id}")))
 }
-
-/// The service code of an object whose latest version is a delete marker; the marker's id follows.
-const MARKER: &str = "DeleteMarker:";
-/// The service code of a version that is one.
-const MARKER_VERSION: &str = "DeleteMarkerVersion:";
 
 /// Says more of an object that is not there, where a delete marker stands in its place.
 pub(super) fn explain_missing(root: &Root, location: &Location, error: Error) -> Error {

@@ -172,7 +172,7 @@ impl Temp {
         sync_dir(&target).map_err(|errno| explain(errno, "sync the directory of", &shown))?;
         let version = attributes.version.clone();
         let modified = attributes::meta(&stat).modified;
-        Ok(PutResult { etag: Some(etag(&stat)), modified, version })
+        Ok(PutResult { etag: Some(etag(&stat)), modified, version, ..PutResult::default() })
     }
 
     fn rename(

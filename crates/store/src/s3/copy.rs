@@ -20,6 +20,8 @@ use penstock_base::{ByteRange, Error, Kind, Result};
 const COPY_SIZE_MAX: u64 = 5 * GIB;
 /// Size of the parts of a large copy; they cost no bandwidth here, so they are large.
 const COPY_PART_BYTES: u64 = GIB;
+/// Where answers tell which version of the source was copied.
+const COPIED_VERSION: &str = "x-amz-copy-source-version-id";
 /// Parts of one copy under way at once.
 const COPY_CONCURRENCY: usize = 8;
 
@@ -51,14 +53,16 @@ impl S3Store {
                 let (etag, modified) = parse_written(&bytes, "CopyObjectResult")
                     .map_err(|error| self.named(&call, error))?;
                 let version = self.version(&response.headers);
-                Ok(PutResult { etag: Some(etag), modified, version })
+                let copied_version = answer::text_header(&response.headers, COPIED_VERSION);
+                Ok(PutResult { etag: Some(etag), modified, version, copied_version })
             }
             // Google copies an object of any size in one request, and has no copies of parts.
             Outcome::Refused { failure, .. } if !self.is_gcs() && may_be_too_large(&failure) => {
-                let meta = self.stat(&source.key).await?;
-                if meta.size_bytes.is_none_or(|size| size <= COPY_SIZE_MAX) {
-                    return Err(self.sender.refusal(&call, failure));
-                }
+                let meta = match self.stat(&source.key).await {
+                    Ok(meta) if meta.size_bytes.is_some_and(|size| size > COPY_SIZE_MAX) => meta,
+                    // Something else was wrong, and the service said what.
+                    _ => return Err(self.sender.refusal(&call, failure)),
+                };
                 self.copy_in_parts(source, meta, to, options).await
             }
             Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
@@ -150,6 +154,7 @@ impl S3Store {
             Ok(parts) => self.finish_upload(to, &upload, &parts, options).await,
             Err(error) => Err(error),
         };
+        let finished = finished.map(|done| PutResult { copied_version: meta.version, ..done });
         if finished.is_err() {
             // The first error is the one to tell; parts that stay cost storage, not correctness.
             let _ = self.abort_upload(to, &upload).await;

@@ -389,7 +389,7 @@ impl Store for S3Store {
             Outcome::Done(response) => {
                 let version = self.version(&response.headers);
                 let (etag, modified) = self.written(&call, response).await?;
-                Ok(PutResult { etag: Some(etag), modified, version })
+                Ok(PutResult { etag: Some(etag), modified, version, ..PutResult::default() })
             }
             Outcome::Refused { failure, .. } => {
                 let refused = sealed && self.seal.learn(&failure);

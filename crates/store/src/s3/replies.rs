@@ -13,6 +13,7 @@ pub(crate) use google::parse_generations;
 use crate::answer::{Failure, parse_iso_date};
 use crate::notes::told_class;
 use crate::s3::request::{NO_STORE_HINT, strange};
+use crate::streaming::{split_version, versioned};
 use crate::xml::{Element, walk};
 use crate::{ETag, ListEntry, ListPage, ObjectMeta, Removed};
 use ::http::HeaderMap;
@@ -129,8 +130,9 @@ pub(crate) fn parse_written(bytes: &[u8], root: &str) -> Result<(ETag, Option<Sy
     Ok((etag, modified))
 }
 
-/// What became of the keys of a batch delete, in the order asked. A key that the answer does not
-/// name was removed: a request may ask for failures only.
+/// What became of the names of a batch delete, in the order asked. One that the answer does not
+/// name was removed: a request may ask for failures only. A failure that names no version is one of
+/// each version of its key.
 ///
 /// # Errors
 /// `Corrupt` for an answer that is none.
@@ -142,30 +144,41 @@ pub(crate) fn parse_deleted(
     let mut failures: HashMap<String, (String, String)> = HashMap::new();
     let mut removals: HashMap<String, Removed> = HashMap::new();
     let (mut key, mut code, mut message) = (None, String::new(), String::new());
-    let mut removal = Removed::default();
+    let (mut removal, mut version) = (Removed::default(), None);
+    let named = |key: Option<String>, version: Option<String>| {
+        let key = key.ok_or_else(|| strange("a name in the batch's results"))?;
+        Ok::<_, Error>(version.map_or_else(|| key.clone(), |id| versioned(&key, &id)))
+    };
     walk_root(bytes, &["DeleteResult"], "the results of the batch", |element| {
         if element.is_at(&["Error", "Key"]) || element.is_at(&["Deleted", "Key"]) {
             key = Some(element.text.to_string());
+        } else if element.is_at(&["Error", "VersionId"]) || element.is_at(&["Deleted", "VersionId"])
+        {
+            version = Some(element.text.trim().to_string()).filter(|id| !id.is_empty());
         } else if element.is_at(&["Deleted", "DeleteMarker"]) {
             removal.is_marker = element.text.trim() == "true";
         } else if element.is_at(&["Deleted", "DeleteMarkerVersionId"]) {
             removal.version = Some(element.text.trim().to_string()).filter(|id| !id.is_empty());
         } else if element.is_at(&["Deleted"]) {
-            let key = key.take().ok_or_else(|| strange("a name in the batch's results"))?;
-            removals.insert(key, std::mem::take(&mut removal));
+            let name = named(key.take(), version.take())?;
+            removals.insert(name, std::mem::take(&mut removal));
         } else if element.is_at(&["Error", "Code"]) {
             code = element.text.to_string();
         } else if element.is_at(&["Error", "Message"]) {
             message = element.text.to_string();
         } else if element.is_at(&["Error"]) {
-            let key = key.take().ok_or_else(|| strange("a name in the batch's results"))?;
-            failures.insert(key, (std::mem::take(&mut code), std::mem::take(&mut message)));
+            let name = named(key.take(), version.take())?;
+            failures.insert(name, (std::mem::take(&mut code), std::mem::take(&mut message)));
         }
         Ok(())
     })?;
-    let result = |key: &String| {
-        let Some((code, message)) = failures.get(key) else {
-            return Ok(removals.get(key).cloned().unwrap_or_default());
+    let result = |name: &String| {
+        let (key, version) = split_version(name);
+        let failure = failures.get(name).or_else(|| failures.get(key));
+        let Some((code, message)) = failure else {
+            let mut removal = removals.get(name).cloned().unwrap_or_default();
+            removal.version = removal.version.or_else(|| version.map(str::to_string));
+            return Ok(removal);
         };
         if code == "NoSuchKey" {
             return Ok(Removed::default());
@@ -178,7 +191,7 @@ pub(crate) fn parse_deleted(
             ..Failure::default()
         };
         let error = failure.into_error(None);
-        Err(error.with_operation("delete").with_object(format!("{root}{key}")))
+        Err(error.with_operation("delete").with_object(format!("{root}{name}")))
     };
     Ok(keys.iter().map(result).collect())
 }
@@ -252,6 +265,25 @@ mod tests {
         let marker = Removed { version: Some("m1".into()), is_marker: true };
         let plain = Removed::default();
         assert_eq!(told, [Ok(&marker), Err(Kind::Denied), Ok(&plain), Ok(&plain)]);
+    }
+
+    #[test]
+    fn a_batch_tells_what_became_of_each_version() {
+        let answer = b"<DeleteResult>\
+            <Deleted><Key>k</Key><VersionId>1</VersionId></Deleted>\
+            <Deleted><Key>k</Key><VersionId>m</VersionId><DeleteMarker>true</DeleteMarker>\
+            <DeleteMarkerVersionId>m</DeleteMarkerVersionId></Deleted>\
+            <Error><Key>k</Key><VersionId>2</VersionId><Code>AccessDenied</Code></Error>\
+            <Error><Key>l</Key><Code>AccessDenied</Code></Error></DeleteResult>";
+        let names = [("k", "m"), ("k", "2"), ("k", "1"), ("l", "1")];
+        let names = names.map(|(key, id)| versioned(key, id));
+        let results = parse_deleted(answer, &names, "s3://b/").unwrap();
+        let told: Vec<_> =
+            results.iter().map(|it| it.as_ref().map_err(|error| error.kind())).collect();
+        let marker = Removed { version: Some("m".into()), is_marker: true };
+        let version = Removed { version: Some("1".into()), is_marker: false };
+        let denied = Err(Kind::Denied);
+        assert_eq!(told, [Ok(&marker), denied, Ok(&version), denied]);
     }
 
     #[test]

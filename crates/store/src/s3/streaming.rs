@@ -47,7 +47,7 @@ impl S3Store {
             Outcome::Done(response) => {
                 let version = self.version(&response.headers);
                 let (etag, modified) = self.written(call, response).await?;
-                Ok(PutResult { etag: Some(etag), modified, version })
+                Ok(PutResult { etag: Some(etag), modified, version, ..PutResult::default() })
             }
             Outcome::Refused { failure, .. } => Err(self.sender.refusal(call, failure)),
         }
@@ -283,6 +283,10 @@ impl S3Store {
     /// `NotFound`, `Denied`.
     pub(super) async fn check_bucket(&self) -> Result<()> {
         let call = Call::new(Method::HEAD, "check bucket", None);
+    fn batches_versions(&self) -> bool {
+        !self.is_gcs()
+    }
+
         let done = self.sender.done(&call).await;
         done.map(drop).map_err(|error| match error.kind() {
             // An answer to HEAD tells no code, and there is nothing else that could be missing.

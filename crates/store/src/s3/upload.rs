@@ -81,7 +81,8 @@ impl S3Store {
                     .map_err(|error| self.named(&call, error))?;
                 let modified = modified.or_else(|| answer::written_at(&response.headers));
                 let version = self.version(&response.headers);
-                return Ok(PutResult { etag: Some(etag), modified, version });
+                let etag = Some(etag);
+                return Ok(PutResult { etag, modified, version, ..PutResult::default() });
             }
             Outcome::Refused { failure, .. } => failure,
         };
@@ -100,7 +101,8 @@ impl S3Store {
         match self.stat(key).await {
             Ok(meta) if meta.etag.as_ref() == Some(&expected) => {
                 let (modified, version) = (meta.modified, meta.version);
-                Ok(Some(PutResult { etag: meta.etag, modified, version }))
+                let etag = meta.etag;
+                Ok(Some(PutResult { etag, modified, version, ..PutResult::default() }))
             }
             Ok(_) => Ok(None),
             Err(error) if error.kind() == Kind::NotFound => Ok(None),

@@ -5,8 +5,8 @@
 //! discarded blocks, quoted tags), and break as told by a [`FaultPlan`]. Buckets and containers
 //! appear on first use, but for names that begin with `missing`, which never do.
 //!
-//! They are not a service to rely on: no versions but Google's and Azure's (in memory only), no
-//! access control beyond one key, no expiry.
+//! They are not a service to rely on: versions are kept in memory only, there is no access control
+//! beyond one key, and no expiry.
 //!
 //! On the same port, unsigned: `GET /_penstock/stats`, `GET /_penstock/requests?n=100`,
 //! `POST /_penstock/reset`, `POST /_penstock/faults` (one fault a line; they add up),
@@ -22,6 +22,7 @@ pub mod digest;
 pub mod exchange;
 pub mod fault;
 pub mod generations;
+pub mod history;
 pub mod http;
 pub mod link;
 pub mod listing;

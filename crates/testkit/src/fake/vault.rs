@@ -8,6 +8,7 @@ use super::codec::hex;
 use super::data::{Data, Piece, StoredFile};
 use super::digest;
 use super::generations::Generations;
+use super::history::{History, Id};
 use super::server::{Protocol, Server};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -89,6 +90,8 @@ pub struct Bucket {
     pub blocks: BTreeMap<String, BTreeMap<String, Staged>>,
     /// What Google calls versions.
     pub generations: Generations,
+    /// What S3 calls versions.
+    pub history: History,
 }
 
 impl Default for Bucket {
@@ -101,6 +104,7 @@ impl Default for Bucket {
             uploads: BTreeMap::new(),
             blocks: BTreeMap::new(),
             generations: Generations::default(),
+            history: History::default(),
         }
     }
 }
@@ -119,6 +123,7 @@ impl State {
         let found = self.buckets.entry(bucket.to_string()).or_default();
         let before = found.objects.insert(key.to_string(), Arc::new(object));
         self.changed.push((bucket.to_string(), key.to_string()));
+        found.history.written(key, before.clone(), clock::now());
         found.generations.written(key, before, clock::now())
     }
 
@@ -135,8 +140,16 @@ impl State {
         self.changed.push((bucket.to_string(), key.to_string()));
         let Some(found) = self.buckets.get_mut(bucket) else { return false };
         let before = found.objects.remove(key);
+        found.history.removed(key, before.clone(), clock::now());
         found.generations.removed(key, before.clone(), clock::now());
         before.is_some()
+    }
+
+    /// Removes one version of an object for good; whether it was a delete marker.
+    pub fn forget(&mut self, bucket: &str, key: &str, id: Id) -> bool {
+        self.changed.push((bucket.to_string(), key.to_string()));
+        let Some(found) = self.buckets.get_mut(bucket) else { return false };
+        found.history.forget(key, id, &mut found.objects)
     }
 
     /// An object.

@@ -1,13 +1,13 @@
 //! Lists the versions of a bucket: the current ones and the tree, joined by key.
 
-use super::{kept, place};
+use super::{kept, place, time_of};
 use crate::local::errno::explain;
 use crate::local::names::{self, Location, VERSION, VERSIONS};
 use crate::local::root::Root;
 use crate::local::{attributes, describe};
-use crate::streaming::{VersionEntry, VersionsPage, VersionsRequest};
+use crate::streaming::{NULL_VERSION, VersionEntry, VersionsPage, VersionsRequest};
 use crate::{ListPage, ListRequest, ObjectMeta};
-use penstock_base::Result;
+use penstock_base::{Error, Kind, Result};
 use rustix::fs::Dir;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -22,13 +22,12 @@ pub(in crate::local) fn list(
     current: impl Fn(&ListRequest) -> Result<ListPage>,
 ) -> Result<VersionsPage> {
     let mut page = Pager { request, page: VersionsPage::default(), last: None };
-    if let (Some(key), Some(_)) = (&request.key_marker, &request.version_marker)
+    if let (Some(key), Some(marker)) = (&request.key_marker, &request.version_marker)
         && let Ok(location) = names::locate(root.scope, key)
     {
-        let mut versions = of_key(root, &location)?.into_iter().enumerate();
-        let is_marked = |id: &String| Some(id) == request.version_marker.as_ref();
-        versions.by_ref().find(|(_, (id, ..))| is_marked(id));
-        for (at, version) in versions {
+        let versions = of_key(root, &location)?;
+        let from = behind(&versions, marker)?;
+        for (at, version) in versions.into_iter().enumerate().skip(from) {
             if !page.add(key, at == 0, version) {
                 return Ok(page.page);
             }
@@ -58,6 +57,29 @@ pub(in crate::local) fn list(
         }
         after = after.max(Some(last));
     }
+}
+
+/// Where the versions of a key go on behind one of them. Who empties a bucket page by page has
+/// removed it meanwhile: its id says how old it was. Of a `null` that is gone nothing does, and
+/// rather are versions told twice than never.
+///
+/// # Errors
+/// `Invalid` for what is no id.
+fn behind(versions: &[Version], marker: &str) -> Result<usize> {
+    if let Some(at) = versions.iter().position(|(id, ..)| id == marker) {
+        return Ok(at + 1);
+    }
+    let Some(time) = time_of(marker) else {
+        return match marker {
+            NULL_VERSION => Ok(0),
+            _ => Err(Error::new(Kind::Invalid, "the version marker is no version of this bucket")),
+        };
+    };
+    let is_older = |(id, _, meta): &Version| match time_of(id) {
+        Some(_) => id.as_str() < marker,
+        None => meta.modified.is_none_or(|modified| modified <= time),
+    };
+    Ok(versions.iter().position(is_older).unwrap_or(versions.len()))
 }
 
 /// What a key folds to.
@@ -230,5 +252,34 @@ impl Search<'_> {
                 self.found.pop_last();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn a_list_goes_on_behind_a_version_that_is_gone() {
+        let id = |nanos: u64| format!("{nanos:017x}{:08x}", 7);
+        let version = |id: String, nanos| {
+            let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(nanos));
+            (id, false, ObjectMeta { modified, ..ObjectMeta::default() })
+        };
+        let versions = [
+            version(id(9), 9),
+            version(NULL_VERSION.to_string(), 6),
+            version(id(4), 4),
+            version(id(2), 2),
+        ];
+        let at = |marker: &str| behind(&versions, marker).ok();
+        assert_eq!([at(&id(9)), at("null"), at(&id(2))], [Some(1), Some(2), Some(4)]);
+        assert_eq!([at(&id(10)), at(&id(8)), at(&id(5))], [Some(0), Some(1), Some(2)]);
+        assert_eq!([at(&id(3)), at(&id(1))], [Some(3), Some(4)]);
+        for odd in ["", "../x", "zz", "0123", "000000000000000zz00000007"] {
+            assert_eq!(at(odd), None, "{odd}");
+        }
+        assert_eq!(behind(&versions[2..], "null").ok(), Some(0));
     }
 }

@@ -201,6 +201,9 @@ pub(crate) fn parse_versions(bytes: &[u8]) -> Result<VersionsPage> {
         }
     }
     let (key, version) = marker;
+    if truncated && key.is_empty() {
+        return Err(strange("where the list of versions goes on"));
+    }
     page.next = truncated.then_some((key, Some(version).filter(|id| !id.is_empty())));
     Ok(page)
 }

@@ -86,7 +86,9 @@ pub fn delete(call: &Call<'_>) -> Served {
     call.server.vault.with(|state| match state.buckets.get(name) {
         None => Err(no_such_bucket().into()),
         Some(bucket)
-            if !bucket.objects.is_empty() || bucket.generations.all_gone().next().is_some() =>
+            if !bucket.objects.is_empty()
+                || bucket.generations.all_gone().next().is_some()
+                || bucket.history.keys().next().is_some() =>
         {
             let message = "The bucket you tried to delete is not empty";
             Err(Refusal::new(409, "BucketNotEmpty", message).into())
@@ -122,12 +124,5 @@ pub fn location(call: &Call<'_>) -> Response {
         call.server.vault.with(|state| state.buckets.get(bucket).map(|it| it.location.clone()));
     let mut xml = Writer::default();
     xml.text_with("LocationConstraint", NAMESPACE, &location.unwrap_or_default());
-    Response::text(200, "application/xml", xml.finish())
-}
-
-/// `GetBucketVersioning`: never enabled.
-pub fn versioning() -> Response {
-    let mut xml = Writer::default();
-    xml.open("VersioningConfiguration", NAMESPACE).close("VersioningConfiguration");
     Response::text(200, "application/xml", xml.finish())
 }

@@ -10,42 +10,52 @@ use super::super::range::{Resolved, resolve};
 use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Lines, Object, Staged, fresh_etag};
 use super::super::xml::Writer;
-use super::Call;
 use super::extras::tags_of_header;
-use super::google;
 use super::object::{
     STORAGE_CLASS, check_class, check_write, kept_headers, metadata, precondition_failed,
 };
 use super::upload::{find, part_number};
+use super::versions::Told;
+use super::{Call, google, versions};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Largest source of `CopyObject`.
 const COPY_BYTES_MAX: u64 = 5 << 30;
+const SOURCE_VERSION_ID: &str = "x-amz-copy-source-version-id";
 
 fn invalid(message: &str) -> Refusal {
     Refusal::new(400, "InvalidArgument", message)
 }
 
-/// Bucket and key that `x-amz-copy-source` names.
-fn source_name(call: &Call<'_>) -> Result<(String, String), Refusal> {
+/// What `x-amz-copy-source` names.
+struct SourceName {
+    bucket: String,
+    key: String,
+    version: Option<String>,
+}
+
+fn source_name(call: &Call<'_>) -> Result<SourceName, Refusal> {
     let header = call.request.headers.get("x-amz-copy-source").unwrap_or("");
-    let path = header.split_once("?versionId=").map_or(header, |(path, _)| path);
+    let (path, version) = match header.split_once("?versionId=") {
+        Some((path, version)) => (path, Some(percent_decode(version, false).unwrap_or_default())),
+        None => (header, None),
+    };
     let path = percent_decode(path, false).unwrap_or_default();
     let path = path.strip_prefix('/').unwrap_or(&path);
     match path.split_once('/') {
         Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
-            Ok((bucket.to_string(), key.to_string()))
+            Ok(SourceName { bucket: bucket.to_string(), key: key.to_string(), version })
         }
         _ => Err(invalid("Copy Source must mention the source bucket and key")),
     }
 }
 
-fn source(call: &Call<'_>) -> Result<Arc<Object>, Refusal> {
-    let (bucket, key) = source_name(call)?;
-    let object = google::source(call, &bucket, &key)?;
+fn source(call: &Call<'_>, name: &SourceName) -> Result<(Arc<Object>, Told), Refusal> {
+    let place = (name.bucket.as_str(), name.key.as_str(), name.version.as_deref());
+    let (object, version) = versions::source(call, place)?;
     match judge(&call.request.headers, "x-amz-copy-source-", Some(&object)) {
-        Verdict::Proceed => Ok(object),
+        Verdict::Proceed => Ok((object, version)),
         _ => Err(precondition_failed()),
     }
 }
@@ -67,9 +77,9 @@ fn answer(name: &'static str, etag: &str, modified: SystemTime, sums: &Lines) ->
 /// `NoSuchKey`, `PreconditionFailed`, `InvalidRequest`, `InvalidArgument`, `InvalidStorageClass`.
 pub fn object(call: &Call<'_>) -> Served {
     check_class(call)?;
-    let object = source(call)?;
+    let name = source_name(call)?;
+    let (object, version) = source(call, &name)?;
     let replaces = call.request.headers.get("x-amz-metadata-directive") == Some("REPLACE");
-    let (bucket, key) = source_name(call)?;
     if object.data.len() > COPY_BYTES_MAX {
         let message = "The specified copy source is larger than the maximum allowable size";
         return Err(Refusal::new(400, "InvalidRequest", message).into());
@@ -79,7 +89,10 @@ pub fn object(call: &Call<'_>) -> Served {
     let is_other = replaces
         || call.request.headers.get(STORAGE_CLASS).is_some()
         || call.request.headers.get(google::COPY_GENERATION).is_some();
-    if !is_other && (&bucket, &key) == (&call.target.bucket, &call.target.key) {
+    // A version that is named may be brought back so.
+    let is_itself = name.version.is_none()
+        && (&name.bucket, &name.key) == (&call.target.bucket, &call.target.key);
+    if !is_other && is_itself {
         let message = "This copy request is illegal because it is trying to copy an object to \
                        itself without changing the object's metadata";
         return Err(Refusal::new(400, "InvalidRequest", message).into());
@@ -102,11 +115,11 @@ pub fn object(call: &Call<'_>) -> Served {
         copy.tags = tags_of_header(call.request);
     }
     let answer = answer("CopyObjectResult", &copy.etag, copy.modified, &Lines::new());
-    let generation = call.server.vault.with(|state| -> Result<u64, Refusal> {
+    let made = call.server.vault.with(|state| -> Result<Told, Refusal> {
         check_write(call, state)?;
-        Ok(state.place(&call.target.bucket, &call.target.key, copy))
+        Ok(versions::place(call, state, copy))
     })?;
-    Ok(google::with_generation(answer, call, generation))
+    Ok(made.told(version.named(answer, SOURCE_VERSION_ID), call))
 }
 
 /// `UploadPartCopy`.
@@ -120,7 +133,7 @@ pub async fn part(call: &Call<'_>) -> Served {
         return Err(Refusal::new(501, "NotImplemented", message).into());
     }
     let number = part_number(call)?;
-    let object = source(call)?;
+    let (object, version) = source(call, &source_name(call)?)?;
     let size = object.data.len();
     let data: Data = match call.request.headers.get("x-amz-copy-source-range") {
         None => object.data.clone(),
@@ -151,5 +164,6 @@ pub async fn part(call: &Call<'_>) -> Served {
         find(call, state)?.parts.insert(number, staged);
         Ok(())
     })?;
-    Ok(answer("CopyPartResult", &etag, modified, &sums))
+    let answer = answer("CopyPartResult", &etag, modified, &sums);
+    Ok(version.named(answer, SOURCE_VERSION_ID))
 }

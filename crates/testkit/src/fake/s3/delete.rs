@@ -1,14 +1,26 @@
 //! `DeleteObjects`.
 
 use super::super::conditions::{Verdict, judge};
+use super::super::history::Id;
 use super::super::http::{Headers, Response};
 use super::super::refusal::{Refusal, Served};
 use super::super::xml::{Node, Writer, parse};
-use super::Call;
 use super::payload::Payload;
+use super::versions::Removed;
+use super::{Call, versions};
 
 /// Most keys of one request.
 const KEYS_MAX: usize = 1000;
+
+/// Tells of the version that was named, and of the delete marker that was made or removed.
+fn tell(xml: &mut Writer, named: Option<Id>, (id, is_marker): Removed) {
+    if let Some(named) = named {
+        xml.text("VersionId", named.text());
+    }
+    if let Some(id) = id.filter(|_| is_marker) {
+        xml.text("DeleteMarker", "true").text("DeleteMarkerVersionId", id.text());
+    }
+}
 
 fn malformed() -> Refusal {
     Refusal::new(
@@ -42,6 +54,13 @@ pub fn objects(call: &Call<'_>, payload: &Payload) -> Served {
     call.server.vault.with(|state| -> Result<(), Refusal> {
         for object in wanted {
             let key = object.child_text("Key").ok_or_else(malformed)?;
+            let text = object.child_text("VersionId");
+            let named = text.and_then(Id::parse);
+            if text.is_some() && named.is_none() {
+                xml.open("Error", "").text("Key", key).text("Code", "NoSuchVersion");
+                xml.text("Message", "The specified version does not exist.").close("Error");
+                continue;
+            }
             let present = state.object(&call.target.bucket, key);
             let tags = object.child_text("ETag").map(|tag| ("if-match".to_string(), tag.into()));
             let conditions = Headers(tags.into_iter().collect());
@@ -50,9 +69,11 @@ pub fn objects(call: &Call<'_>, payload: &Payload) -> Served {
                 xml.text("Message", "The ETag does not match").close("Error");
                 continue;
             }
-            state.remove(&call.target.bucket, key);
+            let removed = versions::remove(state, &call.target.bucket, key, named);
             if !quiet {
-                xml.open("Deleted", "").text("Key", key).close("Deleted");
+                xml.open("Deleted", "").text("Key", key);
+                tell(&mut xml, named, removed);
+                xml.close("Deleted");
             }
         }
         Ok(())

@@ -1,14 +1,13 @@
-//! Tags of objects, and `ListObjectVersions` of a bucket that keeps none: each object with the one
-//! version `null`.
+//! Tags of objects.
 
-use super::super::codec::{iso_date, percent_decode};
+use super::super::codec::percent_decode;
 use super::super::http::{Request, Response};
 use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Lines, Object};
 use super::super::xml::{Writer, parse};
-use super::Call;
-use super::object::class_of;
 use super::payload::Payload;
+use super::versions::Told;
+use super::{Call, versions};
 
 const NAMESPACE: &str = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";
 
@@ -27,23 +26,22 @@ pub fn tags_of_header(request: &Request) -> Lines {
 /// `GetObjectTagging`.
 ///
 /// # Errors
-/// `NoSuchKey`.
+/// `NoSuchKey`, `NoSuchVersion`.
 pub fn get_tags(call: &Call<'_>) -> Served {
-    let found = call.server.vault.with(|state| state.object(&call.target.bucket, &call.target.key));
-    let object = found.ok_or_else(|| call.no_such_key())?;
+    let (object, version) = versions::asked(call)?;
     let mut xml = Writer::default();
     xml.open("Tagging", NAMESPACE).open("TagSet", "");
     for (name, value) in &object.tags {
         xml.open("Tag", "").text("Key", name).text("Value", value).close("Tag");
     }
     xml.close("TagSet").close("Tagging");
-    Ok(Response::text(200, "application/xml", xml.finish()))
+    Ok(version.told(Response::text(200, "application/xml", xml.finish()), call))
 }
 
 /// `PutObjectTagging`, and `DeleteObjectTagging` without a payload.
 ///
 /// # Errors
-/// `NoSuchKey`, `MalformedXML`.
+/// `NoSuchKey`, `NoSuchVersion`, `MalformedXML`.
 pub fn set_tags(call: &Call<'_>, payload: Option<&Payload>) -> Served {
     let mut tags = Lines::new();
     if let Some(payload) = payload {
@@ -55,58 +53,11 @@ pub fn set_tags(call: &Call<'_>, payload: Option<&Payload>) -> Served {
             tags.push((text("Key"), text("Value")));
         }
     }
-    let (bucket, key) = (&call.target.bucket, &call.target.key);
-    call.server.vault.with(|state| -> Result<(), Refusal> {
-        let object = state.object(bucket, key).ok_or_else(|| call.no_such_key())?;
-        state.place(bucket, key, Object { tags, ..(*object).clone() });
-        Ok(())
+    let version = call.server.vault.with(|state| -> Result<Told, Refusal> {
+        let (object, version) = versions::find(call, state)?;
+        versions::amend(call, state, &version, Object { tags, ..(*object).clone() });
+        Ok(version)
     })?;
-    Ok(Response::new(if payload.is_some() { 200 } else { 204 }))
-}
-
-/// `ListObjectVersions`, by version 1 of the listing of objects: without delimiters.
-pub fn versions(call: &Call<'_>) -> Response {
-    let query = &call.request.query;
-    let most: usize = query.get("max-keys").and_then(|most| most.parse().ok()).unwrap_or(1000);
-    let prefix = query.get("prefix").unwrap_or_default();
-    let marker = query.get("key-marker").unwrap_or_default();
-    let delimiter = query.get("delimiter").unwrap_or_default();
-    let mut xml = Writer::default();
-    xml.open("ListVersionsResult", NAMESPACE);
-    let (mut shown, mut last, mut more) = (0, String::new(), false);
-    call.server.vault.with(|state| {
-        let Some(bucket) = state.buckets.get(&call.target.bucket) else { return };
-        for (key, object) in &bucket.objects {
-            let Some(rest) = key.strip_prefix(prefix) else { continue };
-            let fold = rest.find(delimiter).filter(|_| !delimiter.is_empty());
-            let fold = fold.map(|at| format!("{prefix}{}", &rest[..at + delimiter.len()]));
-            let name = fold.clone().unwrap_or_else(|| key.clone());
-            if name.as_str() <= marker || name == last {
-                continue;
-            }
-            if shown == most {
-                more = true;
-                return;
-            }
-            (shown, last) = (shown + 1, name);
-            match fold {
-                Some(fold) => {
-                    xml.open("CommonPrefixes", "").text("Prefix", fold).close("CommonPrefixes");
-                }
-                None => {
-                    xml.open("Version", "").text("Key", key).text("VersionId", "null");
-                    xml.text("IsLatest", "true").text("LastModified", iso_date(object.modified));
-                    xml.text("ETag", format!("\"{}\"", object.etag));
-                    xml.text("Size", object.data.len().to_string());
-                    xml.text("StorageClass", class_of(&object.headers)).close("Version");
-                }
-            }
-        }
-    });
-    xml.text("IsTruncated", more.to_string());
-    if more {
-        xml.text("NextKeyMarker", last).text("NextVersionIdMarker", "null");
-    }
-    xml.close("ListVersionsResult");
-    Response::text(200, "application/xml", xml.finish())
+    let answer = Response::new(if payload.is_some() { 200 } else { 204 });
+    Ok(version.told(answer, call))
 }

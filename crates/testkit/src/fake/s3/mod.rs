@@ -12,6 +12,7 @@ pub mod object;
 pub mod payload;
 pub mod sums;
 pub mod upload;
+pub mod versions;
 
 use super::clock;
 use super::codec::{http_date, percent_decode};
@@ -215,8 +216,12 @@ async fn dispatch(call: &Call<'_>, body: &mut BodyReader<'_>, empty_page: bool) 
         }
         "DeleteBucket" => bucket::delete(call),
         "GetBucketLocation" => Ok(bucket::location(call)),
-        "GetBucketVersioning" => Ok(bucket::versioning()),
-        "ListObjectVersions" => Ok(extras::versions(call)),
+        "GetBucketVersioning" => Ok(versions::versioning(call)),
+        "PutBucketVersioning" => {
+            let payload = payload::receive(call, &signature, body).await?;
+            versions::set_versioning(call, &payload)
+        }
+        "ListObjectVersions" => versions::list(call),
         "GetObjectTagging" => extras::get_tags(call),
         "PutObjectTagging" => {
             let payload = payload::receive(call, &signature, body).await?;

@@ -9,10 +9,10 @@ use super::super::range::{Resolved, resolve};
 use super::super::refusal::{Refusal, Served};
 use super::super::server::Server;
 use super::super::vault::{Lines, Object, State, fresh_etag};
-use super::Call;
 use super::extras::tags_of_header;
-use super::google;
 use super::payload::Payload;
+use super::versions::Told;
+use super::{Call, google, versions};
 use bytes::Bytes;
 
 /// Headers that S3 keeps with an object and gives back.
@@ -127,10 +127,10 @@ pub fn check_write(call: &Call<'_>, state: &State) -> Result<(), Refusal> {
 /// `GetObject` and `HeadObject`.
 ///
 /// # Errors
-/// `NoSuchKey`, `PreconditionFailed`, `InvalidRange`.
+/// `NoSuchKey`, `NoSuchVersion`, `MethodNotAllowed`, `PreconditionFailed`, `InvalidRange`.
 pub async fn get(call: &Call<'_>) -> Served {
     let request = call.request;
-    let (object, generation) = google::asked(call)?;
+    let (object, version) = versions::asked(call)?;
     match judge(&request.headers, "", Some(&object)) {
         Verdict::Proceed => {}
         Verdict::Failed => return Err(precondition_failed().into()),
@@ -150,7 +150,7 @@ pub async fn get(call: &Call<'_>) -> Served {
         }
     };
     let mut answer = describe(Response::new(status), call, &object);
-    answer = google::with_generation(answer, call, generation);
+    answer = version.told(answer, call);
     if status == 206 {
         let (start, end) = range;
         answer = answer.with("Content-Range", format!("bytes {start}-{}/{size}", end - 1));
@@ -209,26 +209,34 @@ pub async fn put(call: &Call<'_>, payload: Payload) -> Served {
     for (name, value) in &object.checksums {
         answer = answer.with(format!("x-amz-checksum-{name}"), value.clone());
     }
-    let generation = call.server.vault.with(|state| -> Result<u64, Refusal> {
+    let version = call.server.vault.with(|state| -> Result<Told, Refusal> {
         check_write(call, state)?;
-        Ok(state.place(&call.target.bucket, &call.target.key, object))
+        Ok(versions::place(call, state, object))
     })?;
-    Ok(google::with_generation(answer, call, generation))
+    Ok(version.told(answer, call))
 }
 
 /// `DeleteObject`.
 ///
 /// # Errors
-/// `PreconditionFailed`.
+/// `PreconditionFailed`, `InvalidArgument`.
 pub fn delete(call: &Call<'_>) -> Served {
     let (bucket, key) = (&call.target.bucket, &call.target.key);
+    let named = versions::named(call)?;
+    if named.is_some() && call.request.headers.get("if-match").is_some() {
+        let object = versions::asked(call)?.0;
+        if judge(&call.request.headers, "", Some(&object)) != Verdict::Proceed {
+            return Err(precondition_failed().into());
+        }
+    }
     call.server.vault.with(|state| {
-        if call.request.headers.get("if-match").is_some() {
+        if call.request.headers.get("if-match").is_some() && named.is_none() {
             check_write(call, state)?;
         }
-        if !google::remove_named(call, state)? {
-            state.remove(bucket, key);
+        if google::remove_named(call, state)? {
+            return Ok(Response::new(204));
         }
-        Ok(Response::new(204))
+        let removed = versions::remove(state, bucket, key, named);
+        Ok(versions::told_of_removal(removed, Response::new(204)))
     })
 }

@@ -8,11 +8,10 @@ use super::super::http::Response;
 use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Object, Staged, State, Upload, fresh_etag};
 use super::super::xml::{Node, Writer, parse};
-use super::Call;
-use super::google;
 use super::object::{check_class, check_write, class_of, etag_of, kept_headers, metadata};
 use super::payload::Payload;
-use super::sums;
+use super::versions::Told;
+use super::{Call, sums, versions};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -137,7 +136,7 @@ pub async fn complete(call: &Call<'_>, payload: &Payload) -> Served {
     };
     let checksums = sums::of_whole(&upload, &parts, &bytes, &payload.checksums)?;
     let told = checksums.clone();
-    let generation = call.server.vault.with(|state| -> Result<u64, Refusal> {
+    let version = call.server.vault.with(|state| -> Result<Told, Refusal> {
         find(call, state)?;
         check_write(call, state)?;
         let object = Object {
@@ -150,9 +149,9 @@ pub async fn complete(call: &Call<'_>, payload: &Payload) -> Served {
             tags: Vec::new(),
             blocks: Vec::new(),
         };
-        let generation = state.place(&call.target.bucket, &call.target.key, object);
+        let version = versions::place(call, state, object);
         forget(call, state);
-        Ok(generation)
+        Ok(version)
     })?;
     let mut xml = Writer::default();
     xml.open("CompleteMultipartUploadResult", NAMESPACE);
@@ -163,7 +162,7 @@ pub async fn complete(call: &Call<'_>, payload: &Payload) -> Served {
     }
     xml.text("ETag", format!("\"{etag}\"")).close("CompleteMultipartUploadResult");
     let answer = Response::text(200, "application/xml", xml.finish());
-    Ok(google::with_generation(answer, call, generation))
+    Ok(version.told(answer, call))
 }
 
 /// Joins the named parts; the tag is the MD5 of their tags' bytes and their count.
