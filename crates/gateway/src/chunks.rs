@@ -1,5 +1,6 @@
 //! Where the chunks of an aws-chunked body end: the last one is empty, and a body without it was
-//! cut. Reads the sizes only; what they frame, and who signed it, is s3s's to judge. Pure.
+//! cut, as is one without the signed trailer that was announced. Reads the sizes only; what they
+//! frame, and who signed it, is s3s's to judge. Pure.
 //!
 //! Source: "Signature Calculations for the Authorization Header: Transferring Payload in Multiple
 //! Chunks", Amazon S3 API Reference.
@@ -8,12 +9,19 @@ use http::HeaderMap;
 
 /// What `x-amz-content-sha256` begins with where the body is in chunks.
 const STREAMING: &str = "STREAMING-";
+/// The same where a signed trailer follows them, which s3s judges only if it is there.
+const SIGNED_TRAILER: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
+/// Bytes of the line end behind the last chunk, which may be all that follows where no trailer is.
+const LINE_END_BYTES: u8 = 2;
 /// Hexadecimal digits of the largest size that fits.
 const DIGITS_MAX: u32 = 16;
 
 /// The chunks of a body that is passing.
 #[derive(Clone, Debug)]
-pub struct Chunks(At);
+pub struct Chunks {
+    at: At,
+    has_trailer: bool,
+}
 
 /// Where in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,26 +32,37 @@ enum At {
     Line { bytes: u64 },
     /// In the data, or the line end behind it.
     Data { left_bytes: u64 },
-    /// Past the last one.
-    Over,
+    /// Past the last one, with so many bytes behind it; more than are counted are as many.
+    Over { behind_bytes: u8 },
     /// In what is no chunk, of which s3s says so.
     Lost,
 }
 
 const NEXT: At = At::Size { bytes: 0, digits: 0 };
 
+/// What is missing of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The last chunk.
+    Chunks,
+    /// The signed trailer behind it.
+    Trailer,
+}
+
 impl Chunks {
     /// Of a request with this head; `None` where its body is not in chunks.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get("x-amz-content-sha256")?;
-        value.as_bytes().starts_with(STREAMING.as_bytes()).then_some(Chunks(NEXT))
+        let value = value.as_bytes();
+        let has_trailer = value == SIGNED_TRAILER.as_bytes();
+        value.starts_with(STREAMING.as_bytes()).then_some(Chunks { at: NEXT, has_trailer })
     }
 
     /// Goes on by what came.
     pub fn pass(&mut self, mut piece: &[u8]) {
         while let Some((&byte, rest)) = piece.split_first() {
             piece = rest;
-            self.0 = match self.0 {
+            self.at = match self.at {
                 At::Size { bytes, digits } => match (byte as char).to_digit(16) {
                     Some(digit) if digits < DIGITS_MAX => {
                         At::Size { bytes: bytes << 4 | u64::from(digit), digits: digits + 1 }
@@ -52,7 +71,7 @@ impl Chunks {
                     _ => At::Lost,
                 },
                 At::Line { bytes } if byte != b'\n' => At::Line { bytes },
-                At::Line { bytes: 0 } => At::Over,
+                At::Line { bytes: 0 } => At::Over { behind_bytes: 0 },
                 At::Line { bytes } => At::Data { left_bytes: bytes.saturating_add(2) },
                 At::Data { left_bytes } => {
                     let passed = left_bytes.min(rest.len() as u64 + 1);
@@ -62,28 +81,48 @@ impl Chunks {
                         left_bytes => At::Data { left_bytes },
                     }
                 }
-                At::Over | At::Lost => return,
+                At::Over { behind_bytes } => {
+                    let passed = u8::try_from(rest.len()).unwrap_or(u8::MAX).saturating_add(1);
+                    let behind_bytes = behind_bytes.saturating_add(passed);
+                    self.at = At::Over { behind_bytes: behind_bytes.min(LINE_END_BYTES + 1) };
+                    return;
+                }
+                At::Lost => return,
             };
         }
     }
 
-    /// Whether the last one came, or nothing can be said.
+    /// What has not come yet, as far as anything can be said.
+    pub fn missing(&self) -> Option<Missing> {
+        match self.at {
+            At::Over { behind_bytes } if self.has_trailer && behind_bytes <= LINE_END_BYTES => {
+                Some(Missing::Trailer)
+            }
+            At::Over { .. } | At::Lost => None,
+            _ => Some(Missing::Chunks),
+        }
+    }
+
+    /// Whether all came, or nothing can be said.
     pub fn are_over(&self) -> bool {
-        matches!(self.0, At::Over | At::Lost)
+        self.missing().is_none()
     }
 }
 
 /// What a fuzzer feeds: wherever it is cut in two, the answer is the same.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz(input: &[u8]) {
-    let mut whole = Chunks(NEXT);
-    whole.pass(input);
-    let (head, tail) = input.split_at(input.len() / 2);
-    let mut halves = Chunks(NEXT);
-    halves.pass(head);
-    assert!(!halves.are_over() || whole.are_over(), "chunks that go on past the last");
-    halves.pass(tail);
-    assert_eq!(halves.0, whole.0, "another place by another cut");
+    for has_trailer in [false, true] {
+        let begun = Chunks { at: NEXT, has_trailer };
+        let mut whole = begun.clone();
+        whole.pass(input);
+        let (head, tail) = input.split_at(input.len() / 2);
+        let mut halves = begun;
+        halves.pass(head);
+        assert!(!halves.are_over() || whole.are_over(), "chunks that go on past the last");
+        halves.pass(tail);
+        assert_eq!(halves.at, whole.at, "another place by another cut");
+    }
 }
 
 #[cfg(test)]
@@ -100,7 +139,7 @@ mod tests {
     }
 
     fn after(pieces: &[&[u8]]) -> Chunks {
-        let mut chunks = Chunks(NEXT);
+        let mut chunks = Chunks { at: NEXT, has_trailer: false };
         pieces.iter().for_each(|piece| chunks.pass(piece));
         chunks
     }
@@ -121,9 +160,27 @@ mod tests {
     #[test]
     fn what_is_no_chunk_is_left_to_others() {
         for odd in ["\r\n", "g\r\n", ";x\r\n", "00000000000000000\r\n"] {
-            assert_eq!(after(&[odd.as_bytes()]).0, At::Lost, "{odd:?}");
+            assert_eq!(after(&[odd.as_bytes()]).at, At::Lost, "{odd:?}");
         }
-        assert_eq!(after(&[b"ffffffffffffffff\r\n"]).0, At::Data { left_bytes: u64::MAX });
+        assert_eq!(after(&[b"ffffffffffffffff\r\n"]).at, At::Data { left_bytes: u64::MAX });
+    }
+
+    #[test]
+    fn a_signed_trailer_has_to_follow() {
+        let missing = |kind: &'static str, behind: &[u8]| {
+            let name = http::HeaderName::from_static("x-amz-content-sha256");
+            let headers = HeaderMap::from_iter([(name, kind.parse().unwrap())]);
+            let mut chunks = Chunks::of(&headers).unwrap();
+            chunks.pass(b"0;chunk-signature=a\r\n");
+            behind.chunks(1).for_each(|byte| chunks.pass(byte));
+            chunks.missing()
+        };
+        for behind in [&b""[..], b"\r", b"\r\n"] {
+            assert_eq!(missing(SIGNED_TRAILER, behind), Some(Missing::Trailer), "{behind:?}");
+            assert_eq!(missing("STREAMING-AWS4-HMAC-SHA256-PAYLOAD", behind), None);
+            assert_eq!(missing("STREAMING-UNSIGNED-PAYLOAD-TRAILER", behind), None);
+        }
+        assert_eq!(missing(SIGNED_TRAILER, b"\r\nx"), None, "s3s's to judge");
     }
 
     proptest! {
@@ -138,7 +195,7 @@ mod tests {
             let cut_body = framed(&sizes, &extension);
             let cut = cut.min(cut_body.len());
             let chunks = after(&[&cut_body[..cut], &cut_body[cut..]]);
-            prop_assert_eq!(chunks.0, NEXT);
+            prop_assert_eq!(chunks.at, NEXT);
             prop_assert!(!chunks.are_over());
             let trailer = b"x-amz-checksum-crc32:a\r\n".to_vec();
             let whole = [cut_body, framed(&[0], &extension), trailer].concat();

@@ -4,7 +4,7 @@
 //! its clients.
 
 use crate::exchange;
-use crate::observed::STALLED;
+use crate::observed::{NO_TRAILER, STALLED};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use penstock_base::{Error, Kind};
@@ -251,6 +251,10 @@ pub fn body_error(error: &StdError) -> S3Error {
     }
     if has("FormatError") || has("TooLarge") || has("TooMany") {
         return s3_error!(InvalidRequest, "The aws-chunked body is malformed.");
+    }
+    if has(NO_TRAILER) {
+        let why = "The trailer of the aws-chunked body did not come, and its signature neither.";
+        return s3_error!(InvalidRequest, "{why}");
     }
     if has(STALLED) {
         let why = "Your socket connection to the server was not read from or written to within \

@@ -1,6 +1,6 @@
 //! Request and answer bodies on their way past the front: counted, and bounded in time.
 
-use crate::chunks::Chunks;
+use crate::chunks::{Chunks, Missing};
 use crate::exchange::{Ending, Exchange};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -16,6 +16,10 @@ use tokio::time::{Instant, Sleep};
 
 /// What the error of an aws-chunked body says that ends before its last chunk, the empty one.
 const NO_LAST_CHUNK: &str = "the aws-chunked body has no last chunk";
+
+/// What the error of one says that ends before its signed trailer; [`crate::error`] knows it by
+/// this.
+pub const NO_TRAILER: &str = "the aws-chunked body has no signed trailer";
 
 /// What the error of a body says whose client went silent; [`crate::error`] knows it by this.
 pub const STALLED: &str = "the client sent nothing more of the body in time";
@@ -143,8 +147,14 @@ impl Body for Inbound {
                     }
                 }
                 // s3s takes the end of the request for the end of the chunks.
-                if frame.is_none() && this.chunks.take().is_some_and(|chunks| !chunks.are_over()) {
-                    return Poll::Ready(Some(Err(NO_LAST_CHUNK.into())));
+                if frame.is_none()
+                    && let Some(missing) = this.chunks.take().and_then(|chunks| chunks.missing())
+                {
+                    let why = match missing {
+                        Missing::Chunks => NO_LAST_CHUNK,
+                        Missing::Trailer => NO_TRAILER,
+                    };
+                    return Poll::Ready(Some(Err(why.into())));
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(StdError::from)))
             }

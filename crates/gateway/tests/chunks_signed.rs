@@ -16,7 +16,10 @@ use ring::digest;
 const SIZES: [[usize; 3]; 2] = [[8 << 10, 8 << 10, 1000], [2 << 20, (1 << 20) - 10_000, 10_000]];
 const SHA256: &str = "x-amz-checksum-sha256";
 
-on_every_lane!(signed_chunks_are_taken_and_forged_ones_leave_nothing);
+on_every_lane!(
+    signed_chunks_are_taken_and_forged_ones_leave_nothing,
+    a_signed_trailer_that_does_not_come_is_missed,
+);
 
 async fn put(server: &Server, path: &str, chunks: Chunks<'_>) -> Answer {
     let host = server.address.to_string();
@@ -32,7 +35,7 @@ async fn signed_chunks_are_taken_and_forged_ones_leave_nothing(lane: Lane) {
         let sum = STANDARD.encode(digest::digest(&digest::SHA256, &body));
         for trailer in [None, Some((SHA256, sum.as_str()))] {
             let path = format!("/lake/{}-{}", body.len(), trailer.is_some());
-            let right = Chunks { pieces: &pieces, trailer, forged: None };
+            let right = Chunks { pieces: &pieces, trailer, forged: None, is_cut: false };
             for before in [None, Some("before")] {
                 if let Some(before) = before {
                     server.put(&path, before.as_bytes()).await;
@@ -56,5 +59,26 @@ async fn signed_chunks_are_taken_and_forged_ones_leave_nothing(lane: Lane) {
             assert_eq!(taken.header(SHA256), trailer.map_or("", |it| it.1), "{path}");
             assert!(server.get(&path).await.body == body, "{path}: the bytes differ");
         }
+    }
+}
+
+/// One that tells no checksum, whose lack nobody else would see.
+async fn a_signed_trailer_that_does_not_come_is_missed(lane: Lane) {
+    let server = Server::on(lane).await;
+    let large = vec![7; 200 << 10];
+    for body in [&b"small"[..], &large] {
+        let pieces = [body];
+        let trailer = Some(("x-amz-note", "1"));
+        let whole = Chunks { pieces: &pieces, trailer, forged: None, is_cut: false };
+        let cut = put(&server, "/lake/k", Chunks { is_cut: true, ..whole }).await;
+        let told = (cut.status, cut.code());
+        assert_eq!(told, (400, "InvalidRequest".to_string()), "{}", cut.text());
+        assert!(cut.text().contains("trailer"), "{}", cut.text());
+        assert_eq!(server.get("/lake/k").await.status, 404);
+        let taken = put(&server, "/lake/k", whole).await;
+        assert_eq!(taken.status, 200, "{}", taken.text());
+        assert!(server.get("/lake/k").await.body == body, "other bytes");
+        let gone = common::Request { method: "DELETE", path: "/lake/k", ..Default::default() };
+        assert_eq!(server.send(gone).await.status, 204);
     }
 }

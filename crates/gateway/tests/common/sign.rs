@@ -166,6 +166,8 @@ pub struct Chunks<'a> {
     /// Which of the signatures is not the one that it should be. Those of the pieces come first,
     /// then that of the empty chunk, then that of the trailer.
     pub forged: Option<usize>,
+    /// Ends behind the empty chunk, though a trailer was announced.
+    pub is_cut: bool,
 }
 
 /// A PUT of them, signed in its headers.
@@ -221,7 +223,7 @@ impl Chunks<'_> {
                 body.extend_from_slice(b"\r\n");
             }
         }
-        if let Some((name, value)) = self.trailer {
+        if let Some((name, value)) = self.trailer.filter(|_| !self.is_cut) {
             let line = format!("{name}:{value}\n");
             let signature = sign("TRAILER", &sha256_hex(line.as_bytes()));
             let trailer = format!("{name}:{value}\r\nx-amz-trailer-signature:{signature}\r\n");
