@@ -129,10 +129,11 @@ impl S3Access for Access {
 }
 
 /// An object that a copy reads.
-struct Source {
-    bucket: String,
-    key: String,
-    version: Option<String>,
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub bucket: String,
+    pub key: String,
+    pub version: Option<String>,
 }
 
 /// What buckets say of themselves, where lists were asked.
@@ -168,7 +169,6 @@ fn by_configuration(
     }
 }
 
-impl Access {
 /// Refuses what is not here: by name, or because the query names what s3s does not know.
 fn known(context: &S3AccessContext<'_>, operation: &str) -> S3Result<()> {
     if let Some(error) = absent::by_name(operation) {
@@ -186,6 +186,7 @@ fn known(context: &S3AccessContext<'_>, operation: &str) -> S3Result<()> {
     })
 }
 
+impl Access {
     /// Who sent it, once their rate is found to be within bounds.
     fn sender(
         &self,
@@ -314,7 +315,7 @@ fn denied(operation: &str) -> S3Error {
 }
 
 /// The objects that a copy reads, as s3s will understand the same header.
-fn copied(headers: &HeaderMap) -> S3Result<Vec<Source>> {
+pub(crate) fn copied(headers: &HeaderMap) -> S3Result<Vec<Source>> {
     let mut places = Vec::new();
     for header in headers.get_all("x-amz-copy-source") {
         let source = header.to_str().ok().and_then(|text| CopySource::parse(text).ok());

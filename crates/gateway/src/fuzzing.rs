@@ -105,6 +105,12 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
         b"<CreateBucketConfiguration xmlns=\"x\"><LocationConstraint>eu-west-1</LocationConstraint>\
           <Tags><Tag><Key>a</Key><Value>1.2</Value></Tag></Tags></CreateBucketConfiguration>",
     ),
+    (
+        "gateway_copy_source",
+        fields::copy_source,
+        b"/lake/a%20b/%C3%BC+c?versionId=3%2FL4kqtJlcpXroDTDmJ.rmSpXd3dIbrHY",
+    ),
+    ("gateway_tagging", fields::tagging, b"team=data%20lake&owner=a%40b.c&empty"),
     ("gateway_copied_range", fields::copied_range, b"bytes=65536-1048575"),
     (
         "gateway_config",
@@ -236,6 +242,11 @@ mod tests {
         assert!(serde_json::from_slice::<Notes>(BODIES[2].2).is_ok());
         let seed = |name: &str| BODIES.iter().find(|row| row.0 == name).unwrap().2;
         assert!(creation::tags_of(seed("gateway_creation")).is_ok_and(|tags| tags.is_some()));
+        let source = http::HeaderValue::from_bytes(seed("gateway_copy_source")).unwrap();
+        let source = HeaderMap::from_iter([(fields::COPY_SOURCE, source)]);
+        assert!(crate::auth::copied(&source).is_ok_and(|found| found[0].version.is_some()));
+        let tags = std::str::from_utf8(seed("gateway_tagging")).unwrap();
+        assert!(tagging::read_header(tags).is_ok_and(|tags| tags.len() == 3));
         let range = http::HeaderValue::from_bytes(seed("gateway_copied_range")).unwrap();
         assert!(crate::uploads::copied_range(&range).is_ok());
         let config = BODIES.iter().find(|row| row.0 == "gateway_config").unwrap().2;

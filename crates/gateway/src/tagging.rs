@@ -52,14 +52,22 @@ fn checked(tags: Vec<dto::Tag>) -> S3Result<Vec<(String, String)>> {
     Ok(pairs)
 }
 
-/// The tags of a header `x-amz-tagging`, as the store takes them.
+/// The tags that a header `x-amz-tagging` writes.
+///
+/// # Errors
+/// As [`checked`].
+pub(crate) fn read_header(text: &str) -> S3Result<Vec<(String, String)>> {
+    let tag = |(key, value)| dto::Tag { key: Some(key), value: Some(value) };
+    checked(tags::from_query(text).into_iter().map(tag).collect())
+}
+
+/// The same, as the store takes them.
 ///
 /// # Errors
 /// As [`checked`]; `NotImplemented` where the back end has no tags.
 pub(crate) fn of_header(bucket: &Bucket, header: Option<String>) -> S3Result<Option<String>> {
     let Some(text) = header.filter(|text| !text.is_empty()) else { return Ok(None) };
-    let tag = |(key, value)| dto::Tag { key: Some(key), value: Some(value) };
-    let pairs = checked(tags::from_query(&text).into_iter().map(tag).collect())?;
+    let pairs = read_header(&text)?;
     match bucket.store.has_tags() {
         // Written anew: Azure takes no tag without its `=`.
         true => Ok(Some(tags::to_query(&pairs))),

@@ -69,6 +69,7 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
           sso_role_name = r\n[sso-session c]\nsso_region = us-east-2\n=\n\
           [default]\naws_access_key_id = K\nrole_arn = r\nsource_profile = default\n",
     ),
+    ("s3_markers", crate::s3::fuzzing::markers, b"3:a/b2~mF1dTb\n1791390110617942"),
     ("azure_tokens", crate::azure::fuzzing::tokens, b"s3:a/b2!92!MDAwMDE"),
     ("tags", crate::tags::fuzz, b"a=b&c%20d=e%26f&g"),
     (
@@ -88,12 +89,12 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
         b"part-00001-5-18ea99b2d9fac2a5-5-7871e\n.penstock-meta-1a-2b-3c",
     ),
     ("file_removal", crate::local::fuzzing::removal, b"1234:lake"),
-    ("file_names", crate::local::fuzzing::names, b"a/.penstock-dot.d/../b//"),
     (
         "file_versions",
         crate::local::fuzzing::versions,
         b"0186ab3f2c4d5e6f7a1b2c3d4\nnull\n../0186ab3f2c4d5e6f7a1b2c3d4",
     ),
+    ("file_names", crate::local::fuzzing::names, b"a/.penstock-dot.d/../b//"),
 ];
 
 #[cfg(test)]

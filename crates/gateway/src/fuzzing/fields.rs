@@ -7,11 +7,12 @@ use crate::cors::{Question, Rule};
 use crate::hosts::Hosts;
 use crate::proxies::Proxies;
 use crate::tag::TagForm;
-use crate::{conditions, overrides, query, uploads};
+use crate::{auth, conditions, overrides, query, tagging, uploads, versions};
 use http::header::{HOST, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use penstock_base::{Result, Secret};
-use penstock_store::{ETag, ObjectMeta};
+use penstock_store::{ETag, ObjectMeta, tags};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -143,6 +144,40 @@ pub(super) fn queries(input: &[u8]) {
     if let Ok(chosen) = overrides::of_query(&text) {
         assert!(chosen.len() <= count, "more headers than pairs");
     }
+}
+
+/// The header that names the source of a copy.
+pub(super) const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
+
+/// Sources of copies, one a line: whoever judges what a copy may read has to mean the same object
+/// as whoever reads it.
+pub(super) fn copy_source(input: &[u8]) {
+    let read = |text: &str| {
+        let value = HeaderValue::from_str(text).ok()?;
+        auth::copied(&HeaderMap::from_iter([(COPY_SOURCE, value)])).ok()?.pop()
+    };
+    for line in String::from_utf8_lossy(input).split('\n') {
+        let Some(source) = read(line) else { continue };
+        assert!(!source.key.contains('\0') && source.key.len() <= 1024, "no key: {source:?}");
+        if versions::check_name(&source.key).is_err() {
+            continue;
+        }
+        let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let mut written = format!("{}/{}", source.bucket, encode(&source.key));
+        if let Some(version) = &source.version {
+            written += &format!("?versionId={}", encode(version));
+        }
+        assert_eq!(read(&written).as_ref(), Some(&source), "another source: {written}");
+    }
+}
+
+/// Tags in a header.
+pub(super) fn tagging(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let Ok(pairs) = tagging::read_header(&text) else { return };
+    assert!(pairs.len() <= 10 && pairs.iter().all(|pair| !pair.0.is_empty()), "{pairs:?}");
+    let again = tagging::read_header(&tags::to_query(&pairs));
+    assert!(again.is_ok_and(|again| again == pairs), "tags that changed: {pairs:?}");
 }
 
 /// The range of a part that is copied.

@@ -2,6 +2,7 @@
 
 use super::replies;
 use crate::answer::Failure;
+use crate::streaming::versioned;
 use http::HeaderMap;
 use std::time::SystemTime;
 
@@ -14,7 +15,7 @@ pub(crate) fn replies(input: &[u8]) {
         assert!(!id.is_empty(), "an upload without an id");
     }
     drop(replies::parse_written(input, "CompleteMultipartUploadResult"));
-    let keys = ["k".to_string()];
+    let keys = ["k".to_string(), versioned("k", "v")];
     if let Ok(deleted) = replies::parse_deleted(input, &keys, "DeleteResult") {
         assert_eq!(deleted.len(), keys.len(), "an answer for each key");
     }
@@ -24,6 +25,11 @@ pub(crate) fn replies(input: &[u8]) {
     for status in [301, 400, 403, 404, 503] {
         Failure::parse(status, &HeaderMap::new(), input, SystemTime::UNIX_EPOCH).verdict();
     }
+}
+
+/// Where a list of uploads goes on, and ids of versions as Google has them.
+pub(crate) fn markers(input: &[u8]) {
+    super::streaming::fuzz(&String::from_utf8_lossy(input));
 }
 
 /// Lists of versions, and whether a bucket keeps any.

@@ -35,6 +35,23 @@ fn read_marker(text: &str) -> Result<(String, String)> {
     read().ok_or_else(foreign)
 }
 
+/// What a fuzzer feeds: a place and a version, in a line each.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn fuzz(text: &str) {
+    let (place, version) = text.split_once('\n').unwrap_or((text, ""));
+    if let Ok(marker) = read_marker(place) {
+        assert!(marker.0.len() + marker.1.len() < place.len(), "a marker of more than there is");
+        let again = read_marker(&marker_text(&marker));
+        assert!(again.is_ok_and(|again| again == marker), "a place that changed: {place}");
+    }
+    let again = read_marker(&marker_text(&(place.to_string(), version.to_string())));
+    assert!(again.is_ok_and(|again| again.0 == place && again.1 == version), "another place");
+    let name = crate::streaming::versioned(place, version);
+    if google::check_version(&name).is_ok() && !place.contains('\0') {
+        assert!(version.parse::<u64>().is_ok_and(|number| number > 0), "no generation: {version}");
+    }
+}
+
 /// A service that passes over a marker would be asked for the same page for ever.
 pub(super) fn same_page() -> Error {
     strange("a next page: it names the same one again")
