@@ -21,9 +21,9 @@ from penstock_bench.network import Network
 from penstock_bench.processes import end
 from penstock_bench.sql import AZURITE_ACCOUNT, AZURITE_KEY, S3_KEY
 
-BACK_ENDS = ("directory", "azure-fake", "azurite", "s3-fake", "versitygw")
+BACK_ENDS = ("directory", "azure-fake", "azurite", "s3-fake", "google-fake", "versitygw")
 """A directory of the gateway's own; Azure by our fake or Microsoft's emulator; S3 by our fake or a
-server that is not ours."""
+server that is not ours; Google by our fake."""
 GATEWAYS = ("penstock", "s3proxy", "versitygw", "direct", "bare", "relay")
 """``direct`` is the back end itself, where it speaks S3; the limits are ``bare``, a loop of the
 kernel's calls that understands PUT and GET and nothing else, and ``relay``, which gives every byte
@@ -147,7 +147,8 @@ class Lane:
             return self._peer(self._back_end, "dir", self._directory / "behind")
         protocol = self._back_end.removesuffix("-fake")
         fake = BUILD / "penstock-fake"
-        command: list[str | Path] = [fake, protocol, "--quiet", *self._fake_flags]
+        words = ("s3", "--google") if protocol == "google" else (protocol,)
+        command: list[str | Path] = [fake, *words, "--quiet", *self._fake_flags]
         return self._child(command, self._directory / "fake.log")
 
     def _distant(self, back_end: Running) -> Running:
@@ -157,7 +158,7 @@ class Lane:
 
     def _start_gateway(self) -> Running:
         if self._gateway == "direct":
-            if self.back_end is None or self._word().startswith("azure="):
+            if self.back_end is None or not self._word().startswith("s3="):
                 raise GatewayError(f"{self._back_end} does not speak S3 itself")
             return self.back_end
         if self._gateway in ("bare", "relay"):
@@ -174,6 +175,8 @@ class Lane:
             return "dir"
         if self._back_end in ("azurite", "azure-fake"):
             return f"azure={self.back_end.url}/{AZURITE_ACCOUNT}"
+        if self._back_end == "google-fake":
+            return f"google={self.back_end.url}"
         return f"s3={self.back_end.url}"
 
     def _bare_options(self) -> list[str | Path]:
@@ -199,12 +202,16 @@ class Lane:
 
     def _penstock_config(self) -> str:
         protocol, _, url = self._word().partition("=")
+        s3 = (
+            f'endpoint = "{url}"\nregion = "us-east-1"\nurl_style = "path"\n'
+            f'key_id = "{S3_KEY}"\nsecret = "{S3_KEY}"\nuse_ssl = "false"\n'
+        )
         section = {
             "dir": f'url = "file://{self._directory}/data"\n',
             "azure": f'url = "az://"\nendpoint = "{url}"\naccount_name = "{AZURITE_ACCOUNT}"\n'
             f'account_key = "{AZURITE_KEY}"\n',
-            "s3": f'url = "s3://"\nendpoint = "{url}"\nregion = "us-east-1"\nurl_style = "path"\n'
-            f'key_id = "{S3_KEY}"\nsecret = "{S3_KEY}"\nuse_ssl = "false"\n',
+            "s3": f'url = "s3://"\n{s3}',
+            "google": f'url = "gs://"\n{s3}',
         }[protocol]
         if protocol == "dir":
             (self._directory / "data").mkdir()

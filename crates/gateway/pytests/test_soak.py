@@ -9,7 +9,7 @@ from penstock_bench import soak
 from penstock_bench.gateways import Lane
 
 
-@pytest.mark.parametrize("store", soak.STORES)
+@pytest.mark.parametrize("store", [*soak.STORES, "google-fake"])
 def test_no_object_is_lost_or_torn(store: str, scratch: Path) -> None:
     record = soak.soak(Lane("penstock", store, scratch / f"soak-{store}"), 10, 100, lambda _: None)
     assert record["violations"] == []

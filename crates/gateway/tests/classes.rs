@@ -12,7 +12,9 @@ on_every_lane!(
     what_a_back_end_does_not_have_is_refused_by_name,
     a_class_is_kept_and_told_everywhere,
     an_upload_ends_in_the_class_that_it_began_with,
-    a_copy_is_of_the_class_that_it_is_given,
+    a_copy_is_of_the_class_that_it_is_given,;
+    // Nothing is kept there of a bucket: lists are refused.
+    but_google:
     another_list_leaves_the_class,
 );
 
@@ -34,6 +36,9 @@ fn classes(lane: Lane) -> &'static [(&'static str, &'static str)] {
             ("GLACIER", "DEEP_ARCHIVE"),
             ("DEEP_ARCHIVE", "DEEP_ARCHIVE"),
         ],
+        Lane::Google => {
+            &[("STANDARD_IA", "STANDARD_IA"), ("GLACIER_IR", "GLACIER_IR"), ("ARCHIVE", "ARCHIVE")]
+        }
     }
 }
 

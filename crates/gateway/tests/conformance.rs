@@ -43,7 +43,17 @@ async fn s3() -> Subject {
     subject(Server::on(Lane::S3).await)
 }
 
+/// By a client that claims what Google has, and no more: no condition on writes but that there is
+/// nothing yet, and none on removals.
+async fn google() -> Subject {
+    opened("gs", Server::on(Lane::Google).await)
+}
+
 fn subject(server: Server) -> Subject {
+    opened("s3", server)
+}
+
+fn opened(scheme: &str, server: Server) -> Subject {
     let endpoint = server.address.to_string();
     let options = StoreOptions::new([
         ("key_id", ACCESS_KEY),
@@ -55,7 +65,7 @@ fn subject(server: Server) -> Subject {
     ])
     .unwrap();
     let client = HttpClient::new(HttpOptions::default(), Arc::new(Deaf)).unwrap();
-    let store: Arc<dyn Store> = Arc::new(S3Store::open("s3", "lake", &options, &client).unwrap());
+    let store: Arc<dyn Store> = Arc::new(S3Store::open(scheme, "lake", &options, &client).unwrap());
     Subject::new(store).with_secret(SECRET_KEY).keeping(server)
 }
 
@@ -74,3 +84,4 @@ store_conformance!(on_local_late, late);
 store_conformance!(on_memory, memory);
 store_conformance!(on_azure, azure);
 store_conformance!(on_s3, s3);
+store_conformance!(on_google, google);

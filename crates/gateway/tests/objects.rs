@@ -8,17 +8,19 @@ mod common;
 use common::{Answer, Lane, Request, Server};
 
 on_every_lane!(
-    tags_are_kept,
-    copies_take_along_what_they_are_told,
     copies_are_judged_by_tag_and_time_of_their_source,
-    writes_are_judged_by_any_tag,
-    removals_are_judged_by_size_and_time,
-    writes_and_removals_are_judged_by_the_time_of_the_last_change,
     empty_words_of_a_listing_are_none,
     a_prefix_whose_names_all_came_before_is_not_told,
     metadata_that_is_no_ascii_comes_back,
     an_expires_that_is_no_date_comes_back,
-    a_carriage_return_in_a_key_survives_xml,
+    a_carriage_return_in_a_key_survives_xml,;
+    // It has no tags, and ties no write or removal to a version.
+    but_google:
+    tags_are_kept,
+    copies_take_along_what_they_are_told,
+    writes_are_judged_by_any_tag,
+    removals_are_judged_by_size_and_time,
+    writes_and_removals_are_judged_by_the_time_of_the_last_change,
 );
 
 async fn an_expires_that_is_no_date_comes_back(lane: Lane) {
@@ -294,8 +296,8 @@ async fn a_prefix_whose_names_all_came_before_is_not_told(lane: Lane) {
     }
     for (after, prefixes) in [("03%2Fa", vec!["03/", "04/"]), ("03%2Fb", vec!["04/"])] {
         for list in ["list-type=2&start-after", "marker", "versions&key-marker"] {
-            // The fake folds no versions.
-            if lane == Lane::S3 && list.starts_with("versions") {
+            // How Google folds versions behind a marker that lies in the prefix is not known.
+            if lane == Lane::Google && list.starts_with("versions") {
                 continue;
             }
             let path = format!("/lake?prefix=sa%2F&delimiter=%2F&{list}=sa%2F{after}");

@@ -20,6 +20,9 @@ const OF_LARGE: &str = "nsBYvg==-1";
 const CRC32: [(&str, &str); 1] = [("x-amz-checksum-algorithm", "CRC32")];
 
 on_every_lane!(
+    ;
+    // It keeps nothing of what an upload began with.
+    but_google:
     a_part_that_is_named_otherwise_is_refused,
     parts_of_another_kind_are_refused,
     a_checksum_behind_a_large_part_is_told_again,

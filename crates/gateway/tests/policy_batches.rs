@@ -9,6 +9,9 @@ use penstock_base::Secret;
 use penstock_gateway::{KeyPair, Options};
 
 on_every_lane!(
+    ;
+    // Nothing is kept there of a bucket: policies and lists are refused.
+    but_google:
     a_batch_is_judged_object_by_object,
     without_a_policy_a_batch_is_judged_whole,
     tags_are_asked_for_each_object,

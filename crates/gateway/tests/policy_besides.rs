@@ -9,6 +9,9 @@ use penstock_base::Secret;
 use penstock_gateway::{KeyPair, Options};
 
 on_every_lane!(
+    ;
+    // Nothing is kept there of a bucket: policies and lists are refused.
+    but_google:
     what_is_denied_comes_in_with_no_header,
     what_is_not_allowed_comes_in_with_no_header,
     tags_are_copied_by_whom_they_may_be_read_and_set,

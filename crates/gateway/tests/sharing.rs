@@ -10,6 +10,9 @@ use penstock_base::Secret;
 use penstock_gateway::{Grant, KeyPair, Options, Pattern, Rights};
 
 on_every_lane!(
+    ;
+    // Nothing is kept there of a bucket: policies and lists are refused.
+    but_google:
     a_list_lets_others_in,
     an_owner_is_asked_for_by_name,
     a_policy_lets_in_and_keeps_out,

@@ -10,9 +10,11 @@ use penstock_gateway::{CorsRule, PageRule, Pattern};
 on_every_lane!(
     what_was_never_set_up_has_a_name,
     what_is_always_off_is_told_so,
+    a_document_in_chunks_is_refused_by_name,;
+    // Nothing is kept there of a bucket.
+    but_google:
     what_is_set_up_is_told,
     a_bucket_is_made_with_its_tags_or_not_at_all,
-    a_document_in_chunks_is_refused_by_name,
     pages_of_other_origins,
 );
 

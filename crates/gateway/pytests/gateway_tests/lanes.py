@@ -26,6 +26,7 @@ LANES = {
     "azurite": LaneKind("penstock", "azurite", "gateway, Azurite"),
     "azure-fake": LaneKind("penstock", "azure-fake", "gateway, Azure (our fake)"),
     "s3-fake": LaneKind("penstock", "s3-fake", "gateway, S3 (our fake)"),
+    "google-fake": LaneKind("penstock", "google-fake", "gateway, Google (our fake)"),
     "s3-versitygw": LaneKind("penstock", "versitygw", "gateway, S3 (versitygw)"),
 }
 PARITY_LANES = ("s3", "directory", "azurite", "azure-fake", "s3-fake", "s3-versitygw")

@@ -249,7 +249,7 @@ impl StreamingStore for S3Store {
 
     async fn part_place(&self, key: &str, number: u32) -> Result<Option<PartPlace>> {
         match self.is_gcs() {
-            true => Ok(None),
+            true => self.only_part(key).await.map(|()| None),
             false => self.head_of_part(key, number).await,
         }
     }
@@ -283,6 +283,10 @@ impl StreamingStore for S3Store {
         self.remove_version(key, version, if_match).await
     }
 
+    fn batches_versions(&self) -> bool {
+        !self.is_gcs()
+    }
+
     async fn remove_batch(&self, keys: &[String]) -> Result<Vec<Result<Removed>>> {
         self.remove_many(keys, false).await
     }
@@ -300,10 +304,6 @@ impl S3Store {
     /// `NotFound`, `Denied`.
     pub(super) async fn check_bucket(&self) -> Result<()> {
         let call = Call::new(Method::HEAD, "check bucket", None);
-    fn batches_versions(&self) -> bool {
-        !self.is_gcs()
-    }
-
         let done = self.sender.done(&call).await;
         done.map(drop).map_err(|error| match error.kind() {
             // An answer to HEAD tells no code, and there is nothing else that could be missing.

@@ -5,7 +5,7 @@ use crate::answer;
 use crate::s3::S3Store;
 use crate::s3::request::{Call, Outcome};
 use crate::streaming::{PartPlace, Removed, Versioning, VersionsPage, VersionsRequest, versioned};
-use crate::{ETag, GetRange, Payload};
+use crate::{ETag, GetRange, Payload, Store as _};
 use ::http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH};
 use ::http::{HeaderMap, Method};
 use bytes::Bytes;
@@ -110,6 +110,16 @@ impl S3Store {
         }
     }
 
+    /// Refuses to tell of parts where there are several and the service tells of none: the first
+    /// must not be all of them.
+    pub(super) async fn only_part(&self, key: &str) -> Result<()> {
+        let etag = self.stat(key).await?.etag;
+        match tells_parts(etag.as_ref().map(|etag| etag.0.as_str())) {
+            true => Err(self.named(&Call::new(Method::HEAD, "HEAD", Some(key)), no_parts())),
+            false => Ok(()),
+        }
+    }
+
     /// Asks for the head of a part, which tells where it lies.
     pub(super) async fn head_of_part(&self, key: &str, number: u32) -> Result<Option<PartPlace>> {
         let call =
@@ -130,10 +140,8 @@ impl S3Store {
             Some((range, size)) => (range, size),
             // Only a service that does not know the parameter sends all: past the first part, and
             // of an object whose tag tells several.
-            None if number > 1 || tells_parts(&response.headers) => {
-                return Err(
-                    self.named(&call, Error::new(Kind::Unsupported, "the service tells no parts"))
-                );
+            None if number > 1 || tells_parts(tag_of(&response.headers).as_deref()) => {
+                return Err(self.named(&call, no_parts()));
             }
             None => {
                 let extent = answer::extent(GetRange::All, 200, &response.headers);
@@ -146,9 +154,17 @@ impl S3Store {
     }
 }
 
+fn tag_of(headers: &HeaderMap) -> Option<String> {
+    answer::text_header(headers, ETAG.as_str())
+}
+
+fn no_parts() -> Error {
+    Error::new(Kind::Unsupported, "the service tells no parts")
+}
+
 /// Whether the tag is that of an upload of more than one part: `<digest>-<their number>`.
-fn tells_parts(headers: &HeaderMap) -> bool {
-    let tag = answer::text_header(headers, ETAG.as_str()).unwrap_or_default();
-    let count = tag.trim_matches('"').rsplit_once('-').and_then(|(_, count)| count.parse().ok());
+fn tells_parts(tag: Option<&str>) -> bool {
+    let tag = tag.unwrap_or_default().trim_matches('"');
+    let count = tag.rsplit_once('-').and_then(|(_, count)| count.parse().ok());
     count.is_some_and(|count: u32| count > 1)
 }
