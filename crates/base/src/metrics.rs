@@ -212,6 +212,12 @@ gateway_metrics! {
         "Blocks that the disk of the cache did not take (`refused`), or gave back otherwise than they were written (`corrupt`).";
     CACHE_DISK_SKIPPED "penstock_cache_disk_skipped_bytes_total" Counter []
         "Bytes that were fetched and not given to the disk cache: its disk stood still, or no memory was free.";
+    READ_AHEAD_HITS "penstock_read_ahead_hits_total" Counter []
+        "Ranges of which something was fetched ahead of their clients: read_ahead_max_bytes.";
+    READ_AHEAD_BYTES "penstock_read_ahead_bytes_total" Counter []
+        "Bytes asked of back ends ahead of clients.";
+    READ_AHEAD_WASTED "penstock_read_ahead_wasted_bytes_total" Counter []
+        "Of these, bytes that came before their client was gone and that it did not ask for; the caches may still serve them to others.";
     LOG_LOST "penstock_access_log_lost_total" Counter []
         "Lines of the access log, and of that of back ends, that could not be written in time, or at all.";
     CPU_SECONDS "process_cpu_seconds_total" Counter []

@@ -318,6 +318,8 @@ settings! {
         "Longest time in which a read or a small upload is tried again at a back end that fails, before the client is told to slow down (503): shorter than clients wait; `request_deadline_ms` holds where that is less.";
     completion_quiet_ms: Millis = "10000" [0, 600_000]
         "How long the completion of an upload, or a copy, is worked at before its answer begins, as S3's does, with 200 and white space, so that clients go on waiting; what goes wrong then stands in its body. With 0 it begins at once.";
+    read_ahead_max_bytes: Bytes = "0" [0, GIB]
+        "Most bytes fetched ahead of each client that reads an object in ranges one after the other, from its second range on, in requests of 256 KiB to 8 MiB, into the caches; 0 fetches nothing ahead. Without cache_dir or cache_memory_bytes it is refused.";
     ready_timeout_ms: Millis = "2000" [10, 60_000]
         "Longest wait for a back end's answer before /readyz counts it as unreachable.";
     drain_delay_ms: Millis = "0" [0, 600_000]

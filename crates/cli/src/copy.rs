@@ -1,10 +1,11 @@
 //! `penstock cp`: one object between stores, files, stdin and stdout.
 
 use crate::args::{Cp, Target};
-use crate::objects::{Session, from_file, is_there, to_file, to_stdout};
+use crate::objects::{Session, from_file, is_there, to_file, to_stdout, to_store};
 use penstock_base::{Error, Kind, Result};
 use penstock_engine::{GetRange, Location, PutOptions, WriteCondition};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// One end of a copy.
 enum End {
@@ -39,8 +40,13 @@ pub fn cp(session: &Session, cp: &Cp) -> Result<()> {
                 return Err(Error::new(Kind::Invalid, "source and target are the same")
                     .with_object(from.url()));
             }
-            let done = session.query.block_on(session.query.copy(&from, &to, options));
-            done.map(drop).map_err(|error| refused(error, cp, &to))
+            let is_inside =
+                Arc::ptr_eq(from.mount(), to.mount()) && from.mount().capabilities().copy;
+            let done = match is_inside {
+                true => session.query.block_on(session.query.copy(&from, &to, options)).map(drop),
+                false => to_store(session, &from, &to, options),
+            };
+            done.map_err(|error| refused(error, cp, &to))
         }
         (End::Store(from), End::Local(file)) => {
             if cp.no_clobber && file.exists() {

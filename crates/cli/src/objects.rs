@@ -294,6 +294,31 @@ pub fn from_file(session: &Session, file: &Path, at: &Location, options: PutOpti
     })
 }
 
+/// Moves an object into another store, as it is read into a file. It appears whole or not at all.
+///
+/// # Errors
+/// As [`get`] and [`put`]; `Conflict` when the condition of the options does not hold.
+pub fn to_store(
+    session: &Session,
+    from: &Location,
+    to: &Location,
+    options: PutOptions,
+) -> Result<()> {
+    session.query.block_on(async {
+        let mut source = Download::start(session, from, GetRange::All).await?;
+        let mut writer = session.query.create(to, options)?;
+        let mut progress = Progress::new(source.meta().size_bytes);
+        loop {
+            let piece = source.next().await?;
+            if piece.is_empty() {
+                return writer.finish().await.map(drop);
+            }
+            writer.write(piece).await?;
+            progress.add(piece.len() as u64);
+        }
+    })
+}
+
 type Source = (Box<dyn std::io::Read + Send>, Vec<u8>);
 
 /// Reads on another thread, so that waiting for a terminal or a pipe can be cancelled.

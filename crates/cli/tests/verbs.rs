@@ -4,7 +4,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -352,7 +352,9 @@ fn what_was_read_once_lies_in_the_cache_directory() {
     assert!(read(&["cp", "s3://lake/x", "-"]) == bytes);
     read(&["get", "s3://lake/x", got]);
     read(&["cp", "s3://lake/x", copied]);
-    for file in [got, copied] {
+    read(&["cp", "s3://lake/x", &own.url("there")]);
+    let there = own.0.join("there");
+    for file in [Path::new(got), Path::new(copied), &there] {
         assert!(std::fs::read(file).unwrap() == bytes);
     }
     let after = sent();
@@ -413,16 +415,22 @@ fn a_large_object_comes_in_several_requests_at_once_and_once_only() {
     let bytes: Vec<u8> = (0..10_u32 << 20).map(|index| (index % 251) as u8).collect();
     std::fs::write(lake.0.join("lake/x"), &bytes).unwrap();
     let endpoint = format!("endpoint={}", served.address.trim_start_matches("http://"));
-    let cat = |more: &[&str]| {
+    let run = |verb: &[&str], more: &[&str]| {
         let mut command = penstock();
-        command.args(["cat", "s3://lake/x", "-o", &endpoint, "-o", "url_style=path"]);
+        command.args(verb).args(["-o", &endpoint, "-o", "url_style=path"]);
         command.args(["-o", "use_ssl=false", "-o", "key_id=k", "-o", "secret=s"]).args(more);
         command.args(["--parallel-read-chunk-size-bytes", "1MiB"]);
-        let output = command.args(["--parallel-read-auto-fanout-enabled=false"]).output().unwrap();
-        assert!(output.stdout == bytes, "{}", text(&output.stderr));
+        command.args(["--parallel-read-auto-fanout-enabled=false"]).output().unwrap()
+    };
+    let requests = || {
         let stats = served.ask("/_penstock/stats");
         let count = stats.split_once("\"GetObject\":").unwrap().1;
         count.split(['}', ',']).next().unwrap().parse::<u64>().unwrap()
+    };
+    let cat = |more: &[&str]| {
+        let output = run(&["cat", "s3://lake/x"], more);
+        assert!(output.stdout == bytes, "{}", text(&output.stderr));
+        requests()
     };
     // The head, and two steps of four.
     assert_eq!(cat(&[]), 9);
@@ -430,4 +438,7 @@ fn a_large_object_comes_in_several_requests_at_once_and_once_only() {
     let dir = own.0.join("cache").display().to_string();
     assert_eq!(cat(&["--cache-dir", &dir]), 19);
     assert_eq!(cat(&["--cache-dir", &dir]), 19, "it lies in the cache directory");
+    let copy = run(&["cp", "s3://lake/x", &own.url("copied")], &[]);
+    assert!(std::fs::read(own.0.join("copied")).unwrap() == bytes, "{}", text(&copy.stderr));
+    assert_eq!(requests(), 28, "a copy to another store is read in the same way");
 }

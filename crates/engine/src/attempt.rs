@@ -88,7 +88,12 @@ impl Attempts {
         }
         let past = self.past(&error);
         let chance = query.engine.random.unit();
-        match decide(&self.policy, &error, &past, chance) {
+        let decision = match error.kind() {
+            // Others wait for what this store still gives.
+            Kind::Throttled if query.is_giving_way() => Decision::Final,
+            _ => decide(&self.policy, &error, &past, chance),
+        };
+        match decision {
             Decision::Wait(wait) => {
                 self.at.mount.sent_again(&query.scope, Again::Failed);
                 self.last = Some(error);

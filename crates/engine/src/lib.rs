@@ -56,7 +56,7 @@ pub use parallel::{OwnFile, ParallelReads, SubRead, SubReader, WRAP_SYSTEMS, Wra
 pub use query::Query;
 pub use random::{Random, SeededRandom};
 pub use read::filters;
-pub use read::{Known, Link, Reader, Stream};
+pub use read::{Known, Link, Reader, Stream, Trails};
 pub use request_log::{LoggedRequest, RequestLog};
 pub use runtime::{IoRuntime, POLL_INTERVAL};
 pub use upload::Writer;

@@ -57,6 +57,8 @@ pub(crate) struct QueryCore {
     ends_early: AtomicBool,
     /// See [`Query::host_reads_ahead`].
     host_reads_ahead: AtomicBool,
+    /// See [`QueryCore::gives_way`].
+    is_giving_way: AtomicBool,
 }
 
 /// Of so many bytes read, one may be fetched in vain where the end of a statement is not in sight.
@@ -85,6 +87,17 @@ impl QueryCore {
     /// Whether it may end before what it reads does.
     pub fn ends_early(&self) -> bool {
         self.ends_early.load(Ordering::Relaxed)
+    }
+
+    /// Says that nobody waits for what it does: what a store refuses that throttles is not asked
+    /// again.
+    pub fn gives_way(&self) {
+        self.is_giving_way.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    pub fn is_giving_way(&self) -> bool {
+        self.is_giving_way.load(Ordering::Relaxed)
     }
 
     /// How many bytes may be ahead of a run of reads: as many as it has read, and of a statement
@@ -131,6 +144,7 @@ impl Query {
             warm_ups: WarmUps::default(),
             ends_early: AtomicBool::default(),
             host_reads_ahead: AtomicBool::default(),
+            is_giving_way: AtomicBool::default(),
         });
         Query { core, interrupted }
     }

@@ -3,11 +3,12 @@
 //! Nothing here is remembered that another replica could make wrong: what is kept open are
 //! connections and credentials, never what is in a bucket or whether it is there.
 
+use crate::ahead::Followed;
 use crate::error::{NO_SUCH_BUCKET, Subject, to_s3};
 use crate::route::{Place, Routes, is_bucket_name, own_name};
 use crate::tag::TagForm;
 use penstock_base::Metrics;
-use penstock_engine::{Engine, Location, Mount, Query};
+use penstock_engine::{Engine, Location, Mount, Query, Stream};
 use penstock_store::{Account, Observer, StreamingStore};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::{S3ErrorCode, S3Result, dto, s3_error};
@@ -28,6 +29,7 @@ pub struct Buckets {
     open: Mutex<HashMap<String, Arc<Bucket>>>,
     /// Container of each back end that holds the notes; empty where none are kept.
     notes_container: String,
+    followed: Followed,
 }
 
 /// Where buckets are.
@@ -111,8 +113,14 @@ impl Buckets {
         routes: Routes,
         back_ends: Vec<BackEnd>,
         notes_container: String,
+        followed: Followed,
     ) -> Self {
-        Buckets { engine, routes, back_ends, open: Mutex::default(), notes_container }
+        Buckets { engine, routes, back_ends, open: Mutex::default(), notes_container, followed }
+    }
+
+    /// A read that a client was let do, and that is about to be answered.
+    pub fn reads(&self, stream: Stream) -> Stream {
+        self.followed.reads(stream)
     }
 
     /// What the engine behind all buckets counted.

@@ -328,7 +328,7 @@ pub(crate) async fn get(
     output.set_checksums(&sums);
     output.content_range = content_range;
     let handover = request.extensions.get::<Arc<Handover>>().cloned();
-    let body = ObjectBody::new(stream, len).handing_over(handover);
+    let body = ObjectBody::new(buckets.reads(stream), len).handing_over(handover);
     let body = s3s::Body::http_body_unsync(body);
     output.body = Some(StreamingBlob::from(body));
     let mut response = S3Response::new(output);

@@ -12,6 +12,7 @@ mod access_log;
 mod acl;
 mod acls;
 mod again;
+mod ahead;
 mod attributes;
 mod auth;
 mod backend;
@@ -92,6 +93,7 @@ pub use pages::PageRule;
 pub use route::{BackendOptions, BucketOptions};
 
 use access_log::AccessLog;
+use ahead::Followed;
 use buckets::{BackEnd, Buckets};
 use exchange::Ledger;
 use front::{Front, Limits};
@@ -223,7 +225,9 @@ impl Gateway {
         let ready_timeout = Duration::from_millis(options.serve.ready_timeout_ms);
         let readiness = Arc::new(Readiness::new(probe, ready_timeout, telemetry.clone()));
         let notes_bucket = options.serve.notes_bucket.clone();
-        let buckets = Arc::new(Buckets::new(engine, routes, back_ends, notes_bucket));
+        let followed = Followed::of(&options, &engine)?;
+        let buckets = Buckets::new(engine, routes, back_ends, notes_bucket, followed);
+        let buckets = Arc::new(buckets);
         let (listener, address) = server::bind("--listen", &options.serve.listen).await?;
         let admin = match options.serve.admin_listen.as_str() {
             "" => None,

@@ -241,6 +241,7 @@ fn engine_families(engine: &Metrics) -> Vec<Family> {
         }
         family
     };
+    let plain = |metric, counted| Family::single(metric, engine.get(counted) as f64);
     let bytes = [("memory", Metric::CacheMemoryBytesRead), ("disk", Metric::CacheDiskBytesRead)];
     vec![
         labelled(
@@ -255,7 +256,10 @@ fn engine_families(engine: &Metrics) -> Vec<Family> {
                 ("corrupt", Metric::CacheDiskBlocksCorrupt),
             ],
         ),
-        Family::single(table::CACHE_DISK_SKIPPED, engine.get(Metric::CacheDiskBytesSkipped) as f64),
+        plain(table::CACHE_DISK_SKIPPED, Metric::CacheDiskBytesSkipped),
+        plain(table::READ_AHEAD_HITS, Metric::ReadAheadHits),
+        plain(table::READ_AHEAD_BYTES, Metric::ReadAheadBytes),
+        plain(table::READ_AHEAD_WASTED, Metric::ReadAheadWastedBytes),
     ]
 }
 

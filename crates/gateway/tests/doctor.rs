@@ -158,8 +158,10 @@ async fn each_trouble_is_named_with_its_kind_and_a_cure_and_no_secret() {
     let log = with(&|told| told.serve.access_log = "/nowhere/log".to_string());
     let backend_log = with(&|told| told.serve.backend_log = "/nowhere/log".to_string());
     let cache = with(&|told| told.settings.cache_dir = "/dev/null/cache".to_string());
+    let ahead = with(&|told| told.serve.read_ahead_max_bytes = 32 << 20);
     for (told, kind, subject) in [
         (acl, Kind::Invalid, "acl"),
+        (ahead, Kind::Invalid, "read_ahead_max_bytes"),
         (domains, Kind::Invalid, "domains"),
         (log, Kind::Invalid, "access_log"),
         (backend_log, Kind::Invalid, "backend_log"),

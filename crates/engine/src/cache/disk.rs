@@ -227,6 +227,11 @@ impl DiskCache {
         })
     }
 
+    /// How many bytes it may hold.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.shared.lock().capacity_bytes
+    }
+
     /// Changes the capacity; what is too much goes with the next block that is written.
     pub fn set_capacity(&self, capacity_bytes: u64) {
         self.shared.lock().capacity_bytes = capacity_bytes;

@@ -47,7 +47,8 @@ impl MemoryCache {
         self.capacity_bytes() > 0
     }
 
-    fn capacity_bytes(&self) -> u64 {
+    /// How many bytes it may hold.
+    pub fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes.load(Ordering::Relaxed)
     }
 

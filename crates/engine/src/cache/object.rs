@@ -78,6 +78,13 @@ impl CachedObject {
         })
     }
 
+    /// How much the larger of the caches that keep it holds.
+    pub fn capacity_bytes(&self) -> u64 {
+        let memory = self.memory.as_ref().map_or(0, |memory| memory.capacity_bytes());
+        let disk = self.disk.as_ref().map_or(0, |disk| disk.capacity_bytes());
+        memory.max(disk)
+    }
+
     /// How many bytes of a range are cached, at least.
     pub fn cached_bytes(&self, range: ByteRange) -> u64 {
         let disk = self.disk.as_ref().map_or(0, |disk| disk.cached_bytes(&self.version, range));

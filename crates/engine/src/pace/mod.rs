@@ -119,11 +119,16 @@ impl Pace {
         Entered { pace: self, _slot: slot, sent: self.began.elapsed() }
     }
 
+    /// Whether the store has asked for less lately.
+    pub fn is_limited(&self) -> bool {
+        lock(&self.window).is_limited()
+    }
+
     /// A request is sent; when its answer is late, if that may matter.
     pub fn late_after(&self) -> Option<Duration> {
         let late_ms = lock(&self.tail).sent()?;
         // A store that has asked for less gets nothing extra.
-        (!lock(&self.window).is_limited()).then(|| Duration::from_secs_f64(late_ms / 1000.0))
+        (!self.is_limited()).then(|| Duration::from_secs_f64(late_ms / 1000.0))
     }
 
     /// Whether a second request for a late answer can be paid for, which pays for it.
@@ -135,7 +140,7 @@ impl Pace {
     /// Nothing extra goes to a store that has asked for less.
     pub fn is_trickle(&self, stretch: &mut Stretch, left: u64, latency: Duration) -> bool {
         stretch.judge(&mut lock(&self.usual), left, millis(latency))
-            && !lock(&self.window).is_limited()
+            && !self.is_limited()
             && self.spend()
     }
 

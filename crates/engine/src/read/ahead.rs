@@ -14,12 +14,13 @@
 //! limit at most, and given back when others wait for it.
 
 mod allowance;
+mod trail;
 
 use crate::budget::{AHEAD_PARTS, Pressable, Pressed};
 use crate::cache::CachedObject;
 use crate::pace::policy::{Policy, parts};
 use crate::read::begun::{Allowed, BEGUN_MAX, Begun, steps};
-use crate::read::block::{Block, Source, fetch};
+use crate::read::block::{Block, Purpose, Source, fetch};
 use crate::read::held::Piece;
 use crate::read::neighbours::came_ahead;
 use crate::read::spare::Spare;
@@ -27,6 +28,7 @@ use allowance::{Allowance, Window, next_block};
 use penstock_base::ByteRange;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+pub(crate) use trail::{Bounds, Next};
 
 /// Larger reads go straight into the caller's buffer, as far as they are not here before.
 const STEP_BYTES_MAX: u64 = 1 << 20;
@@ -120,6 +122,17 @@ impl State {
         start.zip(end).is_some_and(|(start, end)| ByteRange { start, end }.overlaps(&range))
     }
 
+    /// What holds memory. To be dropped outside of the lock.
+    fn let_go(&mut self) -> (Vec<Arc<Block>>, Vec<Begun>) {
+        // What the caches have already is not held here.
+        let holds = |block: &Arc<Block>| block.leased_bytes() > 0;
+        let (blocks, kept): (Vec<_>, Vec<_>) = self.blocks.drain(..).partition(holds);
+        self.blocks = kept.into();
+        let let_go: (Vec<_>, Vec<_>) = (blocks, self.begun.drain(..).collect());
+        self.lost(&let_go.0, &let_go.1);
+        let_go
+    }
+
     /// What is held or on its way. To be dropped outside of the lock.
     fn clear(&mut self) -> (Vec<Arc<Block>>, Vec<Begun>) {
         let cleared: (Vec<_>, Vec<_>) =
@@ -199,7 +212,7 @@ impl Ahead {
                 && let Some(lease) = source.query.engine.budget.try_lease_ahead(block.len())
             {
                 self.register(&mut state, source);
-                state.blocks.insert(near, Arc::new(fetch(source, block, lease, None)));
+                state.blocks.insert(near, Arc::new(fetch(source, block, lease, Purpose::Reader)));
             }
             if state.blocks.len() > BLOCKS_KEPT_MAX
                 && let Some(surplus) = state.blocks.pop_back()
@@ -347,12 +360,12 @@ impl Pressable for Ahead {
     fn returnable_bytes(&self) -> Option<u64> {
         let state = self.state.try_lock().ok()?;
         let begun: u64 = state.begun.iter().map(Begun::leased_bytes).sum();
-        Some(begun + state.blocks.iter().map(|block| block.range.len()).sum::<u64>())
+        Some(begun + state.blocks.iter().map(|block| block.leased_bytes()).sum::<u64>())
     }
 
     fn press(&self) -> Pressed {
         let Ok(mut state) = self.state.try_lock() else { return Pressed::Busy };
-        let (blocks, begun) = state.clear();
+        let (blocks, begun) = state.let_go();
         drop(state);
         // A read that waits for one keeps it a little longer.
         blocks.iter().for_each(|block| block.let_go());

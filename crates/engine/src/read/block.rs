@@ -41,6 +41,8 @@ enum Arrival {
     #[default]
     Pending,
     Ready(Piece),
+    /// The caches have it, as far as they took it.
+    Cached,
     /// The read that needs the bytes asks for them itself, and tells its own error.
     Failed,
 }
@@ -102,7 +104,7 @@ impl Block {
     pub fn in_vain_bytes(&self) -> u64 {
         let come_bytes = self.come_bytes();
         match &*self.arrival.borrow() {
-            Arrival::Ready(_) => come_bytes.min(self.unused_bytes()),
+            Arrival::Ready(_) | Arrival::Cached => come_bytes.min(self.unused_bytes()),
             // What has come of a request that is stopped here is what it begins with.
             Arrival::Pending => {
                 let come = ByteRange { end: self.range.start + come_bytes, ..self.range };
@@ -119,6 +121,11 @@ impl Block {
         if let Some(lease) = self.lease.upgrade() {
             lease.set_returning();
         }
+    }
+
+    /// Memory that it holds.
+    pub fn leased_bytes(&self) -> u64 {
+        self.lease.upgrade().map_or(0, |lease| lease.bytes())
     }
 
     /// Whether its request runs.
@@ -142,6 +149,15 @@ pub(crate) struct Source<'a> {
     pub at: &'a Location,
     pub version: &'a Version,
     pub size_bytes: u64,
+}
+
+/// What a block is fetched for.
+pub(super) enum Purpose {
+    /// A reader that goes front to back.
+    Reader,
+    Scan(Scanning),
+    /// Who asks the caches; the block holds nothing once it has come.
+    Caches(SpareSlot),
 }
 
 /// The scan that a block is fetched for.
@@ -198,13 +214,18 @@ pub(super) fn fetch(
     source: &Source<'_>,
     range: ByteRange,
     lease: Lease,
-    scan: Option<Scanning>,
+    purpose: Purpose,
 ) -> Block {
     let (query, at) = (Arc::clone(source.query), source.at.clone());
     let version = source.version.clone();
     let (told, arrival) = watch::channel(Arrival::Pending);
     let scope = Arc::clone(&query.scope);
     let come_bytes = Arc::new(AtomicU64::new(0));
+    let (scan, slot) = match purpose {
+        Purpose::Reader => (None, None),
+        Purpose::Scan(scan) => (Some(scan), None),
+        Purpose::Caches(slot) => (None, Some(slot)),
+    };
     let scan = scan.map(|Scanning { slot, flow, files }| {
         let (bytes, query) = (Arc::clone(&come_bytes), Arc::clone(&query));
         (flow.begin(), slot, Coming { bytes, flow, query, files })
@@ -218,6 +239,7 @@ pub(super) fn fetch(
             query.cancel.race(fetch_bytes(&query, &at, &version, range, Some(progress))).await;
         let is_here = bytes.is_ok();
         let arrival = match bytes {
+            Ok(_) if slot.is_some() => Arrival::Cached,
             Ok(bytes) => Arrival::Ready(Piece::new(range.start, bytes, lease)),
             Err(_) => Arrival::Failed,
         };

@@ -4,7 +4,7 @@
 use crate::cache::CachedObject;
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
-use crate::read::block::{Block, Scanning, Source, fetch};
+use crate::read::block::{Block, Purpose, Scanning, Source, fetch};
 use crate::read::columns::{Ahead, Columns, Dropped, LATENCY_MIN, Room, Told};
 use crate::read::filters::{Filters, Judged};
 use crate::read::flow::Flow;
@@ -127,7 +127,7 @@ impl Files {
             let lease = query.engine.budget.try_lease_ahead(span.len())?;
             let source = Source { query, at: &at, version: &version, size_bytes };
             let scanning = Scanning { slot, flow: Arc::clone(flow), files: *id };
-            Some(Ahead::Begun(fetch(&source, span, lease, Some(scanning))))
+            Some(Ahead::Begun(fetch(&source, span, lease, Purpose::Scan(scanning))))
         };
         columns.pull(files.len(), room, parse, begin);
     }

@@ -8,6 +8,10 @@
 //!
 //! A reader that is alone pays for an entry in a map.
 
+mod joined;
+
+pub(super) use joined::Joined;
+
 use crate::budget::{Budget, Lease};
 use crate::cache::CachedObject;
 use crate::location::{Location, ObjectId};
@@ -34,6 +38,7 @@ const FOLLOW_RATIO: u64 = 4;
 const FOLLOW_BYTES: u64 = 256 << 10;
 
 /// Bytes that a leader copied for a follower: from where those begin that it wanted, maybe fewer.
+#[derive(Debug)]
 struct Landed {
     bytes: Bytes,
     _lease: Lease,

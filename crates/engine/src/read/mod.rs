@@ -31,6 +31,7 @@ mod small;
 mod spare;
 mod stream;
 mod through;
+mod trails;
 mod version;
 mod whole;
 
@@ -46,6 +47,7 @@ pub(crate) use room::copy_into;
 pub(crate) use scanned::Scanned;
 pub(crate) use spare::Spare;
 pub use stream::Stream;
+pub use trails::Trails;
 pub(crate) use version::Version;
 use version::changed;
 

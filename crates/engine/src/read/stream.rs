@@ -1,12 +1,14 @@
 //! One range of one version, read front to back; a broken answer is resumed where it stopped.
 
 use crate::attempt::Attempts;
+use crate::cache::CachedObject;
 use crate::location::Location;
 use crate::pace::millis;
 use crate::pace::trickle::Stretch;
 use crate::query::{Query, QueryCore};
 use crate::read::room::Room;
 use crate::read::through::{self, Through};
+use crate::read::trails::Mark;
 use crate::read::version::{Version, changed, mismatch};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
@@ -43,6 +45,8 @@ pub struct Stream {
     /// Where the body ends: at the range's end, or where the cache goes on.
     body_end: u64,
     pub(super) through: Option<Through>,
+    /// Where a client reads it that may go on with the next range.
+    pub(super) mark: Option<Mark>,
     ranges_ignored: bool,
     attempts: Attempts,
     /// How fast it comes.
@@ -82,6 +86,7 @@ impl Stream {
             body: Some(response.body),
             body_end: response.range.end,
             through: None,
+            mark: None,
             ranges_ignored: response.ranges_ignored,
             attempts,
             stretch: Stretch::default(),
@@ -106,6 +111,7 @@ impl Stream {
             body: None,
             body_end: range.start,
             through: Some(through),
+            mark: None,
             ranges_ignored: false,
             attempts: Attempts::new(query, "GET", at),
             stretch: Stretch::default(),
@@ -140,6 +146,12 @@ impl Stream {
     /// What the store says of the whole object.
     pub fn meta(&self) -> &ObjectMeta {
         &self.meta
+    }
+
+    /// What it reads, where a cache keeps it.
+    pub(super) fn cached_object(&self) -> Option<(&Location, &Version, &CachedObject)> {
+        let through = self.through.as_ref()?;
+        Some((&self.at, &self.version, through.cached_object()))
     }
 
     /// Whether the server sends the whole object for each range of it.
@@ -192,9 +204,11 @@ impl Stream {
             let rest = ByteRange { start: self.next, end: self.range.end };
             if self.body.is_none()
                 && let Some(through) = &mut self.through
-                && let Some(count) = through.read(&self.query, rest, &mut buf[..want]).await
+                && let Some(count) = through
+                    .read(&self.query, (&self.at, &self.version), rest, &mut buf[..want])
+                    .await
             {
-                self.next += count as u64;
+                self.came(count);
                 return Ok(count);
             }
             let mut body = match self.body.take() {
@@ -214,7 +228,7 @@ impl Stream {
                 Ok(0) => self.truncated(),
                 Ok(count) => {
                     let start = self.next;
-                    self.next += count as u64;
+                    self.came(count);
                     let arrived = |bytes: &Arc<AtomicU64>| {
                         bytes.fetch_add(count as u64, Ordering::Relaxed);
                     };
@@ -237,6 +251,16 @@ impl Stream {
             };
             drop(body);
             self.attempts.failed(&self.query, resumable(error)).await?;
+        }
+    }
+
+    /// Takes note of bytes that are given to who reads.
+    fn came(&mut self, count: usize) {
+        self.next += count as u64;
+        if self.next >= self.range.end
+            && let Some(mark) = self.mark.take()
+        {
+            mark.ended();
         }
     }
 
@@ -291,7 +315,10 @@ impl Stream {
         // The cache may have served for long, or the reader have taken its time.
         self.attempts.begin();
         let rest = ByteRange { start: self.next, end: self.range.end };
-        let rest = self.through.as_ref().map_or(rest, |through| through.gap(rest));
+        let rest = match &self.through {
+            Some(through) => through.gap(&self.query, (&self.at, &self.version), rest),
+            None => rest,
+        };
         let request = GetRequest {
             range: GetRange::Bounded(rest),
             if_match: self.version.if_match(),

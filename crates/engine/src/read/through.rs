@@ -11,6 +11,7 @@ use crate::location::Location;
 use crate::metadata::{Remembered, Validity};
 use crate::query::QueryCore;
 use crate::read::ask;
+use crate::read::flight::Joined;
 use crate::read::stream::Stream;
 use crate::read::version::Version;
 use bytes::{Buf, Bytes};
@@ -33,6 +34,8 @@ pub(crate) struct Through {
     cached: CachedObject,
     /// From the disk, what comes next.
     ready: Bytes,
+    /// Where it came ahead of this, on a flight: until it is read.
+    joined: Option<Joined>,
     /// From the store, what will be kept.
     piece: Vec<u8>,
     piece_start: u64,
@@ -83,8 +86,13 @@ async fn cached(
         return Ok(None);
     }
     let range = request.range.resolve(known.size_bytes.unwrap_or(0));
+    // What is on its way is as good: it is waited for.
+    let here_bytes = |cached: CachedObject| {
+        let coming_bytes = query.engine.flights.coming_bytes(&at.id(), &version, range);
+        cached.cached_bytes(range).saturating_add(coming_bytes)
+    };
     let is_worth_while = CachedObject::of(query, at, &version)
-        .is_some_and(|cached| cached.cached_bytes(range) * 2 >= range.len());
+        .is_some_and(|cached| here_bytes(cached).saturating_mul(2) >= range.len());
     let other = request.if_match.as_ref().is_some_and(|tag| Some(tag) != known.etag.as_ref());
     if range.is_empty() || !is_worth_while || other {
         return Ok(None);
@@ -116,32 +124,60 @@ impl Through {
         Some(Through {
             cached: CachedObject::of(query, at, &Version::of(meta))?,
             ready: Bytes::new(),
+            joined: None,
             piece: Vec::new(),
             piece_start: 0,
             lease: None,
         })
     }
 
-    /// Copies bytes of `rest` from its start on; `None` where they are not cached.
+    /// The version as the caches have it.
+    pub fn cached_object(&self) -> &CachedObject {
+        &self.cached
+    }
+
+    /// Copies bytes of `rest` from its start on; `None` where they are neither cached nor on their
+    /// way there.
     pub async fn read(
         &mut self,
         query: &Arc<QueryCore>,
+        (at, version): (&Location, &Version),
         rest: ByteRange,
         buf: &mut [u8],
     ) -> Option<usize> {
         if self.ready.is_empty() {
             let first = ByteRange { start: rest.start, end: rest.start + 1 };
-            let block = self.cached.find(first).first()?.range();
-            let range = ByteRange { start: rest.start, end: block.end.min(rest.end) };
-            self.ready = self.cached.fetch(query, range).await?;
+            let block = self.cached.find(first).first().map(|block| block.range());
+            match block {
+                Some(block) => {
+                    let range = ByteRange { start: rest.start, end: block.end.min(rest.end) };
+                    self.ready = self.cached.fetch(query, range).await?;
+                }
+                None => {
+                    let piece = ByteRange { end: rest.end.min(rest.start + PIECE_BYTES), ..rest };
+                    let flights = &query.engine.flights;
+                    let joined = flights.join(query, at.id(), version, piece).await?;
+                    self.ready = joined.bytes();
+                    self.joined = Some(joined);
+                }
+            }
         }
         let count = buf.len().min(self.ready.len());
         self.ready.copy_to_slice(&mut buf[..count]);
+        if self.ready.is_empty() {
+            self.joined = None;
+        }
         Some(count)
     }
 
-    /// What to ask the store for, where the start of `rest` is not cached: up to what is.
-    pub fn gap(&self, rest: ByteRange) -> ByteRange {
+    /// What to ask the store for, where the start of `rest` is not cached: up to what is, or is on
+    /// its way there.
+    pub fn gap(
+        &self,
+        query: &QueryCore,
+        (at, version): (&Location, &Version),
+        rest: ByteRange,
+    ) -> ByteRange {
         let look = ByteRange { start: rest.start, end: rest.end.min(rest.start + LOOK_BYTES) };
         let mut run: Option<ByteRange> = None;
         for block in self.cached.find(look).iter().map(|block| block.range()) {
@@ -156,7 +192,8 @@ impl Through {
         }
         let is_long = |run: &ByteRange| run.len() >= RUN_BYTES_MIN || run.end >= rest.end;
         let end = run.filter(is_long).map_or(look.end, |run| run.start);
-        ByteRange { start: rest.start, end }
+        let coming = query.engine.flights.next_start(&at.id(), version, rest.start);
+        ByteRange { start: rest.start, end: coming.map_or(end, |start| end.min(start)) }
     }
 
     /// Takes note of bytes that came from the store; `is_last` ends what is collected.

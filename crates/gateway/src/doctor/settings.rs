@@ -3,6 +3,7 @@
 use super::judge::{Finding, failed};
 use crate::Options;
 use crate::access_log;
+use crate::ahead;
 use crate::hosts::Hosts;
 use crate::proxies::Proxies;
 use crate::sharing::Lists;
@@ -27,6 +28,7 @@ pub(super) fn settings(options: &Options) -> Vec<Finding> {
     tried("access_log", access_log::check("access_log", &serve.access_log));
     tried("backend_log", access_log::check("backend_log", &serve.backend_log));
     tried("cache_dir", check_cache(&options.settings));
+    tried("read_ahead_max_bytes", ahead::check(options));
     let limit = getrlimit(Resource::Nofile).maximum;
     let hosts = options.backends.iter().filter(|backend| !backend.is_here()).count() as u64;
     let backends = hosts * options.settings.connections_per_host;

@@ -126,6 +126,9 @@ fn what_the_engine_counted_is_told_under_the_names_of_the_page() {
         Metric::CacheDiskBlocksFailed,
         Metric::CacheDiskBlocksCorrupt,
         Metric::CacheDiskBytesSkipped,
+        Metric::ReadAheadHits,
+        Metric::ReadAheadBytes,
+        Metric::ReadAheadWastedBytes,
     ]) {
         engine.add(metric, amount);
     }
@@ -138,6 +141,9 @@ fn what_the_engine_counted_is_told_under_the_names_of_the_page() {
         "penstock_cache_disk_blocks_lost_total{reason=\"refused\"} 5",
         "penstock_cache_disk_blocks_lost_total{reason=\"corrupt\"} 6",
         "penstock_cache_disk_skipped_bytes_total 7",
+        "penstock_read_ahead_hits_total 8",
+        "penstock_read_ahead_bytes_total 9",
+        "penstock_read_ahead_wasted_bytes_total 10",
     ] {
         assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
     }

@@ -1,6 +1,6 @@
-//! Whether reading ahead is worth it. Where a device carries out reads within the call (zram, memory
-//! that poses as a disk) it is the processor itself: a thread that reads ahead takes it from the
-//! readers, and adds a copy. Linux's swapping reads nothing ahead from such devices, either. Pure.
+//! Whether reading ahead is worth it. Where a device carries out reads within the call (zram, or
+//! memory that poses as a disk) it is the processor itself: a thread that reads ahead takes it from
+//! the readers, and adds a copy. Linux's swapping reads nothing ahead there, either. Pure.
 
 /// Fetches after which is judged.
 const JUDGED: u32 = 16;

@@ -15,7 +15,7 @@ use crate::query::WASTE_PARTS;
 use penstock_base::ByteRange;
 
 /// Less would hold up a reader on a link that brings as much in a round trip.
-const START_BYTES_MAX: u64 = BLOCKS_MAX as u64 * BLOCK_BYTES_MAX;
+pub(super) const START_BYTES_MAX: u64 = BLOCKS_MAX as u64 * BLOCK_BYTES_MAX;
 
 /// What one reader has read, and what of the bytes ahead of it was in vain.
 #[derive(Debug, Default)]
@@ -52,7 +52,17 @@ impl Allowance {
             true => BLOCK_BYTES_MIN,
             false => START_BYTES_MAX.max(step_bytes),
         };
-        (start_bytes + self.read_bytes / WASTE_PARTS).saturating_sub(self.wasted_bytes)
+        self.with_start(start_bytes)
+    }
+
+    /// The same with a start that somebody else decides on.
+    pub fn with_start(&self, start_bytes: u64) -> u64 {
+        start_bytes.saturating_add(self.read_bytes / WASTE_PARTS).saturating_sub(self.wasted_bytes)
+    }
+
+    /// What was read, and what was in vain.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.read_bytes, self.wasted_bytes)
     }
 }
 
@@ -81,7 +91,8 @@ pub(super) fn next_block(
         return None;
     }
     // An equal share for each: one is used while the next arrives.
-    let share_bytes = (most_bytes / BLOCKS_MAX as u64).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+    let share_bytes =
+        most_bytes.div_ceil(BLOCKS_MAX as u64).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
     let room_bytes = most_bytes.saturating_sub(pending_bytes);
     let bytes = run_bytes.clamp(BLOCK_BYTES_MIN, share_bytes).min(room_bytes);
     let block = ByteRange { start: ready_end, end: ready_end.saturating_add(bytes).min(end) };
