@@ -68,12 +68,31 @@ fn translated(subject: Subject, error: &Error) -> S3Error {
         }
         // Connections, descriptors, memory: what others hold now they give back.
         Kind::Exhausted => return slow_down("Please reduce your request rate.", COME_AGAIN),
-        Kind::Unavailable => S3ErrorCode::ServiceUnavailable,
+        Kind::Unavailable => {
+            let message = unavailable(error, &exchange::failing_back_ends()).unwrap_or(message);
+            return S3Error::with_message(S3ErrorCode::ServiceUnavailable, message);
+        }
         Kind::Invalid => S3ErrorCode::InvalidArgument,
         Kind::Unsupported => S3ErrorCode::NotImplemented,
         Kind::Corrupt | Kind::Cancelled | Kind::Internal => S3ErrorCode::InternalError,
     };
     S3Error::with_message(code, message)
+}
+
+/// What clients hear of back ends that are silent or broken: their names in the configuration. The
+/// reasons name hosts and addresses, and are for the log. `None` for what is no server's fault.
+fn unavailable(error: &Error, names: &[String]) -> Option<String> {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}` ")).collect();
+    let who = match names.len() {
+        0 if error.object().is_none_or(|url| url.starts_with("file:")) => return None,
+        0 | 1 => format!("The back end {}", names.concat()),
+        _ => format!("One of the back ends {}", names.concat()),
+    };
+    let what = match error.http_status() {
+        Some(status) => format!("failed on its side ({status})"),
+        None => "cannot be reached, or its answer does not come or breaks off".to_string(),
+    };
+    Some(format!("{who}{what}; please try again."))
 }
 
 /// The answer where a delete marker stands instead of an object, or is the version that was asked
@@ -345,6 +364,30 @@ mod tests {
             assert_eq!(waits, code == "SlowDown");
             assert!(!answer.message().unwrap().contains("Raise"));
         }
+    }
+
+    #[test]
+    fn of_a_back_end_that_is_away_clients_hear_its_name_and_no_address() {
+        let down = || {
+            let why = "no connection to store.example (192.0.2.7:443)";
+            Error::new(Kind::Unavailable, why).with_object("s3://raw/k")
+        };
+        let told = |error: &Error, names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+            unavailable(error, &names).unwrap()
+        };
+        let failed = down().with_http_status(500);
+        for (said, begins) in [
+            (told(&down(), &["blob"]), "The back end `blob` cannot be reached"),
+            (told(&failed, &["blob"]), "The back end `blob` failed on its side (500)"),
+            (told(&down(), &[]), "The back end cannot be reached"),
+            (told(&down(), &["a", "b"]), "One of the back ends `a` `b` cannot be reached"),
+        ] {
+            assert!(said.starts_with(begins) && !said.contains("192.0.2.7"), "{said}");
+        }
+        let disk = Error::new(Kind::Unavailable, "I/O error").with_object("file:///data/k");
+        assert_eq!(unavailable(&disk, &[]), None);
+        assert_eq!(to_s3(Subject::Object, disk).message(), Some("I/O error"));
     }
 
     #[test]

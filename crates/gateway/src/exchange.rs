@@ -6,7 +6,7 @@ use crate::cause;
 use crate::telemetry::Telemetry;
 use crate::trace;
 use penstock_base::Error;
-use penstock_store::Span;
+use penstock_store::{RequestEvent, Span};
 use s3s::access::S3AccessContext;
 use s3s::path::S3Path;
 use std::future::Future;
@@ -55,6 +55,8 @@ pub struct Exchange {
     failure: Mutex<Option<(String, String)>>,
     /// Code and cause of the answer.
     refusal: OnceLock<(String, String)>,
+    /// The back ends that failed a request, each once.
+    failing: Mutex<Vec<String>>,
     received: AtomicU64,
     backend_requests: AtomicU64,
     backend_micros: AtomicU64,
@@ -98,6 +100,7 @@ impl Exchange {
             object: OnceLock::new(),
             failure: Mutex::default(),
             refusal: OnceLock::new(),
+            failing: Mutex::default(),
             received: AtomicU64::new(0),
             backend_requests: AtomicU64::new(0),
             backend_micros: AtomicU64::new(0),
@@ -249,14 +252,30 @@ impl Drop for Exchange {
     }
 }
 
-/// A request to a back end ended; the S3 request that the task works for takes it on its account.
-pub fn backend_request(total: Duration) {
+/// A request to the back end of this name ended; the S3 request that the task works for takes it on
+/// its account.
+pub fn backend_request(name: &str, event: &RequestEvent) {
     // Work that belongs to no request (the look of /readyz) has no account.
     let _ = CURRENT.try_with(|exchange| {
         exchange.backend_requests.fetch_add(1, Ordering::Relaxed);
-        let micros = u64::try_from(total.as_micros()).unwrap_or(u64::MAX);
+        let micros = u64::try_from(event.total.as_micros()).unwrap_or(u64::MAX);
         exchange.backend_micros.fetch_add(micros, Ordering::Relaxed);
+        if event.status >= 500 || !event.error.is_empty() {
+            let mut failing = exchange.failing.lock().unwrap_or_else(PoisonError::into_inner);
+            if !failing.iter().any(|known| known == name) {
+                failing.push(name.to_string());
+            }
+        }
     });
+}
+
+/// The back ends that have failed a request for the S3 request that the task works for: one, but
+/// for copies from one to another.
+pub fn failing_back_ends() -> Vec<String> {
+    let failing = |exchange: &Arc<Exchange>| {
+        exchange.failing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    };
+    CURRENT.try_with(failing).unwrap_or_default()
 }
 
 /// An error of a store was translated to this code of S3's, for the request that the task works

@@ -21,6 +21,7 @@
 //!   backslash into a slash; such keys are refused, since they would be other blobs.
 
 mod account;
+mod acknowledged;
 pub mod address;
 mod batch;
 mod block;
@@ -132,7 +133,7 @@ impl AzureStore {
         key: &str,
     ) -> Result<PutResult> {
         let result = put_result(&response.headers);
-        drain(response).await.map_err(|error| self.wire.named(error, operation, key))?;
+        self.acknowledged(response, operation, key).await?;
         Ok(result)
     }
 
@@ -148,7 +149,7 @@ impl AzureStore {
         let ask = Ask { query: &[("restype", "container")], ..Ask::default() };
         let response = self.wire.send(operation, "", Method::PUT, ask).await?;
         match response.status {
-            201 => drain(response).await,
+            201 => self.acknowledged(response, operation, "").await,
             _ => {
                 let failure = Failure::read(response).await;
                 if failure.code == "ContainerAlreadyExists" {
@@ -221,14 +222,6 @@ impl AzureStore {
         Ok(blob_meta(&response.headers, size))
     }
 
-    /// A success that a proxy or login page made up.
-    fn foreign(&self, operation: &'static str, key: &str) -> Error {
-        let error = Error::new(Kind::Corrupt, "the answer is not from a Blob service")
-            .with_retry(Retry::Briefly)
-            .with_hint("Is there a proxy or login page in between? Check the endpoint");
-        self.wire.named(error, operation, key)
-    }
-
     fn directory(&self, operation: &'static str, key: &str) -> Error {
         let error = Error::new(Kind::NotFound, "no such object; it is a directory")
             .with_hint("Name a file in it, or use a pattern such as `dir/*.parquet`");
@@ -279,12 +272,6 @@ impl AzureStore {
         }
         self.wire.send("list", "", Method::GET, Ask { query: &query, ..Ask::default() }).await
     }
-}
-
-/// Reads the end of an answer whose body says nothing, so that its connection can be used again.
-async fn drain(mut response: HttpResponse) -> Result<()> {
-    const BYTES_MAX: usize = 64 << 10;
-    response.body.read_to_bytes(BYTES_MAX).await.map(|_| ())
 }
 
 #[async_trait]

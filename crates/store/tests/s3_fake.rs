@@ -285,6 +285,23 @@ async fn web_page_in_place_of_a_completion_is_no_success() {
 }
 
 #[tokio::test]
+async fn what_was_not_done_is_told_whatever_the_status_says() {
+    for (fault, kind) in [("error-200", Kind::Unavailable), ("html=404", Kind::NotFound)] {
+        let (store, server) = broken(&[]).await;
+        let upload = store.create_upload("n", &PutOptions::default()).await.unwrap();
+        server.fault(fault);
+        for error in [
+            store.delete("k", None).await.unwrap_err(),
+            store.abort_upload("n", &upload).await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), kind, "{fault}: {error}");
+        }
+        server.faults().clear();
+        assert_eq!(get(&*store, "k").await.unwrap().len(), 100_000, "{fault}");
+    }
+}
+
+#[tokio::test]
 async fn completion_and_put_with_lost_answers_succeed_when_asked_again() {
     let (store, _server) = broken(&["lost-answer,op=CompleteMultipartUpload,times=1"]).await;
     let options = PutOptions::default();

@@ -141,7 +141,7 @@ impl Observer for BackendObserver {
             log.write(&BackendLine::of(&event), &self.telemetry);
         }
         self.counts.request(&event);
-        crate::exchange::backend_request(event.total);
+        crate::exchange::backend_request(self.counts.name(), &event);
         self.engine.request_finished(event);
     }
 

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Each test binary uses its own part.
 
 pub mod costs;
+pub mod raw;
 pub mod sign;
 
 use penstock_base::{Secret, ServeSettings, Settings};

@@ -2,7 +2,7 @@
 
 use super::list::{corrupt, parse_containers};
 use super::wire::{Ask, Wire};
-use super::{Address, AzureStore, LIST_BYTES_MAX, drain};
+use super::{Address, AzureStore, LIST_BYTES_MAX};
 use crate::answer::Failure;
 use crate::options::{Family, StoreOptions};
 use crate::streaming::{StreamingStore, VersionsRequest};
@@ -71,7 +71,7 @@ impl AzureAccount {
         let ask = Ask { query: &[("restype", "container")], ..Ask::default() };
         let response = store.wire.send(operation, "", method, ask).await?;
         if response.status == status {
-            return drain(response).await;
+            return store.acknowledged(response, operation, "").await;
         }
         Err(store.wire.refused(response, operation, "").await)
     }

@@ -6,8 +6,8 @@
 //! answers 501) and larger blobs get Copy Blob followed by Set Blob Properties: then the blob is
 //! seen with the old media type for a moment, and a failure in between leaves it so.
 
+use super::AzureStore;
 use super::wire::{Ask, is_property, put_result};
-use super::{AzureStore, drain};
 use crate::answer::{Failure, text_header};
 use crate::notes;
 use crate::{CopySource, HttpResponse, PutOptions, PutResult, WriteCondition};
@@ -71,7 +71,7 @@ impl AzureStore {
     async fn await_copy(&self, response: HttpResponse, to: &str) -> Result<PutResult> {
         let named = |error: Error| self.wire.named(error, OPERATION, to);
         let mut headers = response.headers.clone();
-        drain(response).await.map_err(named)?;
+        self.acknowledged(response, OPERATION, to).await?;
         let id = text_header(&headers, "x-ms-copy-id");
         let mut wait = POLL_FIRST;
         loop {

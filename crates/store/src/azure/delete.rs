@@ -2,7 +2,7 @@
 
 use super::batch::{self, BATCH_MAX};
 use super::wire::{Ask, condition_header};
-use super::{AzureStore, delete_condition, drain};
+use super::{AzureStore, delete_condition};
 use crate::answer::{Failure, text_header};
 use crate::{ETag, Payload, random};
 use bytes::Bytes;
@@ -31,6 +31,12 @@ enum Batched {
     Never,
 }
 
+/// Whether a refusal says that the blob is not there. A missing container is not a missing blob:
+/// the name is probably wrong. And what a web page does not find says nothing of blobs.
+pub(super) fn is_gone(failure: &Failure) -> bool {
+    failure.status == 404 && failure.code != "ContainerNotFound" && !failure.is_html
+}
+
 impl AzureStore {
     /// Removes one blob; what is not there counts as removed.
     pub(super) async fn delete_one(&self, key: &str, if_match: Option<&ETag>) -> Result<()> {
@@ -39,7 +45,7 @@ impl AzureStore {
         let ask = Ask { headers, ..Ask::default() };
         let response = self.wire.send("DELETE", key, Method::DELETE, ask).await?;
         if response.status == 202 {
-            return drain(response).await.map_err(|e| self.wire.named(e, "DELETE", key));
+            return self.acknowledged(response, "DELETE", key).await;
         }
         self.judge(Some(Failure::read(response).await), key)
     }
@@ -116,8 +122,7 @@ impl AzureStore {
     fn judge(&self, failure: Option<Failure>, key: &str) -> Result<()> {
         match failure {
             None => Ok(()),
-            // A missing container is not a missing blob: the name is probably wrong.
-            Some(failure) if failure.status == 404 && failure.code != "ContainerNotFound" => Ok(()),
+            Some(failure) if is_gone(&failure) => Ok(()),
             Some(failure) => Err(self.wire.failed(failure, "DELETE", key)),
         }
     }

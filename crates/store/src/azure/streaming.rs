@@ -2,10 +2,11 @@
 //! without any state but their blocks, copies by URL, index tags.
 
 use super::block::Upload;
+use super::delete::is_gone;
 use super::list::{self, Token};
 use super::upload::{BLOCK_LIST_BYTES_MAX, BlockBody, Committed};
 use super::wire::Ask;
-use super::{AzureStore, LIST_BYTES_MAX, drain, tier, versions};
+use super::{AzureStore, LIST_BYTES_MAX, tier, versions};
 use crate::answer::Failure;
 use crate::streaming::{
     CopiedPart, CopySource, Inflow, PartEntry, Removed, StreamingStore, UploadEntry, UploadsPage,
@@ -151,7 +152,7 @@ impl StreamingStore for AzureStore {
         let ask = Ask { query: &query, payload, ..Ask::default() };
         let response = self.wire.send(OPERATION, key, Method::PUT, ask).await?;
         match response.status {
-            201 => drain(response).await.map_err(named),
+            201 => self.acknowledged(response, OPERATION, key).await,
             _ => Err(self.wire.refused(response, OPERATION, key).await),
         }
     }
@@ -189,7 +190,7 @@ impl StreamingStore for AzureStore {
         let response = self.wire.send(OPERATION, key, Method::PUT, ask).await?;
         if response.status == 201 {
             let sum = told_crc64(&response.headers);
-            drain(response).await.map_err(named)?;
+            self.acknowledged(response, OPERATION, key).await?;
             let size_bytes = range.len();
             let etag = upload.part_tag(number, size_bytes);
             return Ok(Some(CopiedPart { part: Part { number, etag, size_bytes }, sum }));
@@ -266,7 +267,7 @@ impl StreamingStore for AzureStore {
         let ask = Ask { query: &[("comp", "tags")], headers, payload, ..Ask::default() };
         let response = self.wire.send(OPERATION, key, Method::PUT, ask).await?;
         match response.status {
-            200 | 201 | 204 => drain(response).await,
+            200 | 201 | 204 => self.acknowledged(response, OPERATION, key).await,
             _ => Err(self.wire.refused(response, OPERATION, key).await),
         }
     }
@@ -299,11 +300,13 @@ impl AzureStore {
         let query = [("comp", "blocklist"), ("blocklisttype", "uncommitted")];
         let ask = Ask { query: &query, ..Ask::default() };
         let mut response = self.wire.send(OPERATION, &key, Method::GET, ask).await?;
-        match response.status {
-            200 => {}
+        if response.status != 200 {
+            let failure = Failure::read(response).await;
             // Completed or expired this moment.
-            404 => return Ok(Vec::new()),
-            _ => return Err(self.wire.refused(response, OPERATION, &key).await),
+            return match is_gone(&failure) {
+                true => Ok(Vec::new()),
+                false => Err(self.wire.failed(failure, OPERATION, &key)),
+            };
         }
         let body = response.body.read_to_bytes(BLOCK_LIST_BYTES_MAX).await;
         let found = body.and_then(|body| Upload::found_in(&self.place(&key), &body));

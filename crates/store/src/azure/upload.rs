@@ -1,8 +1,9 @@
 //! Uploads in parts: blocks that are invisible until a list of them is committed.
 
 use super::block::{Blocks, Upload};
-use super::wire::{Ask, META_PREFIX, UPLOAD_NONCE, put_result};
-use super::{AzureStore, BLOCK_COUNT_MAX, drain};
+use super::delete::is_gone;
+use super::wire::{Ask, META_PREFIX, UPLOAD_NONCE, is_from_service, put_result};
+use super::{AzureStore, BLOCK_COUNT_MAX};
 use crate::answer::Failure;
 use crate::{HttpResponse, Inflow, Part, Payload, PutOptions, PutResult, UploadId};
 use bytes::Bytes;
@@ -44,7 +45,7 @@ impl AzureStore {
         if response.status != 201 {
             return Err(self.wire.refused(response, OPERATION, key).await);
         }
-        drain(response).await.map_err(named)?;
+        self.acknowledged(response, OPERATION, key).await?;
         Ok(part)
     }
 
@@ -139,7 +140,7 @@ impl AzureStore {
         }
         let failure = Failure::read(response).await;
         // A blob without any block, finished or not.
-        if failure.status == 404 && failure.code != "ContainerNotFound" {
+        if is_gone(&failure) {
             return Ok(Blocks::default());
         }
         Err(self.wire.failed(failure, operation, key))
@@ -163,6 +164,7 @@ impl AzureStore {
     pub(super) async fn committed_before(&self, key: &str, upload: &Upload) -> Result<Committed> {
         let response = self.wire.send("complete upload", key, Method::HEAD, Ask::default()).await?;
         match response.status {
+            200 if !is_from_service(&response.headers) => Err(self.foreign("complete upload", key)),
             200 => {
                 let name = format!("{META_PREFIX}{UPLOAD_NONCE}");
                 let nonce = response.headers.get(name).and_then(|value| value.to_str().ok());

@@ -7,9 +7,10 @@
 //!
 //! Azure lists versions oldest first, S3 latest first.
 
+use super::delete::is_gone;
 use super::list::{self, Token, corrupt};
 use super::wire::{Ask, marks_directory};
-use super::{AzureStore, LIST_BYTES_MAX, LIST_PAGE_MAX, drain};
+use super::{AzureStore, LIST_BYTES_MAX, LIST_PAGE_MAX};
 use crate::answer::{Failure, text_header};
 use crate::streaming::{
     NULL_VERSION, Removed, StreamingStore as _, VersionEntry, Versioning, VersionsPage,
@@ -375,12 +376,10 @@ impl AzureStore {
         let ask = Ask { headers, ..Ask::default() };
         let response = self.wire.send(OPERATION, name, Method::DELETE, ask).await?;
         if response.status == 202 {
-            drain(response).await.map_err(|error| self.wire.named(error, OPERATION, name))?;
-            return Ok(None);
+            return self.acknowledged(response, OPERATION, name).await.map(|()| None);
         }
         let failure = Failure::read(response).await;
-        let is_gone = failure.status == 404 && failure.code != "ContainerNotFound";
-        Ok(Some(failure).filter(|_| !is_gone))
+        Ok(Some(failure).filter(|failure| !is_gone(failure)))
     }
 
     /// Sees to it that a blob has no id where the version without is asked for, by operations whose

@@ -130,7 +130,7 @@ impl Account for S3Account {
         let store = self.store(container)?;
         let call = Call::new(Method::DELETE, "delete bucket", None);
         let response = store.sender.done(&call).await?;
-        store.sender.removed(&call, response).await
+        store.sender.acknowledged(&call, response).await
     }
 }
 
@@ -150,7 +150,7 @@ async fn make(store: &S3Store, location: Option<&str>) -> Result<()> {
         call = call.payload(Payload::from(Bytes::from(body)));
     }
     match store.sender.send(&call).await? {
-        Outcome::Done(_) => Ok(()),
+        Outcome::Done(response) => store.sender.acknowledged(&call, response).await,
         Outcome::Refused { failure, .. } if is_own_bucket(&failure) => Ok(()),
         Outcome::Refused { failure, .. } => Err(store.sender.refusal(&call, failure)),
     }

@@ -427,8 +427,8 @@ impl Store for S3Store {
         let call =
             Call::new(Method::DELETE, "abort upload", Some(key)).query("uploadId", &upload.0);
         match self.sender.send(&call).await? {
-            Outcome::Done(response) => self.sender.removed(&call, response).await,
-            Outcome::Refused { failure, .. } if failure.status == 404 => Ok(()),
+            Outcome::Done(response) => self.sender.acknowledged(&call, response).await,
+            Outcome::Refused { failure, .. } if failure.status == 404 && !failure.is_html => Ok(()),
             Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
         }
     }

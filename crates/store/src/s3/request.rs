@@ -164,19 +164,28 @@ impl Sender {
         }
     }
 
-    /// Ends a removal, whose answer says nothing but its status: a web page there is a proxy's.
+    /// Ends a request whose answer says nothing but its status: a web page there is a proxy's, and
+    /// an error document says that it was not done, whatever the status.
     ///
     /// # Errors
-    /// `Corrupt` for such a page, and when the answer breaks off.
-    pub(crate) async fn removed(&self, call: &Call<'_>, mut response: HttpResponse) -> Result<()> {
+    /// `Corrupt` for such a page, that of the document, and when the answer breaks off.
+    pub(crate) async fn acknowledged(
+        &self,
+        call: &Call<'_>,
+        mut response: HttpResponse,
+    ) -> Result<()> {
         let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
         let bytes = read.map_err(|error| self.named(call, error))?;
         // The media type is not asked: some servers call every answer a web page. Without headers
-        // there is no time to compare with either.
-        let no_time = SystemTime::UNIX_EPOCH;
-        match Failure::parse(200, &HeaderMap::new(), &bytes, no_time).is_html {
-            true => Err(self.named(call, strange("all signs of a store: it is a web page"))),
-            false => Ok(()),
+        // there is no time to compare with either. Status 500 is that of work whose end is not
+        // known, unless the code says more.
+        let failure = Failure::parse(500, &HeaderMap::new(), &bytes, SystemTime::UNIX_EPOCH);
+        if failure.is_html {
+            return Err(self.named(call, strange("all signs of a store: it is a web page")));
+        }
+        match failure.code.is_empty() {
+            true => Ok(()),
+            false => Err(self.refusal(call, failure)),
         }
     }
 

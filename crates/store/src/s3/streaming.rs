@@ -185,7 +185,7 @@ impl StreamingStore for S3Store {
         let call =
             Call::new(Method::DELETE, "abort upload", Some(key)).query("uploadId", &upload.0);
         let response = self.sender.done(&call).await?;
-        self.sender.removed(&call, response).await
+        self.sender.acknowledged(&call, response).await
     }
 
     async fn copy_version(
@@ -235,7 +235,7 @@ impl StreamingStore for S3Store {
         if tags.is_empty() {
             let call = Call::new(Method::DELETE, "remove tags", Some(key)).query("tagging", "");
             let response = self.sender.done(&call).await?;
-            return self.sender.removed(&call, response).await;
+            return self.sender.acknowledged(&call, response).await;
         }
         let payload = Payload::from(Bytes::from(tags::to_xml(TAGS_ROOT, tags)));
         let digest = super::checksum::md5_base64(&payload);
@@ -244,7 +244,8 @@ impl StreamingStore for S3Store {
             .header("content-md5", &digest)?
             .header(CONTENT_TYPE.as_str(), "application/xml")?
             .payload(payload);
-        self.answer(&call).await.map(drop)
+        let response = self.sender.done(&call).await?;
+        self.sender.acknowledged(&call, response).await
     }
 
     async fn part_place(&self, key: &str, number: u32) -> Result<Option<PartPlace>> {

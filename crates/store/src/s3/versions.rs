@@ -32,7 +32,8 @@ impl S3Store {
             .header("content-md5", &digest)?
             .header(CONTENT_TYPE.as_str(), "application/xml")?
             .payload(payload);
-        self.answer(&call).await.map(drop)
+        let response = self.sender.done(&call).await?;
+        self.sender.acknowledged(&call, response).await
     }
 
     /// Whether the bucket's object lock has a default retention.
@@ -98,11 +99,11 @@ impl S3Store {
                     true => version.map(str::to_string),
                     false => answer::version(&response.headers),
                 };
-                self.sender.removed(&call, response).await?;
+                self.sender.acknowledged(&call, response).await?;
                 Ok(Removed { version, is_marker })
             }
             Outcome::Refused { failure, .. }
-                if failure.status == 404 && failure.code != "NoSuchBucket" =>
+                if failure.status == 404 && failure.code != "NoSuchBucket" && !failure.is_html =>
             {
                 Ok(Removed { version: version.map(str::to_string), is_marker: false })
             }

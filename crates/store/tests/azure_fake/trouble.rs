@@ -29,6 +29,34 @@ async fn answers_that_cannot_be_right_are_corrupt() {
 }
 
 #[tokio::test]
+async fn what_a_proxy_says_is_done_is_not() {
+    let (fake, store) = fake();
+    store.put("k", body("kept"), &none()).await.unwrap();
+    let id = store.create_upload("u", &none()).await.unwrap();
+    let part = store.upload_part("u", &id, 1, body("part")).await.unwrap();
+    fake.fault("html=201");
+    for error in [
+        store.put("k", body("x"), &none()).await.map(drop).unwrap_err(),
+        store.upload_part("u", &id, 2, body("x")).await.map(drop).unwrap_err(),
+        store.complete_upload("u", &id, &[part], &none()).await.map(drop).unwrap_err(),
+        store.create_container().await.unwrap_err(),
+    ] {
+        told(&error, Kind::Corrupt, &["proxy"]);
+    }
+    fake.faults().clear();
+    fake.fault("html=202");
+    told(&store.delete("k", None).await.unwrap_err(), Kind::Corrupt, &["proxy"]);
+    told(&store.copy("k", "l", &none()).await.unwrap_err(), Kind::Corrupt, &["proxy"]);
+    fake.faults().clear();
+    // What is not found by somebody else may well be there.
+    fake.fault("html=404");
+    told(&store.delete("k", None).await.unwrap_err(), Kind::NotFound, &["web page"]);
+    fake.faults().clear();
+    assert_eq!(get(&store, "k", GetRange::All).await.unwrap(), "kept");
+    assert_eq!(store.stat("u").await.unwrap_err().kind(), Kind::NotFound);
+}
+
+#[tokio::test]
 async fn cut_connections_are_worth_another_try() {
     for (fault, op) in [
         ("reset", "PutBlob"),

@@ -148,12 +148,14 @@ async fn serve_with_faults(
                 sleep(*longest).await;
                 return End::Reset;
             }
-            Action::Status(status) => return End::Answer(status_answer(server, *status, fault)),
-            Action::Html => return End::Answer(html()),
+            Action::Status(status) => {
+                return instead(&request, status_answer(server, *status, fault));
+            }
+            Action::Html(status) => return instead(&request, html(*status)),
             Action::ErrorIn200 => {
                 let refusal =
                     Refusal::new(200, "InternalError", "We encountered an internal error");
-                return End::Answer(refusal.s3(&request.path));
+                return instead(&request, refusal.s3(&request.path));
             }
             Action::IgnoreRange => request.to_mut().ignores_range = true,
             Action::Replace => replace(server, target),
@@ -194,9 +196,15 @@ fn status_answer(server: &Server, status: u16, fault: &FaultSpec) -> Response {
     }
 }
 
-fn html() -> Response {
+/// An answer that takes the place of the true one.
+fn instead(request: &Request, answer: Response) -> End {
+    let is_head = request.method == "HEAD";
+    End::Answer(if is_head { answer.without_body() } else { answer })
+}
+
+fn html(status: u16) -> Response {
     let page = "<!DOCTYPE html><html><body><h1>Please sign in to the network</h1></body></html>\n";
-    Response::text(200, "text/html", page.to_string())
+    Response::text(status, "text/html", page.to_string())
 }
 
 /// Puts another object of the same size in the place of the target.

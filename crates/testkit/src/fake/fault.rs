@@ -22,8 +22,8 @@ pub enum Action {
     ResetUpload(u64),
     /// Say nothing for so long, then cut the connection; nothing takes effect.
     Stall(Duration),
-    /// Answer 200 with a page of HTML, as a captive proxy does; nothing takes effect.
-    Html,
+    /// Answer this status with a page of HTML, as a captive proxy does; nothing takes effect.
+    Html(u16),
     /// Answer 200 with an error document, as S3 does for slow completions and copies.
     ErrorIn200,
     /// Serve the whole object with 200 although a range was asked for.

@@ -142,6 +142,8 @@ fn faults_that_take_the_place_of_the_answer() {
     assert!(strike("reset").is_none());
     assert!(strike("stall=1").is_none());
     assert!(strike("html").unwrap().text().contains("<html>"));
+    let page = strike("html=404").unwrap();
+    assert_eq!((page.status, page.text().contains("<html>")), (404, true));
     assert!(strike("error-200").unwrap().text().contains("<Error>"));
     let replaced = strike("replace").unwrap();
     assert!(replaced.body.len() == 1000 && replaced.body != bytes);

@@ -14,7 +14,7 @@ A fault is ACTION[=VALUE] and filters, separated by commas:
   reset                cut the connection before the answer; nothing takes effect
   reset-upload=N       cut it after N bytes of the request's body; nothing takes effect
   stall[=MS]           say nothing for so long (60000), then cut; nothing takes effect
-  html                 answer 200 with a page of HTML
+  html[=CODE]          answer 200, or this status, with a page of HTML
   error-200            answer 200 with an error document
   ignore-range         answer 200 and the whole object
   replace              replace the object by another of the same size, then serve
@@ -108,7 +108,8 @@ fn action(text: &str, name: &str, value: &str) -> Result<Action> {
         "reset-upload" => Action::ResetUpload(number(text, name, value)?),
         "stall" if value.is_empty() => Action::Stall(Duration::from_millis(STALL_DEFAULT_MS)),
         "stall" => Action::Stall(millis(value)?),
-        "html" => Action::Html,
+        "html" if value.is_empty() => Action::Html(200),
+        "html" => Action::Html(number(text, name, value)?),
         "error-200" => Action::ErrorIn200,
         "ignore-range" => Action::IgnoreRange,
         "replace" => Action::Replace,
