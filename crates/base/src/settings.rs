@@ -259,6 +259,8 @@ settings! {
         "How threads share the queues of a device whose nvme:// URL does not say it with `queues`: `thread`, `pool`, `single` or `sync`.";
     nvme_queue_depth: Number = "32" [1, 1024]
         "Most commands in flight per queue of a device whose nvme:// URL does not say it with `depth`.";
+    nvme_wait: Text = "sleep"
+        "How threads wait for the commands of a device whose nvme:// URL does not say it with `wait`: `sleep`, or `poll`, which has answers sooner and keeps a processor busy for each thread that waits; by uring and passthrough (libxnvme is always polled).";
     request_log_entries: Number = "1000" [0, 1_000_000]
         "Most recent requests kept for penstock_requests().";
     ca_file: Text = ""
