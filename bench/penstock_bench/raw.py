@@ -12,7 +12,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from penstock_bench.devices import DeviceError, label, made, run, why_not
 from penstock_bench.progress import say
 from penstock_bench.records import Records, begin
 from penstock_bench.scratch import held
-from penstock_bench.ways import PAPER, XNVME, every, parsed, why_no_xnvme
+from penstock_bench.ways import PAPER, POLL, XNVME, every, parsed, why_no_xnvme
 
 NAME = "nvme_raw"
 KIB = 1 << 10
@@ -41,6 +41,8 @@ MODES = ("fio", "variants", "xnvme")
 RUNS, QUICK_RUNS = 20, 1
 OURS = str(PAPER["thread"])
 OURS_HUGE = f"{OURS} huge"
+OURS_POLLED = str(replace(PAPER["thread"], wait=POLL))
+"""libxnvme polls: beside it stands ours that does, too."""
 THROUGH_XNVME = str(XNVME)
 BATCH_DEPTHS = 2
 """A batch of ours is so many times as long as the queue is deep. fio reads into memory for one
@@ -182,6 +184,7 @@ class Peers:
                 f"depth={cell.depth}",
                 f"threads={cell.threads}",
                 f"batch={batch}",
+                f"wait={way.wait}",
                 f"memory={memory or 'small'}",
                 f"seed={seed}",
                 f"seconds={seconds}",
@@ -276,7 +279,8 @@ class Campaign:
                 absent = {"device": label(kind), "mode": "xnvme", "peer": THROUGH_XNVME}
                 self.records.add(begin(), {**absent, "absent": reason})
                 return
-            yield from (("xnvme", cell, (OURS, THROUGH_XNVME)) for cell in AGAINST_XNVME)
+            peers = (OURS_POLLED, THROUGH_XNVME, OURS)
+            yield from (("xnvme", cell, peers) for cell in AGAINST_XNVME)
 
     def _measure(
         self, common: dict[str, Any], device: Path, cell: Cell, peers: tuple[str, ...]

@@ -15,7 +15,15 @@ from typing import Any
 
 from penstock_bench.gateway_report import table
 from penstock_bench.paired import p_less, series
-from penstock_bench.raw import FIO, FIO_FIXED, FIO_HUGE, OURS, OURS_HUGE, THROUGH_XNVME
+from penstock_bench.raw import (
+    FIO,
+    FIO_FIXED,
+    FIO_HUGE,
+    OURS,
+    OURS_HUGE,
+    OURS_POLLED,
+    THROUGH_XNVME,
+)
 
 Key = tuple[str, str, int, int, int]
 """Device, read or write, bytes, depth, threads."""
@@ -202,6 +210,8 @@ def text(records: list[dict[str, Any]]) -> str:
         if mode == "fio":
             huge = (FIO_HUGE, FIO)
             parts += [against(by_mode[mode], device, huge, OURS_HUGE) for device in devices]
+        if mode == "xnvme":
+            parts += [against(by_mode[mode], device, peers, OURS_POLLED) for device in devices]
     parts += [by_variant(by_mode["variants"], key) for key in by_mode["variants"]]
     parts.append("\n".join(reasons(records)))
     return "\n\n".join(part for part in parts if part)

@@ -17,18 +17,24 @@ from penstock_bench.devices import NVME, generic
 XNVME_VARIABLE, XNVME_NAME = "XNVME_LIBRARY_PATH", "libxnvme.so.0"
 BLOCK_IOS, COMMAND_IOS = ("file", "direct", "uring"), ("ioctl", "passthrough")
 QUEUES = ("sync", "single", "pool", "thread")
+SLEEP, POLL = "sleep", "poll"
 
 
 @dataclass(frozen=True)
 class Way:
-    """How bytes move, and how threads share queues."""
+    """How bytes move, how threads share queues, and how they wait where there is a choice."""
 
     io: str
     queues: str
+    wait: str = SLEEP
 
     def __str__(self) -> str:
         """As records name it."""
-        return f"{self.io}/{self.queues}"
+        return "/".join((self.io, self.queues, *self._wait))
+
+    @property
+    def _wait(self) -> tuple[str, ...]:
+        return () if self.wait == SLEEP else (self.wait,)
 
     def node(self, device: Path) -> Path:
         """Which name of a device it wants: NVMe commands go to the character device."""
@@ -36,7 +42,8 @@ class Way:
 
     def url(self, device: Path, what: str) -> str:
         """A database on a device, or room to spill."""
-        return f"nvme://{self.node(device)}?{what}&io={self.io}&queues={self.queues}"
+        waits = "".join(f"&wait={wait}" for wait in self._wait)
+        return f"nvme://{self.node(device)}?{what}&io={self.io}&queues={self.queues}{waits}"
 
 
 def parsed(text: str) -> Way:

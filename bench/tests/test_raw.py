@@ -88,6 +88,19 @@ def test_ours_reaches_its_part_of_a_peer_or_not() -> None:
     assert chance(1.02, "xnvme", raw.THROUGH_XNVME)[1] < 0.01
 
 
+def test_what_polls_is_compared_with_what_polls() -> None:
+    rows = [
+        row(peer, run, 100 * part, 0.2, mode="xnvme")
+        for peer, part in ((raw.OURS, 9), (raw.OURS_POLLED, 11), (raw.THROUGH_XNVME, 10))
+        for run in range(2)
+    ]
+    sleeping, polling = raw_report.text(rows).split("\n\n")
+    assert "0.900±0.000" in sleeping and not sleeping.startswith("file/poll")
+    assert "1.100±0.000" in polling and polling.startswith("file/poll ")
+    # Rows of before have no such peer, and no such table.
+    assert raw_report.text([it for it in rows if it["peer"] != raw.OURS_POLLED]) == sleeping
+
+
 def test_a_peer_that_failed_is_told_and_the_others_are_compared() -> None:
     def records(mode: str, peers: tuple[str, ...], bad: str) -> list[dict[str, Any]]:
         good = [row(peer, run, 100, 0.2, mode=mode) for peer in peers for run in range(2)]
@@ -188,6 +201,9 @@ def test_ways_are_those_that_a_kind_of_device_has(monkeypatch: pytest.MonkeyPatc
     block = Path("/dev/nvme3n1")
     assert ways.parsed("passthrough/pool").node(block) == Path("/dev/ng3n1")
     assert ways.parsed("uring/pool").node(block) == block
+    polled = ways.parsed(raw.OURS_POLLED)
+    assert polled.url(block, "db=x").endswith("?db=x&io=uring&queues=thread&wait=poll")
+    assert (str(polled), polled.queues) == (raw.OURS_POLLED, "thread")
     assert ways.PAPER["sync"].url(block, "db=x") == (
         "nvme:///dev/nvme3n1?db=x&io=direct&queues=sync"
     )

@@ -7,6 +7,13 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 from harness import Fake, connect, start_fake
+from nvme import NOT_RUN
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tells what could not be tested here, past the capture of each test's output."""
+    for line in NOT_RUN:
+        terminalreporter.write_line(line, yellow=True)
 
 
 @pytest.fixture(scope="session")

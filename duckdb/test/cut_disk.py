@@ -1,106 +1,51 @@
 """DuckDB's work on a volume, and power cuts at any point of it; run with recorded_disk.c loaded.
 
-usage: LD_PRELOAD=recorded_disk.so cut_disk.py LIBRARY VOLUME IO SEED CUTS
+usage: LD_PRELOAD=recorded_disk.so cut_disk.py LIBRARY VOLUME IO SEED CUTS [FILE]
 
-What DuckDB writes is recorded while two threads commit, checkpoints come between, tables are
-loaded, indexed and dropped, logs replayed, and between two rounds the volume grows. A cut keeps
-what was flushed before it; of what was written or trimmed since then it keeps all, nothing, some
-commands, or some sectors. Of what is trimmed, some holds zeros from then on and some what nobody
-wrote. After each cut the database opens and holds exactly the rows of the transactions that were
-told to be committed, or of one more.
+FILE is what lies under VOLUME where that is a loop device. What DuckDB writes is recorded while
+three threads commit to two databases, checkpoints come between, tables are loaded, indexed and
+dropped, logs replayed, and between two rounds the volume grows. A cut keeps what was flushed before
+it; of what was written or trimmed since then it keeps all, nothing, some commands, or some sectors.
+Of what is trimmed, some holds zeros from then on and some what nobody wrote. After each cut the
+databases open and hold exactly the rows of the transactions that were told to be committed, or of
+one more. Half of the cuts come while a log has a second one beside it (`.wal.checkpoint`: somebody
+committed while a checkpoint ran). Where the replay makes one of two (`.wal.recovery`) the power
+goes a second time, in the midst of that.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
 import random
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
 import nvme_worker as worker
 from harness import connect
-from nvme import BINARY, url, value
+from nvme import url, value
+from recorded_disk import Copy, Disk, Event, Flush, Mark, Recorder, Trim, names, with_two_logs
 
-SECTOR_BYTES = 512
-# What a trim leaves: a device gives the old bytes (as if the trim were lost), zeros, or others.
-LEFT_BY_TRIMS = (b"\x00", b"\xdb")
-# Transactions of each table in a round, and rounds: a round begins with the replay of a log.
+# Transactions of each writer in a round, and rounds: a round begins with the replay of a log.
 TRANSACTIONS = 12
 ROUNDS = 3
+# Who writes: a database and a table of it.
+WRITERS = (*(("d", table) for table in worker.TABLES), ("e", "grows"))
+APPENDS = len(WRITERS) - 1
+DATABASES = ("d", "e")
 # Cuts that one DuckDB looks at: loading it takes longer than opening a database.
 CUTS_OF_DUCKDB = 50
 LOADED_ROWS = 30_000
+# Of so many replays that make one log of two, the power goes in the midst of one.
+AGAIN_EVERY = 4
+# So long DuckDB waits in the midst of a checkpoint: others commit meanwhile, to a log of its own.
+CHECKPOINT_MS = 10
 # The volume grows after this round, by as many bytes.
 GROWS_AFTER = 1
 GROWN_BYTES = 8 << 20
-
-
-@dataclass(frozen=True)
-class Write:
-    """Bytes that were written."""
-
-    offset: int
-    bytes: bytes
-
-    def put(self, image: bytearray) -> None:
-        """Has it reach the disk."""
-        image[self.offset : self.offset + len(self.bytes)] = self.bytes
-
-    def sectors(self) -> Iterator[Write]:
-        """What no power cut divides."""
-        for at in range(0, len(self.bytes), SECTOR_BYTES):
-            yield Write(self.offset + at, self.bytes[at : at + SECTOR_BYTES])
-
-
-class Trim(Write):
-    """Blocks that were trimmed, and what they hold since."""
-
-
-@dataclass(frozen=True)
-class Flush:
-    """What came before the event `until` is durable."""
-
-    until: int
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A table had so many transactions committed."""
-
-    table: int
-    count: int
-
-
-Event = Write | Flush | Mark
-
-
-def parse(record: bytes) -> Iterator[Event]:
-    """The events of a record (recorded_disk.c)."""
-    at = trims = 0
-    while at < len(record):
-        kind, first, second = (
-            int.from_bytes(record[at + 8 * number : at + 8 * number + 8], sys.byteorder)
-            for number in range(3)
-        )
-        at += 24
-        match chr(kind):
-            case "W":
-                yield Write(first, record[at : at + second])
-                at += second
-            case "T":
-                yield Trim(first, LEFT_BY_TRIMS[trims % len(LEFT_BY_TRIMS)] * second)
-                trims += 1
-            case "F":
-                yield Flush(first)
-            case "M":
-                yield Mark(first, second)
+# How a mark is called that tells no transaction: what was there before has been looked at.
+LOOKED_AT = 99
 
 
 def load(con: duckdb.DuckDBPyConnection, number: int) -> None:
@@ -113,169 +58,85 @@ def load(con: duckdb.DuckDBPyConnection, number: int) -> None:
         con.execute(f"DROP TABLE d.loaded_{number - 1}")
 
 
-def work(volume: Path, io: str, recorder: Recorder) -> None:
-    """Rounds of transactions of two threads; each commit is marked."""
-    done = dict.fromkeys(worker.TABLES, 0)
+def attach(con: duckdb.DuckDBPyConnection, volume: Path, io: str) -> None:
+    """Both databases."""
+    for db in DATABASES:
+        con.execute(f"ATTACH '{url(volume, db, io=io)}' AS {db}")
+
+
+def detach(con: duckdb.DuckDBPyConnection) -> None:
+    """Lets go of both."""
+    for db in DATABASES:
+        con.execute(f"DETACH {db}")
+
+
+def checkpoint(con: duckdb.DuckDBPyConnection, db: str, beside: list[threading.Thread]) -> None:
+    """Checkpoints of a database as long as threads are at work on it."""
+    while any(thread.is_alive() for thread in beside):
+        # Refused while another transaction changes rows that are there.
+        with suppress(duckdb.TransactionException):
+            con.execute(f"CHECKPOINT {db}")
+
+
+def work(volume: Path, io: str, recorder: Recorder, under: Path) -> None:
+    """Rounds of transactions of three threads; each commit is marked."""
+    done = [0] * len(WRITERS)
     for number in range(ROUNDS):
         with connect() as con:
             con.execute("SET threads = 2; SET checkpoint_threshold = '64KB'")
             con.execute("PRAGMA disable_checkpoint_on_shutdown")
-            con.execute(f"ATTACH '{url(volume, 'd', io=io)}' AS d")
+            con.execute(f"SET debug_checkpoint_sleep_ms = {CHECKPOINT_MS}")
+            attach(con, volume, io)
 
-            def run(table: str, con: duckdb.DuckDBPyConnection = con) -> None:
+            def run(writer: int, con: duckdb.DuckDBPyConnection = con) -> None:
                 mine = con.cursor()
+                db, table = WRITERS[writer]
                 for _ in range(TRANSACTIONS):
-                    worker.transact(mine, table, done[table])
-                    done[table] += 1
-                    recorder.library.recorded_disk_mark(worker.TABLES.index(table), done[table])
+                    if writer == APPENDS:
+                        worker.append(mine, done[writer], db)
+                    else:
+                        worker.transact(mine, table, done[writer])
+                    done[writer] += 1
+                    recorder.library.recorded_disk_mark(writer, done[writer])
 
-            threads = [threading.Thread(target=run, args=(table,)) for table in worker.TABLES]
-            for thread in threads:
+            threads = [threading.Thread(target=run, args=(it,)) for it in range(len(WRITERS))]
+            changing, appending = threads[:APPENDS], threads[APPENDS:]
+            beside = threading.Thread(target=checkpoint, args=(con.cursor(), "e", appending))
+            for thread in (*threads, beside):
                 thread.start()
-            checkpoints = con.cursor()
-            load(checkpoints, number)
-            while any(thread.is_alive() for thread in threads):
-                with suppress(duckdb.TransactionException):
-                    checkpoints.execute("CHECKPOINT d")
-            con.execute("DETACH d")
+            mine = con.cursor()
+            load(mine, number)
+            checkpoint(mine, "d", changing)
+            for thread in (*threads, beside):
+                thread.join()
+            detach(con)
         if number == GROWS_AFTER:
-            recorder.grow(volume)
-    assert all(count == ROUNDS * TRANSACTIONS for count in done.values()), done
+            recorder.grow(volume, under, GROWN_BYTES)
+    assert all(count == ROUNDS * TRANSACTIONS for count in done), done
     with connect() as con:
         sql = "SELECT value FROM penstock_stats() WHERE name = 'device_bytes_in_place'"
         assert value(con, f"{sql} AND device IS NULL") == 0, "there is room for blocks to move"
 
 
-def verify(con: duckdb.DuckDBPyConnection, volume: Path, told: dict[str, int]) -> None:
+def verify(
+    con: duckdb.DuckDBPyConnection, volume: Path, told: dict[int, int], recorder: Recorder
+) -> None:
     """What must be there, and that work can go on."""
-    con.execute(f"ATTACH '{url(volume, 'd', io='file')}' AS d")
-    found = worker.verify(con, told)
-    names = con.execute(
+    attach(con, volume, "file")
+    counts = [told.get(writer, 0) for writer in range(len(WRITERS))]
+    found = worker.verify(con, dict(zip(worker.TABLES, counts[:APPENDS], strict=True)))
+    appended = worker.verify_appended(con, counts[APPENDS], "e")
+    tables = con.execute(
         "SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'loaded_%'"
     ).fetchall()
-    assert len(names) <= 2, names
-    for (name,) in names:
+    assert len(tables) <= 2, tables
+    for (name,) in tables:
         sql = f"SELECT count(*) FROM d.{name} WHERE h = hash(i)"
         assert value(con, sql) == LOADED_ROWS, name
+    recorder.library.recorded_disk_mark(LOOKED_AT, 0)
     worker.transact(con, "a", found["a"])
-    con.execute("DETACH d")
-
-
-class Disk:
-    """What a cut leaves, at events that come later and later."""
-
-    def __init__(self, start: bytes, events: list[Event]) -> None:
-        self.durable = bytearray(start)
-        self.told = dict.fromkeys(worker.TABLES, 0)
-        self.events = events
-        self.at = 0
-        self.flushed = 0
-
-    def go_on(self, at: int) -> list[Write]:
-        """Goes on to before the event `at`; gives what became durable."""
-        durable = []
-        for event in self.events[self.at : at]:
-            match event:
-                case Flush(until) if until > self.flushed:
-                    for write in self.writes(until):
-                        write.put(self.durable)
-                        durable.append(write)
-                    self.flushed = until
-                case Mark(table, count):
-                    self.told[worker.TABLES[table]] = count
-        self.at = at
-        return durable
-
-    def writes(self, until: int) -> list[Write]:
-        """Since the last flush."""
-        return [event for event in self.events[self.flushed : until] if isinstance(event, Write)]
-
-    def kept(self, chance: random.Random) -> list[Write]:
-        """What a cut leaves of what was not flushed."""
-        how = chance.choice(["all", "none", "writes", "sectors"])
-        kept = []
-        for write in self.writes(self.at):
-            if how == "all" or (how == "writes" and chance.random() < 0.5):
-                kept.append(write)
-            if how == "sectors":
-                kept += [sector for sector in write.sectors() if chance.random() < 0.5]
-        return kept
-
-    def image(self, kept: list[Write]) -> bytearray:
-        """The whole disk after a cut that left this."""
-        image = bytearray(self.durable)
-        for write in kept:
-            write.put(image)
-        return image
-
-
-class Copy:
-    """A file that holds what a cut leaves; only what differs from one to the next is written."""
-
-    def __init__(self, path: Path, start: bytes, recorder: Recorder) -> None:
-        self.path = path
-        path.write_bytes(start)
-        self._file = path.open("r+b", buffering=0)
-        self._recorder = recorder
-        self._changed: list[Write] = []
-        self._is_recorded = False
-
-    def lay(self, disk: Disk, durable: list[Write], kept: list[Write]) -> None:
-        """Makes it what a cut leaves of a disk, of which some became durable since the last one."""
-        if self._is_recorded:
-            found = self._recorder.events()
-            self._changed += [event for event in found if isinstance(event, Write)]
-        changed = [(it.offset, it.offset + len(it.bytes)) for it in (*self._changed, *durable)]
-        for begin, end in changed:
-            os.pwrite(self._file.fileno(), disk.durable[begin:end], begin)
-        for write in kept:
-            os.pwrite(self._file.fileno(), write.bytes, write.offset)
-        self._changed = list(kept)
-        self._recorder.watch(self.path)
-        self._is_recorded = True
-
-
-class Recorder:
-    """The library that keeps a record of what is written to a file."""
-
-    def __init__(self, library_path: str, record: Path) -> None:
-        self.library = ctypes.CDLL(library_path)
-        self.library.recorded_disk_begin.argtypes = [ctypes.c_char_p] * 2
-        self.library.recorded_disk_mark.argtypes = [ctypes.c_uint64] * 2
-        self._record = record
-        self._grown: tuple[int, list[Event]] = (0, [])
-
-    def watch(self, path: Path) -> None:
-        """Begins a new record, of this file."""
-        self._grown = (0, [])
-        begun = self.library.recorded_disk_begin(os.fsencode(path), os.fsencode(self._record))
-        assert begun == 0, os.strerror(begun)
-
-    def events(self) -> list[Event]:
-        """What was done to the file since."""
-        mine = list(parse(self._record.read_bytes()))
-        at, grown = self._grown
-        return [*mine[:at], *later(grown, at), *later(mine[at:], len(grown))]
-
-    def grow(self, volume: Path) -> None:
-        """Enlarges the file, and has the volume take the room, by a process with its own record."""
-        at = len(self.events())
-        os.truncate(volume, volume.stat().st_size + GROWN_BYTES)
-        record = self._record.with_suffix(".grown")
-        told = {"RECORDED_DISK_FILE": f"{volume}", "RECORDED_DISK_RECORD": f"{record}"}
-        command = [f"{BINARY}", "nvme", "grow", f"{volume}", "--io", "file"]
-        subprocess.run(command, env={**os.environ, **told}, check=True, capture_output=True)
-        grown = list(parse(record.read_bytes()))
-        assert {type(event) for event in grown} >= {Write, Flush}, grown
-        self._grown = (at, grown)
-
-
-def later(events: list[Event], count: int) -> list[Event]:
-    """The same behind so many others."""
-    return [
-        replace(event, until=event.until + count) if isinstance(event, Flush) else event
-        for event in events
-    ]
+    worker.append(con, appended, "e")
+    detach(con)
 
 
 def opened() -> duckdb.DuckDBPyConnection:
@@ -285,21 +146,51 @@ def opened() -> duckdb.DuckDBPyConnection:
     return con
 
 
-def main(library_path: str, volume: Path, io: str, seed: int, cuts: int) -> None:
-    """Records, and cuts; prints how many events there were, how many flushes and trims."""
-    recorder = Recorder(library_path, volume.with_suffix(".record"))
+def cut_again(
+    con: duckdb.DuckDBPyConnection,
+    disk: Disk,
+    path: Path,
+    recorder: Recorder,
+    chance: random.Random,
+) -> None:
+    """The power goes a second time, while a log was replayed; then all is there, too."""
+    disk.go_on(chance.randrange(len(disk.events) + 1))
+    path.write_bytes(disk.image(disk.kept(chance)))
+    recorder.watch(path)
+    verify(con, path, disk.told, recorder)
+
+
+def places(events: list[Event], cuts: int, chance: random.Random) -> list[int]:
+    """Before which events the power goes: half of them while there are two logs."""
+    two_logs = with_two_logs(events)
+    assert two_logs, "somebody commits while a checkpoint runs"
+    anywhere = [chance.randrange(len(events) + 1) for _ in range(cuts - cuts // 2)]
+    return sorted([*anywhere, *(chance.choice(two_logs) for _ in range(cuts // 2))])
+
+
+def main(
+    library_path: str, volume: Path, io: str, seed: int, cuts: int, under: Path | None = None
+) -> None:
+    """Records, and cuts; prints how many events, flushes and trims there were.
+
+    And after how many cuts two logs were made one: in that the power goes a second time.
+    """
+    file = under or volume
+    recorder = Recorder(library_path, file.with_suffix(".record"))
     with worker.attach(volume, io=io) as con:
+        con.execute(f"ATTACH '{url(volume, 'e', io=io)}' AS e")
         worker.prepare(con)
+        con.execute("CREATE TABLE e.grows (i BIGINT, text VARCHAR)")
     # Before it grows the volume has not all of its device.
     start = volume.read_bytes() + bytes(GROWN_BYTES)
     recorder.watch(volume)
-    work(volume, io, recorder)
+    work(volume, io, recorder, file)
     events = recorder.events()
     chance = random.Random(seed)  # noqa: S311
     disk = Disk(start, events)
-    copy = Copy(volume.with_suffix(".cut"), start, recorder)
-    con = opened()
-    for number, at in enumerate(sorted(chance.randrange(len(events) + 1) for _ in range(cuts))):
+    copy, second = Copy(file.with_suffix(".cut"), start, recorder), file.with_suffix(".second")
+    con, replays = opened(), 0
+    for number, at in enumerate(places(events, cuts, chance)):
         durable = disk.go_on(at)
         kept = disk.kept(chance)
         copy.lay(disk, durable, kept)
@@ -308,12 +199,30 @@ def main(library_path: str, volume: Path, io: str, seed: int, cuts: int) -> None
             con.close()
             con = opened()
         try:
-            verify(con, copy.path, disk.told)
+            verify(con, copy.path, disk.told, recorder)
+            done = copy.events()
+            done = done[: done.index(Mark(LOOKED_AT, 0))]
+            tables = (names(event) or set() for event in done)
+            if any(name.endswith(".wal.recovery") for files in tables for name in files):
+                replays += 1
+                if replays % AGAIN_EVERY:
+                    continue
+                again = Disk(bytes(disk.image(kept)), done)
+                again.told = disk.told
+                cut_again(con, again, second, recorder, chance)
         except BaseException:
             print(f"seed {seed}, cut before event {at}; the disk: {copy.path}", file=sys.stderr)
             raise
-    print(len(events), *(sum(isinstance(it, kind) for it in events) for kind in (Flush, Trim)))
+    counts = (sum(isinstance(it, kind) for it in events) for kind in (Flush, Trim))
+    print(len(events), *counts, replays)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
+    main(
+        sys.argv[1],
+        Path(sys.argv[2]),
+        sys.argv[3],
+        int(sys.argv[4]),
+        int(sys.argv[5]),
+        *map(Path, sys.argv[6:]),
+    )

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import duckdb
-from cut_disk import Disk, Write, parse
+from recorded_disk import Disk, Write, parse
 
 CHECKPOINTS = 12
 CUTS_OF_EVENT = 3

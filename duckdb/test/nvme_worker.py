@@ -77,6 +77,27 @@ def verify(con: duckdb.DuckDBPyConnection, told: dict[str, int]) -> dict[str, in
     return found
 
 
+def append(con: duckdb.DuckDBPyConnection, number: int, db: str) -> None:
+    """The transaction of this number on a table that only grows.
+
+    Who only adds rows commits while a checkpoint runs, too.
+    """
+    first = number * ROWS
+    con.execute(f"INSERT INTO {db}.grows {rows('grows', first, first + ROWS)}")
+
+
+def verify_appended(con: duckdb.DuckDBPyConnection, told: int, db: str) -> int:
+    """Transactions on that table; at most one more than was told, and whole."""
+    count = value(con, f"SELECT count(*) FROM {db}.grows")
+    assert isinstance(count, int)
+    assert count % ROWS == 0 and told <= count // ROWS <= told + 1, (told, count)
+    sums = "coalesce(sum(i), 0), coalesce(bit_xor(hash(i, text)), 0)"
+    written = rows("grows", 0, count)
+    sql = f"SELECT (SELECT ({sums}) FROM {db}.grows) = (SELECT ({sums}) FROM ({written}))"
+    assert value(con, sql) is True, count
+    return count // ROWS
+
+
 def verify_index(con: duckdb.DuckDBPyConnection, table: str, transactions: int) -> None:
     """The index of the keys knows the last row, and none that was deleted."""
     last, deleted = transactions * ROWS - 1, (transactions - KEPT) * ROWS - 1

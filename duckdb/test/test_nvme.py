@@ -17,7 +17,7 @@ def volume(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("queues", ["thread", "pool", "single", "sync"])
-@pytest.mark.parametrize("io", ["uring", "direct", "file"])
+@pytest.mark.parametrize("io", ["uring", "uring&wait=poll", "direct", "file"])
 def test_what_is_written_is_there_the_next_time(io: str, queues: str, volume: Path) -> None:
     with attached(volume, io=io, queues=queues) as con:
         con.execute("CREATE TABLE t AS SELECT i, hash(i) AS h FROM range(300000) t(i)")

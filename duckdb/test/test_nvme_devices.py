@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from nvme import (
     format_volume,
     has_loop_devices,
     loop_device,
+    not_run,
     penstock,
     url,
     value,
@@ -25,6 +27,7 @@ from nvme import (
 
 IOS = ["uring", "direct", "file"]
 ZRAM = Path("/sys/block/zram0")
+NO_LOOP = "no loop device can be made here"
 
 
 def grow(con: duckdb.DuckDBPyConnection, rows: int) -> None:
@@ -45,8 +48,9 @@ def holds(con: duckdb.DuckDBPyConnection, rows: int) -> None:
     assert value(con, f"SELECT h = hash(i) FROM t WHERE i = {rows - 1}") is True
 
 
-def without_loop_devices(tmp_path: Path) -> None:
-    """Where there are none, a file has to do."""
+def without(what: str, why: str, tmp_path: Path) -> None:
+    """Where there is no such device it is said so, and a file has to do."""
+    not_run(f"test_nvme_devices: {what}", why)
     volume = format_volume(tmp_path / "disk.img", "64MiB")
     for count, io in enumerate(IOS, 1):
         with attached(volume, io=io) as con:
@@ -56,7 +60,7 @@ def without_loop_devices(tmp_path: Path) -> None:
 
 def test_a_volume_moves_between_block_sizes(tmp_path: Path) -> None:
     if not has_loop_devices():
-        without_loop_devices(tmp_path)
+        without("blocks of several sizes", NO_LOOP, tmp_path)
         return
     volume = format_volume(tmp_path / "disk.img", "64MiB")
     count = 0
@@ -75,7 +79,7 @@ def test_a_volume_moves_between_block_sizes(tmp_path: Path) -> None:
 
 def test_a_device_that_is_read_only(tmp_path: Path) -> None:
     if not has_loop_devices():
-        without_loop_devices(tmp_path)
+        without("a read-only device", NO_LOOP, tmp_path)
         return
     volume = format_volume(tmp_path / "disk.img", "64MiB")
     with attached(volume) as con:
@@ -106,12 +110,9 @@ def mounted(device: Path, folder: Path) -> Iterator[None]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_what_is_mounted_is_left_alone_by_force_too(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_mounted_is_left_alone_by_force_too(tmp_path: Path) -> None:
     if not has_loop_devices() or not shutil.which("mkfs.ext4"):
-        with capfd.disabled():
-            print("test_nvme_devices: NOT RUN on a mounted device: no loop device, or no mkfs.ext4")
+        not_run("test_nvme_devices: a mounted device", "no loop device, or no mkfs.ext4")
         return
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(32 << 20))
@@ -170,7 +171,8 @@ def zram() -> Iterator[Path | None]:
 def test_a_device_that_wants_aligned_memory(tmp_path: Path) -> None:
     with zram() as device:
         if device is None:
-            without_loop_devices(tmp_path)
+            why = "no /dev/zram0 that is free, or not root"
+            without("a device that wants aligned memory", why, tmp_path)
             return
         penstock("format", device)
         for count, io in enumerate(IOS, 1):
@@ -185,7 +187,7 @@ def test_a_device_that_wants_aligned_memory(tmp_path: Path) -> None:
 def test_a_file_and_a_loop_device_over_it_are_one(tmp_path: Path) -> None:
     volume = format_volume(tmp_path / "disk.img", "64MiB")
     if not has_loop_devices():
-        without_loop_devices(tmp_path)
+        without("a file under a loop device", NO_LOOP, tmp_path)
         return
     with loop_device(volume) as device:
         with connect() as con, pytest.raises(duckdb.Error, match="is a loop device over it"):
@@ -205,3 +207,14 @@ def test_a_file_and_a_loop_device_over_it_are_one(tmp_path: Path) -> None:
             pytest.raises(duckdb.Error, match="another process has the device open"),
         ):
             con.execute(f"ATTACH '{url(device, 'other')}' AS other")
+
+
+def test_what_cannot_be_tested_is_told(tmp_path: Path) -> None:
+    """Without a PATH programs are missing: a test passes then, and what it left is told."""
+    test = f"{__file__}::{test_what_is_mounted_is_left_alone_by_force_too.__name__}"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    command += ["--basetemp", str(tmp_path / "of-the-other")]
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "a mounted device: NOT RUN: no loop device" in done.stdout, done.stdout

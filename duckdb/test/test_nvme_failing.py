@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from nvme import format_volume
+from nvme import format_volume, has_loop_devices, loop_device, not_run, penstock
 
 HERE = Path(__file__).resolve().parent
 # Power cuts of a seed; with three ways to a file 12,000 together.
@@ -96,5 +96,26 @@ def test_whatever_a_power_cut_leaves_is_what_was_committed(
         volume = format_volume(Path(directory) / "disk.img", "32MiB")
         recorder = compiled("recorded_disk", tmp_path)
         told = output(recorder, "cut_disk.py", volume, io, f"{seed}", f"{CUTS}")
-    events, flushes, trims = map(int, told.split())
+    judge(told)
+
+
+def judge(told: str) -> None:
+    """What cut_disk.py tells: much was done, and there were second logs."""
+    events, flushes, trims, replays = map(int, told.split())
     assert events > 300 and flushes > 100 and trims > 10, told
+    assert replays > 10, "cuts after which two logs were made one"
+
+
+@pytest.mark.parametrize("io", ["file", "direct", "uring"])
+def test_whatever_a_power_cut_leaves_of_a_block_device_too(io: str, tmp_path: Path) -> None:
+    if not has_loop_devices():
+        not_run(f"test_nvme_failing: power cuts of a block device by {io}")
+        return
+    file = tmp_path / "disk.img"
+    with file.open("wb") as made:
+        made.truncate(32 << 20)
+    recorder = compiled("recorded_disk", tmp_path)
+    with loop_device(file) as device:
+        penstock("format", device)
+        told = output(recorder, "cut_disk.py", device, io, "5", f"{CUTS // 4}", file)
+    judge(told)

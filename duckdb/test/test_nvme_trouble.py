@@ -42,11 +42,14 @@ def test_a_url_that_is_wrong(volume: Path, tmp_path: Path) -> None:
         (f"ATTACH 'nvme://{volume}?db=a&io=urin'", "Did you mean uring?"),
         (f"ATTACH 'nvme://{volume}?db=a&queues=treads'", "Did you mean thread?"),
         (f"ATTACH 'nvme://{volume}?db=a&depth=0'", "not between 1 and 1024"),
+        (f"ATTACH 'nvme://{volume}?db=a&wait=pol'", "Did you mean poll?"),
+        (f"ATTACH 'nvme://{volume}?db=a&io=direct&wait=poll'", "there is nothing to poll"),
         (f"ATTACH 'nvme://{volume}?db=a&ios=uring'", "Did you mean io?"),
         (f"ATTACH 'nvme://{volume}?db=a&io=passthrough'", "/dev/ng0n1"),
         (f"ATTACH 'nvme://{volume}?db=a' (READ_ONLY)", "does not exist"),
         ("SET penstock_nvme_io = 'urin'", "Did you mean uring?"),
         ("SET penstock_nvme_queues = 'two'", "single, pool, thread"),
+        ("SET penstock_nvme_wait = 'two'", "sleep, poll"),
     ]:
         assert told in refusal(sql), (sql, refusal(sql))
     penstock("import", volume, made_by_stock(tmp_path), "--db", "sales")
@@ -75,6 +78,8 @@ def test_the_same_database_twice(
             con.execute("ATTACH 'nvme://disk.img?db=a&io=direct' AS second")
         with pytest.raises(duckdb.Error, match="io=uring and queues=thread"):
             con.execute("ATTACH 'nvme://disk.img?db=b&queues=pool' AS second")
+        with pytest.raises(duckdb.Error, match="io=uring and queues=thread"):
+            con.execute("ATTACH 'nvme://disk.img?db=b&wait=poll' AS second")
         con.execute("SET penstock_nvme_io = 'direct'")
         con.execute("DETACH first")
         con.execute("ATTACH 'nvme://disk.img?db=b' AS second")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import duckdb
 import pytest
-from harness import Fake, connect
+from harness import BUILD, Fake, connect
+from nvme import not_run
 
 
 def value(con: duckdb.DuckDBPyConnection, name: str) -> str:
@@ -23,6 +30,50 @@ def test_the_environment_gives_the_start_value(monkeypatch: pytest.MonkeyPatch) 
     assert value(con, "penstock_part_size_bytes") == "16MiB"
     con.execute("RESET penstock_part_size_bytes")
     assert value(con, "penstock_part_size_bytes") == "32MiB"
+
+
+@contextmanager
+def memory_group(limit_bytes: int) -> Iterator[Path | None]:
+    """A cgroup with so much memory, by either version of the kernel's interface."""
+    root = Path("/sys/fs/cgroup")
+    old, new = root / "memory/memory.limit_in_bytes", root / "cgroup.subtree_control"
+    parent, limit = (old.parent, old.name) if old.exists() else (root, "memory.max")
+    has_new = new.exists() and "memory" in new.read_text().split()
+    if not (old.exists() or has_new) or not os.access(parent, os.W_OK):
+        yield None
+        return
+    group = parent / f"penstock-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / limit).write_text(str(limit_bytes))
+        yield group
+    finally:
+        group.rmdir()
+
+
+def test_the_memory_limit_is_half_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_MEMORY_LIMIT_BYTES", raising=False)
+    here = "import harness, test_settings as it; con = harness.connect()"
+    program = f"{here}; print(it.value(con, 'penstock_memory_limit_bytes'))"
+    # The second is larger than a limit of 256MiB, and no more than one of 1GiB.
+    binary = [str(BUILD / "penstock"), "cat", "file:///nothing", "--part-size-bytes", "512MiB"]
+    with memory_group(512 << 20) as group:
+        if group is None:
+            not_run("test_settings: the memory limit of a container", "no memory cgroup to be made")
+            return
+        enter = ["sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', str(group)]
+        told, refused = (
+            subprocess.run(
+                [*enter, *command],
+                cwd=Path(__file__).parent,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            for command in ([sys.executable, "-c", program], binary)
+        )
+    assert told.stdout == "256MiB\n", told.stderr
+    assert "512MiB is more than 256MiB" in refused.stderr, refused.stderr
 
 
 def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

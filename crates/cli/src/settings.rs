@@ -25,6 +25,11 @@ pub trait Values: Default + Clone {
     /// Whether the verbs below take the flags too.
     const GLOBAL: bool;
 
+    /// The values where nobody gives any.
+    fn here() -> Self {
+        Self::default()
+    }
+
     /// Sets one value from text.
     ///
     /// # Errors
@@ -36,6 +41,10 @@ impl Values for Settings {
     const ROWS: &'static [SettingSpec] = TABLE;
     const HEADING: &'static str = "Settings";
     const GLOBAL: bool = true;
+
+    fn here() -> Self {
+        penstock_engine::settings_here()
+    }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         Settings::set(self, name, value)
@@ -87,7 +96,7 @@ impl<V: Values> TableFlags<V> {
         file: &[(String, String)],
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Resolved<V>> {
-        let (mut settings, mut given) = (V::default(), BTreeSet::new());
+        let (mut settings, mut given) = (V::here(), BTreeSet::new());
         let is_own = |name: &str| V::ROWS.iter().any(|row| row.name == name);
         for (name, value) in file.iter().filter(|row| is_own(&row.0)) {
             settings.set(name, value).map_err(|error| error.with_operation_of("config file"))?;

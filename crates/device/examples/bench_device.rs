@@ -3,13 +3,13 @@
 //! each thread gives batches and waits for them. The bench's `nvme_raw` runs it beside fio.
 //!
 //! Usage: `bench_device PATH key=value...` with io, queues, rw (read, write), size_bytes, depth,
-//! threads, batch (commands given at once), memory (small, or huge: its pages), seconds and seed,
-//! from which the places are drawn.
+//! threads, batch (commands given at once), wait (sleep, poll), memory (small, or huge: its pages),
+//! seconds and seed, from which the places are drawn.
 //! Writing destroys what the device holds.
 
 use penstock_base::{Error, Kind, Result};
 use penstock_device::{
-    AlignedBuffer, Command, Discipline, Io, LargeBuffer, OpenOptions, Port, open,
+    AlignedBuffer, Command, Discipline, Io, LargeBuffer, OpenOptions, Port, Wait, open,
 };
 use std::io::Write as _;
 use std::ops::DerefMut;
@@ -27,6 +27,7 @@ struct Job {
     depth: u32,
     threads: usize,
     batch: usize,
+    wait: Wait,
     has_huge_pages: bool,
     time: Duration,
     seed: u64,
@@ -46,6 +47,7 @@ impl Job {
             depth: 32,
             threads: 1,
             batch: 0,
+            wait: Wait::default(),
             has_huge_pages: false,
             time: Duration::from_secs(1),
             seed: 0,
@@ -62,6 +64,7 @@ impl Job {
                 "size_bytes" => job.size_bytes = number()?,
                 "depth" => job.depth = number()? as u32,
                 "threads" => job.threads = number()?,
+                "wait" => job.wait = Wait::by_name(value)?,
                 "batch" => job.batch = number()?,
                 "memory" => {
                     job.has_huge_pages = match value {
@@ -144,8 +147,8 @@ fn run(arguments: &[String]) -> Result<()> {
     let (path, words) =
         arguments.split_first().ok_or_else(|| invalid("no device is named".to_string()))?;
     let job = Job::parse(words)?;
-    let options =
-        OpenOptions { write: job.write, queue_depth: Some(job.depth), ..OpenOptions::new(job.io) };
+    let (write, queue_depth, wait) = (job.write, Some(job.depth), job.wait);
+    let options = OpenOptions { write, queue_depth, wait, ..OpenOptions::new(job.io) };
     let port = Port::new(open(Path::new(path), &options)?, job.discipline)?;
     let start = Barrier::new(job.threads + 1);
     let (outcomes, wall) = std::thread::scope(|scope| {

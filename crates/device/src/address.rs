@@ -9,6 +9,7 @@ use crate::open::Io;
 use crate::queues::Discipline;
 use crate::volume::table::{NAME_BYTES_MAX, is_name};
 use crate::volume::{Asked, TEMP_PREFIX};
+use crate::wait::Wait;
 use penstock_base::{Error, Kind, Result, Settings, nearest::nearest};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ const DATABASE_NAME_BYTES_MAX: usize = NAME_BYTES_MAX - ENDINGS[0].len() - IMPOR
 /// (`temporary_file_manager.cpp`).
 const JOINED_BEGIN: &str = "/duckdb_temp_";
 
-const PARAMETERS: [&str; 5] = ["db", "temp", "io", "queues", "depth"];
+const PARAMETERS: [&str; 6] = ["db", "temp", "io", "queues", "depth", "wait"];
 const EXAMPLE: &str = "Write nvme:///dev/ng0n1?db=sales";
 
 /// What lies at a URL.
@@ -255,6 +256,10 @@ impl Parameters {
                         return fail(url, message, "Write depth=32");
                     }
                 },
+                "wait" => {
+                    let wait = Wait::by_name(value).map_err(|it| it.with_object(url))?;
+                    asked.wait = Some(wait);
+                }
                 unknown => return Err(unknown_parameter(url, unknown)),
             }
         }
@@ -285,6 +290,7 @@ impl Asked {
                 Discipline::by_name(&settings.nvme_queues).map_err(of("setting nvme_queues"))?,
             ),
             queue_depth: Some(depth),
+            wait: Some(Wait::by_name(&settings.nvme_wait).map_err(of("setting nvme_wait"))?),
         })
     }
 
@@ -295,6 +301,7 @@ impl Asked {
             io: self.io.or(other.io),
             discipline: self.discipline.or(other.discipline),
             queue_depth: self.queue_depth.or(other.queue_depth),
+            wait: self.wait.or(other.wait),
         }
     }
 
@@ -305,6 +312,7 @@ impl Asked {
             io: self.io.filter(|_| self.io != other.io),
             discipline: self.discipline.filter(|_| self.discipline != other.discipline),
             queue_depth: self.queue_depth.filter(|_| self.queue_depth != other.queue_depth),
+            wait: self.wait.filter(|_| self.wait != other.wait),
         }
     }
 }
@@ -318,7 +326,10 @@ impl fmt::Display for Asked {
         if let Some(discipline) = self.discipline {
             write!(f, "&queues={}", discipline.name())?;
         }
-        self.queue_depth.map_or(Ok(()), |depth| write!(f, "&depth={depth}"))
+        if let Some(depth) = self.queue_depth {
+            write!(f, "&depth={depth}")?;
+        }
+        self.wait.map_or(Ok(()), |wait| write!(f, "&wait={}", wait.name()))
     }
 }
 
@@ -372,13 +383,15 @@ mod tests {
 
     #[test]
     fn how_a_device_is_opened() {
-        let asked = parse("nvme:///d?db=a&io=direct&queues=pool&depth=8").asked;
+        let asked = parse("nvme:///d?db=a&io=uring&queues=pool&depth=8&wait=poll").asked;
         let all = Asked {
-            io: Some(Io::Direct),
+            io: Some(Io::Uring),
             discipline: Some(Discipline::Pool),
             queue_depth: Some(8),
+            wait: Some(Wait::Poll),
         };
         assert_eq!(asked, all);
+        assert_eq!(all.to_string(), "&io=uring&queues=pool&depth=8&wait=poll");
         assert_eq!(parse("nvme:///d?io=auto&db=a").asked, Asked::default());
         let xnvme = parse("nvme:///d?db=a&io=xnvme:sync=nvme,async=libaio&depth=8").asked;
         assert_eq!(xnvme.to_string(), "&io=xnvme:async=libaio,sync=nvme&depth=8");
@@ -386,9 +399,10 @@ mod tests {
         assert_eq!(defaults.io, None);
         let mut settings = Settings::default();
         settings.set("nvme_queues", "pool").expect("a text");
+        settings.set("nvme_wait", "poll").expect("a text");
         let set = Asked::from_settings(&settings).expect("it is known").unlike(defaults);
         let url = parse("nvme://x?depth=4&db=a").canonical(Path::new("/d"), set);
-        assert_eq!(url.expect("a database"), "nvme:///d?db=a&queues=pool&depth=4");
+        assert_eq!(url.expect("a database"), "nvme:///d?db=a&queues=pool&depth=4&wait=poll");
     }
 
     #[test]
@@ -442,6 +456,7 @@ mod tests {
             ("nvme:///d?db=a&queues=threads", "Did you mean thread"),
             ("nvme:///d?db=a&queue=thread", "Did you mean queues"),
             ("nvme:///d?db=a&depth=many", "no number"),
+            ("nvme:///d?db=a&wait=pol", "Did you mean poll"),
         ] {
             assert!(refusal(url).contains(told), "{url}: {}", refusal(url));
         }

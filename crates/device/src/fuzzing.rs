@@ -20,7 +20,11 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
         b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x10\0\0\x01\0\0\0\
           \0\0\0\0\0\0\0\0\x02\0db\0\x10\0\0\0\0\0\0\x01\0\0\0\0\x02\0\0\0\0\0\0\x01\0\0\0\0\0\0\0",
     ),
-    ("volume_url", url, b"nvme:///dev/ng0n1?db=sales&io=passthrough&queues=thread&depth=32"),
+    (
+        "volume_url",
+        url,
+        b"nvme:///dev/ng0n1?db=sales&io=passthrough&queues=thread&depth=32&wait=poll",
+    ),
     ("nvme_identify", crate::nvme::fuzz, &[9; 64]),
 ];
 

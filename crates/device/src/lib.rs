@@ -29,6 +29,7 @@ pub mod queues;
 pub mod split;
 mod state;
 pub mod volume;
+pub mod wait;
 
 pub use backend::Backend;
 pub use buffer::AlignedBuffer;
@@ -46,3 +47,4 @@ pub use meter::Meter;
 pub use open::{Io, OpenOptions, open, open_by};
 pub use port::Port;
 pub use queues::Discipline;
+pub use wait::Wait;

@@ -66,7 +66,8 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, takes_block: bool) -> Res
         geometry.check(&name)?;
     }
     let queue_depth = queue_depth(options, &name)?;
-    let file = OpenFile { file, name, geometry, queue_depth, held, _under: None };
+    let wait = options.wait;
+    let file = OpenFile { file, name, geometry, queue_depth, wait, held, _under: None };
     Ok(NvmeFile { file, namespace: id })
 }
 

@@ -305,6 +305,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_controller_does_not_have_is_not_asked_of_it() {
+        let (mut controller, namespace) = identify(12, 5);
+        for (cache, optional) in [(0, 0), (1, 0), (0, 4), (6, !4)] {
+            (controller[525], controller[520]) = (cache, optional);
+            let told = geometry(&controller, &namespace, None, "ng").expect("it is right");
+            assert_eq!(told.has_volatile_cache, cache == 1, "VWC {cache}");
+            assert_eq!(told.can_trim, optional == 4, "ONCS {optional}");
+        }
+    }
+
+    #[test]
     fn metadata_and_odd_blocks_are_refused() {
         let (controller, mut namespace) = identify(12, 5);
         namespace[128 + 4] = 8;

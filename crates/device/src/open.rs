@@ -6,7 +6,9 @@ use crate::device::{Device, Geometry};
 use crate::errno::{explain, explain_io};
 use crate::lock::{Locked, check_same, lock, lock_other_name};
 use crate::state::refuse_read_only;
-use crate::{FileDevice, IoctlDevice, PassthroughDevice, UringDevice, XnvmeDevice, namespace};
+use crate::{
+    FileDevice, IoctlDevice, PassthroughDevice, UringDevice, Wait, XnvmeDevice, namespace,
+};
 use penstock_base::{Error, Kind, Result, nearest::nearest};
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, StatxFlags};
 use rustix::io::Errno;
@@ -115,6 +117,8 @@ pub struct OpenOptions {
     pub transfer_max_bytes: Option<u32>,
     /// Most commands in flight per queue, 32 if not given; for io_uring, passthrough and libxnvme.
     pub queue_depth: Option<u32>,
+    /// How threads wait for the commands that a ring has; libxnvme is always polled.
+    pub wait: Wait,
     /// The libxnvme to load, if not what XNVME_LIBRARY_PATH names, or the system's.
     pub xnvme_library: Option<PathBuf>,
 }
@@ -129,6 +133,7 @@ impl OpenOptions {
             block_size_bytes: None,
             transfer_max_bytes: None,
             queue_depth: None,
+            wait: Wait::default(),
             xnvme_library: None,
         }
     }
@@ -138,8 +143,10 @@ impl OpenOptions {
 ///
 /// # Errors
 /// `NotFound`, `Denied`; `Conflict` if another process has it or it is mounted; `Unsupported` for
-/// other kinds of files and where the kernel lacks what `io` needs; `Invalid` for wrong sizes.
+/// other kinds of files, where the kernel lacks what `io` needs, and for polling where `io` has
+/// nothing to poll; `Invalid` for wrong sizes.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Device>> {
+    options.wait.check(options.io, &path.display().to_string())?;
     let plain = || OpenFile::open(path, options);
     Ok(match options.io {
         Io::File | Io::Direct => Arc::new(FileDevice::new(plain()?)),
@@ -184,6 +191,8 @@ pub struct OpenFile {
     pub(crate) geometry: Geometry,
     /// Most commands in flight per queue.
     pub(crate) queue_depth: u32,
+    /// How threads wait for commands that a ring has.
+    pub(crate) wait: Wait,
     /// Holds the lock, on a descriptor of its own: a ring that is closing keeps its file a while.
     /// On a block device it is the one that claims it.
     pub(crate) held: Locked,
@@ -238,7 +247,8 @@ impl OpenFile {
         }
         let geometry = geometry(&file, is_block, size_bytes, options, &name)?;
         let queue_depth = queue_depth(options, &name)?;
-        Ok(OpenFile { file, name, geometry, queue_depth, held, _under: under })
+        let wait = options.wait;
+        Ok(OpenFile { file, name, geometry, queue_depth, wait, held, _under: under })
     }
 }
 

@@ -96,12 +96,16 @@ impl Port {
         self.run(&mut [Command::Write { block, from }])
     }
 
-    /// Makes every write durable that has returned, on whichever thread.
+    /// Makes every write durable that has returned, on whichever thread. Where no cache would lose
+    /// any, that is so already, and the device is not asked.
     ///
     /// # Errors
     /// As [`Port::run`].
     pub fn flush(&self) -> Result<()> {
-        self.run(&mut [Command::Flush])
+        match self.device.geometry().has_volatile_cache {
+            true => self.run(&mut [Command::Flush]),
+            false => Ok(()),
+        }
     }
 
     /// As [`Device::written_from`].

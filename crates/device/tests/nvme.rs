@@ -9,17 +9,25 @@ mod cases;
 #[path = "conformance/subject.rs"]
 mod subject;
 
-use penstock_device::{Io, OpenOptions, open};
+use penstock_device::{Io, OpenOptions, Wait, open};
 use std::path::Path;
 use subject::Subject;
 
 fn subject(io: Io) -> Subject {
+    subject_by(&OpenOptions::new(io))
+}
+
+fn subject_by(options: &OpenOptions) -> Subject {
     let path = std::env::var("PENSTOCK_TEST_NVME").expect("PENSTOCK_TEST_NVME names the device");
-    Subject::head(open(Path::new(&path), &OpenOptions::new(io)).expect("it opens"))
+    Subject::head(open(Path::new(&path), options).expect("it opens"))
 }
 
 exam!(ioctl, || subject(Io::Ioctl));
 exam!(passthrough, || subject(Io::Passthrough));
+exam!(passthrough_polled, || subject_by(&OpenOptions {
+    wait: Wait::Poll,
+    ..OpenOptions::new(Io::Passthrough)
+}));
 
 #[test]
 fn a_second_opener_is_kept_out() {

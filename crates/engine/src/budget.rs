@@ -22,6 +22,8 @@
 mod machine;
 mod volumes;
 
+pub(crate) use machine::Memory as Machine;
+
 use futures_util::future::{Either, select};
 use penstock_base::{Metric, Metrics};
 use std::collections::VecDeque;

@@ -20,6 +20,7 @@ mod attempt;
 mod budget;
 mod cache;
 mod cancel;
+mod defaults;
 mod engine;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -48,6 +49,7 @@ pub use budget::Budget;
 pub use cache::look_at_device as look_at_cache_device;
 pub use cache::{CacheDevice, CacheEntry, format_device as format_cache_device};
 pub use cancel::Cancellation;
+pub use defaults::{default_here, settings_here};
 pub use engine::{Engine, Interrupted};
 pub use location::{Location, Mount, Opener, StoreOption};
 pub use names::{Entry, GlobPages, Listed};

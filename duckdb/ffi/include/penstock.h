@@ -172,7 +172,7 @@ typedef bool (*ps_sub_read_fn)(void *context, uint64_t handle, uint64_t offset, 
 bool ps_parallel_read(const ps_parallel *parallel, const ps_query *query, uint64_t offset, uint64_t len, bool own_is_shared,
                       uint64_t files_used, ps_sub_read_fn read, void *context, ps_error **error);
 
-/* ---- databases on devices: files of volumes, at nvme://PATH?db=NAME[&io=IO][&queues=QUEUES][&depth=N] ----
+/* ---- databases on devices: files of volumes, at nvme://PATH?db=NAME[&io=IO][&queues=QUEUES][&depth=N][&wait=WAIT] ----
  * The volume of a device is opened with the first file or spilling directory on it and closed with the last; all of a
  * process share it. `settings` are those that differ from the engine's. An ending of DuckDB's before the `?` (`.wal`)
  * names a companion of the database. */

@@ -4,7 +4,7 @@ use crate::abi::{PsPair, free, give, handle, pairs};
 use crate::error::{PsError, guarded, quiet};
 use crate::rows::PsRows;
 use penstock_base::Settings;
-use penstock_engine::Engine;
+use penstock_engine::{Engine, settings_here};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn ps_engine_new(
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         guarded(error, || {
-            let settings = with_pairs(Settings::default(), &pairs(settings, count, "a setting")?)?;
+            let settings = with_pairs(settings_here(), &pairs(settings, count, "a setting")?)?;
             let engine = Engine::new(settings)?;
             let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
             engines.retain(|(_, engine)| engine.strong_count() > 0);

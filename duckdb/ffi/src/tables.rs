@@ -6,7 +6,7 @@ use crate::rows::PsRows;
 use penstock_base::Settings;
 use penstock_base::settings::{SettingType, TABLE, spec};
 use penstock_device::volume::Asked;
-use penstock_engine::check_settings;
+use penstock_engine::{check_settings, default_here};
 use std::ptr::null_mut;
 
 /// One row of the settings table.
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn ps_setting_describe(index: usize, out: *mut PsSettingIn
     let info = PsSettingInfo {
         name: PsStr::lend(row.name),
         doc: PsStr::lend(row.doc),
-        default_value: PsStr::lend(row.default),
+        default_value: PsStr::lend(default_here(row)),
         setting_type: match row.setting_type {
             SettingType::Bool => 0,
             SettingType::Number => 1,

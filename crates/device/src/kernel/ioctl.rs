@@ -70,7 +70,6 @@ pub(crate) fn run(device: &NvmeFile, command: &mut Command<'_>) -> Result<()> {
             let (address, length) = (from.as_ptr().expose_provenance(), from.len());
             Passthrough::write(*namespace, *block, address as u64, length as u32, size)
         }
-        Command::Flush if !file.geometry.has_volatile_cache => return Ok(()),
         Command::Flush => Passthrough::flush(*namespace),
         Command::Trim { block, blocks } => {
             let Some(bytes) = trim_range(*block, *blocks) else {

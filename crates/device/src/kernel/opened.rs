@@ -3,14 +3,23 @@
 use crate::device::Ownership;
 use crate::errno::explain_io;
 use crate::kernel::dialect::{Dialect, Ring};
+use crate::wait::Wait;
 use penstock_base::{Error, Kind};
 use rustix::io::Errno;
 
-pub(super) fn open_ring<D: Dialect>(depth: u32, ownership: Ownership) -> std::io::Result<Ring<D>> {
+pub(super) fn open_ring<D: Dialect>(
+    depth: u32,
+    ownership: Ownership,
+    wait: Wait,
+) -> std::io::Result<Ring<D>> {
     if ownership == Ownership::Thread {
         // Since Linux 6.1: completions cost no interrupt of the thread, and no lock.
         let mut builder = Ring::<D>::builder();
         builder.setup_single_issuer().setup_defer_taskrun();
+        if wait == Wait::Poll {
+            // The kernel says when there is something to take: who looks need not ask it.
+            builder.setup_taskrun_flag();
+        }
         match builder.build(depth) {
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
             other => return other,

@@ -1,10 +1,12 @@
 //! A queue over a ring of the kernel. It decides how many commands are in flight, and which of them
 //! use registered buffers; which need no ring is the matter of `way`, what an entry looks like that
-//! of its dialect.
+//! of its dialect, how the thread waits that of `waiting`.
 //!
 //! The kernel holds addresses of the caller's memory while a command is in flight, so
 //! [`Queue::run`] never returns before the last of them has ended; if that became impossible, the
 //! process ends.
+
+mod waiting;
 
 use crate::buffer::is_aligned;
 use crate::device::{Command, Ownership, Queue};
@@ -15,10 +17,11 @@ use crate::kernel::slots::Slots;
 use crate::kernel::way::{Likes, Way, Ways};
 use crate::meter::Meter;
 use crate::open::OpenFile;
+use crate::wait::Wait;
 use penstock_base::{Error, Kind, Result};
-use rustix::io::Errno;
 use std::os::fd::AsRawFd;
 use std::time::Instant;
+use waiting::InFlight;
 
 /// In how many steps a ring is filled: the device begins with the first while others are prepared.
 const STRIDES: usize = 4;
@@ -37,6 +40,8 @@ pub(super) struct RingQueue<D: Dialect> {
     again: Vec<usize>,
     /// What batches took through the ring and by calls.
     pub(super) ways: Ways,
+    /// The same of commands that were alone, where the ring is polled.
+    pub(super) ways_alone: Ways,
     /// Whether entries lie in the ring that must never reach the kernel.
     is_broken: bool,
 }
@@ -47,18 +52,6 @@ struct Progress {
     done: usize,
     slot: Option<usize>,
     begun: Instant,
-}
-
-/// How many commands the kernel holds. While there are any, the caller's memory must stay.
-struct InFlight(usize);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        if self.0 > 0 {
-            // Going on would let the kernel write into memory that has another use by then.
-            std::process::abort();
-        }
-    }
 }
 
 impl<D: Dialect> Queue for RingQueue<D> {
@@ -73,7 +66,7 @@ impl<D: Dialect> Queue for RingQueue<D> {
         self.progress.clear();
         self.progress.resize(commands.len(), Progress { done: 0, slot: None, begun });
         let outcome = match commands {
-            [command] if D::CALLS => self.by_call(0, command, begun, meter).map(drop),
+            [_] if D::CALLS => self.alone(commands, begun, meter),
             _ => self.batch(commands, begun, meter),
         };
         meter.in_flight(0);
@@ -92,9 +85,9 @@ enum Prepared {
 impl<D: Dialect> RingQueue<D> {
     /// Opens a ring for a device.
     pub(super) fn open(dialect: D, ownership: Ownership) -> Result<Self> {
-        let OpenFile { file, name, queue_depth, .. } = dialect.file();
-        let ring =
-            open_ring::<D>(*queue_depth, ownership).map_err(|error| no_ring(&error, name))?;
+        let OpenFile { file, name, queue_depth, wait, .. } = dialect.file();
+        let ring = open_ring::<D>(*queue_depth, ownership, *wait);
+        let ring = ring.map_err(|error| no_ring(&error, name))?;
         ring.submitter()
             .register_files(&[file.as_raw_fd()])
             .map_err(|error| explain_io(&error, "io_uring register", name))?;
@@ -105,8 +98,14 @@ impl<D: Dialect> RingQueue<D> {
             progress: Vec::new(),
             again: Vec::new(),
             ways: Ways::default(),
+            ways_alone: Ways::default(),
             is_broken: false,
         })
+    }
+
+    #[cfg(test)]
+    pub(super) fn counted(&self) -> &D {
+        &self.dialect
     }
 
     #[cfg(test)]
@@ -137,6 +136,27 @@ impl<D: Dialect> RingQueue<D> {
         if !others.is_empty() {
             self.drive(others, now, meter)?;
             self.ways.note_ring(likes, now.elapsed(), others.len());
+        }
+        Ok(())
+    }
+
+    /// Carries out a command that is alone: by a call, unless the ring is polled and that is
+    /// faster. A call sleeps in the kernel until a disk has answered; on a device that ends its
+    /// commands within the call nothing is faster.
+    fn alone(&mut self, command: &mut [Command<'_>], begun: Instant, meter: &Meter) -> Result<()> {
+        let is_polled = self.dialect.file().wait == Wait::Poll;
+        let Some(likes) = Likes::of(command).filter(|_| is_polled) else {
+            return self.by_call(0, &mut command[0], begun, meter).map(drop);
+        };
+        match self.ways_alone.next(likes) {
+            Way::Ring => {
+                self.drive(command, begun, meter)?;
+                self.ways_alone.note_ring(likes, begun.elapsed(), 1);
+            }
+            Way::Both | Way::Calls => {
+                let end = self.by_call(0, &mut command[0], begun, meter)?;
+                self.ways_alone.note_calls(likes, end - begun, 1);
+            }
         }
         Ok(())
     }
@@ -220,8 +240,8 @@ impl<D: Dialect> RingQueue<D> {
             if in_flight.0 == 0 {
                 return failure.map_or(Ok(()), Err);
             }
-            // With nothing left to push the thread sleeps until the last one has ended; before,
-            // until a few have. It does not sleep while there is something to push or to take.
+            // With nothing left to push the thread waits until the last one has ended; before,
+            // until a few have. It does not wait while there is something to push or to take.
             let is_last = next == commands.len() && self.again.is_empty();
             let can_push = !is_last && failure.is_none() && has_slot && in_flight.0 < depth;
             let wanted = match is_last {
@@ -230,7 +250,7 @@ impl<D: Dialect> RingQueue<D> {
                 false => in_flight.0.div_ceil(WAITED_SHARE),
             };
             meter.in_flight(in_flight.0);
-            self.submit(wanted, &mut in_flight)?;
+            self.wait_for(wanted, &mut in_flight)?;
             now = Instant::now();
             // What ended at once is not taken at once: the device has nothing to do meanwhile.
             let most = if is_last { depth } else { stride };
@@ -267,19 +287,6 @@ impl<D: Dialect> RingQueue<D> {
             }
         }
         all
-    }
-
-    /// Gives the kernel what was pushed and waits for `wanted` completions.
-    fn submit(&mut self, wanted: usize, in_flight: &mut InFlight) -> Result<()> {
-        let Err(error) = self.ring.submit_and_wait(wanted) else { return Ok(()) };
-        let number = error.raw_os_error().map(Errno::from_raw_os_error);
-        if matches!(number, Some(Errno::INTR | Errno::AGAIN | Errno::BUSY)) {
-            return Ok(());
-        }
-        // What the kernel has not taken it will never touch, as nothing is submitted after this.
-        self.is_broken = true;
-        in_flight.0 -= self.ring.submission().len().min(in_flight.0);
-        Err(explain_io(&error, "io_uring submit", &self.dialect.file().name))
     }
 
     /// Finds memory for a command, or for the rest of one that came back in part; what the ring

@@ -142,32 +142,87 @@ mod tests {
     use crate::device::Command;
     use crate::kernel::way::Likes;
     use crate::meter::Meter;
-    use crate::{Io, OpenOptions};
+    use crate::{Io, OpenOptions, Wait};
     use penstock_base::DeviceMetric;
     use penstock_testkit::scratch::Scratch;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     const BLOCK: usize = 4096;
     const COUNT: usize = 40;
 
+    /// The same, and what of it was done by calls, if there are any, and with registered memory.
+    struct Counted<const CALLS: bool> {
+        plain: Plain,
+        calls: Arc<AtomicUsize>,
+        registered: Arc<AtomicUsize>,
+    }
+
+    impl<const CALLS: bool> Dialect for Counted<CALLS> {
+        type Entry = squeue::Entry;
+        type Completion = cqueue::Entry;
+        const CALLS: bool = CALLS;
+
+        fn file(&self) -> &OpenFile {
+            self.plain.file()
+        }
+
+        fn entry(&self, transfer: &Transfer, user_data: u64) -> squeue::Entry {
+            let entry = self.plain.entry(transfer, user_data);
+            let fixed = [opcode::ReadFixed::CODE, opcode::WriteFixed::CODE];
+            let is_fixed = fixed.iter().any(|code| entry.get_opcode() == u32::from(*code));
+            self.registered.fetch_add(usize::from(is_fixed), Ordering::Relaxed);
+            entry
+        }
+
+        fn call(&self, transfer: &Transfer) -> i32 {
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            self.plain.call(transfer)
+        }
+
+        fn completion(entry: &cqueue::Entry) -> (u64, i32) {
+            Plain::completion(entry)
+        }
+
+        fn moved(&self, result: i32, most: usize, operation: &'static str) -> Result<Moved> {
+            self.plain.moved(result, most, operation)
+        }
+
+        fn trim(&self, block: u64, blocks: u64) -> Result<()> {
+            self.plain.trim(block, blocks)
+        }
+    }
+
+    /// A queue of a new file that sleeps; as [`waiting`].
+    fn queue(path: &std::path::Path, call: Duration) -> RingQueue<Counted<true>> {
+        waiting(path, call, Wait::Sleep)
+    }
+
     /// A queue of a new file, and what was seen of commands that take so long by calls; through the
     /// ring each takes a millisecond.
-    fn queue(path: &std::path::Path, call: Duration) -> RingQueue<Plain> {
-        let options = OpenOptions { create_bytes: Some(1 << 20), ..OpenOptions::new(Io::Uring) };
-        let file = OpenFile::open(path, &options).expect("opens");
-        let mut queue =
-            RingQueue::open(Plain(Arc::new(file)), Ownership::Thread).expect("there are rings");
+    fn waiting<const CALLS: bool>(
+        path: &std::path::Path,
+        call: Duration,
+        wait: Wait,
+    ) -> RingQueue<Counted<CALLS>> {
+        let (create_bytes, io) = (Some(1 << 20), Io::Uring);
+        let options = OpenOptions { create_bytes, wait, ..OpenOptions::new(io) };
+        let plain = Plain(Arc::new(OpenFile::open(path, &options).expect("opens")));
+        let counted = Counted { plain, calls: Arc::default(), registered: Arc::default() };
+        let mut queue = RingQueue::open(counted, Ownership::Thread).expect("there are rings");
         let mut memory = [0; BLOCK];
         let reads = [Command::Read { block: 0, into: &mut memory }];
         let writes = [Command::Write { block: 0, from: &[0; BLOCK] }];
         for likes in [&reads[..], &writes].map(|it| Likes::of(it).expect("they are alike")) {
-            for _ in 0..9 {
-                queue.ways.note_ring(likes, Duration::from_millis(1), 1);
-                queue.ways.note_calls(likes, call, 1);
+            for ways in [&mut queue.ways, &mut queue.ways_alone] {
+                for _ in 0..9 {
+                    ways.note_ring(likes, Duration::from_millis(1), 1);
+                    ways.note_calls(likes, call, 1);
+                }
+                // The look that is due first.
+                ways.next(likes);
+                ways.next(likes);
             }
-            // The look that is due first.
-            queue.ways.next(likes);
-            queue.ways.next(likes);
         }
         queue
     }
@@ -226,5 +281,91 @@ mod tests {
         assert_eq!(reading.get(DeviceMetric::Reads), 2, "the third was not begun");
         assert_eq!(reading.get(DeviceMetric::Errors), 1);
         queue.run(&mut [Command::Flush], &meter).expect("it goes on");
+    }
+
+    /// So many reads of a block, one at a time.
+    fn read_alone<const CALLS: bool>(queue: &mut RingQueue<Counted<CALLS>>, reads: u64) {
+        let meter = Meter::default();
+        let mut memory = crate::AlignedBuffer::new(BLOCK, 4096);
+        for block in 0..reads {
+            let read = Command::Read { block, into: &mut memory };
+            queue.run(&mut [read], &meter).expect("reads");
+        }
+        assert_eq!(meter.reading().get(DeviceMetric::Reads), reads);
+    }
+
+    #[test]
+    fn a_command_that_is_alone_goes_by_a_call_unless_the_ring_is_polled_and_faster() {
+        let scratch = Scratch::new("alone");
+        let (fast, slow) = (Duration::from_micros(1), Duration::from_secs(1));
+        for (name, call, wait, by_calls) in [
+            ("sleeps", slow, Wait::Sleep, 3),
+            ("calls", fast, Wait::Poll, 3),
+            ("ring", slow, Wait::Poll, 0),
+        ] {
+            let mut queue = waiting::<true>(&scratch.path().join(name), call, wait);
+            if name == "ring" {
+                let mut memory = [0; BLOCK];
+                let likes = Likes::of(&[Command::Read { block: 0, into: &mut memory }]);
+                // A look at what a call takes, which is due.
+                queue.ways_alone.next(likes.expect("it is a read"));
+            }
+            // No more than come before the next look: what they take is learned.
+            read_alone(&mut queue, 3);
+            let calls = queue.counted().calls.load(Ordering::Relaxed);
+            assert_eq!(calls, by_calls, "{name}");
+            queue.run(&mut [Command::Flush], &Meter::default()).expect("flushes");
+            let calls = queue.counted().calls.load(Ordering::Relaxed);
+            assert_eq!(calls, by_calls + 1, "{name}: a flush is a call");
+        }
+    }
+
+    /// How often this thread has slept since it began.
+    fn slept() -> i64 {
+        // SAFETY: zeros are good numbers, which the kernel replaces.
+        unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
+            usage.ru_nvcsw
+        }
+    }
+
+    #[test]
+    fn who_polls_does_not_sleep() {
+        const READS: u64 = 200;
+        let scratch = Scratch::new("polls");
+        let path = scratch.path().join("disk");
+        // Without calls there is but the ring.
+        let mut queue = waiting::<false>(&path, Duration::from_secs(1), Wait::Poll);
+        let before = slept();
+        read_alone(&mut queue, READS);
+        let slept = slept() - before;
+        assert!(slept < READS as i64 / 4, "it slept {slept} times");
+    }
+
+    #[test]
+    fn memory_for_callers_whose_own_is_not_aligned_is_registered() {
+        let scratch = Scratch::new("registered");
+        let mut queue = queue(&scratch.path().join("disk"), Duration::from_secs(1));
+        let meter = Meter::default();
+        let mut memory = crate::AlignedBuffer::new(COUNT * BLOCK + 1, 4096);
+        for (shift, registered) in [(1, COUNT - 1), (0, 0)] {
+            // The first of a batch may be a look at what a call takes.
+            for is_write in [true, false] {
+                let before = queue.counted().registered.load(Ordering::Relaxed);
+                let pieces = memory[shift..shift + COUNT * BLOCK].chunks_exact_mut(BLOCK);
+                let mut batch: Vec<_> = pieces
+                    .zip(0u64..)
+                    .map(|(into, block)| match is_write {
+                        true => Command::Write { block, from: into },
+                        false => Command::Read { block, into },
+                    })
+                    .collect();
+                queue.run(&mut batch, &meter).expect("runs");
+                let found = queue.counted().registered.load(Ordering::Relaxed) - before;
+                let most = if registered == 0 { 0 } else { COUNT };
+                assert!((registered..=most).contains(&found), "{is_write} {shift}: {found}");
+            }
+        }
     }
 }

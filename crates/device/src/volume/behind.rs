@@ -7,6 +7,8 @@
 
 mod part;
 mod pool;
+#[cfg(test)]
+mod seam;
 mod shelf;
 mod spilled;
 mod wake;
@@ -45,6 +47,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// # Errors
 /// As [`Port::run`], for the latter.
 pub(crate) fn settle(port: &Port, node: &Node, start: u64, end: u64) -> Result<()> {
+    #[cfg(test)]
+    seam::reached("settle");
     let parts = node.late().overlapping(&(start / PAGE_BYTES..end.div_ceil(PAGE_BYTES)));
     let inside = start.div_ceil(PAGE_BYTES)..end / PAGE_BYTES;
     let is_inside = |pages: &Range<u64>| inside.start <= pages.start && pages.end <= inside.end;

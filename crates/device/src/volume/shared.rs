@@ -7,6 +7,7 @@ use crate::port::Port;
 use crate::process::forked;
 use crate::queues::Discipline;
 use crate::volume::Volume;
+use crate::wait::Wait;
 use penstock_base::{Error, Kind, Result};
 use rustix::fs::FileType;
 use std::ops::Deref;
@@ -22,6 +23,8 @@ pub struct Asked {
     pub discipline: Option<Discipline>,
     /// Most commands in flight per queue.
     pub queue_depth: Option<u32>,
+    /// How threads wait for commands.
+    pub wait: Option<Wait>,
 }
 
 /// What [`SharedVolume::join`] is asked for.
@@ -41,6 +44,7 @@ struct How {
     io: Io,
     discipline: Discipline,
     queue_depth: Option<u32>,
+    wait: Wait,
     write: bool,
 }
 
@@ -51,12 +55,15 @@ impl How {
             && asked.io.is_none_or(|io| io == self.io)
             && asked.discipline.is_none_or(|discipline| discipline == self.discipline)
             && asked.queue_depth.is_none_or(|depth| Some(depth) == self.queue_depth)
+            && asked.wait.is_none_or(|wait| wait == self.wait)
     }
 
     /// Opens the volume, and tells how.
     fn open(path: &Path, wish: &Wish) -> Result<(Self, Arc<Volume>)> {
-        let Asked { io, discipline, queue_depth } = wish.asked.or(wish.otherwise);
-        let options = OpenOptions { write: wish.write, queue_depth, ..OpenOptions::new(Io::Uring) };
+        let Asked { io, discipline, queue_depth, wait } = wish.asked.or(wish.otherwise);
+        let wait = wait.unwrap_or_default();
+        let options =
+            OpenOptions { write: wish.write, queue_depth, wait, ..OpenOptions::new(Io::Uring) };
         let (io, device) = open_by(path, io, &options).map_err(|error| match error.kind() {
             Kind::Conflict if is_inherited(path) => {
                 forked("volume open", &path.display().to_string())
@@ -64,7 +71,7 @@ impl How {
             _ => error,
         })?;
         let discipline = discipline.unwrap_or(Discipline::Thread);
-        let how = How { io, discipline, queue_depth, write: wish.write };
+        let how = How { io, discipline, queue_depth, wait, write: wish.write };
         let port = Port::new(device, discipline)?;
         let volume = match io {
             // The page cache reads ahead and writes behind.
@@ -143,8 +150,10 @@ impl SharedVolume {
     /// # Errors
     /// As [`SharedVolume::join`].
     pub fn open(path: &Path, options: &OpenOptions, discipline: Discipline) -> Result<Self> {
-        let asked = Asked { io: Some(options.io), discipline: Some(discipline), queue_depth: None };
-        let otherwise = Asked { queue_depth: options.queue_depth, ..Asked::default() };
+        let (io, discipline) = (Some(options.io), Some(discipline));
+        let asked = Asked { io, discipline, ..Asked::default() };
+        let (queue_depth, wait) = (options.queue_depth, Some(options.wait));
+        let otherwise = Asked { queue_depth, wait, ..Asked::default() };
         Self::join(path, &Wish { write: options.write, asked, otherwise })
     }
 
@@ -213,6 +222,9 @@ fn conflict(how: How, path: &Path) -> Error {
     let mut message = format!("it is open already {access}, with io={io} and queues={queues}");
     if let Some(depth) = how.queue_depth {
         message += &format!(" of depth={depth}");
+    }
+    if how.wait != Wait::default() {
+        message += &format!(" and wait={}", how.wait.name());
     }
     Error::new(Kind::Conflict, message)
         .with_operation("volume open")

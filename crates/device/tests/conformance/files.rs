@@ -60,6 +60,18 @@ fn a_writer_keeps_others_out_and_readers_keep_writers_out() {
 }
 
 #[test]
+fn polling_is_refused_where_there_is_nothing_to_poll() {
+    for io in [Io::File, Io::Direct] {
+        let scratch = Scratch::new();
+        let options = OpenOptions { wait: penstock_device::Wait::Poll, ..options(io) };
+        let error = port(&scratch.0, &options).err().expect("calls cannot be polled for");
+        assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("io=uring")), "{error}");
+        assert!(!scratch.0.exists(), "no file was made");
+    }
+}
+
+#[test]
 fn a_read_only_device_refuses_to_change() {
     each(|io, path| {
         drop(port(path, &options(io)).expect("makes the file"));

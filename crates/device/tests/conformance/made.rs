@@ -13,12 +13,16 @@ impl Subject {
     }
 
     pub fn file(io: Io, block_size: u32, blocks_per_transfer: u32) -> Self {
+        Subject::file_by(OpenOptions::new(io), block_size, blocks_per_transfer)
+    }
+
+    pub fn file_by(options: OpenOptions, block_size: u32, blocks_per_transfer: u32) -> Self {
         let scratch = Scratch::new();
         let options = OpenOptions {
             create_bytes: Some(BLOCKS * u64::from(block_size)),
             block_size_bytes: Some(block_size),
             transfer_max_bytes: Some(block_size * blocks_per_transfer),
-            ..OpenOptions::new(io)
+            ..options
         };
         let device = open(&scratch.0, &options).expect("the file can be made");
         Subject::new(device, scratch)

@@ -1,6 +1,7 @@
 //! The volume against what files of a database ask of it, against failures, and against power cuts.
 
 mod ahead;
+mod bare;
 mod crash;
 mod divided;
 mod failures;

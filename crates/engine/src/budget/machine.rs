@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Memory as it is at one moment, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     pub total: u64,
     /// What could be taken without the kernel's having to do without anything of use.
     pub available: u64,

@@ -3,8 +3,7 @@
 //! spilled to them within half of it, or what the machine has to spare. All of it gives way to
 //! whoever waits for memory; what was spilled is written first.
 
-use super::machine::Memory as Machine;
-use super::{Budget, Lease, Pressable, Pressed};
+use super::{Budget, Lease, Machine, Pressable, Pressed};
 use penstock_base::Metric;
 use penstock_device::volume::{Account, Lease as VolumeLease, Leased, Memory, Purpose, Volume};
 use std::sync::atomic::{AtomicU64, Ordering};

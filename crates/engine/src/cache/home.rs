@@ -117,8 +117,9 @@ impl DeviceHome {
 
     /// Opens the device: nobody else may have it.
     fn port(&self, real_path: &Path) -> Result<Port> {
-        let queue_depth = self.asked.queue_depth;
-        let options = OpenOptions { queue_depth, ..OpenOptions::new(Io::Uring) };
+        let Asked { queue_depth, wait, .. } = self.asked;
+        let wait = wait.unwrap_or_default();
+        let options = OpenOptions { queue_depth, wait, ..OpenOptions::new(Io::Uring) };
         let (_, device) =
             open_by(real_path, self.asked.io, &options).map_err(|error| match error.kind() {
                 Kind::Conflict => error.with_note("give each process a cache_dir of its own"),
@@ -131,6 +132,7 @@ impl DeviceHome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_device::Wait;
 
     #[test]
     fn a_directory_is_checked_and_not_made() {
@@ -146,13 +148,15 @@ mod tests {
     #[test]
     fn directories_and_devices_are_told_apart() {
         assert_eq!(Home::of("/var/c").unwrap(), Home::Directory("/var/c".into()));
-        let Home::Device(device) = Home::of("NVMe:///dev/ng0n1?io=ioctl&queues=pool").unwrap()
+        let Home::Device(device) =
+            Home::of("NVMe:///dev/ng0n1?io=ioctl&queues=pool&wait=sleep").unwrap()
         else {
             unreachable!("it is a device")
         };
         assert_eq!(device.path, Path::new("/dev/ng0n1"));
         let (io, discipline) = (Some(Io::Ioctl), Some(Discipline::Pool));
-        assert_eq!(device.asked, Asked { io, discipline, queue_depth: None });
+        let (queue_depth, wait) = (None, Some(Wait::Sleep));
+        assert_eq!(device.asked, Asked { io, discipline, queue_depth, wait });
     }
 
     #[test]

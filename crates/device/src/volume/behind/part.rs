@@ -40,6 +40,8 @@ impl Claimed {
     pub fn end(mut self, node: &Node) {
         // Before it ends: who awaits that enters others, of which it may hide one.
         node.late().remove(&self.part);
+        #[cfg(test)]
+        super::seam::reached("ended");
         self.bytes = None;
         self.part.rest(State::Ended);
         // Who took it in may have entered it only now, and have seen it not ended yet.

@@ -1,0 +1,104 @@
+//! Places between two steps of a thread at which a test has another one's step happen: what would
+//! take two threads and luck happens there each time.
+
+use std::cell::RefCell;
+
+type Step = Box<dyn FnOnce()>;
+
+thread_local! {
+    static NEXT: RefCell<Option<(&'static str, Step)>> = const { RefCell::new(None) };
+}
+
+/// Has a step happen where this thread next comes to a place.
+fn next(place: &'static str, step: impl FnOnce() + 'static) {
+    NEXT.set(Some((place, Box::new(step))));
+}
+
+/// This thread has come to a place.
+pub(super) fn reached(place: &str) {
+    if let Some((_, step)) = NEXT.with_borrow_mut(|next| next.take_if(|it| it.0 == place)) {
+        step();
+    }
+}
+
+/// Whether what was to happen has.
+fn is_done() -> bool {
+    NEXT.with_borrow(Option::is_none)
+}
+
+mod tests {
+    use super::super::part::Part;
+    use super::*;
+    use crate::model::{Image, ModelDevice};
+    use crate::volume::{
+        Account, FormatOptions, Lease, Leased, Lock, OpenFileOptions, Purpose, Volume, format,
+    };
+    use crate::{Discipline, Port};
+    use std::sync::Arc;
+
+    const BLOCK: usize = 256 << 10;
+
+    /// Whoever asks gets memory.
+    struct Plenty;
+
+    impl Leased for Plenty {
+        fn set_returning(&self) {}
+        fn set_staying(&self) {}
+    }
+
+    impl Account for Plenty {
+        fn spilled_most_bytes(&self, _: u64) -> u64 {
+            64 << 20
+        }
+
+        fn lease(&self, _: u64, _: Purpose) -> Option<Lease> {
+            Some(Box::new(Plenty))
+        }
+    }
+
+    fn volume() -> Arc<Volume> {
+        let model = ModelDevice::new(4096, 8192, Image::default()).expect("the sizes are right");
+        let model = Arc::new(model);
+        let port = || Port::new(model.clone(), Discipline::Thread).expect("opens");
+        format(&port(), FormatOptions::default()).expect("formats");
+        let volume = Volume::open_with_helpers(port()).expect("opens");
+        volume.charge(|_| Arc::new(Plenty));
+        volume
+    }
+
+    #[test]
+    fn who_makes_a_spilled_file_longer_forgets_nothing_that_another_has_just_added() {
+        let volume = volume();
+        let options = OpenFileOptions { create: true, lock: Lock::None };
+        let open = || volume.open_file("temp/0", options).expect("opens");
+        let (file, other) = (open(), open());
+        file.write_at(&vec![1; BLOCK], 0).expect("writes");
+        next("settle", move || other.write_at(&vec![2; BLOCK], BLOCK as u64).expect("adds"));
+        file.truncate(3 * BLOCK as u64).expect("makes it longer");
+        assert!(is_done());
+        let mut found = vec![0xff; 3 * BLOCK];
+        assert_eq!(file.read_at(&mut found, 0).expect("reads"), found.len());
+        for (number, block) in [1, 2, 0].into_iter().zip(found.chunks(BLOCK)) {
+            assert!(block.iter().all(|byte| *byte == number), "block {number}: {}", block[0]);
+        }
+    }
+
+    #[test]
+    fn a_part_that_is_entered_while_it_ends_does_not_stay_behind() {
+        let volume = volume();
+        let options = OpenFileOptions { create: true, lock: Lock::None };
+        let file = volume.open_file("temp/0", options).expect("opens");
+        let helpers = volume.helpers.as_ref().expect("it has");
+        let spilled = &helpers.behind.shared.spilled;
+        let bytes = spilled.copy(volume.port(), &[7; BLOCK]).expect("there is memory");
+        let part = Part::new(0, BLOCK, bytes);
+        let claimed = part.claim().expect("nobody has it");
+        let node = file.node.clone();
+        next("ended", move || {
+            node.late().insert(part.clone());
+            assert!(part.bytes().is_some(), "who enters it sees no end of it");
+        });
+        claimed.end(&file.node);
+        assert!(is_done() && file.node.late().is_empty());
+    }
+}
