@@ -80,6 +80,7 @@ fn cut_short(server: &Server, upload: &str) -> Vec<(String, Vec<u8>)> {
             pieces: &[piece.as_slice(), piece.as_slice()],
             trailer: None,
             forged: None,
+            is_cut: false,
         };
         let bytes = sign::signed_chunks("/lake/k", &chunks, &host, SECRET_KEY, ACCESS_KEY);
         // In either chunk, in the last one, which is empty, and before its last byte.

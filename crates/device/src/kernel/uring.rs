@@ -8,6 +8,7 @@ use crate::holes::Written;
 use crate::kernel::dialect::{Dialect, Direction, FILE, Moved, Transfer};
 use crate::kernel::ring::RingQueue;
 use crate::open::OpenFile;
+use crate::wait::Wait;
 use io_uring::{cqueue, opcode, squeue, types};
 use penstock_base::Result;
 use rustix::io::Errno;
@@ -48,7 +49,7 @@ impl Device for UringDevice {
     }
 
     fn lets_sleep(&self) -> bool {
-        true
+        self.0.wait == Wait::Sleep
     }
 }
 
@@ -142,7 +143,7 @@ mod tests {
     use crate::device::Command;
     use crate::kernel::way::Likes;
     use crate::meter::Meter;
-    use crate::{Io, OpenOptions, Wait};
+    use crate::{Io, OpenOptions};
     use penstock_base::DeviceMetric;
     use penstock_testkit::scratch::Scratch;
     use std::sync::atomic::{AtomicUsize, Ordering};
