@@ -44,6 +44,11 @@ FAULTS = (
     "stall=300,p=0.005",
     "latency=50,p=0.05",
     "slow=2000000,p=0.01",
+    "html,p=0.005",
+    "error-200,p=0.005",
+    "wrong-range=+1,p=0.005",
+    "ignore-range,p=0.005",
+    "truncate=300,op=ListBlobs,p=0.05",
 )
 """Of a back end that can be told; each for its share of the requests."""
 WEIGHTS = {
