@@ -338,6 +338,12 @@ mod tests {
         let path = scratch.path().join("disk");
         // Without calls there is but the ring.
         let mut queue = waiting::<false>(&path, Duration::from_secs(1), Wait::Poll);
+        // What was never written is read without the disk.
+        let all = crate::AlignedBuffer::new(READS as usize * BLOCK, 4096);
+        let places = all.chunks_exact(BLOCK).zip(0u64..);
+        let mut writes: Vec<_> =
+            places.map(|(from, block)| Command::Write { block, from }).collect();
+        queue.run(&mut writes, &Meter::default()).expect("writes");
         let before = slept();
         read_alone(&mut queue, READS);
         let slept = slept() - before;
