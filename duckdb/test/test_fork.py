@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -123,6 +125,23 @@ tell("after", read(con))
 
 # Once the azure extension itself has read, children share its connections, and may wait for each
 # other's answers for good, with and without Penstock: so not this one of eight.
+def run_with_children(args: list[str]) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end; one that hangs goes with all its children."""
+    with subprocess.Popen(
+        args,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+
 @pytest.mark.parametrize(
     ("kind", "other", "when"),
     [
@@ -146,13 +165,7 @@ def test_children_read_or_are_told_whenever_their_parent_forked(
     con.execute(f"COPY (SELECT i, hash(i) AS h FROM range(200000) t(i)) TO '{url}'")
     con.close()
     secret = f"CREATE SECRET s ({store.secret})"
-    done = subprocess.run(
-        [sys.executable, "-c", EARLY_SCRIPT, secret, url, when, other],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_with_children([sys.executable, "-c", EARLY_SCRIPT, secret, url, when, other])
     lines = [line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line]
     told = dict(lines)
     assert told["child with its own"] == str(RIGHT), done.stderr

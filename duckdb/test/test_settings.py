@@ -195,7 +195,9 @@ def test_a_contradiction_is_told_by_the_statement_that_uses_a_store(
     assert con.execute("SELECT 1").fetchone() == (1,)
     con.execute("SET penstock_retry_max_ms = 60000")
     assert count(con, files) == 1200
-    con.execute("SET penstock_cache_memory_bytes = '2GiB'")
+    con.execute(
+        "SET penstock_cache_memory_bytes = '2GiB'; SET penstock_memory_limit_bytes = '1GiB'"
+    )
     with pytest.raises(duckdb.InvalidInputException, match=r"memory_limit_bytes.*2GiB.*1GiB"):
         count(con, files)
     con.execute("SET penstock_memory_limit_bytes = '4GiB'")

@@ -34,6 +34,7 @@ VALUES = {
     "nvme_io": ["direct", "auto"],
     "nvme_queue_depth": ["1", "32"],
     "nvme_queues": ["single", "thread"],
+    "nvme_wait": ["poll", "sleep"],
     "open_fetch_bytes": ["0", "1MiB", "256KiB"],
     "parallel_read_auto_fanout_enabled": ["false", "true"],
     "parallel_read_auto_fanout_overhead_adaptive_enabled": ["false", "true"],

@@ -77,9 +77,14 @@ fn contradiction(
     let why = format!(
         "the settings `{name}` and `{most_name}` contradict each other: {value} is more than {most}"
     );
+    // One limit's default depends on the machine: who set nothing has to know where it is from.
+    let default = match most_name {
+        "memory_limit_bytes" => "its default, of memory half of the machine's or container's",
+        _ => "its default",
+    };
     let hint = format!(
-        "Set {name} to {most} or less, or {most_name} to {value} or more; what is not set has its \
-         default"
+        "Set {name} to {most} or less, or {most_name} to {value} or more; what is not set has \
+         {default}"
     );
     Error::new(Kind::Invalid, why).with_hint(hint)
 }

@@ -245,7 +245,7 @@ impl Shared {
     fn run(&self, batch: &mut [Command<'_>]) -> bool {
         let before = self.port.lets_sleep().then(sleeps).flatten();
         let is_read = self.port.run(batch).is_ok();
-        if let (Some(before), Some(after)) = (before, sleeps()) {
+        if is_read && let (Some(before), Some(after)) = (before, sleeps()) {
             lock(&self.asked).worth.note(after > before);
         }
         is_read
@@ -257,6 +257,10 @@ impl Shared {
         let mut buffers = self.buffers(pieces.len());
         let (pieces, refused) = pieces.split_at(buffers.len());
         refused.iter().for_each(|piece| piece.end(State::Gone));
+        if pieces.is_empty() {
+            // Nothing is asked of the device, which tells nothing of it.
+            return;
+        }
         // What is on its way there is newer than what the device has.
         let finish = |piece: &Arc<Piece>| {
             behind::finish(&self.port, node, piece.range.start, piece.range.end).is_ok()

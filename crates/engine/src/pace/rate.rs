@@ -16,6 +16,9 @@ const PERIOD_MAX: Duration = Duration::from_millis(100);
 const SEEN_BYTES_MIN: f64 = (128 << 10) as f64;
 /// What was seen is halved at so many, which forgets what is long past.
 const SEEN_BYTES_MAX: f64 = (4 << 20) as f64;
+/// What one connection brought counts no more when so many bytes came since with others beside:
+/// links change, and those see it.
+const ALONE_BYTES_MAX: f64 = 16.0 * SEEN_BYTES_MAX;
 
 /// So much is fetched with the request that opens an object, however slow the link: footers of
 /// files up to 32 MiB are no longer (DuckDB asks for a thousandth of the file, and 16 KiB at
@@ -39,6 +42,8 @@ pub(crate) struct Rate {
     all: Seen,
     /// Of those in which one body was waited for.
     alone: Seen,
+    /// Bytes that came in others since the last of those.
+    shared_bytes: f64,
 }
 
 /// Bytes, and the time that they took.
@@ -85,8 +90,11 @@ impl Rate {
         if self.waiting == 0 || took >= PERIOD_MAX {
             if took >= WAIT_MIN {
                 self.all.note(self.come_bytes, took);
-                if !self.is_shared {
+                if self.is_shared {
+                    self.shared_bytes += self.come_bytes as f64;
+                } else {
                     self.alone.note(self.come_bytes, took);
+                    self.shared_bytes = 0.0;
                 }
             }
             self.begin(now);
@@ -105,7 +113,7 @@ impl Rate {
 
     /// What one connection brings in a millisecond where it is alone, once that is known.
     pub fn alone_bytes_per_ms(&self) -> Option<f64> {
-        self.alone.bytes_per_ms()
+        self.alone.bytes_per_ms().filter(|_| self.shared_bytes <= ALONE_BYTES_MAX)
     }
 }
 
@@ -197,6 +205,20 @@ mod tests {
             rate.waited(now, 10_000);
         }
         assert_eq!(rate.alone_bytes_per_ms(), Some(alone));
+        // And after so much that came with others it is as good as unknown, until it is seen again.
+        let mut shared_bytes = 0.0;
+        while shared_bytes <= ALONE_BYTES_MAX {
+            rate.waits(now);
+            rate.waits(now + ms(1));
+            now += ms(10);
+            rate.waited(now, 500_000);
+            rate.waited(now, 500_000);
+            shared_bytes += 1e6;
+        }
+        assert_eq!(rate.alone_bytes_per_ms(), None);
+        rate.waits(now);
+        rate.waited(now + ms(10), 100_000);
+        assert!(rate.alone_bytes_per_ms().is_some());
     }
 
     #[test]
