@@ -444,3 +444,29 @@ async fn what_no_cache_takes_is_not_fetched_ahead() {
         assert_eq!(door.ahead_bytes(), 0);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_come_is_asked_for_by_who_waits_for_it() {
+    let data = pattern(32 * MIB);
+    let door = Door::over("a", &data).await;
+    door.reads("a", &data, 0, 2 * MIB, MIB).await;
+    door.bench.store.fail("get", Fault::Hang);
+    let began = Instant::now();
+    door.reads("a", &data, 2 * MIB, 16 * MIB, MIB).await;
+    let took = began.elapsed();
+    assert!((2..5).contains(&took.as_secs()), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_caches_did_not_keep_was_in_vain() {
+    let data = pattern(32 * MIB);
+    let door = Door::over("a", &data).await;
+    door.reads("a", &data, 0, 8 * MIB, 2 * MIB).await;
+    assert_eq!(door.wasted_bytes(), 0);
+    let hits = || door.bench.engine.metrics().get(Metric::ReadAheadHits);
+    let before = hits();
+    door.bench.engine.clear_cache();
+    door.reads("a", &data, 8 * MIB, 12 * MIB, 2 * MIB).await;
+    assert!(door.wasted_bytes() >= 2 << 20, "{}", door.wasted_bytes());
+    assert_eq!(hits(), before);
+}

@@ -80,8 +80,12 @@ fn translated(subject: Subject, error: &Error) -> S3Error {
 }
 
 /// What clients hear of back ends that are silent or broken: their names in the configuration. The
-/// reasons name hosts and addresses, and are for the log. `None` for what is no server's fault.
+/// reasons name hosts and addresses, and are for the log. `None` for what is no server's fault, and
+/// for what a server says of the request.
 fn unavailable(error: &Error, names: &[String]) -> Option<String> {
+    if error.http_status().is_some_and(|status| status < 500) {
+        return None;
+    }
     let names: Vec<String> = names.iter().map(|name| format!("`{name}` ")).collect();
     let who = match names.len() {
         0 if error.object().is_none_or(|url| url.starts_with("file:")) => return None,

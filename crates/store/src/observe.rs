@@ -53,6 +53,18 @@ pub struct RequestEvent {
     pub span: Option<Span>,
 }
 
+/// Why a request failed that nobody wanted any more.
+pub(crate) const CANCELLED: &str = "cancelled";
+/// And one whose answer nobody wanted whole.
+pub(crate) const UNREAD: &str = "the body was not read to its end";
+
+impl RequestEvent {
+    /// Whether it was this side that ended it: the store has not failed.
+    pub fn is_given_up(&self) -> bool {
+        self.error == CANCELLED || self.error == UNREAD
+    }
+}
+
 /// Why a request is sent a second time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {

@@ -5,6 +5,7 @@ use crate::http::connection::Connection;
 use crate::http::head::Framing;
 use crate::http::pool::{Pool, Slot};
 use crate::http::trace::Trace;
+use crate::observe::UNREAD;
 use penstock_base::{Error, Kind, Result, Retry};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -247,7 +248,7 @@ impl Drop for HttpBody {
             self.drain();
         }
         if self.lease.is_some() {
-            self.trace.finish("the body was not read to its end");
+            self.trace.finish(UNREAD);
         }
     }
 }

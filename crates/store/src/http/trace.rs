@@ -2,6 +2,7 @@
 //! however it ends.
 
 use crate::http::redact::redacted_url;
+use crate::observe::CANCELLED;
 use crate::{Observer, RequestEvent};
 use http::header::RANGE;
 use http::request::Parts;
@@ -75,7 +76,7 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        self.finish("cancelled");
+        self.finish(CANCELLED);
     }
 }
 

@@ -60,6 +60,9 @@ impl S3Store {
             Outcome::Refused { failure, .. } if !self.is_gcs() && may_be_too_large(&failure) => {
                 let meta = match self.stat(&source.key).await {
                     Ok(meta) if meta.size_bytes.is_some_and(|size| size > COPY_SIZE_MAX) => meta,
+                    // How large it is can be told later: the copy may be tried again.
+                    Err(error) if error.kind() == Kind::Throttled => return Err(error),
+                    Err(error) if error.kind() == Kind::Unavailable => return Err(error),
                     // Something else was wrong, and the service said what.
                     _ => return Err(self.sender.refusal(&call, failure)),
                 };

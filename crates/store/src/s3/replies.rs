@@ -19,7 +19,7 @@ use crate::{ETag, ListEntry, ListPage, ObjectMeta, Removed};
 use ::http::HeaderMap;
 use penstock_base::{Error, Kind, Result, Retry};
 use percent_encoding::percent_decode_str;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::SystemTime;
 
 /// One page of ListObjectsV2.
@@ -172,11 +172,19 @@ pub(crate) fn parse_deleted(
         }
         Ok(())
     })?;
+    // A failure of a version that nobody asked for is one of its key: it is not passed over.
+    let asked: HashSet<&String> = keys.iter().collect();
+    let others: HashMap<String, (String, String)> = failures
+        .iter()
+        .filter(|(name, _)| !asked.contains(name))
+        .map(|(name, failure)| (split_version(name).0.to_string(), failure.clone()))
+        .collect();
     let result = |name: &String| {
         let (key, version) = split_version(name);
-        let failure = failures.get(name).or_else(|| failures.get(key));
-        let Some((code, message)) = failure else {
-            let mut removal = removals.get(name).cloned().unwrap_or_default();
+        let removal = removals.get(name);
+        let failure = failures.get(name).or_else(|| failures.get(key)).or_else(|| others.get(key));
+        let Some((code, message)) = failure.filter(|_| removal.is_none()) else {
+            let mut removal = removal.cloned().unwrap_or_default();
             removal.version = removal.version.or_else(|| version.map(str::to_string));
             return Ok(removal);
         };
@@ -284,6 +292,20 @@ mod tests {
         let version = Removed { version: Some("1".into()), is_marker: false };
         let denied = Err(Kind::Denied);
         assert_eq!(told, [Ok(&marker), denied, Ok(&version), denied]);
+    }
+
+    #[test]
+    fn a_removal_that_is_told_counts_and_no_failure_is_passed_over() {
+        let answer = b"<DeleteResult>\
+            <Error><Key>k</Key><Code>AccessDenied</Code></Error>\
+            <Deleted><Key>k</Key><VersionId>1</VersionId></Deleted>\
+            <Error><Key>l</Key><VersionId>null</VersionId><Code>AccessDenied</Code></Error>\
+            </DeleteResult>";
+        let version = versioned("k", "1");
+        let keys = ["k", &version, "l", "m"].map(str::to_string);
+        let results = parse_deleted(answer, &keys, "s3://b/").unwrap();
+        let told: Vec<_> = results.iter().map(Result::is_ok).collect();
+        assert_eq!(told, [false, true, false, true]);
     }
 
     #[test]

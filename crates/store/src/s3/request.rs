@@ -183,9 +183,9 @@ impl Sender {
         if failure.is_html {
             return Err(self.named(call, strange("all signs of a store: it is a web page")));
         }
-        match failure.code.is_empty() {
-            true => Ok(()),
-            false => Err(self.refusal(call, failure)),
+        match is_error_document(&bytes) {
+            true => Err(self.refusal(call, failure)),
+            false => Ok(()),
         }
     }
 
@@ -421,6 +421,17 @@ pub(crate) fn strange(what: &str) -> Error {
     Error::new(Kind::Corrupt, format!("the store's answer lacks {what}"))
         .with_retry(Retry::Briefly)
         .with_hint(NO_STORE_HINT)
+}
+
+/// Whether an answer is S3's `<Error>`. Other documents have elements of the name `Code`, too.
+fn is_error_document(bytes: &[u8]) -> bool {
+    let mut is_error = false;
+    // What is no XML is no such document.
+    let _ = crate::xml::walk(bytes.trim_ascii_start(), |element| {
+        is_error |= element.path.first().is_some_and(|root| root == "Error");
+        Ok(())
+    });
+    is_error
 }
 
 #[cfg(test)]

@@ -37,14 +37,19 @@ pub(crate) struct Bounds {
 
 impl Ahead {
     /// Takes note of the range that the client reads, and gives where it stands then; what nobody
-    /// needs any more is to be dropped outside of all locks.
+    /// needs any more is to be dropped outside of all locks. What came and the caches did not keep
+    /// was in vain: the client asks for it again.
     pub(in crate::read) fn read_on(
         &self,
         range: ByteRange,
+        cached: &CachedObject,
         dropped: &mut Vec<Arc<Block>>,
     ) -> (Standing, bool) {
         let mut state = self.lock();
-        let overlapping = state.blocks.iter().filter(|block| block.range.overlaps(&range));
+        let overlapping = state.blocks.iter().filter(|block| {
+            let (start, end) = (block.range.start.max(range.start), block.range.end.min(range.end));
+            start < end && (block.is_pending() || cached.covers(ByteRange { start, end }))
+        });
         let overlapping: Vec<_> = overlapping.cloned().collect();
         overlapping.iter().for_each(|block| block.used(range));
         state.read(range, true);

@@ -8,7 +8,12 @@ use bytes::Bytes;
 use penstock_base::{ByteRange, Metric};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// A flight that takes longer is not waited for: who passes a GET on has a client that waits for its
+/// first byte, and may ask the store itself.
+const JOIN_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Bytes that came with a flight, and the right to hold them.
 #[derive(Debug)]
@@ -32,7 +37,8 @@ impl Flights {
         range: ByteRange,
     ) -> Option<Joined> {
         let landed = self.follow_first(query, &id, version, range)?;
-        let landed = landed.await.ok().filter(|landed| !landed.bytes.is_empty())?;
+        let landed = tokio::time::timeout(JOIN_WAIT_MAX, landed).await.ok()?;
+        let landed = landed.ok().filter(|landed| !landed.bytes.is_empty())?;
         query.scope.count(Metric::FlightsShared, 1);
         Some(Joined(landed))
     }

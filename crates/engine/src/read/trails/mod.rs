@@ -121,7 +121,7 @@ impl Trails {
         let new = || Client { ahead: Ahead::new(), standing: Standing::default() };
         let client = clients.entry(number).or_insert_with(new);
         let is_cached = read.cached.covers(read.range);
-        let (standing, came_ahead) = client.ahead.read_on(read.range, dropped);
+        let (standing, came_ahead) = client.ahead.read_on(read.range, read.cached, dropped);
         account.moved(&client.standing, &standing);
         client.standing = standing;
         let core = &self.query.core;

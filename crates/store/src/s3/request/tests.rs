@@ -87,3 +87,19 @@ proptest! {
         });
     }
 }
+
+#[test]
+fn only_an_error_document_says_that_a_request_was_not_done() {
+    for (answer, expected) in [
+        ("<Error><Code>SlowDown</Code></Error>", true),
+        (" <?xml version=\"1.0\"?><Error><Code>X</Code></Error>", true),
+        ("<Error/>", true),
+        ("", false),
+        ("OK", false),
+        // How S3 once told of buckets that it had removed.
+        ("<DeleteBucketResponse><Code>204</Code></DeleteBucketResponse>", false),
+        ("<a><Error><Code>X</Code></Error></a>", false),
+    ] {
+        assert_eq!(is_error_document(answer.as_bytes()), expected, "{answer}");
+    }
+}
