@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A flight that takes longer is not waited for: who passes a GET on has a client that waits for its
-/// first byte, and may ask the store itself.
+/// A flight that takes longer is not waited for: who passes a GET on has a client that waits for
+/// its first byte, and may ask the store itself.
 const JOIN_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Bytes that came with a flight, and the right to hold them.
