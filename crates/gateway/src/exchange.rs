@@ -260,7 +260,7 @@ pub fn backend_request(name: &str, event: &RequestEvent) {
         exchange.backend_requests.fetch_add(1, Ordering::Relaxed);
         let micros = u64::try_from(event.total.as_micros()).unwrap_or(u64::MAX);
         exchange.backend_micros.fetch_add(micros, Ordering::Relaxed);
-        let is_broken = !event.error.is_empty() && !event.is_given_up();
+        let is_broken = !event.error.is_empty() && !event.is_unread();
         if event.status >= 500 || is_broken {
             let mut failing = exchange.failing.lock().unwrap_or_else(PoisonError::into_inner);
             if !failing.iter().any(|known| known == name) {

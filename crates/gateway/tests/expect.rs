@@ -10,7 +10,8 @@ use common::{Lane, Request, Server, read_answer, sign};
 use tokio::io::AsyncWriteExt as _;
 
 on_every_lane!(
-    what_its_head_refuses_is_never_asked_for,
+    what_its_head_refuses_is_never_asked_for;
+    but_google:
     a_condition_that_does_not_hold_is_told_and_nothing_is_replaced
 );
 

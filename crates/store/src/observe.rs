@@ -53,15 +53,13 @@ pub struct RequestEvent {
     pub span: Option<Span>,
 }
 
-/// Why a request failed that nobody wanted any more.
-pub(crate) const CANCELLED: &str = "cancelled";
-/// And one whose answer nobody wanted whole.
+/// Why a request failed whose answer nobody wanted whole.
 pub(crate) const UNREAD: &str = "the body was not read to its end";
 
 impl RequestEvent {
-    /// Whether it was this side that ended it: the store has not failed.
-    pub fn is_given_up(&self) -> bool {
-        self.error == CANCELLED || self.error == UNREAD
+    /// Whether the store has answered, and it was this side that wanted no more of it.
+    pub fn is_unread(&self) -> bool {
+        self.error == UNREAD
     }
 }
 

@@ -2,7 +2,6 @@
 //! however it ends.
 
 use crate::http::redact::redacted_url;
-use crate::observe::CANCELLED;
 use crate::{Observer, RequestEvent};
 use http::header::RANGE;
 use http::request::Parts;
@@ -76,7 +75,7 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        self.finish(CANCELLED);
+        self.finish("cancelled");
     }
 }
 
