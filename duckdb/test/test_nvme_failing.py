@@ -14,8 +14,8 @@ import pytest
 from nvme import format_volume, has_loop_devices, loop_device, not_run, penstock
 
 HERE = Path(__file__).resolve().parent
-# Power cuts of a seed; with three ways to a file 12,000 together.
-CUTS = 1000
+# Power cuts of a seed; with three ways to a file 10,200 together.
+CUTS = 850
 SEEDS = range(1, 5)
 
 
