@@ -124,7 +124,7 @@ built() {
 }
 
 exam() {
-  local began=$SECONDS bad
+  local began=$SECONDS bad serial
   begin exam
   # No multiple of any block, and longer than several commands.
   # What is imported has to look like a database: DUCK at its byte 8.
@@ -148,6 +148,10 @@ exam() {
   [ -e "$folder/shared/status" ] || { tail -n 30 "$folder/console" >&2; die "the virtual machine gave no status"; }
   [ "$(cat "$folder/shared/status")" = 0 ] || die "the exam on NVMe failed"
   grep -q pci_nvme_flush_ns "$folder"/trace.* || die "no flush reached the controllers"
+  for serial in pulled-c pulled-d; do
+    "$folder/shared/pulled.sh" "$folder/$serial.img" "$(cat "$folder/shared/$serial.said")" >&2 ||
+      die "$serial, which was pulled out, does not hold what was committed"
+  done
   say "the exam in the virtual machine: passed in $((SECONDS - began)) s"
 }
 

@@ -45,7 +45,7 @@ SQL
 }
 
 # pulled SERIAL ENDING IO: the device goes while DuckDB writes to a database on it. The error names
-# it, and the process lives on.
+# it, and the process lives on. How many rows were said to be committed, a file tells the host.
 pulled() {
   local device=/dev/vm/$1.$2 node
   node=$(readlink -f "$device")
@@ -54,13 +54,17 @@ pulled() {
     echo "ATTACH 'nvme://$device?db=x&io=$3' AS d;"
     echo "CREATE TABLE d.t AS $(rows 0 100);"
     echo ".shell bash $shared/tell.sh pull $1"
-    while [ -e "$node" ]; do echo "INSERT INTO d.t $(rows 0 10);"; done
+    while [ -e "$node" ]; do
+      echo "INSERT INTO d.t $(rows 0 10);"
+      echo "SELECT 'said', count(*) FROM d.t;"
+    done
     echo "INSERT INTO d.t $(rows 0 10);"
     echo "DETACH d;"
     echo "ATTACH 'nvme://$device?db=x&io=$3' AS d;"
     echo "SELECT 'lives', 42;"
   } | sql > "$shared/out" 2> "$shared/why" || true
   sort "$shared/why" | uniq -c | sort -rn | head -n 5
-  [ "$(cat "$shared/out")" = "lives 42" ]
+  [ "$(tail -n 1 "$shared/out")" = "lives 42" ]
+  awk '$1 == "said" { said = $2 } END { print said + 0 }' "$shared/out" > "$shared/$1.said"
   grep -q "${node##*/}.* gone" "$shared/why"
 }

@@ -11,6 +11,26 @@ all_ways() {
   done
 }
 
+# seen IO QUEUES: SQL that fails unless the open queues are as many as the discipline has, and had as
+# many commands in flight as the io can have: a block of DuckDB's is several NVMe commands.
+seen() {
+  local queues='queues >= 1' most='most >= 1'
+  case $2 in single) queues='queues = 1' ;; pool) queues="queues = $(nproc)" ;; esac
+  case $1/$2 in
+  */sync | file/* | direct/* | ioctl/*) most='most = 1' ;;
+  passthrough/*) most='most >= 2' ;;
+  esac
+  cat << SQL
+WITH seen AS (
+  SELECT count(DISTINCT queue) AS queues, max(value) FILTER (name = 'device_in_flight_most')::BIGINT AS most
+  FROM penstock_stats() WHERE device IS NOT NULL AND queue <> 'closed'
+)
+SELECT 'emulated, DuckDB: $1 $2:', queues, 'queues, in flight', most,
+  CASE WHEN $queues AND $most THEN '' ELSE error('$1 $2: $queues and $most were wanted') END
+FROM seen;
+SQL
+}
+
 # variants NG BLOCK COUNT: the volume has the database x with so many rows; reads only.
 variants() {
   local io queues device
@@ -24,7 +44,9 @@ ATTACH 'nvme://$device?db=x&io=$io&queues=$queues' AS d (READ_ONLY);
 .timer on
 $(holds "$3")
 .timer off
-SELECT 'emulated, DuckDB:', parse_path(path)[-1] FROM duckdb_databases() WHERE database_name = 'd';
+SELECT CASE WHEN path LIKE '%io=$io&queues=$queues' THEN '' ELSE error('$io $queues: ' || path) END
+FROM duckdb_databases() WHERE database_name = 'd';
+$(seen "$io" "$queues")
 DETACH d;
 SQL
   done | sql -bail
