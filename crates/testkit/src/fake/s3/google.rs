@@ -8,16 +8,15 @@ use super::super::codec::iso_date;
 use super::super::http::{Request, Response};
 use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Object, State};
-use super::super::xml::{Writer, parse};
+use super::super::xml::Writer;
 use super::Call;
 use super::list::form_encode;
 use super::object::{STORAGE_CLASS, class_of};
-use super::payload::Payload;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-const NAMESPACE: &str = "xmlns=\"http://doc.s3.amazonaws.com/2006-03-01\"";
+pub(super) const NAMESPACE: &str = "xmlns=\"http://doc.s3.amazonaws.com/2006-03-01\"";
 /// The classes that a write may ask for.
 pub const CLASSES: &[&str] = &[
     "STANDARD",
@@ -172,38 +171,6 @@ pub fn remove_named(call: &Call<'_>, state: &mut State) -> Result<bool, Refusal>
         return Err(call.no_such_key());
     }
     Ok(true)
-}
-
-/// `GetBucketVersioning`: nothing inside where nobody ever asked.
-pub fn versioning(call: &Call<'_>) -> Response {
-    let status = call.server.vault.with(|state| {
-        state.buckets.get(&call.target.bucket).map(|bucket| bucket.generations.status.clone())
-    });
-    let mut xml = Writer::default();
-    xml.open("VersioningConfiguration", NAMESPACE);
-    if let Some(status) = status.filter(|status| !status.is_empty()) {
-        xml.text("Status", status);
-    }
-    xml.close("VersioningConfiguration");
-    Response::text(200, "application/xml", xml.finish())
-}
-
-/// `PutBucketVersioning`.
-///
-/// # Errors
-/// `MalformedXML`.
-pub fn set_versioning(call: &Call<'_>, payload: &Payload) -> Served {
-    let document = parse(&payload.text()).filter(|node| node.name == "VersioningConfiguration");
-    let status = document.as_ref().and_then(|document| document.child_text("Status"));
-    let status = status.filter(|status| matches!(*status, "Enabled" | "Suspended"));
-    let status = status.ok_or_else(|| {
-        Refusal::new(400, "MalformedXML", "Status is either Enabled or Suspended")
-    })?;
-    call.server.vault.with(|state| {
-        let bucket = state.buckets.entry(call.target.bucket.clone()).or_default();
-        bucket.generations.status = status.to_string();
-    });
-    Ok(Response::new(200))
 }
 
 /// One generation of a list.

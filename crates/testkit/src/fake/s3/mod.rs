@@ -12,6 +12,7 @@ pub mod object;
 pub mod payload;
 pub mod sums;
 pub mod upload;
+pub mod versioning;
 pub mod versions;
 
 use super::clock;
@@ -185,9 +186,9 @@ async fn as_google(
     match target.operation {
         "PutBucketVersioning" => {
             let payload = payload::receive(&call, &signature, body).await?;
-            google::set_versioning(&call, &payload)
+            versioning::set(&call, &payload)
         }
-        "GetBucketVersioning" => Ok(google::versioning(&call)),
+        "GetBucketVersioning" => Ok(versioning::get(&call)),
         _ => google::versions(&call),
     }
 }
@@ -216,10 +217,10 @@ async fn dispatch(call: &Call<'_>, body: &mut BodyReader<'_>, empty_page: bool) 
         }
         "DeleteBucket" => bucket::delete(call),
         "GetBucketLocation" => Ok(bucket::location(call)),
-        "GetBucketVersioning" => Ok(versions::versioning(call)),
+        "GetBucketVersioning" => Ok(versioning::get(call)),
         "PutBucketVersioning" => {
             let payload = payload::receive(call, &signature, body).await?;
-            versions::set_versioning(call, &payload)
+            versioning::set(call, &payload)
         }
         "ListObjectVersions" => versions::list(call),
         "GetObjectTagging" => extras::get_tags(call),

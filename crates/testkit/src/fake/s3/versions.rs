@@ -1,20 +1,19 @@
 //! Versions in S3's words: which one a request means, what answers tell, and their list.
 
 use super::super::codec::{http_date, iso_date};
-use super::super::history::{ENABLED, Found, Id};
+use super::super::history::{Found, Id};
 use super::super::http::Response;
 use super::super::refusal::{Refusal, Served};
 use super::super::vault::{Object, State};
-use super::super::xml::{Writer, parse};
+use super::super::xml::Writer;
 use super::list::form_encode;
 use super::object::class_of;
-use super::payload::Payload;
 use super::{Call, google};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-const NAMESPACE: &str = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";
+pub(super) const NAMESPACE: &str = "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"";
 /// Most names of a page.
 const PAGE_MAX: usize = 1000;
 const VERSION_ID: &str = "x-amz-version-id";
@@ -184,38 +183,6 @@ pub fn told_of_removal((id, is_marker): Removed, mut answer: Response) -> Respon
         answer = answer.with(VERSION_ID, id.text());
     }
     if is_marker { answer.with(DELETE_MARKER, "true") } else { answer }
-}
-
-/// `GetBucketVersioning`: nothing inside where nobody ever asked.
-pub fn versioning(call: &Call<'_>) -> Response {
-    let status = call.server.vault.with(|state| {
-        state.buckets.get(&call.target.bucket).map(|bucket| bucket.history.status.clone())
-    });
-    let mut xml = Writer::default();
-    xml.open("VersioningConfiguration", NAMESPACE);
-    if let Some(status) = status.filter(|status| !status.is_empty()) {
-        xml.text("Status", status);
-    }
-    xml.close("VersioningConfiguration");
-    Response::text(200, "application/xml", xml.finish())
-}
-
-/// `PutBucketVersioning`.
-///
-/// # Errors
-/// `MalformedXML`.
-pub fn set_versioning(call: &Call<'_>, payload: &Payload) -> Served {
-    let document = parse(&payload.text()).filter(|node| node.name == "VersioningConfiguration");
-    let status = document.as_ref().and_then(|document| document.child_text("Status"));
-    let status = status.filter(|status| matches!(*status, ENABLED | "Suspended"));
-    let status = status.ok_or_else(|| {
-        Refusal::new(400, "MalformedXML", "Status is either Enabled or Suspended")
-    })?;
-    call.server.vault.with(|state| {
-        let bucket = state.buckets.entry(call.target.bucket.clone()).or_default();
-        bucket.history.status = status.to_string();
-    });
-    Ok(Response::new(200))
 }
 
 /// One version of a list.
