@@ -15,6 +15,18 @@ from nvme import format_volume, penstock
 HERE = Path(__file__).resolve().parent
 RIGHT = (200_000, sum(range(200_000)))
 
+# What both programs do: tell their tester something, and read.
+SHARED = """
+def tell(who, what):
+    os.write(1, f"{who}: {what}\\n".encode())
+
+def read(con):
+    try:
+        return con.execute(f"SELECT count(*), sum(i) FROM '{url}'").fetchone()
+    except duckdb.Error as error:
+        return error
+"""
+
 SCRIPT = f"""
 import duckdb, os, sys
 
@@ -24,15 +36,7 @@ def connect():
     con.execute(secret)
     return con
 
-def tell(who, what):
-    os.write(1, f"{{who}}: {{what}}\\n".encode())
-
-def read(con):
-    try:
-        return con.execute(f"SELECT count(*), sum(i) FROM '{{url}}'").fetchone()
-    except duckdb.Error as error:
-        return error
-
+{SHARED}
 secret, url = sys.argv[1:]
 con = connect()
 tell("before", read(con))
@@ -49,19 +53,31 @@ tell("after", read(con))
 """
 
 
+def run_with_children(args: list[str]) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end; one that hangs goes with all its children."""
+    with subprocess.Popen(
+        args,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+
 def test_parent_and_child_read_on_after_a_fork(store: Fake) -> None:
     url = store.url("fork/t.parquet")
     con = connect()
     con.execute(f"CREATE SECRET s ({store.secret})")
     con.execute(f"COPY (SELECT i, hash(i) AS h FROM range(200000) t(i)) TO '{url}'")
     con.close()
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, f"CREATE SECRET s ({store.secret})", url],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    secret = f"CREATE SECRET s ({store.secret})"
+    done = run_with_children([sys.executable, "-c", SCRIPT, secret, url])
     told = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
     assert told["before"] == str(RIGHT), done.stderr
     # The threads that do its I/O stayed in the parent; the error says what to do instead.
@@ -92,15 +108,7 @@ def opened():
         con.execute(f"CALL penstock_wrap('{{other}}')")
     return con
 
-def tell(who, what):
-    os.write(1, f"{{who}}: {{what}}\\n".encode())
-
-def read(con):
-    try:
-        return con.execute(f"SELECT count(*), sum(i) FROM '{{url}}'").fetchone()
-    except duckdb.Error as error:
-        return error
-
+{SHARED}
 def work(number):
     return str(read(opened()))
 
@@ -125,23 +133,6 @@ tell("after", read(con))
 
 # Once the azure extension itself has read, children share its connections, and may wait for each
 # other's answers for good, with and without Penstock: so not this one of eight.
-def run_with_children(args: list[str]) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end; one that hangs goes with all its children."""
-    with subprocess.Popen(
-        args,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            out, err = process.communicate(timeout=120)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return subprocess.CompletedProcess(args, process.returncode, out, err)
-
-
 @pytest.mark.parametrize(
     ("kind", "other", "when"),
     [
