@@ -6,11 +6,6 @@
 mod common;
 
 use common::{Answer, Dir, Lane, Request, Server, options, options_over, s3};
-use penstock_base::Secret;
-use penstock_gateway::BackendOptions;
-use std::net::SocketAddr;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpListener;
 
 const ENABLED: &[u8] =
     b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
@@ -30,7 +25,15 @@ fn id(answer: &Answer) -> String {
     answer.header("x-amz-version-id").to_string()
 }
 
-on_lane!(local, Local:
+/// The tests of those that keep versions.
+macro_rules! on_lanes_with_versions {
+    ($($name:ident),* $(,)?) => {
+        on_lane!(local, Local: $($name),*);
+        on_lane!(s3, S3: $($name),*);
+    };
+}
+
+on_lanes_with_versions!(
     versions_are_kept,
     a_delete_marker_hides_what_is_kept,
     suspended_versions_replace_the_one_called_null,
@@ -39,17 +42,8 @@ on_lane!(local, Local:
     copies_name_and_tell_the_version_of_their_source,
     a_batch_removes_versions_and_makes_markers,
     pages_of_versions_join_to_the_whole,
-    a_bucket_is_emptied_page_by_page);
-on_lane!(s3, S3:
-    versions_are_kept,
-    a_delete_marker_hides_what_is_kept,
-    suspended_versions_replace_the_one_called_null,
-    versions_are_tagged_copied_and_folded,
-    every_write_tells_its_version,
-    copies_name_and_tell_the_version_of_their_source,
-    a_batch_removes_versions_and_makes_markers,
-    pages_of_versions_join_to_the_whole,
-    a_bucket_is_emptied_page_by_page);
+    a_bucket_is_emptied_page_by_page,
+);
 
 async fn post(server: &Server, path: &str, body: &str) -> Answer {
     let body = body.as_bytes();
@@ -290,6 +284,11 @@ async fn copies_name_and_tell_the_version_of_their_source(lane: Lane) {
 
 async fn a_batch_removes_versions_and_makes_markers(lane: Lane) {
     let server = Server::on(lane).await;
+    server.put("/lake/plain", b"plain").await;
+    let body = "<Delete><Object><Key>plain</Key></Object><Object><Key>none</Key></Object></Delete>";
+    let told = post(&server, "/lake?delete", body).await.text();
+    assert_eq!(told.matches("<Deleted>").count(), 2, "{told}");
+    assert!(!told.contains("DeleteMarker"), "nobody asked for versions: {told}");
     set_versioning(&server, ENABLED).await;
     let first = id(&server.put("/lake/a", b"first").await);
     server.put("/lake/a", b"second").await;
@@ -427,67 +426,6 @@ async fn a_bucket_is_emptied_page_by_page(lane: Lane) {
     assert_eq!(pages, 6, "six versions of k, ten of l");
     assert_eq!(listed(&server, "").await, []);
     assert_eq!(delete(&server, "/lake").await.status, 204);
-}
-
-/// An S3 service that answers every request so; the next request of a connection begins behind the
-/// body of the last.
-async fn service(body: &'static str) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let answer = answer.clone();
-            tokio::spawn(async move {
-                let mut stream = BufReader::new(stream);
-                loop {
-                    let (mut line, mut length) = (String::new(), 0);
-                    while stream.read_line(&mut line).await.is_ok_and(|read| read > 2) {
-                        let value = line.to_ascii_lowercase();
-                        if let Some(value) = value.strip_prefix("content-length:") {
-                            length = value.trim().parse().unwrap();
-                        }
-                        line.clear();
-                    }
-                    if line.is_empty() || stream.read_exact(&mut vec![0; length]).await.is_err() {
-                        return;
-                    }
-                    stream.write_all(answer.as_bytes()).await.ok();
-                }
-            });
-        }
-    });
-    address
-}
-
-#[tokio::test]
-async fn a_batch_tells_the_delete_markers_that_s3_made() {
-    let address = service(
-        "<DeleteResult><Deleted><Key>a</Key><DeleteMarker>true</DeleteMarker>\
-         <DeleteMarkerVersionId>m1</DeleteMarkerVersionId></Deleted>\
-         <Deleted><Key>b</Key></Deleted></DeleteResult>",
-    )
-    .await;
-    let mut backend = BackendOptions::directory(std::path::Path::new("/"));
-    backend.url = "s3://".to_string();
-    backend.options = [
-        ("endpoint", format!("http://{address}")),
-        ("key_id", "test".to_string()),
-        ("secret", "test".to_string()),
-        ("url_style", "path".to_string()),
-    ]
-    .map(|(name, value)| (name.to_string(), Secret::new(value)))
-    .to_vec();
-    let server = Server::start_with(Dir::new(), options_over(backend)).await;
-    let body = b"<Delete><Object><Key>a</Key></Object><Object><Key>b</Key></Object></Delete>";
-    let batch = Request { method: "POST", path: "/lake?delete", body, ..Default::default() };
-    let text = server.send(batch).await.text();
-    let deleted: Vec<&str> = text.split("<Deleted>").skip(1).collect();
-    assert_eq!(deleted.len(), 2, "{text}");
-    let marker = "<DeleteMarkerVersionId>m1</DeleteMarkerVersionId>";
-    assert!(deleted[0].contains("<DeleteMarker>true</DeleteMarker>"), "{text}");
-    assert!(deleted[0].contains(marker) && deleted[0].contains("<Key>a</Key>"), "{text}");
-    assert!(!deleted[1].contains("DeleteMarker"), "{text}");
 }
 
 on_lane!(memory, Memory: versions_are_refused_by_name);
