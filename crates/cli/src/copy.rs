@@ -5,7 +5,6 @@ use crate::objects::{Session, from_file, is_there, to_file, to_stdout, to_store}
 use penstock_base::{Error, Kind, Result};
 use penstock_engine::{GetRange, Location, PutOptions, WriteCondition};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// One end of a copy.
 enum End {
@@ -40,9 +39,7 @@ pub fn cp(session: &Session, cp: &Cp) -> Result<()> {
                 return Err(Error::new(Kind::Invalid, "source and target are the same")
                     .with_object(from.url()));
             }
-            let is_inside =
-                Arc::ptr_eq(from.mount(), to.mount()) && from.mount().capabilities().copy;
-            let done = match is_inside {
+            let done = match from.is_copied_inside(&to) {
                 true => session.query.block_on(session.query.copy(&from, &to, options)).map(drop),
                 false => to_store(session, &from, &to, options),
             };

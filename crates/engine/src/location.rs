@@ -143,6 +143,11 @@ impl Location {
         &self.mount
     }
 
+    /// Whether a copy to another object is the store's to make, without the bytes coming here.
+    pub fn is_copied_inside(&self, to: &Location) -> bool {
+        Arc::ptr_eq(&self.mount, &to.mount) && self.mount.capabilities.copy
+    }
+
     /// Another object of the same store, with the same spelling of the URL.
     pub fn sibling(&self, key: impl Into<String>) -> Location {
         Location { key: key.into(), ..self.clone() }

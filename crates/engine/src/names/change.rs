@@ -71,7 +71,7 @@ impl Query {
         options: PutOptions,
     ) -> Result<PutResult> {
         self.core.uploads.settled(&from.id()).await;
-        if Arc::ptr_eq(&from.mount, &to.mount) && from.mount.capabilities.copy {
+        if from.is_copied_inside(to) {
             return self.core.run(copy_inside(&self.core, from, to, &options)).await;
         }
         self.copy_through(from, to, options).await
