@@ -2,7 +2,7 @@
 //! its container's, the memory limit takes where nobody says how much.
 
 use crate::budget::Machine;
-use penstock_base::settings::{SettingSpec, TABLE};
+use penstock_base::settings::{SettingSpec, spec};
 use penstock_base::{ByteSize, Settings};
 use std::sync::OnceLock;
 
@@ -36,16 +36,15 @@ pub fn default_here(row: &SettingSpec) -> &'static str {
 /// The settings of this process as long as nobody changes any.
 pub fn settings_here() -> Settings {
     let mut settings = Settings::default();
-    for row in TABLE {
-        let set = settings.set(row.name, default_here(row));
-        set.expect("a default is a value that the table takes");
-    }
+    let row = spec(MEMORY_LIMIT).expect("the table has a memory limit");
+    settings.set(row.name, default_here(row)).expect("its default is a value that the table takes");
     settings
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_base::settings::TABLE;
     use proptest::prelude::*;
 
     const MIB: u64 = 1 << 20;
