@@ -141,6 +141,7 @@ fn last_error() -> i32 {
 mod tests {
     use super::*;
     use crate::device::Command;
+    use crate::kernel::slept::sleeps;
     use crate::kernel::way::Likes;
     use crate::meter::Meter;
     use crate::{Io, OpenOptions};
@@ -321,16 +322,6 @@ mod tests {
         }
     }
 
-    /// How often this thread has slept since it began.
-    fn slept() -> i64 {
-        // SAFETY: zeros are good numbers, which the kernel replaces.
-        unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
-            usage.ru_nvcsw
-        }
-    }
-
     #[test]
     fn who_polls_does_not_sleep() {
         const READS: u64 = 200;
@@ -344,9 +335,9 @@ mod tests {
         let mut writes: Vec<_> =
             places.map(|(from, block)| Command::Write { block, from }).collect();
         queue.run(&mut writes, &Meter::default()).expect("writes");
-        let before = slept();
+        let before = sleeps().expect("Linux tells");
         read_alone(&mut queue, READS);
-        let slept = slept() - before;
+        let slept = sleeps().expect("Linux tells") - before;
         assert!(slept < READS as i64 / 4, "it slept {slept} times");
     }
 

@@ -245,7 +245,10 @@ impl Shared {
     fn run(&self, batch: &mut [Command<'_>]) -> bool {
         let before = self.port.lets_sleep().then(sleeps).flatten();
         let is_read = self.port.run(batch).is_ok();
-        if is_read && let (Some(before), Some(after)) = (before, sleeps()) {
+        if is_read
+            && let Some(before) = before
+            && let Some(after) = sleeps()
+        {
             lock(&self.asked).worth.note(after > before);
         }
         is_read
