@@ -27,7 +27,7 @@ struct Page<M, P> {
     used: BTreeMap<usize, P>,
     /// When a piece was last given, or the device refused what it holds.
     filled: u64,
-    /// What it holds is being written, and it gives no more pieces.
+    /// What it holds is being written, and it gives pieces only where there are no others.
     is_leaving: bool,
 }
 
@@ -42,6 +42,8 @@ impl<M, P> Page<M, P> {
 struct Order {
     /// Those that can give pieces: by the size of those, then by when they were filled.
     giving: BTreeSet<(usize, u64, usize)>,
+    /// Those that could, did they not leave, in the same order.
+    leaving: BTreeSet<(usize, u64, usize)>,
     /// Those that can leave, by when they were filled.
     writable: BTreeSet<(u64, usize)>,
     idle: BTreeSet<usize>,
@@ -59,8 +61,9 @@ impl Order {
         } else if !page.is_leaving {
             self.staying_bytes += page.bytes;
         }
-        if !page.is_leaving && !page.free.is_empty() {
-            self.giving.insert((page.piece_bytes, page.filled, number));
+        if !page.free.is_empty() {
+            let set = if page.is_leaving { &mut self.leaving } else { &mut self.giving };
+            set.insert((page.piece_bytes, page.filled, number));
         }
         if !page.is_leaving && !page.used.is_empty() {
             self.writable.insert((page.filled, number));
@@ -74,9 +77,16 @@ impl Order {
         } else if !page.is_leaving {
             self.staying_bytes -= page.bytes;
         }
-        self.giving.remove(&(page.piece_bytes, page.filled, number));
+        let set = if page.is_leaving { &mut self.leaving } else { &mut self.giving };
+        set.remove(&(page.piece_bytes, page.filled, number));
         self.writable.remove(&(page.filled, number));
     }
+}
+
+/// The page with pieces of a size that was filled last.
+fn last_of(pages: &BTreeSet<(usize, u64, usize)>, piece_bytes: usize) -> Option<usize> {
+    let of_size = (piece_bytes, 0, 0)..=(piece_bytes, u64::MAX, usize::MAX);
+    Some(pages.range(of_size).next_back()?.2)
 }
 
 impl<M, P> Default for Shelf<M, P> {
@@ -127,8 +137,15 @@ impl<M, P: Clone> Shelf<M, P> {
 
     /// A piece of so many bytes, of the page that was filled last: the others become free sooner.
     pub fn take(&mut self, piece_bytes: usize) -> Option<M> {
-        let of_size = (piece_bytes, 0, 0)..=(piece_bytes, u64::MAX, usize::MAX);
-        let number = self.order.giving.range(of_size).next_back()?.2;
+        self.take_of(last_of(&self.order.giving, piece_bytes)?)
+    }
+
+    /// As [`Shelf::take`], of a page that leaves: it stays once this piece is filled.
+    pub fn take_of_leaving(&mut self, piece_bytes: usize) -> Option<M> {
+        self.take_of(last_of(&self.order.leaving, piece_bytes)?)
+    }
+
+    fn take_of(&mut self, number: usize) -> Option<M> {
         self.clock += 1;
         self.is_used = true;
         let clock = self.clock;
@@ -392,6 +409,27 @@ mod tests {
         shelf.fill(1, second, 20);
         assert_eq!(shelf.put_back(1, first, first), Vec::<usize>::new());
         assert_eq!(shelf.next(0), Some((1, vec![20])));
+        assert_eq!(shelf.put_back(1, second, second).len(), 2);
+        assert_eq!(shelf.held_bytes(), 0);
+    }
+
+    #[test]
+    fn a_page_that_leaves_gives_pieces_to_who_has_no_other() {
+        let mut shelf: Shelf<usize, usize> = Shelf::default();
+        shelf.add(1, PAGE_BYTES, 16, vec![0, 1]);
+        assert_eq!(shelf.take_of_leaving(16), None, "it stays");
+        let first = shelf.take(16).expect("two");
+        shelf.fill(1, first, 10);
+        assert_eq!(shelf.next(0), Some((1, vec![10])));
+        assert_eq!((shelf.take(16), shelf.take_of_leaving(8)), (None, None));
+        let second = shelf.take_of_leaving(16).expect("one is free");
+        assert_eq!(shelf.take_of_leaving(16), None);
+        // It is written before the other is filled; or that is given back without.
+        assert!(shelf.put_back(1, first, first).is_empty());
+        assert_eq!(shelf.take_of_leaving(16), Some(first));
+        assert!(shelf.fill(1, first, 30));
+        assert_eq!(shelf.next(0), Some((1, vec![30])));
+        assert!(shelf.put_back(1, first, first).is_empty());
         assert_eq!(shelf.put_back(1, second, second).len(), 2);
         assert_eq!(shelf.held_bytes(), 0);
     }

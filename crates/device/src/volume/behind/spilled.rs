@@ -121,9 +121,11 @@ impl Spilled {
             Vec::new()
         };
         let Some(first) = pieces.first() else {
+            // What leaves comes back where the device refuses it: there is room in it.
+            let last = if state.is_refused { state.shelf.take_of_leaving(bytes) } else { None };
             drop(state);
             self.wake.ring();
-            return None;
+            return last;
         };
         let (page, lease) = (first.place(), first.lease());
         let page_bytes = if pieces.len() > 1 { HUGE_PAGE_BYTES } else { bytes };
