@@ -6,7 +6,7 @@ use crate::print;
 use penstock_base::{ByteSize, Error, Kind, Result};
 use penstock_device::address::{ENDINGS, IMPORT_ENDING, check_name};
 use penstock_device::volume::{FormatOptions, Lock, OpenFileOptions, Volume, check, format};
-use penstock_device::{Discipline, Io, OpenOptions, Port, open_by};
+use penstock_device::{Discipline, Io, IoChoice, OpenOptions, Port, open_by};
 use penstock_engine::{CacheDevice, format_cache_device, look_at_cache_device};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
@@ -34,7 +34,7 @@ pub fn run(command: &NvmeCommand) -> Result<()> {
 fn port(device: &NvmeDevice, write: bool, create: Option<ByteSize>) -> Result<Port> {
     let create_bytes = create.map(|size| size.0);
     let options = OpenOptions { write, create_bytes, ..OpenOptions::new(Io::Uring) };
-    let (_, device) = open_by(&device.path, Io::choice(&device.io)?, &options)?;
+    let (_, device) = open_by(&device.path, IoChoice::by_name(&device.io)?, &options)?;
     Port::new(device, Discipline::Thread)
 }
 

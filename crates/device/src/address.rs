@@ -5,7 +5,7 @@
 //! putting an ending before the `?`, and of temporary files by adding `/file` at the URL's end, or
 //! from 2.0 on before the `?`.
 
-use crate::open::Io;
+use crate::open::IoChoice;
 use crate::queues::Discipline;
 use crate::volume::table::{NAME_BYTES_MAX, is_name};
 use crate::volume::{Asked, TEMP_PREFIX};
@@ -244,7 +244,9 @@ impl Parameters {
             match key {
                 "db" => parameters.db = Some(value.to_string()),
                 "temp" => parameters.temp = Some(value.to_string()),
-                "io" => asked.io = Io::choice(value).map_err(|it| it.with_object(url))?,
+                "io" => {
+                    asked.io = Some(IoChoice::by_name(value).map_err(|it| it.with_object(url))?);
+                }
                 "queues" => {
                     let queues = Discipline::by_name(value).map_err(|it| it.with_object(url))?;
                     asked.discipline = Some(queues);
@@ -285,7 +287,7 @@ impl Asked {
         let of = |name: &'static str| move |error: Error| error.with_operation(name);
         let depth = u32::try_from(settings.nvme_queue_depth).unwrap_or(u32::MAX);
         Ok(Asked {
-            io: Io::choice(&settings.nvme_io).map_err(of("setting nvme_io"))?,
+            io: Some(IoChoice::by_name(&settings.nvme_io).map_err(of("setting nvme_io"))?),
             discipline: Some(
                 Discipline::by_name(&settings.nvme_queues).map_err(of("setting nvme_queues"))?,
             ),
@@ -336,6 +338,7 @@ impl fmt::Display for Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::open::Io;
 
     fn parse(url: &str) -> Address {
         Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
@@ -374,35 +377,49 @@ mod tests {
         let joined = parse("nvme:///dev/ng0n1/duckdb_temp_7_0_owner?temp=x&io=file");
         assert_eq!(joined.device, Path::new("/dev/ng0n1"));
         assert_eq!(joined.place, spill("x", Some("duckdb_temp_7_0_owner")));
-        assert_eq!(joined.asked.io, Some(Io::File));
+        assert_eq!(joined.asked.io, Some(IoChoice::By(Io::File)));
         let url = "nvme:///dev/ng0n1?temp";
         let asked = parse(&format!("{url}=x&io=file/a.tmp"));
         assert_eq!(asked.place, spill("x", Some("a.tmp")));
-        assert_eq!(asked.asked.io, Some(Io::File));
+        assert_eq!(asked.asked.io, Some(IoChoice::By(Io::File)));
     }
 
     #[test]
     fn how_a_device_is_opened() {
         let asked = parse("nvme:///d?db=a&io=uring&queues=pool&depth=8&wait=poll").asked;
         let all = Asked {
-            io: Some(Io::Uring),
+            io: Some(IoChoice::By(Io::Uring)),
             discipline: Some(Discipline::Pool),
             queue_depth: Some(8),
             wait: Some(Wait::Poll),
         };
         assert_eq!(asked, all);
         assert_eq!(all.to_string(), "&io=uring&queues=pool&depth=8&wait=poll");
-        assert_eq!(parse("nvme:///d?io=auto&db=a").asked, Asked::default());
         let xnvme = parse("nvme:///d?db=a&io=xnvme:sync=nvme,async=libaio&depth=8").asked;
         assert_eq!(xnvme.to_string(), "&io=xnvme:async=libaio,sync=nvme&depth=8");
         let defaults = Asked::from_settings(&Settings::default()).expect("they are good");
-        assert_eq!(defaults.io, None);
+        assert_eq!(defaults.io, Some(IoChoice::Auto));
         let mut settings = Settings::default();
         settings.set("nvme_queues", "pool").expect("a text");
         settings.set("nvme_wait", "poll").expect("a text");
         let set = Asked::from_settings(&settings).expect("it is known").unlike(defaults);
         let url = parse("nvme://x?depth=4&db=a").canonical(Path::new("/d"), set);
         assert_eq!(url.expect("a database"), "nvme:///d?db=a&queues=pool&depth=4&wait=poll");
+    }
+
+    #[test]
+    fn a_url_that_says_auto_wins_over_a_setting() {
+        let mut settings = Settings::default();
+        settings.set("nvme_io", "direct").expect("a text");
+        let set = Asked::from_settings(&settings).expect("it is known");
+        let form = |url: &str| {
+            let unlike = set.unlike(Asked::from_settings(&Settings::default()).expect("good"));
+            parse(url).canonical(Path::new("/d"), unlike).expect("a database")
+        };
+        assert_eq!(form("nvme://x?db=a"), "nvme:///d?db=a&io=direct");
+        assert_eq!(form("nvme://x?io=auto&db=a"), "nvme:///d?db=a&io=auto");
+        // Who opens it has the setting too, and no other place to look.
+        assert_eq!(parse("nvme:///d?db=a&io=auto").asked.or(set).io, Some(IoChoice::Auto));
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub use kernel::uring::UringDevice;
 pub use kernel::xnvme::XnvmeDevice;
 pub use memory::MemoryDevice;
 pub use meter::Meter;
-pub use open::{Io, OpenOptions, open, open_by};
+pub use open::{Io, IoChoice, OpenOptions, open, open_by};
 pub use port::Port;
 pub use queues::Discipline;
 pub use wait::Wait;

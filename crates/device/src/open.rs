@@ -61,14 +61,6 @@ impl Io {
     fn for_path(path: &Path) -> Self {
         if is_character_device(path) { Io::Passthrough } else { Io::Uring }
     }
-
-    /// By its name, where `auto` leaves the choice to [`open_by`].
-    ///
-    /// # Errors
-    /// As [`Io::by_name`].
-    pub fn choice(name: &str) -> Result<Option<Self>> {
-        if name == AUTO { Ok(None) } else { Self::by_name(name).map(Some) }
-    }
 }
 
 /// The name that [`Io::by_name`] takes.
@@ -83,6 +75,36 @@ impl fmt::Display for Io {
 
 /// The name of the choice that depends on the device.
 const AUTO: &str = "auto";
+
+/// What a user names as io.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoChoice {
+    /// What suits the device and the kernel best, see [`open_by`].
+    #[default]
+    Auto,
+    /// This one.
+    By(Io),
+}
+
+impl IoChoice {
+    /// Finds a choice by its name.
+    ///
+    /// # Errors
+    /// As [`Io::by_name`].
+    pub fn by_name(name: &str) -> Result<Self> {
+        if name == AUTO { Ok(IoChoice::Auto) } else { Io::by_name(name).map(IoChoice::By) }
+    }
+}
+
+/// The name that [`IoChoice::by_name`] takes.
+impl fmt::Display for IoChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IoChoice::Auto => f.write_str(AUTO),
+            IoChoice::By(io) => io.fmt(f),
+        }
+    }
+}
 
 /// Finds a row by its name; the error lists what there is, with what is found elsewhere.
 pub(crate) fn by_name<T: Copy>(
@@ -159,20 +181,23 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Device>> {
     })
 }
 
-/// Opens by the io that was asked for; where none was, by the best that the device and the kernel
-/// take: many containers forbid io_uring. Gives the io too; that of `options` counts for nothing.
+/// Opens by the io that was chosen, or by the best that the device and the kernel take: many
+/// containers forbid io_uring. Gives the io too; that of `options` counts for nothing.
 ///
 /// # Errors
 /// As [`open`].
 pub fn open_by(
     path: &Path,
-    asked: Option<Io>,
+    choice: IoChoice,
     options: &OpenOptions,
 ) -> Result<(Io, Arc<dyn Device>)> {
     let by = |io| open(path, &OpenOptions { io, ..options.clone() }).map(|device| (io, device));
-    let best = asked.unwrap_or_else(|| Io::for_path(path));
+    let best = match choice {
+        IoChoice::Auto => Io::for_path(path),
+        IoChoice::By(io) => return by(io),
+    };
     match by(best) {
-        Err(error) if asked.is_none() && best == Io::Uring && error.kind() == Kind::Unsupported => {
+        Err(error) if best == Io::Uring && error.kind() == Kind::Unsupported => {
             // Where that fails too, the first reason says more, and its hint may be this way.
             by(Io::Direct).map_err(|second| match second.message() == error.message() {
                 true => error,

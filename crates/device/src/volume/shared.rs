@@ -2,7 +2,7 @@
 //! another one on the same device has opened. It decides when a volume is closed: with its last
 //! handle.
 
-use crate::open::{Io, OpenOptions, open_by};
+use crate::open::{Io, IoChoice, OpenOptions, open_by};
 use crate::port::Port;
 use crate::process::forked;
 use crate::queues::Discipline;
@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// How somebody wants a device to be opened; what is `None` is left open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// How bytes move.
-    pub io: Option<Io>,
+    /// How bytes move; who says `auto` takes whatever it is open by already.
+    pub io: Option<IoChoice>,
     /// How threads share queues.
     pub discipline: Option<Discipline>,
     /// Most commands in flight per queue.
@@ -52,7 +52,7 @@ impl How {
     fn suits(self, wish: &Wish) -> bool {
         let asked = wish.asked;
         (self.write || !wish.write)
-            && asked.io.is_none_or(|io| io == self.io)
+            && asked.io.is_none_or(|io| io == IoChoice::Auto || io == IoChoice::By(self.io))
             && asked.discipline.is_none_or(|discipline| discipline == self.discipline)
             && asked.queue_depth.is_none_or(|depth| Some(depth) == self.queue_depth)
             && asked.wait.is_none_or(|wait| wait == self.wait)
@@ -61,10 +61,10 @@ impl How {
     /// Opens the volume, and tells how.
     fn open(path: &Path, wish: &Wish) -> Result<(Self, Arc<Volume>)> {
         let Asked { io, discipline, queue_depth, wait } = wish.asked.or(wish.otherwise);
-        let wait = wait.unwrap_or_default();
+        let (choice, wait) = (io.unwrap_or_default(), wait.unwrap_or_default());
         let options =
             OpenOptions { write: wish.write, queue_depth, wait, ..OpenOptions::new(Io::Uring) };
-        let (io, device) = open_by(path, io, &options).map_err(|error| match error.kind() {
+        let (io, device) = open_by(path, choice, &options).map_err(|error| match error.kind() {
             Kind::Conflict if is_inherited(path) => {
                 forked("volume open", &path.display().to_string())
             }
@@ -150,7 +150,7 @@ impl SharedVolume {
     /// # Errors
     /// As [`SharedVolume::join`].
     pub fn open(path: &Path, options: &OpenOptions, discipline: Discipline) -> Result<Self> {
-        let (io, discipline) = (Some(options.io), Some(discipline));
+        let (io, discipline) = (Some(IoChoice::By(options.io)), Some(discipline));
         let asked = Asked { io, discipline, ..Asked::default() };
         let (queue_depth, wait) = (options.queue_depth, Some(options.wait));
         let otherwise = Asked { queue_depth, wait, ..Asked::default() };

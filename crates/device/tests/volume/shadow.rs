@@ -3,7 +3,9 @@
 
 use penstock_base::Result;
 use penstock_device::model::{Dice, Image, ModelDevice};
-use penstock_device::volume::{FormatOptions, Lock, OpenFileOptions, SharedVolume, Volume, format};
+use penstock_device::volume::{
+    Asked, FormatOptions, Lock, OpenFileOptions, SharedVolume, Volume, Wish, format,
+};
 use penstock_device::{Discipline, Io, OpenOptions, Port, open};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -60,6 +62,11 @@ impl Disk {
     pub fn open(&self, io: Io, write: bool) -> Result<SharedVolume> {
         let options = OpenOptions { write, ..OpenOptions::new(io) };
         SharedVolume::open(&self.0, &options, Discipline::Thread)
+    }
+
+    /// Opens it as a URL asks, for writing.
+    pub fn join(&self, asked: Asked) -> Result<SharedVolume> {
+        SharedVolume::join(&self.0, &Wish { write: true, asked, otherwise: Asked::default() })
     }
 }
 

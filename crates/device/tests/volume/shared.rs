@@ -2,7 +2,9 @@
 
 use crate::shadow::{CREATE, Disk, VOLUME_BYTES, content};
 use penstock_base::Kind;
-use penstock_device::Io;
+use penstock_device::volume::Asked;
+use penstock_device::{Io, IoChoice};
+use std::sync::Arc;
 
 #[test]
 fn databases_of_a_process_share_the_volume_of_their_device() {
@@ -36,4 +38,18 @@ fn opening_and_closing_side_by_side_never_meets_itself() {
             });
         }
     });
+}
+
+#[test]
+fn auto_takes_a_volume_as_it_is_open() {
+    let disk = Disk::new("auto", VOLUME_BYTES);
+    let file = || disk.join(Asked { io: Some(IoChoice::By(Io::File)), ..Asked::default() });
+    let auto = || disk.join(Asked { io: Some(IoChoice::Auto), ..Asked::default() });
+    let first = file().expect("opens");
+    let joined = auto().expect("whatever it is");
+    assert!(Arc::ptr_eq(&first, &joined));
+    drop((first, joined));
+    let own = auto().expect("opens");
+    assert_eq!(file().err().expect("auto is not file").kind(), Kind::Conflict);
+    drop(own);
 }

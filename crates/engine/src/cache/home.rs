@@ -117,22 +117,22 @@ impl DeviceHome {
 
     /// Opens the device: nobody else may have it.
     fn port(&self, real_path: &Path) -> Result<Port> {
-        let Asked { queue_depth, wait, .. } = self.asked;
-        let wait = wait.unwrap_or_default();
+        let Asked { io, discipline, queue_depth, wait } = self.asked;
+        let (choice, wait) = (io.unwrap_or_default(), wait.unwrap_or_default());
         let options = OpenOptions { queue_depth, wait, ..OpenOptions::new(Io::Uring) };
         let (_, device) =
-            open_by(real_path, self.asked.io, &options).map_err(|error| match error.kind() {
+            open_by(real_path, choice, &options).map_err(|error| match error.kind() {
                 Kind::Conflict => error.with_note("give each process a cache_dir of its own"),
                 _ => error.with_note("the disk cache that cache_dir names"),
             })?;
-        Port::new(device, self.asked.discipline.unwrap_or(Discipline::Thread))
+        Port::new(device, discipline.unwrap_or(Discipline::Thread))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use penstock_device::Wait;
+    use penstock_device::{IoChoice, Wait};
 
     #[test]
     fn a_directory_is_checked_and_not_made() {
@@ -154,7 +154,7 @@ mod tests {
             unreachable!("it is a device")
         };
         assert_eq!(device.path, Path::new("/dev/ng0n1"));
-        let (io, discipline) = (Some(Io::Ioctl), Some(Discipline::Pool));
+        let (io, discipline) = (Some(IoChoice::By(Io::Ioctl)), Some(Discipline::Pool));
         let (queue_depth, wait) = (None, Some(Wait::Sleep));
         assert_eq!(device.asked, Asked { io, discipline, queue_depth, wait });
     }
