@@ -74,18 +74,21 @@ def test_the_same_database_twice(
         for spelling in [volume, "disk.img", "./disk.img", "link.img"]:
             with pytest.raises(duckdb.Error, match="already attached by database"):
                 con.execute(f"ATTACH 'NVME://{spelling}?db=a' AS second")
-        with pytest.raises(duckdb.Error, match="io=uring and queues=thread"):
-            con.execute("ATTACH 'nvme://disk.img?db=a&io=direct' AS second")
-        with pytest.raises(duckdb.Error, match="io=uring and queues=thread"):
-            con.execute("ATTACH 'nvme://disk.img?db=b&queues=pool' AS second")
-        with pytest.raises(duckdb.Error, match="io=uring and queues=thread"):
-            con.execute("ATTACH 'nvme://disk.img?db=b&wait=poll' AS second")
+        for asked in ["io=direct", "queues=pool", "depth=8", "wait=poll"]:
+            told = rf"io=uring, queues=thread, depth=32 and wait=sleep; this asks for {asked}\b"
+            with pytest.raises(duckdb.Error, match=told):
+                con.execute(f"ATTACH 'nvme://disk.img?db=b&{asked}' AS second")
         con.execute("SET penstock_nvme_io = 'direct'")
         con.execute("DETACH first")
         con.execute("ATTACH 'nvme://disk.img?db=b' AS second")
         assert "io=direct" in str(
             value(con, "SELECT path FROM duckdb_databases() WHERE database_name = 'second'")
         )
+        con.execute("DETACH second")
+        con.execute(f"ATTACH '{url(volume, 'a', io='uring')}' AS first")
+        with pytest.raises(duckdb.Error, match="this asks for io=direct"):
+            con.execute("ATTACH 'nvme://disk.img?db=b' AS second")
+        con.execute("ATTACH 'nvme://disk.img?db=b&io=auto' AS second")
 
 
 def test_another_process(volume: Path) -> None:

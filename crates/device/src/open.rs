@@ -278,7 +278,7 @@ impl OpenFile {
 }
 
 /// Commands in flight per queue, unless asked otherwise.
-const QUEUE_DEPTH: u32 = 32;
+pub(crate) const QUEUE_DEPTH: u32 = 32;
 /// What a ring takes with a buffer each, and more than a device gains from.
 const QUEUE_DEPTH_MAX: u32 = 1024;
 

@@ -2,7 +2,7 @@
 //! another one on the same device has opened. It decides when a volume is closed: with its last
 //! handle.
 
-use crate::open::{Io, IoChoice, OpenOptions, open_by};
+use crate::open::{Io, IoChoice, OpenOptions, QUEUE_DEPTH, open_by};
 use crate::port::Port;
 use crate::process::forked;
 use crate::queues::Discipline;
@@ -43,27 +43,39 @@ pub struct Wish {
 struct How {
     io: Io,
     discipline: Discipline,
-    queue_depth: Option<u32>,
+    queue_depth: u32,
     wait: Wait,
     write: bool,
 }
 
 impl How {
-    fn suits(self, wish: &Wish) -> bool {
+    /// What a wish asks for that is otherwise; empty if it suits.
+    fn missing(self, wish: &Wish) -> Vec<String> {
         let asked = wish.asked;
-        (self.write || !wish.write)
-            && asked.io.is_none_or(|io| io == IoChoice::Auto || io == IoChoice::By(self.io))
-            && asked.discipline.is_none_or(|discipline| discipline == self.discipline)
-            && asked.queue_depth.is_none_or(|depth| Some(depth) == self.queue_depth)
-            && asked.wait.is_none_or(|wait| wait == self.wait)
+        let io = asked.io.filter(|io| *io != IoChoice::Auto);
+        let unlike = Asked { io, ..asked }.unlike(Asked {
+            io: Some(IoChoice::By(self.io)),
+            discipline: Some(self.discipline),
+            queue_depth: Some(self.queue_depth),
+            wait: Some(self.wait),
+        });
+        let access = (wish.write && !self.write).then(|| "writing".to_string());
+        let parameters = unlike.to_string();
+        let named = parameters.split('&').filter(|it| !it.is_empty()).map(str::to_string);
+        access.into_iter().chain(named).collect()
     }
 
     /// Opens the volume, and tells how.
     fn open(path: &Path, wish: &Wish) -> Result<(Self, Arc<Volume>)> {
         let Asked { io, discipline, queue_depth, wait } = wish.asked.or(wish.otherwise);
         let (choice, wait) = (io.unwrap_or_default(), wait.unwrap_or_default());
-        let options =
-            OpenOptions { write: wish.write, queue_depth, wait, ..OpenOptions::new(Io::Uring) };
+        let queue_depth = queue_depth.unwrap_or(QUEUE_DEPTH);
+        let options = OpenOptions {
+            write: wish.write,
+            queue_depth: Some(queue_depth),
+            wait,
+            ..OpenOptions::new(Io::Uring)
+        };
         let (io, device) = open_by(path, choice, &options).map_err(|error| match error.kind() {
             Kind::Conflict if is_inherited(path) => {
                 forked("volume open", &path.display().to_string())
@@ -208,28 +220,30 @@ impl SharedVolume {
     fn find(rows: &mut [Row], path: &Path, wish: &Wish) -> Result<Option<Self>> {
         let Some(key) = key(path) else { return Ok(None) };
         let Some(row) = rows.iter_mut().find(|row| row.key == key) else { return Ok(None) };
-        if !row.how.suits(wish) {
-            return Err(conflict(row.how, path));
+        let missing = row.how.missing(wish);
+        if !missing.is_empty() {
+            return Err(conflict(row.how, &missing, path));
         }
         row.handles += 1;
         Ok(Some(SharedVolume { volume: Some(row.volume.clone()) }))
     }
 }
 
-fn conflict(how: How, path: &Path) -> Error {
-    let (io, queues) = (how.io, how.discipline.name());
-    let access = if how.write { "for writing" } else { "read-only" };
-    let mut message = format!("it is open already {access}, with io={io} and queues={queues}");
-    if let Some(depth) = how.queue_depth {
-        message += &format!(" of depth={depth}");
-    }
-    if how.wait != Wait::default() {
-        message += &format!(" and wait={}", how.wait.name());
-    }
+fn conflict(how: How, missing: &[String], path: &Path) -> Error {
+    let How { io, discipline, queue_depth, wait, write } = how;
+    let access = if write { "for writing" } else { "read-only" };
+    let (queues, wait, missing) = (discipline.name(), wait.name(), missing.join(" and "));
+    let message = format!(
+        "it is open already {access}, with io={io}, queues={queues}, depth={queue_depth} and \
+         wait={wait}; this asks for {missing}"
+    );
     Error::new(Kind::Conflict, message)
         .with_operation("volume open")
         .with_object(path.display().to_string())
-        .with_hint("Open it alike, or close the other databases on it first")
+        .with_hint(
+            "Open it alike (what SET says counts as if the URL said it), or first close the other \
+             databases on it, or the DuckDB that spills to it",
+        )
 }
 
 fn key(path: &Path) -> Option<Key> {

@@ -3,7 +3,7 @@
 use crate::shadow::{CREATE, Disk, VOLUME_BYTES, content};
 use penstock_base::Kind;
 use penstock_device::volume::Asked;
-use penstock_device::{Io, IoChoice};
+use penstock_device::{Io, IoChoice, Wait};
 use std::sync::Arc;
 
 #[test]
@@ -16,7 +16,7 @@ fn databases_of_a_process_share_the_volume_of_their_device() {
     assert_eq!(content(&second, "a"), b"bytes");
     let error = disk.open(Io::File, true).err().expect("it is open otherwise");
     assert_eq!(error.kind(), Kind::Conflict, "{error}");
-    assert!(error.to_string().contains("io=uring and queues=thread"), "{error}");
+    assert!(error.to_string().contains("this asks for io=file"), "{error}");
     drop(disk.open(Io::Uring, false).expect("a reader joins a writer"));
     drop((file, first));
     assert!(second.exists("a"), "one handle is left");
@@ -52,4 +52,22 @@ fn auto_takes_a_volume_as_it_is_open() {
     let own = auto().expect("opens");
     assert_eq!(file().err().expect("auto is not file").kind(), Kind::Conflict);
     drop(own);
+}
+
+#[test]
+fn who_cannot_join_is_told_what_differs() {
+    let disk = Disk::new("differs", VOLUME_BYTES);
+    let asked = |wait, queue_depth| Asked { wait, queue_depth, ..Asked::default() };
+    let first = disk.join(asked(None, None)).expect("opens");
+    drop(disk.join(asked(Some(Wait::Sleep), Some(32))).expect("so it is"));
+    let refused = disk.join(asked(Some(Wait::Poll), Some(8))).err().expect("so it is not");
+    let told = refused.to_string();
+    assert!(told.contains("queues=thread, depth=32 and wait=sleep;"), "{told}");
+    assert!(told.contains("this asks for depth=8 and wait=poll"), "{told}");
+    assert!(refused.hint().is_some_and(|hint| hint.contains("spills to it")), "{refused}");
+    drop(first);
+    let reader = disk.open(Io::File, false).expect("opens");
+    let refused = disk.open(Io::Direct, true).err().expect("it is read-only").to_string();
+    assert!(refused.contains("this asks for writing and io=direct"), "{refused}");
+    drop(reader);
 }
