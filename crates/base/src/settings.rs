@@ -254,7 +254,7 @@ settings! {
     parallel_read_auto_fanout_overhead_adaptive_enabled: Bool = "true"
         "Learns the cost model's penalty, latency and bandwidths from the times that reads took; without effect unless parallel_read_auto_fanout_enabled.";
     nvme_io: Text = "auto"
-        "How bytes reach the device of an nvme:// URL that does not say it with `io`: `uring`, `direct`, `file`, `passthrough`, `ioctl` or `xnvme:BACKEND` (libxnvme's); `auto` is passthrough for /dev/ngXnY, else uring, or direct where the kernel forbids io_uring.";
+        "How bytes reach a device where neither its nvme:// URL says it with `io`, nor `penstock nvme` with --io: `uring`, `direct`, `file`, `passthrough`, `ioctl` or `xnvme:BACKEND` (libxnvme's); `auto` is passthrough for /dev/ngXnY, else uring, or direct where the kernel forbids io_uring.";
     nvme_queues: Text = "thread"
         "How threads share the queues of a device whose nvme:// URL does not say it with `queues`: `thread`, `pool`, `single` or `sync`.";
     nvme_queue_depth: Number = "32" [1, 1024]

@@ -176,9 +176,10 @@ pub struct NvmeDevice {
     /// File, block device or NVMe device such as /dev/ng0n1
     #[arg(value_name = "DEVICE")]
     pub path: PathBuf,
-    /// How bytes move: auto, uring, direct, file, passthrough, ioctl or xnvme:BACKEND
-    #[arg(long, default_value = "auto")]
-    pub io: String,
+    /// How bytes move: auto, uring, direct, file, passthrough, ioctl or xnvme:BACKEND; nvme_io
+    /// says it where this flag does not
+    #[arg(long)]
+    pub io: Option<String>,
 }
 
 /// `penstock nvme format`.

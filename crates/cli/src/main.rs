@@ -55,7 +55,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Get(get) => objects::get(&Session::start(settings)?, &get),
         Command::Cp(cp) => copy::cp(&Session::start(settings)?, &cp),
         Command::Rm(targets) => objects::rm(&Session::start(settings)?, &targets),
-        Command::Nvme(command) => nvme::run(&command),
+        Command::Nvme(command) => nvme::run(&command, &settings),
         Command::Reference => print(&reference::page()?),
     };
     done.map(|()| ExitCode::SUCCESS)

@@ -1,11 +1,11 @@
 //! `penstock nvme`: volumes and caches on files and block devices. It decides what is printed and
 //! which files make a database; the volume and the engine's cache decide everything else.
 
-use crate::args::{NvmeCommand, NvmeCopy, NvmeDevice, NvmeFormat, NvmeRemove};
+use crate::args::{NvmeCommand, NvmeCopy, NvmeDevice, NvmeFormat};
 use crate::print;
-use penstock_base::{ByteSize, Error, Kind, Result};
+use penstock_base::{ByteSize, Error, Kind, Result, Settings};
 use penstock_device::address::{ENDINGS, IMPORT_ENDING, check_name};
-use penstock_device::volume::{FormatOptions, Lock, OpenFileOptions, Volume, check, format};
+use penstock_device::volume::{Asked, FormatOptions, Lock, OpenFileOptions, Volume, check, format};
 use penstock_device::{Discipline, Io, IoChoice, OpenOptions, Port, open_by};
 use penstock_engine::{CacheDevice, format_cache_device, look_at_cache_device};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -19,36 +19,64 @@ use std::sync::Arc;
 const COPY_BYTES: usize = 4 << 20;
 
 /// Carries out one of the verbs.
-pub fn run(command: &NvmeCommand) -> Result<()> {
+///
+/// # Errors
+/// `Invalid` for settings of devices that mean nothing; and what the verb fails by.
+pub fn run(command: &NvmeCommand, settings: &Settings) -> Result<()> {
+    let set = Asked::from_settings(settings)?;
+    let target = |device| Target::new(device, set);
     match command {
-        NvmeCommand::Format(target) => make(target),
-        NvmeCommand::Ls(device) => ls(device),
-        NvmeCommand::Check(device) => look(device),
-        NvmeCommand::Grow(device) => grow(device),
-        NvmeCommand::Import(copy) => import(copy),
-        NvmeCommand::Export(copy) => export(copy),
-        NvmeCommand::Rm(target) => remove(target),
+        NvmeCommand::Format(format) => make(&target(&format.device)?, format),
+        NvmeCommand::Ls(device) => ls(&target(device)?),
+        NvmeCommand::Check(device) => look(&target(device)?),
+        NvmeCommand::Grow(device) => grow(&target(device)?),
+        NvmeCommand::Import(copy) => import(&target(&copy.device)?, copy),
+        NvmeCommand::Export(copy) => export(&target(&copy.device)?, copy),
+        NvmeCommand::Rm(rm) => remove(&target(&rm.device)?, &rm.db),
     }
 }
 
-fn port(device: &NvmeDevice, write: bool, create: Option<ByteSize>) -> Result<Port> {
-    let create_bytes = create.map(|size| size.0);
-    let options = OpenOptions { write, create_bytes, ..OpenOptions::new(Io::Uring) };
-    let (_, device) = open_by(&device.path, IoChoice::by_name(&device.io)?, &options)?;
-    Port::new(device, Discipline::Thread)
+/// A device, and how it is opened.
+struct Target<'a> {
+    path: &'a Path,
+    asked: Asked,
 }
 
-fn volume(device: &NvmeDevice, write: bool) -> Result<Arc<Volume>> {
-    Volume::open(port(device, write, None)?)
+impl<'a> Target<'a> {
+    /// What its flag does not say, the settings do.
+    fn new(device: &'a NvmeDevice, set: Asked) -> Result<Self> {
+        let io = device.io.as_deref().map(IoChoice::by_name).transpose()?;
+        Ok(Target { path: &device.path, asked: Asked { io, ..Asked::default() }.or(set) })
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn port(&self, write: bool, create: Option<ByteSize>) -> Result<Port> {
+        let Asked { io, discipline, queue_depth, wait } = self.asked;
+        let options = OpenOptions {
+            write,
+            create_bytes: create.map(|size| size.0),
+            queue_depth,
+            wait: wait.unwrap_or_default(),
+            ..OpenOptions::new(Io::Uring)
+        };
+        let (_, device) = open_by(self.path, io.unwrap_or_default(), &options)?;
+        Port::new(device, discipline.unwrap_or(Discipline::Thread))
+    }
+
+    fn volume(&self, write: bool) -> Result<Arc<Volume>> {
+        Volume::open(self.port(write, None)?)
+    }
 }
 
-fn make(target: &NvmeFormat) -> Result<()> {
-    let path = &target.device.path;
-    let is_new = target.size.map_or(Ok(false), |size| make_file(path, size))?;
-    make_on(target).inspect_err(|error| {
+fn make(target: &Target, how: &NvmeFormat) -> Result<()> {
+    let is_new = how.size.map_or(Ok(false), |size| make_file(target.path, size))?;
+    make_on(target, how).inspect_err(|error| {
         // In a conflict somebody else has the file by now.
         if is_new && error.kind() != Kind::Conflict {
-            let _ = std::fs::remove_file(path);
+            let _ = std::fs::remove_file(target.path);
         }
     })
 }
@@ -76,16 +104,16 @@ fn make_file(path: &Path, size: ByteSize) -> Result<bool> {
     }
 }
 
-fn make_on(target: &NvmeFormat) -> Result<()> {
-    let port = port(&target.device, true, target.size)?;
-    if target.cache {
-        let size = ByteSize(format_cache_device(&port, target.force)?);
-        return print(&format!("{}: a cache of {size}\n", target.device.path.display()));
+fn make_on(target: &Target, how: &NvmeFormat) -> Result<()> {
+    let port = target.port(true, how.size)?;
+    if how.cache {
+        let size = ByteSize(format_cache_device(&port, how.force)?);
+        return print(&format!("{}: a cache of {size}\n", target.name()));
     }
-    format(&port, FormatOptions { force: target.force })?;
+    format(&port, FormatOptions { force: how.force })?;
     let volume = Volume::open(port)?;
     let (size, free) = (ByteSize(volume.size_bytes()), ByteSize(volume.free_bytes()));
-    print(&format!("{}: a volume of {size}, {free} free\n", target.device.path.display()))
+    print(&format!("{}: a volume of {size}, {free} free\n", target.name()))
 }
 
 /// The size of a cache in words.
@@ -96,22 +124,22 @@ fn cache_size(cache: &CacheDevice) -> String {
     }
 }
 
-fn ls(device: &NvmeDevice) -> Result<()> {
-    let port = port(device, false, None)?;
+fn ls(target: &Target) -> Result<()> {
+    let port = target.port(false, None)?;
     if let Some(cache) = look_at_cache_device(&port)? {
-        return print(&format!("{}: {}, no volume\n", device.path.display(), cache_size(&cache)));
+        return print(&format!("{}: {}, no volume\n", target.name(), cache_size(&cache)));
     }
     let lines = Volume::open(port)?.list().into_iter();
     let lines = lines.map(|file| format!("{:>14}  {}\n", file.size_bytes, file.name));
     print(&lines.collect::<String>())
 }
 
-fn look(device: &NvmeDevice) -> Result<()> {
-    let port = port(device, false, None)?;
+fn look(target: &Target) -> Result<()> {
+    let port = target.port(false, None)?;
     let fail = |message, hint| {
         Err(Error::new(Kind::Corrupt, message)
             .with_operation("nvme check")
-            .with_object(device.path.display().to_string())
+            .with_object(target.name())
             .with_hint(hint))
     };
     let mut text = String::new();
@@ -146,8 +174,8 @@ fn look(device: &NvmeDevice) -> Result<()> {
     }
 }
 
-fn grow(device: &NvmeDevice) -> Result<()> {
-    let volume = volume(device, true)?;
+fn grow(target: &Target) -> Result<()> {
+    let volume = target.volume(true)?;
     let before = volume.size_bytes();
     let size_bytes = volume.grow()?;
     let (size, free) = (ByteSize(size_bytes), ByteSize(volume.free_bytes()));
@@ -155,7 +183,7 @@ fn grow(device: &NvmeDevice) -> Result<()> {
         true => "",
         false => "; nothing grew: it has all of the device, which has to become larger first",
     };
-    print(&format!("{}: a volume of {size}, {free} free{outcome}\n", device.path.display()))
+    print(&format!("{}: a volume of {size}, {free} free{outcome}\n", target.name()))
 }
 
 fn local(error: std::io::Error, operation: &'static str, path: &Path) -> Error {
@@ -190,10 +218,10 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 
 /// Copies into the volume under another name and renames at the end, so that a database of this
 /// name is never there in part. The log comes first: without its database nobody reads it.
-fn import(copy: &NvmeCopy) -> Result<()> {
+fn import(target: &Target, copy: &NvmeCopy) -> Result<()> {
     const OPERATION: &str = "nvme import";
     check_name(&copy.db, &copy.db).map_err(|error| error.with_operation(OPERATION))?;
-    let volume = volume(&copy.device, true)?;
+    let volume = target.volume(true)?;
     let path = &copy.file;
     check_source(path)?;
     let locked = lock(path)?;
@@ -202,7 +230,7 @@ fn import(copy: &NvmeCopy) -> Result<()> {
     let taken: Vec<String> =
         std::iter::once("").chain(ENDINGS).map(|it| copy.db.clone() + it).collect();
     if let Some(name) = taken.iter().find(|name| volume.exists(name)) {
-        let device = copy.device.path.display().to_string();
+        let device = target.name();
         let hint = format!(
             "An import overwrites nothing: choose another --db, or remove that database and its \
              log with `penstock nvme rm {device} --db {}`",
@@ -342,9 +370,9 @@ impl Drop for Made {
 
 /// Copies out of the volume. All names are taken first: a log must not come to lie beside another
 /// database. They hold their bytes at the end, the log before its database.
-fn export(copy: &NvmeCopy) -> Result<()> {
+fn export(target: &Target, copy: &NvmeCopy) -> Result<()> {
     const OPERATION: &str = "nvme export";
-    let volume = volume(&copy.device, false)?;
+    let volume = target.volume(false)?;
     let mut endings = endings(|ending| volume.exists(&format!("{}{ending}", copy.db)));
     endings.reverse();
     let targets: Vec<PathBuf> = endings.iter().map(|it| beside(&copy.file, it)).collect();
@@ -388,13 +416,13 @@ fn copy_out(volume: &Arc<Volume>, name: &str, mut into: File, target: &Path) -> 
     }
 }
 
-fn remove(target: &NvmeRemove) -> Result<()> {
-    let volume = volume(&target.device, true)?;
-    let names = std::iter::once("").chain(ENDINGS).map(|ending| target.db.clone() + ending);
+fn remove(target: &Target, db: &str) -> Result<()> {
+    let volume = target.volume(true)?;
+    let names = std::iter::once("").chain(ENDINGS).map(|ending| format!("{db}{ending}"));
     // And what an import that was killed has left.
     let names: Vec<String> = names.flat_map(|name| [name.clone() + IMPORT_ENDING, name]).collect();
     match remove_all(&volume, &names)? {
-        0 => volume.remove(&target.db),
+        0 => volume.remove(db),
         _ => Ok(()),
     }
 }

@@ -47,6 +47,14 @@ fn refused(args: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
+/// What is said under a variable of the environment.
+fn told_with(variable: (&str, &str), args: &[&str]) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+    command.env_clear().env(variable.0, variable.1).arg("nvme").args(args);
+    let output = command.output().unwrap();
+    (output.status.success(), String::from_utf8(output.stderr).unwrap())
+}
+
 /// Something like a database file; its length is no multiple of anything.
 fn database(path: &str, length: u32, salt: u32) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..length).map(|at| (at * 7 / 13 + salt) as u8).collect();
@@ -98,6 +106,36 @@ fn what_is_there_is_not_formatted_unless_forced() {
     assert!(refused(&["ls", &db]).contains("nvme format"));
     assert!(refused(&["ls", &dir.path("absent")]).contains("there is no such device"));
     assert!(refused(&["ls", &device, "--io", "urin"]).contains("Did you mean uring?"));
+}
+
+/// The flags of settings hold for every verb, and so do their variables.
+#[test]
+fn settings_say_how_a_device_is_opened_and_the_verb_s_own_flag_wins() {
+    let dir = Dir::new();
+    let device = dir.path("disk");
+    fine(&["format", &device, "--size", "8MiB", "--nvme-queue-depth", "4"]);
+    for (set, told) in [
+        ("--nvme-io=urin", "Did you mean uring?"),
+        ("--nvme-io=passthrough", "/dev/ng0n1"),
+        ("--nvme-queues=treads", "Did you mean thread?"),
+        ("--nvme-queue-depth=0", "1"),
+        ("--nvme-wait=pol", "Did you mean poll?"),
+    ] {
+        let error = refused(&["ls", &device, set]);
+        assert!(error.contains(told), "{set}: {error}");
+    }
+    let (is_fine, error) = told_with(("PENSTOCK_NVME_IO", "bogus"), &["ls", &device]);
+    assert!(!is_fine && error.contains("there is no io=bogus"), "{error}");
+    let by = |io| ["ls", &device, "--io", io];
+    for (io, is_good) in [("direct", false), ("auto", true)] {
+        let (is_fine, error) = told_with(("PENSTOCK_NVME_WAIT", "poll"), &by(io));
+        assert_eq!(is_fine, is_good, "{io}: {error}");
+        assert!(is_good || error.contains("there is nothing to poll"), "{error}");
+    }
+    let (is_fine, error) = told_with(("PENSTOCK_NVME_IO", "passthrough"), &by("direct"));
+    assert!(is_fine, "{error}");
+    let (is_fine, _) = told_with(("PENSTOCK_NVME_IO", "passthrough"), &["ls", &device]);
+    assert!(!is_fine);
 }
 
 #[test]
