@@ -82,7 +82,7 @@ pub(crate) fn http_options_of(query: &Settings, engine: &Settings) -> Result<Opt
 /// # Errors
 /// `Invalid` or `Unsupported`, with the name of the setting.
 pub fn check_settings(settings: &Settings) -> Result<()> {
-    crate::cache::Home::of(&settings.cache_dir)?;
+    crate::cache::Home::of(settings)?;
     HttpOptions::from_settings(settings)?.check()
 }
 
@@ -94,7 +94,7 @@ pub fn check_settings(settings: &Settings) -> Result<()> {
 pub fn check_cache(settings: &Settings) -> Result<()> {
     match settings.cache_dir.as_str() {
         "" => Ok(()),
-        dir => crate::cache::Home::of(dir)?.check(),
+        _ => crate::cache::Home::of(settings)?.check(),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::cache::files::Directory;
 use crate::cache::medium::Medium;
 use crate::cache::region::Region;
-use penstock_base::{Error, Kind, Result};
+use penstock_base::{Error, Kind, Result, Settings};
 use penstock_device::address::{Address, Place, strip_scheme};
 use penstock_device::volume::Asked;
 use penstock_device::{Discipline, Io, OpenOptions, Port, open_by};
@@ -35,14 +35,15 @@ fn wrong(setting: &str, message: impl Into<String>, hint: impl Into<String>) -> 
 }
 
 impl Home {
-    /// What a setting names. `~` is the home directory, as in DuckDB's own paths.
+    /// What `cache_dir` names. `~` is the home directory, as in DuckDB's own paths.
     ///
     /// # Errors
     /// `Invalid` for a URL of another kind, which would name a directory of an odd name, and for
-    /// what is wrong with that of a device.
-    pub fn of(setting: &str) -> Result<Self> {
+    /// what is wrong with that of a device, or with the settings of devices.
+    pub fn of(settings: &Settings) -> Result<Self> {
+        let setting = settings.cache_dir.as_str();
         if strip_scheme(setting).is_some() {
-            return DeviceHome::of(setting).map(Home::Device);
+            return DeviceHome::of(settings).map(Home::Device);
         }
         let home = || std::env::var_os("HOME").map(PathBuf::from);
         let path = match setting.strip_prefix('~') {
@@ -105,14 +106,16 @@ impl Home {
 }
 
 impl DeviceHome {
-    fn of(setting: &str) -> Result<Self> {
+    /// What the URL does not say, the settings of devices do.
+    fn of(settings: &Settings) -> Result<Self> {
+        let setting = settings.cache_dir.as_str();
         let named = |error: Error| error.with_operation("open cache_dir");
         let Address { device: path, place, asked } = Address::parse(setting).map_err(named)?;
         if place != Place::Volume {
             let hint = format!("Leave db and temp out: nvme://{}", path.display());
             return Err(wrong(setting, "a cache has a device of its own, no part of one", hint));
         }
-        Ok(DeviceHome { path, asked })
+        Ok(DeviceHome { path, asked: asked.or(Asked::from_settings(settings)?) })
     }
 
     /// Opens the device: nobody else may have it.
@@ -134,6 +137,10 @@ mod tests {
     use super::*;
     use penstock_device::{IoChoice, Wait};
 
+    fn of(cache_dir: &str) -> Result<Home> {
+        Home::of(&Settings { cache_dir: cache_dir.into(), ..Settings::default() })
+    }
+
     #[test]
     fn a_directory_is_checked_and_not_made() {
         let dir = std::env::temp_dir().join(format!("penstock-home-{}", std::process::id()));
@@ -142,21 +149,40 @@ mod tests {
         assert!(!dir.exists());
         assert_eq!(told("a-cache-of-a-test".into()), Ok(()));
         assert_eq!(told("/dev/null/cache".into()), Err(Kind::Invalid));
-        assert!(Home::of("nvme:///dev/no-such-device").unwrap().check().is_err());
+        assert!(of("nvme:///dev/no-such-device").unwrap().check().is_err());
     }
 
     #[test]
     fn directories_and_devices_are_told_apart() {
-        assert_eq!(Home::of("/var/c").unwrap(), Home::Directory("/var/c".into()));
-        let Home::Device(device) =
-            Home::of("NVMe:///dev/ng0n1?io=ioctl&queues=pool&wait=sleep").unwrap()
+        assert_eq!(of("/var/c").unwrap(), Home::Directory("/var/c".into()));
+        let Home::Device(device) = of("NVMe:///dev/ng0n1?io=ioctl&queues=pool&wait=sleep").unwrap()
         else {
             unreachable!("it is a device")
         };
         assert_eq!(device.path, Path::new("/dev/ng0n1"));
         let (io, discipline) = (Some(IoChoice::By(Io::Ioctl)), Some(Discipline::Pool));
-        let (queue_depth, wait) = (None, Some(Wait::Sleep));
+        let (queue_depth, wait) = (Some(32), Some(Wait::Sleep));
         assert_eq!(device.asked, Asked { io, discipline, queue_depth, wait });
+    }
+
+    #[test]
+    fn what_the_url_of_a_device_leaves_open_the_settings_say() {
+        let cache_dir = "nvme:///d?queues=pool".to_string();
+        let mut settings = Settings { cache_dir, ..Settings::default() };
+        for (name, value) in [
+            ("nvme_io", "direct"),
+            ("nvme_queues", "single"),
+            ("nvme_queue_depth", "8"),
+            ("nvme_wait", "poll"),
+        ] {
+            settings.set(name, value).unwrap();
+        }
+        let Ok(Home::Device(device)) = Home::of(&settings) else { unreachable!("it is a device") };
+        let (io, discipline) = (Some(IoChoice::By(Io::Direct)), Some(Discipline::Pool));
+        let (queue_depth, wait) = (Some(8), Some(Wait::Poll));
+        assert_eq!(device.asked, Asked { io, discipline, queue_depth, wait });
+        settings.nvme_io = "urin".into();
+        assert!(Home::of(&settings).unwrap_err().hint().unwrap().contains("uring"));
     }
 
     #[test]
@@ -168,11 +194,11 @@ mod tests {
             ("nvme:///d?queue=pool", "Did you mean queues"),
             ("nvme:///d?db=sales", "a device of its own"),
         ] {
-            let error = Home::of(setting).unwrap_err();
+            let error = of(setting).unwrap_err();
             assert_eq!(error.kind(), Kind::Invalid);
             assert!(error.to_string().contains(told), "{error}");
         }
-        let gone = Home::of("nvme:///dev/no-such-device").unwrap().real_path().unwrap_err();
+        let gone = of("nvme:///dev/no-such-device").unwrap().real_path().unwrap_err();
         assert!(gone.hint().unwrap().contains("penstock nvme format --cache"), "{gone}");
     }
 }

@@ -85,7 +85,7 @@ impl DiskSlot {
         }
         let wanted = match dir.as_str() {
             "" => None,
-            dir => Some(DiskCache::open(&Home::of(dir)?, capacity_bytes, metrics)?),
+            _ => Some(DiskCache::open(&Home::of(settings)?, capacity_bytes, metrics)?),
         };
         let mut before = None;
         if slot.as_ref().is_none_or(|used| used.number <= number) {

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::query::Query;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Kind, Metric, Metrics, Result, Settings};
+use penstock_device::{Discipline, Io, OpenOptions, Port};
 use penstock_testkit::scratch::Scratch;
 use proptest::prelude::*;
 use std::path::Path;
@@ -244,6 +245,26 @@ fn a_query_keeps_its_cache_and_the_engine_that_of_the_query_that_began_last() {
     let none = engine.query(Settings::default(), None);
     assert!(none.core.disk().unwrap().is_none());
     assert_eq!(of_late.strong_count(), 0);
+}
+
+#[test]
+fn a_device_is_opened_as_the_settings_say_and_stays_open_so() {
+    let dir = Scratch::new("cache");
+    let path = dir.path().join("c.img");
+    let options = OpenOptions { create_bytes: Some(32 * MIB), ..OpenOptions::new(Io::File) };
+    let device = penstock_device::open(&path, &options).unwrap();
+    super::format_device(&Port::new(device, Discipline::Sync).unwrap(), false).unwrap();
+    let engine = Engine::new(Settings::default()).unwrap();
+    let query = |nvme_io: &str| {
+        let (cache_dir, nvme_io) = (format!("nvme://{}", path.display()), nvme_io.to_string());
+        engine.query(Settings { cache_dir, nvme_io, ..Settings::default() }, None)
+    };
+    let error = query("passthrough").core.disk().unwrap_err();
+    assert!(error.to_string().contains("/dev/ng0n1"), "{error}");
+    let cache = query("file").core.disk().unwrap().unwrap();
+    for nvme_io in ["file", "direct"] {
+        assert!(Arc::ptr_eq(&cache, &query(nvme_io).core.disk().unwrap().unwrap()));
+    }
 }
 
 #[test]
