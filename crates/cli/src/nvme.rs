@@ -4,7 +4,7 @@
 use crate::args::{NvmeCommand, NvmeCopy, NvmeDevice, NvmeFormat};
 use crate::print;
 use penstock_base::{ByteSize, Error, Kind, Result, Settings};
-use penstock_device::address::{ENDINGS, IMPORT_ENDING, check_name};
+use penstock_device::address::{ENDINGS, IMPORT_ENDING, check_name, check_path, check_volume_path};
 use penstock_device::volume::{Asked, FormatOptions, Lock, OpenFileOptions, Volume, check, format};
 use penstock_device::{Discipline, Io, IoChoice, OpenOptions, Port, open_by};
 use penstock_engine::{CacheDevice, format_cache_device, look_at_cache_device};
@@ -71,7 +71,24 @@ impl<'a> Target<'a> {
     }
 }
 
+/// Refuses a path that no URL would lead to. Databases are found by where links lead, a cache by
+/// the path that cache_dir says.
+fn check_reachable(path: &Path, is_cache: bool) -> Result<()> {
+    if is_cache {
+        return check_path(path).map(drop);
+    }
+    let real = path.canonicalize().or_else(|_| {
+        // It is not there yet: what is, is its directory.
+        let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new(".")).canonicalize()?;
+        Ok(path.file_name().map_or(directory.clone(), |name| directory.join(name)))
+    });
+    let real = real.map_err(|error: std::io::Error| local(error, "nvme format", path))?;
+    check_volume_path(&real).map(drop)
+}
+
 fn make(target: &Target, how: &NvmeFormat) -> Result<()> {
+    check_reachable(target.path, how.cache)?;
     let is_new = how.size.map_or(Ok(false), |size| make_file(target.path, size))?;
     make_on(target, how).inspect_err(|error| {
         // In a conflict somebody else has the file by now.

@@ -108,6 +108,40 @@ fn what_is_there_is_not_formatted_unless_forced() {
     assert!(refused(&["ls", &device, "--io", "urin"]).contains("Did you mean uring?"));
 }
 
+#[test]
+fn nothing_is_made_where_no_url_leads() {
+    let dir = Dir::new();
+    for (name, told) in [
+        ("x.wal", "what ends with .wal is a log"),
+        ("x.wal.checkpoint", "what ends with .wal.checkpoint is a log"),
+        ("q?.img", "its path has a ? in it"),
+        ("duckdb_temp_x", "temporary files are called so"),
+    ] {
+        let device = dir.path(name);
+        let error = refused(&["format", &device, "--size", "8MiB"]);
+        assert!(error.contains(told) && error.contains("another name"), "{name}: {error}");
+        assert!(!Path::new(&device).exists(), "{name}");
+        // Nor on what is there, by whatever path.
+        let link = dir.path("link");
+        std::fs::write(&device, b"").unwrap();
+        resize(&device, 8 << 20);
+        std::os::unix::fs::symlink(&device, &link).unwrap();
+        assert!(refused(&["format", &link, "--force"]).contains(told), "{name}");
+        assert!(std::fs::read(&device).unwrap().iter().all(|byte| *byte == 0), "{name}");
+        std::fs::remove_file(&link).unwrap();
+        std::fs::remove_file(&device).unwrap();
+        // The URL of a cache is its path and no more.
+        let cache = ["format", &device, "--size", "32MiB", "--cache"];
+        match name.contains('?') {
+            true => assert!(refused(&cache).contains(told), "{name}"),
+            false => drop(fine(&cache)),
+        }
+        assert_eq!(Path::new(&device).exists(), !name.contains('?'), "{name}");
+    }
+    let nowhere = refused(&["format", &dir.path("absent/x.img"), "--size", "8MiB"]);
+    assert!(nowhere.contains("Look at the path"), "{nowhere}");
+}
+
 /// The flags of settings hold for every verb, and so do their variables.
 #[test]
 fn settings_say_how_a_device_is_opened_and_the_verb_s_own_flag_wins() {

@@ -186,6 +186,14 @@ mod tests {
     }
 
     #[test]
+    fn a_device_may_be_called_as_no_volume_is() {
+        for name in ["/x.wal", "/duckdb_temp_x"] {
+            let Ok(Home::Device(device)) = of(&format!("nvme://{name}")) else { panic!("{name}") };
+            assert_eq!(device.path, Path::new(name));
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_told() {
         for (setting, told) in [
             ("s3://bucket/cache", "local directory"),
