@@ -198,13 +198,13 @@ def test_a_file_and_a_loop_device_over_it_are_one(tmp_path: Path) -> None:
         assert done.returncode and b"losetup -d" in done.stderr, done.stderr
         with attached(device) as con:
             grow(con, 20000)
-            with pytest.raises(duckdb.Error, match="another process has the device open"):
+            with pytest.raises(duckdb.Error, match="or this one by another name"):
                 con.execute(f"ATTACH '{url(volume, 'other')}' AS other (READ_ONLY)")
     with attached(volume) as con:
         holds(con, 20000)
         with (
             loop_device(volume) as device,
-            pytest.raises(duckdb.Error, match="another process has the device open"),
+            pytest.raises(duckdb.Error, match="or this one by another name"),
         ):
             con.execute(f"ATTACH '{url(device, 'other')}' AS other")
 

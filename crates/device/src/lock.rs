@@ -43,7 +43,9 @@ pub(crate) fn lock(file: File, write: bool, name: &str) -> Result<Locked> {
     match rustix::fs::flock(&file, operation) {
         Ok(()) => Ok(Locked { file, process: std::process::id() }),
         Err(Errno::WOULDBLOCK) => {
-            Err(Error::new(Kind::Conflict, "another process has the device open")
+            let message = "another process has the device open, or this one by another name or \
+                           for something else";
+            Err(Error::new(Kind::Conflict, message)
                 .with_operation("device lock")
                 .with_object(name)
                 .with_hint("Close it there; several processes may only read together"))
@@ -114,6 +116,8 @@ mod tests {
         assert!(drops.ends_well());
         let refused = lock(file(), true, "it").expect_err("a child's copy is not the lock");
         assert_eq!(refused.kind(), Kind::Conflict, "{refused}");
+        // It was this process, as where a loop device is over a file.
+        assert!(refused.message().contains("or this one by another name"), "{refused}");
         drop(held.take());
         let again = lock(file(), true, "it");
         begin.write_all(&[1]).expect("the child waits");
