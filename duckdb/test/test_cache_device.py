@@ -165,7 +165,7 @@ def test_what_was_not_made_a_cache_is_left_alone(store: Fake, url: str, tmp_path
     assert penstock("format", str(volume), "--size", "64MiB").returncode == 0
     before = volume.read_bytes()
     con = reader(store, str(volume))
-    with pytest.raises(duckdb.Error, match=r"penstock nvme format --cache"):
+    with pytest.raises(duckdb.Error, match=r"but a Penstock volume.*nvme format --cache --force"):
         total(con, url)
     assert volume.read_bytes() == before
     refused = penstock("format", "--cache", str(volume))

@@ -3,10 +3,13 @@
 /// Bytes that must be looked at.
 pub const HEAD_BYTES: usize = 192 << 10;
 
+/// What a cache of ours is called.
+pub const CACHE: &str = "a Penstock cache";
+
 /// Magic bytes, where they lie, and what they mean. More specific ones come first.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"PENSTOCK", "a Penstock volume"),
-    (0, b"PENCACHE", "a Penstock cache"),
+    (0, b"PENCACHE", CACHE),
     (0, b"NVMEFS", "an nvmefs database"),
     (0, b"LUKS\xba\xbe", "an encrypted LUKS volume"),
     (0, b"XFSB", "an XFS file system"),

@@ -13,6 +13,7 @@ mod tests;
 use crate::cache::medium::{BlockFile, Medium, Recovered, Sizes, Spot, io_error};
 use layout::{Found, Head, Label, PAGE_BYTES, Trailer, VERSION, header_pages, pages, put_header};
 use penstock_base::{Error, Kind, Result};
+use penstock_device::volume::signature::{CACHE, HEAD_BYTES, recognise};
 use penstock_device::volume::{check_unused, table::COPY_BYTES};
 use penstock_device::{AlignedBuffer, Command, Port};
 use std::fmt;
@@ -241,11 +242,23 @@ impl Region {
     }
 }
 
+/// The error of a device without a cache tells what it holds instead. A damaged label is nothing.
 fn no_cache(port: &Port) -> Error {
+    let mut head = memory(port, port.geometry().size_bytes().min(HEAD_BYTES as u64));
+    if let Err(error) = read_at(port, 0, &mut head) {
+        return error;
+    }
+    let name = port.name();
+    if let Some(what) = recognise(&head).filter(|what| *what != CACHE) {
+        let message = format!("there is no Penstock cache on it, but {what}");
+        return failure(port, Kind::Invalid, message).with_hint(format!(
+            "Name another device; `penstock nvme format --cache --force {name}` would overwrite \
+             this one"
+        ));
+    }
     let message = format!("there is no cache of format {VERSION} or before on it");
     failure(port, Kind::Invalid, message).with_hint(format!(
-        "Make one with `penstock nvme format --cache {}`; whatever lies there is lost",
-        port.name()
+        "Make one with `penstock nvme format --cache {name}`; whatever lies there is lost"
     ))
 }
 

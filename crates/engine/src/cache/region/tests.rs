@@ -9,7 +9,8 @@ use crate::cache::index::ObjectVersion;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Kind, Metrics};
 use penstock_device::model::{Dice, Event, Failure, Image, ModelDevice, survivors};
-use penstock_device::{Discipline, Port};
+use penstock_device::volume::{FormatOptions, format};
+use penstock_device::{AlignedBuffer, Discipline, Port};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -122,6 +123,28 @@ fn the_oldest_give_way_and_what_is_read_again_stays() {
     assert_eq!(holdings.counts.failed_blocks, 0, "{holdings:?}");
     let kept = check(&cache, 1, 0);
     assert!((2_000_000..DEVICE_BYTES).contains(&kept), "{kept}");
+}
+
+#[test]
+fn where_there_is_no_cache_it_is_told_what_there_is() {
+    let refused = |device: &Arc<ModelDevice>| Region::hold(port(device)).unwrap_err();
+    let device = model(512, Image::default());
+    let nothing = refused(&device);
+    assert!(nothing.message().contains("no cache of format 1"), "{nothing}");
+    format(&port(&device), FormatOptions::default()).unwrap();
+    let (before, volume) = (device.events().len(), refused(&device));
+    assert!(volume.message().ends_with("but a Penstock volume"), "{volume}");
+    assert!(volume.hint().unwrap().contains("format --cache --force"), "{volume}");
+    assert_eq!(device.events().len(), before, "nothing is written");
+    // Too small for either.
+    let tiny = Arc::new(ModelDevice::new(512, 16, Image::default()).unwrap());
+    assert_eq!(refused(&tiny).kind(), Kind::Invalid);
+    // A label that is damaged does not make it somebody else's.
+    let cache = model(512, Image::default());
+    let mut label = AlignedBuffer::new(4096, 4096);
+    label[..8].copy_from_slice(b"PENCACHE");
+    port(&cache).write(0, &label).unwrap();
+    assert!(refused(&cache).message().contains("no cache of format 1"));
 }
 
 #[test]
