@@ -28,6 +28,7 @@ fn is_done() -> bool {
 
 mod tests {
     use super::super::part::Part;
+    use super::super::pool::Bytes;
     use super::*;
     use crate::model::{Image, ModelDevice};
     use crate::volume::{
@@ -38,8 +39,10 @@ mod tests {
 
     const BLOCK: usize = 256 << 10;
 
-    /// Whoever asks gets memory.
-    struct Plenty;
+    const MIB: u64 = 1 << 20;
+
+    /// Whoever asks gets memory; of spilled files so many bytes may be held.
+    struct Plenty(u64);
 
     impl Leased for Plenty {
         fn set_returning(&self) {}
@@ -48,27 +51,27 @@ mod tests {
 
     impl Account for Plenty {
         fn spilled_most_bytes(&self, _: u64) -> u64 {
-            64 << 20
+            self.0
         }
 
         fn lease(&self, _: u64, _: Purpose) -> Option<Lease> {
-            Some(Box::new(Plenty))
+            Some(Box::new(Plenty(self.0)))
         }
     }
 
-    fn volume() -> Arc<Volume> {
+    fn volume(spilled_most_bytes: u64) -> Arc<Volume> {
         let model = ModelDevice::new(4096, 8192, Image::default()).expect("the sizes are right");
         let model = Arc::new(model);
         let port = || Port::new(model.clone(), Discipline::Thread).expect("opens");
         format(&port(), FormatOptions::default()).expect("formats");
         let volume = Volume::open_with_helpers(port()).expect("opens");
-        volume.charge(|_| Arc::new(Plenty));
+        volume.charge(|_| Arc::new(Plenty(spilled_most_bytes)));
         volume
     }
 
     #[test]
     fn who_makes_a_spilled_file_longer_forgets_nothing_that_another_has_just_added() {
-        let volume = volume();
+        let volume = volume(64 * MIB);
         let options = OpenFileOptions { create: true, lock: Lock::None };
         let open = || volume.open_file("temp/0", options).expect("opens");
         let (file, other) = (open(), open());
@@ -85,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_part_that_is_entered_while_it_ends_does_not_stay_behind() {
-        let volume = volume();
+        let volume = volume(64 * MIB);
         let options = OpenFileOptions { create: true, lock: Lock::None };
         let file = volume.open_file("temp/0", options).expect("opens");
         let helpers = volume.helpers.as_ref().expect("it has");
@@ -100,5 +103,35 @@ mod tests {
         });
         claimed.end(&file.node);
         assert!(is_done() && file.node.late().is_empty());
+    }
+
+    /// While a device refuses what was spilled, that is tried again and again: the page of it is
+    /// leaving then, though it stays.
+    #[test]
+    fn what_spills_while_a_refused_page_is_tried_again_finds_room_in_it() {
+        let volume = volume(2 * MIB);
+        let options = OpenFileOptions { create: true, lock: Lock::None };
+        let file = volume.open_file("temp/0", options).expect("opens");
+        let helpers = volume.helpers.as_ref().expect("it has");
+        // Its thread begins with the first write: there is none, and this one does what it would.
+        let spilled = &helpers.behind.shared.spilled;
+        let copy = |byte| spilled.copy(volume.port(), &[byte; BLOCK]);
+        let part = |first, bytes: &Arc<Bytes>| {
+            let part = Part::new(first, BLOCK, bytes.clone());
+            spilled.fill(bytes, (Arc::downgrade(&file.node), Arc::downgrade(&part)));
+            part
+        };
+        let bytes = copy(1).expect("there is memory");
+        let first = part(0, &bytes);
+        spilled.written(bytes.page(), false);
+        let (page, owners) = spilled.next().expect("what was refused is tried again");
+        assert_eq!((page, owners.len()), (bytes.page(), 1));
+        let more = copy(2).expect("there is room where it lies");
+        assert_eq!(more.page(), page);
+        let second = part((BLOCK / 4096) as u64, &more);
+        assert!(spilled.next().is_some(), "with the second in it, it stays, and is tried again");
+        spilled.written(page, true);
+        assert_eq!(copy(3).map(|bytes| bytes.page()), None, "what is written returns");
+        drop((first, second));
     }
 }
