@@ -8,11 +8,12 @@ use crate::exchange::{Exchange, Ledger};
 use crate::forms::{form_units, is_form, put_of};
 use crate::hosts::Hosts;
 use crate::keys::KeyRing;
-use crate::observed::{Inbound, Outbound, Rest};
+use crate::observed::{Inbound, Outbound};
 use crate::pages::Pages;
 use crate::proxies::Proxies;
 use crate::ready::Readiness;
 use crate::receive::DECODED_CONTENT_LENGTH;
+use crate::rest::{self, Rest};
 use crate::stats::Stats;
 use crate::telemetry::Refused;
 use crate::{absent, cause, error, heads, late, query, telemetry::Telemetry, v2, words, xml_text};
@@ -102,7 +103,7 @@ impl Front {
             Err(_) => {
                 self.telemetry().refused(Refused::Busy);
                 let why = "The gateway is at its limit of requests at work.";
-                (refusal(error::slow_down(why, BUSY_WAIT))?, None)
+                (unheard(refusal(error::slow_down(why, BUSY_WAIT))?, request), None)
             }
         };
         let response = late::begun(xml_text::referred(words::told(response)));
@@ -129,14 +130,7 @@ impl Front {
         };
         let slashed = match admitted {
             Ok(slashed) => slashed,
-            Err(error) => {
-                let mut response = refusal(error)?;
-                if !request.body().is_end_stream() {
-                    let close = HeaderValue::from_static("close");
-                    response.headers_mut().insert(CONNECTION, close);
-                }
-                return Ok(response);
-            }
+            Err(error) => return Ok(unheard(refusal(error)?, request)),
         };
         let is_awaited = request.headers().contains_key(EXPECT);
         let (stall_timeout, rest) = (self.limits.client_stall_timeout, Rest::default());
@@ -341,6 +335,18 @@ impl Front {
 
 fn refusal(error: S3Error) -> Result<Response<s3s::Body>, HttpError> {
     error.to_http_response().map_err(|error| HttpError::new(Box::new(error)))
+}
+
+/// An answer to a request of whose body nothing was read, and nothing will be.
+fn unheard(mut response: Response<s3s::Body>, request: Request<Incoming>) -> Response<s3s::Body> {
+    if !request.body().is_end_stream() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        // Who waits for `100 Continue` sends nothing yet, and would if somebody read.
+        if !request.headers().contains_key(EXPECT) {
+            rest::linger(request.into_body());
+        }
+    }
+    response
 }
 
 /// Whether s3s could not read the body of a request that it takes whole: it says so without a word

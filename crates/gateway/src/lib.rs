@@ -64,6 +64,7 @@ mod rate;
 mod ready;
 mod receive;
 mod refuse;
+mod rest;
 mod route;
 mod s3;
 mod server;

@@ -2,13 +2,14 @@
 
 use crate::chunks::{Chunks, Missing};
 use crate::exchange::{Ending, Exchange};
+use crate::rest::Rest;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use s3s::StdError;
 use std::future::Future as _;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
@@ -57,45 +58,12 @@ impl StallTimer {
     }
 }
 
-/// Most of a body that is read only to be thrown away, and how long that is waited for.
-const REST_BYTES_MAX: usize = 64 << 10;
-const REST_WAIT_MAX: Duration = Duration::from_secs(1);
-
-/// What nobody read of a request's body, once whoever had it let it go.
-#[derive(Clone, Default)]
-pub struct Rest(Arc<Mutex<Option<Incoming>>>);
-
-impl Rest {
-    /// Reads what is left, if that is little and comes soon. Whether nothing is left, so that the
-    /// connection can bear another request; a client that waits for `100 Continue` sends nothing.
-    pub async fn is_drained(&self, is_awaited: bool) -> bool {
-        let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(mut body) = left else { return true };
-        if is_awaited {
-            return false;
-        }
-        let read_all = async {
-            let mut read = 0;
-            loop {
-                let next = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
-                match next.await {
-                    None => return true,
-                    Some(Err(_)) => return false,
-                    Some(Ok(frame)) => read += frame.data_ref().map_or(0, Bytes::len),
-                }
-                if read > REST_BYTES_MAX {
-                    return false;
-                }
-            }
-        };
-        tokio::time::timeout(REST_WAIT_MAX, read_all).await.unwrap_or(false)
-    }
-}
-
 /// A request's body.
 pub struct Inbound {
     /// There until this is dropped.
     body: Option<Incoming>,
+    /// Somebody has asked for some of it.
+    is_begun: bool,
     /// Of one that comes in chunks which have to end.
     chunks: Option<Chunks>,
     exchange: Arc<Exchange>,
@@ -105,8 +73,9 @@ pub struct Inbound {
 
 impl Drop for Inbound {
     fn drop(&mut self) {
-        let left = self.body.take().filter(|body| !body.is_end_stream());
-        *self.rest.0.lock().unwrap_or_else(PoisonError::into_inner) = left;
+        if let Some(body) = self.body.take() {
+            self.rest.keep(body, self.is_begun);
+        }
     }
 }
 
@@ -121,7 +90,7 @@ impl Inbound {
         rest: Rest,
     ) -> Self {
         let stall = StallTimer::new(stall_timeout);
-        Inbound { body: Some(body), chunks, exchange, stall, rest }
+        Inbound { body: Some(body), is_begun: false, chunks, exchange, stall, rest }
     }
 }
 
@@ -135,6 +104,7 @@ impl Body for Inbound {
     ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
         let this = &mut *self;
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        this.is_begun = true;
         match Pin::new(body).poll_frame(context) {
             Poll::Ready(frame) => {
                 this.stall.moved();

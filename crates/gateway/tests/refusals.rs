@@ -497,3 +497,36 @@ async fn a_refusal_tells_whether_the_connection_bears_another_request() {
     let refused = common::read_answer(&mut stream, false).await;
     assert_eq!((refused.status, refused.header("connection")), (403, "close"));
 }
+
+#[tokio::test]
+async fn who_still_sends_reads_why_it_was_refused() {
+    // More than the kernel holds for both ends; the last is refused by its length alone.
+    const LONG: usize = 12 << 20;
+    let server = Server::on_with(Lane::Memory, |options| {
+        options.serve.form_size_max_bytes = LONG as u64;
+        options.serve.body_size_max_bytes = LONG as u64;
+    })
+    .await;
+    let more = LONG + 1;
+    for (length, status) in [(LONG, 403), (more, 400)] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let head = format!("PUT /lake/k HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&vec![0; length]).await.expect("it is taken, though nobody wants it");
+        let refused = common::read_answer(&mut stream, false).await;
+        assert_eq!((refused.status, refused.header("connection")), (status, "close"));
+    }
+    // Not for ever.
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let endless = b"PUT /lake/k HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(endless).await.unwrap();
+    let chunk = [b"10000\r\n".as_slice(), &[0; 0x10000], b"\r\n"].concat();
+    let sent_all = async {
+        for _ in 0..(1 << 30) / chunk.len() {
+            stream.write_all(&chunk).await?;
+        }
+        std::io::Result::Ok(())
+    };
+    sent_all.await.expect_err("a gibibyte was taken of a request that was refused");
+    common::raw::at_rest(&server).await;
+}
