@@ -77,6 +77,24 @@ async fn statements_that_open_an_object_at_once_send_one_request() {
     }
 }
 
+/// Where the bytes are here already, or none are wanted, the HEAD that confirms the version is one.
+#[tokio::test(start_paused = true)]
+async fn statements_that_confirm_an_object_at_once_send_one_request() {
+    for opening_bytes in ["256KiB", "0"] {
+        let bench = bench(far(), &[("open_fetch_bytes", opening_bytes)]).await;
+        for _ in 0..2 {
+            bench.store.take_calls();
+            for opened in open_at_once(&bench, "a.csv", 8) {
+                opened.await.unwrap().1.unwrap();
+            }
+            // What was told counts no more then.
+            sleep(Duration::from_secs(6)).await;
+        }
+        assert_eq!(bench.store.take_calls(), ["stat a.csv"], "{opening_bytes}");
+        assert_eq!(shared(&bench), 14, "{opening_bytes}");
+    }
+}
+
 /// The request of a statement that is stopped is sent again by one of those who wait for it.
 #[tokio::test(start_paused = true)]
 async fn who_is_stopped_stops_no_other() {

@@ -301,7 +301,7 @@ async fn find_out(
         Remembered::Stale(meta) if near(&meta) => {
             // The bytes are here already, so a request without a body confirms them.
             query.scope.count(Metric::MetadataMisses, 1);
-            return Box::pin(asked(query, at)).await;
+            return Box::pin(asked(query, at, known.immutable)).await;
         }
         Remembered::Fresh(meta) | Remembered::Stale(meta) => {
             query.scope.count(Metric::MetadataMisses, 1);
@@ -347,7 +347,7 @@ async fn open_fetch(
     will_come: Option<Coming>,
 ) -> Result<Opened> {
     if window == 0 {
-        return asked(query, at).await;
+        return asked(query, at, known.immutable).await;
     }
     let from_tail = tail_first(&at.key) || known.footer_size_bytes.is_some();
     let range = if from_tail && at.mount.capabilities.suffix_range {
@@ -359,7 +359,7 @@ async fn open_fetch(
         GetRange::Bounded(ByteRange { start, end: start.saturating_add(window) })
     };
     let brought = || request(query, at, (range, window), will_come);
-    match together::opened(query, at, (range, known.immutable), brought).await? {
+    match together::opened(query, at, (Some(range), known.immutable), brought).await? {
         Some(opened) => Ok(opened),
         None => fetch_whole(query, at).await,
     }
@@ -397,7 +397,7 @@ async fn request(
     if let Some(cached) = CachedObject::of(query, at, &Version::of(&meta)) {
         cached.keep(query, start, &bytes).await;
     }
-    Ok(Some(Brought { meta, start, bytes }))
+    Ok(Some(Brought { meta, bytes: Some((start, bytes)) }))
 }
 
 /// Whether the disk cache has what readers of this version begin with.
@@ -409,11 +409,14 @@ fn opening_is_cached(query: &Arc<QueryCore>, at: &Location, meta: &ObjectMeta) -
     opening.zip(cached).is_some_and(|(opening, cached)| cached.covers(opening))
 }
 
-/// One HEAD; where it tells no size, the object has to be fetched to learn it.
-async fn asked(query: &Arc<QueryCore>, at: &Location) -> Result<Opened> {
-    let meta = ask(query, at).await?;
-    match meta.size_bytes {
-        Some(_) => Ok(Opened::new(meta)),
+/// One HEAD, or that of another query; where it tells no size, the object is fetched to learn it.
+async fn asked(query: &Arc<QueryCore>, at: &Location, is_immutable: bool) -> Result<Opened> {
+    let head = || async {
+        let meta = ask(query, at).await?;
+        Ok(meta.size_bytes.is_some().then_some(Brought { meta, bytes: None }))
+    };
+    match together::opened(query, at, (None, is_immutable), head).await? {
+        Some(opened) => Ok(opened),
         None => fetch_whole(query, at).await,
     }
 }

@@ -26,9 +26,8 @@ use tokio::time::Instant;
 #[derive(Clone, Debug)]
 pub(super) struct Brought {
     pub meta: ObjectMeta,
-    /// Where the bytes begin.
-    pub start: u64,
-    pub bytes: Bytes,
+    /// Where its bytes begin, and they; a HEAD has none.
+    pub bytes: Option<(u64, Bytes)>,
 }
 
 impl Brought {
@@ -36,14 +35,15 @@ impl Brought {
     pub fn keep(self, query: &QueryCore, at: &Location) -> Opened {
         let version = Version::of(&self.meta);
         let opened = Opened::new(self.meta);
+        let Some((start, bytes)) = self.bytes else { return opened };
         let held = match &opened.bytes {
             Place::Query(held) => Arc::clone(held),
             _ => query.engine.held.get_or_default(at, &version),
         };
-        let range = ByteRange { start: self.start, end: self.start + self.bytes.len() as u64 };
+        let range = ByteRange { start, end: start + bytes.len() as u64 };
         // Of a version that is told it is there, unless it was forgotten meanwhile.
         if !held.covers(&range) {
-            held.keep(self.start, self.bytes, &query.engine.budget);
+            held.keep(start, bytes, &query.engine.budget);
         }
         query.engine.held.put(at, &version, &held);
         opened
@@ -54,7 +54,7 @@ impl Brought {
 #[derive(Clone, Debug)]
 enum Told {
     Brought(Brought),
-    /// The server does not serve what was asked for, only whole objects.
+    /// The server serves only whole objects, or tells no size of others.
     Whole,
     Failed,
 }
@@ -63,7 +63,7 @@ enum Told {
 #[derive(Debug)]
 struct Request {
     mount: u64,
-    range: GetRange,
+    wanted: Wanted,
     /// Not earlier than this.
     sent: Instant,
     told: watch::Receiver<Option<Told>>,
@@ -74,12 +74,18 @@ struct Request {
 #[derive(Debug, Default)]
 pub(crate) struct Together(Mutex<HashMap<String, Vec<Arc<Request>>>>);
 
-/// Whether the bytes of one range of an object are among those of another, whatever its size is.
-fn has_all_of(range: GetRange, wanted: GetRange) -> bool {
-    match (range, wanted) {
-        (GetRange::Suffix(range), GetRange::Suffix(wanted)) => range >= wanted,
-        (GetRange::Bounded(range), GetRange::Bounded(wanted)) => range.contains(&wanted),
-        (range, wanted) => range == wanted,
+/// What opening an object asks for: these bytes of it, or `None`, where they are here and a HEAD is
+/// enough.
+pub(super) type Wanted = Option<GetRange>;
+
+/// Whether one request brings all that another one would, whatever the object's size is.
+fn has_all_of(request: Wanted, wanted: Wanted) -> bool {
+    match (request, wanted) {
+        (Some(GetRange::Suffix(range)), Some(GetRange::Suffix(wanted))) => range >= wanted,
+        (Some(GetRange::Bounded(range)), Some(GetRange::Bounded(wanted))) => {
+            range.contains(&wanted)
+        }
+        (request, wanted) => request == wanted,
     }
 }
 
@@ -130,20 +136,20 @@ impl Together {
         self.lock().clear();
     }
 
-    fn enter(&self, at: &Location, range: GetRange, allowed: Sent) -> Turn<'_> {
+    fn enter(&self, at: &Location, wanted: Wanted, allowed: Sent) -> Turn<'_> {
         let name = at.name();
         let mut requests = self.lock();
         let known = requests.entry(name.clone()).or_default();
         let is_good = |request: &&Arc<Request>| {
             request.mount == at.mount.id
-                && has_all_of(request.range, range)
+                && has_all_of(request.wanted, wanted)
                 && allowed.allows(request.sent)
         };
         if let Some(request) = known.iter().find(is_good) {
             return Turn::Join(request.told.clone());
         }
         let (tell, told) = watch::channel(None);
-        let request = Request { mount: at.mount.id, range, sent: Instant::now(), told };
+        let request = Request { mount: at.mount.id, wanted, sent: Instant::now(), told };
         let request = Arc::new(request);
         known.push(Arc::clone(&request));
         Turn::Lead(Leader { together: self, name, request, tell })
@@ -179,7 +185,7 @@ impl Drop for Leader<'_> {
 pub(super) async fn opened<F>(
     query: &Arc<QueryCore>,
     at: &Location,
-    (range, is_immutable): (GetRange, bool),
+    (wanted, is_immutable): (Wanted, bool),
     ask: impl FnOnce() -> F,
 ) -> Result<Option<Opened>>
 where
@@ -188,7 +194,7 @@ where
     let allowed = Sent::of(query, is_immutable);
     let keep = |brought: Option<Brought>| brought.map(|brought| brought.keep(query, at));
     loop {
-        let mut told = match query.engine.together.enter(at, range, allowed) {
+        let mut told = match query.engine.together.enter(at, wanted, allowed) {
             Turn::Join(told) => told,
             Turn::Lead(leader) => {
                 let answer = ask().await;
@@ -249,8 +255,9 @@ mod tests {
         fn a_range_has_all_of_another_in_an_object_of_any_size(
             range in any_range(), wanted in any_range(), size in 0u64..50,
         ) {
-            prop_assert!(has_all_of(wanted, wanted));
-            if has_all_of(range, wanted) {
+            prop_assert!(has_all_of(Some(wanted), Some(wanted)) && has_all_of(None, None));
+            prop_assert!(!has_all_of(None, Some(wanted)), "no bytes come with a HEAD");
+            if has_all_of(Some(range), Some(wanted)) {
                 let (range, wanted) = (range.resolve(size), wanted.resolve(size));
                 prop_assert!(wanted.is_empty() || range.contains(&wanted), "{range:?} {wanted:?}");
             }
