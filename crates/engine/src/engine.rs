@@ -11,7 +11,7 @@ use crate::pace::Lanes;
 use crate::parallel::Pool;
 use crate::query::Query;
 use crate::random::{Random, SeededRandom};
-use crate::read::{Flights, HeldCache, Scanned};
+use crate::read::{Flights, HeldCache, Scanned, Together};
 use crate::request_log::{EngineObserver, RequestLog};
 use crate::runtime::IoRuntime;
 use crate::slots::Slots;
@@ -59,6 +59,8 @@ pub struct Engine {
     pub(crate) lanes: Lanes,
     /// Spans on their way to readers.
     pub(crate) flights: Flights,
+    /// Requests on their way that open objects.
+    pub(crate) together: Together,
 }
 
 impl Engine {
@@ -129,6 +131,7 @@ impl Engine {
             pool: Pool::default(),
             lanes: Lanes::default(),
             flights: Flights::default(),
+            together: Together::default(),
             settings,
         }))
     }
@@ -242,6 +245,7 @@ impl Engine {
     /// takes the disk too.
     pub fn clear_cache(&self) {
         self.metadata.clear();
+        self.together.clear();
         self.kept_listings.clear();
         self.held.clear();
         self.memory.clear();

@@ -240,7 +240,6 @@ impl Mounts {
         // No option has an empty name, so this one is the URL's own.
         sorted.push((String::new(), suffix.to_string()));
         let identity = (root.clone(), sorted, http.clone());
-        // Two that open at once each get a mount of their own; the later one is kept.
         let found = self.lock().get(&identity).cloned();
         let mount = match found {
             Some(mount) => mount,
@@ -252,8 +251,7 @@ impl Mounts {
                     .map_err(|error| with_unmatched(error, unmatched))?;
                 let unmatched_secrets = unmatched.map(str::to_string);
                 let opened = Arc::new(Mount { unmatched_secrets, ..self.mount(store) });
-                self.lock().insert(identity, Arc::clone(&opened), 1);
-                opened
+                self.keep_first(identity, opened)
             }
         };
         *self.lock_last() = Some(Asked {
@@ -264,6 +262,17 @@ impl Mounts {
             mount: Arc::clone(&mount),
         });
         Ok(at(mount))
+    }
+
+    /// Of two that opened a store at once both have the mount of whoever was first: they share its
+    /// requests, its connections and what is remembered of its objects.
+    fn keep_first(&self, identity: Identity, opened: Arc<Mount>) -> Arc<Mount> {
+        let mut known = self.lock();
+        if let Some(first) = known.get(&identity) {
+            return Arc::clone(first);
+        }
+        known.insert(identity, Arc::clone(&opened), 1);
+        opened
     }
 
     fn lock_last(&self) -> MutexGuard<'_, Option<Asked>> {
@@ -339,6 +348,7 @@ fn around<'a>(url: &'a str, key: &str) -> Option<(&'a str, &'a str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_store::memory::MemoryStore;
 
     #[test]
     fn secrets_for_other_paths_are_told_where_one_was_missed() {
@@ -375,6 +385,48 @@ mod tests {
         let told = "no secret's scope covers this path; there is 'a' for s3://x";
         assert!(text.to_string().contains(told), "{text}");
         assert_eq!(with_unmatched(Error::new(Kind::Denied, "no"), None).to_string(), "no");
+    }
+
+    /// While it opens a store, somebody else opens the same one.
+    #[derive(Debug)]
+    struct Overtaken<'a> {
+        mounts: &'a Mounts,
+        overtaking: Mutex<Vec<Arc<Mount>>>,
+        is_overtaken: bool,
+    }
+
+    impl Opener for Overtaken<'_> {
+        fn root_of(&self, url: &str) -> Result<(String, String)> {
+            let key = url.strip_prefix("mem://t/").expect("a test URL");
+            Ok(("mem://t/".to_string(), key.to_string()))
+        }
+
+        fn open(
+            &self,
+            url: &str,
+            options: &[StoreOption],
+            _: Option<&HttpOptions>,
+        ) -> Result<(Arc<dyn Store>, String)> {
+            if !self.is_overtaken {
+                let other = Overtaken { overtaking: Mutex::default(), is_overtaken: true, ..*self };
+                let at = self.mounts.locate(&other, url, options, None)?;
+                self.overtaking.lock().unwrap().push(Arc::clone(at.mount()));
+            }
+            Ok((Arc::new(MemoryStore::new("t")), self.root_of(url)?.1))
+        }
+    }
+
+    #[test]
+    fn who_opens_a_store_at_once_shares_its_mount() {
+        let mounts = Mounts::default();
+        let opener =
+            Overtaken { mounts: &mounts, overtaking: Mutex::default(), is_overtaken: false };
+        let ours = mounts.locate(&opener, "mem://t/a", &[], None).unwrap();
+        let theirs = opener.overtaking.lock().unwrap().pop().unwrap();
+        assert!(Arc::ptr_eq(ours.mount(), &theirs));
+        let later = mounts.locate(&opener, "mem://t/b", &[], None).unwrap();
+        assert!(Arc::ptr_eq(later.mount(), &theirs));
+        assert!(opener.overtaking.lock().unwrap().is_empty(), "it is open");
     }
 
     #[test]

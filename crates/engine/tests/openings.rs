@@ -271,6 +271,35 @@ async fn what_is_on_its_way_is_not_asked_for_again() {
     }
 }
 
+/// So does one that wants more than that: what is behind it is asked for meanwhile.
+#[tokio::test(start_paused = true)]
+async fn behind_what_is_on_its_way_only_the_rest_is_asked_for() {
+    const SIZE: usize = 600 << 10;
+    let bench = Bench::new(Scripted::remote(Duration::from_millis(100)));
+    for number in 0..2 {
+        bench.store.place(&format!("t/{number}.csv"), pattern(SIZE)).await;
+    }
+    let query = bench.query();
+    let found = query.glob(&bench.at("t/*.csv")).await.unwrap();
+    let mut readers = Vec::new();
+    for entry in &found {
+        let known = Known { meta: entry.meta.clone(), ..Known::default() };
+        readers.push(query.open(&bench.at(&entry.key), &known).await.unwrap());
+    }
+    settle().await;
+    assert_eq!(bench.store.take_calls(), ["list t/", "get t/1.csv 0..262144"]);
+    let begun = tokio::time::Instant::now();
+    assert!(read(&readers[1], &query, 0, SIZE).await == pattern(SIZE));
+    assert_eq!(begun.elapsed(), Duration::from_millis(100));
+    assert_eq!(bench.store.take_calls(), ["get t/1.csv 262144..614400"]);
+    drop(readers);
+    drop(query);
+    settle().await;
+    let metrics = bench.engine.metrics();
+    assert_eq!(metrics.get(Metric::BytesRead), SIZE as u64);
+    assert_eq!(metrics.get(Metric::ReadAheadWastedBytes), 0);
+}
+
 /// A catalog that tells of footers of 3 MiB has no thirty of them fetched at once.
 #[tokio::test(start_paused = true)]
 async fn long_footers_of_a_catalog_are_bounded_by_their_bytes() {

@@ -31,6 +31,7 @@ mod small;
 mod spare;
 mod stream;
 mod through;
+mod together;
 mod trails;
 mod version;
 mod whole;
@@ -47,6 +48,7 @@ pub(crate) use room::copy_into;
 pub(crate) use scanned::Scanned;
 pub(crate) use spare::Spare;
 pub use stream::Stream;
+pub(crate) use together::Together;
 pub use trails::Trails;
 pub(crate) use version::Version;
 use version::changed;
@@ -65,6 +67,7 @@ use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Kind, Metric, Result};
 use penstock_store::{GetRange, ObjectMeta};
 use std::sync::{Arc, PoisonError};
+use together::Brought;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use whole::Whole;
@@ -298,7 +301,7 @@ async fn find_out(
         Remembered::Stale(meta) if near(&meta) => {
             // The bytes are here already, so a request without a body confirms them.
             query.scope.count(Metric::MetadataMisses, 1);
-            return Box::pin(asked(query, at)).await;
+            return Box::pin(asked(query, at, known.immutable)).await;
         }
         Remembered::Fresh(meta) | Remembered::Stale(meta) => {
             query.scope.count(Metric::MetadataMisses, 1);
@@ -334,7 +337,8 @@ fn is_outdated(query: &QueryCore, at: &Location, known: &Known) -> bool {
     is_old || query.engine.metadata.has_changed_since(at, listed, &known.meta)
 }
 
-/// One GET that tells size and ETag and brings the bytes which will be read first.
+/// One GET that tells size and ETag and brings the bytes which will be read first; if another query
+/// has sent it, that one.
 async fn open_fetch(
     query: &Arc<QueryCore>,
     at: &Location,
@@ -343,7 +347,7 @@ async fn open_fetch(
     will_come: Option<Coming>,
 ) -> Result<Opened> {
     if window == 0 {
-        return asked(query, at).await;
+        return asked(query, at, known.immutable).await;
     }
     let from_tail = tail_first(&at.key) || known.footer_size_bytes.is_some();
     let range = if from_tail && at.mount.capabilities.suffix_range {
@@ -354,21 +358,34 @@ async fn open_fetch(
         let start = size.saturating_sub(window);
         GetRange::Bounded(ByteRange { start, end: start.saturating_add(window) })
     };
+    let brought = || request(query, at, (range, window), will_come);
+    match together::opened(query, at, (Some(range), known.immutable), brought).await? {
+        Some(opened) => Ok(opened),
+        None => fetch_whole(query, at).await,
+    }
+}
+
+/// Sends that GET; `None` where the server does not serve ranges, or tells no size.
+async fn request(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    (range, window): (GetRange, u64),
+    will_come: Option<Coming>,
+) -> Result<Option<Brought>> {
     let _opens = at.mount.pace.opens();
     let asked = Instant::now();
     // Behind its own first step, in which it takes a connection.
     let beside = async { will_come.into_iter().for_each(|it| warm(query, at, it)) };
     let (started, ()) = join(Stream::start(query, at, range), beside).await;
     let mut stream = match started {
-        Err(error) if error.kind() == Kind::Unsupported => return fetch_whole(query, at).await,
+        Err(error) if error.kind() == Kind::Unsupported => return Ok(None),
         stream => stream?,
     };
     let meta = stream.meta().clone();
     // Without a size the end of a range cannot be checked; without ranges each read would cost
     // what lies before it too.
     if meta.size_bytes.is_none_or(|size| size > window && stream.ranges_ignored()) {
-        drop(stream);
-        return fetch_whole(query, at).await;
+        return Ok(None);
     }
     if will_come.is_some() && !stream.ranges_ignored() {
         // Now the size is known.
@@ -377,18 +394,10 @@ async fn open_fetch(
     let start = stream.range().start;
     let bytes = stream.read_rest(window).await?;
     query.engine.metadata.confirm(at, &meta, false, asked);
-    let version = Version::of(&meta);
-    let opened = Opened::new(meta);
-    let held = match &opened.bytes {
-        Bytes::Query(held) => Arc::clone(held),
-        _ => query.engine.held.get_or_default(at, &version),
-    };
-    if let Some(cached) = CachedObject::of(query, at, &version) {
+    if let Some(cached) = CachedObject::of(query, at, &Version::of(&meta)) {
         cached.keep(query, start, &bytes).await;
     }
-    held.keep(start, bytes, &query.engine.budget);
-    query.engine.held.put(at, &version, &held);
-    Ok(opened)
+    Ok(Some(Brought { meta, bytes: Some((start, bytes)) }))
 }
 
 /// Whether the disk cache has what readers of this version begin with.
@@ -400,11 +409,14 @@ fn opening_is_cached(query: &Arc<QueryCore>, at: &Location, meta: &ObjectMeta) -
     opening.zip(cached).is_some_and(|(opening, cached)| cached.covers(opening))
 }
 
-/// One HEAD; where it tells no size, the object has to be fetched to learn it.
-async fn asked(query: &Arc<QueryCore>, at: &Location) -> Result<Opened> {
-    let meta = ask(query, at).await?;
-    match meta.size_bytes {
-        Some(_) => Ok(Opened::new(meta)),
+/// One HEAD, or that of another query; where it tells no size, the object is fetched to learn it.
+async fn asked(query: &Arc<QueryCore>, at: &Location, is_immutable: bool) -> Result<Opened> {
+    let head = || async {
+        let meta = ask(query, at).await?;
+        Ok(meta.size_bytes.is_some().then_some(Brought { meta, bytes: None }))
+    };
+    match together::opened(query, at, (None, is_immutable), head).await? {
+        Some(opened) => Ok(opened),
         None => fetch_whole(query, at).await,
     }
 }
@@ -471,6 +483,7 @@ impl QueryCore {
     /// The object is not what it was: nothing remembered of it counts any more.
     pub(crate) fn forget(&self, at: &Location) {
         self.engine.metadata.forget(at);
+        self.engine.together.forget(at);
         self.engine.kept_listings.forget(at);
         self.engine.held.forget(&at.id());
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.id());

@@ -21,7 +21,7 @@ use crate::read::plan::{
     Source as SpanSource, Span, divide, is_rest_of_footer, missing, plan, widen,
 };
 use crate::read::ready::{Here, Ready, copy_held, is_here};
-use crate::read::stream::Stream;
+use crate::read::room::Room;
 use crate::read::tail_first;
 use crate::read::version::Version;
 use crate::warm::{Coming, warm};
@@ -386,10 +386,6 @@ impl Reader {
         }
     }
 
-    async fn start(&self, query: &Arc<QueryCore>, range: ByteRange) -> Result<Stream> {
-        self.wanted(query).start(range).await
-    }
-
     /// Fetches and keeps the bytes that whoever opens the object reads first.
     pub(crate) async fn fetch_opening(
         &self,
@@ -450,17 +446,17 @@ impl Reader {
         Ok(())
     }
 
-    /// Bytes to be held: from the disk, or fetched and kept there too.
+    /// Bytes to be held: from the disk, or fetched and kept there too. As they come they are other
+    /// readers' too, who want more than these.
     async fn opening_bytes(&self, query: &Arc<QueryCore>, range: ByteRange) -> Result<Bytes> {
-        let Some(cached) = &self.cached else {
-            return self.start(query, range).await?.read_rest(range.len()).await;
-        };
-        if let Some(bytes) = cached.fetch(query, range).await {
+        if let Some(cached) = &self.cached
+            && let Some(bytes) = cached.fetch(query, range).await
+        {
             return Ok(bytes);
         }
-        let bytes = self.start(query, range).await?.read_rest(range.len()).await?;
-        cached.keep(query, range.start, &bytes).await;
-        Ok(bytes)
+        let mut room = Room::of(range.len());
+        self.wanted(query).fetch(&mut room, range, None).await?;
+        Ok(room.freeze())
     }
 
     fn past_the_end(&self, offset: u64, len: usize) -> Error {
