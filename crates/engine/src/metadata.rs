@@ -25,7 +25,8 @@ struct Entry {
 /// What is known under one name.
 #[derive(Debug, Default)]
 struct Known {
-    /// When it was last written, removed or seen to have changed.
+    /// When it was last written, removed or seen to have changed; later than now where a write may
+    /// still be carried out.
     changed: Option<Instant>,
     /// One for each mount of the same store.
     entries: Vec<Entry>,
@@ -151,12 +152,21 @@ impl MetadataCache {
         entries.insert(name, known, weight);
     }
 
-    /// The object changed or went away: nothing is known of it, through any mount.
-    pub fn forget(&self, at: &Location) {
-        let known = Known { changed: Some(Instant::now()), entries: Vec::new() };
-        let weight = known.weight();
+    /// The object changed or went away: nothing is known of it, through any mount, and what answers
+    /// tell that were asked for before `changed` counts no more.
+    pub fn forget(&self, at: &Location, changed: Instant) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.insert(at.name(), known, weight);
+        let name = at.name();
+        let before = entries.remove(&name).and_then(|known| known.changed);
+        let known = Known { changed: before.max(Some(changed)), entries: Vec::new() };
+        let weight = known.weight();
+        entries.insert(name, known, weight);
+    }
+
+    /// Whether the object was written, removed or seen to have changed.
+    pub fn has_changed(&self, at: &Location) -> bool {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.get(&at.name()).is_some_and(|known| known.changed.is_some())
     }
 
     /// Shows every entry's name and what is known of it.

@@ -294,7 +294,7 @@ async fn set_note(
     if bucket.store.can_revise() {
         let text = Some(acl.to_text());
         let revision = Box::new(move |_: &penstock_store::ObjectMeta| Ok(text.clone()));
-        let done = bucket.store.revise(&bucket.key(named), notes::ACL, revision).await;
+        let done = bucket.revise(&bucket.key(named), notes::ACL, revision).await;
         return done.map_err(about_object);
     }
     let tags = match bucket.store.copies_tags() {

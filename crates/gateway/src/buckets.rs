@@ -3,11 +3,14 @@
 //! Nothing here is remembered that another replica could make wrong: what is kept open are
 //! connections and credentials, never what is in a bucket or whether it is there.
 
+mod writes;
+
 use crate::ahead::Followed;
 use crate::error::{NO_SUCH_BUCKET, Subject, to_s3};
 use crate::route::{Place, Routes, is_bucket_name, own_name};
 use crate::tag::TagForm;
-use penstock_base::Metrics;
+use penstock_base::settings::Validation;
+use penstock_base::{Metrics, Settings};
 use penstock_engine::{Engine, Location, Mount, Query, Stream};
 use penstock_store::{Account, Observer, StreamingStore};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -53,7 +56,7 @@ pub struct BucketEntry {
 /// A bucket, open.
 #[derive(Debug)]
 pub struct Bucket {
-    /// For verbs that carry no policy.
+    /// For verbs that carry no policy. What changes objects goes through methods of this bucket.
     pub store: Arc<dyn StreamingStore>,
     /// How its tags look to clients.
     pub tags: TagForm,
@@ -81,6 +84,13 @@ impl Bucket {
     /// One client request, for verbs that the engine's policy is over.
     pub fn query(&self) -> Query {
         self.engine.query(self.engine.settings().clone(), None)
+    }
+
+    /// The same for what must not be older than what the back end has, whatever `cache_validation`
+    /// says: sources of copies, and who may do what.
+    pub fn asking_query(&self) -> Query {
+        let settings = self.engine.settings().clone();
+        self.engine.query(Settings { cache_validation: Validation::Always, ..settings }, None)
     }
 
     /// Whether what lies there is encrypted.

@@ -11,7 +11,7 @@ use crate::body::CopyFlow;
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{Algorithm, HasChecksums as _, Sums, named_algorithm};
 use crate::conditions::{ReadConditions, Tag, source_conditions, write_condition};
-use crate::get::{about_object, judge, shown_tag, size_of, start_if};
+use crate::get::{about_object, judge, shown_tag, size_of, start_by};
 use crate::headers::{ObjectHeaders, object_headers, tag_count};
 use crate::locks::{self, lock_asked};
 use crate::put::{in_store, judged_anew, place};
@@ -77,7 +77,9 @@ impl Source {
     /// Begins to read the source; the conditions hold.
     pub async fn open(&self) -> S3Result<Stream> {
         let range = self.range.map_or(GetRange::All, GetRange::Bounded);
-        let stream = start_if(&self.bucket, &self.key, range, &self.conditions).await;
+        // What is stored anew must not be older than what the back end has.
+        let query = self.bucket.asking_query();
+        let stream = start_by(&query, &self.bucket, &self.key, (range, &self.conditions)).await;
         let stream = stream.map_err(no_304).map_err(no_marker)?;
         self.judge(stream.meta())?;
         self.check_range(size_of(stream.meta())?)?;
@@ -283,7 +285,7 @@ async fn copy_beside(
         true => source.version(&ObjectMeta::default(), None),
         false => source.version(&source.look().await?.0, None),
     };
-    let copied = bucket.store.copy_version(&version, &bucket.key(key), options).await;
+    let copied = bucket.copy_version(&version, &bucket.key(key), options).await;
     copied.map_err(about_object)
 }
 
@@ -351,13 +353,14 @@ pub(crate) async fn rewrite(bucket: &Bucket, key: &str, options: &PutOptions) ->
     let place_of = bucket.key(key);
     let source = CopySource { key: place_of.clone(), if_match: if_match.clone(), range: None };
     if bucket.store.capabilities().copy {
-        let copied = bucket.store.copy_version(&source, &place_of, options).await;
+        let copied = bucket.copy_version(&source, &place_of, options).await;
         if copied.map_err(about_object)?.is_some() {
             return Ok(());
         }
     }
     let asked = GetRequest { range: GetRange::All, if_match, ..Default::default() };
-    let stream = bucket.query().get(&bucket.at(key), asked).await.map_err(about_object)?;
+    let stream = bucket.asking_query().get(&bucket.at(key), asked).await;
+    let stream = stream.map_err(about_object)?;
     place(bucket, key, Box::new(CopyFlow::new(stream)), options).await.map(drop)
 }
 

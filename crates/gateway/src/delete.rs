@@ -72,10 +72,10 @@ async fn delete_one(
     let store = &bucket.store;
     if store.has_markers() || version.is_some() && store.has_versions() {
         // Not sent again by the engine: each time may be another delete marker.
-        let (store, key) = (&bucket.store, bucket.key(key));
+        let key = bucket.key(key);
         let removed = match version.filter(|_| store.can_revise()) {
-            Some(id) => store.remove_permitted(&key, id, etag.as_ref(), leave.permit()).await,
-            None => store.remove(&key, version, etag.as_ref()).await,
+            Some(id) => bucket.remove_permitted(&key, id, etag.as_ref(), leave.permit()).await,
+            None => bucket.remove(&key, version, etag.as_ref()).await,
         };
         return removed.map_err(about_object);
     }
@@ -217,7 +217,7 @@ async fn remove_plain(
             None => bucket.key(key),
         };
         let named: Vec<String> = objects.iter().map(name).collect();
-        let results = bucket.store.remove_batch(&named).await;
+        let results = bucket.remove_batch(&named).await;
         let results = results.map_err(|error| to_s3(Subject::Bucket, error))?;
         let removed = |((key, version), result): (_, penstock_base::Result<Removed>)| {
             (key, version, result.map_err(about_object))

@@ -13,7 +13,7 @@ use crate::{overrides, refuse, versions};
 use http::header::IF_RANGE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use penstock_base::{ByteRange, Error};
-use penstock_engine::Stream;
+use penstock_engine::{Query, Stream};
 use penstock_store::{ETag, GetRange, GetRequest, ObjectMeta};
 use s3s::dto::{self, StreamingBlob};
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
@@ -110,7 +110,17 @@ pub(crate) async fn start_if(
     range: GetRange,
     conditions: &ReadConditions,
 ) -> S3Result<Stream> {
-    let (query, at) = (bucket.query(), bucket.at(key));
+    start_by(&bucket.query(), bucket, key, (range, conditions)).await
+}
+
+/// The same by a query of its own, which says how old what is known of the object may be.
+pub(crate) async fn start_by(
+    query: &Query,
+    bucket: &Bucket,
+    key: &str,
+    (range, conditions): (GetRange, &ReadConditions),
+) -> S3Result<Stream> {
+    let at = bucket.at(key);
     let is_suffix = matches!(range, GetRange::Suffix(_));
     let asked = if is_suffix && !bucket.store.capabilities().suffix_range {
         let meta = query.head(&at).await.map_err(about_object)?;

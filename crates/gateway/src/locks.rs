@@ -421,7 +421,7 @@ pub(crate) async fn retain(
     let (bucket, name) = locked(buckets, &input.bucket, &input.key, version).await?;
     bucket.check_writable()?;
     let revision = leave.retain(new);
-    let done = bucket.store.revise(&bucket.key(&name), RETENTION, revision).await;
+    let done = bucket.revise(&bucket.key(&name), RETENTION, revision).await;
     done.map_err(about_object)
 }
 
@@ -452,5 +452,5 @@ pub(crate) async fn set_hold(
     bucket.check_writable()?;
     let text = Some(hold_text(is_held).to_string());
     let revision = Box::new(move |_: &penstock_store::ObjectMeta| Ok(text.clone()));
-    bucket.store.revise(&bucket.key(&name), HOLD, revision).await.map_err(about_object)
+    bucket.revise(&bucket.key(&name), HOLD, revision).await.map_err(about_object)
 }

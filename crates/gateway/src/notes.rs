@@ -87,7 +87,8 @@ impl Buckets {
             Err(error) => return Err(error),
         };
         let whole = GetRequest::default();
-        let mut stream = match home.query().get(&home.at(&key), whole).await {
+        // Who may do what is never older than what the back end has, whatever a cache remembers.
+        let mut stream = match home.asking_query().get(&home.at(&key), whole).await {
             Ok(stream) => stream,
             Err(error) if error.kind() == Kind::NotFound => return Ok((Notes::default(), None)),
             Err(error) => return Err(about_object(error)),

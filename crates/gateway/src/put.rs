@@ -45,14 +45,14 @@ pub(crate) async fn put(
     let (result, sums) = match receive(sent).await? {
         Incoming::Whole(bytes, sums) => {
             options.metadata.extend(sums.notes());
-            let at = bucket.at(&input.key);
-            let placed = bucket.query().put(&at, bytes.into(), &options).await;
+            let key = bucket.key(&input.key);
+            let placed = bucket.put_whole(&key, bytes.into(), &options).await;
             (placed.map_err(about_object), sums)
         }
         Incoming::Flowing(body, verdict) => {
             options.metadata.extend(Sums::of_headers(&request.headers).notes());
             let key = bucket.key(&input.key);
-            let placed = bucket.store.put_flow(&key, body, &options).await;
+            let placed = bucket.put_flow(&key, body, &options).await;
             match verdict.settle(Subject::Object, placed) {
                 Ok((result, sums)) => (Ok(result), sums),
                 Err(error) => (Err(error), Sums::default()),
@@ -133,6 +133,6 @@ pub(crate) async fn place(
     body: Box<dyn Inflow>,
     options: &PutOptions,
 ) -> S3Result<PutResult> {
-    let placed = bucket.store.put_flow(&bucket.key(key), body, options).await;
+    let placed = bucket.put_flow(&bucket.key(key), body, options).await;
     placed.map_err(|error| to_s3(Subject::Object, error))
 }

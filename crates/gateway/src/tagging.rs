@@ -134,7 +134,7 @@ pub(crate) async fn put(
     let bucket = buckets.writable(&input.bucket).await?;
     check(&bucket, "PutObjectTagging")?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
-    bucket.store.set_tags(&bucket.key(&name), &tags).await.map_err(about_object)?;
+    bucket.set_tags(&bucket.key(&name), &tags).await.map_err(about_object)?;
     Ok(dto::PutObjectTaggingOutput { version_id: input.version_id })
 }
 
@@ -146,7 +146,7 @@ pub(crate) async fn delete(
     let bucket = buckets.writable(&input.bucket).await?;
     check(&bucket, "DeleteObjectTagging")?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
-    bucket.store.set_tags(&bucket.key(&name), &[]).await.map_err(about_object)?;
+    bucket.set_tags(&bucket.key(&name), &[]).await.map_err(about_object)?;
     Ok(dto::DeleteObjectTaggingOutput { version_id: input.version_id })
 }
 

@@ -4,7 +4,7 @@ use crate::attempt::{Weight, retry};
 use crate::location::Location;
 use crate::names::list::{all_pages, as_directory, object_entry};
 use crate::names::turned::Pages;
-use crate::names::{Changing, Entry};
+use crate::names::{Entry, may_have_acted};
 use crate::query::{Query, QueryCore};
 use crate::read::Stream;
 use futures_util::{StreamExt, stream};
@@ -112,10 +112,11 @@ async fn copy_inside(
     options: &PutOptions,
 ) -> Result<PutResult> {
     let store = &from.mount.store;
-    let _changing = query.engine.listings.finish(query, slice::from_ref(to)).await;
+    let change = query.engine.listings.finish(query, slice::from_ref(to)).await;
     let result =
-        retry(query, ("copy", to), Weight::Body, || store.copy(&from.key, &to.key, options))
-            .await?;
+        retry(query, ("copy", to), Weight::Body, || store.copy(&from.key, &to.key, options)).await;
+    change.ended(&result);
+    let result = result?;
     // The copy's size is not in the answer, so nothing is remembered of it.
     query.forget(to);
     Ok(result)
@@ -123,9 +124,10 @@ async fn copy_inside(
 
 async fn delete(query: &QueryCore, at: &Location, if_match: Option<&ETag>) -> Result<()> {
     let store = &at.mount.store;
-    let _changing = Changing::begins(query, slice::from_ref(at));
+    let change = query.engine.change(slice::from_ref(at));
     let result =
         retry(query, ("DELETE", at), Weight::Small, || store.delete(&at.key, if_match)).await;
+    change.ended(&result);
     query.forget(at);
     result
 }
@@ -144,7 +146,7 @@ async fn everything_below(query: &QueryCore, directory: &Location) -> Result<Vec
 }
 
 async fn remove(query: &QueryCore, objects: &[Location]) -> Result<()> {
-    let _changing = query.engine.listings.finish(query, objects).await;
+    let change = query.engine.listings.finish(query, objects).await;
     for object in objects {
         query.uploads.abort_object(&object.id());
         query.uploads.settled(&object.id()).await;
@@ -156,10 +158,15 @@ async fn remove(query: &QueryCore, objects: &[Location]) -> Result<()> {
         .flat_map(stream::iter)
         .collect()
         .await;
+    let is_open = failures.iter().any(may_have_acted);
+    let removed = summed_up(failures, objects.len());
+    if !is_open {
+        change.heard();
+    }
     for object in objects {
         query.forget(object);
     }
-    summed_up(failures, objects.len())
+    removed
 }
 
 /// Runs of objects of one store, as long as it takes at once.

@@ -1,9 +1,8 @@
 //! Globs whose pages are still being fetched, and changes that wait for them: what a statement
-//! writes or removes must not be in the later pages of what it reads, or missing there. Listings
-//! that are kept do not outlive a change either.
+//! writes or removes must not be in the later pages of what it reads, or missing there.
 
 use crate::location::Location;
-use crate::names::kept::KeptListings;
+use crate::names::changing::Change;
 use crate::query::QueryCore;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::{Semaphore, watch};
@@ -42,8 +41,8 @@ impl Listings {
 
     /// To be called before these objects appear or go: fetches the pages that are left of globs
     /// that may find them, and waits until they are here, or failed. What it gives is to be held
-    /// until the change was answered, or given up: no kept listing lasts from before to behind it.
-    pub async fn finish<'a>(&self, query: &'a QueryCore, changing: &'a [Location]) -> Changing<'a> {
+    /// until the change was answered, or given up.
+    pub async fn finish<'a>(&self, query: &'a QueryCore, changing: &'a [Location]) -> Change<'a> {
         let running = self.running(changing);
         running.iter().for_each(|turning| turning.permits.close());
         for turning in running {
@@ -51,7 +50,7 @@ impl Listings {
             // The sender is in `turning`, so waiting cannot fail.
             let _ = is_over.wait_for(|is_over| *is_over).await;
         }
-        Changing::begins(query, changing)
+        query.engine.change(changing)
     }
 
     fn running(&self, changing: &[Location]) -> Vec<Arc<Turning>> {
@@ -63,28 +62,6 @@ impl Listings {
         let names: Vec<String> = changing.iter().map(Location::name).collect();
         let may_find = |row: &&Row| names.iter().any(|name| name.starts_with(&row.begins));
         rows.iter().filter(may_find).filter_map(|row| row.turning.upgrade()).collect()
-    }
-}
-
-/// Objects that are being changed.
-#[derive(Debug)]
-pub(crate) struct Changing<'a> {
-    kept: &'a KeptListings,
-    changing: &'a [Location],
-}
-
-impl<'a> Changing<'a> {
-    /// For who has waited already.
-    pub fn begins(query: &'a QueryCore, changing: &'a [Location]) -> Self {
-        let kept = &query.engine.kept_listings;
-        changing.iter().for_each(|at| kept.forget(at));
-        Changing { kept, changing }
-    }
-}
-
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        self.changing.iter().for_each(|at| self.kept.forget(at));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Names: listing, globbing, existence, removing, copying.
 
 mod change;
+mod changing;
 mod glob;
 mod kept;
 mod list;
@@ -9,8 +10,10 @@ mod pages;
 mod pattern;
 mod turned;
 
+pub use changing::Change;
+pub(crate) use changing::may_have_acted;
 pub(crate) use kept::KeptListings;
-pub(crate) use listings::{Changing, Listings};
+pub(crate) use listings::Listings;
 pub use pages::GlobPages;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use pattern::fuzz as fuzz_pattern;

@@ -482,10 +482,7 @@ impl QueryCore {
 
     /// The object is not what it was: nothing remembered of it counts any more.
     pub(crate) fn forget(&self, at: &Location) {
-        self.engine.metadata.forget(at);
-        self.engine.together.forget(at);
-        self.engine.kept_listings.forget(at);
-        self.engine.held.forget(&at.id());
+        self.engine.forget(at, Instant::now());
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.id());
         self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.id());
     }

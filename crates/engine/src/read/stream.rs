@@ -324,12 +324,20 @@ impl Stream {
             if_match: self.version.if_match(),
             ..Default::default()
         };
-        let response = get(&self.query, &self.at, &request, &mut self.attempts)
-            .await
-            .map_err(|error| told_as_change(error, &self.at))?;
-        if !self.version.matches(&response.meta) {
-            return Err(mismatch(&self.version, &response.meta, self.at.url()));
-        }
+        let response = match get(&self.query, &self.at, &request, &mut self.attempts).await {
+            Ok(response) if self.version.matches(&response.meta) => response,
+            Ok(response) => {
+                self.query.forget(&self.at);
+                return Err(mismatch(&self.version, &response.meta, self.at.url()));
+            }
+            Err(error) => {
+                // Else whoever need not ask would begin with what is remembered, time and again.
+                if matches!(error.kind(), Kind::Conflict | Kind::NotFound) {
+                    self.query.forget(&self.at);
+                }
+                return Err(told_as_change(error, &self.at));
+            }
+        };
         if response.range != rest {
             return Err(Error::new(
                 Kind::Unsupported,

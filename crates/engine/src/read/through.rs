@@ -235,11 +235,16 @@ impl Through {
 }
 
 impl QueryCore {
-    /// What is known of an object: in memory, or of the version that the disk cache has of it.
+    /// What is known of an object: in memory, or of the version that the disk cache has of it. Of one
+    /// that this process saw change that need not be the present one, under any policy.
     pub(crate) fn remembered(&self, at: &Location, validity: Validity) -> Remembered {
         match self.engine.metadata.get(at, validity) {
             Remembered::Nothing => match CachedObject::latest(self, at) {
-                Some(meta) if validity == Validity::Forever => Remembered::Fresh(meta),
+                Some(meta)
+                    if validity == Validity::Forever && !self.engine.metadata.has_changed(at) =>
+                {
+                    Remembered::Fresh(meta)
+                }
                 Some(meta) => Remembered::Stale(meta),
                 None => Remembered::Nothing,
             },

@@ -112,7 +112,7 @@ impl Upload {
     async fn finish(&self) -> Result<PutResult> {
         self.failure()?;
         let (query, at) = (&self.query, std::slice::from_ref(&self.at));
-        let _changing = query.engine.listings.finish(query, at).await;
+        let change = query.engine.listings.finish(query, at).await;
         let (begun, size, last) = {
             let mut filling = self.filling();
             (filling.begun, filling.taken_bytes, std::mem::take(&mut filling.buffer))
@@ -124,6 +124,7 @@ impl Upload {
         } else {
             self.finish_parts(begun, last).await
         };
+        change.ended(&result);
         let result = result.map_err(|error| self.explained(error))?;
         published(&self.query, &self.at, size, &result);
         Ok(result)

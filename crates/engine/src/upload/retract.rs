@@ -6,7 +6,6 @@
 //! created is removed; elsewhere the new object stays.
 
 use crate::attempt::{Weight, retry};
-use crate::names::Changing;
 use crate::query::{Query, QueryCore};
 use crate::upload::core::Upload;
 use crate::upload::writer::Writer;
@@ -88,9 +87,10 @@ impl Upload {
             return Ok(());
         }
         let (store, key) = (&self.at.mount.store, &self.at.key);
-        let _changing = Changing::begins(query, std::slice::from_ref(&self.at));
+        let change = query.engine.change(std::slice::from_ref(&self.at));
         let result =
             retry(query, ("DELETE", &self.at), Weight::Small, || store.delete(key, tag)).await;
+        change.ended(&result);
         query.forget(&self.at);
         if result.as_ref().is_err_and(|error| !is_somebody_elses(error)) {
             return result;

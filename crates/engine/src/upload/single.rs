@@ -7,6 +7,7 @@
 
 use crate::attempt::{Weight, retry};
 use crate::location::Location;
+use crate::names::may_have_acted;
 use crate::query::QueryCore;
 use crate::upload::finish::published;
 use penstock_base::{Error, Kind, Result};
@@ -22,8 +23,10 @@ pub(crate) async fn put(
     options: &PutOptions,
 ) -> Result<PutResult> {
     let size = payload.len();
-    let _changing = query.engine.listings.finish(query, std::slice::from_ref(at)).await;
-    let result = send_whole(query, at, payload, options).await?;
+    let change = query.engine.listings.finish(query, std::slice::from_ref(at)).await;
+    let result = send_whole(query, at, payload, options).await;
+    change.ended(&result);
+    let result = result?;
     published(query, at, size, &result);
     Ok(result)
 }
@@ -72,17 +75,6 @@ async fn own(query: &QueryCore, at: &Location, mark: &str) -> Option<PutResult> 
         version: meta.version,
         ..PutResult::default()
     })
-}
-
-/// Whether the store may have carried out a request that failed so. One that throttles has not, but
-/// a 503 without the store's code for it may come from a proxy that did not wait for the answer.
-fn may_have_acted(error: &Error) -> bool {
-    let is_from_between = || error.http_status() == Some(503) && error.service_code().is_none();
-    match error.kind() {
-        Kind::Unavailable | Kind::Corrupt => true,
-        Kind::Throttled => is_from_between(),
-        _ => false,
-    }
 }
 
 fn untold(at: &Location) -> Error {

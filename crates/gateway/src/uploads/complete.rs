@@ -134,7 +134,7 @@ impl Target<'_> {
             Err(error) if error.kind() == Kind::NotFound => about_upload(error),
             Err(error) => return Err(about_upload(error)),
         };
-        match store.completed(&self.key, self.upload).await.map_err(about_upload)? {
+        match self.bucket.completed(&self.key, self.upload).await.map_err(about_upload)? {
             Some(result) => Ok(Found::Completed(result)),
             None => Err(refusal),
         }
@@ -302,8 +302,7 @@ impl Target<'_> {
             metadata.extend(note.map(|note| (PARTS_NOTE.to_string(), note)));
         }
         let options = PutOptions { condition, metadata, ..PutOptions::default() };
-        let store = &self.bucket.store;
-        let done = store.complete_upload(&self.key, self.upload, parts, &options).await;
+        let done = self.bucket.complete_upload(&self.key, self.upload, parts, &options).await;
         done.map_err(about_upload)
     }
 }

@@ -1,0 +1,81 @@
+//! Objects that are being changed: nothing that is remembered of them lasts from before the request
+//! to behind it, whatever becomes of it. Who changes them through a verb of a query need not think
+//! of that; who asks a store directly (a gateway, whose bodies flow) says so with
+//! [`Engine::change`].
+//!
+//! A request that nobody heard the end of may be carried out later: its caller gave up, or its
+//! connection broke. For a while nothing is remembered of its objects, so that what was told before
+//! that counts for nobody behind it.
+
+use crate::engine::Engine;
+use crate::location::Location;
+use penstock_base::{Error, Kind, Result};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a store may still carry out what nobody waits for. Most do within the second; S3 lets
+/// the completion of a large upload take several minutes.
+const UNHEARD: Duration = Duration::from_secs(300);
+
+/// Objects that are being changed, until this is dropped.
+#[derive(Debug)]
+pub struct Change<'a> {
+    engine: &'a Engine,
+    objects: &'a [Location],
+    is_heard: bool,
+}
+
+impl Engine {
+    /// Says that these objects are about to be written or removed by a request that is no verb of a
+    /// [`crate::Query`]: what is known of them is forgotten now, and once more when the change ends
+    /// or is dropped.
+    pub fn change<'a>(&'a self, objects: &'a [Location]) -> Change<'a> {
+        let now = Instant::now();
+        objects.iter().for_each(|at| self.forget(at, now));
+        Change { engine: self, objects, is_heard: false }
+    }
+
+    /// Forgets an object, and what answers tell of it that were asked for before this time.
+    pub(crate) fn forget(&self, at: &Location, changed: Instant) {
+        self.metadata.forget(at, changed);
+        self.together.forget(at);
+        self.kept_listings.forget(at);
+        self.held.forget(&at.id());
+    }
+}
+
+impl Change<'_> {
+    /// It ended so. Where the error leaves open what became of it, it counts as unheard.
+    pub fn ended<T>(mut self, result: &Result<T>) {
+        self.is_heard = result.as_ref().err().is_none_or(|error| !leaves_open(error));
+    }
+
+    /// It ended, and is known how for each of the objects.
+    pub fn heard(mut self) {
+        self.is_heard = true;
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        let changed = if self.is_heard { now } else { now + UNHEARD };
+        self.objects.iter().for_each(|at| self.engine.forget(at, changed));
+    }
+}
+
+/// Whether whoever sent a request that failed so cannot know what becomes of it.
+fn leaves_open(error: &Error) -> bool {
+    may_have_acted(error) || matches!(error.kind(), Kind::Cancelled | Kind::Internal)
+}
+
+/// Whether the store may have carried out a request that failed so. One that throttles has not, but
+/// a 503 without the store's code for it may come from a proxy that did not wait for the answer.
+pub(crate) fn may_have_acted(error: &Error) -> bool {
+    let is_from_between = || error.http_status() == Some(503) && error.service_code().is_none();
+    match error.kind() {
+        Kind::Unavailable | Kind::Corrupt => true,
+        Kind::Throttled => is_from_between(),
+        _ => false,
+    }
+}
