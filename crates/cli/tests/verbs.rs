@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
+use penstock_testkit::fake::{FakeOptions, FakeS3};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -409,6 +410,28 @@ fn one_object_is_copied_and_nothing_is_lost() {
     assert!(std::fs::read(back).unwrap() == bytes, "what was there is there");
     let left = std::fs::read_dir(&dir.0).unwrap().count();
     assert_eq!(left, 4, "two files, an object and a directory: nothing half done");
+}
+
+/// Each call is a process of its own, which cannot know what the one before has learnt.
+#[test]
+fn a_service_that_knows_no_checksums_takes_what_is_copied_there() {
+    let dir = Dir::new();
+    let fake = FakeOptions { without_checksums: true, ..FakeOptions::s3() };
+    let fake = FakeS3::start(fake).unwrap();
+    let source = dir.0.join("f");
+    std::fs::write(&source, b"old but well").unwrap();
+    let endpoint = format!("endpoint={}", fake.address());
+    let run = |verb: &[&str], more: &[&str]| {
+        let mut command = penstock();
+        command.args(verb).args(["-o", &endpoint, "-o", "url_style=path", "-o", "use_ssl=false"]);
+        command.args(["-o", "key_id=test", "-o", "secret=test"]).args(more).output().unwrap()
+    };
+    for more in [&[][..], &["-o", "checksum=none"], &["-o", "checksum=md5"]] {
+        let copied = run(&["cp", source.to_str().unwrap(), "s3://old/k"], more);
+        assert!(copied.status.success(), "{more:?}: {}", text(&copied.stderr));
+        assert_eq!(text(&copied.stderr), "", "nothing is worth a word");
+        assert_eq!(run(&["cat", "s3://old/k"], more).stdout, b"old but well", "{more:?}");
+    }
 }
 
 #[test]

@@ -23,13 +23,17 @@ struct Wire {
 
 impl Wire {
     fn new(settings: &[(&str, &str)]) -> Self {
+        Wire::to(FakeOptions::s3(), settings)
+    }
+
+    fn to(fake: FakeOptions, settings: &[(&str, &str)]) -> Self {
         let mut all = Settings::default();
         // Small back-offs, so that retrying costs a test nothing.
         for (name, value) in [("retry_base_ms", "1"), ("retry_max_ms", "20")].iter().chain(settings)
         {
             all.set(name, value).unwrap();
         }
-        let fake = FakeS3::start(FakeOptions::s3()).unwrap();
+        let fake = FakeS3::start(fake).unwrap();
         Wire { fake, engine: Engine::new(all).unwrap(), seen: Cell::new(0) }
     }
 
@@ -186,6 +190,22 @@ fn writing_survives_each_fault_of_its_requests() {
             assert!(read(&query, &reader, 0, data.len()).unwrap() == data, "{action} {operation}");
         }
     }
+}
+
+/// The engine takes such a refusal for final, so the store has to go on by itself.
+#[test]
+fn a_service_without_checksums_takes_the_first_write_already() {
+    let fake = FakeOptions { without_checksums: true, ..FakeOptions::s3() };
+    let wire = Wire::to(fake, &[]);
+    for operations in [&["PutObject", "PutObject"][..], &["PutObject"]] {
+        wire.write("a.bin", b"bytes").unwrap();
+        wire.assert_operations(operations);
+    }
+    let large = pattern(17 * MIB);
+    wire.write("b.bin", &large).unwrap();
+    let query = wire.query();
+    let reader = wire.open(&query, "b.bin").unwrap();
+    assert!(read(&query, &reader, 0, large.len()).unwrap() == large);
 }
 
 #[test]

@@ -217,7 +217,12 @@ async fn trial(
 ) -> Result<Option<(SystemTime, SystemTime)>> {
     let since = now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let key = format!("{prefix}penstock-doctor-{}-{}", std::process::id(), since.as_nanos());
-    let options = PutOptions { condition: WriteCondition::IfAbsent, ..PutOptions::default() };
+    // Nobody has this key: where no write can be tied to what is there, nothing is lost.
+    let condition = match store.capabilities().conditional_put {
+        true => WriteCondition::IfAbsent,
+        false => WriteCondition::None,
+    };
+    let options = PutOptions { condition, ..PutOptions::default() };
     let placed = store.put(&key, Payload::from(Bytes::from_static(TRIAL)), &options).await?;
     let read = read_back(store, &key, now).await;
     // Removed whatever became of the reading; that it could not be is told before anything else.

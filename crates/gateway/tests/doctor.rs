@@ -4,13 +4,13 @@
 
 mod common;
 
-use common::{Dir, Request, Server, azure, options, options_over};
+use common::{Dir, Request, Server, azure, google, google_by_token, options, options_over};
 use penstock_base::{Kind, Secret};
 use penstock_gateway::{
     BackendOptions, BucketOptions, Finding, Grant, Level, Options, Pattern, examine,
 };
 use penstock_testkit::fake::vault::Bucket;
-use penstock_testkit::fake::{FakeAzure, FakeOptions};
+use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions, FakeS3};
 use std::time::{Duration, SystemTime};
 
 fn named(name: &str, backend: &str) -> BucketOptions {
@@ -308,6 +308,45 @@ async fn notes_are_read_and_written_where_there_are_any() {
     assert_eq!(std::fs::read_dir(&notes).unwrap().count(), 2, "something is left");
 }
 
+/// Objects that a fake has, and generations that are no longer live.
+fn left_behind(fake: &FakeHandle) -> (usize, usize) {
+    fake.vault().with(|state| {
+        let count = |of: fn(&Bucket) -> usize| state.buckets.values().map(of).sum::<usize>();
+        (count(|it| it.objects.len()), count(|it| it.generations.all_gone().count()))
+    })
+}
+
+/// There no write is tied to what is there in Amazon's dialect, and no settings of buckets are kept
+/// in either: both are known, and hinder no serving.
+#[tokio::test]
+async fn google_is_well_with_a_key_and_with_a_token() {
+    for token in [None, Some("t0ken")] {
+        let bearer_token = token.map(str::to_string);
+        let fake = FakeS3::start(FakeOptions { bearer_token, ..FakeOptions::google() }).unwrap();
+        let backend = match token {
+            Some(token) => google_by_token(&fake, token),
+            None => google(&fake),
+        };
+        // The first appears by itself, and the other is not there.
+        for notes_bucket in ["penstock-notes", "missing-notes"] {
+            let mut told = options_over(backend.clone());
+            told.buckets = vec![named("lake", "back")];
+            told.serve.notes_bucket = notes_bucket.to_string();
+            let findings = examine(&told, SystemTime::now).await;
+            assert!(problems(&findings).is_empty(), "{token:?}: {findings:#?}");
+            for words in [
+                "may be listed",
+                "may be written, read and removed from",
+                "a container was made, and an object placed in it and read",
+                "none are kept here",
+            ] {
+                assert!(has(&findings, Level::Good, words), "{token:?} {words}: {findings:#?}");
+            }
+            assert_eq!(left_behind(&fake), (0, 0), "{token:?}");
+        }
+    }
+}
+
 /// To remove a version of a blob is a right of its own, which the gateway does not need.
 #[tokio::test]
 async fn on_azure_a_version_is_removed_or_left_where_that_is_denied() {
@@ -320,10 +359,6 @@ async fn on_azure_a_version_is_removed_or_left_where_that_is_denied() {
         told.buckets = vec![named("lake", "back")];
         let findings = examine(&told, SystemTime::now).await;
         assert!(problems(&findings).is_empty(), "{findings:?}");
-        let left = fake.vault().with(|state| {
-            let count = |of: fn(&Bucket) -> usize| state.buckets.values().map(of).sum::<usize>();
-            (count(|it| it.objects.len()), count(|it| it.generations.all_gone().count()))
-        });
-        assert_eq!(left, (0, usize::from(is_denied)));
+        assert_eq!(left_behind(&fake), (0, usize::from(is_denied)));
     }
 }

@@ -84,7 +84,7 @@ table! {
         "url_compatibility_mode" "Takes `?` in an s3 URL as part of the key, not as the start of options.";
         "requester_pays" "Agrees to pay for requests to buckets of others.";
         "account_id" "Cloudflare account, from which the R2 endpoint follows.";
-        "checksum" "Checksum of uploads: `auto` (CRC-32 unless the server refuses it), `crc32`, which a gateway also takes to say that the service keeps checksums of parts, `md5` or `none`.";
+        "checksum" "Checksum of uploads: `auto` (CRC-32, or what a gateway's client sent, unless the server refuses it), `crc32`, which a gateway also takes to say that the service keeps checksums of parts, `md5` or `none`; with the last two a gateway compares what its clients send and passes nothing on.";
         "profile" "Profile of the AWS configuration files.";
         "assume_role_arn" "Role to assume with the found credentials.";
         "external_id" "External id for the role.";

@@ -14,6 +14,10 @@ use std::time::SystemTime;
 /// Most notes that are read.
 const NOTES_TRIED_MAX: u16 = 200;
 
+/// Said of a back end that is asked for notes but keeps none.
+const NONE_KEPT: &str = "none are kept here, as this back end cannot tie a write to what is there: \
+                         what is set up on buckets is refused";
+
 /// A container of this back end whose name nobody has: it is told by time and process.
 fn trial_name(now: SystemTime) -> String {
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -86,7 +90,10 @@ pub(super) async fn notes(
                 what is set up on buckets (lists, policies, tags, CORS) is refused";
     let tried = match account.check(container).await {
         Err(error) if error.kind() == Kind::NotFound => {
-            let what = "there are none yet: their container is made with the first";
+            let what = match account.open(container).await {
+                Ok(store) if !store.capabilities().conditional_put => NONE_KEPT,
+                _ => "there are none yet: their container is made with the first",
+            };
             return vec![Finding::good(&subject, what)];
         }
         Err(error) => Err(error),
@@ -96,6 +103,9 @@ pub(super) async fn notes(
         Ok(store) => store,
         Err(error) => return vec![Finding { cure: cure.to_string(), ..failed(&subject, &error) }],
     };
+    if !store.capabilities().conditional_put {
+        return vec![Finding::good(&subject, NONE_KEPT)];
+    }
     let mut findings = match unreadable(&store).await {
         Ok((count, odd)) => {
             let read =

@@ -115,7 +115,10 @@ impl S3Store {
                 (None, None) => self.with_metadata(call, name, value)?,
                 (None, Some("tagging")) => call.header(&format!("{prefix}tagging"), value)?,
                 (None, Some(note)) if note.starts_with("checksum-") && !self.is_gcs() => {
-                    call.header(&format!("x-amz-{note}"), value)?
+                    match note.strip_prefix("checksum-").is_some_and(|it| self.seal.passes(it)) {
+                        true => call.header(&format!("x-amz-{note}"), value)?,
+                        false => call,
+                    }
                 }
                 (None, Some("storage-class")) => {
                     let class = self.own_class(&call, value)?;
@@ -137,14 +140,6 @@ impl S3Store {
             };
         }
         Ok(call)
-    }
-
-    /// Has the service tell an object's checksums, which it keeps to itself otherwise.
-    fn asking_checksums<'a>(&self, call: Call<'a>) -> Result<Call<'a>> {
-        match self.is_gcs() {
-            true => Ok(call),
-            false => call.header("x-amz-checksum-mode", "ENABLED"),
-        }
     }
 
     /// The condition of a write.
@@ -289,16 +284,17 @@ impl Store for S3Store {
             return self.get_nothing(key, &request).await;
         }
         let mut call = Call::new(Method::GET, "GET", Some(key));
-        if request.range == GetRange::All {
-            call = self.asking_checksums(call)?;
-        }
         if let Some(range) = answer::range_header(request.range) {
             call = call.header(RANGE.as_str(), &range)?;
         }
         if let Some((name, value)) = request.condition_header() {
             call = call.header(name, &value)?;
         }
-        match self.sender.send(&call).await? {
+        let sent = match request.range {
+            GetRange::All => self.send_asking(call.clone()).await?,
+            _ => self.sender.send(&call).await?,
+        };
+        match sent {
             Outcome::Done(response) => {
                 let status = response.status;
                 let extent = answer::extent(request.range, status, &response.headers)
@@ -340,8 +336,11 @@ impl Store for S3Store {
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
-        let call = self.asking_checksums(Call::new(Method::HEAD, "HEAD", Some(key)))?;
-        let response = self.sender.done(&call).await?;
+        let call = Call::new(Method::HEAD, "HEAD", Some(key));
+        let response = match self.send_asking(call.clone()).await? {
+            Outcome::Done(response) => response,
+            Outcome::Refused { failure, .. } => return Err(self.sender.refusal(&call, failure)),
+        };
         let size = crate::http::content_length(&response.headers)
             .map_err(|error| self.named(&call, error))?;
         let meta = self.meta(&response, size);
@@ -384,18 +383,14 @@ impl Store for S3Store {
         let call = Call::new(Method::PUT, "PUT", Some(key)).payload(payload);
         let call = self.with_write_headers(call, options)?;
         let call = self.with_condition(call, &options.condition)?;
-        let (call, sealed) = self.seal.put(call)?;
-        match self.sender.send(&call).await? {
+        let call = self.seal.put(call)?;
+        match self.send_sealed(&call).await? {
             Outcome::Done(response) => {
                 let version = self.version(&response.headers);
                 let (etag, modified) = self.written(&call, response).await?;
                 Ok(PutResult { etag: Some(etag), modified, version, ..PutResult::default() })
             }
-            Outcome::Refused { failure, .. } => {
-                let refused = sealed && self.seal.learn(&failure);
-                let error = self.sender.refusal(&call, failure);
-                Err(if refused { Seal::try_without(error) } else { error })
-            }
+            Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
         }
     }
 

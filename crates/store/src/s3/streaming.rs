@@ -2,6 +2,7 @@
 //! and tags, passed through.
 
 use crate::answer::Failure;
+use crate::s3::checksum::Seal;
 use crate::s3::request::{Call, Outcome, strange};
 use crate::s3::{S3Store, google, replies};
 use crate::streaming::{
@@ -66,7 +67,11 @@ impl S3Store {
                 let (etag, modified) = self.written(call, response).await?;
                 Ok(PutResult { etag: Some(etag), modified, version, ..PutResult::default() })
             }
-            Outcome::Refused { failure, .. } => Err(self.sender.refusal(call, failure)),
+            Outcome::Refused { failure, .. } => {
+                let is_blamed = self.seal.guess(call, &failure);
+                let error = self.sender.refusal(call, failure);
+                Err(if is_blamed { Seal::send_again(error) } else { error })
+            }
         }
     }
 }

@@ -29,6 +29,7 @@ appear on first use, but for names that begin with `missing`.
   --session-token TOKEN    S3: requests must carry this token
   --bearer-token TOKEN     Azure, and S3 with --google: requests with this token are let in
   --google                 S3: speak it as Google's XML API does
+  --without-checksums      S3: refuse headers of checksums, as older services do
   --versioning             Azure: keep the versions of blobs, as accounts do that are set so
   --anonymous              let unsigned requests in
   --clock-offset-s N       seconds by which the server's clock is ahead
@@ -56,6 +57,7 @@ const FLAGS: &[&str] = &[
     "--session-token",
     "--bearer-token",
     "--google",
+    "--without-checksums",
     "--versioning",
     "--anonymous",
     "--clock-offset-s",
@@ -98,6 +100,7 @@ fn parse_command(arguments: &[String]) -> Result<Command> {
             "--anonymous" => command.options.anonymous = true,
             "--digests" => command.options.digests = true,
             "--google" => command.options.google = true,
+            "--without-checksums" => command.options.without_checksums = true,
             "--versioning" => command.options.versioning = true,
             "--quiet" => command.quiet = true,
             flag if FLAGS.contains(&flag) => {

@@ -33,6 +33,8 @@ pub struct FakeOptions {
     pub bearer_token: Option<String>,
     /// S3: speaks it as Google's XML API does, with generations and classes of its own.
     pub google: bool,
+    /// S3: refuses headers of checksums, as services do that are older than those.
+    pub without_checksums: bool,
     /// Azure: keeps the versions of blobs, as accounts do that are set so.
     pub versioning: bool,
     /// Lets unsigned requests in.
@@ -64,6 +66,7 @@ impl FakeOptions {
             session_token: None,
             bearer_token: None,
             google: false,
+            without_checksums: false,
             versioning: false,
             anonymous: false,
             clock_offset_s: 0,

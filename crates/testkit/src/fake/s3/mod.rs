@@ -193,6 +193,12 @@ async fn as_google(
     }
 }
 
+/// Whether a request has a header of checksums, or says that one follows the body.
+fn tells_checksums(request: &Request) -> bool {
+    let mut names = request.headers.0.iter().map(|(name, _)| name.as_str());
+    names.any(|name| name.starts_with("x-amz-checksum-") || name == "x-amz-trailer")
+}
+
 fn not_implemented() -> Refusal {
     let message = "A header you provided implies functionality that is not implemented";
     Refusal::new(501, "NotImplemented", message)
@@ -204,6 +210,9 @@ async fn dispatch(call: &Call<'_>, body: &mut BodyReader<'_>, empty_page: bool) 
         return Err(Refusal::new(400, "InvalidURI", "Couldn't parse the specified URI.").into());
     }
     let signature = auth::verify(call)?;
+    if call.server.options.without_checksums && tells_checksums(call.request) {
+        return Err(not_implemented().into());
+    }
     if key.len() > KEY_BYTES_MAX {
         return Err(Refusal::new(400, "KeyTooLongError", "Your key is too long").into());
     }
