@@ -1,5 +1,5 @@
-//! A service of S3's interface that does not know checksums in `x-amz-checksum` headers: the gateway
-//! compares what clients send, and the service is spared it.
+//! A service of S3's interface that does not know checksums in `x-amz-checksum` headers: the
+//! gateway compares what clients send, and the service is spared it.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 

@@ -235,8 +235,8 @@ impl Through {
 }
 
 impl QueryCore {
-    /// What is known of an object: in memory, or of the version that the disk cache has of it. Of one
-    /// that this process saw change that need not be the present one, under any policy.
+    /// What is known of an object: in memory, or of the version that the disk cache has of it. Of
+    /// one that this process saw change that need not be the present one, under any policy.
     pub(crate) fn remembered(&self, at: &Location, validity: Validity) -> Remembered {
         match self.engine.metadata.get(at, validity) {
             Remembered::Nothing => match CachedObject::latest(self, at) {

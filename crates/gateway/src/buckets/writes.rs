@@ -2,8 +2,8 @@
 //! inside the back end, versions, tags.
 //!
 //! The one place that asks a store for them, so that around each of them the engine forgets what it
-//! knew of the object, whatever becomes of the request. Names are the store's own, with the bucket's
-//! prefix and, where one is meant, the version.
+//! knew of the object, whatever becomes of the request. Names are the store's own, with the
+//! bucket's prefix and, where one is meant, the version.
 
 use super::Bucket;
 use penstock_base::Result;
