@@ -322,7 +322,10 @@ async fn find_out(
 
 /// What will be read of an object that is opened.
 fn coming(query: &QueryCore, at: &Location, size_bytes: Option<u64>) -> Coming {
-    let opening_bytes = query.settings.open_fetch_bytes;
+    let opening_bytes = match is_packed(&at.key) {
+        true => first_bytes(query, at, size_bytes.unwrap_or(0), true),
+        false => query.settings.open_fetch_bytes,
+    };
     Coming::File { size_bytes, opening_bytes, is_columns: tail_first(&at.key) }
 }
 
@@ -472,6 +475,15 @@ pub(crate) async fn ask(query: &QueryCore, at: &Location) -> Result<ObjectMeta> 
 pub(crate) fn tail_first(key: &str) -> bool {
     let key = key.as_bytes();
     key.len() >= 8 && key[key.len() - 8..].eq_ignore_ascii_case(b".parquet")
+}
+
+/// Compressed text is read in small steps from front to back. DuckDB goes by these names.
+fn is_packed(key: &str) -> bool {
+    let key = key.as_bytes();
+    let ends_with = |end: &[u8]| {
+        key.len() >= end.len() && key[key.len() - end.len()..].eq_ignore_ascii_case(end)
+    };
+    ends_with(b".gz") || ends_with(b".zst")
 }
 
 impl QueryCore {
