@@ -62,7 +62,7 @@ use crate::query::{Query, QueryCore};
 use crate::warm::{Coming, may_warm, warm};
 use futures_util::future::join;
 use held::Held;
-use openings::{first_bytes, opening_bytes};
+use openings::{first_bytes, is_packed, opening_bytes};
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Kind, Metric, Result};
 use penstock_store::{GetRange, ObjectMeta};
@@ -475,15 +475,6 @@ pub(crate) async fn ask(query: &QueryCore, at: &Location) -> Result<ObjectMeta> 
 pub(crate) fn tail_first(key: &str) -> bool {
     let key = key.as_bytes();
     key.len() >= 8 && key[key.len() - 8..].eq_ignore_ascii_case(b".parquet")
-}
-
-/// Compressed text is read in small steps from front to back. DuckDB goes by these names.
-fn is_packed(key: &str) -> bool {
-    let key = key.as_bytes();
-    let ends_with = |end: &[u8]| {
-        key.len() >= end.len() && key[key.len() - end.len()..].eq_ignore_ascii_case(end)
-    };
-    ends_with(b".gz") || ends_with(b".zst")
 }
 
 impl QueryCore {

@@ -10,7 +10,7 @@ use crate::read::ranges::Ranges;
 use crate::read::small::{LINK_BYTES_MAX, Small, Text};
 use crate::read::stream::counted;
 use crate::read::version::Version;
-use crate::read::{Known, Reader, is_packed, open_ahead, tail_first};
+use crate::read::{Known, Reader, open_ahead, tail_first};
 use crate::request_log::Scope;
 use penstock_base::{ByteRange, Metric};
 use std::collections::hash_map::Entry;
@@ -37,6 +37,15 @@ fn window_bytes(query: &QueryCore, at: &Location, others: u64) -> u64 {
         () if is_packed(&at.key) => link_bytes(at, packed_bytes(query), others).max(setting_bytes),
         () => setting_bytes,
     }
+}
+
+/// Compressed text is read in small steps from front to back. DuckDB goes by these names.
+pub(super) fn is_packed(key: &str) -> bool {
+    let key = key.as_bytes();
+    let ends_with = |end: &[u8]| {
+        key.len() >= end.len() && key[key.len() - end.len()..].eq_ignore_ascii_case(end)
+    };
+    ends_with(b".gz") || ends_with(b".zst")
 }
 
 /// What opening fetches of compressed text on a link that brings as much in a round trip. No more
