@@ -224,7 +224,7 @@ settings! {
     metadata_cache_entries: Number = "100000" [0, 100_000_000]
         "Most objects whose size and ETag are remembered; beside them listings are, in 256 bytes for each of these at most.";
     open_fetch_bytes: Bytes = "256KiB" [0, 64 * MIB]
-        "Most bytes fetched with the request that opens an object: the tail of a Parquet file, the head of any other. Of a Parquet file it is less on a link that is known to bring less in a round trip, but 32 KiB at least, or the footer that a catalog tells of.";
+        "Most bytes fetched with the request that opens an object: the tail of a Parquet file, the head of any other, and four times as much of one whose name ends with `.gz` or `.zst` where the link brings that in a round trip. Of a Parquet file it is less on a link that is known to bring less in a round trip, but 32 KiB at least, or the footer that a catalog tells of.";
     cache_dir: Text = ""
         "Directory of the disk cache, or a device made for it (`nvme:///dev/ng0n1`, by `penstock nvme format --cache`), for this process alone; what was read of remote objects is kept there by version, also from one process to the next; empty for none.";
     cache_disk_bytes: Bytes = "16GiB" [64 * MIB, u64::MAX]

@@ -247,6 +247,34 @@ async fn text_files_come_whole_where_they_are_read() {
     }
 }
 
+/// DuckDB reads a file of compressed text twice: of one that fits into what opening brings of such
+/// nothing comes twice, also where its first bytes came ahead.
+#[tokio::test(start_paused = true)]
+async fn compressed_text_of_a_glob_comes_once_however_often_it_is_read() {
+    const TEXT: usize = 900 << 10;
+    const STEP: usize = 128 << 10;
+    let bench = Bench::new(Scripted::remote(Duration::from_millis(100)));
+    for number in 0..3 {
+        bench.store.place(&format!("t/{number}.csv.gz"), pattern(TEXT)).await;
+    }
+    let query = bench.query();
+    let found = query.glob(&bench.at("t/*.csv.gz")).await.unwrap();
+    for entry in &found {
+        let known = Known { meta: entry.meta.clone(), ..Known::default() };
+        for _ in 0..2 {
+            let reader = query.open(&bench.at(&entry.key), &known).await.unwrap();
+            for at in (0..TEXT).step_by(STEP) {
+                let len = STEP.min(TEXT - at);
+                assert!(read(&reader, &query, at, len).await == pattern(TEXT)[at..at + len]);
+            }
+        }
+    }
+    assert_eq!(query.metrics().get(Metric::BytesRead) as usize, 3 * TEXT);
+    let calls = bench.store.take_calls();
+    let gets = calls.iter().filter(|call| call.starts_with("get")).count();
+    assert!(gets <= 5, "the first in one, of the others the first bytes came ahead: {calls:?}");
+}
+
 /// A reader that is there sooner than what was begun ahead of it waits for that.
 #[tokio::test(start_paused = true)]
 async fn what_is_on_its_way_is_not_asked_for_again() {

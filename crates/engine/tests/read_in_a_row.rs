@@ -102,6 +102,54 @@ async fn reads_that_grow_large_find_what_came_ahead_of_small_ones() {
     }
 }
 
+/// As zstd reads, whose steps end behind the blocks of anybody else: opening brings 1 MiB, and two
+/// blocks are on their way. A client whose requests double from 1 MiB on takes as many round trips,
+/// and one more to ask for the size.
+#[tokio::test(start_paused = true)]
+async fn compressed_text_takes_no_more_round_trips_than_requests_that_double() {
+    const STEP: usize = 131_075;
+    for name in ["a.json.zst", "a.csv.GZ"] {
+        let bench = Bench::new(Scripted::remote(LATENCY));
+        let data = pattern(15_000_000);
+        bench.store.place(name, data.clone()).await;
+        let query = bench.query();
+        let begin = Instant::now();
+        let reader = query.open(&bench.at(name), &Known::NOTHING).await.unwrap();
+        for at in (0..data.len()).step_by(STEP) {
+            let len = STEP.min(data.len() - at);
+            assert!(read(&reader, &query, at, len).await == data[at..at + len], "{at}");
+        }
+        assert!(begin.elapsed() <= 4 * LATENCY, "{name}: {:?}", begin.elapsed());
+        let calls = bench.store.take_calls();
+        assert_eq!(calls[0], format!("get {name} 0..{MIB}"));
+        assert!(calls.len() <= 8, "{calls:?}");
+        assert_eq!(query.metrics().get(Metric::BytesRead), data.len() as u64, "nothing twice");
+        assert_eq!(query.metrics().get(Metric::ReadAheadWastedBytes), 0);
+        // DuckDB reads it a second time.
+        for at in (0..MIB - STEP).step_by(STEP) {
+            assert!(read(&reader, &query, at, STEP).await == data[at..at + STEP], "{at}");
+        }
+        assert_eq!(query.metrics().get(Metric::BytesRead), data.len() as u64, "it is here");
+    }
+}
+
+/// What a statement that may end early reads of compressed text costs what opening brings, and what
+/// a run may be ahead of it.
+#[tokio::test(start_paused = true)]
+async fn of_compressed_text_little_is_ahead_in_a_statement_that_may_end_early() {
+    let bench = Bench::new(Scripted::remote(LATENCY));
+    bench.store.place("a.csv.gz", pattern(15 * MIB)).await;
+    let query = bench.query();
+    query.may_end_early();
+    let reader = query.open(&bench.at("a.csv.gz"), &Known::NOTHING).await.unwrap();
+    for index in 0..4 {
+        read(&reader, &query, index * 128 * KIB, 128 * KIB).await;
+        settle().await;
+    }
+    drop(reader);
+    assert_eq!(bench.store.take_calls(), [format!("get a.csv.gz 0..{MIB}")]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_next_block_is_on_its_way_before_it_is_needed() {
     let bench = Bench::new(Scripted::new());

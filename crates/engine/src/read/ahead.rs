@@ -3,9 +3,11 @@
 //! The decision is pure ([`Detector`], `allowance`): two reads that follow each other begin a run.
 //! In small steps, while less lies ready than the run has read so far, the next block is fetched,
 //! of the size of the run, from 256 KiB up to 8 MiB; all of it, and what was in vain before, within
-//! the reader's allowance. In a statement that may end early, no more than a tenth of the run is
-//! ahead. Any other read ends the run and drops what lies ready, unless it goes back: DuckDB looks
-//! at the beginning of a text file first, and then reads it from the beginning.
+//! the reader's allowance. A run from the beginning of compressed text is known to go on: it counts
+//! as if it had read from its first step on what opening that brings, and has two blocks behind the
+//! one that is read. In a statement that may end early, no more than a tenth of the run is ahead.
+//! Any other read ends the run and drops what lies ready, unless it goes back: DuckDB looks at the
+//! beginning of a text file first, and then reads it from the beginning.
 //!
 //! In large steps the next ones are asked for while the present one is carried out, see `begun`. A
 //! large read of an object's beginning is a run by itself.
@@ -34,16 +36,19 @@ pub(crate) use trail::{Bounds, Next};
 const STEP_BYTES_MAX: u64 = 1 << 20;
 const BLOCK_BYTES_MIN: u64 = 256 << 10;
 const BLOCK_BYTES_MAX: u64 = 8 << 20;
-/// One block is used while the next arrives.
+/// One is used while the next arrives.
 const BLOCKS_MAX: usize = 2;
-/// As many may lie where a reader was before it went back.
-const BLOCKS_KEPT_MAX: usize = 2 * BLOCKS_MAX;
+/// Those of a run that is known to go on lie behind another one; and as many may lie where a reader
+/// was before it went back.
+const BLOCKS_KEPT_MAX: usize = 2 * (BLOCKS_MAX + 1);
 
 /// Notices runs of reads.
 #[derive(Debug, Default)]
 struct Detector {
     next: Option<u64>,
     run_bytes: u64,
+    /// The run began with the object.
+    is_from_start: bool,
 }
 
 impl Detector {
@@ -52,6 +57,7 @@ impl Detector {
     fn note(&mut self, range: ByteRange, was_expected: bool) -> u64 {
         let begins = range.start == 0 && is_large(range);
         let follows = was_expected || self.next == Some(range.start);
+        self.is_from_start = if follows { self.is_from_start } else { range.start == 0 };
         self.next = self.next.filter(|_| was_expected).max(Some(range.end));
         self.run_bytes = match (follows, begins) {
             (true, _) => self.run_bytes + range.len(),
@@ -71,6 +77,8 @@ pub(super) fn is_large(range: ByteRange) -> bool {
 #[derive(Debug)]
 pub(crate) struct Ahead {
     state: Mutex<State>,
+    /// A run from the beginning counts as no shorter, if that is known to go on; else 0.
+    first_bytes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -143,8 +151,10 @@ impl State {
 }
 
 impl Ahead {
-    pub fn new() -> Arc<Self> {
-        Arc::new(Ahead { state: Mutex::default() })
+    /// Of a reader whose run from the beginning of its object counts as no shorter than
+    /// `first_bytes`.
+    pub fn new(first_bytes: u64) -> Arc<Self> {
+        Arc::new(Ahead { state: Mutex::default(), first_bytes: first_bytes.min(BLOCK_BYTES_MAX) })
     }
 
     /// Takes note of a read, begins the next block if it is time, and gives the blocks that this
@@ -193,28 +203,10 @@ impl Ahead {
             }
             // Before it is asked how much more may be ahead.
             state.lost(&dropped, []);
-            let ready = held
-                .iter()
-                .map(|piece| piece.range)
-                .chain(state.blocks.iter().map(|block| block.range));
-            let ready_end = contiguous_end(range.end, ready.collect());
-            let near = state.blocks.partition_point(|block| block.range.start <= ready_end);
-            let end = state.blocks.get(near).map_or(source.size_bytes, |kept| kept.range.start);
-            let window = Window {
-                run_bytes: source.query.ahead_bytes_max(run_bytes),
-                most_bytes: state.allowance.ahead_bytes_max(range.len()),
-                pending_bytes: state.pending_bytes(),
-            };
-            if !is_cached
-                && near < BLOCKS_MAX
-                && let Some(block) = next_block(window, range.end, ready_end, end)
-                && !CachedObject::has(source.query, source.at, source.version, block)
-                && let Some(lease) = source.query.engine.budget.try_lease_ahead(block.len())
-            {
-                self.register(&mut state, source);
-                state.blocks.insert(near, Arc::new(fetch(source, block, lease, Purpose::Reader)));
+            if !is_cached {
+                self.begin_blocks(&mut state, source, range, held, run_bytes);
             }
-            if state.blocks.len() > BLOCKS_KEPT_MAX
+            while state.blocks.len() > BLOCKS_KEPT_MAX
                 && let Some(surplus) = state.blocks.pop_back()
             {
                 state.lost([&surplus], []);
@@ -223,6 +215,50 @@ impl Ahead {
         }
         let overlapping = state.blocks.iter().filter(|block| block.range.overlaps(&range));
         (overlapping.cloned().collect(), dropped)
+    }
+
+    /// Begins the blocks for which it is time behind a read of a run of so many bytes: one, and two
+    /// behind the present one where the run is known to go on.
+    fn begin_blocks(
+        self: &Arc<Self>,
+        state: &mut State,
+        source: &Source<'_>,
+        range: ByteRange,
+        held: &[Piece],
+        run_bytes: u64,
+    ) {
+        let first_bytes = if state.detector.is_from_start { self.first_bytes } else { 0 };
+        let (run_bytes, goes_on) = (run_bytes.max(first_bytes), first_bytes > 0);
+        loop {
+            let ready = held
+                .iter()
+                .map(|piece| piece.range)
+                .chain(state.blocks.iter().map(|block| block.range));
+            let ready_end = contiguous_end(range.end, ready.collect());
+            let near = state.blocks.partition_point(|block| block.range.start <= ready_end);
+            let end = state.blocks.get(near).map_or(source.size_bytes, |kept| kept.range.start);
+            if !goes_on && near >= BLOCKS_MAX {
+                return;
+            }
+            let is_behind = |block: &&Arc<Block>| goes_on && block.range.start >= range.end;
+            let window = Window {
+                run_bytes: source.query.ahead_bytes_max(run_bytes),
+                most_bytes: state.allowance.ahead_bytes_max(range.len()),
+                pending_bytes: state.pending_bytes(),
+                blocks: state.blocks.iter().take(near).filter(is_behind).count(),
+            };
+            let Some(block) = next_block(window, range.end, ready_end, end) else { return };
+            if CachedObject::has(source.query, source.at, source.version, block) {
+                return;
+            }
+            let budget = &source.query.engine.budget;
+            let Some(lease) = budget.try_lease_ahead(block.len()) else { return };
+            self.register(state, source);
+            state.blocks.insert(near, Arc::new(fetch(source, block, lease, Purpose::Reader)));
+            if !goes_on {
+                return;
+            }
+        }
     }
 
     /// Whether requests were begun for what a read wants.

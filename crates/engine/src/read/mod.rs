@@ -62,7 +62,7 @@ use crate::query::{Query, QueryCore};
 use crate::warm::{Coming, may_warm, warm};
 use futures_util::future::join;
 use held::Held;
-use openings::{first_bytes, opening_bytes};
+use openings::{first_bytes, is_packed, opening_bytes};
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Kind, Metric, Result};
 use penstock_store::{GetRange, ObjectMeta};
@@ -322,7 +322,10 @@ async fn find_out(
 
 /// What will be read of an object that is opened.
 fn coming(query: &QueryCore, at: &Location, size_bytes: Option<u64>) -> Coming {
-    let opening_bytes = query.settings.open_fetch_bytes;
+    let opening_bytes = match is_packed(&at.key) {
+        true => first_bytes(query, at, size_bytes.unwrap_or(0), true),
+        false => query.settings.open_fetch_bytes,
+    };
     Coming::File { size_bytes, opening_bytes, is_columns: tail_first(&at.key) }
 }
 

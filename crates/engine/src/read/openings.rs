@@ -21,6 +21,9 @@ use tokio::task::AbortHandle;
 
 /// What a catalog tells of a footer is believed up to this length.
 const FOOTER_BYTES_MAX: u64 = 8 << 20;
+/// Compressed text is opened with so many times as much as others: it is read in small steps from
+/// front to back, mostly twice, and what opening brings is there the second time too.
+const PACKED_PARTS: u64 = 4;
 /// A thread that opens its file later than that many others is not waited for.
 const LATE_MAX: usize = 64;
 
@@ -29,7 +32,33 @@ const LATE_MAX: usize = 64;
 /// much.
 fn window_bytes(query: &QueryCore, at: &Location, others: u64) -> u64 {
     let setting_bytes = query.settings.open_fetch_bytes;
-    if tail_first(&at.key) { link_bytes(at, setting_bytes, others) } else { setting_bytes }
+    match () {
+        () if tail_first(&at.key) => link_bytes(at, setting_bytes, others),
+        () if is_packed(&at.key) => link_bytes(at, packed_bytes(query), others).max(setting_bytes),
+        () => setting_bytes,
+    }
+}
+
+/// Compressed text is read in small steps from front to back. DuckDB goes by these names.
+pub(super) fn is_packed(key: &str) -> bool {
+    let key = key.as_bytes();
+    let ends_with = |end: &[u8]| {
+        key.len() >= end.len() && key[key.len() - end.len()..].eq_ignore_ascii_case(end)
+    };
+    ends_with(b".gz") || ends_with(b".zst")
+}
+
+/// What opening fetches of compressed text on a link that brings as much in a round trip. No more
+/// than is kept until its next reader comes: that has half of what is kept to last.
+fn packed_bytes(query: &QueryCore) -> u64 {
+    let setting_bytes = query.settings.open_fetch_bytes;
+    let kept_bytes = query.engine.budget.limit_bytes() / HELD_PARTS / 2;
+    setting_bytes.saturating_mul(PACKED_PARTS).min(kept_bytes).max(setting_bytes)
+}
+
+/// A run of small reads from the beginning of an object counts as no shorter.
+pub(super) fn run_bytes_min(query: &QueryCore, at: &Location) -> u64 {
+    if is_packed(&at.key) { packed_bytes(query) } else { 0 }
 }
 
 /// So many bytes, but no more than the link brings in a round trip.
@@ -39,8 +68,8 @@ fn link_bytes(at: &Location, bytes_max: u64, others: u64) -> u64 {
     at.mount.pace.opening_bytes(bytes_max, latency, others)
 }
 
-/// The same for a read of an object of known size. Only of a small file of which nothing is here
-/// it is a question: of others as much comes as their readers ask for.
+/// The same for a read of an object of known size. Only of a small file or of compressed text, of
+/// which nothing is here, it is a question: of others as much comes as their readers ask for.
 pub(super) fn first_bytes(
     query: &QueryCore,
     at: &Location,
@@ -48,8 +77,13 @@ pub(super) fn first_bytes(
     nothing_is_here: bool,
 ) -> u64 {
     let setting_bytes = query.settings.open_fetch_bytes;
-    let is_limited = nothing_is_here && size_bytes <= setting_bytes;
-    if is_limited { window_bytes(query, at, 0) } else { setting_bytes }
+    let is_packed = is_packed(&at.key);
+    match nothing_is_here {
+        true if size_bytes <= setting_bytes || is_packed => window_bytes(query, at, 0),
+        // Its first bytes came ahead of its reader.
+        false if is_packed && size_bytes <= packed_bytes(query) => size_bytes,
+        _ => setting_bytes,
+    }
 }
 
 /// So much is asked for of an object whose tag is not known: what its readers ask for of its end,
@@ -278,6 +312,9 @@ fn next_of(query: &QueryCore, at: &Location, (key, known): &(String, Known), oth
     let size_bytes = known.meta.size_bytes;
     let asked_bytes = || opening_bytes(query, &at.sibling(key.as_str()), known, size_bytes, others);
     let opening_bytes = known.meta.etag.is_none().then(asked_bytes);
+    // Ahead of a scan no more of packed text than of others: it may be passed by.
+    let ahead_bytes_max = if is_packed(key) { query.settings.open_fetch_bytes } else { u64::MAX };
+    let opening_bytes = opening_bytes.map(|bytes| bytes.min(ahead_bytes_max));
     let guess = opening_bytes.unwrap_or(query.settings.open_fetch_bytes);
     let size_bytes = known.meta.size_bytes.unwrap_or(guess);
     Next { size_bytes, tail_first: tail_first(key), opening_bytes }

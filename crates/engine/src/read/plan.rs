@@ -105,8 +105,9 @@ pub(crate) fn divide(spans: Vec<Span>, count: u64) -> Vec<Span> {
 }
 
 /// The window worth fetching and keeping in place of `range`, if there is one: the whole of a small
-/// object, the tail of a Parquet file whose end is read, the head of any other. A small object of
-/// which some is held already was not worth fetching whole.
+/// object, the tail of a Parquet file whose end is read, the head of any other. A small Parquet
+/// file of which some is held already was not worth fetching whole. What is missing of a small file
+/// of text is fetched with its first read: it is read to its end.
 pub(crate) fn widen(
     range: ByteRange,
     size: u64,
@@ -117,7 +118,12 @@ pub(crate) fn widen(
     let window = opening_window(size, window_bytes, tail_first)?;
     let wanted = !range.is_empty() && window.contains(&range);
     let is_whole = window.len() == size;
-    let known = held.iter().any(|piece| piece.contains(&range)) || (is_whole && !held.is_empty());
+    let covers = |wanted: &ByteRange| held.iter().any(|piece| piece.contains(wanted));
+    let known = match (is_whole, tail_first) {
+        (true, true) => !held.is_empty(),
+        (true, false) => covers(&window) || missing(&plan(window, held, || 0)).0 == 0,
+        (false, _) => covers(&range),
+    };
     (wanted && !known).then_some(window)
 }
 
@@ -224,8 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_needs_no_window_and_a_small_object_held_in_part_is_not_completed() {
+    fn what_is_held_needs_no_window_and_of_small_objects_held_in_part_text_is_completed() {
         assert_eq!(widen(range(50, 60), 60, 100, true, &[range(40, 60)]), None);
+        assert_eq!(widen(range(0, 10), 60, 100, false, &[range(0, 40)]), Some(range(0, 60)));
+        for held in [&[range(0, 60)][..], &[range(0, 40), range(40, 60)]] {
+            assert_eq!(widen(range(0, 10), 60, 100, false, held), None);
+        }
         assert_eq!(widen(range(0, 10), 60, 100, true, &[range(40, 60)]), None);
         assert_eq!(widen(range(0, 10), 1000, 100, false, &[range(900, 1000)]), Some(range(0, 100)));
     }

@@ -15,7 +15,7 @@ use crate::read::columns::LATENCY_MIN;
 use crate::read::flight::{Progress, Wanted};
 use crate::read::held::{ENTRY_BYTES, Held, Piece};
 use crate::read::neighbours::{Place, Taken, came_ahead};
-use crate::read::openings::first_bytes;
+use crate::read::openings::{first_bytes, run_bytes_min};
 use crate::read::parquet::footer_start;
 use crate::read::plan::{
     Source as SpanSource, Span, divide, is_rest_of_footer, missing, plan, widen,
@@ -72,7 +72,7 @@ impl Reader {
     ) -> Self {
         let version = Version::of(meta);
         let held = held.unwrap_or_else(|| query.engine.held.get_or_default(at, &version));
-        let ahead = Ahead::new();
+        let ahead = Ahead::new(run_bytes_min(query, at));
         Reader {
             at: at.clone(),
             // `open` fetches an object of unknown size whole, and then its size is known.
@@ -432,7 +432,9 @@ impl Reader {
         window: ByteRange,
     ) -> Result<()> {
         let _turn = self.held.filling.lock().await;
-        if self.held.covers(&range) {
+        // Of a small file of text all is wanted: what is missing of it, if anything is.
+        let is_all_wanted = !self.tail_first && window.len() == self.size_bytes;
+        if self.held.covers(if is_all_wanted { &window } else { &range }) {
             return Ok(());
         }
         let _opens = self.at.mount.pace.opens();

@@ -75,6 +75,8 @@ pub(super) struct Window {
     pub most_bytes: u64,
     /// All that is: nobody has read it yet.
     pub pending_bytes: u64,
+    /// Blocks that lie ready, or are on their way, behind the read, where it goes on for sure.
+    pub blocks: usize,
 }
 
 /// The block to fetch next, if it is time: `ready_end` is where the bytes end that lie ready
@@ -86,18 +88,22 @@ pub(super) fn next_block(
     ready_end: u64,
     end: u64,
 ) -> Option<ByteRange> {
-    let Window { run_bytes, most_bytes, pending_bytes } = window;
-    if ready_end >= end || ready_end.saturating_sub(read_end) > run_bytes {
+    let Window { run_bytes, most_bytes, pending_bytes, blocks } = window;
+    let is_far = ready_end.saturating_sub(read_end) > run_bytes;
+    if ready_end >= end || is_far || blocks >= BLOCKS_MAX {
         return None;
     }
     // An equal share for each: one is used while the next arrives.
     let share_bytes =
         most_bytes.div_ceil(BLOCKS_MAX as u64).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
     let room_bytes = most_bytes.saturating_sub(pending_bytes);
-    let bytes = run_bytes.clamp(BLOCK_BYTES_MIN, share_bytes).min(room_bytes);
+    let wanted_bytes = run_bytes.clamp(BLOCK_BYTES_MIN, share_bytes);
+    let bytes = wanted_bytes.min(room_bytes);
     let block = ByteRange { start: ready_end, end: ready_end.saturating_add(bytes).min(end) };
-    // Less is not worth a request, unless it is the rest.
-    let is_worth_it = block.len() >= BLOCK_BYTES_MIN || (block.end == end && !block.is_empty());
+    // Less is not worth a request, unless it is the rest. Where one is behind the read already, the
+    // next one waits for room: it would be cut into small ones.
+    let least_bytes = if blocks == 0 { BLOCK_BYTES_MIN } else { wanted_bytes };
+    let is_worth_it = block.len() >= least_bytes || (block.end == end && !block.is_empty());
     is_worth_it.then_some(block)
 }
 
@@ -140,9 +146,13 @@ mod tests {
                 run_bytes,
                 most_bytes: self.state.allowance.ahead_bytes_max(range.len()),
                 pending_bytes: ready.len(),
+                blocks: 0,
             };
-            let block = next_block(window, range.end, ready.end, size);
-            let end = block.map_or(ready.end, |block| block.end);
+            let mut end = ready.end;
+            for blocks in 0..BLOCKS_MAX {
+                let window = Window { pending_bytes: end - start, blocks, ..window };
+                end = next_block(window, range.end, end, size).map_or(end, |block| block.end);
+            }
             self.ready = Some(ByteRange { end, ..ready });
             let in_vain = self.wasted_bytes + end - start;
             let beyond = in_vain.saturating_sub(self.read_bytes / WASTE_PARTS);
@@ -215,13 +225,14 @@ mod tests {
         fn a_block_fits(
             run_bytes in 0u64..1 << 40, most_bytes in 0u64..1 << 30, pending in 0u64..1 << 30,
             read_end in 0u64..1 << 20, ready in 0u64..1 << 24, rest in 0u64..1 << 24,
+            blocks in 0usize..4,
         ) {
-            let window = Window { run_bytes, most_bytes, pending_bytes: pending };
+            let window = Window { run_bytes, most_bytes, pending_bytes: pending, blocks };
             let (ready_end, end) = (read_end + ready, read_end + ready + rest);
             if let Some(block) = next_block(window, read_end, ready_end, end) {
                 prop_assert!(block.start == ready_end && !block.is_empty() && block.end <= end);
                 prop_assert!(pending + block.len() <= most_bytes && ready <= run_bytes);
-                prop_assert!(block.len() <= BLOCK_BYTES_MAX);
+                prop_assert!(block.len() <= BLOCK_BYTES_MAX && blocks < BLOCKS_MAX);
             }
         }
     }

@@ -85,7 +85,7 @@ impl Ahead {
             let behind = ready.iter().map(|ready| ready.start).filter(|start| *start >= ready_end);
             let end = behind.min().unwrap_or(source.size_bytes);
             let pending_bytes = state.pending_bytes();
-            let window = Window { run_bytes, most_bytes, pending_bytes };
+            let window = Window { run_bytes, most_bytes, pending_bytes, blocks: 0 };
             let Some(block) = next_block(window, range.end, ready_end, end) else { break };
             let least_bytes = BLOCK_BYTES_MAX.min(most_bytes / WINDOW_PARTS);
             if block.len() < least_bytes && block.end < end {

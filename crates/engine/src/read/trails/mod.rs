@@ -118,7 +118,7 @@ impl Trails {
         dropped: &mut Vec<Arc<Block>>,
     ) {
         let State { account, clients, .. } = state;
-        let new = || Client { ahead: Ahead::new(), standing: Standing::default() };
+        let new = || Client { ahead: Ahead::new(0), standing: Standing::default() };
         let client = clients.entry(number).or_insert_with(new);
         let is_cached = read.cached.covers(read.range);
         let (standing, came_ahead) = client.ahead.read_on(read.range, read.cached, dropped);
