@@ -11,7 +11,7 @@ use penstock_store::Connections;
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3, LinkOptions};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{Bench, Fault, Scripted, pattern, read};
 
 const MIB: usize = 1 << 20;
@@ -210,9 +210,17 @@ impl Wire {
 
     /// Waits until so many were opened early.
     fn warmed(&self, count: u64) {
-        while self.engine.metrics().get(Metric::ConnectionsWarmed) < count {
-            std::thread::yield_now();
-        }
+        let metrics = self.engine.metrics();
+        reached("connections opened early", count, || metrics.get(Metric::ConnectionsWarmed));
+    }
+}
+
+/// Waits until there are so many; not for ever.
+fn reached(what: &str, count: u64, now: impl Fn() -> u64) {
+    let begun = Instant::now();
+    while now() < count {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{} of {count} {what}", now());
+        std::thread::yield_now();
     }
 }
 
@@ -308,9 +316,7 @@ fn a_glob_has_its_connections_before_its_names() {
     let mut buf = [0; 8];
     query.block_on(reader.read_at(&query, &mut buf, MIB as u64 - 8)).unwrap();
     // The footers of all eight are asked for at once.
-    while query.metrics().get(Metric::Requests) < 9 {
-        std::thread::yield_now();
-    }
+    reached("requests", 9, || query.metrics().get(Metric::Requests));
     assert_eq!(opened(&query), [false; 8]);
     assert_eq!(wire.fake.stats().connections, 16);
 }

@@ -249,5 +249,23 @@ async fn a_policy_removed_elsewhere_lets_nobody_in(lane: Lane) {
     }
 }
 
-on_lane!(notes_azure, Azure: a_policy_removed_elsewhere_lets_nobody_in);
-on_lane!(notes_s3, S3: a_policy_removed_elsewhere_lets_nobody_in);
+/// Who may read an object its list says, and that of the bytes it came with: to look at the list is
+/// to learn which version is there.
+async fn what_was_private_stays_so_when_others_replace_it(lane: Lane) {
+    for policy in POLICIES {
+        let first = Server::on_with(lane, |options| with_policies(options, policy)).await;
+        let second = over_same(&first, lane, |options| with_policies(options, policy)).await;
+        let (private, public) = (bytes(1, MIB), bytes(2, MIB));
+        put_with(&first, "/lake/k", &[], &private).await;
+        assert!(second.get("/lake/k").await.body == private, "{policy}");
+        put_with(&first, "/lake/k", &[("x-amz-acl", "public-read")], &public).await;
+        let read = Request { path: "/lake/k", ..Default::default() };
+        let answer = second.unsigned(read).await;
+        assert!(answer.status == 200 && answer.body == public, "{policy}");
+    }
+}
+
+on_lane!(notes_azure, Azure: a_policy_removed_elsewhere_lets_nobody_in,
+    what_was_private_stays_so_when_others_replace_it);
+on_lane!(notes_s3, S3: a_policy_removed_elsewhere_lets_nobody_in,
+    what_was_private_stays_so_when_others_replace_it);

@@ -291,7 +291,8 @@ mod tests {
         write(&file);
         assert_eq!(budget.held_bytes(), LIMIT);
         drop(all);
-        read(&file, &budget);
+        // A block that is read ahead may come too late; one that is written takes memory at once.
+        write(&file);
         assert!(metrics.get(Metric::MemoryOfVolumesNow) > 0);
     }
 
