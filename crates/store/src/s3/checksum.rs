@@ -155,17 +155,20 @@ impl S3Store {
         }
     }
 
-    /// Sends a read that asks for the object's checksums, which the service keeps to itself
-    /// otherwise; and again without asking where it does not know that.
-    pub(super) async fn send_asking(&self, call: Call<'_>) -> Result<Outcome> {
-        if self.is_gcs() || self.seal.is_refused(MODE) {
-            return self.sender.send(&call).await;
+    /// Has the service tell an object's checksums, which it keeps to itself otherwise.
+    pub(super) fn asking_checksums<'a>(&self, call: Call<'a>) -> Result<Call<'a>> {
+        match self.is_gcs() || self.seal.is_refused(MODE) {
+            true => Ok(call),
+            false => call.header(&format!("{PREFIX}{MODE}"), "ENABLED"),
         }
-        let call = call.header(&format!("{PREFIX}{MODE}"), "ENABLED")?;
-        let outcome = self.sender.send(&call).await?;
+    }
+
+    /// Sends a read, and again without asking for checksums where the service does not know that.
+    pub(super) async fn send_asking(&self, call: &Call<'_>) -> Result<Outcome> {
+        let outcome = self.sender.send(call).await?;
         match &outcome {
-            Outcome::Refused { failure, .. } if is_about_headers(failure) => {
-                self.send_without(&call).await
+            Outcome::Refused { failure, .. } if has_sum(call) && is_about_headers(failure) => {
+                self.send_without(call).await
             }
             _ => Ok(outcome),
         }

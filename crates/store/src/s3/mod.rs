@@ -284,17 +284,16 @@ impl Store for S3Store {
             return self.get_nothing(key, &request).await;
         }
         let mut call = Call::new(Method::GET, "GET", Some(key));
+        if request.range == GetRange::All {
+            call = self.asking_checksums(call)?;
+        }
         if let Some(range) = answer::range_header(request.range) {
             call = call.header(RANGE.as_str(), &range)?;
         }
         if let Some((name, value)) = request.condition_header() {
             call = call.header(name, &value)?;
         }
-        let sent = match request.range {
-            GetRange::All => self.send_asking(call.clone()).await?,
-            _ => self.sender.send(&call).await?,
-        };
-        match sent {
+        match self.send_asking(&call).await? {
             Outcome::Done(response) => {
                 let status = response.status;
                 let extent = answer::extent(request.range, status, &response.headers)
@@ -336,8 +335,8 @@ impl Store for S3Store {
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
-        let call = Call::new(Method::HEAD, "HEAD", Some(key));
-        let response = match self.send_asking(call.clone()).await? {
+        let call = self.asking_checksums(Call::new(Method::HEAD, "HEAD", Some(key)))?;
+        let response = match self.send_asking(&call).await? {
             Outcome::Done(response) => response,
             Outcome::Refused { failure, .. } => return Err(self.sender.refusal(&call, failure)),
         };
