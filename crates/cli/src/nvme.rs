@@ -6,7 +6,7 @@ use crate::print;
 use penstock_base::{ByteSize, Error, Kind, Result, Settings};
 use penstock_device::address::{ENDINGS, IMPORT_ENDING, check_name, check_path, check_volume_path};
 use penstock_device::volume::{Asked, FormatOptions, Lock, OpenFileOptions, Volume, check, format};
-use penstock_device::{Discipline, Io, IoChoice, OpenOptions, Port, open_by};
+use penstock_device::{IoChoice, Port};
 use penstock_engine::{CacheDevice, format_cache_device, look_at_cache_device};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
@@ -54,16 +54,8 @@ impl<'a> Target<'a> {
     }
 
     fn port(&self, write: bool, create: Option<ByteSize>) -> Result<Port> {
-        let Asked { io, discipline, queue_depth, wait } = self.asked;
-        let options = OpenOptions {
-            write,
-            create_bytes: create.map(|size| size.0),
-            queue_depth,
-            wait: wait.unwrap_or_default(),
-            ..OpenOptions::new(Io::Uring)
-        };
-        let (_, device) = open_by(self.path, io.unwrap_or_default(), &options)?;
-        Port::new(device, discipline.unwrap_or(Discipline::Thread))
+        let (_, device) = self.asked.open(self.path, write, create.map(|size| size.0))?;
+        Port::new(device, self.asked.discipline())
     }
 
     fn volume(&self, write: bool) -> Result<Arc<Volume>> {

@@ -2,6 +2,7 @@
 //! another one on the same device has opened. It decides when a volume is closed: with its last
 //! handle.
 
+use crate::device::Device;
 use crate::open::{Io, IoChoice, OpenOptions, QUEUE_DEPTH, open_by};
 use crate::port::Port;
 use crate::process::forked;
@@ -25,6 +26,30 @@ pub struct Asked {
     pub queue_depth: Option<u32>,
     /// How threads wait for commands.
     pub wait: Option<Wait>,
+}
+
+impl Asked {
+    /// Opens a device so; what is left open is chosen. Tells the io too.
+    ///
+    /// # Errors
+    /// As [`open_by`].
+    pub fn open(
+        self,
+        path: &Path,
+        write: bool,
+        create_bytes: Option<u64>,
+    ) -> Result<(Io, Arc<dyn Device>)> {
+        let Asked { io, queue_depth, wait, .. } = self;
+        let wait = wait.unwrap_or_default();
+        let options =
+            OpenOptions { write, create_bytes, queue_depth, wait, ..OpenOptions::new(Io::Uring) };
+        open_by(path, io.unwrap_or_default(), &options)
+    }
+
+    /// How threads share its queues, also where that is left open.
+    pub fn discipline(self) -> Discipline {
+        self.discipline.unwrap_or(Discipline::Thread)
+    }
 }
 
 /// What [`SharedVolume::join`] is asked for.
@@ -67,23 +92,16 @@ impl How {
 
     /// Opens the volume, and tells how.
     fn open(path: &Path, wish: &Wish) -> Result<(Self, Arc<Volume>)> {
-        let Asked { io, discipline, queue_depth, wait } = wish.asked.or(wish.otherwise);
-        let (choice, wait) = (io.unwrap_or_default(), wait.unwrap_or_default());
-        let queue_depth = queue_depth.unwrap_or(QUEUE_DEPTH);
-        let options = OpenOptions {
-            write: wish.write,
-            queue_depth: Some(queue_depth),
-            wait,
-            ..OpenOptions::new(Io::Uring)
-        };
-        let (io, device) = open_by(path, choice, &options).map_err(|error| match error.kind() {
+        let (asked, write) = (wish.asked.or(wish.otherwise), wish.write);
+        let (io, device) = asked.open(path, write, None).map_err(|error| match error.kind() {
             Kind::Conflict if is_inherited(path) => {
                 forked("volume open", &path.display().to_string())
             }
             _ => error,
         })?;
-        let discipline = discipline.unwrap_or(Discipline::Thread);
-        let how = How { io, discipline, queue_depth, wait, write: wish.write };
+        let discipline = asked.discipline();
+        let queue_depth = asked.queue_depth.unwrap_or(QUEUE_DEPTH);
+        let how = How { io, discipline, queue_depth, wait: asked.wait.unwrap_or_default(), write };
         let port = Port::new(device, discipline)?;
         let volume = match io {
             // The page cache reads ahead and writes behind.

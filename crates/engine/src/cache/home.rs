@@ -4,9 +4,9 @@ use crate::cache::files::Directory;
 use crate::cache::medium::Medium;
 use crate::cache::region::Region;
 use penstock_base::{Error, Kind, Result, Settings};
+use penstock_device::Port;
 use penstock_device::address::{Address, Place, strip_scheme};
 use penstock_device::volume::Asked;
-use penstock_device::{Discipline, Io, OpenOptions, Port, open_by};
 use penstock_store::http::redacted_text;
 use rustix::fs::Access;
 use std::path::{Path, PathBuf};
@@ -120,22 +120,19 @@ impl DeviceHome {
 
     /// Opens the device: nobody else may have it.
     fn port(&self, real_path: &Path) -> Result<Port> {
-        let Asked { io, discipline, queue_depth, wait } = self.asked;
-        let (choice, wait) = (io.unwrap_or_default(), wait.unwrap_or_default());
-        let options = OpenOptions { queue_depth, wait, ..OpenOptions::new(Io::Uring) };
-        let (_, device) =
-            open_by(real_path, choice, &options).map_err(|error| match error.kind() {
-                Kind::Conflict => error.with_note("give each process a cache_dir of its own"),
-                _ => error.with_note("the disk cache that cache_dir names"),
-            })?;
-        Port::new(device, discipline.unwrap_or(Discipline::Thread))
+        let opened = self.asked.open(real_path, true, None);
+        let (_, device) = opened.map_err(|error| match error.kind() {
+            Kind::Conflict => error.with_note("give each process a cache_dir of its own"),
+            _ => error.with_note("the disk cache that cache_dir names"),
+        })?;
+        Port::new(device, self.asked.discipline())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use penstock_device::{IoChoice, Wait};
+    use penstock_device::{Discipline, Io, IoChoice, Wait};
 
     fn of(cache_dir: &str) -> Result<Home> {
         Home::of(&Settings { cache_dir: cache_dir.into(), ..Settings::default() })
