@@ -2,9 +2,9 @@
 
 use crate::attempt::{Weight, retry};
 use crate::location::Location;
+use crate::names::Entry;
 use crate::names::list::{all_pages, as_directory, object_entry};
 use crate::names::turned::Pages;
-use crate::names::{Entry, may_have_acted};
 use crate::query::{Query, QueryCore};
 use crate::read::Stream;
 use futures_util::{StreamExt, stream};
@@ -158,11 +158,8 @@ async fn remove(query: &QueryCore, objects: &[Location]) -> Result<()> {
         .flat_map(stream::iter)
         .collect()
         .await;
-    let is_open = failures.iter().any(may_have_acted);
+    change.ended_but(&failures);
     let removed = summed_up(failures, objects.len());
-    if !is_open {
-        change.heard();
-    }
     for object in objects {
         query.forget(object);
     }

@@ -50,9 +50,9 @@ impl Change<'_> {
         self.is_heard = result.as_ref().err().is_none_or(|error| !leaves_open(error));
     }
 
-    /// It ended, and is known how for each of the objects.
-    pub fn heard(mut self) {
-        self.is_heard = true;
+    /// It ended, with these errors for some of the objects.
+    pub(crate) fn ended_but(mut self, failures: &[Error]) {
+        self.is_heard = !failures.iter().any(leaves_open);
     }
 }
 

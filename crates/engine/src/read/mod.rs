@@ -473,8 +473,13 @@ pub(crate) async fn ask(query: &QueryCore, at: &Location) -> Result<ObjectMeta> 
 
 /// Parquet readers begin at the end.
 pub(crate) fn tail_first(key: &str) -> bool {
-    let key = key.as_bytes();
-    key.len() >= 8 && key[key.len() - 8..].eq_ignore_ascii_case(b".parquet")
+    ends_with(key, ".parquet")
+}
+
+/// In any case, as DuckDB compares endings of names.
+fn ends_with(key: &str, ending: &str) -> bool {
+    let (key, ending) = (key.as_bytes(), ending.as_bytes());
+    key.len().checked_sub(ending.len()).is_some_and(|at| key[at..].eq_ignore_ascii_case(ending))
 }
 
 impl QueryCore {

@@ -10,7 +10,7 @@ use crate::read::ranges::Ranges;
 use crate::read::small::{LINK_BYTES_MAX, Small, Text};
 use crate::read::stream::counted;
 use crate::read::version::Version;
-use crate::read::{Known, Reader, open_ahead, tail_first};
+use crate::read::{Known, Reader, ends_with, open_ahead, tail_first};
 use crate::request_log::Scope;
 use penstock_base::{ByteRange, Metric};
 use std::collections::hash_map::Entry;
@@ -41,11 +41,7 @@ fn window_bytes(query: &QueryCore, at: &Location, others: u64) -> u64 {
 
 /// Compressed text is read in small steps from front to back. DuckDB goes by these names.
 pub(super) fn is_packed(key: &str) -> bool {
-    let key = key.as_bytes();
-    let ends_with = |end: &[u8]| {
-        key.len() >= end.len() && key[key.len() - end.len()..].eq_ignore_ascii_case(end)
-    };
-    ends_with(b".gz") || ends_with(b".zst")
+    ends_with(key, ".gz") || ends_with(key, ".zst")
 }
 
 /// What opening fetches of compressed text on a link that brings as much in a round trip. No more
