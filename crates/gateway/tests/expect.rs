@@ -1,5 +1,6 @@
-//! Clients that wait for `100 Continue`: what is refused by its head, or by what is there already,
-//! is refused before the body is asked for, where that costs no request of its own.
+//! Bodies of requests that are refused. Clients that wait for `100 Continue`: what is refused by
+//! its head, or by what is there already, is refused before the body is asked for, where that costs
+//! no request of its own. Those that send it all the same read why it was refused.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
@@ -8,6 +9,7 @@ mod common;
 use common::raw::{at_rest, begun, begun_with};
 use common::{Lane, Request, Server, read_answer, sign};
 use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 on_every_lane!(
     what_its_head_refuses_is_never_asked_for;
@@ -90,5 +92,63 @@ async fn a_condition_that_does_not_hold_is_told_and_nothing_is_replaced(lane: La
     stream.write_all(&vec![1; LARGE]).await.unwrap();
     assert_eq!(read_answer(&mut stream, true).await.status, 200);
     drop(stream);
+    at_rest(&server).await;
+}
+
+#[tokio::test]
+async fn a_refusal_tells_whether_the_connection_bears_another_request() {
+    let server = Server::start().await;
+    // Whoever waits to be told to send sends nothing: the rest cannot be read.
+    let awaited = b"PUT /lake/k HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\n\
+                    content-length: 5\r\n\r\n";
+    let refused = server.send_raw(awaited).await;
+    assert_eq!((refused.status, refused.header("connection")), (403, "close"));
+    // A small body is read to its end, though nobody wants it, and the next request is answered.
+    let sent = b"PUT /lake/k HTTP/1.1\r\nhost: h\r\ncontent-length: 5\r\n\r\n";
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    for _ in 0..2 {
+        stream.write_all(sent).await.unwrap();
+        stream.write_all(b"hello").await.unwrap();
+        let refused = read_answer(&mut stream, false).await;
+        assert_eq!((refused.status, refused.header("connection")), (403, ""));
+    }
+    // What is long is not.
+    let long = b"PUT /lake/k HTTP/1.1\r\nhost: h\r\ncontent-length: 100000\r\n\r\n";
+    stream.write_all(long).await.unwrap();
+    stream.write_all(&[0; 100_000]).await.unwrap();
+    let refused = read_answer(&mut stream, false).await;
+    assert_eq!((refused.status, refused.header("connection")), (403, "close"));
+}
+
+#[tokio::test]
+async fn who_still_sends_reads_why_it_was_refused() {
+    // More than the kernel holds for both ends; the last is refused by its length alone.
+    const LONG: usize = 12 << 20;
+    let server = Server::on_with(Lane::Memory, |options| {
+        options.serve.form_size_max_bytes = LONG as u64;
+        options.serve.body_size_max_bytes = LONG as u64;
+    })
+    .await;
+    let more = LONG + 1;
+    for (length, status) in [(LONG, 403), (more, 400)] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let head = format!("PUT /lake/k HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&vec![0; length]).await.expect("it is taken, though nobody wants it");
+        let refused = read_answer(&mut stream, false).await;
+        assert_eq!((refused.status, refused.header("connection")), (status, "close"));
+    }
+    // Not for ever.
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let endless = b"PUT /lake/k HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(endless).await.unwrap();
+    let chunk = [b"10000\r\n".as_slice(), &[0; 0x10000], b"\r\n"].concat();
+    let sent_all = async {
+        for _ in 0..(1 << 30) / chunk.len() {
+            stream.write_all(&chunk).await?;
+        }
+        std::io::Result::Ok(())
+    };
+    sent_all.await.expect_err("a gibibyte was taken of a request that was refused");
     at_rest(&server).await;
 }

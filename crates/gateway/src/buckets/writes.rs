@@ -176,7 +176,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     /// The verbs of a store that change an object.
-    const VERBS: [&str; 12] = [
+    const VERBS: [&str; 13] = [
         "put",
         "put_flow",
         "complete_upload",
@@ -188,6 +188,7 @@ mod tests {
         "delete",
         "delete_batch",
         "remove",
+        "remove_permitted",
         "remove_batch",
     ];
 
