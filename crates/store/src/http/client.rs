@@ -14,7 +14,7 @@ use crate::{Body, Inflow, Observer, Payload};
 use futures_util::future::{Either, join_all, select};
 use http::header::{CONTENT_LENGTH, HOST, IF_MATCH, IF_NONE_MATCH, TRANSFER_ENCODING, USER_AGENT};
 use http::request::Parts;
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, HeaderName, Method, Uri};
 use penstock_base::{Error, Kind, Result, Retry};
 use rustls::ClientConfig;
 use std::collections::HashMap;
@@ -430,13 +430,15 @@ impl HttpClient {
 }
 
 /// Whether sending a request twice does the same as sending it once. A conditional write is not
-/// among them: its second copy would fail on what the first one wrote.
+/// among them: its second copy would fail on what the first one wrote. Google ties writes to
+/// generations by headers of its own.
 fn may_resend(request: &Parts) -> bool {
+    let is_conditional = |name: &HeaderName| {
+        *name == IF_MATCH || *name == IF_NONE_MATCH || name.as_str().starts_with("x-goog-if-")
+    };
     match request.method {
         Method::GET | Method::HEAD => true,
-        Method::PUT | Method::DELETE => {
-            !request.headers.contains_key(IF_MATCH) && !request.headers.contains_key(IF_NONE_MATCH)
-        }
+        Method::PUT | Method::DELETE => !request.headers.keys().any(is_conditional),
         _ => false,
     }
 }
