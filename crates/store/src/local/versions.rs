@@ -9,10 +9,14 @@
 //! loses the other. A version that a crash left under both names counts once, as the current one.
 //! Whether a bucket keeps versions is said by a symbolic link at its root, read by each write.
 
+mod id;
 mod listing;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) use id::fuzz;
 pub(super) use listing::list;
 
+use self::id::{file_name, is_id};
 use super::attributes::{self, Attributes};
 use super::durable::{sync_dir, sync_file};
 use super::errno::explain;
@@ -28,10 +32,8 @@ use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
-use std::time::{Duration, SystemTime};
 
 const ROUNDS_MAX: usize = 64;
-const ID_CHARS_MAX: usize = 64;
 const ENABLED: &str = "enabled";
 const SUSPENDED: &str = "suspended";
 
@@ -66,37 +68,6 @@ pub(super) fn set_versioning(root: &Root, is_enabled: bool) -> Result<(), Errno>
 /// The directory of a key in the tree of versions.
 fn place(location: &Location) -> String {
     format!("{VERSIONS}/{}", location.path())
-}
-
-fn file_name(id: &str) -> String {
-    format!("{VERSION}{id}")
-}
-
-/// An id becomes part of a path, and may come from a stranger.
-fn is_id(id: &str) -> bool {
-    (1..=ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
-}
-
-/// Digits of an id that tell its time, and all of them; see [`Keeper::new_id`].
-const ID_DIGITS: [usize; 2] = [17, 25];
-
-/// When a version was begun, by its id; `None` for what no bucket gave.
-fn time_of(id: &str) -> Option<SystemTime> {
-    let [time_digits, digits] = ID_DIGITS;
-    let is_ours = id.len() == digits && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let nanos = u64::from_str_radix(id.get(..time_digits).filter(|_| is_ours)?, 16).ok()?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(nanos))
-}
-
-/// What a fuzzer feeds.
-#[cfg(any(test, feature = "fuzzing"))]
-pub(super) fn fuzz(id: &str) {
-    let has_time = time_of(id).is_some();
-    assert!(!has_time || is_id(id), "a time without an id: {id:?}");
-    if is_id(id) {
-        let name = file_name(id);
-        assert!(name.len() <= 255 && !name.contains(['/', '\0']), "no name: {name:?}");
-    }
 }
 
 /// One file of the tree.
@@ -193,10 +164,7 @@ impl Keeper {
 
     /// The id of the version that is about to be written; `None` for the one called `null`.
     pub fn new_id(&self) -> Option<String> {
-        let nanos = write::since_epoch().as_nanos();
-        let random: [u8; 4] = crate::random::bytes();
-        (self.versioning == Versioning::Enabled)
-            .then(|| format!("{nanos:017x}{:08x}", u32::from_be_bytes(random)))
+        (self.versioning == Versioning::Enabled).then(id::fresh)
     }
 
     /// Gives the current version, whose plain name another is about to get, its name in the tree.
@@ -210,12 +178,36 @@ impl Keeper {
         if self.versioning == Versioning::Suspended && id == NULL_VERSION {
             return Ok(());
         }
-        Attributes::link_sidecar(stat, dir, &self.dir)?;
-        match rustix::fs::linkat(dir, name, &self.dir, file_name(id), AtFlags::empty()) {
+        let link = |id: &str| {
+            Attributes::link_sidecar(stat, dir, &self.dir)?;
+            rustix::fs::linkat(dir, name, &self.dir, file_name(id), AtFlags::empty())
+        };
+        match link(id) {
+            Ok(()) => {}
             // By an earlier writer that ended in the middle.
-            Ok(()) | Err(Errno::EXIST) => sync_dir(&self.dir),
-            Err(errno) => Err(errno),
+            Err(Errno::EXIST) if self.has(id, stat)? => {}
+            // Another program put its file there: one `null` more, or a copy with all attributes.
+            Err(Errno::EXIST) => {
+                let id = id::fresh();
+                if let Some(file) = held {
+                    let named = Attributes { version: Some(id.clone()), ..attributes };
+                    match named.replace(&File::from(file.try_clone_errno()?), dir) {
+                        // A file of another user; the name in the tree tells its id too.
+                        Ok(()) | Err(Errno::PERM | Errno::ACCESS) => {}
+                        Err(errno) => return Err(errno),
+                    }
+                }
+                link(&id)?;
+            }
+            Err(errno) => return Err(errno),
         }
+        sync_dir(&self.dir)
+    }
+
+    /// Whether this file is what the tree has under this id.
+    fn has(&self, id: &str, stat: &Stat) -> Result<bool, Errno> {
+        let kept = rustix::fs::statat(&self.dir, file_name(id), AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok((kept.st_ino, kept.st_dev) == (stat.st_ino, stat.st_dev))
     }
 
     /// Another version has become current: where no versions are kept any more, it is the one

@@ -1,6 +1,7 @@
 //! Lists the versions of a bucket: the current ones and the tree, joined by key.
 
-use super::{kept, place, time_of};
+use super::id::time_of;
+use super::{kept, place};
 use crate::local::errno::explain;
 use crate::local::names::{self, Location, VERSION, VERSIONS};
 use crate::local::root::Root;
