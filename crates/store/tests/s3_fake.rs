@@ -8,8 +8,8 @@ use bytes::Bytes;
 use common::{client, client_with};
 use penstock_base::{ByteRange, Kind, Result, Retry};
 use penstock_store::{
-    GetRange, GetRequest, HttpClient, HttpOptions, Payload, PutOptions, Store, StoreOptions,
-    UploadId, open,
+    ETag, GetRange, GetRequest, HttpClient, HttpOptions, Payload, PutOptions, Store, StoreOptions,
+    UploadId, WriteCondition, open,
 };
 use penstock_testkit::conform::store::Subject;
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
@@ -312,6 +312,38 @@ async fn completion_and_put_with_lost_answers_succeed_when_asked_again() {
     assert_eq!(error.retry(), Retry::BackOff, "{error}");
     store.complete_upload("n", &upload, &parts, &options).await.unwrap();
     assert_eq!(get(&*store, "n").await.unwrap(), "x");
+}
+
+/// The tag of what stands there does not tell whose it is.
+#[tokio::test]
+async fn of_equal_uploads_with_a_condition_one_wins() {
+    let stale = WriteCondition::IfMatch(ETag("0123456789abcdef0123456789abcdef".to_string()));
+    for condition in [WriteCondition::IfAbsent, stale] {
+        let (store, server) = broken(&[]).await;
+        let plain = PutOptions::default();
+        let options = PutOptions { condition, ..PutOptions::default() };
+        let begin = async || {
+            let upload = store.create_upload("n", &plain).await.unwrap();
+            let payload = Payload::from(Bytes::from_static(b"same"));
+            let parts = [store.upload_part("n", &upload, 1, payload).await.unwrap()];
+            (upload, parts)
+        };
+        let (first, second) = (begin().await, begin().await);
+        store.complete_upload("n", &first.0, &first.1, &plain).await.unwrap();
+        for _ in 0..2 {
+            let error = store.complete_upload("n", &second.0, &second.1, &options).await;
+            assert_eq!(error.unwrap_err().kind(), Kind::Conflict);
+        }
+        store.abort_upload("n", &second.0).await.unwrap();
+        // What took effect unheard is known all the same.
+        if options.condition == WriteCondition::IfAbsent {
+            store.delete("n", None).await.unwrap();
+            let (upload, parts) = begin().await;
+            server.fault("lost-answer,op=CompleteMultipartUpload,times=1");
+            store.complete_upload("n", &upload, &parts, &options).await.unwrap_err();
+            store.complete_upload("n", &upload, &parts, &options).await.unwrap();
+        }
+    }
 }
 
 #[tokio::test]

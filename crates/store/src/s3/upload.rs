@@ -86,13 +86,29 @@ impl S3Store {
             }
             Outcome::Refused { failure, .. } => failure,
         };
-        // An earlier request may have done it and its answer been lost.
-        let maybe_done =
-            failure.code == "NoSuchUpload" || matches!(failure.status, 404 | 409 | 412);
+        // An earlier request may have done it and its answer been lost. Then the upload is gone;
+        // one that a condition refuses stays, however like its bytes are to those that stand there.
+        let maybe_done = match failure.status {
+            409 | 412 => !self.has_upload(key, upload).await?,
+            status => status == 404 || failure.code == "NoSuchUpload",
+        };
         if maybe_done && let Some(result) = self.own_result(key, parts).await? {
             return Ok(result);
         }
         Err(self.sender.refusal(&call, failure))
+    }
+
+    /// Whether an upload is still open, which whoever may not list its parts takes it to be.
+    async fn has_upload(&self, key: &str, upload: &UploadId) -> Result<bool> {
+        let call = Call::new(Method::GET, "list parts", Some(key))
+            .query("uploadId", &upload.0)
+            .query("max-parts", "1");
+        match self.sender.send(&call).await? {
+            Outcome::Done(_) => Ok(true),
+            Outcome::Refused { failure, .. } if failure.status == 404 => Ok(false),
+            Outcome::Refused { failure, .. } if failure.status == 403 => Ok(true),
+            Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
+        }
     }
 
     /// The object at `key`, if it is the one that these parts make.
