@@ -210,16 +210,28 @@ bool PenstockFileSystem::TryRemoveFile(const string &path, optional_ptr<FileOpen
 }
 
 void PenstockFileSystem::RemoveFiles(const vector<string> &paths, optional_ptr<FileOpener> opener) {
-	map<string, vector<ps_str>> roots;
+	// What one call may name: objects of one bucket or container, by the same secret.
+	struct Group {
+		string root;
+		Pairs options;
+		vector<ps_str> paths;
+	};
+	vector<Group> groups;
 	for (auto &path : paths) {
-		roots[RootOf(path)].push_back(Borrow(path));
+		auto root = RootOf(path);
+		auto options = StoreOptions(*engine, opener, path);
+		auto same = [&](const Group &group) { return group.root == root && group.options == options; };
+		auto group = std::find_if(groups.begin(), groups.end(), same);
+		if (group == groups.end()) {
+			group = groups.insert(groups.end(), Group {std::move(root), std::move(options), {}});
+		}
+		group->paths.push_back(Borrow(path));
 	}
 	Scope scope(engine, opener);
-	for (auto &root : roots) {
-		auto options = StoreOptions(*engine, opener, Text(root.second[0]));
+	for (auto &group : groups) {
 		ps_error *error = nullptr;
-		Check(ps_remove(scope.Current()->handle, root.second.data(), root.second.size(), options.Data(),
-		                options.Count(), &error),
+		Check(ps_remove(scope.Current()->handle, group.paths.data(), group.paths.size(), group.options.Data(),
+		                group.options.Count(), &error),
 		      error);
 	}
 }
@@ -230,9 +242,12 @@ void PenstockFileSystem::MoveFile(const string &source, const string &target, op
 	if (query->IsArmed()) {
 		query->Barrier(); // the source may have been closed a moment ago
 	}
-	auto options = StoreOptions(*engine, opener, source);
+	auto from = StoreOptions(*engine, opener, source);
+	auto to = StoreOptions(*engine, opener, target);
 	ps_error *error = nullptr;
-	Check(ps_move(query->handle, Borrow(source), Borrow(target), options.Data(), options.Count(), &error), error);
+	Check(ps_move(query->handle, Borrow(source), from.Data(), from.Count(), Borrow(target), to.Data(), to.Count(),
+	              &error),
+	      error);
 }
 
 #if PENSTOCK_DUCKDB_2

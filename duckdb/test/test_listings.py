@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from harness import Fake, scanner, stats
+from harness import AZURE_KEY, Fake, scanner, stats
 
 FILES = 12
 ROWS = 50
@@ -103,6 +103,24 @@ def test_overwriting_removes_what_others_wrote_meanwhile(
     reader.execute(f"COPY ({query}) TO '{root}' ({options})")
     con.execute("CALL penstock_clear_cache()")
     assert rows(con, pattern) == rows(reader, pattern) == 10
+
+
+def test_what_is_overwritten_is_removed_by_the_secret_of_each_name(
+    con: duckdb.DuckDBPyConnection, store: Fake, root: str
+) -> None:
+    apart = f"{root}/p=0/"
+    wrong = store.secret.replace("SECRET 'test'", "SECRET 'wrong'").replace(AZURE_KEY, "d3Jvbmc=")
+    assert wrong != store.secret
+    # Of the first name that is removed and of the last.
+    for scope in [apart, f"{root}/p=9/"]:
+        con.execute(f"COPY (SELECT 7 AS i) TO '{scope}more.parquet'")
+        con.execute(f"CREATE OR REPLACE SECRET apart ({wrong}, SCOPE '{scope}')")
+        options = "FORMAT parquet, PARTITION_BY (p), OVERWRITE"
+        with pytest.raises(duckdb.Error, match="403"):
+            con.execute(f"COPY (SELECT 7 AS i, 'z' AS p) TO '{root}' ({options})")
+        con.execute("DROP SECRET apart")
+        con.execute("CALL penstock_clear_cache()")
+        assert rows(con, f"{scope}*.parquet") > 0
 
 
 def test_a_glob_that_finds_nothing_has_asked(

@@ -158,6 +158,17 @@ async fn renaming_copies_and_removes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_renamed_to_its_own_name_stays() {
+    let bench = bench(LAKE, &[]).await;
+    let at = bench.at("u/x.parquet");
+    bench.query().rename(&at, &at).await.unwrap();
+    assert_eq!(glob(&bench, "u/*").await, ["u/x.parquet"]);
+    let absent = bench.at("u/absent");
+    let error = bench.query().rename(&absent, &absent).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::NotFound);
+}
+
+#[tokio::test(start_paused = true)]
 async fn copying_between_stores_goes_through_here() {
     let bench = bench(&["a"], &[]).await;
     let other = bench.engine.mount(std::sync::Arc::new(Scripted::new()));

@@ -153,7 +153,9 @@ bool ps_directory_exists(ps_query *query, ps_str url, const ps_pair *options, si
  * given up first. */
 bool ps_remove(ps_query *query, const ps_str *urls, size_t url_count, const ps_pair *options, size_t option_count, ps_error **error);
 bool ps_remove_directory(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, ps_error **error);
-bool ps_move(ps_query *query, ps_str from, ps_str to, const ps_pair *options, size_t option_count, ps_error **error); /* copy, then delete */
+/* Copies, then deletes the source. */
+bool ps_move(ps_query *query, ps_str from, const ps_pair *from_options, size_t from_option_count, ps_str to,
+             const ps_pair *to_options, size_t to_option_count, ps_error **error);
 
 /* ---- wrap mode: reads of other file systems, split and run at once ----
  * The engine decides how many sub-reads a read becomes, and calls `read` for each: once on the calling thread, for the

@@ -367,21 +367,23 @@ pub unsafe extern "C" fn ps_remove_directory(
 /// See the header.
 ///
 /// # Safety
-/// As [`ps_glob`].
+/// As [`ps_glob`], for both names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ps_move(
     query: *const PsQuery,
     from: PsStr,
+    from_options: *const PsPair,
+    from_option_count: usize,
     to: PsStr,
-    options: *const PsPair,
-    option_count: usize,
+    to_options: *const PsPair,
+    to_option_count: usize,
     error: *mut *mut PsError,
 ) -> bool {
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         guarded(error, || {
-            let (query, source) = locate(query, from, options, option_count)?;
-            let options = pairs(options, option_count, "a store option")?;
+            let (query, source) = locate(query, from, from_options, from_option_count)?;
+            let options = pairs(to_options, to_option_count, "a store option")?;
             let target = query.locate(to.text("the URL")?, &options)?;
             query.block_on(query.rename(&source, &target))
         })

@@ -118,6 +118,29 @@ fn a_detached_upload_is_there_after_the_barrier() {
 }
 
 #[test]
+fn each_name_of_a_move_has_its_own_options() {
+    let opened = Opened::new();
+    let (from, to) = (lend("mem://edges/from.bin"), lend("mem://edges/to.bin"));
+    let wrong = PsPair { key: lend("no_such_option"), value: lend("1") };
+    let (mut writer, mut exists, mut error) = (null_mut(), false, null_mut());
+    // SAFETY: live handles, readable texts, writable out-parameters.
+    unsafe {
+        assert!(ps_open_write(opened.query, from, null(), 0, false, &mut writer, &mut error));
+        assert!(ps_writer_finish(writer, &mut error));
+        ps_writer_free(writer);
+        for (ours, theirs) in [(1, 0), (0, 1)] {
+            assert!(!ps_move(opened.query, from, &wrong, ours, to, &wrong, theirs, &mut error));
+            let (kind, message) = told(error);
+            assert_eq!(kind, Kind::Invalid as i32);
+            assert!(message.contains("no_such_option"), "{message}");
+        }
+        assert!(ps_move(opened.query, from, null(), 0, to, null(), 0, &mut error));
+        assert!(ps_exists(opened.query, to, null(), 0, &mut exists, &mut error));
+        assert!(exists);
+    }
+}
+
+#[test]
 fn an_unfinished_write_leaves_nothing() {
     let opened = Opened::new();
     let url = lend("mem://edges/unfinished.bin");

@@ -78,11 +78,14 @@ impl Query {
     }
 
     /// Copies, then removes the source: object stores know no renaming. If removing fails both
-    /// exist.
+    /// exist. An object that is given its own name stays as it is, as POSIX has it.
     ///
     /// # Errors
-    /// As [`Query::copy`] and [`Query::remove`].
+    /// As [`Query::copy`] and [`Query::remove`]; `NotFound` if there is no object of that name.
     pub async fn rename(&self, from: &Location, to: &Location) -> Result<()> {
+        if from.id() == to.id() {
+            return self.head(from).await.map(drop);
+        }
         self.copy(from, to, PutOptions::default()).await?;
         self.remove(slice::from_ref(from)).await
     }
