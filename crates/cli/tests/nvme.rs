@@ -103,7 +103,7 @@ fn what_is_there_is_not_formatted_unless_forced() {
     fine(&["format", &device, "--size", "8MiB"]);
     assert!(refused(&["format", &device]).contains("a Penstock volume"));
     fine(&["format", &device, "--force"]);
-    assert!(refused(&["ls", &db]).contains("nvme format"));
+    assert!(refused(&["ls", &db]).contains("nvme import"));
     assert!(refused(&["ls", &dir.path("absent")]).contains("there is no such device"));
     assert!(refused(&["ls", &device, "--io", "urin"]).contains("Did you mean uring?"));
 }
@@ -421,6 +421,23 @@ fn what_is_no_database_is_not_imported() {
     let error = refused(&["import", &device, &db, "--db", "x"]);
     assert!(error.contains("db.wal") && error.contains("neither a file nor"), "{error}");
     assert_eq!(fine(&["ls", &device]), "");
+}
+
+#[test]
+fn a_database_in_a_file_of_its_own_is_told_whatever_its_size() {
+    let dir = Dir::new();
+    // Too small for a volume, and large enough.
+    for size_bytes in [12_288, 536_576, 12 << 20] {
+        let file = dir.path("archive.duckdb");
+        database(&file, size_bytes, 1);
+        let error = refused(&["ls", &file]);
+        assert!(error.contains("but a DuckDB database"), "{error}");
+        assert!(error.contains("penstock nvme import"), "{error}");
+        assert!(!error.contains("truncate"), "{error}");
+        let error = refused(&["format", &file]);
+        assert!(error.contains("holds a DuckDB database"), "{error}");
+        assert!(!error.contains("truncate"), "{error}");
+    }
 }
 
 #[test]

@@ -111,9 +111,11 @@ impl Address {
                 let (device, ending) = split_ending(path);
                 check_name(url, &db)?;
                 // Where a log is attached as a database, DuckDB looks for the log of that log.
-                let (_, second) = split_ending(device);
+                let (front, second) = split_ending(device);
                 if !second.is_empty() {
-                    return Err(no_database(url, second));
+                    // As whoever attached it wrote it.
+                    let written = format!("{SCHEME}{front}?db={db}{second}");
+                    return Err(no_database(&written, second));
                 }
                 (device, Place::Database(db + ending))
             }

@@ -45,13 +45,36 @@ pub(crate) fn lock(file: File, write: bool, name: &str) -> Result<Locked> {
         Err(Errno::WOULDBLOCK) => {
             let message = "another process has the device open, or this one by another name or \
                            for something else";
+            let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+            let stat = rustix::fs::fstat(&file);
+            let owner = stat.ok().and_then(|stat| owner(&locks, stat.st_dev, stat.st_ino));
+            let whose = match owner {
+                Some(pid) if pid == std::process::id() => "This process has it. ".to_string(),
+                Some(pid) => format!("Process {pid} has it. "),
+                None => String::new(),
+            };
+            let hint = format!("{whose}Close it there; several processes may only read together");
             Err(Error::new(Kind::Conflict, message)
                 .with_operation("device lock")
                 .with_object(name)
-                .with_hint("Close it there; several processes may only read together"))
+                .with_hint(hint))
         }
         Err(errno) => Err(explain(errno, "device lock", name)),
     }
+}
+
+/// The process that locked a file, as /proc/locks tells it (proc_locks(5)); `None` where it does
+/// not: of other namespaces the numbers mean nothing here, and some file systems name another
+/// device there.
+fn owner(locks: &str, device: u64, inode: u64) -> Option<u32> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let place = format!("{major:02x}:{minor:02x}:{inode}");
+    let is_it = |line: &&str| {
+        let mut words = line.split_ascii_whitespace();
+        words.nth(1) == Some("FLOCK") && words.nth(3) == Some(&place)
+    };
+    let pid = locks.lines().find(is_it)?.split_ascii_whitespace().nth(4)?.parse().ok()?;
+    (pid > 0).then_some(pid)
 }
 
 /// A file and a loop device over it are the same bytes, and neither lock keeps the other out. So
@@ -95,6 +118,30 @@ mod tests {
     use super::*;
     use crate::kernel::fork::fork;
     use std::io::{Read as _, Write as _};
+
+    #[test]
+    fn the_owner_of_a_lock_is_named() {
+        let locks = "1: POSIX  ADVISORY  WRITE 7 fe:00:42 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 26526 fe:00:42 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 9 fe:00:43 0 EOF\n\
+                     3: FLOCK  ADVISORY  READ 0 fe:00:44 0 EOF\n";
+        let device = rustix::fs::makedev(0xfe, 0);
+        assert_eq!(owner(locks, device, 42), Some(26526));
+        assert_eq!(owner(locks, device, 43), None, "who waits has it not");
+        assert_eq!(owner(locks, device, 44), None, "of another namespace");
+        assert_eq!(owner(locks, rustix::fs::makedev(0xfd, 0), 42), None);
+        for strange in ["", "x", "1: FLOCK", "1: FLOCK ADVISORY WRITE x fe:00:42 0 EOF"] {
+            assert_eq!(owner(strange, device, 42), None);
+        }
+        // Of a file in memory: not all file systems tell the same device in both places.
+        let memory = rustix::fs::memfd_create("locked", rustix::fs::MemfdFlags::CLOEXEC);
+        let memory = File::from(memory.expect("there is memory"));
+        let again = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&memory));
+        let _held = lock(memory, true, "it").expect("nobody has it");
+        let refused = lock(File::open(again).expect("it is open"), true, "it");
+        let refused = refused.expect_err("it is locked");
+        assert!(refused.hint().expect("a hint").starts_with("This process has it."), "{refused}");
+    }
 
     /// A child has a copy of the descriptor; one that is about to start a program keeps it for a
     /// moment, this one until it is told to end.

@@ -354,8 +354,8 @@ fn geometry(
         let hint = match is_block {
             true => "Name a larger one",
             false => {
-                "If a volume or a cache lay in it, it was cut off: restore it from a backup. \
-                 `penstock nvme format` makes a new one, of an empty file with --size 10GiB"
+                "If a volume lay in it, it was cut off: restore it from a backup. `penstock nvme \
+                 format` makes a new one, with --cache a cache, of an empty file with --size 10GiB"
             }
         };
         return refuse(format!("{size_bytes} bytes are less than one block"), hint);

@@ -10,7 +10,7 @@ use crate::port::Port;
 use crate::volume::budget::{TABLE_FULL, TABLE_FULL_HINT};
 use crate::volume::format::has_data;
 use crate::volume::shrunk::shrank;
-use crate::volume::signature::{HEAD_BYTES, recognise};
+use crate::volume::signature::{CACHE, DUCKDB, HEAD_BYTES, recognise};
 use crate::volume::table::{COPIES, COPY_BYTES, COPY_PAGES, Flaw, PAGE_BYTES, PAGES_MIN};
 use crate::volume::table::{FORMAT_VERSION, Table, copy_pages};
 use penstock_base::{Error, Kind, Result};
@@ -131,32 +131,46 @@ pub(crate) fn choose(found: &[Found; COPIES], port: &Port, paging: Paging) -> Re
 
 /// The error of a device without a volume tells what it holds instead.
 fn no_volume(port: &Port, paging: Paging) -> Error {
-    let mut head = memory(port, HEAD_BYTES);
-    let known = match port.read(0, &mut head) {
-        Ok(()) => recognise(&head),
+    match held(port) {
+        Ok(Some(what)) => return foreign(port, what),
+        Ok(None) => {}
         Err(error) => return error,
-    };
-    let (message, hint) = match known {
-        Some(what) => (
-            format!("there is no Penstock volume on it, but {what}"),
-            "Name another device; `penstock nvme format --force` would overwrite this one".into(),
+    }
+    let name = port.name();
+    let hint = match has_data(port, paging) {
+        Ok(false) => format!("Make one with `penstock nvme format {name}`"),
+        // A table may lie at a former end where nobody looked.
+        _ => format!(
+            "It is not empty: if there was a volume before the device grew, give it the size that \
+             it had (a file with `truncate -s SIZE`) and open it again; `penstock nvme format \
+             --force {name}` overwrites what it holds"
         ),
-        None => {
-            let name = port.name();
-            let hint = match has_data(port, paging) {
-                Ok(false) => format!("Make one with `penstock nvme format {name}`"),
-                // A table may lie at a former end where nobody looked.
-                _ => format!(
-                    "It is not empty: if there was a volume before the device grew, give it the \
-                     size that it had (a file with `truncate -s SIZE`) and open it again; \
-                     `penstock nvme format --force {name}` overwrites what it holds"
-                ),
-            };
-            ("there is no Penstock volume on it".to_string(), hint)
-        }
     };
+    let error = Error::new(Kind::NotFound, "there is no Penstock volume on it");
+    error.with_operation("volume open").with_object(name).with_hint(hint)
+}
+
+/// What begins on a device, however small, where that is known.
+pub(crate) fn held(port: &Port) -> Result<Option<&'static str>> {
+    let mut head = memory(port, (HEAD_BYTES as u64).min(port.geometry().size_bytes()) as usize);
+    port.read(0, &mut head)?;
+    Ok(recognise(&head))
+}
+
+/// The error of a device that holds something else than a volume.
+pub(crate) fn foreign(port: &Port, what: &str) -> Error {
+    let name = port.name();
+    let hint = match what {
+        DUCKDB => format!(
+            "Attach it as the file that it is, or copy it into a volume: `penstock nvme import \
+             DEVICE {name} --db NAME`"
+        ),
+        CACHE => "Name another device, or set it as penstock_cache_dir".to_string(),
+        _ => "Name another device; `penstock nvme format --force` would overwrite this one".into(),
+    };
+    let message = format!("there is no Penstock volume on it, but {what}");
     let error = Error::new(Kind::NotFound, message).with_operation("volume open");
-    error.with_object(port.name()).with_hint(hint)
+    error.with_object(name).with_hint(hint)
 }
 
 /// The table as bytes for the device.
@@ -240,8 +254,12 @@ pub(crate) fn too_small(port: &Port) -> Error {
         port.geometry().size_bytes(),
         PAGES_MIN * PAGE_BYTES
     );
+    let hint = match held(port) {
+        Ok(Some(what)) => format!("It holds {what}: name another device"),
+        _ => "Name a larger device, or enlarge the file: truncate -s 1GiB".to_string(),
+    };
     Error::new(Kind::Invalid, message)
         .with_operation("volume open")
         .with_object(port.name())
-        .with_hint("Name a larger device, or enlarge the file: truncate -s 1GiB")
+        .with_hint(hint)
 }

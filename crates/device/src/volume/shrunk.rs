@@ -2,7 +2,7 @@
 //! decides what is told of them: what was there, what of it is gone, and what can be done.
 
 use crate::port::Port;
-use crate::volume::copies::{Found, Paging, read_copy, too_small};
+use crate::volume::copies::{Found, Paging, foreign, held, read_copy, too_small};
 use crate::volume::table::{Entry, Flaw, PAGE_BYTES, PAGES_MIN, Table};
 use penstock_base::{Error, Kind, Result};
 
@@ -23,7 +23,10 @@ pub(crate) fn check_whole(port: &Port, paging: Paging) -> Result<()> {
         _ => first_copy(port, paging)?,
     };
     Err(match found {
-        Err(Flaw::Foreign) => too_small(port),
+        Err(Flaw::Foreign) => match held(port)? {
+            Some(what) => foreign(port, what),
+            None => too_small(port),
+        },
         Ok(table) => shrank(port, paging, &table),
         Err(_) => {
             let is = port.geometry().size_bytes();

@@ -6,6 +6,9 @@ pub const HEAD_BYTES: usize = 192 << 10;
 /// What a cache of ours is called.
 pub const CACHE: &str = "a Penstock cache";
 
+/// What a database in a file of its own is called.
+pub const DUCKDB: &str = "a DuckDB database";
+
 /// Magic bytes, where they lie, and what they mean. More specific ones come first.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"PENSTOCK", "a Penstock volume"),
@@ -18,7 +21,7 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (3, b"NTFS    ", "an NTFS file system"),
     (3, b"EXFAT   ", "an exFAT file system"),
     (3, b"-FVE-FS-", "a BitLocker volume"),
-    (8, b"DUCK", "a DuckDB database"),
+    (8, b"DUCK", DUCKDB),
     (54, b"FAT1", "a FAT file system"),
     (82, b"FAT32", "a FAT32 file system"),
     (512, b"LABELONE", "an LVM physical volume"),

@@ -68,7 +68,8 @@ impl Home {
             Home::Directory(path) => Directory::make(path),
             Home::Device(device) => device.path.canonicalize().map_err(|error| {
                 let name = device.path.display();
-                let hint = format!("Make one with `penstock nvme format --cache {name}`");
+                let size = if device.path.starts_with("/dev") { "" } else { " --size 10GiB" };
+                let hint = format!("Make one with `penstock nvme format --cache {name}{size}`");
                 wrong(&name.to_string(), format!("there is no such device: {error}"), hint)
             }),
         }
@@ -204,6 +205,8 @@ mod tests {
             assert!(error.to_string().contains(told), "{error}");
         }
         let gone = of("nvme:///dev/no-such-device").unwrap().real_path().unwrap_err();
-        assert!(gone.hint().unwrap().contains("penstock nvme format --cache"), "{gone}");
+        assert!(gone.hint().unwrap().ends_with("format --cache /dev/no-such-device`"), "{gone}");
+        let gone = of("nvme:///no/such/file").unwrap().real_path().unwrap_err();
+        assert!(gone.hint().unwrap().ends_with("--cache /no/such/file --size 10GiB`"), "{gone}");
     }
 }
