@@ -111,6 +111,14 @@ vector<string> DefaultScope(const string &type) {
 	return {""};
 }
 
+//! A proxy's URL may hold a password too; one that holds none tells where requests go.
+void HideProxyWithPassword(KeyValueSecret &secret) {
+	auto proxy = secret.secret_map.find(Name("http_proxy"));
+	if (proxy != secret.secret_map.end() && StringUtil::Contains(proxy->second.ToString(), "@")) {
+		secret.redact_keys.insert(proxy->first);
+	}
+}
+
 unique_ptr<BaseSecret> CreateSecret(ClientContext &, CreateSecretInput &input) {
 	auto type = StringUtil::Lower(NameText(input.type));
 	auto scope = input.scope.empty() ? DefaultScope(type) : input.scope;
@@ -129,6 +137,7 @@ unique_ptr<BaseSecret> CreateSecret(ClientContext &, CreateSecretInput &input) {
 	                 "http_proxy_password", "proxy_password", EXTRA_HEADERS}) {
 		secret->redact_keys.insert(Name(key));
 	}
+	HideProxyWithPassword(*secret);
 	return std::move(secret);
 }
 
@@ -160,6 +169,7 @@ struct HttpSecret {
 		auto key_values = dynamic_cast<KeyValueSecret *>(secret.get());
 		if (key_values) {
 			key_values->redact_keys.insert(Name(EXTRA_HEADERS));
+			HideProxyWithPassword(*key_values);
 		}
 		return secret;
 	}

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import penstock
@@ -50,6 +51,16 @@ def test_refused_secret_does_not_tell_its_value() -> None:
 def test_secret_without_type_is_refused() -> None:
     with pytest.raises(penstock.SecretError, match="no type"):
         penstock.connect(secrets={"lake": {"key_id": "k"}})
+
+
+def test_what_is_no_secret_is_named() -> None:
+    unset: Any = {"type": "s3", "key_id": "k", "secret": None}
+    with pytest.raises(penstock.SecretError, match="option secret of secret `lake` is None"):
+        penstock.connect(secrets={"lake": unset})
+    text: Any = "hunter2"
+    with pytest.raises(penstock.SecretError, match="secret `lake` is a str") as caught:
+        penstock.connect(secrets={"lake": text})
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["a b", "x; DROP", ""])

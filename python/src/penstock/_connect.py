@@ -98,7 +98,16 @@ def load(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def _create_secret(con: duckdb.DuckDBPyConnection, name: str, secret: Secret) -> None:
+    if not isinstance(secret, Mapping):
+        kind = type(secret).__name__
+        raise SecretError(f"secret `{name}` is a {kind}; give a mapping of options to values")
     options = {key.lower(): value for key, value in secret.items()}
+    missing = [key for key, value in options.items() if value is None]
+    if missing:
+        raise SecretError(
+            f"option {', '.join(missing)} of secret `{name}` is None: give a value (an environment "
+            "variable may not be set) or leave the option out"
+        )
     if "type" not in options:
         raise SecretError(f"secret `{name}` has no type; give one, for example 's3' or 'azure'")
     parts = []

@@ -205,6 +205,8 @@ fn unavailable(message: impl Into<String>) -> Error {
 }
 
 fn too_slow(what: &str, limit: Duration) -> Error {
-    unavailable(format!("{what} took longer than {} s", limit.as_secs_f64()))
-        .with_hint("The limit is the setting connect_timeout_ms")
+    unavailable(format!("{what} took longer than {} s", limit.as_secs_f64())).with_hint(
+        "Check the endpoint, its port and what stands between (firewall, proxy). The setting \
+             connect_timeout_ms bounds one attempt, request_deadline_ms all of them",
+    )
 }

@@ -18,6 +18,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
+const STALLED_HINT: &str = "Check that a store listens at this endpoint. The setting \
+                            stall_timeout_ms bounds one attempt, request_deadline_ms all of them";
+
 /// First size of the buffer that heads and chunk sizes are read into. Body bytes that arrive with
 /// the head are copied once more, so it is small against a usual body.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -311,7 +314,7 @@ impl Connection {
                 let seconds = self.stall.limit().as_secs_f64();
                 Err(Error::new(Kind::Unavailable, format!("nothing moved for {seconds} s"))
                     .with_retry(Retry::BackOff)
-                    .with_hint("The limit is the setting stall_timeout_ms"))
+                    .with_hint(STALLED_HINT))
             }),
         }
     }
