@@ -1,4 +1,4 @@
-//! Names of versions: what an id may be, which of them tell a time, and what their files are called.
+//! Names of versions: what an id may be, which of them tell a time, what their files are called.
 
 use crate::local::names::VERSION;
 use crate::local::write;
