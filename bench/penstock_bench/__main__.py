@@ -29,7 +29,7 @@ from penstock_bench.processes import StartError
 from penstock_bench.progress import Progress
 from penstock_bench.stores import KINDS
 
-MODES = (*modes.MODES, *raw.MODES, *nvme.MODES)
+MODES = (*modes.MODES, *raw.MODES, *nvme.MODES, *soak.MODES)
 DEFAULT_STORES = {"file": "file", "s3": "fake-s3", "azure": "fake-azure"}
 
 
@@ -189,7 +189,7 @@ def arguments() -> argparse.ArgumentParser:
             "of the workload's steps these only; the first read of a file is the cold one",
         ),
         "store": ("", f"kinds of store: {', '.join(KINDS)}; devices: {', '.join(DEVICES)}"),
-        "duration": (str(soak.DURATION_S), "seconds of soak on each store"),
+        "duration": (str(soak.DURATION_S), "seconds of soak on each store, in each mode"),
         "rate": (str(soak.OPERATIONS_PER_S), "requests a second of soak"),
         "profile": ("loopback", f"network: {', '.join(PROFILES)}"),
         "mode": (

@@ -73,9 +73,10 @@ def _replay(options: argparse.Namespace, progress: Progress) -> Records:
 
 
 def _soak(options: argparse.Namespace, progress: Progress) -> Records:
-    """DURATION is in seconds, RATE in requests a second."""
+    """DURATION is in seconds, RATE in requests a second; without MODE all that fit a store."""
     stores = words_of(options.store, soak.STORES, BACK_ENDS, "store")
-    return soak.run(stores, float(options.duration), float(options.rate), OUT, progress)
+    modes = words_of(options.mode, (), tuple(soak.MODES), "mode")
+    return soak.run(stores, modes, float(options.duration), float(options.rate), OUT, progress)
 
 
 def _raw(options: argparse.Namespace, progress: Progress) -> Records:

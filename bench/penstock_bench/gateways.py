@@ -43,6 +43,8 @@ class Running:
     directory: Path
     access_key: str = S3_KEY
     secret_key: str = S3_KEY
+    metrics: str | None = None
+    """The page of Penstock's counters, where its config file has `admin_listen`."""
 
     @property
     def host(self) -> str:
@@ -69,13 +71,23 @@ class _Child:
         )
         self.pid = self._process.pid
         assert self._process.stdout is not None
+        self._name, self._log_path = Path(str(command[0])).name, log
+        self.url = self.address()
+
+    def address(self) -> str:
+        """The address in the next line that it prints.
+
+        Raises:
+            GatewayError: there is none; it has been ended.
+        """
+        assert self._process.stdout is not None
         line = self._process.stdout.readline().decode()
         found = re.search(r"http://[\d.]+:\d+", line)
         if found is None:
             self.stop()
-            tail = log.read_text(errors="replace").strip()[-500:]
-            raise GatewayError(f"{Path(str(command[0])).name} did not start: {line}{tail}")
-        self.url = found.group()
+            tail = self._log_path.read_text(errors="replace").strip()[-500:]
+            raise GatewayError(f"{self._name} did not start: {line}{tail}")
+        return found.group()
 
     def stop(self) -> None:
         """Ends it; by force after ten seconds."""
@@ -149,7 +161,7 @@ class Lane:
         fake = BUILD / "penstock-fake"
         words = ("s3", "--google") if protocol == "google" else (protocol,)
         command: list[str | Path] = [fake, *words, "--quiet", *self._fake_flags]
-        return self._child(command, self._directory / "fake.log")
+        return self._running(command, self._directory / "fake.log")
 
     def _distant(self, back_end: Running) -> Running:
         """The same server at the other end of the network."""
@@ -163,11 +175,28 @@ class Lane:
             return self.back_end
         if self._gateway in ("bare", "relay"):
             log = self._directory / "bare.log"
-            return self._child([BUILD / "penstock-bare", *self._bare_options()], log)
+            return self._running([BUILD / "penstock-bare", *self._bare_options()], log)
         if self._gateway == "penstock":
-            command: list[str | Path] = [BUILD / "penstock", "serve", *self._penstock_options()]
-            return self._child(command, self._directory / "penstock.log")
+            has_metrics = "admin_listen" in self._extra
+            return self._penstock("penstock", self._penstock_options(), has_metrics=has_metrics)
         return self._peer(self._gateway, self._word(), self._directory / "gateway")
+
+    def _penstock(
+        self, name: str, options: list[str | Path], *, has_metrics: bool = False
+    ) -> Running:
+        child = self._child(
+            [BUILD / "penstock", "serve", *options], self._directory / f"{name}.log"
+        )
+        running = Running(child.url, child.pid, self._directory)
+        return replace(running, metrics=f"{child.address()}/metrics") if has_metrics else running
+
+    def replica(self) -> Running:
+        """One more Penstock over the same back end, with settings of its own: none."""
+        if self.back_end is None:
+            raise GatewayError("a directory's gateway has no replica here")
+        config = self._directory / "replica.toml"
+        config.write_text(self._penstock_config(""))
+        return self._penstock("replica", ["--config", config])
 
     def _word(self) -> str:
         """The back end as the peers' scripts are told of it."""
@@ -197,10 +226,10 @@ class Lane:
             keys = ["--access-key", S3_KEY, "--secret-key", S3_KEY]
             return ["--dir", data, "--listen", "127.0.0.1:0", *keys]
         config = self._directory / "penstock.toml"
-        config.write_text(self._penstock_config())
+        config.write_text(self._penstock_config(self._extra))
         return ["--config", config]
 
-    def _penstock_config(self) -> str:
+    def _penstock_config(self, extra: str) -> str:
         protocol, _, url = self._word().partition("=")
         s3 = (
             f'endpoint = "{url}"\nregion = "us-east-1"\nurl_style = "path"\n'
@@ -216,14 +245,18 @@ class Lane:
         if protocol == "dir":
             (self._directory / "data").mkdir()
         return (
-            f'listen = "127.0.0.1:0"\n{self._extra}\n'
+            f'listen = "127.0.0.1:0"\n{extra}\n'
             f'[[key]]\naccess_key = "{S3_KEY}"\nsecret_key = "{S3_KEY}"\n\n'
             f'[[backend]]\nname = "back"\ndynamic = true\n{self._backend_extra}{section}'
         )
 
-    def _child(self, command: Sequence[str | Path], log: Path) -> Running:
+    def _child(self, command: Sequence[str | Path], log: Path) -> _Child:
         child = _Child(self._network.prefix, command, log)
         self._stack.callback(child.stop)
+        return child
+
+    def _running(self, command: Sequence[str | Path], log: Path) -> Running:
+        child = self._child(command, log)
         return Running(child.url, child.pid, self._directory)
 
     def _peer(self, name: str, back_end: str, directory: Path) -> Running:

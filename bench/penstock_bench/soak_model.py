@@ -2,14 +2,17 @@
 
 Pure but for `sample`.
 A write that was granted is there whole, one that failed is there whole or not at all, and nothing
-else ever is.
+else ever is. What was seen once is not older the next time.
 """
 
 from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,26 +36,76 @@ class Version:
         return head + _NOISE[begin : begin + self.size - len(head)]
 
 
+Fits = Callable[["Version | None"], bool]
+
+
 @dataclass
 class Model:
-    """What each key may hold; ``None`` is no object."""
+    """What each key may hold; ``None`` is no object.
+
+    Several threads may look, one writes. Where the writes go past the gateway that is read
+    through, what was replaced may be read for `stale_s` more.
+    """
 
     may_be: dict[str, set[Version | None]] = field(default_factory=dict)
+    stale_s: float = 0.0
+    now_s: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _looks: dict[str, list[set[Version | None]]] = field(default_factory=dict)
+    _under_way: dict[str, set[Version | None]] = field(default_factory=dict)
+    _replaced: dict[str, list[tuple[float, Version | None]]] = field(default_factory=dict)
 
     def of(self, key: str) -> set[Version | None]:
         """All that the key may hold."""
         return self.may_be.setdefault(key, {None})
 
+    def begins(self, key: str, version: Version | None) -> None:
+        """A write is about to be sent: whoever reads from now on may find it."""
+        with self._lock:
+            self._under_way.setdefault(key, set()).add(version)
+            for seen in self._looks.get(key, []):
+                seen.add(version)
+
     def wrote(self, key: str, version: Version | None, granted: bool) -> None:
         """A write ended; one that failed may have been done."""
-        self.may_be[key] = {version} if granted else self.of(key) | {version}
+        with self._lock:
+            before = self.of(key)
+            self.may_be[key] = {version} if granted else before | {version}
+            self._under_way.pop(key, None)
+            if granted and self.stale_s:
+                until = self.now_s() + self.stale_s
+                gone = self._replaced.setdefault(key, [])
+                gone += [(until, it) for it in before - {version}]
 
-    def saw(self, key: str, fits: Callable[[Version | None], bool]) -> bool:
-        """A read was answered: whether with something that may be; it is known then."""
-        fitting = {version for version in self.of(key) if fits(version)}
-        if fitting:
-            self.may_be[key] = fitting
-        return bool(fitting)
+    def saw(self, key: str, fits: Fits, begun_s: float | None = None) -> bool:
+        """A read was answered: whether with something that may be; it is known then.
+
+        `begun_s` is when it was sent.
+        """
+        with self._lock:
+            fitting = {version for version in self.of(key) if fits(version)}
+            if self.stale_s:
+                # What is read may be what was: it tells nothing of what the key holds now.
+                begun_s = self.now_s() if begun_s is None else begun_s
+                replaced = [it for it in self._replaced.get(key, []) if it[0] >= begun_s]
+                self._replaced[key] = replaced
+                return bool(fitting) or any(fits(version) for _, version in replaced)
+            if fitting:
+                self.may_be[key] = fitting
+            return bool(fitting)
+
+    @contextmanager
+    def looking(self, key: str) -> Iterator[set[Version | None]]:
+        """All that a read may find which others' writes go beside: the set grows meanwhile."""
+        with self._lock:
+            seen = set(self.of(key)) | self._under_way.get(key, set())
+            self._looks.setdefault(key, []).append(seen)
+        try:
+            yield seen
+        finally:
+            with self._lock:
+                looks = self._looks[key]
+                del looks[next(at for at, it in enumerate(looks) if it is seen)]
 
     def listed(self, names: set[str]) -> bool:
         """A list was answered: whether all are in it that must be, and none that cannot be."""

@@ -10,6 +10,22 @@ from harness import Fake, connect, start_fake
 from nvme import NOT_RUN
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How run_all.py has the tests of a long file run beside each other."""
+    parser.addoption("--piece", metavar="N/OF", help="only this part of the tests, from 1/OF on")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves every OFth test, beginning with the Nth; each test is in exactly one piece."""
+    if told := config.getoption("--piece"):
+        number, pieces = map(int, told.split("/"))
+        if not 1 <= number <= pieces:
+            raise pytest.UsageError(
+                f"--piece {told}: there are pieces 1/{pieces} to {pieces}/{pieces}"
+            )
+        items[:] = items[number - 1 :: pieces]
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Tells what could not be tested here, past the capture of each test's output."""
     for line in NOT_RUN:

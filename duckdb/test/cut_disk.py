@@ -19,13 +19,26 @@ import random
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
 import nvme_worker as worker
 from harness import connect
 from nvme import url, value
-from recorded_disk import Copy, Disk, Event, Flush, Mark, Recorder, Trim, names, with_two_logs
+from recorded_disk import (
+    Copy,
+    Disk,
+    Event,
+    Flush,
+    History,
+    Mark,
+    Recorder,
+    Trim,
+    Write,
+    names,
+    with_two_logs,
+)
 
 # Transactions of each writer in a round, and rounds: a round begins with the replay of a log.
 TRANSACTIONS = 12
@@ -139,6 +152,16 @@ def verify(
     detach(con)
 
 
+@dataclass
+class Second:
+    """The copy on which the power goes a second time."""
+
+    copy: Copy
+    behind: list[Write] = field(default_factory=list)
+    """What became durable since it was laid."""
+    laid: int = 0
+
+
 def opened() -> duckdb.DuckDBPyConnection:
     """A DuckDB that attaches what cuts leave."""
     con = connect()
@@ -149,15 +172,25 @@ def opened() -> duckdb.DuckDBPyConnection:
 def cut_again(
     con: duckdb.DuckDBPyConnection,
     disk: Disk,
-    path: Path,
-    recorder: Recorder,
+    left: list[Write],
+    done: list[Event],
+    second: Second,
     chance: random.Random,
 ) -> None:
-    """The power goes a second time, while a log was replayed; then all is there, too."""
-    disk.go_on(chance.randrange(len(disk.events) + 1))
-    path.write_bytes(disk.image(disk.kept(chance)))
-    recorder.watch(path)
-    verify(con, path, disk.told, recorder)
+    """The power goes a second time, while a log was replayed; then all is there, too.
+
+    The first cut left `left`, and the replay did `done`.
+    """
+    replay = History(done)
+    durable = replay.go_on(chance.randrange(len(done) + 1))
+    kept = [*left, *durable, *replay.kept(chance)]
+    second.copy.lay(disk, second.behind, kept)
+    second.behind.clear()
+    if second.laid % CUTS_OF_DUCKDB == 0:
+        assert second.copy.path.read_bytes() == disk.image(kept), "what is laid is what cuts leave"
+    second.laid += 1
+    verify(con, second.copy.path, disk.told, second.copy.recorder)
+    second.copy.events()
 
 
 def places(events: list[Event], cuts: int, chance: random.Random) -> list[int]:
@@ -188,10 +221,12 @@ def main(
     events = recorder.events()
     chance = random.Random(seed)  # noqa: S311
     disk = Disk(start, events)
-    copy, second = Copy(file.with_suffix(".cut"), start, recorder), file.with_suffix(".second")
+    copy = Copy(file.with_suffix(".cut"), start, recorder)
+    second = Second(Copy(file.with_suffix(".second"), start, recorder))
     con, replays = opened(), 0
     for number, at in enumerate(places(events, cuts, chance)):
         durable = disk.go_on(at)
+        second.behind += durable
         kept = disk.kept(chance)
         copy.lay(disk, durable, kept)
         if number % CUTS_OF_DUCKDB == 0:
@@ -207,9 +242,7 @@ def main(
                 replays += 1
                 if replays % AGAIN_EVERY:
                     continue
-                again = Disk(bytes(disk.image(kept)), done)
-                again.told = disk.told
-                cut_again(con, again, second, recorder, chance)
+                cut_again(con, disk, kept, done, second, chance)
         except BaseException:
             print(f"seed {seed}, cut before event {at}; the disk: {copy.path}", file=sys.stderr)
             raise

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import json
 import os
-import socket
+import re
 import subprocess
 import sys
 import time
@@ -165,21 +165,17 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 def start_fake(kind: str, *options: str) -> Fake:
-    """A fake S3 or Azure on a free port of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [str(FAKE), kind, "--listen", f"127.0.0.1:{port}", *options]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 10
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return Fake(kind, port, process)
-        except OSError as error:
-            if process.poll() is not None or time.monotonic() > deadline:
-                process.kill()
-                raise RuntimeError(f"{' '.join(command)} did not start") from error
+    """A fake S3 or Azure on a port of this machine that the kernel chose for it."""
+    command = [str(FAKE), kind, "--listen", "127.0.0.1:0", "--quiet", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout
+    with process.stdout as told:
+        line = told.readline().decode()
+    found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+    if found is None:
+        process.kill()
+        raise RuntimeError(f"{' '.join(command)} did not start: {line or 'it printed nothing'}")
+    return Fake(kind, int(found[1]), process)
 
 
 def azure_exists(fake: Fake, name: str) -> bool:

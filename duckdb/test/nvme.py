@@ -63,8 +63,16 @@ def loop_device(file: Path, *options: str) -> Iterator[Path]:
     finally:
         subprocess.run(["losetup", "--detach", str(device)], check=True)
         # A ring that was closed lets go of it a little later.
-        under = Path(f"/sys/block/{device.name}/loop/backing_file")
-        wait_until(lambda: not under.exists(), f"the end of {device}")
+        wait_until(lambda: not is_under(device, file), f"the end of {device}")
+
+
+def is_under(device: Path, file: Path) -> bool:
+    """Whether a loop device is over this file: another test may have it by now, over its own."""
+    try:
+        told = Path(f"/sys/block/{device.name}/loop/backing_file").read_text().rstrip("\n")
+    except OSError:  # it has none any more
+        return False
+    return told == str(file.resolve())
 
 
 def has_loop_devices() -> bool:

@@ -110,11 +110,10 @@ def with_two_logs(events: list[Event]) -> list[int]:
     return found
 
 
-class Disk:
-    """What a cut leaves, at events that come later and later."""
+class History:
+    """What was done to a disk, and what is flushed of it at events that come later and later."""
 
-    def __init__(self, start: bytes, events: list[Event]) -> None:
-        self.durable = bytearray(start)
+    def __init__(self, events: list[Event]) -> None:
         self.told: dict[int, int] = {}
         self.events = events
         self.at = 0
@@ -122,13 +121,11 @@ class Disk:
 
     def go_on(self, at: int) -> list[Write]:
         """Goes on to before the event `at`; gives what became durable."""
-        durable = []
+        durable: list[Write] = []
         for event in self.events[self.at : at]:
             match event:
                 case Flush(until) if until > self.flushed:
-                    for write in self.writes(until):
-                        write.put(self.durable)
-                        durable.append(write)
+                    durable += self.writes(until)
                     self.flushed = until
                 case Mark(which, count):
                     self.told[which] = count
@@ -150,6 +147,21 @@ class Disk:
                 kept += [sector for sector in write.sectors() if chance.random() < 0.5]
         return kept
 
+
+class Disk(History):
+    """What a cut leaves of a whole disk."""
+
+    def __init__(self, start: bytes, events: list[Event]) -> None:
+        super().__init__(events)
+        self.durable = bytearray(start)
+
+    def go_on(self, at: int) -> list[Write]:
+        """As that of a history; what became durable has reached the disk."""
+        durable = super().go_on(at)
+        for write in durable:
+            write.put(self.durable)
+        return durable
+
     def image(self, kept: list[Write]) -> bytearray:
         """The whole disk after a cut that left this."""
         image = bytearray(self.durable)
@@ -165,7 +177,7 @@ class Copy:
         self.path = path
         path.write_bytes(start)
         self._file = path.open("r+b", buffering=0)
-        self._recorder = recorder
+        self.recorder = recorder
         self._changed: list[Write] = []
 
     def lay(self, disk: Disk, durable: list[Write], kept: list[Write]) -> None:
@@ -176,11 +188,11 @@ class Copy:
         for write in kept:
             os.pwrite(self._file.fileno(), write.bytes, write.offset)
         self._changed = list(kept)
-        self._recorder.watch(self.path)
+        self.recorder.watch(self.path)
 
     def events(self) -> list[Event]:
         """What was done to it since it was laid, which the next time is undone."""
-        found = self._recorder.events()
+        found = self.recorder.events()
         self._changed += [event for event in found if isinstance(event, Write)]
         return found
 

@@ -148,14 +148,15 @@ def test_stall_timeout_is_obeyed(con: duckdb.DuckDBPyConnection, store: Fake, fi
 def test_a_proxy_is_used_from_the_next_statement_on(
     con: duckdb.DuckDBPyConnection, files: str
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     assert count(con, files) == 1200
     con.execute("CALL penstock_clear_cache()")
-    con.execute(f"SET penstock_http_proxy = 'http://user:hunter2@127.0.0.1:{port}'")
-    with pytest.raises(duckdb.IOException) as told:
-        count(con, files)
+    # Nobody listens on a port that is bound only, and nobody else gets it.
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        con.execute(f"SET penstock_http_proxy = 'http://user:hunter2@127.0.0.1:{port}'")
+        with pytest.raises(duckdb.IOException) as told:
+            count(con, files)
     assert f"no connection to the proxy 127.0.0.1 (127.0.0.1:{port})" in str(told.value)
     assert "Penstock's setting http_proxy" in str(told.value)
     assert "hunter2" not in str(told.value)

@@ -174,10 +174,10 @@ def test_what_contradicts_or_cannot_work_is_told_to_the_next_statement_only(
 ) -> None:
     con = scanner(far, threads=2)
     other = con.cursor()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        nobody = f"http://127.0.0.1:{probe.getsockname()[1]}"
-    with within(60, con, other):
+    # Nobody listens on a port that is bound only, and nobody else gets it.
+    with socket.socket() as bound, within(60, con, other):
+        bound.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{bound.getsockname()[1]}"
         stream = Stream(far, name, con)
         for sets, told in (
             ({"retry_base_ms": "20000"}, r"`retry_base_ms` and `retry_max_ms` contradict"),

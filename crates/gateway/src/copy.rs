@@ -329,7 +329,10 @@ async fn copy_through(
         options.metadata.extend(notes.metadata);
     }
     if kept.tags && bucket.store.has_tags() {
-        options.metadata.extend(tags_of(&source.bucket, &source.key, stream.meta()).await?);
+        let taken = tags_of(&source.bucket, &source.key, stream.meta()).await?;
+        let pairs = taken.as_ref().map(|(_, text)| penstock_store::tags::from_query(text));
+        tagging::check_kept(bucket, &pairs.unwrap_or_default())?;
+        options.metadata.extend(taken);
     }
     // The bytes are the same; a checksum of parts' checksums is not the copy's.
     let own = match made_of {

@@ -262,8 +262,8 @@ pub(crate) fn rule_of(rule: dto::ObjectLockRule) -> S3Result<Rule> {
 /// PutObjectLockConfiguration.
 ///
 /// # Errors
-/// `MalformedXML`, `InvalidRetentionPeriod`; `InvalidBucketState` where no versions are kept now;
-/// `NotImplemented` where the back end cannot.
+/// `MalformedXML`; `NotImplemented` where the back end cannot; `InvalidRetentionPeriod`;
+/// `InvalidBucketState` where no versions are kept now.
 pub(crate) async fn configure(
     buckets: &Buckets,
     input: dto::PutObjectLockConfigurationInput,
@@ -274,9 +274,14 @@ pub(crate) async fn configure(
     if is_enabled != Some(dto::ObjectLockEnabled::ENABLED) {
         return Err(malformed());
     }
-    let lock = BucketLock { rule: asked.rule.map(rule_of).transpose()? };
+    let rule = match asked.rule.map(rule_of).transpose() {
+        // What is no such document at all is told first, on every back end alike.
+        Err(error) if *error.code() == S3ErrorCode::MalformedXML => return Err(error),
+        told => told,
+    };
     let bucket = buckets.writable(&input.bucket).await?;
     check(&bucket)?;
+    let lock = BucketLock { rule: rule? };
     if versions::state(&bucket).await? != Versioning::Enabled {
         return Err(bad_state("Versioning must be 'Enabled' on the bucket to apply Object Lock"));
     }
@@ -400,7 +405,9 @@ pub(crate) async fn retention(
 /// PutObjectRetention; a document without mode and date lifts what there is.
 ///
 /// # Errors
-/// `AccessDenied` where it would become less; `InvalidRequest` where the bucket has no object lock.
+/// `MalformedXML`; `NotImplemented` where the back end cannot; `InvalidArgument` for a time that is
+/// over; `InvalidRequest` where the bucket has no object lock; `AccessDenied` where it would become
+/// less.
 pub(crate) async fn retain(
     buckets: &Buckets,
     input: dto::PutObjectRetentionInput,
@@ -413,10 +420,16 @@ pub(crate) async fn retain(
         (None, None) => None,
         (Some(mode), Some(until)) => {
             let mode = Mode::parse(mode.as_str()).ok_or_else(malformed)?;
-            Some(Retention { mode, until: in_future(until, leave.now)? })
+            Some(Retention { mode, until })
         }
         _ => return Err(malformed()),
     };
+    // What the back end cannot keep comes before what no bucket could.
+    let open = buckets.get(&input.bucket).await?;
+    check(&open)?;
+    if let Some(new) = &new {
+        in_future(new.until.clone(), leave.now)?;
+    }
     let version = input.version_id.as_deref();
     let (bucket, name) = locked(buckets, &input.bucket, &input.key, version).await?;
     bucket.check_writable()?;
@@ -440,7 +453,8 @@ pub(crate) async fn hold(
 /// PutObjectLegalHold.
 ///
 /// # Errors
-/// `MalformedXML`; `InvalidRequest` where the bucket has no object lock.
+/// `MalformedXML`; `NotImplemented` where the back end cannot; `InvalidRequest` where the bucket
+/// has no object lock.
 pub(crate) async fn set_hold(
     buckets: &Buckets,
     input: dto::PutObjectLegalHoldInput,

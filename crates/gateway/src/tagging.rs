@@ -64,10 +64,11 @@ pub(crate) fn read_header(text: &str) -> S3Result<Vec<(String, String)>> {
 /// The same, as the store takes them.
 ///
 /// # Errors
-/// As [`checked`]; `NotImplemented` where the back end has no tags.
+/// As [`checked`] and [`check_kept`]; `NotImplemented` where the back end has no tags.
 pub(crate) fn of_header(bucket: &Bucket, header: Option<String>) -> S3Result<Option<String>> {
     let Some(text) = header.filter(|text| !text.is_empty()) else { return Ok(None) };
     let pairs = read_header(&text)?;
+    check_kept(bucket, &pairs)?;
     match bucket.store.has_tags() {
         // Written anew: Azure takes no tag without its `=`.
         true => Ok(Some(tags::to_query(&pairs))),
@@ -76,6 +77,26 @@ pub(crate) fn of_header(bucket: &Bucket, header: Option<String>) -> S3Result<Opt
             "this bucket's back end keeps no object tags (header x-amz-tagging)"
         )),
     }
+}
+
+/// Refuses tags that the back end cannot keep, before anything is sent to it.
+///
+/// # Errors
+/// `InvalidTag`, with what it keeps.
+pub(crate) fn check_kept(bucket: &Bucket, tags: &[(String, String)]) -> S3Result<()> {
+    let Some(marks) = bucket.store.tag_marks() else { return Ok(()) };
+    let Some(foreign) = foreign_char(marks, tags) else { return Ok(()) };
+    Err(s3_error!(
+        InvalidTag,
+        "A tag has {foreign:?}, which this bucket's back end does not keep: letters and digits of \
+         ASCII, and any of {marks:?}"
+    ))
+}
+
+/// The first character in tags that is no letter or digit of ASCII, and none of these.
+fn foreign_char(marks: &str, tags: &[(String, String)]) -> Option<char> {
+    let chars = tags.iter().flat_map(|(name, value)| name.chars().chain(value.chars()));
+    chars.into_iter().find(|char| !char.is_ascii_alphanumeric() && !marks.contains(*char))
 }
 
 /// Checks the tags of a bucket, of which there may be fifty.
@@ -133,6 +154,7 @@ pub(crate) async fn put(
     let tags = checked(input.tagging.tag_set)?;
     let bucket = buckets.writable(&input.bucket).await?;
     check(&bucket, "PutObjectTagging")?;
+    check_kept(&bucket, &tags)?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
     bucket.set_tags(&bucket.key(&name), &tags).await.map_err(about_object)?;
     Ok(dto::PutObjectTaggingOutput { version_id: input.version_id })
@@ -169,6 +191,21 @@ mod tests {
         assert!(checked(vec![tag("a", "1"), tag("a", "2")]).is_err());
         assert!(checked(vec![tag("aws:a", "1")]).is_err());
         assert!(checked(vec![tag("laws:a", "1")]).is_ok());
+    }
+
+    #[test]
+    fn what_a_back_end_cannot_keep_is_found_in_names_and_values() {
+        let found = |name: &str, value: &str| {
+            foreign_char(" +-./:=_", &[pair("team", "a b"), pair(name, value)])
+        };
+        assert_eq!(found("a+b-c", "d._:/ =e"), None);
+        assert_eq!(found("who", "me@home"), Some('@'));
+        assert_eq!(found("gr\u{f6}\u{df}e", "@"), Some('\u{f6}'));
+        assert_eq!(found("tab", "a\tb"), Some('\t'));
+    }
+
+    fn pair(name: &str, value: &str) -> (String, String) {
+        (name.into(), value.into())
     }
 
     #[test]

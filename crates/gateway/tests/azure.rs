@@ -224,3 +224,23 @@ async fn a_copy_that_another_write_came_between_conflicts() {
     let refused = server.send(put("/lake/k", &headers)).await;
     assert_eq!((refused.status, refused.code().as_str()), (412, "PreconditionFailed"));
 }
+
+/// Accounts with a hierarchical namespace have no tags, and say that of the request's query.
+#[tokio::test]
+async fn an_account_without_tags_is_told_of_by_name() {
+    let server = Server::on(Lane::Azure).await;
+    server.put("/lake/k", b"x").await;
+    let fake = server.fake.as_ref().unwrap();
+    for code in ["InvalidQueryParameterValue", "BlobTagsNotSupportedForAccountType"] {
+        fake.faults().clear();
+        for op in ["GetBlobTags", "SetBlobTags"] {
+            fake.fault(&format!("status=400,code={code},op={op}"));
+        }
+        for (method, body) in [("GET", ""), ("PUT", "<Tagging><TagSet/></Tagging>")] {
+            let (path, body) = ("/lake/k?tagging", body.as_bytes());
+            let answer = server.send(Request { method, path, body, ..Default::default() }).await;
+            let told = (answer.status, answer.code());
+            assert_eq!(told, (501, "NotImplemented".into()), "{method} {code}");
+        }
+    }
+}

@@ -188,6 +188,26 @@ async fn copies_are_of_what_the_back_end_has(lane: Lane) {
     }
 }
 
+/// What a directory keeps in tags, and Azure does not.
+#[tokio::test]
+async fn a_copy_with_tags_that_its_back_end_cannot_keep_is_refused() {
+    let dir = Dir::new();
+    std::fs::create_dir_all(dir.served().join("near")).unwrap();
+    let server = Server::on_with(Lane::Azure, |options| beside_a_directory(options, &dir)).await;
+    put_with(&server, "/near/k", &[("x-amz-tagging", "who=me%40home")], b"x").await;
+    let from = ("x-amz-copy-source", "/near/k");
+    let copy = async |more: &[(&str, &str)]| {
+        let headers = [&[from], more].concat();
+        let (method, path) = ("PUT", "/lake/copy");
+        server.send(Request { method, path, headers: &headers, ..Default::default() }).await
+    };
+    let refused = copy(&[]).await;
+    assert_eq!((refused.status, refused.code().as_str()), (400, "InvalidTag"));
+    assert_eq!(server.get("/lake/copy").await.status, 404);
+    let replaced = [("x-amz-tagging-directive", "REPLACE"), ("x-amz-tagging", "who=me")];
+    assert_eq!(copy(&replaced).await.status, 200);
+}
+
 /// Another gateway over the same back end.
 async fn over_same(server: &Server, lane: Lane, change: impl FnOnce(&mut Options)) -> Server {
     let fake = server.fake.as_ref().unwrap();

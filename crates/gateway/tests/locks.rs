@@ -223,15 +223,52 @@ on_lane!(s3, S3: a_lock_is_refused_by_name);
 
 async fn a_lock_is_refused_by_name(lane: Lane) {
     let server = Server::on(lane).await;
-    let headers = [("x-amz-object-lock-legal-hold", "ON")];
-    for answer in [
-        server.ask("PUT", "/safe", &[LOCK], "").await,
-        server.ask("PUT", "/lake/k", &headers, "x").await,
-        server.ask("GET", "/lake/k?retention", &[], "").await,
+    let hold = [("x-amz-object-lock-legal-hold", "ON")];
+    let half = [("x-amz-object-lock-mode", "GOVERNANCE")];
+    let past = "2020-01-01T00:00:00Z";
+    // Whatever is wrong with the values of a request besides.
+    for (method, path, headers, body) in [
+        ("PUT", "/safe", &[LOCK][..], String::new()),
+        ("PUT", "/lake/k", &hold, "x".into()),
+        ("PUT", "/lake/k", &half, "x".into()),
+        ("POST", "/lake/k?uploads", &half, String::new()),
+        ("GET", "/lake/k?retention", &[], String::new()),
+        ("PUT", "/lake/k?retention", &[], retained("GOVERNANCE", UNTIL)),
+        ("PUT", "/lake/k?retention", &[], retained("GOVERNANCE", past)),
+        ("GET", "/lake/k?legal-hold", &[], String::new()),
+        ("PUT", "/lake/k?legal-hold", &[], "<LegalHold><Status>ON</Status></LegalHold>".into()),
+        ("PUT", "/lake?object-lock", &[], configured("<Days>1</Days>")),
+        ("PUT", "/lake?object-lock", &[], configured("<Days>0</Days>")),
     ] {
-        assert_eq!((answer.status, answer.code().as_str()), (501, "NotImplemented"));
+        let answer = server.ask(method, path, headers, &body).await;
+        let found = (answer.status, answer.code());
+        assert_eq!(found, (501, "NotImplemented".into()), "{method} {path} {headers:?} {body}");
         assert!(answer.text().contains("object lock"), "{}", answer.text());
     }
+    // What is no such document is none here either, and a bucket without a lock has none.
+    for (path, body) in [
+        ("/lake/k?retention", retained("SOMETIMES", UNTIL)),
+        ("/lake/k?legal-hold", "<LegalHold><Status>PERHAPS</Status></LegalHold>".into()),
+        ("/lake?object-lock", configured("<Days>1</Days><Years>1</Years>")),
+    ] {
+        let answer = server.ask("PUT", path, &[], &body).await;
+        assert_eq!((answer.status, answer.code()), (400, "MalformedXML".into()), "{path} {body}");
+    }
+    let none = server.ask("GET", "/lake?object-lock", &[], "").await;
+    assert_eq!((none.status, none.code()), (404, "ObjectLockConfigurationNotFoundError".into()));
+}
+
+fn retained(mode: &str, until: &str) -> String {
+    let until = format!("<RetainUntilDate>{until}</RetainUntilDate>");
+    format!("<Retention><Mode>{mode}</Mode>{until}</Retention>")
+}
+
+fn configured(period: &str) -> String {
+    let rule = format!("<DefaultRetention><Mode>GOVERNANCE</Mode>{period}</DefaultRetention>");
+    format!(
+        "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled>\
+         <Rule>{rule}</Rule></ObjectLockConfiguration>"
+    )
 }
 
 #[tokio::test]

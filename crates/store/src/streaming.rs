@@ -301,6 +301,12 @@ pub trait StreamingStore: Store {
         false
     }
 
+    /// What may stand in tags beside letters and digits of ASCII; `None` where all may that S3
+    /// takes.
+    fn tag_marks(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The tags of an object, in no particular order.
     ///
     /// # Errors

@@ -358,6 +358,7 @@ fn code_verdict(code: &str) -> Option<(Kind, bool)> {
         | "BlobArchived"
         | "BlobBeingRehydrated"
         | "BlobOperationNotSupported"
+        | "BlobTagsNotSupportedForAccountType"
         | "FeatureNotSupported"
         | "BlobTypeNotSupported" => (Kind::Unsupported, false),
         "AuthorizationHeaderMalformed"

@@ -25,6 +25,10 @@ use penstock_base::{Error, Kind, Result};
 /// Ten tags, each character escaped.
 const TAGS_BYTES_MAX: usize = 64 << 10;
 const TAGS_ROOT: &str = "Tags";
+/// What the service takes in tags beside letters and digits.
+const TAG_MARKS: &str = " +-./:=_";
+/// What accounts with a hierarchical namespace answer to `comp=tags`: they have none.
+const NO_SUCH_QUERY: &str = "InvalidQueryParameterValue";
 /// Requests at once that look for the blocks of listed blobs.
 const BLOCK_LISTS_AT_ONCE: usize = 16;
 
@@ -244,6 +248,10 @@ impl StreamingStore for AzureStore {
         true
     }
 
+    fn tag_marks(&self) -> Option<&'static str> {
+        Some(TAG_MARKS)
+    }
+
     async fn tags(&self, key: &str) -> Result<Vec<(String, String)>> {
         const OPERATION: &str = "get tags";
         self.check_key(OPERATION, key)?;
@@ -251,7 +259,7 @@ impl StreamingStore for AzureStore {
         let ask = Ask { query: &[("comp", "tags")], ..Ask::default() };
         let mut response = self.wire.send(OPERATION, key, Method::GET, ask).await?;
         if response.status != 200 {
-            return Err(self.wire.refused(response, OPERATION, key).await);
+            return Err(about_tags(self.wire.refused(response, OPERATION, key).await));
         }
         let body = response.body.read_to_bytes(TAGS_BYTES_MAX).await;
         let tags = body.and_then(|body| tags::from_xml(TAGS_ROOT, &body));
@@ -268,8 +276,20 @@ impl StreamingStore for AzureStore {
         let response = self.wire.send(OPERATION, key, Method::PUT, ask).await?;
         match response.status {
             200 | 201 | 204 => self.acknowledged(response, OPERATION, key).await,
-            _ => Err(self.wire.refused(response, OPERATION, key).await),
+            _ => Err(about_tags(self.wire.refused(response, OPERATION, key).await)),
         }
+    }
+}
+
+/// A refusal of tags, in our words where the account has none at all.
+fn about_tags(error: Error) -> Error {
+    match error.service_code() {
+        Some(NO_SUCH_QUERY) => {
+            let why = "the account keeps no tags of blobs: it has a hierarchical namespace";
+            let object = error.object().unwrap_or_default().to_string();
+            Error::new(Kind::Unsupported, why).with_object(object)
+        }
+        _ => error,
     }
 }
 

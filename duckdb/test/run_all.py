@@ -1,0 +1,140 @@
+"""All tests of the extension, on both cores: each file of pytest's a process, and sqllogic's files.
+
+usage: run_all.py [--lanes N] [FILE...]
+
+FILE is one of pytest's files; without any all of them are run, and sqllogic's.
+
+Decides what runs beside what: a test that measures time, or counts requests whose number hangs on
+how fast a link looks, is alone on the machine (`ALONE`); all else has its own directory, ports and
+devices. `LONG` says what takes so long that it has to begin early. A file is run by itself as ever:
+`build/venv/bin/python -m pytest duckdb/test/test_cache.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+from lanes import Job, Lanes, Result, end_by_interrupt
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+OTHER_DUCKDB = "1.5.6"
+"""The other version that the extension is linked for at once."""
+LONG = {
+    "test_nvme_failing.py": 800,
+    "test_trouble.py": 60,
+    "test_nvme_killed.py": 60,
+    "test_failed_overwrite.py": 42,
+    "test_interruption.py": 33,
+    "test_settings_midway.py": 17,
+    "test_nvme_spill.py": 15,
+    "test_odd_servers.py": 14,
+    "test_settings.py": 14,
+}
+"""Seconds of the files that take long, about: they begin first."""
+PIECES = {"test_nvme_failing.py": 13}
+"""Files whose tests are spread over so many processes."""
+_AHEAD = "counts round trips, or what is fetched ahead in vain"
+ALONE: Mapping[str, str] = {
+    "test_closed_early.py": _AHEAD,
+    "test_early_end.py": _AHEAD,
+    "test_file_lists.py": _AHEAD,
+    "test_many_chunks.py": "measures seconds, round trips and memory",
+    "test_read_ahead.py": _AHEAD,
+    "test_scan_columns.py": _AHEAD,
+    "test_scan_filters.py": _AHEAD,
+}
+"""Files that want the machine for themselves, and why."""
+
+
+def sqllogic_jobs() -> list[Job]:
+    """The files of sqllogictest on the DuckDB of this Python, and on the other one."""
+    other = f"{ROOT}/scripts/duckdb-test-other.sh"
+    return [
+        Job(f"sqllogic on DuckDB {duckdb.__version__}", (sys.executable, f"{HERE}/sqllogic.py")),
+        # It compiles the shim first.
+        Job(f"sqllogic on DuckDB {OTHER_DUCKDB}", (other, OTHER_DUCKDB), seconds=30),
+    ]
+
+
+def pytest_jobs(files: list[Path], scratch: Path) -> list[Job]:
+    """One for each file, or piece of it; with a directory of its own."""
+    jobs = []
+    for file in files:
+        pieces = PIECES.get(file.name, 1)
+        for number in range(1, pieces + 1):
+            name = file.name if pieces == 1 else f"{file.name} {number}/{pieces}"
+            command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{file}"]
+            command += ["--basetemp", f"{scratch_of(scratch, name)}"]
+            command += ["--piece", f"{number}/{pieces}"] if pieces > 1 else []
+            seconds = LONG.get(file.name, 0) / pieces
+            jobs.append(Job(name, tuple(command), seconds, is_alone=file.name in ALONE))
+    return jobs
+
+
+def scratch_of(scratch: Path, name: str) -> Path:
+    """The directory of a job."""
+    return scratch / name.replace(" ", "-").replace("/", "-of-")
+
+
+def summary(results: list[Result], seconds: float, scratch: Path) -> str:
+    """How many there were, and how to run again what failed."""
+    failed = [it for it in results if it.trouble]
+    lines = [f"sql: {len(results) - len(failed)} passed, {len(failed)} failed in {seconds:.0f} s"]
+    for result in failed:
+        left = scratch_of(scratch, result.job.name)
+        lines.append(f"failed: {result.job.name}; again: {' '.join(again(result.job))}")
+        lines += [f"  its files: {left}"] if left.exists() else []
+    return "\n".join(lines)
+
+
+def again(job: Job) -> list[str]:
+    """The command of a job, with a directory of pytest's choice."""
+    words = list(job.command)
+    if "--basetemp" in words:
+        at = words.index("--basetemp")
+        del words[at : at + 2]
+    return words
+
+
+def main() -> int:
+    """Runs them; 1 if one failed."""
+    parser = argparse.ArgumentParser(description="All tests of the extension.")
+    parser.add_argument("--lanes", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("files", nargs="*", type=Path)
+    options = parser.parse_args()
+    scratch = Path(tempfile.mkdtemp(prefix="penstock-sql-"))
+    files = options.files or sorted(HERE.glob("test_*.py"))
+    jobs = pytest_jobs(files, scratch) + ([] if options.files else sqllogic_jobs())
+    begin = time.monotonic()
+
+    def tell(text: str) -> None:
+        print(text, flush=True)
+
+    def ended(result: Result) -> None:
+        if not result.trouble:
+            shutil.rmtree(scratch_of(scratch, result.job.name), ignore_errors=True)
+
+    try:
+        results = Lanes(options.lanes, tell, ended).run(jobs)
+    except KeyboardInterrupt:
+        shutil.rmtree(scratch, ignore_errors=True)
+        end_by_interrupt()
+        raise
+    tell(summary(results, time.monotonic() - begin, scratch))
+    if any(it.trouble for it in results):
+        return 1
+    shutil.rmtree(scratch)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
