@@ -1,6 +1,7 @@
 //! The object verbs: ls, stat, cat, put, get, rm, each on the engine.
 
 use crate::args::{Cat, Get, Put, Target, Targets};
+use crate::copy::within;
 use crate::download::Download;
 use crate::progress::Progress;
 use crate::range;
@@ -17,6 +18,8 @@ use std::time::Duration;
 
 /// Bytes moved at once between a file and the engine.
 const PIECE_BYTES: usize = 1 << 20;
+/// What makes a name a pattern where patterns are taken.
+const PATTERN: [char; 3] = ['*', '?', '['];
 /// Longest wait, at the end of a cancelled transfer, for its parts to be aborted.
 const TIDY_LIMIT: Duration = Duration::from_secs(10);
 
@@ -48,6 +51,20 @@ impl Session {
         Ok(Session { engine, query: Arc::new(query) })
     }
 
+    /// Whether there is an object of just this name, of whatever form.
+    ///
+    /// # Errors
+    /// What the store says but that there is none, or that it has no names of this form.
+    pub fn has_object(&self, at: &Location) -> Result<bool> {
+        if at.key().is_empty() {
+            return Ok(false);
+        }
+        match self.query.block_on(self.query.exists(at)) {
+            Err(error) if error.kind() == Kind::Invalid => Ok(false),
+            found => found,
+        }
+    }
+
     pub fn locate(&self, target: &Target) -> Result<Location> {
         let options = options(target)?;
         self.engine.locate(&target.url, &options)
@@ -71,9 +88,12 @@ fn options(target: &Target) -> Result<Vec<StoreOption>> {
 /// As [`Query::list`] and [`Query::glob`].
 pub fn ls(session: &Session, target: &Target) -> Result<()> {
     let at = session.locate(target)?;
-    let pattern = at.key().contains(['*', '?', '[']);
+    let pattern = at.key().contains(PATTERN);
     let entries = session.query.block_on(async {
-        if pattern { session.query.glob(&at).await } else { session.query.list(&at).await }
+        match pattern {
+            true => session.query.glob(&at).await,
+            false => session.query.list_with_itself(&at).await,
+        }
     })?;
     if entries.is_empty() {
         return Err(Error::new(Kind::NotFound, "nothing is there").with_object(at.url()));
@@ -246,12 +266,15 @@ fn file_error(path: &Path, doing: &str, cause: std::io::Error) -> Error {
         .with_hint(hint)
 }
 
-/// Uploads a file, or stdin. The object appears whole or not at all.
+/// Uploads a file, or stdin. The object appears whole or not at all. A directory takes the file's
+/// name, as with `cp`.
 ///
 /// # Errors
-/// As [`penstock_engine::Writer::finish`]; `NotFound` for the file.
+/// As [`penstock_engine::Writer::finish`]; `NotFound` for the file; `Invalid` for stdin into a
+/// directory, where it has no name.
 pub fn put(session: &Session, put: &Put) -> Result<()> {
-    let at = session.locate(&put.target)?;
+    let url = within(&put.target.url, &put.file.to_string_lossy())?;
+    let at = session.locate(&Target { url, ..put.target.clone() })?;
     let content_type = put.content_type.clone();
     from_file(session, &put.file, &at, PutOptions { content_type, ..PutOptions::default() })
 }
@@ -337,20 +360,42 @@ async fn read_aside(session: &Session, source: Source) -> Result<(std::io::Resul
     })
 }
 
-/// Removes objects; those that are not there count as removed.
+/// Whether a URL reads as a directory. There may be an object of such a name all the same.
+pub fn names_directory(at: &Location) -> bool {
+    at.key().is_empty() || at.key().ends_with('/')
+}
+
+/// Removes objects; those that are not there count as removed. What reads as a directory or a
+/// pattern is an object only where there is one of just that name.
 ///
 /// # Errors
-/// As [`Query::remove`], after every store was tried.
+/// `Invalid` for directories and patterns, before anything is removed; as [`Query::remove`], after
+/// every store was tried.
 pub fn rm(session: &Session, targets: &Targets) -> Result<()> {
     let mut located = Vec::new();
     for target in targets.each() {
         let at = session.locate(&target)?;
-        if at.key().is_empty() || at.key().ends_with('/') {
-            return Err(Error::new(Kind::Invalid, "the URL names a directory, not an object")
-                .with_object(at.url())
-                .with_hint("Name each object; `penstock ls` shows them"));
+        if let Some(misread) = misread(&at)
+            && !session.has_object(&at)?
+        {
+            return Err(misread);
         }
         located.push(at);
     }
     session.query.block_on(session.query.remove(&located))
+}
+
+/// What a name is taken for by whoever wrote it, unless an object has it.
+fn misread(at: &Location) -> Option<Error> {
+    let (why, hint) = if names_directory(at) {
+        let hint = "Name each object; `penstock ls` shows them";
+        ("the URL names a directory, not an object", hint)
+    } else if at.key().contains(PATTERN) {
+        let hint = "In `rm` `*`, `?` and `[` are characters of a name: name each object; \
+                    `penstock ls` takes the pattern and shows them";
+        ("no object has this name, and it may be meant as a pattern", hint)
+    } else {
+        return None;
+    };
+    Some(Error::new(Kind::Invalid, why).with_object(at.url()).with_hint(hint))
 }

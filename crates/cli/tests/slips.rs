@@ -1,0 +1,100 @@
+//! Slips of the hand at the command line: what they do, and what is said of them.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
+use penstock_testkit::scratch::Scratch;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Output};
+
+/// The binary with an environment of its own: what the machine's has must not matter.
+fn penstock() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+    command.env_clear();
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A service, and a command on it.
+struct Lake(FakeHandle);
+
+impl Lake {
+    fn start() -> Self {
+        let open = FakeOptions { anonymous: true, ..FakeOptions::s3() };
+        Lake(FakeS3::start(open).unwrap())
+    }
+
+    fn run(&self, verb: &[&str]) -> Output {
+        let mut command = penstock();
+        let endpoint = format!("endpoint={}", self.0.address());
+        command.args(verb).args(["-o", &endpoint, "-o", "url_style=path", "-o", "use_ssl=false"]);
+        command.args(["-o", "key_id=test", "-o", "secret=test"]).output().unwrap()
+    }
+
+    /// What a command prints that must succeed.
+    fn done(&self, verb: &[&str]) -> String {
+        let output = self.run(verb);
+        assert!(output.status.success(), "{verb:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// What is said of a command that must fail with this code.
+    fn refused(&self, verb: &[&str], code: i32) -> String {
+        let output = self.run(verb);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{verb:?}: {said}");
+        said
+    }
+
+    /// An object whose name no verb makes by itself.
+    fn place(&self, path: &str) {
+        let mut stream = TcpStream::connect(self.0.address()).unwrap();
+        let request = format!(
+            "PUT {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 1\r\n\r\nx"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+}
+
+#[test]
+fn a_directory_takes_the_name_of_what_is_put_there() {
+    let (lake, own) = (Lake::start(), Scratch::new("put-directory"));
+    let file = own.path().join("flights.csv");
+    std::fs::write(&file, "a,b").unwrap();
+    let file = file.to_str().unwrap();
+    lake.done(&["put", file, "s3://lake/dir/"]);
+    lake.done(&["put", file, "s3://lake/asked/?s3_region=us-east-1"]);
+    assert_eq!(lake.done(&["cat", "s3://lake/dir/flights.csv"]), "a,b");
+    assert_eq!(lake.done(&["cat", "s3://lake/asked/flights.csv"]), "a,b");
+    let said = lake.refused(&["put", "-", "s3://lake/dir/"], 16);
+    assert!(said.contains("the source has no name"), "{said}");
+    assert_eq!(lake.done(&["ls", "s3://lake/dir/"]).lines().count(), 1);
+}
+
+/// Other programs make them to mark a directory.
+#[test]
+fn an_object_that_is_named_as_a_directory_is_listed_copied_and_removed() {
+    let lake = Lake::start();
+    lake.place("/lake/dir/");
+    lake.place("/lake/dir/k");
+    let listed = lake.done(&["ls", "s3://lake/dir/"]);
+    let names: Vec<&str> = listed.lines().map(|line| line.rsplit("  ").next().unwrap()).collect();
+    assert_eq!(names, ["s3://lake/dir/", "s3://lake/dir/k"]);
+    lake.done(&["cp", "s3://lake/dir/", "s3://lake/copied"]);
+    assert_eq!(lake.done(&["cat", "s3://lake/copied"]), "x");
+    lake.done(&["rm", "s3://lake/dir/"]);
+    assert!(!lake.done(&["ls", "s3://lake/dir/"]).contains("dir/\n"));
+    for verb in [&["rm", "s3://lake/dir/"][..], &["cp", "s3://lake/dir/", "s3://lake/again"]] {
+        let said = lake.refused(verb, 16);
+        assert!(said.contains("a directory"), "{said}");
+    }
+    assert_eq!(lake.done(&["cat", "s3://lake/dir/k"]), "x");
+}
+
