@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
-use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
+use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions, FakeS3};
 use penstock_testkit::scratch::Scratch;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -98,3 +98,40 @@ fn an_object_that_is_named_as_a_directory_is_listed_copied_and_removed() {
     assert_eq!(lake.done(&["cat", "s3://lake/dir/k"]), "x");
 }
 
+#[test]
+fn a_removal_that_removed_nothing_says_so() {
+    let lake = Lake::start();
+    lake.place("/lake/gl/a");
+    lake.place("/lake/odd/*");
+    // What is not there counts as removed: a removal may be run again.
+    lake.done(&["rm", "s3://lake/gl/never-was"]);
+    let said = lake.refused(&["rm", "s3://lake/gl/a", "s3://lake/gl/*"], 16);
+    assert!(said.contains("are characters of a name"), "{said}");
+    assert_eq!(lake.done(&["cat", "s3://lake/gl/a"]), "x", "nothing is removed then");
+    lake.done(&["rm", "s3://lake/odd/*"]);
+    assert_eq!(lake.done(&["ls", "s3://lake/"]).lines().count(), 1);
+    for verb in [&["rm", "s3://missing/a"][..], &["rm", "s3://missing/a", "s3://missing/b"]] {
+        let said = lake.refused(verb, 11);
+        assert!(said.contains("the bucket does not exist (404 NoSuchBucket)"), "{said}");
+    }
+    lake.0.fault("html=404");
+    for verb in [&["rm", "s3://lake/gl/a"][..], &["rm", "s3://lake/gl/a", "s3://lake/b"]] {
+        let said = lake.refused(verb, 11);
+        assert!(said.contains("a web page instead"), "{said}");
+    }
+}
+
+#[test]
+fn a_removal_from_a_container_that_is_not_there_says_so() {
+    let azure = FakeAzure::start(FakeOptions::azure()).unwrap();
+    let account = format!("connection_string={}", azure.connection_string());
+    let run = |urls: &[&str]| penstock().arg("rm").args(urls).args(["-o", &account]).output();
+    let good = run(&["az://lake/never-was"]).unwrap();
+    assert!(good.status.success(), "{}", text(&good.stderr));
+    for urls in [&["az://missing/a"][..], &["az://missing/a", "az://missing/b"]] {
+        let output = run(urls).unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(11), "{said}");
+        assert!(said.contains("the container does not exist (404 ContainerNotFound)"), "{said}");
+    }
+}
