@@ -7,6 +7,7 @@ use penstock_gateway::{
     BackendOptions, Config, Gateway, Grant, KeyPair, Options, Secrets, Surroundings,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::ffi::OsString;
 use std::io::Write as _;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -103,7 +104,7 @@ pub fn options(serve: &Serve, config: Config, settings: Resolved<Settings>) -> R
     let serve_settings = serve.settings.resolve(&config.settings, crate::variables())?.settings;
     let settings = with_connections(settings, serve_settings.requests_max);
     let mut keys = config.keys;
-    keys.extend(key_pair(serve)?);
+    keys.extend(key_pair(serve, || secret_variable(std::env::var_os(SECRET_VARIABLE)))?);
     let mut backends = config.backends;
     backends.extend(serve.dir.as_deref().map(BackendOptions::directory));
     let mut public = config.public;
@@ -125,11 +126,26 @@ fn with_connections(resolved: Resolved<Settings>, requests_max: u64) -> Settings
     settings
 }
 
-fn key_pair(serve: &Serve) -> Result<Option<KeyPair>> {
+/// The variable that the secret key may be in.
+const SECRET_VARIABLE: &str = "PENSTOCK_SECRET_KEY";
+
+fn secret_variable(value: Option<OsString>) -> Result<Option<Secret>> {
+    let text = value.map(OsString::into_string).transpose().map_err(|_| {
+        Error::new(Kind::Invalid, format!("{SECRET_VARIABLE} is no text"))
+            .with_hint("Set it in UTF-8, or give --secret-key-file FILE")
+    })?;
+    Ok(text.map(Secret::new))
+}
+
+/// A flag wins over the variable.
+fn key_pair(
+    serve: &Serve,
+    variable: impl FnOnce() -> Result<Option<Secret>>,
+) -> Result<Option<KeyPair>> {
     let secret = match (&serve.secret_key, &serve.secret_key_file) {
         (Some(secret), _) => Some(Secret::new(secret.clone())),
         (None, Some(file)) => Some(Surroundings.file(file)?),
-        (None, None) => None,
+        (None, None) => variable()?,
     };
     match (serve.access_key.clone(), secret) {
         (Some(access_key), Some(secret_key)) => Ok(Some(KeyPair::new(access_key, secret_key))),

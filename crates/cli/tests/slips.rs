@@ -135,3 +135,25 @@ fn a_removal_from_a_container_that_is_not_there_says_so() {
         assert!(said.contains("the container does not exist (404 ContainerNotFound)"), "{said}");
     }
 }
+
+#[test]
+fn a_file_with_the_secret_wins_over_the_variable() {
+    let own = Scratch::new("secret-file");
+    let path = |name: &str| own.path().join(name).display().to_string();
+    std::fs::write(path("secret"), "a-secret-of-good-length\n").unwrap();
+    std::fs::create_dir(path("served")).unwrap();
+    let doctor = |more: &[&str]| {
+        let mut command = penstock();
+        command.args(["doctor", "--listen", "127.0.0.1:0", "--dir", &path("served")]);
+        command.args(["--access-key", "k"]).args(more).env("PENSTOCK_SECRET_KEY", "short");
+        let output = command.output().unwrap();
+        format!("{}{}", text(&output.stdout), text(&output.stderr))
+    };
+    assert!(doctor(&[]).contains("has a short secret"));
+    let said = doctor(&["--secret-key-file", &path("secret")]);
+    assert!(said.contains("ok       key `k`: is well formed"), "{said}");
+    let said = doctor(&["--secret-key", "another-secret-of-length"]);
+    assert!(said.contains("is well formed"), "{said}");
+    let both = ["--secret-key", "s", "--secret-key-file", "f"];
+    assert!(doctor(&both).contains("cannot be used with"));
+}
