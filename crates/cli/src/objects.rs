@@ -3,6 +3,7 @@
 use crate::args::{Cat, Get, Put, Target, Targets};
 use crate::copy::within;
 use crate::download::Download;
+use crate::output::{print, unwritable};
 use crate::progress::Progress;
 use crate::range;
 use crate::report::exit_code;
@@ -99,7 +100,7 @@ pub fn ls(session: &Session, target: &Target) -> Result<()> {
         return Err(Error::new(Kind::NotFound, "nothing is there").with_object(at.url()));
     }
     let lines: String = entries.iter().map(line).collect();
-    crate::print(&lines)
+    print(&lines)
 }
 
 fn line(entry: &Entry) -> String {
@@ -134,7 +135,7 @@ pub fn stat(session: &Session, target: &Target) -> Result<()> {
     // The mark of a conditional write is nobody's metadata.
     let shown = meta.metadata.iter().filter(|(name, _)| name != penstock_engine::notes::WRITE);
     text.extend(shown.map(|(name, value)| format!("metadata.{name}: {value}\n")));
-    crate::print(&text)
+    print(&text)
 }
 
 /// Writes an object, or a range of it, to stdout.
@@ -158,9 +159,7 @@ pub fn to_stdout(session: &Session, at: &Location, asked: GetRange) -> Result<()
         let mut stdout = std::io::stdout().lock();
         match copy_out(&mut source, &mut stdout, Progress::new(None)).await {
             Err(Broken::Sink(cause)) if cause.kind() == ErrorKind::BrokenPipe => Ok(()),
-            Err(Broken::Sink(cause)) => {
-                Err(Error::new(Kind::Unavailable, "cannot write to stdout").with_source(cause))
-            }
+            Err(Broken::Sink(cause)) => Err(unwritable(cause)),
             Err(Broken::Source(error)) => Err(error),
             Ok(()) => Ok(()),
         }

@@ -1,6 +1,7 @@
 //! `penstock serve`: reads config file and keys, runs the gateway until a signal, drains.
 
 use crate::args::{Command, Serve};
+use crate::output::unwritable;
 use crate::settings::Resolved;
 use penstock_base::{Error, Kind, Result, Secret, Settings};
 use penstock_gateway::{
@@ -91,9 +92,7 @@ fn announce(what: &str, gateway: &Gateway) -> Result<()> {
     if let Some(admin) = gateway.admin_address() {
         lines += &format!("penstock: metrics on http://{admin}/metrics\n");
     }
-    std::io::stdout()
-        .write_all(lines.as_bytes())
-        .map_err(|cause| Error::new(Kind::Unavailable, "cannot write to stdout").with_source(cause))
+    std::io::stdout().write_all(lines.as_bytes()).map_err(unwritable)
 }
 
 /// What flags, variables and config file come to.

@@ -157,3 +157,24 @@ fn a_file_with_the_secret_wins_over_the_variable() {
     let both = ["--secret-key", "s", "--secret-key-file", "f"];
     assert!(doctor(&both).contains("cannot be used with"));
 }
+
+/// Of whatever length: what is short waits in a buffer.
+#[test]
+fn a_full_stdout_is_told_as_a_full_disk() {
+    let lake = Lake::start();
+    lake.place("/lake/x");
+    let own = Scratch::new("full");
+    let long = own.path().join("long");
+    std::fs::write(&long, vec![7; 3 << 20]).unwrap();
+    lake.done(&["put", long.to_str().unwrap(), "s3://lake/long"]);
+    let endpoint = format!("endpoint={}", lake.0.address());
+    for verb in [["cat", "s3://lake/x"], ["cat", "s3://lake/long"], ["ls", "s3://lake/"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = penstock();
+        command.args(verb).args(["-o", &endpoint, "-o", "url_style=path", "-o", "use_ssl=false"]);
+        let output = command.arg("--anonymous").stdout(full).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(20), "{verb:?}: {said}");
+        assert!(said.contains("hint: Free space on the disk"), "{verb:?}: {said}");
+    }
+}

@@ -142,7 +142,7 @@ impl Failure {
             304 | 409 | 412 => (Kind::Conflict, Retry::Never),
             429 | 503 => (Kind::Throttled, wait),
             405 | 501 => (Kind::Unsupported, Retry::Never),
-            507 => (Kind::Unavailable, Retry::Never),
+            507 => (Kind::Exhausted, Retry::Never),
             408 | 425 | 500..=599 => (Kind::Unavailable, wait),
             300..=499 => (Kind::Invalid, Retry::Never),
             // A success that is none: no store wrote it.
@@ -173,6 +173,7 @@ impl Failure {
             Kind::Conflict => format!("what is there stands against the request ({label})"),
             Kind::Throttled => format!("the store asks to slow down ({label})"),
             Kind::Unavailable => format!("the store failed on its side ({label})"),
+            Kind::Exhausted => format!("the store has no space left ({label})"),
             _ => format!("the store answered {label}"),
         };
         if self.is_html {
@@ -220,6 +221,9 @@ impl Failure {
                 "Is there a proxy or login page in between, or is the endpoint a web console?"
                     .to_string(),
             );
+        }
+        if kind == Kind::Exhausted {
+            return Some("Free space at the store, or write to another one".to_string());
         }
         let secret = match &self.secret_name {
             Some(name) => format!("secret '{name}'"),
