@@ -1,7 +1,8 @@
 //! `penstock cp`: one object between stores, files, stdin and stdout.
 
 use crate::args::{Cp, Target};
-use crate::objects::{Session, from_file, is_there, names_directory, to_file, to_stdout, to_store};
+use crate::objects::{from_file, is_there, names_directory, to_file, to_stdout, to_store};
+use crate::session::Session;
 use penstock_base::{Error, Kind, Result};
 use penstock_engine::{GetRange, Location, PutOptions, WriteCondition};
 use std::path::{Path, PathBuf};

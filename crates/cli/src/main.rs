@@ -13,14 +13,15 @@ mod range;
 mod reference;
 mod report;
 mod serve;
+mod session;
 mod settings;
 
 use args::{Cli, Command};
 use clap::Parser as _;
-use objects::Session;
 use output::print;
 use penstock_base::{Error, Kind, Result};
 use penstock_engine::{Words, speak};
+use session::Session;
 use std::future::Future;
 use std::process::ExitCode;
 

@@ -6,87 +6,23 @@ use crate::download::Download;
 use crate::output::{print, unwritable};
 use crate::progress::Progress;
 use crate::range;
-use crate::report::exit_code;
+use crate::session::Session;
 use jiff::Timestamp;
-use penstock_base::{Error, Kind, Result, Settings};
-use penstock_engine::{Engine, Entry, GetRange, Location, PutOptions, Query, StoreOption};
+use penstock_base::{Error, Kind, Result};
+use penstock_engine::{Entry, GetRange, Location, PutOptions};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// Bytes moved at once between a file and the engine.
 const PIECE_BYTES: usize = 1 << 20;
 /// What makes a name a pattern where patterns are taken.
 const PATTERN: [char; 3] = ['*', '?', '['];
-/// Longest wait, at the end of a cancelled transfer, for its parts to be aborted.
-const TIDY_LIMIT: Duration = Duration::from_secs(10);
-
-/// An engine, and one query on it that Ctrl-C cancels.
-pub struct Session {
-    pub engine: Arc<Engine>,
-    pub query: Arc<Query>,
-}
-
-impl Session {
-    /// Starts the engine.
-    ///
-    /// # Errors
-    /// `Exhausted` when its threads cannot be started.
-    pub fn start(settings: Settings) -> Result<Self> {
-        let engine = Engine::new(settings.clone())?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let flag = stop.clone();
-        engine.handle().spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                flag.store(true, Ordering::Relaxed);
-            }
-            // A second one does not wait for anything, such as a reader that takes no more.
-            if tokio::signal::ctrl_c().await.is_ok() {
-                std::process::exit(i32::from(exit_code(Kind::Cancelled)));
-            }
-        });
-        let query = engine.query(settings, Some(Box::new(move || stop.load(Ordering::Relaxed))));
-        Ok(Session { engine, query: Arc::new(query) })
-    }
-
-    /// Whether there is an object of just this name, of whatever form.
-    ///
-    /// # Errors
-    /// What the store says but that there is none, or that it has no names of this form.
-    pub fn has_object(&self, at: &Location) -> Result<bool> {
-        if at.key().is_empty() {
-            return Ok(false);
-        }
-        match self.query.block_on(self.query.exists(at)) {
-            Err(error) if error.kind() == Kind::Invalid => Ok(false),
-            found => found,
-        }
-    }
-
-    pub fn locate(&self, target: &Target) -> Result<Location> {
-        let options = options(target)?;
-        self.engine.locate(&target.url, &options)
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        // What stays is aborted by the store's own expiry; the verb's own error matters more.
-        self.engine.shutdown_blocking(TIDY_LIMIT).ok();
-    }
-}
-
-fn options(target: &Target) -> Result<Vec<StoreOption>> {
-    target.store.resolve(&target.url, |name| std::env::var(name).ok())
-}
 
 /// Lists one level below a directory, or what a pattern matches.
 ///
 /// # Errors
-/// As [`Query::list`] and [`Query::glob`].
+/// As [`penstock_engine::Query::list`] and [`penstock_engine::Query::glob`].
 pub fn ls(session: &Session, target: &Target) -> Result<()> {
     let at = session.locate(target)?;
     let pattern = at.key().contains(PATTERN);
@@ -119,7 +55,7 @@ fn time(modified: &Option<std::time::SystemTime>) -> String {
 /// Tells what the store says of one object.
 ///
 /// # Errors
-/// As [`Query::head`].
+/// As [`penstock_engine::Query::head`].
 pub fn stat(session: &Session, target: &Target) -> Result<()> {
     let at = session.locate(target)?;
     let meta = session.query.block_on(session.query.head(&at))?;
@@ -141,7 +77,7 @@ pub fn stat(session: &Session, target: &Target) -> Result<()> {
 /// Writes an object, or a range of it, to stdout.
 ///
 /// # Errors
-/// As [`Query::get`]; `Invalid` for a range that begins behind the end. A reader that has seen
+/// As [`penstock_engine::Query::get`]; `Invalid` for a range that begins behind the end. A reader that has seen
 /// enough is no error.
 pub fn cat(session: &Session, cat: &Cat) -> Result<()> {
     let at = session.locate(&cat.target)?;
@@ -189,7 +125,7 @@ async fn copy_out(
 /// Downloads an object into a file, which appears whole or not at all.
 ///
 /// # Errors
-/// As [`Query::get`]; `Exhausted` for a full disk.
+/// As [`penstock_engine::Query::get`]; `Exhausted` for a full disk.
 pub fn get(session: &Session, get: &Get) -> Result<()> {
     let at = session.locate(&get.target)?;
     to_file(session, &at, &get.file, false)
@@ -368,8 +304,8 @@ pub fn names_directory(at: &Location) -> bool {
 /// pattern is an object only where there is one of just that name.
 ///
 /// # Errors
-/// `Invalid` for directories and patterns, before anything is removed; as [`Query::remove`], after
-/// every store was tried.
+/// `Invalid` for directories and patterns, before anything is removed; as
+/// [`penstock_engine::Query::remove`], after every store was tried.
 pub fn rm(session: &Session, targets: &Targets) -> Result<()> {
     let mut located = Vec::new();
     for target in targets.each() {
