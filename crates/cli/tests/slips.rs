@@ -178,3 +178,31 @@ fn a_full_stdout_is_told_as_a_full_disk() {
         assert!(said.contains("hint: Free space on the disk"), "{verb:?}: {said}");
     }
 }
+
+/// There are no secrets at a command line.
+#[test]
+fn advice_on_credentials_and_endpoints_is_for_a_command_line() {
+    let fake = FakeS3::start(FakeOptions::s3()).unwrap();
+    let endpoint = format!("endpoint={}", fake.address());
+    let store = ["-o", &endpoint, "-o", "url_style=path", "-o", "region=us-east-1"];
+    let key = ("AWS_ACCESS_KEY_ID", "test");
+    let plain = ["-o", "use_ssl=false"];
+    let wrong = ("AWS_SECRET_ACCESS_KEY", "wrong");
+    for (variables, more, said) in [
+        (
+            vec![key, wrong],
+            &plain[..],
+            "Check secret, region and endpoint (-o NAME=VALUE, or the environment)",
+        ),
+        (vec![("AWS_ACCESS_KEY_ID", "other"), wrong], &plain, "check key_id (-o NAME=VALUE, or"),
+        (vec![key, wrong], &[], "hint: For a plain HTTP endpoint give -o use_ssl=false"),
+        (vec![key], &plain, "AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not"),
+    ] {
+        let mut command = penstock();
+        command.args(["ls", "s3://lake/"]).args(store).args(more).envs(variables);
+        let output = command.output().unwrap();
+        let told = text(&output.stderr);
+        assert!(!output.status.success() && told.contains(said), "{said}: {told}");
+        assert!(!told.contains("of the secret") && !told.contains("in the secret"), "{told}");
+    }
+}

@@ -111,6 +111,7 @@ fn interrupt_an_upload(signal: &str) {
     let mut stderr = String::new();
     put.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert_eq!(code, Some(19), "{signal}: {stderr}");
+    assert!(stderr.contains("cancelled on request") && !stderr.contains("query"), "{stderr}");
     assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 0, "{signal}");
 }
 
