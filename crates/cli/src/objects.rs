@@ -9,6 +9,7 @@ use crate::range;
 use crate::session::Session;
 use jiff::Timestamp;
 use penstock_base::{Error, Kind, Result};
+use penstock_engine::notes::Named;
 use penstock_engine::{Entry, GetRange, Location, PutOptions};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write};
@@ -68,9 +69,11 @@ pub fn stat(session: &Session, target: &Target) -> Result<()> {
     {
         text.extend(value.map(|value| format!("{name}: {value}\n")));
     }
-    // The mark of a conditional write is nobody's metadata.
-    let shown = meta.metadata.iter().filter(|(name, _)| name != penstock_engine::notes::WRITE);
-    text.extend(shown.map(|(name, value)| format!("metadata.{name}: {value}\n")));
+    text.extend(meta.metadata.iter().filter_map(|(name, value)| match Named::of(name) {
+        Named::Metadata(name) => Some(format!("metadata.{name}: {value}\n")),
+        Named::Header(name) => Some(format!("{}: {value}\n", name.replace('-', "_"))),
+        Named::Note => None,
+    }));
     print(&text)
 }
 

@@ -52,9 +52,15 @@ impl Lake {
 
     /// An object whose name no verb makes by itself.
     fn place(&self, path: &str) {
+        self.place_with(path, "");
+    }
+
+    /// The same with more headers, each with the end of its line.
+    fn place_with(&self, path: &str, more: &str) {
         let mut stream = TcpStream::connect(self.0.address()).unwrap();
         let request = format!(
-            "PUT {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 1\r\n\r\nx"
+            "PUT {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 1\r\n\
+             {more}\r\nx"
         );
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -205,4 +211,20 @@ fn advice_on_credentials_and_endpoints_is_for_a_command_line() {
         assert!(!output.status.success() && told.contains(said), "{said}: {told}");
         assert!(!told.contains("of the secret") && !told.contains("in the secret"), "{told}");
     }
+}
+
+#[test]
+fn what_is_told_of_an_object_is_what_somebody_gave_it() {
+    let lake = Lake::start();
+    let given = "cache-control: max-age=5\r\nx-amz-meta-owner: me\r\n\
+                 x-amz-checksum-crc32: jNwWgw==\r\n";
+    lake.place_with("/lake/k", given);
+    let told = lake.done(&["stat", "s3://lake/k"]);
+    assert!(told.contains("cache_control: max-age=5\nmetadata.owner: me\n"), "{told}");
+    assert!(!told.contains('@') && !told.contains("checksum"), "{told}");
+    let own = Scratch::new("notes");
+    let file = own.path().join("f");
+    std::fs::write(&file, "bytes").unwrap();
+    lake.done(&["put", file.to_str().unwrap(), "s3://lake/put"]);
+    assert!(!lake.done(&["stat", "s3://lake/put"]).contains("metadata."));
 }
