@@ -38,7 +38,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         _ => Words::Flags,
     });
     let config = serve::config(&cli.command)?;
-    let resolved = cli.settings.resolve(&config.settings, variables())?;
+    let resolved = cli.settings.resolve((&config.path, &config.settings), variables())?;
     resolved.settings.check_together()?;
     let settings = resolved.settings.clone();
     let done = match cli.command {

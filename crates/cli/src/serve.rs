@@ -100,7 +100,8 @@ fn announce(what: &str, gateway: &Gateway) -> Result<()> {
 /// # Errors
 /// `Invalid` for half a key pair or a value that cannot be.
 pub fn options(serve: &Serve, config: Config, settings: Resolved<Settings>) -> Result<Options> {
-    let serve_settings = serve.settings.resolve(&config.settings, crate::variables())?.settings;
+    let serve_settings =
+        serve.settings.resolve((&config.path, &config.settings), crate::variables())?.settings;
     let settings = with_connections(settings, serve_settings.requests_max);
     let mut keys = config.keys;
     keys.extend(key_pair(serve, || secret_variable(std::env::var_os(SECRET_VARIABLE)))?);
