@@ -132,7 +132,10 @@ async fn back_end(
     }));
     if backend.is_dynamic {
         let (account, is_read_only) = (&account, backend.is_read_only);
-        findings.extend(dynamic::containers(&subject, account, is_read_only, now).await);
+        let named = routes.fixed().filter(|row| row.1.backend == index);
+        let named: Vec<&str> = named.map(|row| row.1.container.as_str()).collect();
+        let found = dynamic::containers(&subject, account, &named, is_read_only, now).await;
+        findings.extend(found);
         if findings.iter().any(|finding| finding.level == Level::Problem) {
             return findings;
         }

@@ -127,6 +127,19 @@ async fn a_read_only_bucket_is_not_written_to() {
     assert!(!has(&findings, Level::Good, "written"), "{findings:#?}");
 }
 
+#[tokio::test]
+async fn directories_that_no_bucket_can_be_are_named() {
+    let dir = Dir::new();
+    for name in ["lake", "Sales", "under_score", "known_one"] {
+        std::fs::create_dir_all(dir.served().join(name)).unwrap();
+    }
+    let known = BucketOptions { container: Some("known_one".into()), ..named("known", "dir") };
+    let told = Options { buckets: vec![known], ..options(&dir) };
+    let findings = examine(&told, SystemTime::now).await;
+    assert!(problems(&findings).is_empty(), "{findings:#?}");
+    assert!(has(&findings, Level::Warning, "the name of `Sales`, `under_score`, so"));
+}
+
 /// Nothing is known of a back end that was never asked.
 #[tokio::test]
 async fn a_back_end_without_credentials_does_not_answer() {
