@@ -3,7 +3,7 @@
 use crate::args::{Cat, Get, Put, Target, Targets};
 use crate::copy::within;
 use crate::download::Download;
-use crate::output::{print, unwritable};
+use crate::output::{print, shown, unwritable};
 use crate::progress::Progress;
 use crate::range;
 use crate::session::Session;
@@ -42,10 +42,10 @@ pub fn ls(session: &Session, target: &Target) -> Result<()> {
 
 fn line(entry: &Entry) -> String {
     if entry.is_directory {
-        return format!("{:>14}  {:20}  {}/\n", "-", "-", entry.url);
+        return format!("{:>14}  {:20}  {}/\n", "-", "-", shown(&entry.url));
     }
     let size = entry.meta.size_bytes.map_or_else(|| "?".to_string(), |size| size.to_string());
-    format!("{size:>14}  {:20}  {}\n", time(&entry.meta.modified), entry.url)
+    format!("{size:>14}  {:20}  {}\n", time(&entry.meta.modified), shown(&entry.url))
 }
 
 fn time(modified: &Option<std::time::SystemTime>) -> String {
@@ -61,17 +61,17 @@ pub fn stat(session: &Session, target: &Target) -> Result<()> {
     let at = session.locate(target)?;
     let meta = session.query.block_on(session.query.head(&at))?;
     let size = meta.size_bytes.map_or_else(|| "unknown".to_string(), |size| size.to_string());
-    let mut text = format!("url: {}\nsize_bytes: {size}\n", at.url());
+    let mut text = format!("url: {}\nsize_bytes: {size}\n", shown(&at.url()));
     let etag = meta.etag.map(|etag| etag.0);
     let modified = meta.modified.is_some().then(|| time(&meta.modified));
     for (name, value) in
         [("etag", etag), ("modified", modified), ("content_type", meta.content_type)]
     {
-        text.extend(value.map(|value| format!("{name}: {value}\n")));
+        text.extend(value.map(|value| format!("{name}: {}\n", shown(&value))));
     }
     text.extend(meta.metadata.iter().filter_map(|(name, value)| match Named::of(name) {
-        Named::Metadata(name) => Some(format!("metadata.{name}: {value}\n")),
-        Named::Header(name) => Some(format!("{}: {value}\n", name.replace('-', "_"))),
+        Named::Metadata(name) => Some(format!("metadata.{}: {}\n", shown(name), shown(value))),
+        Named::Header(name) => Some(format!("{}: {}\n", name.replace('-', "_"), shown(value))),
         Named::Note => None,
     }));
     print(&text)

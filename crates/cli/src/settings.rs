@@ -352,8 +352,7 @@ mod tests {
         let file = [("part_size_bytes".to_string(), "true".to_string())];
         let error = SettingFlags::default().resolve(("gateway.toml", &file), environment(&[]));
         let told = error.unwrap_err().to_string();
-        let said =
-            "gateway.toml: setting `part_size_bytes`: `true` is not a byte size. Write";
+        let said = "gateway.toml: setting `part_size_bytes`: `true` is not a byte size. Write";
         assert!(told.starts_with(said), "{told}");
     }
 }
