@@ -30,7 +30,7 @@ pub enum Kind {
     Corrupt = 8,
     /// The caller cancelled.
     Cancelled = 9,
-    /// A local resource is exhausted: disk, memory, file descriptors.
+    /// A resource is exhausted: disk, memory, file descriptors here, or the space of the store.
     Exhausted = 10,
     /// A defect in Penstock.
     Internal = 11,
@@ -48,7 +48,7 @@ impl Kind {
         (Kind::Unsupported, "unsupported", "Use another store or the named alternative."),
         (Kind::Corrupt, "corrupt", "Retry; if it stays, the store or a proxy alters the bytes."),
         (Kind::Cancelled, "cancelled", "Nothing: it was asked for."),
-        (Kind::Exhausted, "exhausted", "Free the named local resource."),
+        (Kind::Exhausted, "exhausted", "Free the named resource."),
         (Kind::Internal, "internal", "Report it, with the message."),
     ];
 

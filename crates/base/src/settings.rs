@@ -11,9 +11,9 @@ mod values;
 pub use values::Validation;
 
 use crate::nearest::nearest;
-use crate::{ByteSize, Error, Kind, Result};
+use crate::{Error, Kind, Result};
 use std::fmt;
-use values::{in_range, parse_bool, parse_number, parse_validation};
+use values::{in_range, parse_bool, parse_number, parse_size, parse_validation};
 
 /// The type of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ macro_rules! parse_field {
         parse_validation($spec, $value)?
     };
     (Bytes, $spec:expr, $value:expr) => {
-        in_range($spec, $value, $value.parse::<ByteSize>().map(|size| size.0))?
+        in_range($spec, $value, parse_size($spec, $value))?
     };
     ($number:ident, $spec:expr, $value:expr) => {
         in_range($spec, $value, parse_number($spec, $value))?

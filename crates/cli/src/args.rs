@@ -60,10 +60,12 @@ pub struct Serve {
     /// Access key that clients sign with
     #[arg(long, value_name = "KEY", env = "PENSTOCK_ACCESS_KEY")]
     pub access_key: Option<String>,
-    /// Secret key that clients sign with; visible in `ps`, unlike the variable and the file
-    #[arg(long, value_name = "SECRET", env = "PENSTOCK_SECRET_KEY", hide_env_values = true)]
+    /// Secret key that clients sign with; visible in `ps`, unlike the variable and the file [env:
+    /// PENSTOCK_SECRET_KEY]
+    // Read where the two flags are: clap would call the variable beside the file a conflict.
+    #[arg(long, value_name = "SECRET")]
     pub secret_key: Option<String>,
-    /// File whose first line is the secret key
+    /// File whose first line is the secret key; wins over the variable
     #[arg(long, value_name = "FILE", conflicts_with = "secret_key")]
     pub secret_key_file: Option<PathBuf>,
     /// Answer unsigned requests too: anyone who reaches the port may read, write and delete

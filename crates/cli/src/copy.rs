@@ -1,7 +1,8 @@
 //! `penstock cp`: one object between stores, files, stdin and stdout.
 
 use crate::args::{Cp, Target};
-use crate::objects::{Session, from_file, is_there, to_file, to_stdout, to_store};
+use crate::objects::{from_file, is_there, names_directory, to_file, to_stdout, to_store};
+use crate::session::Session;
 use penstock_base::{Error, Kind, Result};
 use penstock_engine::{GetRange, Location, PutOptions, WriteCondition};
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ enum End {
 pub fn cp(session: &Session, cp: &Cp) -> Result<()> {
     let source = end(session, cp, &cp.source)?;
     match &source {
-        End::Store(at) if at.key().is_empty() || at.key().ends_with('/') => {
+        End::Store(at) if names_directory(at) && !session.has_object(at)? => {
             return Err(one_object("the source names a directory", &cp.source));
         }
         End::Local(path) if path.is_dir() => {
@@ -75,9 +76,15 @@ fn end(session: &Session, cp: &Cp, text: &str) -> Result<End> {
 }
 
 /// The target; a directory takes the source's name.
-fn within(target: &str, source: &str) -> Result<String> {
+///
+/// # Errors
+/// `Invalid` for a directory where the source has no name.
+pub fn within(target: &str, source: &str) -> Result<String> {
     let is_url = target.contains("://");
-    let is_directory = target.ends_with('/') || (!is_url && Path::new(target).is_dir());
+    // Options of the store may follow in a query.
+    let asked = target.find('?').filter(|_| is_url).unwrap_or(target.len());
+    let (directory, query) = target.split_at(asked);
+    let is_directory = directory.ends_with('/') || (!is_url && Path::new(target).is_dir());
     if !is_directory {
         return Ok(target.to_string());
     }
@@ -85,7 +92,7 @@ fn within(target: &str, source: &str) -> Result<String> {
     let path = path.split_once('?').filter(|_| source.contains("://")).map_or(path, |(it, _)| it);
     match path.rsplit('/').next() {
         Some(name) if !name.is_empty() && name != "-" => {
-            Ok(format!("{}/{name}", target.trim_end_matches('/')))
+            Ok(format!("{}/{name}{query}", directory.trim_end_matches('/')))
         }
         _ => {
             Err(Error::new(Kind::Invalid, "the target is a directory, and the source has no name")

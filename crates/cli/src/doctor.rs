@@ -18,7 +18,7 @@ use std::time::SystemTime;
 pub async fn run(serve: Serve, config: Config, settings: Resolved<Settings>) -> Result<ExitCode> {
     let options = crate::serve::options(&serve, config, settings)?;
     let findings = examine(&options, SystemTime::now).await;
-    crate::print(&page(&findings))?;
+    crate::output::print(&page(&findings))?;
     let problem = findings.iter().find(|finding| finding.level == Level::Problem);
     let code = problem.map(|finding| exit_code(finding.kind.unwrap_or(Kind::Invalid)));
     Ok(code.map_or(ExitCode::SUCCESS, ExitCode::from))

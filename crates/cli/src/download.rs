@@ -2,7 +2,7 @@
 //! the rest in steps of several requests at once, each pinned to that version. Where a store tells
 //! no version or serves no ranges, and for what is short, one request brings it all.
 
-use crate::objects::Session;
+use crate::session::Session;
 use penstock_base::{ByteRange, Error, Kind, Result};
 use penstock_engine::{GetRange, GetRequest, Known, Location, ObjectMeta, Query, Reader, Stream};
 use std::sync::Arc;

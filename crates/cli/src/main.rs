@@ -7,20 +7,22 @@ mod download;
 mod nvme;
 mod objects;
 mod options;
+mod output;
 mod progress;
 mod range;
 mod reference;
 mod report;
 mod serve;
+mod session;
 mod settings;
 
 use args::{Cli, Command};
 use clap::Parser as _;
-use objects::Session;
+use output::print;
 use penstock_base::{Error, Kind, Result};
 use penstock_engine::{Words, speak};
+use session::Session;
 use std::future::Future;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -36,7 +38,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         _ => Words::Flags,
     });
     let config = serve::config(&cli.command)?;
-    let resolved = cli.settings.resolve(&config.settings, variables())?;
+    let resolved = cli.settings.resolve((&config.path, &config.settings), variables())?;
     resolved.settings.check_together()?;
     let settings = resolved.settings.clone();
     let done = match cli.command {
@@ -77,14 +79,4 @@ fn block_on<T>(threads: Option<u64>, future: impl Future<Output = T>) -> Result<
             .with_source(cause)
     })?;
     Ok(runtime.block_on(future))
-}
-
-/// Writes to stdout. A reader that has seen enough (`| head`) is no error.
-fn print(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(cause) if cause.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Error::new(Kind::Unavailable, "cannot write to stdout").with_source(cause))
-        }
-        _ => Ok(()),
-    }
 }

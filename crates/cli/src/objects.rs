@@ -1,93 +1,51 @@
 //! The object verbs: ls, stat, cat, put, get, rm, each on the engine.
 
 use crate::args::{Cat, Get, Put, Target, Targets};
+use crate::copy::within;
 use crate::download::Download;
+use crate::output::{print, shown, unwritable};
 use crate::progress::Progress;
 use crate::range;
-use crate::report::exit_code;
+use crate::session::Session;
 use jiff::Timestamp;
-use penstock_base::{Error, Kind, Result, Settings};
-use penstock_engine::{Engine, Entry, GetRange, Location, PutOptions, Query, StoreOption};
+use penstock_base::{Error, Kind, Result};
+use penstock_engine::notes::Named;
+use penstock_engine::{Entry, GetRange, Location, PutOptions};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// Bytes moved at once between a file and the engine.
 const PIECE_BYTES: usize = 1 << 20;
-/// Longest wait, at the end of a cancelled transfer, for its parts to be aborted.
-const TIDY_LIMIT: Duration = Duration::from_secs(10);
-
-/// An engine, and one query on it that Ctrl-C cancels.
-pub struct Session {
-    pub engine: Arc<Engine>,
-    pub query: Arc<Query>,
-}
-
-impl Session {
-    /// Starts the engine.
-    ///
-    /// # Errors
-    /// `Exhausted` when its threads cannot be started.
-    pub fn start(settings: Settings) -> Result<Self> {
-        let engine = Engine::new(settings.clone())?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let flag = stop.clone();
-        engine.handle().spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                flag.store(true, Ordering::Relaxed);
-            }
-            // A second one does not wait for anything, such as a reader that takes no more.
-            if tokio::signal::ctrl_c().await.is_ok() {
-                std::process::exit(i32::from(exit_code(Kind::Cancelled)));
-            }
-        });
-        let query = engine.query(settings, Some(Box::new(move || stop.load(Ordering::Relaxed))));
-        Ok(Session { engine, query: Arc::new(query) })
-    }
-
-    pub fn locate(&self, target: &Target) -> Result<Location> {
-        let options = options(target)?;
-        self.engine.locate(&target.url, &options)
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        // What stays is aborted by the store's own expiry; the verb's own error matters more.
-        self.engine.shutdown_blocking(TIDY_LIMIT).ok();
-    }
-}
-
-fn options(target: &Target) -> Result<Vec<StoreOption>> {
-    target.store.resolve(&target.url, |name| std::env::var(name).ok())
-}
+/// What makes a name a pattern where patterns are taken.
+const PATTERN: [char; 3] = ['*', '?', '['];
 
 /// Lists one level below a directory, or what a pattern matches.
 ///
 /// # Errors
-/// As [`Query::list`] and [`Query::glob`].
+/// As [`penstock_engine::Query::list`] and [`penstock_engine::Query::glob`].
 pub fn ls(session: &Session, target: &Target) -> Result<()> {
     let at = session.locate(target)?;
-    let pattern = at.key().contains(['*', '?', '[']);
+    let pattern = at.key().contains(PATTERN);
     let entries = session.query.block_on(async {
-        if pattern { session.query.glob(&at).await } else { session.query.list(&at).await }
+        match pattern {
+            true => session.query.glob(&at).await,
+            false => session.query.list_with_itself(&at).await,
+        }
     })?;
     if entries.is_empty() {
         return Err(Error::new(Kind::NotFound, "nothing is there").with_object(at.url()));
     }
     let lines: String = entries.iter().map(line).collect();
-    crate::print(&lines)
+    print(&lines)
 }
 
 fn line(entry: &Entry) -> String {
     if entry.is_directory {
-        return format!("{:>14}  {:20}  {}/\n", "-", "-", entry.url);
+        return format!("{:>14}  {:20}  {}/\n", "-", "-", shown(&entry.url));
     }
     let size = entry.meta.size_bytes.map_or_else(|| "?".to_string(), |size| size.to_string());
-    format!("{size:>14}  {:20}  {}\n", time(&entry.meta.modified), entry.url)
+    format!("{size:>14}  {:20}  {}\n", time(&entry.meta.modified), shown(&entry.url))
 }
 
 fn time(modified: &Option<std::time::SystemTime>) -> String {
@@ -98,29 +56,31 @@ fn time(modified: &Option<std::time::SystemTime>) -> String {
 /// Tells what the store says of one object.
 ///
 /// # Errors
-/// As [`Query::head`].
+/// As [`penstock_engine::Query::head`].
 pub fn stat(session: &Session, target: &Target) -> Result<()> {
     let at = session.locate(target)?;
     let meta = session.query.block_on(session.query.head(&at))?;
     let size = meta.size_bytes.map_or_else(|| "unknown".to_string(), |size| size.to_string());
-    let mut text = format!("url: {}\nsize_bytes: {size}\n", at.url());
+    let mut text = format!("url: {}\nsize_bytes: {size}\n", shown(&at.url()));
     let etag = meta.etag.map(|etag| etag.0);
     let modified = meta.modified.is_some().then(|| time(&meta.modified));
     for (name, value) in
         [("etag", etag), ("modified", modified), ("content_type", meta.content_type)]
     {
-        text.extend(value.map(|value| format!("{name}: {value}\n")));
+        text.extend(value.map(|value| format!("{name}: {}\n", shown(&value))));
     }
-    // The mark of a conditional write is nobody's metadata.
-    let shown = meta.metadata.iter().filter(|(name, _)| name != penstock_engine::notes::WRITE);
-    text.extend(shown.map(|(name, value)| format!("metadata.{name}: {value}\n")));
-    crate::print(&text)
+    text.extend(meta.metadata.iter().filter_map(|(name, value)| match Named::of(name) {
+        Named::Metadata(name) => Some(format!("metadata.{}: {}\n", shown(name), shown(value))),
+        Named::Header(name) => Some(format!("{}: {}\n", name.replace('-', "_"), shown(value))),
+        Named::Note => None,
+    }));
+    print(&text)
 }
 
 /// Writes an object, or a range of it, to stdout.
 ///
 /// # Errors
-/// As [`Query::get`]; `Invalid` for a range that begins behind the end. A reader that has seen
+/// As [`penstock_engine::Query::get`]; `Invalid` for a range that begins behind the end. A reader that has seen
 /// enough is no error.
 pub fn cat(session: &Session, cat: &Cat) -> Result<()> {
     let at = session.locate(&cat.target)?;
@@ -138,9 +98,7 @@ pub fn to_stdout(session: &Session, at: &Location, asked: GetRange) -> Result<()
         let mut stdout = std::io::stdout().lock();
         match copy_out(&mut source, &mut stdout, Progress::new(None)).await {
             Err(Broken::Sink(cause)) if cause.kind() == ErrorKind::BrokenPipe => Ok(()),
-            Err(Broken::Sink(cause)) => {
-                Err(Error::new(Kind::Unavailable, "cannot write to stdout").with_source(cause))
-            }
+            Err(Broken::Sink(cause)) => Err(unwritable(cause)),
             Err(Broken::Source(error)) => Err(error),
             Ok(()) => Ok(()),
         }
@@ -170,7 +128,7 @@ async fn copy_out(
 /// Downloads an object into a file, which appears whole or not at all.
 ///
 /// # Errors
-/// As [`Query::get`]; `Exhausted` for a full disk.
+/// As [`penstock_engine::Query::get`]; `Exhausted` for a full disk.
 pub fn get(session: &Session, get: &Get) -> Result<()> {
     let at = session.locate(&get.target)?;
     to_file(session, &at, &get.file, false)
@@ -246,12 +204,15 @@ fn file_error(path: &Path, doing: &str, cause: std::io::Error) -> Error {
         .with_hint(hint)
 }
 
-/// Uploads a file, or stdin. The object appears whole or not at all.
+/// Uploads a file, or stdin. The object appears whole or not at all. A directory takes the file's
+/// name, as with `cp`.
 ///
 /// # Errors
-/// As [`penstock_engine::Writer::finish`]; `NotFound` for the file.
+/// As [`penstock_engine::Writer::finish`]; `NotFound` for the file; `Invalid` for stdin into a
+/// directory, where it has no name.
 pub fn put(session: &Session, put: &Put) -> Result<()> {
-    let at = session.locate(&put.target)?;
+    let url = within(&put.target.url, &put.file.to_string_lossy())?;
+    let at = session.locate(&Target { url, ..put.target.clone() })?;
     let content_type = put.content_type.clone();
     from_file(session, &put.file, &at, PutOptions { content_type, ..PutOptions::default() })
 }
@@ -337,20 +298,42 @@ async fn read_aside(session: &Session, source: Source) -> Result<(std::io::Resul
     })
 }
 
-/// Removes objects; those that are not there count as removed.
+/// Whether a URL reads as a directory. There may be an object of such a name all the same.
+pub fn names_directory(at: &Location) -> bool {
+    at.key().is_empty() || at.key().ends_with('/')
+}
+
+/// Removes objects; those that are not there count as removed. What reads as a directory or a
+/// pattern is an object only where there is one of just that name.
 ///
 /// # Errors
-/// As [`Query::remove`], after every store was tried.
+/// `Invalid` for directories and patterns, before anything is removed; as
+/// [`penstock_engine::Query::remove`], after every store was tried.
 pub fn rm(session: &Session, targets: &Targets) -> Result<()> {
     let mut located = Vec::new();
     for target in targets.each() {
         let at = session.locate(&target)?;
-        if at.key().is_empty() || at.key().ends_with('/') {
-            return Err(Error::new(Kind::Invalid, "the URL names a directory, not an object")
-                .with_object(at.url())
-                .with_hint("Name each object; `penstock ls` shows them"));
+        if let Some(misread) = misread(&at)
+            && !session.has_object(&at)?
+        {
+            return Err(misread);
         }
         located.push(at);
     }
     session.query.block_on(session.query.remove(&located))
+}
+
+/// What a name is taken for by whoever wrote it, unless an object has it.
+fn misread(at: &Location) -> Option<Error> {
+    let (why, hint) = if names_directory(at) {
+        let hint = "Name each object; `penstock ls` shows them";
+        ("the URL names a directory, not an object", hint)
+    } else if at.key().contains(PATTERN) {
+        let hint = "In `rm` `*`, `?` and `[` are characters of a name: name each object; \
+                    `penstock ls` takes the pattern and shows them";
+        ("no object has this name, and it may be meant as a pattern", hint)
+    } else {
+        return None;
+    };
+    Some(Error::new(Kind::Invalid, why).with_object(at.url()).with_hint(hint))
 }

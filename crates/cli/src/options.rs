@@ -64,13 +64,11 @@ impl StoreFlags {
         let scheme = scheme.as_str();
         let azure = matches!(scheme, "az" | "azure" | "abfs" | "abfss");
         if azure && !self.anonymous {
-            for (variable, name) in AZURE_VARIABLES {
+            let flags: Vec<String> = options.iter().map(|row| row.0.clone()).collect();
+            for (variable, name) in AZURE_VARIABLES.iter().filter(|row| !is_settled(row.1, &flags))
+            {
                 let value = environment(variable).filter(|value| !value.is_empty());
-                if let Some(value) = value
-                    && !options.iter().any(|row| row.0 == *name)
-                {
-                    options.push((name.to_string(), value));
-                }
+                options.extend(value.map(|value| (name.to_string(), value)));
             }
         }
         let chained = azure || matches!(scheme, "s3" | "s3a" | "s3n" | "gs" | "gcs");
@@ -82,6 +80,18 @@ impl StoreFlags {
         StoreOptions::new(options.iter().map(|row| (&row.0, &row.1)))?;
         debug_assert!(CREDENTIALS.iter().all(|name| TABLE.iter().any(|row| row.name == *name)));
         Ok(options)
+    }
+}
+
+/// Whether flags of these names settle what a variable of Azure's for this option would: credentials
+/// of one kind win over those of another, and an account over that of a connection string.
+fn is_settled(option: &str, flags: &[String]) -> bool {
+    let is_given = |name: &str| flags.iter().any(|flag| flag == name);
+    let has_credentials = || CREDENTIALS.iter().any(|name| is_given(name));
+    match option {
+        "account_name" => is_given("account_name") || is_given("connection_string"),
+        "connection_string" => is_given("account_name") || has_credentials(),
+        _ => has_credentials(),
     }
 }
 
@@ -118,6 +128,24 @@ mod tests {
         let options =
             flags(&["account_name=mine"], false).resolve("az://c/k", environment).unwrap();
         assert_eq!(options, [pair("account_name", "mine"), pair("account_key", "k")]);
+    }
+
+    #[test]
+    fn flags_win_over_azures_variables_of_another_form() {
+        let environment = |name: &str| match name {
+            "AZURE_STORAGE_CONNECTION_STRING" => Some("AccountName=theirs;AccountKey=k".into()),
+            "AZURE_STORAGE_KEY" => Some("k".to_string()),
+            _ => None,
+        };
+        let given =
+            |option: &[&str]| flags(option, false).resolve("az://c/k", environment).unwrap();
+        let (mine, key) = (pair("account_name", "mine"), pair("account_key", "k"));
+        assert_eq!(given(&["account_name=mine"]), [mine.clone(), key]);
+        let sas = pair("sas_token", "s");
+        assert_eq!(given(&["account_name=mine", "sas_token=s"]), [mine, sas]);
+        assert_eq!(given(&[]).len(), 2, "what stands in both is the store's to judge");
+        let text = "connection_string=AccountName=mine;AccountKey=q";
+        assert_eq!(given(&[text]).len(), 1);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Says how a command ended: one line for the error, one for what to do, and an exit code.
 
+use crate::output::harmless;
 use penstock_base::{Error, Kind};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 /// Exit code of an error: 10 and the kind's number, so that no kind meets the codes of the shell
@@ -32,6 +34,12 @@ fn one_line(text: &str) -> String {
 /// Prints the error to stderr and gives the exit code.
 pub fn failure(error: &Error) -> ExitCode {
     let (what, hint) = lines(error);
+    // Names stand in errors, too.
+    let shown = |text: String| match std::io::stderr().is_terminal() {
+        true => harmless(&text),
+        false => text,
+    };
+    let (what, hint) = (shown(what), shown(hint));
     eprintln!("penstock: {what}");
     eprintln!("hint: {hint}");
     ExitCode::from(exit_code(error.kind()))

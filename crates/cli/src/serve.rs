@@ -1,12 +1,14 @@
 //! `penstock serve`: reads config file and keys, runs the gateway until a signal, drains.
 
 use crate::args::{Command, Serve};
+use crate::output::unwritable;
 use crate::settings::Resolved;
 use penstock_base::{Error, Kind, Result, Secret, Settings};
 use penstock_gateway::{
     BackendOptions, Config, Gateway, Grant, KeyPair, Options, Secrets, Surroundings,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::ffi::OsString;
 use std::io::Write as _;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -90,9 +92,7 @@ fn announce(what: &str, gateway: &Gateway) -> Result<()> {
     if let Some(admin) = gateway.admin_address() {
         lines += &format!("penstock: metrics on http://{admin}/metrics\n");
     }
-    std::io::stdout()
-        .write_all(lines.as_bytes())
-        .map_err(|cause| Error::new(Kind::Unavailable, "cannot write to stdout").with_source(cause))
+    std::io::stdout().write_all(lines.as_bytes()).map_err(unwritable)
 }
 
 /// What flags, variables and config file come to.
@@ -100,10 +100,11 @@ fn announce(what: &str, gateway: &Gateway) -> Result<()> {
 /// # Errors
 /// `Invalid` for half a key pair or a value that cannot be.
 pub fn options(serve: &Serve, config: Config, settings: Resolved<Settings>) -> Result<Options> {
-    let serve_settings = serve.settings.resolve(&config.settings, crate::variables())?.settings;
+    let serve_settings =
+        serve.settings.resolve((&config.path, &config.settings), crate::variables())?.settings;
     let settings = with_connections(settings, serve_settings.requests_max);
     let mut keys = config.keys;
-    keys.extend(key_pair(serve)?);
+    keys.extend(key_pair(serve, || secret_variable(std::env::var_os(SECRET_VARIABLE)))?);
     let mut backends = config.backends;
     backends.extend(serve.dir.as_deref().map(BackendOptions::directory));
     let mut public = config.public;
@@ -125,11 +126,26 @@ fn with_connections(resolved: Resolved<Settings>, requests_max: u64) -> Settings
     settings
 }
 
-fn key_pair(serve: &Serve) -> Result<Option<KeyPair>> {
+/// The variable that the secret key may be in.
+const SECRET_VARIABLE: &str = "PENSTOCK_SECRET_KEY";
+
+fn secret_variable(value: Option<OsString>) -> Result<Option<Secret>> {
+    let text = value.map(OsString::into_string).transpose().map_err(|_| {
+        Error::new(Kind::Invalid, format!("{SECRET_VARIABLE} is no text"))
+            .with_hint("Set it in UTF-8, or give --secret-key-file FILE")
+    })?;
+    Ok(text.map(Secret::new))
+}
+
+/// A flag wins over the variable.
+fn key_pair(
+    serve: &Serve,
+    variable: impl FnOnce() -> Result<Option<Secret>>,
+) -> Result<Option<KeyPair>> {
     let secret = match (&serve.secret_key, &serve.secret_key_file) {
         (Some(secret), _) => Some(Secret::new(secret.clone())),
         (None, Some(file)) => Some(Surroundings.file(file)?),
-        (None, None) => None,
+        (None, None) => variable()?,
     };
     match (serve.access_key.clone(), secret) {
         (Some(access_key), Some(secret_key)) => Ok(Some(KeyPair::new(access_key, secret_key))),

@@ -86,20 +86,20 @@ pub type SettingFlags = TableFlags<Settings>;
 pub type ServeFlags = TableFlags<ServeSettings>;
 
 impl<V: Values> TableFlags<V> {
-    /// The defaults, then those of a config file, then the environment, then the flags; names of
+    /// The defaults, then those of the config file of this path, then the environment, then the flags; names of
     /// the other table are left to that.
     ///
     /// # Errors
     /// `Invalid` for an unknown variable or a value out of range, naming where it came from.
     pub fn resolve(
         &self,
-        file: &[(String, String)],
+        (path, file): (&str, &[(String, String)]),
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Resolved<V>> {
         let (mut settings, mut given) = (V::here(), BTreeSet::new());
         let is_own = |name: &str| V::ROWS.iter().any(|row| row.name == name);
         for (name, value) in file.iter().filter(|row| is_own(&row.0)) {
-            settings.set(name, value).map_err(|error| error.with_operation_of("config file"))?;
+            settings.set(name, value).map_err(|error| error.with_operation_of(path))?;
             given.insert(name.clone());
         }
         for (variable, value) in environment {
@@ -240,6 +240,8 @@ mod tests {
         }
     }
 
+    const NO_FILE: (&str, &[(String, String)]) = ("", &[]);
+
     fn environment(rows: &[(&str, &str)]) -> std::vec::IntoIter<(String, String)> {
         let owned: Vec<_> = rows.iter().map(|row| (row.0.to_string(), row.1.to_string())).collect();
         owned.into_iter()
@@ -249,7 +251,7 @@ mod tests {
     fn flags_win_over_the_environment() {
         let flags = SettingFlags::from_rows(vec![("part_size_bytes", "32MiB".to_string())]);
         let variables = [("PENSTOCK_PART_SIZE_BYTES", "16MiB"), ("PENSTOCK_IO_THREADS", "4")];
-        let resolved = flags.resolve(&[], environment(&variables)).unwrap();
+        let resolved = flags.resolve(NO_FILE, environment(&variables)).unwrap();
         let settings = &resolved.settings;
         assert_eq!((settings.part_size_bytes, settings.io_threads), (32 << 20, 4));
         for (name, is_given) in
@@ -264,17 +266,21 @@ mod tests {
         let file = [("requests_max", "5"), ("drain_seconds", "6"), ("io_threads", "3")];
         let file = file.map(|(name, value)| (name.to_string(), value.to_string()));
         let variables = [("PENSTOCK_REQUESTS_MAX", "7"), ("PENSTOCK_IO_THREADS", "4")];
-        let resolved = ServeFlags::default().resolve(&file, environment(&variables)).unwrap();
+        let resolved = ServeFlags::default()
+            .resolve(("gateway.toml", &file), environment(&variables))
+            .unwrap();
         assert_eq!((resolved.settings.requests_max, resolved.settings.drain_seconds), (7, 6));
         assert!(resolved.is_given("drain_seconds") && !resolved.is_given("io_threads"));
-        let everywhere = SettingFlags::default().resolve(&file, environment(&variables)).unwrap();
+        let everywhere = SettingFlags::default()
+            .resolve(("gateway.toml", &file), environment(&variables))
+            .unwrap();
         assert_eq!(everywhere.settings.io_threads, 4);
     }
 
     #[test]
     fn unknown_variable_suggests_the_nearest() {
         let variables = [("PENSTOCK_PART_SIZE_BYTE", "16MiB")];
-        let error = SettingFlags::default().resolve(&[], environment(&variables)).unwrap_err();
+        let error = SettingFlags::default().resolve(NO_FILE, environment(&variables)).unwrap_err();
         assert_eq!(error.hint(), Some("Did you mean PENSTOCK_PART_SIZE_BYTES?"));
     }
 
@@ -282,7 +288,7 @@ mod tests {
     fn keys_and_foreign_variables_are_left_alone() {
         let variables =
             [("PENSTOCK_SECRET_KEY", "s"), ("PENSTOCK_HOME", "/opt/penstock"), ("HOME", "/root")];
-        assert!(SettingFlags::default().resolve(&[], environment(&variables)).is_ok());
+        assert!(SettingFlags::default().resolve(NO_FILE, environment(&variables)).is_ok());
     }
 
     #[test]
@@ -302,9 +308,13 @@ mod tests {
         ];
         for link in links {
             let variables = [(link, "tcp://10.0.0.1:9000"), ("PENSTOCK_IO_THREADS", "4")];
-            let settings = SettingFlags::default().resolve(&[], environment(&variables)).unwrap();
+            let settings =
+                SettingFlags::default().resolve(NO_FILE, environment(&variables)).unwrap();
             assert_eq!(settings.settings.io_threads, 4, "{link}");
-            assert!(ServeFlags::default().resolve(&[], environment(&variables)).is_ok(), "{link}");
+            assert!(
+                ServeFlags::default().resolve(NO_FILE, environment(&variables)).is_ok(),
+                "{link}"
+            );
         }
         for slip in [
             "PENSTOCK_SERVICE",
@@ -321,7 +331,7 @@ mod tests {
             "PENSTOCK_PORT_9000_TCP_ADDR_2",
             "PENSTOCK_REDIS_SERVICE_HOST",
         ] {
-            let found = SettingFlags::default().resolve(&[], environment(&[(slip, "1")]));
+            let found = SettingFlags::default().resolve(NO_FILE, environment(&[(slip, "1")]));
             assert!(found.is_err(), "{slip}");
         }
     }
@@ -336,8 +346,13 @@ mod tests {
     #[test]
     fn a_bad_value_names_its_source() {
         let error = SettingFlags::default()
-            .resolve(&[], environment(&[("PENSTOCK_IO_THREADS", "many")]))
+            .resolve(NO_FILE, environment(&[("PENSTOCK_IO_THREADS", "many")]))
             .unwrap_err();
         assert!(error.to_string().starts_with("PENSTOCK_IO_THREADS: "), "{error}");
+        let file = [("part_size_bytes".to_string(), "true".to_string())];
+        let error = SettingFlags::default().resolve(("gateway.toml", &file), environment(&[]));
+        let told = error.unwrap_err().to_string();
+        let said = "gateway.toml: setting `part_size_bytes`: `true` is not a byte size. Write";
+        assert!(told.starts_with(said), "{told}");
     }
 }

@@ -50,5 +50,5 @@ impl Cancellation {
 
 /// The error of work that was stopped on request.
 pub(crate) fn cancelled() -> Error {
-    Error::new(Kind::Cancelled, "the query was cancelled")
+    Error::new(Kind::Cancelled, "cancelled on request")
 }

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from penstock_bench.gateways import Running
+from penstock_bench.gateways import Lane, Running
 
 from gateway_tests import lanes
 from gateway_tests.programs import installed, run
@@ -52,6 +52,18 @@ def test_aws_cli(lane: Running, tree: Path, tmp_path: Path) -> None:
         assert len(answer.read()) == 10
     aws("s3", "rb", "--force", "s3://with-aws")
     assert "with-aws" not in aws("s3", "ls")
+
+
+def test_aws_cli_lists_buckets_that_the_configuration_names(scratch: Path, tmp_path: Path) -> None:
+    extra = (
+        '[[backend]]\nname = "memory"\nurl = "mem://"\n'
+        '[[bucket]]\nname = "named"\nbackend = "memory"\naliases = ["also-named"]\n'
+    )
+    with Lane("penstock", "directory", scratch / "named", extra=extra) as lane:
+        listed = lanes.client(lane).list_buckets()["Buckets"]
+        assert {one["Name"] for one in listed if one["CreationDate"]} == {"named", "also-named"}
+        lines = run(lane, tmp_path, [sys.executable, BIN / "aws", "s3", "ls"]).splitlines()
+        assert [line.split()[-1] for line in lines] == ["also-named", "named"]
 
 
 def test_s5cmd(lane: Running, tree: Path, tmp_path: Path) -> None:

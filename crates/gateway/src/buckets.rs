@@ -33,6 +33,7 @@ pub struct Buckets {
     /// Container of each back end that holds the notes; empty where none are kept.
     notes_container: String,
     followed: Followed,
+    started: SystemTime,
 }
 
 /// Where buckets are.
@@ -49,8 +50,9 @@ pub struct BackEnd {
 pub struct BucketEntry {
     /// Its name.
     pub name: String,
-    /// When it was made, where the back end knows.
-    pub created: Option<SystemTime>,
+    /// When it was made, where the back end told it with its listing; else when the gateway
+    /// started. Clients take a date for granted.
+    pub created: SystemTime,
 }
 
 /// A bucket, open.
@@ -117,15 +119,17 @@ impl Bucket {
 }
 
 impl Buckets {
-    /// Buckets of a routing table, and its back ends.
+    /// Buckets of a routing table, and its back ends, in a gateway that started then.
     pub fn new(
         engine: Arc<Engine>,
         routes: Routes,
         back_ends: Vec<BackEnd>,
         notes_container: String,
         followed: Followed,
+        started: SystemTime,
     ) -> Self {
-        Buckets { engine, routes, back_ends, open: Mutex::default(), notes_container, followed }
+        let open = Mutex::default();
+        Buckets { engine, routes, back_ends, open, notes_container, followed, started }
     }
 
     /// A read that a client was let do, and that is about to be answered.
@@ -326,17 +330,22 @@ impl Buckets {
     /// # Errors
     /// What the back end says.
     pub async fn list(&self) -> S3Result<Vec<BucketEntry>> {
-        let mut found: BTreeMap<String, Option<SystemTime>> = BTreeMap::new();
-        let dynamic = self.routes.dynamic_backend().and_then(|index| self.back_ends.get(index));
-        if let Some(back_end) = dynamic {
+        let mut told: HashMap<String, SystemTime> = HashMap::new();
+        let mut found: BTreeMap<String, SystemTime> = BTreeMap::new();
+        let dynamic = self.routes.dynamic_backend();
+        if let Some(back_end) = dynamic.and_then(|index| self.back_ends.get(index)) {
             for entry in back_end.account.list().await.map_err(about_bucket)? {
+                let created = entry.created.unwrap_or(self.started);
                 if is_bucket_name(&entry.name) && entry.name != self.notes_container {
-                    found.insert(entry.name, entry.created);
+                    found.insert(entry.name.clone(), created);
                 }
+                told.insert(entry.name, created);
             }
         }
-        for name in self.routes.fixed_names() {
-            found.entry(name.to_string()).or_default();
+        // No other back end is asked: one that is down must not take the list away.
+        for (name, place) in self.routes.fixed() {
+            let own = told.get(&place.container).filter(|_| Some(place.backend) == dynamic);
+            found.insert(name.to_string(), own.copied().unwrap_or(self.started));
         }
         Ok(found.into_iter().map(|(name, created)| BucketEntry { name, created }).collect())
     }

@@ -38,6 +38,8 @@ const GRANT_KEYS: &[&str] = &["buckets", "rights"];
 /// What a config file says. What it does not say is `None` or empty.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
+    /// The file's path, for errors; empty where it is none.
+    pub path: String,
     /// Names and values of settings.
     pub settings: Vec<(String, String)>,
     /// Lets unsigned requests in.
@@ -102,8 +104,10 @@ impl Config {
                 .with_object(path.display().to_string())
                 .with_source(cause)
         })?;
-        Config::parse(&text, &Surroundings)
-            .map_err(|error| error.with_object(path.display().to_string()))
+        let path = path.display().to_string();
+        let config = Config::parse(&text, &Surroundings);
+        let config = config.map_err(|error| error.with_object(path.clone()))?;
+        Ok(Config { path, ..config })
     }
 
     /// Reads the text of a config file.
@@ -237,7 +241,9 @@ impl Reader<'_> {
         }
         require(!pair.access_key.is_empty(), "a [[key]] has no `access_key`")?;
         let what = format!("key `{}` has no secret", pair.access_key);
-        require(!pair.secret_key.is_empty(), &what)?;
+        require(!pair.secret_key.is_empty(), &what).map_err(|error| {
+            error.with_hint("Give it `secret_key`, `secret_key_file` or `secret_key_env`")
+        })?;
         // Everything everywhere, where nothing is said.
         if own.is_given() || grants.is_empty() {
             grants.push(own.grant()?);

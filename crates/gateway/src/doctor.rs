@@ -17,7 +17,7 @@ mod settings;
 use crate::backend::passed_over;
 use crate::hosts::Hosts;
 use crate::probe::BackEnds;
-use crate::ready::Probe as _;
+use crate::ready::{Probe as _, is_answer};
 use crate::route::{Place, Routes};
 use crate::telemetry::Telemetry;
 use crate::{Options, check_keys, open, server, tls};
@@ -116,8 +116,11 @@ async fn back_end(
     let own = Routes::default();
     let probe = BackEnds::new(&alone.backends, &own, &accounts);
     match probe.probe(0).await {
-        // No such container, or not for this key: it answered.
-        Err(error) if !matches!(error.kind(), Kind::NotFound | Kind::Denied) => {
+        // No such container, or not for this key: it answered, unless it was never asked.
+        Err(error)
+            if !matches!(error.kind(), Kind::NotFound | Kind::Denied)
+                || !is_answer(&error, backend.is_here()) =>
+        {
             return vec![failed(&subject, &error)];
         }
         _ => {}
@@ -129,7 +132,10 @@ async fn back_end(
     }));
     if backend.is_dynamic {
         let (account, is_read_only) = (&account, backend.is_read_only);
-        findings.extend(dynamic::containers(&subject, account, is_read_only, now).await);
+        let named = routes.fixed().filter(|row| row.1.backend == index);
+        let named: Vec<&str> = named.map(|row| row.1.container.as_str()).collect();
+        let found = dynamic::containers(&subject, account, &named, is_read_only, now).await;
+        findings.extend(found);
         if findings.iter().any(|finding| finding.level == Level::Problem) {
             return findings;
         }

@@ -35,7 +35,8 @@ pub fn to_s3(subject: Subject, error: Error) -> S3Error {
 fn translated(subject: Subject, error: &Error) -> S3Error {
     let reason = without_path(error.message());
     // Advice about secrets and endpoints is for the operator of the gateway, not for its clients.
-    let is_full = error.service_code() == Some(STORAGE_FULL);
+    let is_full = error.service_code() == Some(STORAGE_FULL)
+        || error.kind() == Kind::Exhausted && error.http_status() == Some(507);
     let is_for_clients = is_full || matches!(error.kind(), Kind::Invalid | Kind::Unsupported);
     let message = match error.hint().filter(|_| is_for_clients) {
         Some(hint) => format!("{reason}. {hint}"),
@@ -351,10 +352,12 @@ mod tests {
     #[test]
     fn a_full_disk_is_no_reason_to_come_again_and_what_is_in_use_is() {
         let full = Error::new(Kind::Exhausted, "the disk is full").with_service_code(STORAGE_FULL);
+        let behind = Error::new(Kind::Exhausted, "no space left (507)").with_http_status(507);
         let hint = "Raise the setting connections_per_host";
         let in_use = Error::new(Kind::Exhausted, "all connections are in use").with_hint(hint);
         for (error, status, code) in [
             (full, 507, "StorageFull"),
+            (behind, 507, "StorageFull"),
             (in_use, 503, "SlowDown"),
             (Error::new(Kind::Throttled, "busy"), 503, "SlowDown"),
             (Error::new(Kind::Unavailable, "down"), 503, "ServiceUnavailable"),

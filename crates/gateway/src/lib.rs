@@ -215,7 +215,8 @@ impl Gateway {
         let tls = options.tls_files()?.map(Tls::open).transpose()?.map(Arc::new);
         let hosts = Hosts::parse(&options.serve.domains, tls.is_some())?;
         let proxies = Proxies::parse(&options.serve.trusted_proxies)?;
-        let telemetry = Arc::new(Telemetry::new(SystemTime::now()));
+        let started = SystemTime::now();
+        let telemetry = Arc::new(Telemetry::new(started));
         let routes = Routes::of(&options)?;
         let log = AccessLog::open("access_log", &options.serve.access_log, &telemetry)?;
         let backend_log = AccessLog::open("backend_log", &options.serve.backend_log, &telemetry)?;
@@ -227,7 +228,7 @@ impl Gateway {
         let readiness = Arc::new(Readiness::new(probe, ready_timeout, telemetry.clone()));
         let notes_bucket = options.serve.notes_bucket.clone();
         let followed = Followed::of(&options, &engine)?;
-        let buckets = Buckets::new(engine, routes, back_ends, notes_bucket, followed);
+        let buckets = Buckets::new(engine, routes, back_ends, notes_bucket, followed, started);
         let buckets = Arc::new(buckets);
         let (listener, address) = server::bind("--listen", &options.serve.listen).await?;
         let admin = match options.serve.admin_listen.as_str() {

@@ -96,7 +96,7 @@ pub(crate) async fn list_buckets(
     let next = shown.last().filter(|_| is_truncated).map(|entry| client_token(&entry.name));
     let bucket = |entry: BucketEntry| dto::Bucket {
         name: Some(entry.name),
-        creation_date: entry.created.map(dto::Timestamp::from),
+        creation_date: Some(entry.created.into()),
         ..Default::default()
     };
     Ok(dto::ListBucketsOutput {

@@ -43,6 +43,10 @@ impl Probe for BackEnds {
         self.0.iter().map(|target| target.name.clone()).collect()
     }
 
+    fn is_here(&self, index: usize) -> bool {
+        self.0.get(index).is_some_and(|target| target.is_here)
+    }
+
     async fn probe(&self, index: usize) -> Result<()> {
         let target = self.0.get(index);
         let target =

@@ -3,7 +3,8 @@
 //! It should while at least one back end answers and no drain has begun. One back end of several
 //! that is down does not take the others away from their clients. "Answers" means that a request
 //! came back, not that it was granted: rights are `penstock doctor`'s business, and a back end that
-//! throttles would not do so less for other replicas, which have the same one.
+//! throttles would not do so less for other replicas, which have the same one. A back end that was
+//! never asked, for want of credentials, has not answered.
 
 use crate::telemetry::Telemetry;
 use async_trait::async_trait;
@@ -24,6 +25,9 @@ const LOOK_VALIDITY: Duration = Duration::from_secs(1);
 pub trait Probe: Send + Sync + Debug {
     /// Their names.
     fn names(&self) -> Vec<String>;
+
+    /// Whether a back end lies on this machine, where the system answers and not a service.
+    fn is_here(&self, index: usize) -> bool;
 
     /// Sends one cheap request to the back end of this index.
     ///
@@ -105,7 +109,8 @@ impl Readiness {
             Err(_) => Found { is_there: false, words: "no answer in time" },
             Ok(answer) => {
                 *asked = None;
-                found(&answer.unwrap_or_else(|cause| Err(broke_off(cause))))
+                let answer = answer.unwrap_or_else(|cause| Err(broke_off(cause)));
+                found(answer.as_ref().err(), self.probe.is_here(index))
             }
         }
     }
@@ -141,17 +146,31 @@ fn broke_off(cause: JoinError) -> Error {
     Error::new(Kind::Internal, "the question broke off").with_source(cause)
 }
 
+/// The status with which a proxy on the way asks for credentials of its own.
+const PROXY_AUTHENTICATION: u16 = 407;
+
+/// Whether an error is an answer of the back end's, which no request has reached where credentials
+/// could not be had.
+pub(crate) fn is_answer(error: &Error, is_here: bool) -> bool {
+    match error.kind() {
+        Kind::NotFound | Kind::Unsupported | Kind::Conflict | Kind::Throttled => true,
+        Kind::Denied => is_here || error.http_status().is_some_and(|it| it != PROXY_AUTHENTICATION),
+        // Of its own, and not of this machine's.
+        Kind::Exhausted => error.http_status().is_some(),
+        _ => false,
+    }
+}
+
 /// What an answer says of the back end.
-fn found(answer: &Result<()>) -> Found {
-    let (is_there, words) = match answer.as_ref().map_err(Error::kind) {
-        Ok(()) | Err(Kind::NotFound | Kind::Denied | Kind::Unsupported | Kind::Conflict) => {
-            (true, "ok")
-        }
-        Err(Kind::Throttled) => (true, "ok, but it throttles"),
-        Err(Kind::Exhausted) => (false, "a local resource is exhausted"),
-        Err(_) => (false, "not reachable"),
+fn found(error: Option<&Error>, is_here: bool) -> Found {
+    let words = match error.map(|error| (error.kind(), is_answer(error, is_here))) {
+        Some((Kind::Throttled, _)) => "ok, but it throttles",
+        None | Some((_, true)) => "ok",
+        Some((Kind::Denied, _)) => "no credentials",
+        Some((Kind::Exhausted, _)) => "a local resource is exhausted",
+        Some(_) => "not reachable",
     };
-    Found { is_there, words }
+    Found { is_there: error.is_none_or(|error| is_answer(error, is_here)), words }
 }
 
 fn judged(looks: &[Look]) -> (bool, String) {
@@ -178,11 +197,18 @@ mod tests {
             (0..self.0.len()).map(|index| format!("b{index}")).collect()
         }
 
+        fn is_here(&self, _: usize) -> bool {
+            false
+        }
+
         async fn probe(&self, index: usize) -> Result<()> {
             self.1.fetch_add(1, Ordering::Relaxed);
             match self.0[index] {
                 None => Ok(()),
                 Some(Kind::Cancelled) => std::future::pending().await,
+                Some(Kind::Denied) => {
+                    Err(Error::new(Kind::Denied, "the key is wrong").with_http_status(403))
+                }
                 Some(kind) => Err(Error::new(kind, "http://secret.example is down")),
             }
         }
@@ -211,6 +237,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_back_end_that_was_never_asked_has_not_answered() {
+        let denied = || Error::new(Kind::Denied, "no usable credentials");
+        let full = || Error::new(Kind::Exhausted, "full");
+        for (error, is_here, is_there, words) in [
+            (denied(), false, false, "no credentials"),
+            (denied().with_http_status(407), false, false, "no credentials"),
+            (denied().with_http_status(401), false, true, "ok"),
+            (denied(), true, true, "ok"),
+            (full(), false, false, "a local resource is exhausted"),
+            (full().with_http_status(507), false, true, "ok"),
+        ] {
+            let found = found(Some(&error), is_here);
+            assert_eq!((found.is_there, found.words), (is_there, words), "{error}");
+        }
+    }
+
     /// Answers when it is told to.
     #[derive(Debug, Default)]
     struct Slow(tokio::sync::Notify, AtomicU64);
@@ -219,6 +262,10 @@ mod tests {
     impl Probe for Slow {
         fn names(&self) -> Vec<String> {
             vec!["slow".to_string()]
+        }
+
+        fn is_here(&self, _: usize) -> bool {
+            false
         }
 
         async fn probe(&self, _: usize) -> Result<()> {

@@ -10,6 +10,9 @@ use penstock_base::{Error, Kind, Result, Secret};
 use s3s::validation::{AwsNameValidation, NameValidation as _};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Which names buckets have.
+pub(crate) const BUCKET_NAMES: &str = "A bucket's name has 3 to 63 lower-case letters, digits, dots \
+    and hyphens, with a letter or a digit at both ends of what stands between dots";
 /// Names that the gateway answers itself, or may yet.
 const OWN_NAMES: &[&str] = &["healthz", "readyz", "metrics"];
 
@@ -244,13 +247,8 @@ pub fn own_name(name: &str) -> Option<String> {
 }
 
 fn no_bucket_name(name: &str) -> Error {
-    let rule = || {
-        "3 to 63 lower-case letters, digits, dots and hyphens, with a letter or a digit at both \
-         ends of what stands between dots"
-            .to_string()
-    };
     let error = invalid(format!("`{name}` cannot be the name of a bucket"));
-    error.with_hint(own_name(name).unwrap_or_else(rule))
+    error.with_hint(own_name(name).unwrap_or_else(|| BUCKET_NAMES.to_string()))
 }
 
 fn unknown_backend(bucket: &BucketOptions, backends: &[BackendOptions]) -> Error {

@@ -128,6 +128,41 @@ async fn a_read_only_bucket_is_not_written_to() {
 }
 
 #[tokio::test]
+async fn directories_that_no_bucket_can_be_are_named() {
+    let dir = Dir::new();
+    for name in ["lake", "Sales", "under_score", "known_one"] {
+        std::fs::create_dir_all(dir.served().join(name)).unwrap();
+    }
+    let known = BucketOptions { container: Some("known_one".into()), ..named("known", "dir") };
+    let told = Options { buckets: vec![known], ..options(&dir) };
+    let findings = examine(&told, SystemTime::now).await;
+    assert!(problems(&findings).is_empty(), "{findings:#?}");
+    assert!(has(&findings, Level::Warning, "the name of `Sales`, `under_score`, so"));
+}
+
+/// Nothing is known of a back end that was never asked.
+#[tokio::test]
+async fn a_back_end_without_credentials_does_not_answer() {
+    let process = ("provider", "credential_chain");
+    let pairs = [process, ("chain", "process"), ("endpoint", "http://127.0.0.1:1")];
+    let pairs = pairs.map(|(name, value)| (name.to_string(), Secret::new(value))).to_vec();
+    let (name, url) = ("bare".to_string(), "s3://".to_string());
+    let bare = BackendOptions { name, url, options: pairs, ..Default::default() };
+    let told = Options { buckets: vec![named("lake", "bare")], ..options_over(bare) };
+    let findings = examine(&told, SystemTime::now).await;
+    let [problem] = problems(&findings)[..] else { panic!("{findings:#?}") };
+    assert!(problem.what.contains("no usable"), "{problem:?}");
+    assert_eq!(problem.kind, Some(Kind::Denied));
+    assert!(!has(&findings, Level::Good, "answers"), "{findings:#?}");
+    let server = Server::start_with(Dir::new(), told).await;
+    let answer = server.get("/readyz").await;
+    assert_eq!(
+        (answer.status, answer.text().as_str()),
+        (503, "no back end answers\nbare: no credentials\n")
+    );
+}
+
+#[tokio::test]
 async fn each_trouble_is_named_with_its_kind_and_a_cure_and_no_secret() {
     let (dir, fake) = (Dir::new(), FakeAzure::start(FakeOptions::azure()).unwrap());
     let wrong = fake.connection_string().replace("AccountKey=", "AccountKey=QUJD");

@@ -145,6 +145,31 @@ async fn buckets_lead_to_their_places() {
     }
 }
 
+/// Clients such as the AWS CLI take the date of every bucket for granted.
+#[tokio::test]
+async fn every_bucket_of_a_list_has_a_date() {
+    let world = world_with("").await;
+    let lake = world.server.dir.served().join("lake");
+    let text = world.server.get("/").await.text();
+    let dated = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<Name>{name}</Name>")).unwrap();
+        let bucket = text.split("<Bucket>").find(|it| it.contains(&format!(">{name}<")));
+        let date = bucket.and_then(|it| it.split_once("<CreationDate>")).map(|it| it.1);
+        let date = date.and_then(|it| it.split_once('<')).map(|it| it.0.to_string());
+        date.unwrap_or_else(|| panic!("{name} has no date: {rest}"))
+    };
+    let about = std::fs::metadata(&lake).unwrap();
+    let made = about.created().or_else(|_| about.modified()).unwrap();
+    let made = made.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let second = |date: String| date.parse::<jiff::Timestamp>().unwrap().as_second();
+    assert_eq!(second(dated("lake")), made as i64, "the directory's own");
+    for name in ["archive", "below", "old-raw", "public", "raw", "team"] {
+        assert!(second(dated(name)) >= made as i64, "{name}: the gateway's start");
+    }
+    let dates = text.matches("<CreationDate>").count();
+    assert_eq!(dates, text.matches("<Bucket>").count());
+}
+
 #[tokio::test]
 async fn copies_cross_back_ends() {
     let world = world().await;

@@ -42,6 +42,67 @@ pub(crate) fn which(url: &str, kind: &str) -> Option<String> {
     (spoken() == Words::Sql).then(|| format!("FROM which_secret('{url}', '{kind}')"))
 }
 
+/// Options by their names, and where they are given, for a sentence about their values.
+pub(crate) fn values(secret_name: Option<&str>, names: &[&str]) -> String {
+    values_in(spoken(), secret_name, names)
+}
+
+/// How an option is given this value, as a part of a sentence.
+pub(crate) fn set(name: &str, value: &str) -> String {
+    set_in(spoken(), name, value)
+}
+
+/// How credentials that have expired are renewed.
+pub(crate) fn renew(secret_name: Option<&str>) -> String {
+    renew_in(spoken(), secret_name)
+}
+
+fn secret(name: Option<&str>) -> String {
+    name.map_or_else(|| "the secret".to_string(), |name| format!("secret '{name}'"))
+}
+
+fn values_in(words: Words, secret_name: Option<&str>, names: &[&str]) -> String {
+    let spelt = |name: &&str| match words {
+        Words::Sql => name.to_ascii_uppercase(),
+        Words::Flags | Words::Config => name.to_string(),
+    };
+    let names: Vec<String> = names.iter().map(spelt).collect();
+    let names = match &names[..] {
+        [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        names => names.concat(),
+    };
+    match words {
+        Words::Sql => format!("{names} of {}", secret(secret_name)),
+        Words::Flags => format!("{names} (-o NAME=VALUE, or the environment)"),
+        Words::Config => format!("{names} (in the [[backend]], or the environment)"),
+    }
+}
+
+fn set_in(words: Words, name: &str, value: &str) -> String {
+    match words {
+        Words::Sql => {
+            // Text stands in quotes there, and what is true or false does not.
+            let quote = if matches!(value, "true" | "false") { "" } else { "'" };
+            format!("set {} {quote}{value}{quote} in the secret", name.to_ascii_uppercase())
+        }
+        Words::Flags => format!("give -o {name}={value}"),
+        Words::Config => format!("set {name} = \"{value}\" in the [[backend]]"),
+    }
+}
+
+fn renew_in(words: Words, secret_name: Option<&str>) -> String {
+    match words {
+        Words::Sql => format!(
+            "renew {}, or create it with PROVIDER credential_chain so that they renew themselves",
+            secret(secret_name)
+        ),
+        Words::Flags => "renew them where they come from (-o, or the environment)".to_string(),
+        Words::Config => "renew them where they come from (the [[backend]], or the environment); \
+                          with provider = \"credential_chain\" they renew themselves"
+            .to_string(),
+    }
+}
+
 fn give_in(words: Words, kind: &str, options: &[(&str, &str)]) -> String {
     let pasted = options_in(words, kind, options);
     if words == Words::Sql { pasted } else { format!("Give {pasted}") }
@@ -77,6 +138,39 @@ fn in_config(name: &str, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_told_where_they_are_given() {
+        let names = ["secret", "region", "endpoint"];
+        for (words, values, one, set) in [
+            (
+                Words::Sql,
+                "SECRET, REGION and ENDPOINT of secret 'mine'",
+                "KEY_ID of the secret",
+                "set USE_SSL false in the secret",
+            ),
+            (
+                Words::Flags,
+                "secret, region and endpoint (-o NAME=VALUE, or the environment)",
+                "key_id (-o NAME=VALUE, or the environment)",
+                "give -o use_ssl=false",
+            ),
+            (
+                Words::Config,
+                "secret, region and endpoint (in the [[backend]], or the environment)",
+                "key_id (in the [[backend]], or the environment)",
+                "set use_ssl = \"false\" in the [[backend]]",
+            ),
+        ] {
+            assert_eq!(values_in(words, Some("mine"), &names), values);
+            assert_eq!(values_in(words, None, &["key_id"]), one);
+            assert_eq!(set_in(words, "use_ssl", "false"), set);
+            let region = set_in(words, "region", "eu-west-1");
+            assert_eq!(region.contains("REGION 'eu-west-1' in"), words == Words::Sql, "{region}");
+            let is_sql = words == Words::Sql;
+            assert_eq!(renew_in(words, Some("mine")).contains("secret 'mine'"), is_sql);
+        }
+    }
 
     #[test]
     fn options_are_told_as_they_are_given() {

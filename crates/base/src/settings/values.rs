@@ -83,6 +83,15 @@ pub(super) fn parse_number(spec: &SettingSpec, value: &str) -> Result<u64> {
     })
 }
 
+/// A number of bytes, with a unit or without.
+pub(super) fn parse_size(spec: &SettingSpec, value: &str) -> Result<u64> {
+    value.parse::<ByteSize>().map(|size| size.0).map_err(|error| {
+        let hint = error.hint().unwrap_or_default().to_string();
+        let why = format!("setting `{}`: {}", spec.name, error.message());
+        Error::new(Kind::Invalid, why).with_hint(hint)
+    })
+}
+
 /// A number that its row allows.
 pub(super) fn in_range(spec: &SettingSpec, value: &str, parsed: Result<u64>) -> Result<u64> {
     let number = parsed?;

@@ -8,7 +8,7 @@ use crate::names::turned::Pages;
 use crate::query::{Query, QueryCore};
 use crate::read::Stream;
 use futures_util::{StreamExt, stream};
-use penstock_base::{Error, Kind, Result};
+use penstock_base::{Error, Result};
 use penstock_store::{ETag, GetRange, ListRequest, PutOptions, PutResult};
 use std::fmt::Write;
 use std::slice;
@@ -191,7 +191,7 @@ async fn remove_batch(query: &QueryCore, batch: Vec<Location>) -> Vec<Error> {
             let failed: Vec<Location> = batch
                 .iter()
                 .zip(&results)
-                .filter(|(_, result)| result.as_ref().is_err_and(|e| e.kind() != Kind::NotFound))
+                .filter(|(_, result)| result.is_err())
                 .map(|(object, _)| object.clone())
                 .collect();
             remove_each(query, &failed).await
@@ -204,13 +204,12 @@ async fn remove_batch(query: &QueryCore, batch: Vec<Location>) -> Vec<Error> {
     }
 }
 
+/// That an object is not there is no error of a store: if something else is not found, such as the
+/// bucket, the name is probably wrong, and nothing is known to be removed.
 async fn remove_each(query: &QueryCore, objects: &[Location]) -> Vec<Error> {
     let mut failures = Vec::new();
     for object in objects {
-        match delete(query, object, None).await {
-            Err(error) if error.kind() != Kind::NotFound => failures.push(error),
-            _ => {}
-        }
+        failures.extend(delete(query, object, None).await.err());
     }
     failures
 }

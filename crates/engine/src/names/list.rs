@@ -19,6 +19,18 @@ impl Query {
     /// `Unsupported` where the store cannot list; `NotFound` for a missing bucket or container;
     /// `Denied`, `Throttled`, `Unavailable`.
     pub async fn list(&self, directory: &Location) -> Result<Vec<Entry>> {
+        let mut entries = self.list_with_itself(directory).await?;
+        let own = as_directory(directory).key;
+        entries.retain(|entry| entry.is_directory || entry.key != own);
+        Ok(entries)
+    }
+
+    /// The same, with the object that has the directory's own name, slash and all, where there is
+    /// one: it marks a directory for some programs, and is a mistake of others.
+    ///
+    /// # Errors
+    /// As [`Query::list`].
+    pub async fn list_with_itself(&self, directory: &Location) -> Result<Vec<Entry>> {
         self.core.run(list(&self.core, directory)).await
     }
 
@@ -56,10 +68,9 @@ async fn list(query: &QueryCore, directory: &Location) -> Result<Vec<Entry>> {
     query.uploads.settled_below(&below.id()).await;
     let mut entries = Vec::new();
     for page in all_pages(query, Pages::of(query, directory, level(&below.key))).await? {
-        let (listed, objects) = (page.listed, &page.objects);
+        let (listed, objects) = (page.listed, page.objects.iter());
         let directories = page.prefixes.iter();
         entries.extend(directories.map(|prefix| directory_entry(directory, prefix, listed)));
-        let objects = objects.iter().filter(|object| object.key != below.key);
         entries.extend(objects.map(|object| object_entry(directory, object, listed)));
     }
     entries.sort_by(|a, b| a.key.cmp(&b.key));

@@ -77,7 +77,7 @@ fn slips_are_told_with_line_and_nearest_name() {
         ("[[bucket]]\nname = \"a\"\nprefx = \"b\"", vec!["`prefx` in line 3", "`prefix`"]),
         ("[[backend]]\nacount_name = \"a\"", vec!["in line 2", "`account_name`"]),
         ("[[key]]\nacces_key = \"a\"", vec!["in line 2", "`access_key`"]),
-        ("[[key]]\naccess_key = \"a\"", vec!["key `a` has no secret"]),
+        ("[[key]]\naccess_key = \"a\"", vec!["key `a` has no secret", "`secret_key_file` or"]),
         ("[[backend]]\nname = \"a\"", vec!["back end `a` has no `url`"]),
         ("[backend]\nname = \"a\"", vec!["[[backend]]"]),
         ("[[key]]\nrequests_per_second = \"a\"", vec!["takes a whole number"]),

@@ -45,6 +45,7 @@ pub(super) fn certificates(
         let told = match ParsedCertificate::try_from(der) {
             Ok(certificate) => {
                 findings.extend(names(&certificate, domains).filter(|_| at == 0));
+                findings.extend(authority(&certificate, now).filter(|_| at == 0));
                 times(at, validity(&certificate, now), now)
             }
             Err(error) => {
@@ -67,6 +68,26 @@ fn whose(at: usize) -> String {
         0 => "the certificate".to_string(),
         at => format!("certificate {} of the chain", at + 1),
     }
+}
+
+/// Whether the gateway's own certificate says that it is an authority's (RFC 5280 section 4.2.1.9).
+/// Of one whose times are wrong that is not told.
+fn authority(certificate: &ParsedCertificate<'_>, now: Duration) -> Option<Finding> {
+    let nobody = RootCertStore::empty();
+    let now = UnixTime::since_unix_epoch(now);
+    let refused = verify_server_cert_signed_by_trust_anchor(certificate, &nobody, &[], now, &[]);
+    // webpki's name for it; no rustls variant has it.
+    let is_authority = matches!(
+        refused,
+        Err(TlsError::InvalidCertificate(CertificateError::Other(other)))
+            if format!("{other:?}").contains("CaUsedAsEndEntity")
+    );
+    is_authority.then(|| {
+        let what = "the certificate is an authority's (CA:TRUE): clients that check this, \
+                    penstock's among them, refuse it as a server's own";
+        let cure = "Have it made with basicConstraints CA:FALSE, or signed by that authority";
+        Finding::warning(SUBJECT, what, cure)
+    })
 }
 
 /// Reads the times by asking whether the certificate holds at one. That is looked at before who
@@ -156,7 +177,7 @@ fn names(certificate: &ParsedCertificate<'_>, domains: &[String]) -> Option<Find
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rcgen::{CertificateParams, KeyPair};
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
     const DAY: u64 = 24 * 60 * 60;
 
@@ -168,6 +189,21 @@ mod tests {
         params.not_after = rcgen::date_time_ymd(2031, 1, 1);
         let key = KeyPair::generate().unwrap();
         params.self_signed(&key).unwrap().der().clone()
+    }
+
+    #[test]
+    fn a_certificate_of_an_authority_is_told_where_it_is_the_gateways_own() {
+        let mut params = CertificateParams::new(vec!["a.example".to_string()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2030, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2031, 1, 1);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone();
+        let findings = told(std::slice::from_ref(&authority), &["a.example"], day(1));
+        let found = findings.iter().find(|it| it.what.contains("CA:TRUE"));
+        assert_eq!(found.map(|it| it.level), Some(Level::Warning), "{findings:?}");
+        assert!(found.unwrap().cure.contains("CA:FALSE"));
+        let chain = [certificate(&["a.example"]), authority];
+        assert!(told(&chain, &[], day(1)).is_empty(), "it belongs there");
     }
 
     /// So many days after the beginning of 2030.

@@ -4,6 +4,7 @@
 use super::judge::{Finding, failed};
 use super::{read, retained, take_back, trial};
 use crate::notes::{NOTES_BYTES_MAX, Notes};
+use crate::route::{BUCKET_NAMES, is_bucket_name};
 use penstock_base::{Kind, Result};
 use penstock_store::{
     Account, GetRequest, ListRequest, Payload, PutOptions, StreamingStore, WriteCondition,
@@ -13,6 +14,9 @@ use std::time::SystemTime;
 
 /// Most notes that are read.
 const NOTES_TRIED_MAX: u16 = 200;
+
+/// Most containers that are named where their names are wrong.
+const NAMES_TOLD_MAX: usize = 5;
 
 /// Said of a back end that is asked for notes but keeps none.
 const NONE_KEPT: &str = "none are kept here, as this back end cannot tie a write to what is there: \
@@ -24,15 +28,21 @@ fn trial_name(now: SystemTime) -> String {
     format!("penstock-doctor-{}-{}", std::process::id(), since.as_millis())
 }
 
-/// A back end whose containers are buckets: they are listed, and one is made, tried and removed.
+/// A back end whose containers are buckets, those in `named` by names that the configuration gives:
+/// they are listed, and one is made, tried and removed.
 pub(super) async fn containers(
     subject: &str,
     account: &Arc<dyn Account>,
+    named: &[&str],
     is_read_only: bool,
     now: &impl Fn() -> SystemTime,
 ) -> Vec<Finding> {
     let mut findings = match account.list().await {
-        Ok(found) => vec![Finding::good(subject, format!("{} containers", found.len()))],
+        Ok(found) => {
+            let names: Vec<&str> = found.iter().map(|entry| entry.name.as_str()).collect();
+            let count = Finding::good(subject, format!("{} containers", names.len()));
+            std::iter::once(count).chain(nameless(subject, &names, named)).collect::<Vec<_>>()
+        }
         // Nothing else would be told of it than the same again.
         Err(error) => return vec![failed(subject, &error)],
     };
@@ -67,6 +77,24 @@ pub(super) async fn containers(
         findings.push(Finding { what, cure, ..finding });
     }
     findings
+}
+
+/// Containers that are no buckets, as no bucket may have their names.
+fn nameless(subject: &str, names: &[&str], named: &[&str]) -> Option<Finding> {
+    let odd: Vec<String> = names
+        .iter()
+        .filter(|name| !is_bucket_name(name) && !named.contains(name))
+        .map(|name| format!("`{}`", name.escape_debug()))
+        .collect();
+    let more = match odd.len().checked_sub(NAMES_TOLD_MAX) {
+        None | Some(0) => String::new(),
+        Some(more) => format!(" and {more} more"),
+    };
+    let told = odd.iter().take(NAMES_TOLD_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let what =
+        format!("no bucket may have the name of {told}{more}, so clients do not see what is there");
+    let cure = format!("Rename it, or name it as the `container` of a [[bucket]]. {BUCKET_NAMES}");
+    (!odd.is_empty()).then(|| Finding::warning(subject, what, &cure))
 }
 
 async fn try_container(
@@ -226,12 +254,27 @@ mod tests {
     async fn what_may_not_be_made_is_a_warning_and_notes_that_may_not_be_kept_a_problem() {
         let account: Arc<dyn Account> = Arc::new(Closed);
         let now = || SystemTime::UNIX_EPOCH;
-        let made = containers("b", &account, false, &now).await;
+        let made = containers("b", &account, &[], false, &now).await;
         assert_eq!(made.iter().map(|it| it.level).max(), Some(Level::Warning), "{made:?}");
         assert!(made[1].what.contains("CreateBucket") && made[1].cure.contains("[[bucket]]"));
-        assert_eq!(containers("b", &account, true, &now).await.len(), 1);
+        assert_eq!(containers("b", &account, &[], true, &now).await.len(), 1);
         let kept = notes("b", &account, "n", false, &now).await;
         assert_eq!((kept.len(), kept[0].level), (1, Level::Problem));
         assert!(kept[0].cure.contains("notes_bucket"), "{kept:?}");
+    }
+
+    #[test]
+    fn containers_that_no_bucket_can_be_are_named() {
+        assert_eq!(nameless("disk", &["lake", "team.a", "0-1"], &[]), None);
+        let told =
+            nameless("disk", &["lake", "Sales", "b", "under_score", "healthz"], &[]).unwrap();
+        assert_eq!(told.level, Level::Warning);
+        assert!(told.what.contains("`Sales`, `b`, `under_score`, `healthz`, so"), "{told:?}");
+        assert!(told.cure.contains("3 to 63 lower-case letters"), "{told:?}");
+        assert_eq!(nameless("disk", &["lake", "Sales"], &["Sales"]), None);
+        let many = ["A", "B", "C", "D", "E", "F", "G"];
+        let told = nameless("disk", &many, &[]).unwrap().what;
+        assert!(told.contains("`E` and 2 more") && !told.contains("`F`"), "{told}");
+        assert!(!nameless("disk", &["\u{1b}[2J"], &[]).unwrap().what.contains('\u{1b}'));
     }
 }

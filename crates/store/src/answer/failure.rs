@@ -1,9 +1,9 @@
 //! The one table from status and service code to [`Kind`] and [`Retry`], and the words of errors.
 
-use crate::ETag;
 use crate::answer::{parse_http_date, parse_iso_date, text_header};
 use crate::http::HttpResponse;
 use crate::versions::{MARKER, MARKER_VERSION};
+use crate::{ETag, advice};
 use ::http::HeaderMap;
 use ::http::header::{CONTENT_TYPE, DATE, ETAG, LOCATION, RETRY_AFTER};
 use penstock_base::{Error, Kind, Retry};
@@ -142,7 +142,7 @@ impl Failure {
             304 | 409 | 412 => (Kind::Conflict, Retry::Never),
             429 | 503 => (Kind::Throttled, wait),
             405 | 501 => (Kind::Unsupported, Retry::Never),
-            507 => (Kind::Unavailable, Retry::Never),
+            507 => (Kind::Exhausted, Retry::Never),
             408 | 425 | 500..=599 => (Kind::Unavailable, wait),
             300..=499 => (Kind::Invalid, Retry::Never),
             // A success that is none: no store wrote it.
@@ -173,6 +173,7 @@ impl Failure {
             Kind::Conflict => format!("what is there stands against the request ({label})"),
             Kind::Throttled => format!("the store asks to slow down ({label})"),
             Kind::Unavailable => format!("the store failed on its side ({label})"),
+            Kind::Exhausted => format!("the store has no space left ({label})"),
             _ => format!("the store answered {label}"),
         };
         if self.is_html {
@@ -221,30 +222,30 @@ impl Failure {
                     .to_string(),
             );
         }
-        let secret = match &self.secret_name {
-            Some(name) => format!("secret '{name}'"),
-            None => "the secret".to_string(),
-        };
-        let advice = match self.code.as_str() {
+        if kind == Kind::Exhausted {
+            return Some("Free space at the store, or write to another one".to_string());
+        }
+        let values = |names: &[&str]| advice::values(self.secret_name.as_deref(), names);
+        let told = match self.code.as_str() {
             "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => {
-                return Some(format!(
-                    "The temporary credentials have expired: renew {secret}, or create it with \
-                     PROVIDER credential_chain so that they renew themselves"
-                ));
+                let renew = advice::renew(self.secret_name.as_deref());
+                return Some(format!("The temporary credentials have expired: {renew}"));
             }
             "InvalidAccessKeyId" => {
-                return Some(format!("The store does not know KEY_ID: check KEY_ID of {secret}"));
+                return Some(format!(
+                    "The store does not know the key: check {}",
+                    values(&["key_id"])
+                ));
             }
             "SignatureDoesNotMatch" => {
-                return Some(format!(
-                    "Check SECRET, REGION and ENDPOINT of {secret} for slips and lost characters"
-                ));
+                let values = values(&["secret", "region", "endpoint"]);
+                return Some(format!("Check {values} for slips and lost characters"));
             }
             "RequestTimeTooSkewed" | "RequestExpired" => {
                 "This machine's clock and the server's differ too much: set the clock, since \
                  signatures carry the time"
             }
-            "InvalidToken" => return Some(format!("Check SESSION_TOKEN of {secret}")),
+            "InvalidToken" => return Some(format!("Check {}", values(&["session_token"]))),
             "InvalidObjectState" | "BlobArchived" => {
                 "The object is in an archive tier: restore it before reading"
             }
@@ -261,7 +262,7 @@ impl Failure {
             "ContainerNotFound" | "FilesystemNotFound" => "Check the container and account names",
             _ => return None,
         };
-        Some(advice.to_string())
+        Some(told.to_string())
     }
 
     fn clock_hint(&self) -> Option<String> {

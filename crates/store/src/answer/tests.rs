@@ -53,6 +53,8 @@ fn statuses_and_codes_have_one_meaning() {
         (504, "", Unavailable, true),
         (408, "", Unavailable, true),
         (501, "NotImplemented", Unsupported, false),
+        (507, "", Exhausted, false),
+        (507, "XMinioStorageFull", Exhausted, false),
         (301, "PermanentRedirect", Invalid, false),
         (400, "BadDigest", Corrupt, true),
         (600, "", Corrupt, true),
@@ -109,6 +111,13 @@ fn advice_on_credentials_names_the_secret() {
         found.secret_name = Some("mine".to_string());
         assert!(found.into_error(None).hint().unwrap().contains("secret 'mine'"), "{code}");
     }
+}
+
+#[test]
+fn a_full_store_is_told_from_a_full_disk_here() {
+    let error = failure(507, &[], "").into_error(None);
+    assert!(error.message().contains("the store has no space left (507)"), "{error}");
+    assert!(error.hint().unwrap().contains("at the store"), "{error}");
 }
 
 #[test]

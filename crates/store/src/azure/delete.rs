@@ -32,9 +32,10 @@ enum Batched {
 }
 
 /// Whether a refusal says that the blob is not there. A missing container is not a missing blob:
-/// the name is probably wrong. And what a web page does not find says nothing of blobs.
+/// the name is probably wrong. And what a web page, or anything else that is not the service, does
+/// not find says nothing of blobs.
 pub(super) fn is_gone(failure: &Failure) -> bool {
-    failure.status == 404 && failure.code != "ContainerNotFound" && !failure.is_html
+    failure.status == 404 && matches!(failure.code.as_str(), "BlobNotFound" | "PathNotFound")
 }
 
 impl AzureStore {

@@ -1,5 +1,6 @@
 //! Opens connections: name lookup, several addresses, proxy tunnel, TLS.
 
+use crate::advice;
 use crate::drive::timeout_at;
 use crate::http::addresses::{first_to_answer, rotated};
 use crate::http::connection::{Connection, Stream, TLS_BUFFER_BYTES};
@@ -98,9 +99,9 @@ async fn connect_tcp(peer: &Peer<'_>, deadline: Instant, limit: Duration) -> Res
         unavailable(format!("the host name `{host}`{of_proxy} cannot be resolved"))
             .with_retry(Retry::Briefly)
             .with_source(error)
-            .with_hint(peer.hint(
-                "Check the endpoint, region or account in the URL and the secret, and the network",
-            ))
+            .with_hint(
+                peer.hint("Check the endpoint, region or account that is given, and the network"),
+            )
     })?;
     let turn = NEXT_ADDRESS.fetch_add(1, Ordering::Relaxed);
     let addresses = rotated(addresses.collect(), turn);
@@ -164,7 +165,7 @@ fn tls_error(host: &str, error: std::io::Error, has_answered: bool) -> Error {
         }
         Some(rustls::Error::InvalidMessage(_)) => {
             Error::new(Kind::Unavailable, format!("{host} does not speak TLS on this port"))
-                .with_hint("For a plain HTTP endpoint set USE_SSL false in the secret")
+                .with_hint(format!("For a plain HTTP endpoint {}", advice::set("use_ssl", "false")))
         }
         // What the peers cannot agree on stays so; a connection that broke may not.
         Some(_) => unavailable(format!("the TLS handshake with {host} failed"))

@@ -326,13 +326,19 @@ impl Sender {
         match (failure.status, failure.code.as_str()) {
             (304, _) => None,
             (300..=399, _) | (_, "AuthorizationHeaderMalformed") => Some(match &failure.region {
-                Some(region) => format!("The bucket is in region {region}: set REGION '{region}'"),
-                None => "Check ENDPOINT and REGION of the secret".to_string(),
+                Some(region) => {
+                    let set = advice::set("region", region);
+                    format!("The bucket is in region {region}: {set}")
+                }
+                None => {
+                    let name = config.secret_name.as_deref();
+                    format!("Check {}", advice::values(name, &["endpoint", "region"]))
+                }
             }),
             // HEAD has no body, so the service could not say what it did not like.
             (400, "") => Some(
                 "Often the region, an expired session token or an impossible bucket name: check \
-                 the secret and the URL"
+                 the credentials and the URL"
                     .to_string(),
             ),
             _ => None,

@@ -73,7 +73,7 @@ fn then_source(
         is_sso_only,
     };
     match source {
-        ChainSource::Environment => chain.then("environment", EnvCredentialProvider::new()),
+        ChainSource::Environment => chain.then("environment", Environment),
         ChainSource::Profile => chain.then("profile", profiles(false)),
         ChainSource::Sso => chain.then("SSO", profiles(true)),
         ChainSource::Process => {
@@ -96,6 +96,28 @@ fn then_source(
         ChainSource::Metadata => chain
             .then("container", ECSCredentialProvider::new())
             .then_guess("instance", IMDSv2CredentialProvider::new()),
+    }
+}
+
+/// AWS_ACCESS_KEY_ID and its kin. Half a key is a mistake, and not the absence of one: another
+/// identity in its place would be a surprise.
+#[derive(Debug)]
+struct Environment;
+
+impl ProvideCredential for Environment {
+    type Credential = Credential;
+
+    async fn provide_credential(&self, context: &Context) -> Result<Option<Credential>> {
+        let [id, secret] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+        let is_set = |name| context.env_var(name).is_some_and(|value| !value.is_empty());
+        let half = |set: &str, missing: &str| {
+            Err(Error::credential_invalid(format!("{set} is set, and {missing} is not")))
+        };
+        match (is_set(id), is_set(secret)) {
+            (true, false) => half(id, secret),
+            (false, true) => half(secret, id),
+            _ => EnvCredentialProvider::new().provide_credential(context).await,
+        }
     }
 }
 
@@ -158,7 +180,7 @@ fn provider(plan: &Plan, region: &str) -> Provider {
             }
             Box::new(provider)
         }
-        Plan::Environment => Box::new(EnvCredentialProvider::new()),
+        Plan::Environment => Box::new(Environment),
         Plan::Container => Box::new(ECSCredentialProvider::new()),
         Plan::Instance => Box::new(IMDSv2CredentialProvider::new()),
     }

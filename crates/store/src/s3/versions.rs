@@ -102,8 +102,10 @@ impl S3Store {
                 self.sender.acknowledged(&call, response).await?;
                 Ok(Removed { version, is_marker })
             }
+            // Nothing else that is not found says that the object is not there: a bucket's name is
+            // probably wrong, and so is the address of what is no object store.
             Outcome::Refused { failure, .. }
-                if failure.status == 404 && failure.code != "NoSuchBucket" && !failure.is_html =>
+                if matches!(failure.code.as_str(), "NoSuchKey" | "NoSuchVersion") =>
             {
                 Ok(Removed { version: version.map(str::to_string), is_marker: false })
             }

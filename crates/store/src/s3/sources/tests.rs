@@ -255,6 +255,26 @@ async fn a_role_is_assumed_with_what_the_machine_has() {
 }
 
 #[tokio::test]
+async fn half_a_key_in_the_environment_is_told_and_nothing_else_is_tried() {
+    let service = granting().await;
+    let home = role_profiles();
+    let [id, secret] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+    let profile = ("AWS_PROFILE", "one");
+    for (variables, said) in [
+        (vec![(id, "x"), profile], "AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not"),
+        (
+            vec![(secret, "x"), (id, ""), profile],
+            "AWS_SECRET_ACCESS_KEY is set, and AWS_ACCESS_KEY",
+        ),
+    ] {
+        let context = context(Some(&service), Some(&home.0), &variables);
+        let error = ask(&named(&[], None), &context).await.unwrap_err();
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    assert!(service.seen().is_empty());
+}
+
+#[tokio::test]
 async fn the_role_of_a_secret_is_assumed_with_its_key() {
     let service = granting().await;
     let spec = ChainSpec {

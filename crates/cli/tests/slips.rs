@@ -1,0 +1,230 @@
+//! Slips of the hand at the command line: what they do, and what is said of them.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions, FakeS3};
+use penstock_testkit::scratch::Scratch;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Output};
+
+/// The binary with an environment of its own: what the machine's has must not matter.
+fn penstock() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+    command.env_clear();
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A service, and a command on it.
+struct Lake(FakeHandle);
+
+impl Lake {
+    fn start() -> Self {
+        let open = FakeOptions { anonymous: true, ..FakeOptions::s3() };
+        Lake(FakeS3::start(open).unwrap())
+    }
+
+    fn run(&self, verb: &[&str]) -> Output {
+        let mut command = penstock();
+        let endpoint = format!("endpoint={}", self.0.address());
+        command.args(verb).args(["-o", &endpoint, "-o", "url_style=path", "-o", "use_ssl=false"]);
+        command.args(["-o", "key_id=test", "-o", "secret=test"]).output().unwrap()
+    }
+
+    /// What a command prints that must succeed.
+    fn done(&self, verb: &[&str]) -> String {
+        let output = self.run(verb);
+        assert!(output.status.success(), "{verb:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// What is said of a command that must fail with this code.
+    fn refused(&self, verb: &[&str], code: i32) -> String {
+        let output = self.run(verb);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{verb:?}: {said}");
+        said
+    }
+
+    /// An object whose name no verb makes by itself.
+    fn place(&self, path: &str) {
+        self.place_with(path, "");
+    }
+
+    /// The same with more headers, each with the end of its line.
+    fn place_with(&self, path: &str, more: &str) {
+        let mut stream = TcpStream::connect(self.0.address()).unwrap();
+        let request = format!(
+            "PUT {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 1\r\n\
+             {more}\r\nx"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+}
+
+#[test]
+fn a_directory_takes_the_name_of_what_is_put_there() {
+    let (lake, own) = (Lake::start(), Scratch::new("put-directory"));
+    let file = own.path().join("flights.csv");
+    std::fs::write(&file, "a,b").unwrap();
+    let file = file.to_str().unwrap();
+    lake.done(&["put", file, "s3://lake/dir/"]);
+    lake.done(&["put", file, "s3://lake/asked/?s3_region=us-east-1"]);
+    assert_eq!(lake.done(&["cat", "s3://lake/dir/flights.csv"]), "a,b");
+    assert_eq!(lake.done(&["cat", "s3://lake/asked/flights.csv"]), "a,b");
+    let said = lake.refused(&["put", "-", "s3://lake/dir/"], 16);
+    assert!(said.contains("the source has no name"), "{said}");
+    assert_eq!(lake.done(&["ls", "s3://lake/dir/"]).lines().count(), 1);
+}
+
+/// Other programs make them to mark a directory.
+#[test]
+fn an_object_that_is_named_as_a_directory_is_listed_copied_and_removed() {
+    let lake = Lake::start();
+    lake.place("/lake/dir/");
+    lake.place("/lake/dir/k");
+    let listed = lake.done(&["ls", "s3://lake/dir/"]);
+    let names: Vec<&str> = listed.lines().map(|line| line.rsplit("  ").next().unwrap()).collect();
+    assert_eq!(names, ["s3://lake/dir/", "s3://lake/dir/k"]);
+    lake.done(&["cp", "s3://lake/dir/", "s3://lake/copied"]);
+    assert_eq!(lake.done(&["cat", "s3://lake/copied"]), "x");
+    lake.done(&["rm", "s3://lake/dir/"]);
+    assert!(!lake.done(&["ls", "s3://lake/dir/"]).contains("dir/\n"));
+    for verb in [&["rm", "s3://lake/dir/"][..], &["cp", "s3://lake/dir/", "s3://lake/again"]] {
+        let said = lake.refused(verb, 16);
+        assert!(said.contains("a directory"), "{said}");
+    }
+    assert_eq!(lake.done(&["cat", "s3://lake/dir/k"]), "x");
+}
+
+#[test]
+fn a_removal_that_removed_nothing_says_so() {
+    let lake = Lake::start();
+    lake.place("/lake/gl/a");
+    lake.place("/lake/odd/*");
+    // What is not there counts as removed: a removal may be run again.
+    lake.done(&["rm", "s3://lake/gl/never-was"]);
+    let said = lake.refused(&["rm", "s3://lake/gl/a", "s3://lake/gl/*"], 16);
+    assert!(said.contains("are characters of a name"), "{said}");
+    assert_eq!(lake.done(&["cat", "s3://lake/gl/a"]), "x", "nothing is removed then");
+    lake.done(&["rm", "s3://lake/odd/*"]);
+    assert_eq!(lake.done(&["ls", "s3://lake/"]).lines().count(), 1);
+    for verb in [&["rm", "s3://missing/a"][..], &["rm", "s3://missing/a", "s3://missing/b"]] {
+        let said = lake.refused(verb, 11);
+        assert!(said.contains("the bucket does not exist (404 NoSuchBucket)"), "{said}");
+    }
+    lake.0.fault("html=404");
+    for verb in [&["rm", "s3://lake/gl/a"][..], &["rm", "s3://lake/gl/a", "s3://lake/b"]] {
+        let said = lake.refused(verb, 11);
+        assert!(said.contains("a web page instead"), "{said}");
+    }
+}
+
+#[test]
+fn a_removal_from_a_container_that_is_not_there_says_so() {
+    let azure = FakeAzure::start(FakeOptions::azure()).unwrap();
+    let account = format!("connection_string={}", azure.connection_string());
+    let run = |urls: &[&str]| penstock().arg("rm").args(urls).args(["-o", &account]).output();
+    let good = run(&["az://lake/never-was"]).unwrap();
+    assert!(good.status.success(), "{}", text(&good.stderr));
+    for urls in [&["az://missing/a"][..], &["az://missing/a", "az://missing/b"]] {
+        let output = run(urls).unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(11), "{said}");
+        assert!(said.contains("the container does not exist (404 ContainerNotFound)"), "{said}");
+    }
+}
+
+#[test]
+fn a_file_with_the_secret_wins_over_the_variable() {
+    let own = Scratch::new("secret-file");
+    let path = |name: &str| own.path().join(name).display().to_string();
+    std::fs::write(path("secret"), "a-secret-of-good-length\n").unwrap();
+    std::fs::create_dir(path("served")).unwrap();
+    let doctor = |more: &[&str]| {
+        let mut command = penstock();
+        command.args(["doctor", "--listen", "127.0.0.1:0", "--dir", &path("served")]);
+        command.args(["--access-key", "k"]).args(more).env("PENSTOCK_SECRET_KEY", "short");
+        let output = command.output().unwrap();
+        format!("{}{}", text(&output.stdout), text(&output.stderr))
+    };
+    assert!(doctor(&[]).contains("has a short secret"));
+    let said = doctor(&["--secret-key-file", &path("secret")]);
+    assert!(said.contains("ok       key `k`: is well formed"), "{said}");
+    let said = doctor(&["--secret-key", "another-secret-of-length"]);
+    assert!(said.contains("is well formed"), "{said}");
+    let both = ["--secret-key", "s", "--secret-key-file", "f"];
+    assert!(doctor(&both).contains("cannot be used with"));
+}
+
+/// Of whatever length: what is short waits in a buffer.
+#[test]
+fn a_full_stdout_is_told_as_a_full_disk() {
+    let lake = Lake::start();
+    lake.place("/lake/x");
+    let own = Scratch::new("full");
+    let long = own.path().join("long");
+    std::fs::write(&long, vec![7; 3 << 20]).unwrap();
+    lake.done(&["put", long.to_str().unwrap(), "s3://lake/long"]);
+    let endpoint = format!("endpoint={}", lake.0.address());
+    for verb in [["cat", "s3://lake/x"], ["cat", "s3://lake/long"], ["ls", "s3://lake/"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = penstock();
+        command.args(verb).args(["-o", &endpoint, "-o", "url_style=path", "-o", "use_ssl=false"]);
+        let output = command.arg("--anonymous").stdout(full).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(20), "{verb:?}: {said}");
+        assert!(said.contains("hint: Free space on the disk"), "{verb:?}: {said}");
+    }
+}
+
+/// There are no secrets at a command line.
+#[test]
+fn advice_on_credentials_and_endpoints_is_for_a_command_line() {
+    let fake = FakeS3::start(FakeOptions::s3()).unwrap();
+    let endpoint = format!("endpoint={}", fake.address());
+    let store = ["-o", &endpoint, "-o", "url_style=path", "-o", "region=us-east-1"];
+    let key = ("AWS_ACCESS_KEY_ID", "test");
+    let plain = ["-o", "use_ssl=false"];
+    let wrong = ("AWS_SECRET_ACCESS_KEY", "wrong");
+    for (variables, more, said) in [
+        (
+            vec![key, wrong],
+            &plain[..],
+            "Check secret, region and endpoint (-o NAME=VALUE, or the environment)",
+        ),
+        (vec![("AWS_ACCESS_KEY_ID", "other"), wrong], &plain, "check key_id (-o NAME=VALUE, or"),
+        (vec![key, wrong], &[], "hint: For a plain HTTP endpoint give -o use_ssl=false"),
+        (vec![key], &plain, "AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not"),
+    ] {
+        let mut command = penstock();
+        command.args(["ls", "s3://lake/"]).args(store).args(more).envs(variables);
+        let output = command.output().unwrap();
+        let told = text(&output.stderr);
+        assert!(!output.status.success() && told.contains(said), "{said}: {told}");
+        assert!(!told.contains("of the secret") && !told.contains("in the secret"), "{told}");
+    }
+}
+
+#[test]
+fn what_is_told_of_an_object_is_what_somebody_gave_it() {
+    let lake = Lake::start();
+    let given = "cache-control: max-age=5\r\nx-amz-meta-owner: me\r\n\
+                 x-amz-checksum-crc32: jNwWgw==\r\n";
+    lake.place_with("/lake/k", given);
+    let told = lake.done(&["stat", "s3://lake/k"]);
+    assert!(told.contains("cache_control: max-age=5\nmetadata.owner: me\n"), "{told}");
+    assert!(!told.contains('@') && !told.contains("checksum"), "{told}");
+    let own = Scratch::new("notes");
+    let file = own.path().join("f");
+    std::fs::write(&file, "bytes").unwrap();
+    lake.done(&["put", file.to_str().unwrap(), "s3://lake/put"]);
+    assert!(!lake.done(&["stat", "s3://lake/put"]).contains("metadata."));
+}
