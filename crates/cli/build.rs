@@ -1,9 +1,10 @@
 //! Lays the release binary out: the functions that a running gateway calls lie side by side.
 //!
-//! They are a fifth of the program. The kernel maps 64 KiB or more around each page that is touched,
-//! so scattered among the others they would keep most of the program in memory. `called.txt` names
-//! them without what differs from build to build; `penstock_bench.called` prints it. What matches
-//! nothing is passed over; a test with clients says when a gateway holds too many of its pages.
+//! They are a fifth of the program. The kernel maps 64 KiB or more around each page that is
+//! touched, so scattered among the others they would keep most of the program in memory.
+//! `called.txt` names them without what differs from build to build; `penstock_bench.called`
+//! prints it. What matches nothing is passed over; a test with clients (`test_layout.py`) says
+//! when list and binary no longer fit.
 
 use std::env::var;
 use std::fmt::Write as _;

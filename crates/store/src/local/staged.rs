@@ -125,10 +125,10 @@ impl Staged {
     /// # Errors
     /// `Conflict` when the condition does not hold, and what the file system says.
     pub async fn place(mut self, options: &PutOptions) -> Result<PutResult> {
-        let (mut temp, last) = self.whole().await?;
+        let (temp, last) = self.whole().await?;
         let options = options.clone();
         blocking(move || {
-            temp.append(&last, &self.shown())?;
+            let temp = complete(temp, last, &self.shown())?;
             let attributes = Attributes::of(&options);
             temp.publish(&self.shared.root, &self.location, &options.condition, &attributes)
         })
@@ -141,9 +141,9 @@ impl Staged {
     /// `NotFound` when the upload ended meanwhile.
     pub async fn place_part(mut self, sum: Option<Sum>) -> Result<Part> {
         let number = self.part.ok_or_else(used_up)?;
-        let (mut temp, last) = self.whole().await?;
+        let (temp, last) = self.whole().await?;
         blocking(move || {
-            temp.append(&last, &self.shown())?;
+            let temp = complete(temp, last, &self.shown())?;
             upload::keep_part(temp, number, sum.as_ref(), &self.shown())
         })
         .await
@@ -228,6 +228,13 @@ impl LocalStore {
     pub async fn remove_bucket(&self) -> Result<()> {
         self.run("delete bucket", "", |shared| removal::remove(&shared.root)).await
     }
+}
+
+/// Writes the last pieces, and lets go of them: to sync the file may take long, and many bodies may
+/// wait for that.
+fn complete(mut temp: Temp, last: Vec<Bytes>, shown: &str) -> Result<Temp> {
+    temp.append(&last, shown)?;
+    Ok(temp)
 }
 
 /// Runs disk work on a blocking thread.

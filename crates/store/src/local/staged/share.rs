@@ -11,10 +11,14 @@ pub(super) const WRITE_BYTES_MAX: usize = 1 << 20;
 /// The least that a gateway reads of a body at once is a byte less than 16 KiB.
 pub(super) const WRITE_BYTES_LEAST: usize = (16 << 10) - 1;
 /// Fewest that go to a blocking thread: below this the hop costs more than the write. Among many
-/// bodies the blocking threads do not sleep, and the hop costs little.
-const WRITE_BYTES_MIN: usize = 64 << 10;
-/// What all bodies together may collect, as long as each has the least.
+/// bodies the blocking threads do not sleep, and the hop costs little. What a gateway reads of each
+/// of many bodies at once is a byte less than 32 KiB, and two of those are enough: for the bytes
+/// that are missing a third would be held of every body.
+const WRITE_BYTES_MIN: usize = (64 << 10) - 2;
+/// What all bodies together may collect while they are few. As much again may be on its way.
 const WRITE_BYTES_ALL: usize = 4 << 20;
+/// More than these each collect the least.
+const BODIES_FEW: usize = 16;
 /// Most writes at once: a write is a copy into the kernel's cache, and more threads than this make
 /// no disk faster, but each has a stack and a heap of its own.
 const WRITES_MAX: usize = 8;
@@ -54,7 +58,10 @@ impl Drop for Share {
 
 /// What each of so many bodies collects.
 fn share_bytes(bodies: usize) -> usize {
-    (WRITE_BYTES_ALL / bodies.max(1)).clamp(WRITE_BYTES_MIN, WRITE_BYTES_MAX)
+    match bodies {
+        0..=BODIES_FEW => (WRITE_BYTES_ALL / bodies.max(1)).min(WRITE_BYTES_MAX),
+        _ => WRITE_BYTES_MIN,
+    }
 }
 
 #[cfg(test)]
@@ -65,6 +72,13 @@ mod tests {
     fn few_collect_much_and_many_little() {
         assert_eq!([0, 1, 4].map(share_bytes), [WRITE_BYTES_MAX; 3]);
         assert_eq!(share_bytes(16), 256 << 10);
-        assert_eq!([64, 10_000].map(share_bytes), [WRITE_BYTES_MIN; 2]);
+        assert_eq!([17, 10_000].map(share_bytes), [WRITE_BYTES_MIN; 2]);
+    }
+
+    /// A third would be held of every body, and bring nothing but a few missing bytes.
+    #[test]
+    fn two_reads_of_many_bodies_are_a_write() {
+        let read = (32 << 10) - 1;
+        assert_eq!([17, 10_000].map(|bodies| share_bytes(bodies).div_ceil(read)), [2; 2]);
     }
 }

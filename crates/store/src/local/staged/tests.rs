@@ -4,8 +4,11 @@ use super::share::WRITE_BYTES_MAX as WRITE_BYTES;
 use super::*;
 use crate::{GetRequest, Store as _, StreamingStore as _};
 use penstock_testkit::scratch::Scratch;
+use rustix::fs::FlockOperation;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
 
 /// A bucket in a directory of its own.
 struct Bucket {
@@ -74,6 +77,38 @@ async fn pieces_make_the_whole() {
     assert!(bucket.store.stat("a/b").await.is_err(), "visible before it was placed");
     staged.place(&PutOptions::default()).await.unwrap();
     assert_eq!(bucket.read("a/b").await, whole);
+}
+
+/// A piece that tells when it is let go of.
+struct Watched(Vec<u8>, mpsc::Sender<()>);
+
+impl AsRef<[u8]> for Watched {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.1.send(()).ok();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_waits_to_be_published_holds_no_piece() {
+    let bucket = Bucket::new();
+    bucket.store.put("k", piece(1, 3).into(), &PutOptions::default()).await.unwrap();
+    let mut staged = bucket.store.stage("k", None, &WriteCondition::None).await.unwrap();
+    let (told, let_go) = mpsc::channel();
+    staged.write(Bytes::from_owner(Watched(vec![2; 10], told))).await.unwrap();
+    // As another writer of the name does, for whose end this one waits.
+    let current = File::open(bucket.path.join("k")).unwrap();
+    rustix::fs::flock(&current, FlockOperation::LockExclusive).unwrap();
+    let placed = tokio::spawn(async move { staged.place(&PutOptions::default()).await });
+    let_go.recv_timeout(Duration::from_secs(60)).unwrap();
+    drop(current);
+    placed.await.unwrap().unwrap();
+    assert_eq!(bucket.read("k").await, [2; 10]);
 }
 
 #[tokio::test]
