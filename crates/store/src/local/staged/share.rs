@@ -28,6 +28,10 @@ const WRITES_MAX: usize = 8;
 #[derive(Debug)]
 pub(super) struct Share(());
 
+/// The right to write on a blocking thread.
+#[derive(Debug)]
+pub(super) struct Turn(#[expect(dead_code, reason = "held")] Option<SemaphorePermit<'static>>);
+
 static BODIES: AtomicUsize = AtomicUsize::new(0);
 static WRITES: Semaphore = Semaphore::const_new(WRITES_MAX);
 
@@ -39,9 +43,14 @@ impl Share {
     }
 
     /// Waits for a write's turn, which lasts as long as what is given back.
-    pub async fn turn(&self) -> Option<SemaphorePermit<'static>> {
+    pub async fn turn(&self) -> Turn {
         // The semaphore is never closed.
-        WRITES.acquire().await.ok()
+        Turn(WRITES.acquire().await.ok())
+    }
+
+    /// Whether a body that holds so many bytes should take a turn to write them, or wait for one.
+    pub fn is_enough(&self, held_bytes: usize) -> bool {
+        is_enough(BODIES.load(Ordering::Relaxed), WRITES.available_permits(), held_bytes)
     }
 
     /// Bytes that one body collects.
@@ -64,6 +73,13 @@ fn share_bytes(bodies: usize) -> usize {
     }
 }
 
+/// Whether so many bytes are enough to take a turn. Where many bodies wait for one they are enough
+/// as soon as a write is worth its call: the next piece comes meanwhile, and is written with them.
+fn is_enough(bodies: usize, turns: usize, held_bytes: usize) -> bool {
+    let is_crowded = bodies > BODIES_FEW && turns == 0;
+    held_bytes >= if is_crowded { WRITE_BYTES_LEAST } else { share_bytes(bodies) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +96,12 @@ mod tests {
     fn two_reads_of_many_bodies_are_a_write() {
         let read = (32 << 10) - 1;
         assert_eq!([17, 10_000].map(|bodies| share_bytes(bodies).div_ceil(read)), [2; 2]);
+    }
+
+    #[test]
+    fn who_has_to_wait_among_many_does_so_with_one_piece() {
+        assert!(is_enough(17, 0, WRITE_BYTES_LEAST) && !is_enough(17, 0, WRITE_BYTES_LEAST - 1));
+        assert!(!is_enough(17, 1, WRITE_BYTES_MIN - 1) && is_enough(17, 1, WRITE_BYTES_MIN));
+        assert!(!is_enough(16, 0, share_bytes(16) - 1) && is_enough(16, 0, share_bytes(16)));
     }
 }
