@@ -107,6 +107,7 @@ class Lane:
         extra: lines at the top of Penstock's config file.
         backend_extra: lines of its section for the back end.
         fake_flags: options of our fakes.
+        build: where our binaries are.
         network: lies between the gateway (or whoever asks the back end directly) and the back end;
             where it has a namespace, all of them run in it.
     """
@@ -120,6 +121,7 @@ class Lane:
         fake_flags: Sequence[str] = (),
         backend_extra: str = "",
         network: Network | None = None,
+        build: Path = BUILD,
     ) -> None:
         if gateway not in GATEWAYS:
             raise GatewayError(f"no gateway {gateway}; there are: {', '.join(GATEWAYS)}")
@@ -129,6 +131,7 @@ class Lane:
         self._extra, self._fake_flags = extra, fake_flags
         self._backend_extra = backend_extra
         self._network = network or Network()
+        self._build = build
         self._stack = ExitStack()
         self.back_end: Running | None = None
         """The server behind the gateway; None for a directory."""
@@ -158,7 +161,7 @@ class Lane:
         if self._back_end in ("azurite", "versitygw"):
             return self._peer(self._back_end, "dir", self._directory / "behind")
         protocol = self._back_end.removesuffix("-fake")
-        fake = BUILD / "penstock-fake"
+        fake = self._build / "penstock-fake"
         words = ("s3", "--google") if protocol == "google" else (protocol,)
         command: list[str | Path] = [fake, *words, "--quiet", *self._fake_flags]
         return self._running(command, self._directory / "fake.log")
@@ -175,7 +178,7 @@ class Lane:
             return self.back_end
         if self._gateway in ("bare", "relay"):
             log = self._directory / "bare.log"
-            return self._running([BUILD / "penstock-bare", *self._bare_options()], log)
+            return self._running([self._build / "penstock-bare", *self._bare_options()], log)
         if self._gateway == "penstock":
             has_metrics = "admin_listen" in self._extra
             return self._penstock("penstock", self._penstock_options(), has_metrics=has_metrics)
@@ -185,7 +188,7 @@ class Lane:
         self, name: str, options: list[str | Path], *, has_metrics: bool = False
     ) -> Running:
         child = self._child(
-            [BUILD / "penstock", "serve", *options], self._directory / f"{name}.log"
+            [self._build / "penstock", "serve", *options], self._directory / f"{name}.log"
         )
         running = Running(child.url, child.pid, self._directory)
         return replace(running, metrics=f"{child.address()}/metrics") if has_metrics else running

@@ -48,6 +48,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Serve(serve) => {
             // A server is given the machine, unless the operator says how much of it.
             let threads = resolved.is_given("io_threads").then_some(settings.io_threads);
+            // Before there are threads: what has a heap keeps it.
+            serve::limit_heaps();
             block_on(threads, serve::run(serve, config, resolved))?
         }
         Command::Ls(target) => objects::ls(&Session::start(settings)?, &target),

@@ -12,6 +12,9 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// So many may wait for one another's allocations; those are few and short for each request.
+const PROCESSORS_OF_A_HEAP: usize = 4;
+
 /// The config file of a command, empty where it has none.
 ///
 /// # Errors
@@ -73,6 +76,13 @@ pub async fn run(serve: Serve, config: Config, settings: Resolved<Settings>) -> 
         ended = &mut served => ended,
         () = signalled() => Ok(()),
     }
+}
+
+/// Lets the threads of some processors share a heap: what flows through a gateway is allocated by
+/// any thread and freed by any other, and each heap keeps the most that it ever held.
+pub fn limit_heaps() {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    penstock_device::limit_heaps(processors.div_ceil(PROCESSORS_OF_A_HEAP));
 }
 
 /// Lets this process open as many files as it may at most: the usual soft limit, 1024, is for

@@ -36,6 +36,7 @@ pub use buffer::AlignedBuffer;
 pub use device::{Command, Device, Geometry, Ownership, Queue};
 pub use file::FileDevice;
 pub use holes::Written;
+pub use kernel::heaps::limit_heaps;
 pub use kernel::ioctl::IoctlDevice;
 pub use kernel::large::{HUGE_PAGE_BYTES, LargeBuffer};
 pub use kernel::pages::populate;

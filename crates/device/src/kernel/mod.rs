@@ -1,10 +1,12 @@
-//! The calls in which the kernel takes addresses of our memory: the only `unsafe` of this crate.
+//! The calls in which the kernel takes addresses of our memory, and one to the allocator: the only
+//! `unsafe` of this crate.
 
 #![allow(unsafe_code)] // the kernel takes pointers
 
 mod dialect;
 #[cfg(test)]
 pub(crate) mod fork;
+pub mod heaps;
 pub mod ioctl;
 pub mod large;
 mod opened;

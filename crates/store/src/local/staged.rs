@@ -12,13 +12,16 @@ use super::names::Location;
 use super::write::{self, Temp};
 use super::{LocalStore, Shared, attributes::Attributes};
 use super::{bucket, removal, upload};
+use crate::streaming::{Inflow, next_piece};
 use crate::sums::Sum;
 use crate::{Part, PutOptions, PutResult, UploadId, WriteCondition};
 use bytes::Bytes;
 use here::Here;
 use penstock_base::{Error, Kind, Result};
-use share::Share;
+use share::{Share, Turn};
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use tokio::task::JoinHandle;
 
 /// A body on its way into the bucket. Dropped without being placed, it leaves nothing.
@@ -49,15 +52,41 @@ impl Staged {
         }
     }
 
-    /// Takes the next piece. Waits while the disk is slower than the sender.
+    /// Takes a body to its end. Waits while the disk is slower than the sender.
     ///
     /// # Errors
-    /// `Exhausted` for a full disk; what an earlier piece met.
-    pub async fn write(&mut self, piece: Bytes) -> Result<()> {
+    /// `Exhausted` for a full disk; what an earlier piece met; what the body's sender did wrong.
+    pub async fn fill(&mut self, body: &mut dyn Inflow) -> Result<()> {
+        while let Some(piece) = next_piece(body).await {
+            let Some(turn) = self.write(piece?).await? else { continue };
+            // While this body waited, the next piece may have come.
+            let mut is_ended = false;
+            while !is_ended && self.held_bytes < self.share.bytes() {
+                let Some(piece) = ready_piece(body).await else { break };
+                match piece {
+                    Some(piece) => self.hold(piece?),
+                    None => is_ended = true,
+                }
+            }
+            self.take_off(turn)?;
+            if is_ended {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self, piece: Bytes) {
         self.held_bytes += piece.len();
         self.held.push(piece);
+    }
+
+    /// Takes the next piece. Some turn to write it, with what else is held, on a blocking thread;
+    /// or none, as long as nothing is to be written so.
+    async fn write(&mut self, piece: Bytes) -> Result<Option<Turn>> {
+        self.hold(piece);
         if self.held_bytes < share::WRITE_BYTES_LEAST {
-            return Ok(());
+            return Ok(None);
         }
         if self.flight.as_ref().is_some_and(JoinHandle::is_finished) {
             self.land().await?;
@@ -66,13 +95,13 @@ impl Staged {
             && self.held_bytes <= share::WRITE_BYTES_MAX
             && let Some(here) = Here::begin()
         {
-            return self.write_held(here);
+            return self.write_held(here).map(|()| None);
         }
-        if self.held_bytes < self.share.bytes() {
-            return Ok(());
+        if !self.share.is_enough(self.held_bytes) {
+            return Ok(None);
         }
         self.land().await?;
-        self.take_off().await
+        Ok(Some(self.share.turn().await))
     }
 
     /// Writes what is held on this thread.
@@ -96,8 +125,7 @@ impl Staged {
     }
 
     /// Begins to write what is held.
-    async fn take_off(&mut self) -> Result<()> {
-        let turn = self.share.turn().await;
+    fn take_off(&mut self, turn: Turn) -> Result<()> {
         let mut temp = self.temp.take().ok_or_else(used_up)?;
         let pieces = std::mem::take(&mut self.held);
         self.held_bytes = 0;
@@ -125,10 +153,10 @@ impl Staged {
     /// # Errors
     /// `Conflict` when the condition does not hold, and what the file system says.
     pub async fn place(mut self, options: &PutOptions) -> Result<PutResult> {
-        let (mut temp, last) = self.whole().await?;
+        let (temp, last) = self.whole().await?;
         let options = options.clone();
         blocking(move || {
-            temp.append(&last, &self.shown())?;
+            let temp = complete(temp, last, &self.shown())?;
             let attributes = Attributes::of(&options);
             temp.publish(&self.shared.root, &self.location, &options.condition, &attributes)
         })
@@ -141,9 +169,9 @@ impl Staged {
     /// `NotFound` when the upload ended meanwhile.
     pub async fn place_part(mut self, sum: Option<Sum>) -> Result<Part> {
         let number = self.part.ok_or_else(used_up)?;
-        let (mut temp, last) = self.whole().await?;
+        let (temp, last) = self.whole().await?;
         blocking(move || {
-            temp.append(&last, &self.shown())?;
+            let temp = complete(temp, last, &self.shown())?;
             upload::keep_part(temp, number, sum.as_ref(), &self.shown())
         })
         .await
@@ -228,6 +256,22 @@ impl LocalStore {
     pub async fn remove_bucket(&self) -> Result<()> {
         self.run("delete bucket", "", |shared| removal::remove(&shared.root)).await
     }
+}
+
+/// The next piece of a body if it is there: `None` where it is still to come.
+async fn ready_piece(body: &mut dyn Inflow) -> Option<Option<Result<Bytes>>> {
+    let asked = poll_fn(|context| match body.poll_piece(context) {
+        Poll::Ready(piece) => Poll::Ready(Some(piece)),
+        Poll::Pending => Poll::Ready(None),
+    });
+    asked.await
+}
+
+/// Writes the last pieces, and lets go of them: to sync the file may take long, and many bodies may
+/// wait for that.
+fn complete(mut temp: Temp, last: Vec<Bytes>, shown: &str) -> Result<Temp> {
+    temp.append(&last, shown)?;
+    Ok(temp)
 }
 
 /// Runs disk work on a blocking thread.

@@ -4,8 +4,7 @@ use super::errno::explain;
 use super::{LocalStore, Staged, upload, versioned_key, versions};
 use crate::streaming::{
     Inflow, PartEntry, PartSink, Permit, Removed, Revision, StreamingStore, UploadsPage,
-    UploadsRequest, Versioning, VersionsPage, VersionsRequest, next_piece, uploads_behind,
-    with_late,
+    UploadsRequest, Versioning, VersionsPage, VersionsRequest, uploads_behind, with_late,
 };
 use crate::sums::{Sum, sum_of_notes};
 use crate::{ETag, Part, Payload, PutOptions, PutResult, Store, UploadId, notes, tags};
@@ -14,9 +13,7 @@ use penstock_base::{Kind, Result};
 
 /// Takes a body, and gives back what it told at its end.
 async fn fill(staged: &mut Staged, mut body: Box<dyn Inflow>) -> Result<Vec<(String, String)>> {
-    while let Some(piece) = next_piece(&mut *body).await {
-        staged.write(piece?).await?;
-    }
+    staged.fill(&mut *body).await?;
     Ok(body.late_metadata())
 }
 

@@ -4,8 +4,13 @@ use super::share::WRITE_BYTES_MAX as WRITE_BYTES;
 use super::*;
 use crate::{GetRequest, Store as _, StreamingStore as _};
 use penstock_testkit::scratch::Scratch;
+use rustix::fs::FlockOperation;
+use std::collections::VecDeque;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// A bucket in a directory of its own.
 struct Bucket {
@@ -45,42 +50,104 @@ fn piece(byte: u8, len: usize) -> Bytes {
     vec![byte; len].into()
 }
 
+/// A body whose pieces are there at once, or come one by one.
+#[derive(Debug)]
+struct Pieces {
+    rest: VecDeque<Bytes>,
+    is_slow: bool,
+    is_here: bool,
+}
+
+impl Pieces {
+    fn new(pieces: impl IntoIterator<Item = Bytes>) -> Self {
+        Pieces { rest: pieces.into_iter().collect(), is_slow: false, is_here: false }
+    }
+}
+
+impl Inflow for Pieces {
+    fn size_bytes(&self) -> u64 {
+        self.rest.iter().map(|piece| piece.len() as u64).sum()
+    }
+
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        self.is_here = !self.is_here;
+        if self.is_slow && self.is_here {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(self.rest.pop_front().map(Ok))
+    }
+}
+
 /// On one thread every write goes to a blocking thread.
 #[tokio::test]
 async fn pieces_of_any_size_make_the_whole() {
-    pieces_make_the_whole().await;
+    pieces_make_the_whole(false).await;
+    pieces_make_the_whole(true).await;
 }
 
 /// With more threads than writers, those that receive the pieces write them too, in turn with
 /// blocking threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn pieces_make_the_whole_whoever_writes_them() {
-    let bodies: Vec<_> = (0..8).map(|_| tokio::spawn(pieces_make_the_whole())).collect();
+    let bodies: Vec<_> = (0..24).map(|n| tokio::spawn(pieces_make_the_whole(n % 2 == 0))).collect();
     for body in bodies {
         body.await.unwrap();
     }
 }
 
-async fn pieces_make_the_whole() {
+async fn pieces_make_the_whole(is_slow: bool) {
     let bucket = Bucket::new();
     let mut staged = bucket.store.stage("a/b", None, &WriteCondition::None).await.unwrap();
-    let mut whole = Vec::new();
-    for (index, len) in
-        [0, 1, 700_000, 400_000, WRITE_BYTES, 3 * WRITE_BYTES + 1, 5, 20_000].iter().enumerate()
-    {
-        staged.write(piece(index as u8, *len)).await.unwrap();
-        whole.extend(piece(index as u8, *len));
-    }
+    let sizes = [0, 1, 700_000, 400_000, WRITE_BYTES, 3 * WRITE_BYTES + 1, 5, 20_000];
+    let pieces = sizes.iter().zip(0..).map(|(len, byte)| piece(byte, *len));
+    let mut body = Pieces::new(pieces.chain((8..200).map(|byte| piece(byte, (32 << 10) - 1))));
+    body.is_slow = is_slow;
+    let whole = body.rest.iter().flatten().copied().collect::<Vec<_>>();
+    staged.fill(&mut body).await.unwrap();
     assert!(bucket.store.stat("a/b").await.is_err(), "visible before it was placed");
     staged.place(&PutOptions::default()).await.unwrap();
     assert_eq!(bucket.read("a/b").await, whole);
+}
+
+/// A piece that tells when it is let go of.
+struct Watched(Vec<u8>, mpsc::Sender<()>);
+
+impl AsRef<[u8]> for Watched {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.1.send(()).ok();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_waits_to_be_published_holds_no_piece() {
+    let bucket = Bucket::new();
+    bucket.store.put("k", piece(1, 3).into(), &PutOptions::default()).await.unwrap();
+    let mut staged = bucket.store.stage("k", None, &WriteCondition::None).await.unwrap();
+    let (told, let_go) = mpsc::channel();
+    let watched = Bytes::from_owner(Watched(vec![2; 10], told));
+    staged.fill(&mut Pieces::new([watched])).await.unwrap();
+    // As another writer of the name does, for whose end this one waits.
+    let current = File::open(bucket.path.join("k")).unwrap();
+    rustix::fs::flock(&current, FlockOperation::LockExclusive).unwrap();
+    let placed = tokio::spawn(async move { staged.place(&PutOptions::default()).await });
+    let_go.recv_timeout(Duration::from_secs(60)).unwrap();
+    drop(current);
+    placed.await.unwrap().unwrap();
+    assert_eq!(bucket.read("k").await, [2; 10]);
 }
 
 #[tokio::test]
 async fn a_dropped_body_leaves_nothing() {
     let bucket = Bucket::new();
     let mut staged = bucket.store.stage("k", Some(4 << 20), &WriteCondition::None).await.unwrap();
-    staged.write(piece(1, 10)).await.unwrap();
+    staged.fill(&mut Pieces::new([piece(1, 10)])).await.unwrap();
     drop(staged);
     assert_eq!(bucket.files(), 0);
 }
@@ -117,7 +184,7 @@ async fn uploads_tell_of_themselves() {
 
     for (number, len) in [(7, 20), (2, WRITE_BYTES + 1), (7, 30)] {
         let mut staged = store.stage_part("x", &ids[1], number, None).await.unwrap();
-        staged.write(piece(number as u8, len)).await.unwrap();
+        staged.fill(&mut Pieces::new([piece(number as u8, len)])).await.unwrap();
         staged.place_part(None).await.unwrap();
     }
     let parts = store.list_parts("x", &ids[1]).await.unwrap();

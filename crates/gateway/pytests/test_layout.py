@@ -1,0 +1,42 @@
+"""How the release binary is laid out: `crates/cli/build.rs` and the list that it goes by."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+from penstock_bench.called import Function, functions, plain
+from penstock_bench.config import BUILD, ROOT
+
+HINT = "print crates/cli/called.txt anew, as CONTRIBUTING.md tells"
+
+
+def addresses() -> list[tuple[int, Function]]:
+    """The functions of the binary in the order in which they lie, with where they begin."""
+    listing = ["readelf", "--symbols", "--wide", str(BUILD / "penstock")]
+    lines = subprocess.run(listing, stdout=subprocess.PIPE, text=True, check=True).stdout
+    told = (line for line in lines.splitlines() if re.match(r"\s*\d+: .* (FUNC|FILE) ", line))
+    at = {line.split()[7]: int(line.split()[1], 16) for line in told}
+    return sorted(
+        ((at[one.symbol], one) for one in functions(lines.splitlines())), key=lambda pair: pair[0]
+    )
+
+
+def test_what_a_gateway_calls_lies_together() -> None:
+    listed = {
+        tuple(line.split()) for line in (ROOT / "crates/cli/called.txt").read_text().splitlines()
+    }
+    found = addresses()
+    size = sum(one.size for _, one in found)
+    names = {(name,) for name, *_ in listed}
+    ours = [
+        (at, one)
+        for at, one in found
+        if (name := plain(one.symbol)) and ((name,) in listed or (name, one.crate) in listed)
+    ]
+    met = {(plain(one.symbol),) for _, one in ours}
+    assert len(met) > 0.8 * len(names), f"{len(met)} of {len(names)} names are in it: {HINT}"
+    begin = found[0][0]
+    reach = sorted(at + one.size - begin for at, one in ours)
+    # Nearly all: those whose crates the binary does not tell may be others of the same name.
+    assert reach[int(0.95 * len(reach))] < 0.4 * size, f"they are scattered: {HINT}"
