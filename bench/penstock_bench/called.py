@@ -131,7 +131,7 @@ def profiled(store: str, scratch: Path) -> set[str]:
     (wrapped / "penstock").chmod(0o755)
     (wrapped / "penstock-fake").symlink_to(BUILD / "penstock-fake")
     lane = Lane("penstock", store, scratch / f"soak-{store}", build=wrapped)
-    record = soak.soak(lane, DURATION_S, RATE_PER_S, lambda _: None)
+    record = soak.soak(lane, "plain", DURATION_S, RATE_PER_S, lambda _: None)
     print(f"{store}: {sum(record['done'].values())} requests", file=sys.stderr)
     with profile.open() as lines:
         found = set(called(lines, "/penstock"))
