@@ -279,8 +279,11 @@ impl Signal {
         Ok(self.bell.get_or_init(|| bell))
     }
 
+    /// The future is about to be polled. To be read in one with the change: a store alone may take
+    /// place behind the reads of the poll, and would then undo the waking of somebody of whose work
+    /// they saw nothing.
     fn rest(&self) {
-        self.state.store(AT_REST, Ordering::Release);
+        self.state.swap(AT_REST, Ordering::AcqRel);
     }
 
     fn is_woken(&self) -> bool {

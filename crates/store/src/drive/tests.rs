@@ -4,6 +4,7 @@ use super::*;
 use std::future::{pending, poll_fn, ready};
 use std::io::Write;
 use std::net::TcpListener;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 
 const TICK: Duration = Duration::from_secs(60);
@@ -171,4 +172,72 @@ fn an_alarm_changes_hands_with_its_connection() {
     let near = in_ms(10);
     runtime.block_on(poll_fn(|context| alarm.poll(context, near)));
     assert!(tokio::time::Instant::now() >= near);
+}
+
+/// Of two threads that run at the same time: one polls once more, since it was woken, while the
+/// other does its work and wakes it. In which order they did is for the processors to decide, some
+/// hundred thousand times; either the poll sees the work, or another one follows it.
+#[test]
+fn no_wake_is_lost_beside_a_poll_that_has_begun() {
+    /// On a line of its own, so that each read and write takes its own time.
+    #[repr(align(128))]
+    #[derive(Default)]
+    struct Round(AtomicU64);
+
+    impl Round {
+        fn begin(&self, number: u64) {
+            self.0.store(number, Ordering::Release);
+        }
+
+        fn get(&self) -> u64 {
+            self.0.load(Ordering::Acquire)
+        }
+
+        fn wait_for(&self, number: u64) {
+            for turn in 1.. {
+                if self.get() >= number {
+                    return;
+                }
+                if turn % 1000 == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
+            }
+        }
+    }
+
+    let signal = Signal { state: AtomicU8::new(AT_REST), bell: OnceLock::new(), process: 0 };
+    let signal = Arc::new(signal);
+    let [woken, polled, worked, done] = <[Round; 4]>::default();
+    let last = u64::MAX;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1.. {
+                signal.wake_by_ref();
+                woken.begin(number);
+                polled.wait_for(number);
+                if polled.get() == last {
+                    return;
+                }
+                (0..number % 7).for_each(|_| std::hint::spin_loop());
+                worked.begin(number);
+                signal.wake_by_ref();
+                done.begin(number);
+            }
+        });
+        let began = Instant::now();
+        let mut lost = 0;
+        for number in 1.. {
+            if began.elapsed() > Duration::from_secs(1) {
+                break;
+            }
+            woken.wait_for(number);
+            worked.get();
+            polled.begin(number);
+            (0..number % 23).for_each(|_| std::hint::spin_loop());
+            signal.rest();
+            let has_seen = worked.get() == number;
+            done.wait_for(number);
+            lost += u64::from(!has_seen && !signal.is_woken());
+        }
+        polled.begin(last);
+        assert_eq!(lost, 0, "the thread would sleep for ever");
+    });
 }
