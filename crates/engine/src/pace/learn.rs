@@ -4,7 +4,8 @@
 //! Large plain reads tell the bandwidth of one connection, split ones what an extra request really
 //! costs: on a saturated link or processor that is all that the split was to gain, so the model
 //! returns to one plain request by itself. What is known fades: now and then a read is plain again,
-//! or split again, to see whether the store has changed.
+//! or split again, to see whether the store has changed. What the penalty is thought to be before
+//! it was seen ends no splitting for good: a few reads of files that are open already try it.
 //!
 //! Of a wrapped system only whole reads are seen: small ones tell the latency. Of a store of ours
 //! the latency is measured, and how much else was on its way: so the limit of the link is known as
@@ -27,6 +28,10 @@ const NEAR_MS: f64 = 5.0;
 const PLAIN_FIRST: u32 = 2;
 /// After so many split reads one plain read measures the bandwidth again.
 const PLAIN_EVERY: u32 = 32;
+/// The penalty is a guess until it was seen so often; one read may have had bad luck.
+const TRIALS: u32 = 3;
+/// In so many requests a read is to try the penalty: the fewest that tell it.
+pub(crate) const TRIAL_FANOUT: u64 = 2;
 /// The first split read of each thread's file opens connections, and tells nothing of those that
 /// follow. From so many in a row on they are what this store is read by: many files, each read
 /// once.
@@ -98,6 +103,8 @@ pub(crate) struct Learner {
     unjudged: Option<Seen>,
     plain_was_seen: bool,
     split_since_plain: u32,
+    /// Split reads that told the penalty.
+    judged: u32,
     /// Split reads in a row that were not judged because they were cold.
     cold_in_a_row: u32,
 }
@@ -120,6 +127,7 @@ impl Learner {
             unjudged: None,
             plain_was_seen: false,
             split_since_plain: 0,
+            judged: 0,
             cold_in_a_row: 0,
         }
     }
@@ -161,6 +169,24 @@ impl Learner {
             return 1;
         }
         self.model(policy, reads).best_fanout(len, limit)
+    }
+
+    /// The same for a wrapped system; `is_open` says that a read of [`TRIAL_FANOUT`] parts would
+    /// find its files open.
+    pub fn choose_wrapped(&self, policy: &Policy, len: u64, limit: u64, is_open: bool) -> u64 {
+        let chosen = self.choose(policy, len, limit, 1.0);
+        if chosen > 1 || !is_open || !self.is_to_be_tried(policy) || self.is_to_be_plain() {
+            return chosen;
+        }
+        let free = CostModel { overhead_ms: 0.0, ..self.model(policy, 1.0) };
+        free.best_fanout(len, limit.min(TRIAL_FANOUT))
+    }
+
+    /// Whether too few split reads have told yet what an extra request costs. With what it is
+    /// thought to cost instead, no other might ever be split: many threads begin with split reads
+    /// that are all cold.
+    fn is_to_be_tried(&self, policy: &Policy) -> bool {
+        policy.auto && policy.adaptive && self.knows_bandwidth() && self.judged < TRIALS
     }
 
     /// Whether the next read measures the bandwidth, whatever the model says.
@@ -253,6 +279,7 @@ impl Learner {
         let seen_ms = extra_ms.min(free.read_ms(len, 1)).clamp(0.0, OVERHEAD_MAX_MS);
         let guess = Average::guess(self.overhead_ms(policy));
         self.overhead_ms.get_or_insert(guess).observe(seen_ms);
+        self.judged = self.judged.saturating_add(1);
     }
 
     /// What each connection got tells the bandwidth of one in calm, and otherwise whether they fill

@@ -10,7 +10,7 @@ pub(crate) use pool::Pool;
 pub use systems::{WRAP_SYSTEMS, WrapSystem};
 
 use crate::Query;
-use crate::pace::learn::{Learner, Seen};
+use crate::pace::learn::{Learner, Seen, TRIAL_FANOUT};
 use crate::pace::millis;
 use crate::pace::policy::{Policy, parts};
 use penstock_base::{ByteRange, Metric};
@@ -103,16 +103,19 @@ impl ParallelReads {
             true => 1,
             false => policy.fanout_limit(range.len()),
         };
-        let wanted =
-            if limit > 1 { self.learner().choose(&policy, range.len(), limit, 1.0) } else { 1 };
-        let pool = &query.engine().pool;
-        let helpers = pool.reserve(wanted - 1, settings.parallel_read_io_threads);
-        let parts = parts(range, helpers.count() + 1);
-        let fanout = (parts.len() as u64).max(1);
         let handles = Handles {
             dedicated: settings.parallel_read_dedicated_handles || !self.shares_handle,
             own_is_shared: own.is_shared,
         };
+        let is_open = handles.count(TRIAL_FANOUT) <= own.files_used;
+        let wanted = match limit {
+            1 => 1,
+            _ => self.learner().choose_wrapped(&policy, range.len(), limit, is_open),
+        };
+        let pool = &query.engine().pool;
+        let helpers = pool.reserve(wanted - 1, settings.parallel_read_io_threads);
+        let parts = parts(range, helpers.count() + 1);
+        let fanout = (parts.len() as u64).max(1);
         let is_cold = handles.count(fanout) > own.files_used;
         let started = Instant::now();
         let succeeded = if fanout == 1 {

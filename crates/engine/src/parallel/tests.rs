@@ -103,6 +103,32 @@ fn a_read_is_one_call_on_this_thread_where_nothing_may_be_split() {
 }
 
 #[test]
+fn a_split_is_tried_where_the_files_for_it_are_open() {
+    // 100 ms away, and 200 for a plain read: the setting's penalty, 50 ms, leaves no clear gain.
+    for (system, files_used, parts) in [
+        ("S3FileSystem", 1, 1),
+        ("S3FileSystem", 2, 2),
+        ("AzureBlobStorageFileSystem", 1, 1),
+        ("AzureBlobStorageFileSystem", 2, 2),
+    ] {
+        let query = query(&[]);
+        let reads = ParallelReads::new(system);
+        let policy = Policy::of(query.settings());
+        reads.observe_open(Duration::from_millis(100));
+        let plain = Seen { len: LEN, fanout: 1, took_ms: 200.0, load: None, is_cold: false };
+        reads.learner().observe(&policy, &plain);
+        let seen = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&seen);
+        let record = Arc::new(move |_: SubRead| {
+            *count.lock().unwrap() += 1;
+            true
+        });
+        assert!(reads.read(&query, range(), OwnFile { files_used, ..OWN }, record));
+        assert_eq!(*seen.lock().unwrap(), parts, "{system}");
+    }
+}
+
+#[test]
 fn a_failed_or_panicking_part_fails_the_read_when_all_have_ended() {
     let query = query(&[FIXED]);
     let reads = ParallelReads::new("S3FileSystem");

@@ -35,7 +35,7 @@ fn run(learner: &mut Learner, link: &Link, len: u64, reads: u32) -> (f64, f64) {
     let limit = policy.fanout_limit(len);
     let mut total = 0.0;
     for _ in 0..reads {
-        let fanout = learner.choose(&policy, len, limit, 1.0);
+        let fanout = learner.choose_wrapped(&policy, len, limit, true);
         let took = link.read_ms(len, fanout);
         learner.observe(&policy, &Seen { len, fanout, took_ms: took, load: None, is_cold: false });
         total += took;
@@ -89,6 +89,77 @@ fn a_split_before_the_first_plain_read_is_judged_by_it() {
     learner.observe_open(100.0);
     run(&mut learner, &link, 32 << 20, 3);
     assert_eq!(learner.choose(&policy(), 32 << 20, 2, 1.0), 2);
+}
+
+/// A file that two threads read, each of its large reads as the learner chooses; how many were
+/// split of those that follow the first plain one, the times of all, and of plain ones.
+fn run_threads(link: &Link, len: u64, opened_ms: f64, reads: u32) -> (u32, f64, f64) {
+    let (mut learner, policy) = (Learner::default(), policy());
+    learner.observe_open(opened_ms);
+    let mut read = |fanout: u64, is_cold: bool| {
+        let took_ms = link.read_ms(len, fanout);
+        learner.observe(&policy, &Seen { len, fanout, took_ms, load: None, is_cold });
+        let limit = policy.fanout_limit(len);
+        (learner.choose_wrapped(&policy, len, limit, true), took_ms)
+    };
+    // Both begin at once, so that both open the other files.
+    read(2, true);
+    let (mut fanout, mut total) = (read(2, true).0, 0.0);
+    assert_eq!(fanout, 1, "the bandwidth is measured");
+    let mut split = 0;
+    for at in 0..reads {
+        let (next, took_ms) = read(fanout, false);
+        (fanout, total) = (next, total + took_ms);
+        split += u32::from(at + 1 < reads && fanout > 1);
+    }
+    (split, total, link.read_ms(len, 1) * f64::from(reads))
+}
+
+#[test]
+fn threads_whose_first_reads_are_all_cold_learn_what_a_split_gains() {
+    // 32 MiB in 175 ms, or in 142 with two requests: less than the setting's 50 ms each.
+    let link = Link {
+        first_byte_ms: 100.0,
+        connection_bytes_per_ms: 450_000.0,
+        link_bytes_per_ms: 2e6,
+        overhead_ms: 5.0,
+    };
+    let (split, total, plain) = run_threads(&link, 32 << 20, 100.0, 30);
+    assert!(split >= 28, "{split} of 29");
+    assert!(total < plain * 0.85, "{total} of {plain}");
+}
+
+#[test]
+fn a_split_that_gains_nothing_is_tried_a_few_times_and_no_more() {
+    // One connection fills the link.
+    let link = Link {
+        first_byte_ms: 100.0,
+        connection_bytes_per_ms: 450_000.0,
+        link_bytes_per_ms: 450_000.0,
+        overhead_ms: 5.0,
+    };
+    let (split, total, plain) = run_threads(&link, 32 << 20, 100.0, 30);
+    assert_eq!(split, TRIALS);
+    assert!(total < plain * 1.005, "{total} of {plain}");
+}
+
+#[test]
+fn nothing_is_tried_that_would_open_files_nor_where_nothing_is_learned() {
+    let mut learner = Learner::default();
+    learner.observe_open(100.0);
+    let learned = policy();
+    learner.observe(&learned, &plain(32 << 20, 175.0));
+    let choose = |policy: &Policy, is_open| learner.choose_wrapped(policy, 32 << 20, 4, is_open);
+    assert_eq!((choose(&learned, false), choose(&learned, true)), (1, TRIAL_FANOUT));
+    for other in [
+        Policy { adaptive: false, overhead_ms: 500.0, ..learned },
+        Policy { auto: false, fanout_max: 1, ..learned },
+    ] {
+        let limit = other.fanout_limit(32 << 20);
+        let expected = learner.choose(&other, 32 << 20, limit, 1.0);
+        assert_eq!(learner.choose_wrapped(&other, 32 << 20, limit, true), expected);
+        assert_eq!(expected, 1);
+    }
 }
 
 #[test]
@@ -251,7 +322,8 @@ fn the_first_split_of_a_file_says_nothing_unless_there_are_only_such() {
         for _ in 0..40 {
             let mut is_open = false;
             for _ in 0..reads_of_a_file {
-                let fanout = learner.choose(&policy, len, policy.fanout_limit(len), 1.0);
+                let limit = policy.fanout_limit(len);
+                let fanout = learner.choose_wrapped(&policy, len, limit, is_open);
                 let is_cold = fanout > 1 && !is_open;
                 is_open |= fanout > 1;
                 split += u32::from(fanout > 1);
