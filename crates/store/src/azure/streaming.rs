@@ -1,7 +1,7 @@
 //! What a gateway asks of a container: blocks and blobs whose bodies are still coming in, uploads
 //! without any state but their blocks, copies by URL, index tags.
 
-use super::block::Upload;
+use super::block::{Mark, Staged, Upload};
 use super::delete::is_gone;
 use super::list::{self, Token};
 use super::upload::{BLOCK_LIST_BYTES_MAX, BlockBody, Committed};
@@ -64,7 +64,8 @@ impl StreamingStore for AzureStore {
     }
 
     fn empty_part_tag(&self, key: &str, upload: &UploadId, number: u32) -> Option<String> {
-        self.upload(key, upload).ok().map(|upload| upload.part_tag(number, 0))
+        let upload = self.upload(key, upload).ok()?;
+        Some(upload.part_tag(number, 0, Mark::default()))
     }
 
     async fn list_parts(&self, key: &str, upload: &UploadId) -> Result<Vec<PartEntry>> {
@@ -77,9 +78,9 @@ impl StreamingStore for AzureStore {
             let gone = Error::new(Kind::NotFound, "the upload was given up");
             return Err(named(gone.with_service_code("NoSuchUpload")));
         }
-        let entry = |&(number, size_bytes): &(u32, u64)| PartEntry {
+        let entry = |&Staged { number, mark, size_bytes }: &Staged| PartEntry {
             number,
-            etag: upload.part_tag(number, size_bytes),
+            etag: upload.part_tag(number, size_bytes, mark),
             size_bytes,
             modified: None,
             sum: None,
@@ -188,7 +189,8 @@ impl StreamingStore for AzureStore {
         let Some(range) = source.range.filter(|range| !range.is_empty()) else { return Ok(None) };
         let mut headers = self.source_headers(source).await.map_err(named)?;
         headers.push(("x-ms-source-range", format!("bytes={}-{}", range.start, range.end - 1)));
-        let id = upload.block_id(number);
+        let mark = upload.new_mark();
+        let id = upload.block_id(number, mark);
         let query = [("comp", "block"), ("blockid", id.as_str())];
         let ask = Ask { query: &query, headers, ..Ask::default() };
         let response = self.wire.send(OPERATION, key, Method::PUT, ask).await?;
@@ -196,7 +198,7 @@ impl StreamingStore for AzureStore {
             let sum = told_crc64(&response.headers);
             self.acknowledged(response, OPERATION, key).await?;
             let size_bytes = range.len();
-            let etag = upload.part_tag(number, size_bytes);
+            let etag = upload.part_tag(number, size_bytes, mark);
             return Ok(Some(CopiedPart { part: Part { number, etag, size_bytes }, sum }));
         }
         let failure = Failure::read(response).await;
