@@ -121,3 +121,25 @@ fn a_conditional_put_whose_answer_was_lost_is_no_conflict() {
     let own = meta.metadata.iter().filter(|(name, _)| !name.starts_with('@'));
     assert_eq!(own.count(), 0, "{:?}", meta.metadata);
 }
+
+/// Such an account lists directory by directory, in pages that end anywhere.
+#[test]
+fn globs_of_a_hierarchical_account_find_each_name_in_byte_order() {
+    let fake = FakeAzure::start(FakeOptions::azure_hierarchical()).unwrap();
+    let mut set = Settings::default();
+    set.set("list_page_size", "2").unwrap();
+    let wire = Wire { fake, engine: Engine::new(set.clone()).unwrap() };
+    let keys = ["a-b/x", "a-c", "a.txt", "a/00", "a/01", "a/02", "ab"];
+    for key in keys {
+        wire.write(key, b"x");
+    }
+    let query = wire.engine.query(set, None);
+    let glob = |pattern: &str| -> Vec<String> {
+        let found = query.block_on(query.glob(&wire.at(pattern))).unwrap();
+        found.into_iter().map(|entry| entry.key).collect()
+    };
+    assert_eq!(glob("**"), keys);
+    assert_eq!(glob("*"), ["a-c", "a.txt", "ab"]);
+    assert_eq!(glob("a*/*"), ["a-b/x", "a/00", "a/01", "a/02"]);
+    assert_eq!(glob("a/*"), ["a/00", "a/01", "a/02"]);
+}

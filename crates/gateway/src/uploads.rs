@@ -202,8 +202,10 @@ pub(crate) async fn list_parts(
     let class = bucket.store.upload_class(&bucket.key(&input.key), &upload).await;
     let class = classes::of_upload(&begun, class.map_err(about_upload)?.as_deref());
     let (owner, initiator) = of_upload(&begun, &bucket_owner(&request.extensions));
+    // Of a part that was sent again the newest.
+    let newest = parts.chunk_by(|a, b| a.number == b.number).filter_map(<[PartEntry]>::last);
     let after: Vec<&PartEntry> =
-        parts.iter().filter(|part| i64::from(part.number) > i64::from(marker)).collect();
+        newest.filter(|part| i64::from(part.number) > i64::from(marker)).collect();
     let shown = &after[..after.len().min(usize::try_from(max_parts).unwrap_or(0))];
     let answer = |part: &&PartEntry| {
         let mut answer = dto::Part {

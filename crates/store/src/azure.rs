@@ -12,7 +12,8 @@
 //! - Committing to a blob drops the unfinished blocks of all other writers. Of two uploads of one
 //!   key the second to finish gets `Conflict` and has to begin anew; it never publishes a mix.
 //! - Directories of accounts with a hierarchical namespace are listed as empty blobs; they are
-//!   hidden, and a read of one is `NotFound`.
+//!   hidden, and a read of one is `NotFound`. Such accounts list directory by directory; lists are
+//!   put into byte order, which costs small requests besides (see `hierarchy`).
 //! - Blob Batch is not offered by all accounts. Where it is refused, names are deleted one by one,
 //!   several at a time.
 //! - Whether versions are kept is set on the account, and no request of the Blob service tells. A
@@ -33,9 +34,11 @@ mod delete;
 mod endpoint;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod hierarchy;
 mod identity;
 mod list;
 mod metadata;
+mod ordered;
 mod shared_key;
 mod streaming;
 mod tier;
@@ -59,9 +62,9 @@ use ::http::header::RANGE;
 use async_trait::async_trait;
 use block::Upload;
 use bytes::Bytes;
-use list::Token;
+use ordered::Namespace;
 use penstock_base::{ByteRange, Error, Kind, Result, Retry};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use upload::BlockBody;
 use wire::{Ask, Wire, blob_meta, is_directory, put_result};
 
@@ -82,6 +85,8 @@ pub struct AzureStore {
     wire: Wire,
     /// The service does not know `startFrom`: it refused the version that brought it.
     start_from_refused: AtomicBool,
+    /// Whether the account has a hierarchical namespace, as far as its lists have told.
+    namespace: Namespace,
     /// Batches that were refused one after the other.
     batches_refused: AtomicU32,
 }
@@ -103,6 +108,7 @@ impl AzureStore {
         AzureStore {
             wire,
             start_from_refused: AtomicBool::new(false),
+            namespace: Namespace::default(),
             batches_refused: AtomicU32::new(0),
         }
     }
@@ -227,51 +233,6 @@ impl AzureStore {
             .with_hint("Name a file in it, or use a pattern such as `dir/*.parquet`");
         self.wire.named(error, operation, key)
     }
-
-    /// List Blobs, with what `include` names.
-    async fn list_page(
-        &self,
-        request: &ListRequest,
-        from: &Token,
-        include: &str,
-    ) -> Result<HttpResponse> {
-        let max = request.max_keys.unwrap_or(LIST_PAGE_MAX).min(LIST_PAGE_MAX).to_string();
-        let mut query = vec![
-            ("restype", "container"),
-            ("comp", "list"),
-            ("include", include),
-            ("maxresults", max.as_str()),
-        ];
-        if !request.prefix.is_empty() {
-            query.push(("prefix", &request.prefix));
-        }
-        if let Some(delimiter) = request.delimiter.as_deref().filter(|text| !text.is_empty()) {
-            query.push(("delimiter", delimiter));
-        }
-        if !from.marker.is_empty() {
-            query.push(("marker", &from.marker));
-        }
-        if let Some(name) = from.start_after.as_deref().filter(|_| from.marker.is_empty())
-            && !self.start_from_refused.load(Ordering::Relaxed)
-        {
-            let mut newer = query.clone();
-            newer.push(("startFrom", name));
-            let version = Some(wire::START_FROM_VERSION);
-            let ask = Ask { query: &newer, version, ..Ask::default() };
-            let response = self.wire.send("list", "", Method::GET, ask).await?;
-            if response.status != 400 {
-                return Ok(response);
-            }
-            // An older service: it lists from the start, and what comes before is filtered out.
-            let failure = Failure::read(response).await;
-            if !matches!(failure.code.as_str(), "InvalidHeaderValue" | "InvalidQueryParameterValue")
-            {
-                return Err(self.wire.failed(failure, "list", ""));
-            }
-            self.start_from_refused.store(true, Ordering::Relaxed);
-        }
-        self.wire.send("list", "", Method::GET, Ask { query: &query, ..Ask::default() }).await
-    }
 }
 
 #[async_trait]
@@ -377,20 +338,7 @@ impl Store for AzureStore {
         if request.max_keys == Some(0) {
             return Ok(ListPage::default());
         }
-        let prefix = request.prefix.as_str();
-        let named = |error: Error| self.wire.named(error, "list", prefix);
-        let from = match &request.token {
-            Some(token) => Token::parse(token).map_err(named)?,
-            None => Token { start_after: request.start_after.clone(), ..Token::default() },
-        };
-        let mut response = self.list_page(&request, &from, "metadata").await?;
-        if response.status != 200 {
-            return Err(self.wire.refused(response, "list", prefix).await);
-        }
-        let body = response.body.read_to_bytes(LIST_BYTES_MAX).await.map_err(named)?;
-        let mut page = list::parse_page(&body, from.start_after.as_deref()).map_err(named)?;
-        self.drop_passed_prefix(&mut page, from.start_after.as_deref()).await?;
-        Ok(page)
+        self.list_in_order(&request).await
     }
 
     async fn put(&self, key: &str, payload: Payload, options: &PutOptions) -> Result<PutResult> {

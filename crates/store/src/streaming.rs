@@ -197,7 +197,9 @@ pub trait StreamingStore: Store {
         None
     }
 
-    /// The parts of an upload, by number.
+    /// The parts of an upload, by number. A store that keeps what a part was before it was sent
+    /// again (Azure) tells each of them, the newest last: their tags differ, and a completion may
+    /// name any.
     ///
     /// # Errors
     /// `NotFound` for an upload that is not there, was given up or is another key's.

@@ -341,11 +341,13 @@ fn chosen_parts(
     let mut known = Vec::with_capacity(named.len());
     for part in named {
         let (number, told) = named_part(part)?;
-        // A store that knows its parts by number and size alone leaves the checksum to the tag.
+        // A store that does not keep the checksums of parts leaves them to the tag.
         let (etag, sum) = split_tag(&told);
-        let found = present.binary_search_by_key(&number, |entry| entry.number);
+        // What the part was before it was sent again may be there too, under a tag of its own.
+        let first = present.partition_point(|entry| entry.number < number);
+        let mut of_number = present[first..].iter().take_while(|entry| entry.number == number);
         let is_it = |entry: &&PartEntry| entry.etag == told || entry.etag == etag;
-        let (etag, size_bytes) = match found.ok().map(|at| &present[at]).filter(is_it) {
+        let (etag, size_bytes) = match of_number.find(is_it) {
             Some(found) => (found.etag.clone(), found.size_bytes),
             None if is_empty_part(number, etag) => (etag.to_string(), 0),
             None => {
@@ -412,5 +414,21 @@ mod tests {
         );
         assert_eq!(code(&[completed(1, "e1"), completed(3, "empty")]), Ok(2));
         assert_eq!(code(&[completed(0, "e0")]), Err(s3s::S3ErrorCode::InvalidArgument));
+    }
+
+    #[test]
+    fn of_a_part_that_was_sent_again_the_one_is_taken_that_its_tag_names() {
+        let was =
+            |etag: &str, size_bytes| PartEntry { etag: etag.into(), ..present(2, size_bytes) };
+        let there = [present(1, PART_BYTES_MIN), was("old", 7), was("new", 8), present(3, 9)];
+        let chosen = |etag| {
+            let named = [completed(1, "e1"), completed(2, etag)];
+            chosen_parts(&named, &there, |_, _| false).map(|(parts, _)| parts[1].clone())
+        };
+        for (etag, size_bytes) in [("old", 7), ("new", 8), ("new-crc32-0d4a1185", 8)] {
+            let part = chosen(etag).unwrap();
+            assert_eq!((part.etag.as_str(), part.size_bytes), (&etag[..3], size_bytes));
+        }
+        assert_eq!(chosen("e3").unwrap_err().code(), &s3s::S3ErrorCode::InvalidPart);
     }
 }

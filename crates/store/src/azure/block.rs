@@ -6,21 +6,32 @@
 //! asked for, so that a list of uploads does. An upload's id is all that there is of
 //! it besides its blocks: nonce, what it began with, and a sum that ties it to its blob, so that
 //! any process can go on with it and an id of something else is noticed.
+//!
+//! A part that is sent again is another block: its id and the part's tag carry a mark of the
+//! sending, so that a tag names the bytes that were sent with it and no others. Uploads that older
+//! versions began have one block for a part, whatever was sent; they go on so.
 
 use super::tier;
-use crate::{PutOptions, UploadId, notes, xml};
+use crate::sums::split_tag;
+use crate::{Part, PutOptions, UploadId, notes, xml};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use jiff::Timestamp;
 use penstock_base::{Error, Kind, Result};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 const NONCE_BYTES: usize = 16;
+/// The bytes of a nonce that are not 0 where blocks have marks: the ids of all blocks of a blob
+/// have one length, those of its older versions and uploads too, so that a mark takes their place.
+const MARKED_NONCE_BYTES: usize = 10;
 /// Nonce, one byte for the layout's version and the class, the part's number: 28 characters
-/// without padding.
+/// without padding. With a mark: nonce, number, half the mark, the byte, the other half.
 const ID_BYTES: usize = NONCE_BYTES + 1 + 4;
 const LAYOUT: u8 = 1;
+/// The layout of block ids with a mark.
+const LAYOUT_MARKED: u8 = 2;
 /// Where the class stands in the byte of a block id that has the layout.
 const CLASS_SHIFT: u32 = 4;
 /// The same in the id of an upload that was found by its blocks, which do not tell what it began
@@ -29,10 +40,32 @@ const FOUND: u8 = 2;
 /// The same in the id of an upload with a class, whose blocks tell it. Of one that older versions
 /// began (with [`LAYOUT`]) the blocks tell none.
 const CLASSED: u8 = 3;
+/// The same in the id of an upload whose blocks have marks, and tell the class.
+const MARKED: u8 = 4;
+/// The same of one that was found by its blocks.
+const FOUND_MARKED: u8 = 5;
 /// Bytes of the sum at the end of an upload's id.
 const SUM_BYTES: usize = 8;
 /// The number in the id of the block that marks an upload as given up.
 const GIVEN_UP: u32 = u32::MAX;
+/// The same where blocks have marks: their numbers have two bytes.
+const GIVEN_UP_MARKED: u16 = u16::MAX;
+/// Bits of a mark that are random; those above are milliseconds since 1970.
+const MARK_RANDOM_BITS: u32 = 16;
+
+/// What tells one sending of a part from another: its time, so that the newest of a part's blocks
+/// is known, and random bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mark(u64);
+
+impl Mark {
+    /// Another one each time, greater than those of earlier milliseconds.
+    pub fn new() -> Self {
+        let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
+        let random = u16::from_be_bytes(crate::random::bytes());
+        Mark(now_ms << MARK_RANDOM_BITS | u64::from(random))
+    }
+}
 
 /// One upload: its nonce, and the options it began with, since Azure keeps nothing before the
 /// commit.
@@ -43,6 +76,8 @@ pub struct Upload {
     begun: Option<Begun>,
     /// The number of its storage class.
     class: u8,
+    /// Whether its blocks have marks.
+    has_marks: bool,
     /// Container and key.
     place: String,
 }
@@ -58,10 +93,18 @@ struct Begun {
 /// The blocks of one upload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blocks {
-    /// Number and size of each part.
-    pub parts: Vec<(u32, u64)>,
+    /// By number, those of one number from the oldest to the newest.
+    pub parts: Vec<Staged>,
     /// The upload was given up.
     pub is_given_up: bool,
+}
+
+/// A block that waits for its commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Staged {
+    pub number: u32,
+    pub mark: Mark,
+    pub size_bytes: u64,
 }
 
 impl Upload {
@@ -72,18 +115,18 @@ impl Upload {
             metadata: options.metadata.clone(),
         };
         let class = class_of(&begun);
-        Upload {
-            nonce: crate::random::bytes(),
-            begun: Some(begun),
-            class,
-            place: place.to_string(),
-        }
+        let mut nonce = [0; NONCE_BYTES];
+        let random: [u8; MARKED_NONCE_BYTES] = crate::random::bytes();
+        nonce[..MARKED_NONCE_BYTES].copy_from_slice(&random);
+        Upload { nonce, begun: Some(begun), class, has_marks: true, place: place.to_string() }
     }
 
     /// The text that names it: layout, nonce, the options where there are any, and the sum.
     pub fn id(&self) -> UploadId {
         let layout = match (&self.begun, self.class) {
+            (None, _) if self.has_marks => FOUND_MARKED,
             (None, _) => FOUND,
+            _ if self.has_marks => MARKED,
             (Some(_), 0) => LAYOUT,
             (Some(_), _) => CLASSED,
         };
@@ -111,25 +154,27 @@ impl Upload {
         let told_at = bytes.len().checked_sub(SUM_BYTES).ok_or_else(gone)?;
         let (told, told_sum) = bytes.split_at(told_at);
         if told.len() <= NONCE_BYTES
-            || ![LAYOUT, FOUND, CLASSED].contains(&told[0])
+            || ![LAYOUT, FOUND, CLASSED, MARKED, FOUND_MARKED].contains(&told[0])
             || sum(place, told) != *told_sum
         {
             return Err(gone());
         }
         let (nonce, begun) = told[1..].split_at(NONCE_BYTES);
+        let is_found = [FOUND, FOUND_MARKED].contains(&told[0]);
+        let has_marks = [MARKED, FOUND_MARKED].contains(&told[0]);
         let (begun, class) = match begun {
-            [] if told[0] == FOUND => (None, 0),
-            [class] if told[0] == FOUND => (None, *class),
-            _ if told[0] == FOUND => return Err(gone()),
+            [] if is_found => (None, 0),
+            [class] if is_found => (None, *class),
+            _ if is_found => return Err(gone()),
             [] => (Some(Begun::default()), 0),
             json => {
                 let begun: Begun = serde_json::from_slice(json).map_err(|_| gone())?;
-                let class = if told[0] == CLASSED { class_of(&begun) } else { 0 };
+                let class = if told[0] == LAYOUT { 0 } else { class_of(&begun) };
                 (Some(begun), class)
             }
         };
         let nonce = nonce.try_into().map_err(|_| gone())?;
-        Ok(Upload { nonce, begun, class, place: place.to_string() })
+        Ok(Upload { nonce, begun, class, has_marks, place: place.to_string() })
     }
 
     /// The nonce as text, for the blob's metadata.
@@ -179,51 +224,88 @@ impl Upload {
                 return Err(xml::corrupt("the answer is no list of blocks"));
             }
             if element.is_at(&["UncommittedBlocks", "Block", "Name"])
-                && let Some(BlockId { nonce, class, number }) = split_id(element.text)
+                && let Some(BlockId { nonce, class, number, has_marks, .. }) =
+                    split_id(element.text)
             {
                 if number == GIVEN_UP {
-                    given_up.insert(nonce);
+                    given_up.insert((nonce, has_marks));
                 } else {
-                    found.insert(nonce, class);
+                    found.insert((nonce, has_marks), class);
                 }
             }
             Ok(())
         })?;
-        found.retain(|nonce, _| !given_up.contains(nonce));
-        let upload =
-            |(nonce, class)| Upload { nonce, begun: None, class, place: place.to_string() };
+        found.retain(|of, _| !given_up.contains(of));
+        let upload = |((nonce, has_marks), class)| Upload {
+            nonce,
+            begun: None,
+            class,
+            has_marks,
+            place: place.to_string(),
+        };
         Ok(found.into_iter().map(upload).collect())
     }
 
+    /// The mark of a part that is to be sent; always the same where blocks have none.
+    pub fn new_mark(&self) -> Mark {
+        if self.has_marks { Mark::new() } else { Mark::default() }
+    }
+
     /// The block id of a part, in base64.
-    pub fn block_id(&self, part_number: u32) -> String {
+    pub fn block_id(&self, part_number: u32, mark: Mark) -> String {
         let mut bytes = [0; ID_BYTES];
         bytes[..NONCE_BYTES].copy_from_slice(&self.nonce);
-        bytes[NONCE_BYTES] = LAYOUT | (self.class << CLASS_SHIFT);
-        bytes[NONCE_BYTES + 1..].copy_from_slice(&part_number.to_be_bytes());
+        let class = self.class << CLASS_SHIFT;
+        if self.has_marks {
+            let number = u16::try_from(part_number).unwrap_or(GIVEN_UP_MARKED);
+            let mark = mark.0.to_be_bytes();
+            bytes[MARKED_NONCE_BYTES..][..2].copy_from_slice(&number.to_be_bytes());
+            bytes[MARKED_NONCE_BYTES + 2..NONCE_BYTES].copy_from_slice(&mark[..4]);
+            bytes[NONCE_BYTES] = LAYOUT_MARKED | class;
+            bytes[NONCE_BYTES + 1..].copy_from_slice(&mark[4..]);
+        } else {
+            bytes[NONCE_BYTES] = LAYOUT | class;
+            bytes[NONCE_BYTES + 1..].copy_from_slice(&part_number.to_be_bytes());
+        }
         STANDARD.encode(bytes)
     }
 
-    /// The number of a part from its block id; `None` for blocks of other uploads.
-    pub fn part_number(&self, block_id: &str) -> Option<u32> {
-        let id = split_id(block_id)?;
-        (id.nonce == self.nonce).then_some(id.number)
+    /// What a block id tells, if the block is one of this upload.
+    fn own(&self, block_id: &str) -> Option<BlockId> {
+        let is_own = |id: &BlockId| id.nonce == self.nonce && id.has_marks == self.has_marks;
+        split_id(block_id).filter(is_own)
     }
 
     /// The id of the block that marks this upload as given up.
     pub fn given_up_id(&self) -> String {
-        self.block_id(GIVEN_UP)
+        self.block_id(GIVEN_UP, Mark::default())
     }
 
-    /// The tag of a part: known from number and size alone, so that the block list tells it again.
-    /// It has a dash, so that no client takes it for an MD5.
-    pub fn part_tag(&self, part_number: u32, size_bytes: u64) -> String {
+    /// The tag of a part: known from number, size and mark alone, so that the block list tells it
+    /// again. It tells the mark. It has a dash, so that no client takes it for an MD5.
+    pub fn part_tag(&self, part_number: u32, size_bytes: u64, mark: Mark) -> String {
         let mut text = self.nonce.to_vec();
         text.extend(part_number.to_be_bytes());
         text.extend(size_bytes.to_be_bytes());
+        let (told, mark) = match self.has_marks {
+            true => (8, crate::random::hex(&mark.0.to_be_bytes())),
+            false => (12, String::new()),
+        };
+        text.extend(mark.as_bytes());
         let hash = digest(&SHA256, &text);
-        let hex = crate::random::hex(&hash.as_ref()[..12]);
-        format!("{hex}-{part_number}")
+        let hex = crate::random::hex(&hash.as_ref()[..told]);
+        format!("{mark}{hex}-{part_number}")
+    }
+
+    /// The mark that a part's tag tells; `None` for a tag that is none of such a part. Where blocks
+    /// have no marks, every tag is taken: the number names the block.
+    pub fn mark_of(&self, part: &Part) -> Option<Mark> {
+        if !self.has_marks {
+            return Some(Mark::default());
+        }
+        let (tag, _) = split_tag(&part.etag);
+        let mark = tag.get(..16).and_then(|hex| u64::from_str_radix(hex, 16).ok()).map(Mark)?;
+        (tag == self.part_tag(part.number, part.size_bytes, mark)).then_some(mark)
     }
 
     /// The parts of this upload that the answer of Get Block List tells of, by number.
@@ -232,20 +314,22 @@ impl Upload {
     /// `Corrupt` for what is no such answer.
     pub fn blocks_in(&self, answer: &[u8]) -> Result<Blocks> {
         let mut blocks = Blocks::default();
-        let (mut number, mut size) = (None, 0);
+        let (mut own, mut size_bytes) = (None, 0);
         xml::walk(answer, |element| {
             if element.path[0] != "BlockList" {
                 return Err(xml::corrupt("the answer is no list of blocks"));
             }
             if element.is_at(&["UncommittedBlocks", "Block", "Name"]) {
-                number = self.part_number(element.text);
+                own = self.own(element.text);
             } else if element.is_at(&["UncommittedBlocks", "Block", "Size"]) {
                 let told = element.text.trim().parse();
-                size = told.map_err(|_| xml::corrupt("the size of a block is no number"))?;
+                size_bytes = told.map_err(|_| xml::corrupt("the size of a block is no number"))?;
             } else if element.is_at(&["UncommittedBlocks", "Block"]) {
-                match number.take() {
-                    Some(GIVEN_UP) => blocks.is_given_up = true,
-                    Some(number) => blocks.parts.push((number, size)),
+                match own.take() {
+                    Some(BlockId { number: GIVEN_UP, .. }) => blocks.is_given_up = true,
+                    Some(BlockId { number, mark, .. }) => {
+                        blocks.parts.push(Staged { number, mark, size_bytes });
+                    }
                     None => {}
                 }
             }
@@ -257,11 +341,11 @@ impl Upload {
 
     /// The body of Put Block List. Only unfinished blocks are named, so that a commit whose answer
     /// was lost is refused the second time, and the blob stays the version it is.
-    pub fn block_list(&self, part_numbers: impl Iterator<Item = u32>) -> String {
+    pub fn block_list(&self, parts: impl Iterator<Item = (u32, Mark)>) -> String {
         let mut xml = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>");
-        for number in part_numbers {
+        for (number, mark) in parts {
             xml.push_str("<Uncommitted>");
-            xml.push_str(&self.block_id(number));
+            xml.push_str(&self.block_id(number, mark));
             xml.push_str("</Uncommitted>");
         }
         xml.push_str("</BlockList>");
@@ -280,17 +364,34 @@ struct BlockId {
     nonce: [u8; NONCE_BYTES],
     class: u8,
     number: u32,
+    mark: Mark,
+    has_marks: bool,
 }
 
-/// Takes the id of a block apart; `None` for ids that are not of this layout.
+/// Takes the id of a block apart; `None` for ids that are not of these layouts.
 fn split_id(block_id: &str) -> Option<BlockId> {
     let bytes: [u8; ID_BYTES] = STANDARD.decode(block_id.trim()).ok()?.try_into().ok()?;
-    let (nonce, rest) = bytes.split_at(NONCE_BYTES);
-    let (layout, number) = rest.split_first()?;
-    let number = number.try_into().map(u32::from_be_bytes).ok()?;
+    let (front, rest) = bytes.split_at(NONCE_BYTES);
+    let (layout, rest) = rest.split_first()?;
     let class = layout >> CLASS_SHIFT;
-    let is_ours = layout & ((1 << CLASS_SHIFT) - 1) == LAYOUT;
-    is_ours.then_some(BlockId { nonce: nonce.try_into().ok()?, class, number })
+    let mut nonce: [u8; NONCE_BYTES] = front.try_into().ok()?;
+    match layout & ((1 << CLASS_SHIFT) - 1) {
+        LAYOUT => {
+            let number = rest.try_into().map(u32::from_be_bytes).ok()?;
+            Some(BlockId { nonce, class, number, mark: Mark::default(), has_marks: false })
+        }
+        LAYOUT_MARKED => {
+            let (number, mark) = front[MARKED_NONCE_BYTES..].split_at(2);
+            let mark = Mark(u64::from_be_bytes([mark, rest].concat().try_into().ok()?));
+            let number = match number.try_into().map(u16::from_be_bytes).ok()? {
+                GIVEN_UP_MARKED => GIVEN_UP,
+                number => number.into(),
+            };
+            nonce[MARKED_NONCE_BYTES..].fill(0);
+            Some(BlockId { nonce, class, number, mark, has_marks: true })
+        }
+        _ => None,
+    }
 }
 
 /// Ties what an id tells to its place. No secret is in it: whoever may write to a place could as
@@ -304,108 +405,4 @@ fn sum(place: &str, told: &[u8]) -> [u8; SUM_BYTES] {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn block_list_tells_of_our_parts_only() {
-        let upload = Upload::begin("c/k", &PutOptions::default());
-        let other = Upload::begin("c/k", &PutOptions::default());
-        let block = |id: String| format!("<Block><Name>{id}</Name><Size>1</Size></Block>");
-        let answer = format!(
-            "<BlockList><CommittedBlocks>{}</CommittedBlocks><UncommittedBlocks>{}{}{}\
-             </UncommittedBlocks></BlockList>",
-            block(upload.block_id(9)),
-            block(other.block_id(1)),
-            block(upload.block_id(2)),
-            block("bm90IG91cnM=".into()),
-        );
-        let blocks = upload.blocks_in(answer.as_bytes()).unwrap();
-        assert_eq!(blocks, Blocks { parts: vec![(2, 1)], is_given_up: false });
-        let found = Upload::found_in("c/k", answer.as_bytes()).unwrap();
-        assert_eq!(found.len(), 2, "both uploads, and no foreign block");
-        let again = Upload::parse(&found[0].id(), "c/k").unwrap();
-        assert_eq!(again, found[0]);
-        assert_eq!(again.options().unwrap_err().kind(), Kind::Unsupported);
-        let marked = format!(
-            "<BlockList><UncommittedBlocks>{}</UncommittedBlocks></BlockList>",
-            block(upload.given_up_id()),
-        );
-        assert!(upload.blocks_in(marked.as_bytes()).unwrap().is_given_up);
-        for page in ["<html>", "<html><body/></html>", "<Error><Code>x</Code></Error>"] {
-            assert_eq!(upload.blocks_in(page.as_bytes()).unwrap_err().kind(), Kind::Corrupt);
-        }
-    }
-
-    /// So that a list of uploads tells it.
-    #[test]
-    fn blocks_tell_the_class_that_was_asked_for() {
-        let pair = |class: &str| (notes::STORAGE_CLASS.to_string(), class.to_string());
-        for class in ["STANDARD_IA", "ONEZONE_IA", "GLACIER_IR", "DEEP_ARCHIVE", "GLACIER"] {
-            let options = PutOptions { metadata: vec![pair(class)], ..Default::default() };
-            let upload = Upload::begin("c/k", &options);
-            let block = upload.block_id(7);
-            let answer = format!(
-                "<BlockList><UncommittedBlocks><Block><Name>{block}</Name><Size>1</Size></Block>\
-                 </UncommittedBlocks></BlockList>"
-            );
-            let found = Upload::found_in("c/k", answer.as_bytes()).unwrap();
-            assert_eq!(found[0].metadata(), [pair(class)]);
-            let again = Upload::parse(&found[0].id(), "c/k").unwrap();
-            assert_eq!((again.metadata(), again.block_id(7)), (vec![pair(class)], block));
-            assert_eq!(Upload::parse(&upload.id(), "c/k").unwrap(), upload);
-        }
-    }
-
-    /// Older versions staged blocks that tell no class, and a commit has to name those.
-    #[test]
-    fn an_upload_that_an_older_version_began_goes_on_under_its_own_block_ids() {
-        let class = (notes::STORAGE_CLASS.to_string(), "STANDARD_IA".to_string());
-        let options = PutOptions { metadata: vec![class.clone()], ..Default::default() };
-        let now = Upload::begin("c/k", &options);
-        let mut told = URL_SAFE_NO_PAD.decode(now.id().0).unwrap();
-        told.truncate(told.len() - SUM_BYTES);
-        assert_eq!(std::mem::replace(&mut told[0], LAYOUT), CLASSED);
-        told.extend(sum("c/k", &told));
-        let old = Upload::parse(&UploadId(URL_SAFE_NO_PAD.encode(told)), "c/k").unwrap();
-        assert_eq!(old.options().unwrap().metadata, [class]);
-        let layout = |upload: &Upload| STANDARD.decode(upload.block_id(1)).unwrap()[NONCE_BYTES];
-        assert_eq!((layout(&old), layout(&now)), (LAYOUT, LAYOUT | 1 << CLASS_SHIFT));
-        assert_eq!(Upload::parse(&old.id(), "c/k").unwrap(), old);
-    }
-
-    proptest! {
-        #[test]
-        fn ids_have_one_length_and_never_meet(a in 1u32..50_001, b in 1u32..50_001) {
-            let begin = || Upload::begin("c/k", &PutOptions::default());
-            let (one, two) = (begin(), begin());
-            let id = one.block_id(a);
-            prop_assert_eq!(id.len(), 28);
-            prop_assert!(!id.contains('='));
-            prop_assert_eq!(one.part_number(&id), Some(a));
-            prop_assert_eq!(two.part_number(&id), None);
-            prop_assert_eq!(id == one.block_id(b), a == b);
-            prop_assert_ne!(id, two.block_id(a));
-        }
-
-        #[test]
-        fn an_upload_comes_back_from_its_id(
-            content_type in prop::option::of(".{0,20}"),
-            metadata in prop::collection::vec((".{0,5}", ".{0,5}"), 0..3),
-        ) {
-            let options = PutOptions { content_type, metadata, ..Default::default() };
-            let upload = Upload::begin("c/k", &options);
-            let elsewhere = Upload::parse(&upload.id(), "c/other");
-            prop_assert_eq!(elsewhere.unwrap_err().kind(), Kind::NotFound);
-            prop_assert_eq!(Upload::parse(&upload.id(), "c/k").unwrap(), upload);
-        }
-
-        #[test]
-        fn foreign_ids_are_not_found(id: String) {
-            if let Err(error) = Upload::parse(&UploadId(id), "c/k") {
-                prop_assert_eq!(error.kind(), Kind::NotFound);
-            }
-        }
-    }
-}
+mod tests;

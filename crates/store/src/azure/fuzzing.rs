@@ -3,6 +3,8 @@
 use super::address::Address;
 use super::block::Upload;
 use super::connection_string::ConnectionString;
+use super::hierarchy::Walk;
+use super::hierarchy::fork::Sight;
 use super::list::Token;
 use super::{batch, list, metadata, versions};
 use crate::{UploadId, encoded_word};
@@ -10,8 +12,18 @@ use crate::{UploadId, encoded_word};
 /// Lists of blobs, containers and blocks.
 pub(crate) fn replies(input: &[u8]) {
     for start_after in [None, Some("a")] {
-        if let Ok(page) = list::parse_page(input, start_after) {
+        if let Ok(listing) = list::parse(input) {
+            let page = listing.flat(start_after);
             assert!(page.objects.len() <= input.len(), "more objects than bytes");
+        }
+        if let Ok(listing) = list::parse(input) {
+            let mut walk = start_after.map_or(Walk::all("", None), |it| Walk::behind("", it, &[]));
+            let looked: Vec<_> =
+                walk.open(&listing).into_iter().map(|node| (node, Sight::default())).collect();
+            if let Ok(names) = walk.take(listing, &looked) {
+                let page = walk.page(Vec::new(), names, ("", None));
+                assert!(page.objects.len() <= input.len(), "more objects than bytes");
+            }
         }
     }
     drop(list::parse_containers(input));
@@ -50,6 +62,12 @@ pub(crate) fn tokens(input: &[u8]) {
         let again = Token::parse(&told);
         assert!(again.is_ok_and(|again| again == token), "a token that changed: {told}");
         assert!(token.marker.len() <= text.len(), "a marker of more bytes than there are");
+    }
+    if let Ok(Some(mut walk)) = Walk::parse(&text, "") {
+        let again = Walk::parse(&walk.text(), "");
+        assert!(again.is_ok_and(|again| again == Some(walk.clone())), "a walk that changed");
+        drop(walk.turn(false));
+        drop(walk.take(list::Listing::default(), &[]));
     }
     let (marker, name) = text.split_once('\n').unwrap_or((&text, ""));
     for start_after in [None, Some(name.to_string())] {

@@ -1,4 +1,5 @@
-//! Answers of List Blobs, and this store's tokens for their pages.
+//! Answers of List Blobs, and this store's tokens for their pages. Lists of accounts with a
+//! hierarchical namespace are put in order in `hierarchy`.
 //!
 //! Markers are opaque: on the real service they are no keys, and a page may be empty and still not
 //! be the last. What was asked with `start_after` is filtered here again, since emulators and older
@@ -11,6 +12,7 @@ use crate::answer::parse_http_date;
 use crate::{ContainerEntry, ETag, ListEntry, ListPage, ListRequest, ObjectMeta, Store as _, xml};
 use penstock_base::{Error, Kind, Result, Retry};
 use percent_encoding::percent_decode_str;
+use std::cmp::Ordering;
 
 /// Where the next page begins: the service's marker, and the name to filter by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,67 +94,129 @@ struct Blob {
     name: Option<String>,
     meta: ObjectMeta,
     is_hidden: bool,
+    has_type: bool,
 }
 
-/// Reads one page. Directories of Data Lake accounts, which are listed as empty blobs, are left
-/// out, and so is what `start_after` excludes.
+/// What each name of an account with a hierarchical namespace tells, and no other.
+pub(super) const RESOURCE_TYPE: &str = "ResourceType";
+
+/// A name as the service listed it.
+#[derive(Debug)]
+pub(super) enum Name {
+    Object(ListEntry),
+    /// Folded names.
+    Prefix(String),
+    /// A directory of a Data Lake account, which is listed as an empty blob, or what was removed.
+    Hidden(String),
+}
+
+impl Name {
+    pub fn text(&self) -> &str {
+        match self {
+            Name::Object(entry) => &entry.key,
+            Name::Prefix(name) | Name::Hidden(name) => name,
+        }
+    }
+}
+
+/// A page as the service listed it.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub names: Vec<Name>,
+    /// Of the next page; empty on the last.
+    pub marker: String,
+    /// Whether the account has a hierarchical namespace, where a name tells: of those accounts
+    /// each has a type.
+    pub is_hierarchical: Option<bool>,
+}
+
+impl Listing {
+    /// Whether names ascend: those of blobs, and those of folded names.
+    pub fn is_ordered_by(&self, compare: fn(&str, &str) -> Ordering) -> bool {
+        let of = |is_prefix: bool| {
+            let names = self.names.iter();
+            names.filter(move |name| matches!(name, Name::Prefix(_)) == is_prefix).map(Name::text)
+        };
+        [true, false].map(|is_prefix| of(is_prefix).is_sorted_by(|a, b| compare(a, b).is_le()))
+            == [true, true]
+    }
+
+    /// The page of a flat namespace, which lists in byte order, without what `start_after`
+    /// excludes.
+    pub fn flat(self, start_after: Option<&str>) -> ListPage {
+        let mut page = ListPage::default();
+        let is_behind = |name: &str| start_after.is_none_or(|after| name > after);
+        // Names behind `start_after` may lie below the prefix that it lies in itself; see
+        // `drop_passed_prefix`.
+        let is_open = |prefix: &str| start_after.is_some_and(|after| after.starts_with(prefix));
+        for name in self.names {
+            match name {
+                Name::Object(entry) if is_behind(&entry.key) => page.objects.push(entry),
+                Name::Prefix(prefix) if is_behind(&prefix) || is_open(&prefix) => {
+                    page.prefixes.push(prefix);
+                }
+                _ => {}
+            }
+        }
+        // The service compares names by its own rules; within a page they can be put right.
+        page.objects.sort_by(|a, b| a.key.cmp(&b.key));
+        page.prefixes.sort();
+        if !self.marker.is_empty() {
+            let start_after = start_after.map(str::to_string);
+            page.next = Some(Token { marker: self.marker, start_after }.text());
+        }
+        page
+    }
+}
+
+/// Reads one page.
 ///
 /// # Errors
 /// `Corrupt` (retry) for what is no such answer.
-pub(super) fn parse_page(body: &[u8], start_after: Option<&str>) -> Result<ListPage> {
-    let mut page = ListPage::default();
+pub(super) fn parse(body: &[u8]) -> Result<Listing> {
+    let mut page = Listing::default();
     let mut blob = Blob::default();
     let mut prefix: Option<String> = None;
-    let mut marker = String::new();
     let mut is_listing = false;
     xml::walk(body, |element| {
         let path: Vec<&str> = element.path.iter().map(String::as_str).collect();
         let text = element.text;
         match path[..] {
             ["EnumerationResults"] => is_listing = true,
-            ["EnumerationResults", "NextMarker"] => marker = text.to_string(),
+            ["EnumerationResults", "NextMarker"] => page.marker = text.to_string(),
             ["EnumerationResults", "Blobs", "BlobPrefix", "Name"] => prefix = Some(name(&element)?),
+            ["EnumerationResults", "Blobs", "BlobPrefix", "Properties", RESOURCE_TYPE] => {
+                page.is_hierarchical = Some(true);
+            }
             ["EnumerationResults", "Blobs", "BlobPrefix"] => {
                 let found = prefix.take().ok_or_else(|| corrupt("a prefix has no name"))?;
-                // Names behind `start_after` may lie below the prefix that it lies in itself; see
-                // `drop_passed_prefix`.
-                let open = |after: &str| found.as_str() > after || after.starts_with(&found);
-                if start_after.is_none_or(open) {
-                    page.prefixes.push(found);
-                }
+                page.names.push(Name::Prefix(found));
             }
             ["EnumerationResults", "Blobs", "Blob", "Name"] => blob.name = Some(name(&element)?),
             ["EnumerationResults", "Blobs", "Blob", "Deleted"] => {
                 blob.is_hidden |= text.trim() == "true";
             }
             ["EnumerationResults", "Blobs", "Blob", "Properties", field] => {
+                blob.has_type |= field == RESOURCE_TYPE;
                 blob.is_hidden |= property(&mut blob.meta, field, text)?;
             }
             ["EnumerationResults", "Blobs", "Blob", "Metadata", entry] => {
                 blob.is_hidden |= marks_directory(entry, text);
             }
             ["EnumerationResults", "Blobs", "Blob"] => {
-                let Blob { name, meta, is_hidden } = std::mem::take(&mut blob);
+                let Blob { name, meta, is_hidden, has_type } = std::mem::take(&mut blob);
                 let key = name.ok_or_else(|| corrupt("a blob has no name"))?;
-                if !is_hidden && start_after.is_none_or(|after| key.as_str() > after) {
-                    page.objects.push(ListEntry { key, meta });
-                }
+                page.is_hierarchical = Some(has_type || page.is_hierarchical == Some(true));
+                page.names.push(match is_hidden {
+                    true => Name::Hidden(key),
+                    false => Name::Object(ListEntry { key, meta }),
+                });
             }
             _ => {}
         }
         Ok(())
     })?;
-    if !is_listing {
-        return Err(corrupt("it is no listing"));
-    }
-    // The service compares names by its own rules; within a page they can be put right.
-    page.objects.sort_by(|a, b| a.key.cmp(&b.key));
-    page.prefixes.sort();
-    if !marker.is_empty() {
-        let start_after = start_after.map(str::to_string);
-        page.next = Some(Token { marker, start_after }.text());
-    }
-    Ok(page)
+    if is_listing { Ok(page) } else { Err(corrupt("it is no listing")) }
 }
 
 /// Reads one page of List Containers, and the marker of the next.
@@ -197,7 +261,7 @@ pub(super) fn property(meta: &mut ObjectMeta, field: &str, text: &str) -> Result
         "Last-Modified" => meta.modified = parse_http_date(text),
         "Content-Type" if !text.is_empty() => meta.content_type = Some(text.to_string()),
         "AccessTier" => meta.storage_class = tier::class_of(text),
-        "ResourceType" => return Ok(text.trim() == "directory"),
+        RESOURCE_TYPE => return Ok(text.trim() == "directory"),
         _ => {}
     }
     Ok(false)

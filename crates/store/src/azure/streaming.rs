@@ -1,19 +1,21 @@
 //! What a gateway asks of a container: blocks and blobs whose bodies are still coming in, uploads
 //! without any state but their blocks, copies by URL, index tags.
 
-use super::block::Upload;
+use super::block::{Mark, Staged, Upload};
 use super::delete::is_gone;
-use super::list::{self, Token};
+use super::hierarchy::Walk;
+use super::list::Token;
+use super::ordered::UNCOMMITTED;
 use super::upload::{BLOCK_LIST_BYTES_MAX, BlockBody, Committed};
 use super::wire::Ask;
-use super::{AzureStore, LIST_BYTES_MAX, tier, versions};
+use super::{AzureStore, tier, versions};
 use crate::answer::Failure;
 use crate::streaming::{
     CopiedPart, CopySource, Inflow, PartEntry, Removed, StreamingStore, UploadEntry, UploadsPage,
     UploadsRequest, Versioning, VersionsPage, VersionsRequest,
 };
 use crate::sums::{Sum, overheard, tag_with_sum};
-use crate::{ETag, ListEntry, ListRequest, Part, Payload, PutOptions, PutResult, UploadId, tags};
+use crate::{ETag, ListPage, ListRequest, Part, Payload, PutOptions, PutResult, UploadId, tags};
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -64,7 +66,8 @@ impl StreamingStore for AzureStore {
     }
 
     fn empty_part_tag(&self, key: &str, upload: &UploadId, number: u32) -> Option<String> {
-        self.upload(key, upload).ok().map(|upload| upload.part_tag(number, 0))
+        let upload = self.upload(key, upload).ok()?;
+        Some(upload.part_tag(number, 0, Mark::default()))
     }
 
     async fn list_parts(&self, key: &str, upload: &UploadId) -> Result<Vec<PartEntry>> {
@@ -77,9 +80,9 @@ impl StreamingStore for AzureStore {
             let gone = Error::new(Kind::NotFound, "the upload was given up");
             return Err(named(gone.with_service_code("NoSuchUpload")));
         }
-        let entry = |&(number, size_bytes): &(u32, u64)| PartEntry {
+        let entry = |&Staged { number, mark, size_bytes }: &Staged| PartEntry {
             number,
-            etag: upload.part_tag(number, size_bytes),
+            etag: upload.part_tag(number, size_bytes, mark),
             size_bytes,
             modified: None,
             sum: None,
@@ -106,25 +109,15 @@ impl StreamingStore for AzureStore {
     /// blob without bytes until enough are found. An upload over a blob that exists does not show,
     /// nor does one without parts.
     async fn list_uploads(&self, request: &UploadsRequest) -> Result<UploadsPage> {
-        let named = |error: Error| self.wire.named(error, "list uploads", &request.prefix);
-        let key_marker = Some(request.key_marker.clone()).filter(|key| !key.is_empty());
-        let from = match &request.token {
-            Some(token) => Token::parse(token).map_err(named)?,
-            None => Token { start_after: key_marker, ..Token::default() },
-        };
-        let (page, mut next) = self.uncommitted_page(&request.prefix, &from).await?;
-        if request.token.is_none() {
-            // The client's marker is compared anyway, and may be in the middle of a key's uploads.
-            next = next.map(|token| Token { start_after: None, ..token });
-        }
         let has_markers = !request.upload_marker.is_empty();
+        let (mut keys, mut next, start_after) = self.uncommitted(request).await?;
         let is_behind = |key: &str| {
-            let is_new = request.token.is_none() || from.start_after.as_deref() < Some(key);
+            let is_new = request.token.is_none() || start_after.as_deref() < Some(key);
             let marker = request.key_marker.as_str();
             is_new && (key > marker || key == marker && has_markers)
         };
-        let keys = page.into_iter().filter(|entry| entry.meta.size_bytes == Some(0));
-        let keys = keys.map(|entry| entry.key).filter(|key| is_behind(key));
+        keys.retain(|key| is_behind(key));
+        let keys = keys.into_iter();
         let mut found =
             stream::iter(keys.map(|key| self.uploads_of(key))).buffered(BLOCK_LISTS_AT_ONCE);
         let mut uploads: Vec<UploadEntry> = Vec::new();
@@ -136,12 +129,12 @@ impl StreamingStore for AzureStore {
             uploads.extend(of_key);
             if let Some(last) = uploads.last().filter(|_| uploads.len() > request.max) {
                 let start_after = Some(last.key.clone());
-                next = Some(Token { start_after, ..Token::default() });
+                next = Some(Token { start_after, ..Token::default() }.text());
                 break;
             }
         }
         drop(found);
-        Ok(UploadsPage { uploads, next: next.map(|token| token.text()) })
+        Ok(UploadsPage { uploads, next })
     }
 
     /// Blocks of one upload cannot be discarded; they are invisible and expire in a week. A block
@@ -188,7 +181,8 @@ impl StreamingStore for AzureStore {
         let Some(range) = source.range.filter(|range| !range.is_empty()) else { return Ok(None) };
         let mut headers = self.source_headers(source).await.map_err(named)?;
         headers.push(("x-ms-source-range", format!("bytes={}-{}", range.start, range.end - 1)));
-        let id = upload.block_id(number);
+        let mark = upload.new_mark();
+        let id = upload.block_id(number, mark);
         let query = [("comp", "block"), ("blockid", id.as_str())];
         let ask = Ask { query: &query, headers, ..Ask::default() };
         let response = self.wire.send(OPERATION, key, Method::PUT, ask).await?;
@@ -196,7 +190,7 @@ impl StreamingStore for AzureStore {
             let sum = told_crc64(&response.headers);
             self.acknowledged(response, OPERATION, key).await?;
             let size_bytes = range.len();
-            let etag = upload.part_tag(number, size_bytes);
+            let etag = upload.part_tag(number, size_bytes, mark);
             return Ok(Some(CopiedPart { part: Part { number, etag, size_bytes }, sum }));
         }
         let failure = Failure::read(response).await;
@@ -294,25 +288,56 @@ fn about_tags(error: Error) -> Error {
 }
 
 impl AzureStore {
-    /// List Blobs with those that have blocks only.
-    async fn uncommitted_page(
+    /// Blobs without bytes, such as those that have blocks only: a page of them with the token of
+    /// the next, and the name that they are behind where a token told it.
+    async fn uncommitted(
         &self,
-        prefix: &str,
-        from: &Token,
-    ) -> Result<(Vec<ListEntry>, Option<Token>)> {
-        const OPERATION: &str = "list uploads";
-        let request = ListRequest { prefix: prefix.to_string(), ..ListRequest::default() };
-        let mut response = self.list_page(&request, from, "metadata,uncommittedblobs").await?;
-        if response.status != 200 {
-            return Err(self.wire.refused(response, OPERATION, prefix).await);
+        request: &UploadsRequest,
+    ) -> Result<(Vec<String>, Option<String>, Option<String>)> {
+        let prefix = request.prefix.as_str();
+        let named = |error: Error| self.wire.named(error, UNCOMMITTED.operation, prefix);
+        let asked = ListRequest { prefix: prefix.to_string(), ..ListRequest::default() };
+        let keys = |page: ListPage| {
+            let empty = page.objects.into_iter().filter(|it| it.meta.size_bytes == Some(0));
+            empty.map(|entry| entry.key).collect()
+        };
+        let token = request.token.as_deref();
+        if let Some(walk) =
+            token.map(|token| Walk::parse(token, prefix)).transpose().map_err(named)?.flatten()
+        {
+            let mut page = self.walk_on(&asked, walk, UNCOMMITTED).await?;
+            let next = page.next.take();
+            return Ok((keys(page), next, None));
         }
-        let named = |error: Error| self.wire.named(error, OPERATION, prefix);
-        let body = response.body.read_to_bytes(LIST_BYTES_MAX).await.map_err(named)?;
-        let page = list::parse_page(&body, None).map_err(named)?;
-        let next = page.next.map(|token| Token::parse(&token)).transpose().map_err(named)?;
-        let start_after = from.start_after.clone();
-        let next = next.map(|token| Token { start_after, ..token });
-        Ok((page.objects, next))
+        let key_marker = Some(request.key_marker.clone()).filter(|key| !key.is_empty());
+        let from = match token {
+            Some(token) => Token::parse(token).map_err(named)?,
+            None => Token { start_after: key_marker, ..Token::default() },
+        };
+        if !self.namespace.is_hierarchical() {
+            let listing = self.listing(&asked, &from, UNCOMMITTED).await?;
+            if from.start_after.is_some() && self.namespace.is_unknown() {
+                self.ask_namespace(prefix, UNCOMMITTED).await?;
+            }
+            if !self.namespace.is_hierarchical() {
+                // The client's marker is compared anyway, and may be in the middle of a key's
+                // uploads.
+                let start_after = from.start_after.clone().filter(|_| token.is_some());
+                let next = Some(listing.marker.clone()).filter(|marker| !marker.is_empty());
+                let next =
+                    next.map(|marker| Token { marker, start_after: start_after.clone() }.text());
+                return Ok((keys(listing.flat(None)), next, from.start_after));
+            }
+        }
+        let mut page = self.walk_from(&asked, &from, UNCOMMITTED).await?;
+        let next = page.next.take();
+        let mut keys: Vec<String> = keys(page);
+        let marker = Some(&request.key_marker).filter(|key| !key.is_empty() && token.is_none());
+        if let Some(marker) = marker.filter(|key| key.starts_with(prefix)) {
+            // The list is behind it, but more of its uploads may be.
+            keys.insert(0, marker.clone());
+        }
+        Ok((keys, next, from.start_after))
     }
 
     async fn uploads_of(&self, key: String) -> Result<Vec<UploadEntry>> {

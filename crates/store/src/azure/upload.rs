@@ -1,14 +1,16 @@
 //! Uploads in parts: blocks that are invisible until a list of them is committed.
 
-use super::block::{Blocks, Upload};
+use super::block::{Blocks, Mark, Upload};
 use super::delete::is_gone;
 use super::wire::{Ask, META_PREFIX, UPLOAD_NONCE, is_from_service, put_result};
 use super::{AzureStore, BLOCK_COUNT_MAX};
 use crate::answer::Failure;
+use crate::sums::split_tag;
 use crate::{HttpResponse, Inflow, Part, Payload, PutOptions, PutResult, UploadId};
 use bytes::Bytes;
 use http::Method;
 use penstock_base::{Error, Kind, Result};
+use std::collections::HashSet;
 
 /// Two lists of up to 100,000 blocks, with ids of up to 88 characters.
 pub(super) const BLOCK_LIST_BYTES_MAX: usize = 32 << 20;
@@ -33,11 +35,12 @@ impl AzureStore {
             BlockBody::Held(payload) => payload.len(),
             BlockBody::Flowing(flow) => flow.size_bytes(),
         };
-        let part = Part { number, etag: upload.part_tag(number, size_bytes), size_bytes };
+        let mark = if size_bytes == 0 { Mark::default() } else { upload.new_mark() };
+        let part = Part { number, etag: upload.part_tag(number, size_bytes, mark), size_bytes };
         if size_bytes == 0 {
             return Ok(part);
         }
-        let id = upload.block_id(number);
+        let id = upload.block_id(number, mark);
         let query = [("comp", "block"), ("blockid", id.as_str())];
         let (payload, flow) = body.split();
         let ask = Ask { query: &query, payload, flow, ..Ask::default() };
@@ -70,7 +73,13 @@ impl AzureStore {
         {
             return Ok(result);
         }
-        let response = self.commit(key, &upload, parts, &options).await?;
+        let Some(named_blocks) = named_blocks(&upload, parts) else {
+            return match self.committed_before(key, &upload).await? {
+                Committed::Ours(result) => Ok(result),
+                other => Err(named(self.missing_parts(key, &upload, parts, &other).await?)),
+            };
+        };
+        let response = self.commit(key, &upload, &named_blocks, &options).await?;
         if response.status == 201 {
             return self.written(response, OPERATION, key).await;
         }
@@ -99,19 +108,28 @@ impl AzureStore {
         there: &Committed,
     ) -> Result<Error> {
         let staged = self.staged("complete upload", key, upload).await?.parts;
-        let is_staged = |wanted: u32| staged.iter().any(|(number, _)| *number == wanted);
-        let sent = parts.iter().filter(|part| part.size_bytes > 0);
-        let missing = sent.map(|part| part.number).find(|number| !is_staged(*number));
-        // Whoever knows a part's tag staged it: if it is gone, another writer's commit dropped it.
-        let was_staged = |number: u32| {
-            let tagged = |part: &&Part| part.etag == upload.part_tag(number, part.size_bytes);
-            parts.iter().find(|part| part.number == number).is_some_and(|part| tagged(&part))
+        let there_are: HashSet<(u32, Mark)> =
+            staged.iter().map(|block| (block.number, block.mark)).collect();
+        let is_staged = |part: &Part| {
+            upload.mark_of(part).is_some_and(|mark| there_are.contains(&(part.number, mark)))
         };
-        let dropped = |number: u32| there.is_others() && was_staged(number);
+        let missing = parts.iter().filter(|part| part.size_bytes > 0).find(|it| !is_staged(it));
+        // Whoever knows a part's tag staged it: if it is gone, another writer's commit dropped it.
+        let was_staged = |part: &Part| {
+            let mark = upload.mark_of(part);
+            let tag = mark.map(|mark| upload.part_tag(part.number, part.size_bytes, mark));
+            tag.is_some_and(|tag| tag == split_tag(&part.etag).0)
+        };
+        let dropped = |part: &Part| there.is_others() && was_staged(part);
         Ok(match (missing, there) {
-            (Some(number), _) if !staged.is_empty() && !dropped(number) => {
-                let why = format!("part {number} was never uploaded");
-                Error::new(Kind::Invalid, why)
+            (Some(part), _) if !staged.is_empty() && !dropped(part) => {
+                let number = part.number;
+                let other = staged.iter().any(|block| block.number == number);
+                let why = match other {
+                    true => format!("part {number} was uploaded with another tag than this one"),
+                    false => format!("part {number} was never uploaded"),
+                };
+                Error::new(Kind::Invalid, why).with_service_code("InvalidPart")
             }
             (_, Committed::Others) => {
                 let why = "another writer finished first; this upload's parts are gone";
@@ -183,18 +201,16 @@ impl AzureStore {
         &self,
         key: &str,
         upload: &Upload,
-        parts: &[Part],
+        blocks: &[(u32, Mark)],
         options: &PutOptions,
     ) -> Result<HttpResponse> {
         let mut headers = vec![("x-ms-meta-penstock_upload", upload.nonce_text())];
-        // An empty block is refused by the service, so it was never sent.
-        let mut numbers = parts.iter().filter(|part| part.size_bytes > 0).map(|part| part.number);
-        let Some(first) = numbers.next() else {
+        if blocks.is_empty() {
             headers.push(("x-ms-blob-type", "BlockBlob".to_string()));
             let ask = Ask { headers, options: Some(options), ..Ask::default() };
             return self.wire.send("complete upload", key, Method::PUT, ask).await;
-        };
-        let list = upload.block_list(std::iter::once(first).chain(numbers));
+        }
+        let list = upload.block_list(blocks.iter().copied());
         headers.push(("content-type", "application/xml".to_string()));
         let ask = Ask {
             query: &[("comp", "blocklist")],
@@ -205,6 +221,13 @@ impl AzureStore {
         };
         self.wire.send("complete upload", key, Method::PUT, ask).await
     }
+}
+
+/// The blocks that parts name by their tags; `None` where a tag is not this upload's. An empty
+/// block is refused by the service, so it was never sent.
+fn named_blocks(upload: &Upload, parts: &[Part]) -> Option<Vec<(u32, Mark)>> {
+    let sent = parts.iter().filter(|part| part.size_bytes > 0);
+    sent.map(|part| upload.mark_of(part).map(|mark| (part.number, mark))).collect()
 }
 
 /// The body of a block.

@@ -8,7 +8,8 @@
 //! Azure lists versions oldest first, S3 latest first.
 
 use super::delete::is_gone;
-use super::list::{self, Token, corrupt};
+use super::list::{self, RESOURCE_TYPE, Token, corrupt};
+use super::ordered::BLOBS;
 use super::wire::{Ask, marks_directory};
 use super::{AzureStore, LIST_BYTES_MAX, LIST_PAGE_MAX};
 use crate::answer::{Failure, text_header};
@@ -17,7 +18,7 @@ use crate::streaming::{
     VersionsRequest, split_version, versioned,
 };
 use crate::version_pages::Found;
-use crate::{ETag, GetRequest, ListRequest, ObjectMeta, Progress, xml};
+use crate::{ETag, GetRequest, ListEntry, ListRequest, ObjectMeta, Progress, xml};
 use http::{HeaderMap, Method};
 use jiff::Timestamp;
 use penstock_base::{Error, Kind, Result};
@@ -151,6 +152,8 @@ pub(super) struct Page {
     versions: Vec<VersionEntry>,
     prefixes: Vec<String>,
     next: String,
+    /// As a page of blobs tells it.
+    is_hierarchical: Option<bool>,
 }
 
 /// A version that is being read.
@@ -195,6 +198,10 @@ pub(super) fn parse_page(body: &[u8]) -> Result<Page> {
             ["EnumerationResults", "Blobs", "Blob", "Deleted"] => {
                 version.is_hidden |= text.trim() == "true";
             }
+            ["EnumerationResults", "Blobs", "Blob" | "BlobPrefix", "Properties", RESOURCE_TYPE] => {
+                page.is_hierarchical = Some(true);
+                version.is_hidden |= list::property(&mut version.meta, RESOURCE_TYPE, text)?;
+            }
             ["EnumerationResults", "Blobs", "Blob", "Properties", field] => {
                 version.is_hidden |= list::property(&mut version.meta, field, text)?;
             }
@@ -203,6 +210,7 @@ pub(super) fn parse_page(body: &[u8]) -> Result<Page> {
             }
             ["EnumerationResults", "Blobs", "Blob"] => {
                 let read = std::mem::take(&mut version);
+                page.is_hierarchical.get_or_insert(false);
                 let is_hidden = read.is_hidden;
                 let entry = read.entry()?;
                 page.versions.extend(Some(entry).filter(|_| !is_hidden));
@@ -241,6 +249,9 @@ impl AzureStore {
         let prefix = request.prefix.as_str();
         let named = |error: Error| self.wire.named(error, OPERATION, prefix);
         let marker = Marker::of(request).map_err(named)?;
+        if self.namespace.is_hierarchical() {
+            return self.current_versions(request, marker).await;
+        }
         let mut from =
             Token { start_after: marker.map(|it| it.key.to_string()), ..Token::default() };
         let mut asked = ListRequest {
@@ -255,6 +266,12 @@ impl AzureStore {
             let most = u32::try_from(request.max.saturating_add(1)).unwrap_or(LIST_PAGE_MAX);
             asked.max_keys = Some(if is_from_start { LIST_PAGE_MAX } else { most });
             let page = self.versions_page(&asked, &from).await?;
+            if marker.is_some() && self.namespace.is_unknown() {
+                self.ask_namespace(prefix, BLOBS).await?;
+            }
+            if self.namespace.is_hierarchical() {
+                return self.current_versions(request, marker).await;
+            }
             let admits = |entry: &VersionEntry| marker.is_none_or(|it| it.admits(entry));
             let may_admit = |prefix: &String| marker.is_none_or(|it| it.may_admit(prefix));
             found.versions.extend(page.versions.into_iter().filter(admits));
@@ -272,6 +289,46 @@ impl AzureStore {
         }
         if let Some(marker) = marker {
             self.drop_passed(&mut found, marker).await?;
+        }
+        Ok(found.page(request.max, latest_first))
+    }
+
+    /// The same of an account with a hierarchical namespace, which keeps no versions: each blob is
+    /// what it holds now. Its lists take a walk to be in order.
+    async fn current_versions(
+        &self,
+        request: &VersionsRequest,
+        marker: Option<Marker<'_>>,
+    ) -> Result<VersionsPage> {
+        let most = u32::try_from(request.max.saturating_add(1)).unwrap_or(LIST_PAGE_MAX);
+        let mut asked = ListRequest {
+            prefix: request.prefix.clone(),
+            delimiter: request.delimiter.clone(),
+            start_after: marker.map(|marker| marker.key.to_string()),
+            max_keys: Some(most),
+            ..ListRequest::default()
+        };
+        let current = |entry: ListEntry| VersionEntry {
+            key: entry.key,
+            id: NULL_VERSION.to_string(),
+            is_latest: true,
+            is_marker: false,
+            meta: entry.meta,
+        };
+        let (mut found, mut progress) = (Found::default(), Progress::default());
+        loop {
+            let page = self.list_in_order(&asked).await?;
+            found.versions.extend(page.objects.into_iter().map(current));
+            let may_admit = |prefix: &String| marker.is_none_or(|it| it.may_admit(prefix));
+            found.prefixes.extend(page.prefixes.into_iter().filter(may_admit));
+            let Some(token) = page.next else { break };
+            if found.len() > request.max {
+                found.has_more = true;
+                break;
+            }
+            let went = progress.go_on(&token).map_err(|did| corrupt(&format!("it {did}")));
+            went.map_err(|error| self.wire.named(error, "list versions", &request.prefix))?;
+            asked.token = Some(token);
         }
         Ok(found.page(request.max, latest_first))
     }
@@ -313,7 +370,9 @@ impl AzureStore {
         }
         let body = response.body.read_to_bytes(LIST_BYTES_MAX).await;
         let page = body.and_then(|body| parse_page(&body));
-        page.map_err(|error| self.wire.named(error, OPERATION, &request.prefix))
+        let page = page.map_err(|error| self.wire.named(error, OPERATION, &request.prefix))?;
+        self.namespace.notice(page.is_hierarchical);
+        Ok(page)
     }
 
     /// Removes a blob, which leaves its versions, or one version for good.

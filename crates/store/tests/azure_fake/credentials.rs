@@ -60,6 +60,14 @@ async fn versioned() -> Subject {
     subject(fake, &[("account_key", AZURE_ACCOUNT_KEY)])
 }
 
+/// An account with a hierarchical namespace lists in another order, and is no other store either.
+async fn hierarchical() -> Subject {
+    let fake = FakeAzure::start(FakeOptions::azure_hierarchical()).unwrap();
+    subject(fake, &[("account_key", AZURE_ACCOUNT_KEY)])
+}
+
+store_conformance!(hierarchical_conformance, hierarchical);
+
 async fn anonymous() -> Subject {
     let options = FakeOptions { anonymous: true, ..FakeOptions::azure() };
     subject(FakeAzure::start(options).unwrap(), &[])

@@ -56,6 +56,8 @@ async fn only_a_prefix_that_start_after_lies_in_costs_a_request() {
     for key in ["01/a", "03/a", "03/b", "04/a"] {
         store.put(key, body("x"), &none()).await.unwrap();
     }
+    // From here on it is known that the account is a flat one.
+    store.list(ListRequest::default()).await.unwrap();
     for (after, prefixes, requests) in [
         ("02", vec!["03/", "04/"], 1),
         ("03/a", vec!["03/", "04/"], 2),

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
 mod credentials;
+mod hierarchy;
 mod lists;
 mod requests;
 mod support;

@@ -1,8 +1,11 @@
 //! Objects in blocks: commits whose answers are lost, other writers, parts that never came.
 
-use crate::support::{body, fake, get, heard, none, told};
+use crate::support::{body, fake, get, heard, none, open, told};
 use penstock_base::{Kind, Retry};
+use penstock_store::streaming::StreamingStore as _;
 use penstock_store::{GetRange, Part, PutOptions, Store, WriteCondition};
+use penstock_testkit::fake::options::AZURE_ACCOUNT_KEY;
+use std::collections::BTreeSet;
 
 #[tokio::test]
 async fn lost_answer_of_a_commit_is_made_good() {
@@ -86,4 +89,29 @@ async fn upload_keeps_the_options_it_began_with() {
     store.complete_upload("k", &id, &[part], &none()).await.unwrap();
     let meta = store.stat("k").await.unwrap();
     assert_eq!((meta.content_type, meta.metadata), (options.content_type, options.metadata));
+}
+
+/// Of the same size, so that nothing but its tag tells it from what it was before.
+#[tokio::test]
+async fn of_a_part_that_was_sent_again_the_tag_tells_the_bytes() {
+    let (fake, store) = fake();
+    let id = store.create_upload("k", &none()).await.unwrap();
+    let first = store.upload_part("k", &id, 1, body("AAAA")).await.unwrap();
+    let second = store.upload_part("k", &id, 1, body("BBBB")).await.unwrap();
+    assert_ne!(first.etag, second.etag);
+    // As another replica that has seen none of it.
+    let other = open(&fake, &[("account_key", AZURE_ACCOUNT_KEY)]);
+    let listed = other.list_parts("k", &id).await.unwrap();
+    let tags = BTreeSet::from_iter(listed.iter().map(|part| &part.etag));
+    assert_eq!(tags, BTreeSet::from([&first.etag, &second.etag]));
+    let stray = Part { etag: format!("{}-1", "0".repeat(32)), ..second.clone() };
+    let error = other.complete_upload("k", &id, &[stray], &none()).await.unwrap_err();
+    told(&error, Kind::Invalid, &["part 1 was uploaded with another tag"]);
+    other.complete_upload("k", &id, &[second], &none()).await.unwrap();
+    assert_eq!(get(&other, "k", GetRange::All).await.unwrap(), "BBBB");
+    let id = store.create_upload("l", &none()).await.unwrap();
+    let first = store.upload_part("l", &id, 1, body("AAAA")).await.unwrap();
+    store.upload_part("l", &id, 1, body("BBBB")).await.unwrap();
+    other.complete_upload("l", &id, &[first], &none()).await.unwrap();
+    assert_eq!(get(&other, "l", GetRange::All).await.unwrap(), "AAAA");
 }

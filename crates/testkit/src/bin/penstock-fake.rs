@@ -31,6 +31,7 @@ appear on first use, but for names that begin with `missing`.
   --google                 S3: speak it as Google's XML API does
   --without-checksums      S3: refuse headers of checksums, as older services do
   --versioning             Azure: keep the versions of blobs, as accounts do that are set so
+  --hierarchical           Azure: list as accounts with a hierarchical namespace do
   --anonymous              let unsigned requests in
   --clock-offset-s N       seconds by which the server's clock is ahead
   --digests                make MD5 (and CRC64) of every body, as the real services do;
@@ -59,6 +60,7 @@ const FLAGS: &[&str] = &[
     "--google",
     "--without-checksums",
     "--versioning",
+    "--hierarchical",
     "--anonymous",
     "--clock-offset-s",
     "--digests",
@@ -102,6 +104,7 @@ fn parse_command(arguments: &[String]) -> Result<Command> {
             "--google" => command.options.google = true,
             "--without-checksums" => command.options.without_checksums = true,
             "--versioning" => command.options.versioning = true,
+            "--hierarchical" => command.options.hierarchical = true,
             "--quiet" => command.quiet = true,
             flag if FLAGS.contains(&flag) => {
                 let value = inline.or_else(|| rest.next().cloned());

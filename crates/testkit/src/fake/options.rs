@@ -37,6 +37,9 @@ pub struct FakeOptions {
     pub without_checksums: bool,
     /// Azure: keeps the versions of blobs, as accounts do that are set so.
     pub versioning: bool,
+    /// Azure: lists as accounts with a hierarchical namespace do: directory by directory, and
+    /// directories as blobs without bytes.
+    pub hierarchical: bool,
     /// Lets unsigned requests in.
     pub anonymous: bool,
     /// Seconds by which the server's clock is ahead.
@@ -68,6 +71,7 @@ impl FakeOptions {
             google: false,
             without_checksums: false,
             versioning: false,
+            hierarchical: false,
             anonymous: false,
             clock_offset_s: 0,
             digests: false,
@@ -94,6 +98,11 @@ impl FakeOptions {
     /// The same, of an account that keeps versions.
     pub fn azure_versioned() -> Self {
         FakeOptions { versioning: true, ..FakeOptions::azure() }
+    }
+
+    /// The same, of an account with a hierarchical namespace.
+    pub fn azure_hierarchical() -> Self {
+        FakeOptions { hierarchical: true, ..FakeOptions::azure() }
     }
 
     /// Adds a fault in its text form.

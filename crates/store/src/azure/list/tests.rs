@@ -1,6 +1,10 @@
 use super::*;
 use proptest::prelude::*;
 
+fn parse_page(body: &[u8], start_after: Option<&str>) -> Result<ListPage> {
+    parse(body).map(|listing| listing.flat(start_after))
+}
+
 const PAGE: &str = r#"<?xml version="1.0" encoding="utf-8"?>
 <EnumerationResults ServiceEndpoint="https://a.blob.core.windows.net/" ContainerName="c">
 <Prefix>p/</Prefix><Delimiter>/</Delimiter><MaxResults>5</MaxResults><Blobs>
@@ -102,4 +106,20 @@ proptest! {
         prop_assert_eq!(&page.objects[0].key, &name);
         prop_assert!(page.next.is_none());
     }
+}
+
+#[test]
+fn a_name_with_a_type_is_of_a_hierarchical_account() {
+    let listed = |names: &str| {
+        let xml = format!("<EnumerationResults><Blobs>{names}</Blobs></EnumerationResults>");
+        parse(xml.as_bytes()).unwrap().is_hierarchical
+    };
+    let typed = "<Properties><ResourceType>file</ResourceType></Properties>";
+    assert_eq!(listed(""), None);
+    assert_eq!(listed("<BlobPrefix><Name>a/</Name></BlobPrefix>"), None);
+    let flat = "<Blob><Name>a</Name></Blob>";
+    assert_eq!(listed(flat), Some(false));
+    assert_eq!(listed(&format!("<Blob><Name>b</Name>{typed}</Blob>")), Some(true));
+    assert_eq!(listed(&format!("<BlobPrefix><Name>b/</Name>{typed}</BlobPrefix>")), Some(true));
+    assert_eq!(listed(&format!("<Blob><Name>b</Name>{typed}</Blob>{flat}")), Some(true));
 }

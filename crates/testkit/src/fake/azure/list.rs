@@ -9,6 +9,7 @@ use super::super::vault::{Bucket, Object};
 use super::super::xml::Writer;
 use super::Call;
 use super::blob::tier_of;
+use super::hierarchy;
 use super::versions::{self, Version};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -18,7 +19,8 @@ use std::time::SystemTime;
 /// Most names of a page, whatever is asked for.
 const PAGE_MAX: usize = 5000;
 
-fn invalid(parameter: &str) -> Refusal {
+/// The refusal of a query parameter.
+pub fn invalid(parameter: &str) -> Refusal {
     let message = format!(
         "Value for one of the query parameters specified in the request URI is invalid: {parameter}"
     );
@@ -79,10 +81,21 @@ pub fn blobs(call: &Call<'_>, empty: bool) -> Served {
         most,
     };
     let include: Vec<&str> = call.query("include").unwrap_or("").split(',').collect();
+    if call.server.options.hierarchical {
+        hierarchy::check(call, request)?;
+        if include.contains(&"versions") {
+            return Err(invalid("include").into());
+        }
+    }
     let listed = call.server.vault.with(|state| {
         let Some(bucket) = state.buckets.get(&call.target.bucket) else {
             return page(&BTreeMap::new(), request);
         };
+        if call.server.options.hierarchical {
+            let with_blocks =
+                include.contains(&"uncommittedblobs").then(|| with_uncommitted(bucket));
+            return hierarchy::page_of(with_blocks.as_ref().unwrap_or(&bucket.objects), request);
+        }
         if include.contains(&"versions") && call.server.options.versioning {
             return page(&versions::all(bucket), request);
         }
@@ -140,11 +153,16 @@ fn render(call: &Call<'_>, names: &[Name], next: Option<&str>, metadata: bool) -
             Name::Fold(fold) => {
                 xml.open("BlobPrefix", "");
                 write_name(&mut xml, "Name", fold);
+                if call.server.options.hierarchical {
+                    xml.open("Properties", "").text("ResourceType", "directory");
+                    xml.close("Properties");
+                }
                 xml.close("BlobPrefix");
             }
             Name::Object(name, object) => {
                 let (key, version) = versions::split(name);
-                write_blob(&mut xml, (key, version), object, metadata);
+                let kind = call.server.options.hierarchical.then(|| hierarchy::kind(object));
+                write_blob(&mut xml, (key, version), (object, kind), metadata);
             }
         }
     }
@@ -168,7 +186,7 @@ fn write_name(xml: &mut Writer, element: &str, name: &str) {
 fn write_blob(
     xml: &mut Writer,
     (key, version): (&str, Option<Version>),
-    object: &Object,
+    (object, kind): (&Object, Option<&str>),
     metadata: bool,
 ) {
     xml.open("Blob", "");
@@ -192,6 +210,9 @@ fn write_blob(
         xml.text(element, value.map_or("", |(_, value)| value.as_str()));
     }
     xml.text("BlobType", "BlockBlob");
+    if let Some(kind) = kind {
+        xml.text("ResourceType", kind);
+    }
     match tier_of(object) {
         Some(tier) => xml.text("AccessTier", tier),
         None => xml.text("AccessTier", "Hot").text("AccessTierInferred", "true"),
