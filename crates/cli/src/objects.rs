@@ -80,8 +80,8 @@ pub fn stat(session: &Session, target: &Target) -> Result<()> {
 /// Writes an object, or a range of it, to stdout.
 ///
 /// # Errors
-/// As [`penstock_engine::Query::get`]; `Invalid` for a range that begins behind the end. A reader that has seen
-/// enough is no error.
+/// As [`penstock_engine::Query::get`]; `Invalid` for a range that begins behind the end. A reader
+/// that has seen enough is no error.
 pub fn cat(session: &Session, cat: &Cat) -> Result<()> {
     let at = session.locate(&cat.target)?;
     to_stdout(session, &at, cat.range.map_or(GetRange::All, |range| range.0))

@@ -83,8 +83,9 @@ impl StoreFlags {
     }
 }
 
-/// Whether flags of these names settle what a variable of Azure's for this option would: credentials
-/// of one kind win over those of another, and an account over that of a connection string.
+/// Whether flags of these names settle what a variable of Azure's for this option would:
+/// credentials of one kind win over those of another, and an account over that of a connection
+/// string.
 fn is_settled(option: &str, flags: &[String]) -> bool {
     let is_given = |name: &str| flags.iter().any(|flag| flag == name);
     let has_credentials = || CREDENTIALS.iter().any(|name| is_given(name));

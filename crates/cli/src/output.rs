@@ -16,8 +16,8 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// A name, or another text of somebody's, for a line of stdout: as it is, unless that is a terminal,
-/// which would obey what is no text.
+/// A name, or another text of somebody's, for a line of stdout: as it is, unless that is a
+/// terminal, which would obey what is no text.
 pub fn shown(text: &str) -> Cow<'_, str> {
     match std::io::stdout().is_terminal() {
         true => Cow::Owned(harmless(text)),

@@ -102,7 +102,8 @@ impl Signals {
     }
 }
 
-/// Whether a process ignores a signal, as `/proc/PID/status` tells. Where there is none it does not.
+/// Whether a process ignores a signal, as `/proc/PID/status` tells; where there is none it does
+/// not.
 fn ignores(status: &str, signal: SignalKind) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);

@@ -86,8 +86,8 @@ pub type SettingFlags = TableFlags<Settings>;
 pub type ServeFlags = TableFlags<ServeSettings>;
 
 impl<V: Values> TableFlags<V> {
-    /// The defaults, then those of the config file of this path, then the environment, then the flags; names of
-    /// the other table are left to that.
+    /// The defaults, then those of the config file of this path, then the environment, then the
+    /// flags; names of the other table are left to that.
     ///
     /// # Errors
     /// `Invalid` for an unknown variable or a value out of range, naming where it came from.

@@ -11,8 +11,8 @@ use s3s::validation::{AwsNameValidation, NameValidation as _};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which names buckets have.
-pub(crate) const BUCKET_NAMES: &str = "A bucket's name has 3 to 63 lower-case letters, digits, dots \
-    and hyphens, with a letter or a digit at both ends of what stands between dots";
+pub(crate) const BUCKET_NAMES: &str = "A bucket's name has 3 to 63 lower-case letters, digits, \
+    dots and hyphens, with a letter or a digit at both ends of what stands between dots";
 /// Names that the gateway answers itself, or may yet.
 const OWN_NAMES: &[&str] = &["healthz", "readyz", "metrics"];
 
