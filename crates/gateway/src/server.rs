@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use penstock_base::settings::ServeSettings;
 use penstock_base::{Error, Kind, Result};
+use penstock_store::near::Pacing;
 use s3s::HttpError;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -167,11 +168,15 @@ async fn accept_all(
     graceful: &GracefulShutdown,
     reports: &Mutex<Reports>,
 ) {
+    let pacing = Pacing::of_listener(&listener);
     loop {
         // Only with a place: further connections wait in the kernel's queue. The semaphore is
         // never closed, so there is a place in the end.
         let place = places.clone().acquire_owned().await.ok();
         match listener.accept().await {
+            // One that has nothing to say of itself has broken already.
+            Ok((stream, peer))
+                if pacing.accepted(&stream, peer, || stream.local_addr()).is_err() => {}
             Ok((stream, peer)) => {
                 let (connections, front) = (connections.clone(), front.clone());
                 let watcher = graceful.watcher();

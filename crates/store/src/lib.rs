@@ -18,6 +18,7 @@ pub mod http;
 mod listing;
 pub mod local;
 pub mod memory;
+pub mod near;
 pub mod notes;
 pub mod observe;
 pub mod open;

@@ -4,6 +4,7 @@
 //! background task next. It stands in the runtime's list of sockets only while tasks use it.
 
 use crate::drive::{Direction, Watched, is_driving, wait_here};
+use crate::near;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -12,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// A connected socket.
 #[derive(Debug)]
@@ -36,7 +37,12 @@ impl Socket {
     /// The system's.
     pub(crate) async fn connect(address: SocketAddr) -> io::Result<Self> {
         if !is_driving() {
-            let tcp = TcpStream::connect(address).await?;
+            let tcp = match address {
+                SocketAddr::V4(_) => TcpSocket::new_v4()?,
+                SocketAddr::V6(_) => TcpSocket::new_v6()?,
+            };
+            near::before_connecting(&tcp, address.ip());
+            let tcp = tcp.connect(address).await?;
             tcp.set_nodelay(true)?;
             return Ok(Socket(Side::Runtime(tcp)));
         }
@@ -45,6 +51,7 @@ impl Socket {
             socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
         tcp.set_nonblocking(true)?;
         tcp.set_tcp_nodelay(true)?;
+        near::before_connecting(&tcp, address.ip());
         let begun = tcp.connect(&address.into());
         let watched = Arc::new(Watched::new(tcp.into()));
         match begun {

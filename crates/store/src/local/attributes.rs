@@ -193,6 +193,18 @@ fn read_sidecar(dir: &OwnedFd, name: &str) -> Result<Vec<u8>, Errno> {
     Ok(text)
 }
 
+/// Whether a version may have a hidden file: a look at the open file is all that most replacements
+/// need, and the directory is not searched while others wait for it.
+pub(super) fn may_be_beside(file: impl AsFd) -> bool {
+    let mut text = [0; IN_SIDECAR.len()];
+    match rustix::fs::fgetxattr(file, ATTRIBUTE, &mut text) {
+        Ok(len) => &text[..len] == IN_SIDECAR,
+        // None, or more than says that they are elsewhere.
+        Err(Errno::NODATA | Errno::RANGE) => false,
+        Err(_) => true,
+    }
+}
+
 /// Removes the hidden file of a version that is gone, if it had one.
 pub(super) fn forget(dir: impl AsFd, stat: &Stat) {
     // Best effort: a hidden file without its object is swept later.

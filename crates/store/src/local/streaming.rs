@@ -1,4 +1,6 @@
 //! Bodies that flow into a local bucket: staged as a hidden file, published or forgotten whole.
+//!
+//! A small body is only begun once it has come: one visit to a blocking thread then does it all.
 
 use super::errno::explain;
 use super::{LocalStore, Staged, upload, versioned_key, versions};
@@ -7,9 +9,35 @@ use crate::streaming::{
     UploadsRequest, Versioning, VersionsPage, VersionsRequest, uploads_behind, with_late,
 };
 use crate::sums::{Sum, sum_of_notes};
-use crate::{ETag, Part, Payload, PutOptions, PutResult, Store, UploadId, notes, tags};
+use crate::{
+    ETag, Part, Payload, PutOptions, PutResult, Store, UploadId, WriteCondition, notes, tags,
+};
 use async_trait::async_trait;
+use bytes::Bytes;
 use penstock_base::{Kind, Result};
+
+/// Largest body that waits for its end in memory; others collect as much before they are written.
+const WHOLE_BYTES_MAX: u64 = 64 << 10;
+/// Pieces of it at most: what comes in more comes slowly, and each takes memory of its own.
+const WHOLE_PIECES_MAX: usize = 16;
+
+/// Whether nothing has to be known of the place before the body's end: a condition that does not
+/// hold is told at once.
+fn can_wait(size_bytes: u64, options: &PutOptions) -> bool {
+    size_bytes <= WHOLE_BYTES_MAX && options.condition == WriteCondition::None
+}
+
+/// The first pieces of a body, and whether they are all.
+async fn first_pieces(body: &mut dyn Inflow) -> Result<(Vec<Bytes>, bool)> {
+    let mut pieces = Vec::new();
+    while pieces.len() < WHOLE_PIECES_MAX {
+        match next_piece(body).await {
+            Some(piece) => pieces.push(piece?),
+            None => return Ok((pieces, true)),
+        }
+    }
+    Ok((pieces, false))
+}
 
 /// Takes a body, and gives back what it told at its end.
 async fn fill(staged: &mut Staged, mut body: Box<dyn Inflow>) -> Result<Vec<(String, String)>> {
@@ -22,10 +50,23 @@ impl StreamingStore for LocalStore {
     async fn put_flow(
         &self,
         key: &str,
-        body: Box<dyn Inflow>,
+        mut body: Box<dyn Inflow>,
         options: &PutOptions,
     ) -> Result<PutResult> {
-        let mut staged = self.stage(key, Some(body.size_bytes()), &options.condition).await?;
+        let size_bytes = body.size_bytes();
+        let mut begun = Vec::new();
+        if can_wait(size_bytes, options) {
+            let (pieces, is_whole) = first_pieces(&mut *body).await?;
+            if is_whole {
+                let options = with_late(options, body.late_metadata());
+                return self.put(key, Payload(pieces), &options).await;
+            }
+            begun = pieces;
+        }
+        let mut staged = self.stage(key, Some(size_bytes), &options.condition).await?;
+        for piece in begun {
+            staged.write(piece).await?;
+        }
         let late = fill(&mut staged, body).await?;
         staged.place(&with_late(options, late)).await
     }

@@ -279,3 +279,19 @@ fn a_hidden_file_of_attributes_is_locked_while_it_is_written() {
     let (_, meta) = open(&root, &at).unwrap();
     assert_eq!(meta.metadata, options.metadata);
 }
+
+#[tokio::test]
+async fn the_hidden_file_of_attributes_goes_with_the_version_that_is_replaced() {
+    let dir = Dir::new();
+    let bucket = dir.bucket();
+    // More than any extended attribute holds, and as much as most hold.
+    let options =
+        |len: usize| PutOptions { metadata: vec![("m".into(), "x".repeat(len))], ..none() };
+    let hidden = || dir.paths().iter().filter(|it| it.starts_with(names::SIDECAR)).count();
+    for (len, files) in [(70_000, 1), (70_000, 1), (100, 0), (70_000, 1), (0, 0)] {
+        let options = if len == 0 { none() } else { options(len) };
+        bucket.put("k", Bytes::from_static(b"v").into(), &options).await.unwrap();
+        assert_eq!(hidden(), files, "after {len}");
+        assert_eq!(bucket.stat("k").await.unwrap().metadata, options.metadata);
+    }
+}

@@ -200,7 +200,11 @@ impl Temp {
             };
             match rename_at(&self.dir, &self.name, target, &at.name, flags) {
                 Ok(()) => {
-                    current.stat().inspect(|stat| attributes::forget(target, stat));
+                    if let Current::File { stat, held } = &current
+                        && held.as_ref().is_none_or(attributes::may_be_beside)
+                    {
+                        attributes::forget(target, stat);
+                    }
                     return keeper.map_or(Ok(()), Keeper::replaced).map_err(failed);
                 }
                 Err(Errno::EXIST | Errno::ISDIR) => {}

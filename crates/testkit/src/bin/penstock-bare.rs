@@ -4,6 +4,7 @@
 //! calls, files sent by the kernel, bodies through one buffer. No signatures, digests, times or
 //! limits, and no look at what a name holds: for the bench on this machine only, never a server.
 
+use penstock_store::near::{self, Pacing};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -216,11 +217,11 @@ fn relay(client: &TcpStream, server: &TcpStream) -> Result<()> {
 
 fn serve(stream: TcpStream, behind: &Behind) -> Result<()> {
     if let Behind::Relayed { host } = behind {
-        return relay(&stream, &TcpStream::connect(host)?);
+        return relay(&stream, &near::connect(host)?);
     }
     let mut client = Peer::new(stream)?;
     let mut server = match behind {
-        Behind::Server { host, .. } => Some(Peer::new(TcpStream::connect(host)?)?),
+        Behind::Server { host, .. } => Some(Peer::new(near::connect(host)?)?),
         _ => None,
     };
     while let Some(head) = client.head()? {
@@ -263,6 +264,8 @@ fn behind(arguments: &[String]) -> Option<Behind> {
 
 fn run(behind: &Behind) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
+    // Who asks is on this machine; what a gateway spares itself then, its limit does as well.
+    let _ = Pacing::of_listener(&listener);
     let address = listener.local_addr()?;
     writeln!(std::io::stdout(), "penstock-bare listening on http://{address}")?;
     for stream in listener.incoming() {

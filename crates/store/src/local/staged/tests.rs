@@ -219,3 +219,61 @@ async fn a_bucket_with_objects_stays_and_an_empty_one_goes() {
     store.remove_bucket().await.unwrap();
     assert!(!bucket.path.exists());
 }
+
+/// A body that looks into the bucket each time that it is asked for more.
+#[derive(Debug)]
+struct Watching {
+    pieces: Vec<Bytes>,
+    path: PathBuf,
+    seen: Arc<Mutex<Vec<usize>>>,
+}
+
+impl crate::Inflow for Watching {
+    fn size_bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.len() as u64).sum()
+    }
+
+    fn poll_piece(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Bytes>>> {
+        self.seen.lock().unwrap().push(std::fs::read_dir(&self.path).unwrap().count());
+        std::task::Poll::Ready(self.pieces.pop().map(Ok))
+    }
+
+    fn late_metadata(&self) -> Vec<(String, String)> {
+        vec![("late".to_string(), "told".to_string())]
+    }
+}
+
+/// Files that a bucket had whenever a body of these pieces was asked for more.
+async fn files_meanwhile(pieces: Vec<Bytes>, condition: WriteCondition) -> Vec<usize> {
+    let bucket = Bucket::new();
+    let whole: Vec<u8> = pieces.iter().rev().flatten().copied().collect();
+    let seen = Arc::<Mutex<Vec<usize>>>::default();
+    let body = Watching { pieces, path: bucket.path.clone(), seen: seen.clone() };
+    let options = PutOptions { condition, ..PutOptions::default() };
+    bucket.store.put_flow("k", Box::new(body), &options).await.unwrap();
+    assert_eq!(bucket.read("k").await, whole);
+    let metadata = bucket.store.stat("k").await.unwrap().metadata;
+    assert_eq!(metadata, [("late".to_string(), "told".to_string())]);
+    assert_eq!(bucket.files(), 1);
+    seen.lock().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_small_body_is_begun_when_it_has_come_and_a_large_one_at_once() {
+    let none = || WriteCondition::None;
+    assert_eq!(files_meanwhile(vec![piece(1, 64 << 10)], none()).await, [0, 0]);
+    assert_eq!(files_meanwhile(Vec::new(), none()).await, [0]);
+    assert_eq!(files_meanwhile(vec![piece(1, (64 << 10) + 1)], none()).await, [1, 1]);
+    // A condition that does not hold is to be told before the body comes.
+    assert_eq!(files_meanwhile(vec![piece(1, 9)], WriteCondition::IfAbsent).await, [1, 1]);
+}
+
+#[tokio::test]
+async fn a_small_body_that_trickles_does_not_wait_in_memory() {
+    let pieces: Vec<_> = (0..20).map(|byte| piece(byte, 100)).collect();
+    let seen = files_meanwhile(pieces, WriteCondition::None).await;
+    assert_eq!((&seen[..16], &seen[16..]), (&[0; 16][..], &[1; 5][..]));
+}
