@@ -76,7 +76,9 @@ impl Staged {
         Ok(())
     }
 
-    fn hold(&mut self, piece: Bytes) {
+    /// Takes a piece that is to be written with the next ones, or at the end. Only as much may come
+    /// so as one write takes.
+    pub fn hold(&mut self, piece: Bytes) {
         self.held_bytes += piece.len();
         self.held.push(piece);
     }

@@ -6,7 +6,8 @@ use super::errno::explain;
 use super::{LocalStore, Staged, upload, versioned_key, versions};
 use crate::streaming::{
     Inflow, PartEntry, PartSink, Permit, Removed, Revision, StreamingStore, UploadsPage,
-    UploadsRequest, Versioning, VersionsPage, VersionsRequest, uploads_behind, with_late,
+    UploadsRequest, Versioning, VersionsPage, VersionsRequest, next_piece, uploads_behind,
+    with_late,
 };
 use crate::sums::{Sum, sum_of_notes};
 use crate::{
@@ -65,7 +66,7 @@ impl StreamingStore for LocalStore {
         }
         let mut staged = self.stage(key, Some(size_bytes), &options.condition).await?;
         for piece in begun {
-            staged.write(piece).await?;
+            staged.hold(piece);
         }
         let late = fill(&mut staged, body).await?;
         staged.place(&with_late(options, late)).await
