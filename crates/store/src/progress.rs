@@ -7,6 +7,8 @@ pub const PAGES_MAX: u32 = 100_000;
 /// The pages that were seen.
 #[derive(Debug, Default)]
 pub struct Progress {
+    /// Where it began: who is given that to go on from would come here for ever.
+    first: Option<String>,
     /// A token of before. It is another one each time that twice as many pages have been seen: so
     /// a circle of any length is met, and one token is all that is remembered.
     kept: Option<String>,
@@ -16,7 +18,7 @@ pub struct Progress {
 impl Progress {
     /// From the page of a token on, or from the first.
     pub fn from(token: Option<&str>) -> Self {
-        Progress { kept: token.map(str::to_string), pages: 0 }
+        Progress { first: token.map(str::to_string), ..Progress::default() }
     }
 
     /// Goes on to the page of a token.
@@ -24,7 +26,7 @@ impl Progress {
     /// # Errors
     /// What the list does, of a token that was there before, and after too many pages.
     pub fn go_on(&mut self, token: &str) -> Result<(), &'static str> {
-        if self.kept.as_deref() == Some(token) {
+        if [&self.first, &self.kept].into_iter().any(|seen| seen.as_deref() == Some(token)) {
             return Err("comes to no end: the same page follows again");
         }
         self.pages += 1;

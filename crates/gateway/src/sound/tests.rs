@@ -114,8 +114,15 @@ fn circles_of_any_length_are_met_and_ways_of_any_length_are_gone() {
         let steps = end.take_while(Result::is_ok).count();
         assert!(steps <= 3 * (before + circle) + 1, "{before} {circle}: {steps}");
     }
-    let mut progress = Progress::from(Some("t"));
-    assert!(told(asked("", None).next(&mut progress, "t".into()).map(drop)).contains("no end"));
+    // Back to where it began, at once or round: each request would go round again.
+    for between in [0, 1, 2, 5] {
+        let mut progress = Progress::from(Some("t"));
+        for page in 0..between {
+            asked("", None).next(&mut progress, page.to_string()).unwrap();
+        }
+        let back = asked("", None).next(&mut progress, "t".into());
+        assert!(told(back.map(drop)).contains("no end"), "{between}");
+    }
     let mut progress = Progress::default();
     for page in 0..PAGES_MAX {
         asked("", None).next(&mut progress, page.to_string()).unwrap();
