@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import boto3
@@ -80,7 +81,35 @@ def read(reader: Any, key: str, **more: str) -> bytes | None:  # noqa: ANN401 - 
     return bytes(body)
 
 
-class Worker:
+class Tally:
+    """What somebody met who sends one request in each `pause_s`."""
+
+    def __init__(self, pause_s: float) -> None:
+        self._pause_s = pause_s
+        self.done: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+        self.told: Counter[str] = Counter()
+        """What failures said."""
+        self.slowest_s: dict[str, float] = {}
+        self.bytes = 0
+        self.violations: list[str] = []
+
+    def attempt(self, name: str, act: Callable[[], None], whose: str = "") -> None:
+        """Does one thing, takes note of how it ended, and lets the pause pass."""
+        begin = time.monotonic()
+        try:
+            act()
+            self.done[name] += 1
+        except _FAILURES as error:
+            self.failed[name] += 1
+            self.told[f"{name}{whose}: {code_of(error)}"] += 1
+        took_s = time.monotonic() - begin
+        self.slowest_s[name] = max(self.slowest_s.get(name, 0.0), took_s)
+        # The pace of the traffic, not a wait for anything.
+        time.sleep(max(0.0, self._pause_s - took_s))
+
+
+class Worker(Tally):
     """Sends one request after the other about its own keys."""
 
     def __init__(
@@ -96,7 +125,7 @@ class Worker:
         """`writes_by` is another gateway, of whose writes this one learns `stale_s` later."""
         self.thread = threading.Thread(target=self.run, name=f"soak-{number}", daemon=True)
         self._server, self._prefix = server, f"w{number}/"
-        self._deadline, self._pause_s, self._weights = deadline, pause_s, weights
+        self._deadline, self._weights = deadline, weights
         self._chance = random.Random(number)  # noqa: S311 - the same on every run
         # Half of them see each failure, and what it leaves.
         attempts = 1 + 2 * (number % 2)
@@ -107,32 +136,16 @@ class Worker:
         may_be: dict[str, set[Version | None]]
         may_be = {f"{self._prefix}k{n}": {None} for n in range(KEYS)}
         self.model = Model(may_be, stale_s)
-        self.done: Counter[str] = Counter()
-        self.failed: Counter[str] = Counter()
-        self.told: Counter[str] = Counter()
-        """What failures said."""
-        self.slowest_s: dict[str, float] = {}
-        self.bytes = 0
-        self.violations: list[str] = []
+        super().__init__(pause_s)
 
     def run(self) -> None:
         """Until the deadline, then reads everything once more."""
         names, weights = list(self._weights), list(self._weights.values())
         try:
             while time.monotonic() < self._deadline:
-                begin = time.monotonic()
                 name = self._chance.choices(names, weights)[0]
                 key = self._chance.choice(list(self.model.may_be))
-                try:
-                    getattr(self, f"_{name}")(key)
-                    self.done[name] += 1
-                except _FAILURES as error:
-                    self.failed[name] += 1
-                    self.told[f"{name}{self._whose}: {code_of(error)}"] += 1
-                took_s = time.monotonic() - begin
-                self.slowest_s[name] = max(self.slowest_s.get(name, 0.0), took_s)
-                # The pace of the traffic, not a wait for anything.
-                time.sleep(max(0.0, self._pause_s - took_s))
+                self.attempt(name, partial(getattr(self, f"_{name}"), key), self._whose)
         except Exception as error:  # told of as a violation
             self.violations.append(f"{self._prefix}: {type(error).__name__}: {error}")
 
@@ -330,7 +343,7 @@ class Worker:
         self._vanish(request, 0, self._chance.randrange(1, 64 * KIB))
 
 
-class Onlooker:
+class Onlooker(Tally):
     """Reads the keys of others while those write: never what was replaced before it asked."""
 
     def __init__(
@@ -343,31 +356,17 @@ class Onlooker:
     ) -> None:
         self.thread = threading.Thread(target=self.run, name=f"look-{number}", daemon=True)
         self._client = client(server)
-        self._deadline, self._pause_s, self._workers = deadline, pause_s, workers
+        self._deadline, self._workers = deadline, workers
         self._chance = random.Random(1000 + number)  # noqa: S311 - the same on every run
-        self.done: Counter[str] = Counter()
-        self.failed: Counter[str] = Counter()
-        self.told: Counter[str] = Counter()
-        self.slowest_s: dict[str, float] = {}
-        self.bytes = 0
-        self.violations: list[str] = []
+        super().__init__(pause_s)
 
     def run(self) -> None:
         """Until the deadline."""
         try:
             while time.monotonic() < self._deadline:
-                begin = time.monotonic()
                 model = self._chance.choice(self._workers).model
-                try:
-                    self._look(model, self._chance.choice(list(model.may_be)))
-                    self.done["look"] += 1
-                except _FAILURES as error:
-                    self.failed["look"] += 1
-                    self.told[f"look: {code_of(error)}"] += 1
-                took_s = time.monotonic() - begin
-                self.slowest_s["look"] = max(self.slowest_s.get("look", 0.0), took_s)
-                # The pace of the traffic, not a wait for anything.
-                time.sleep(max(0.0, self._pause_s - took_s))
+                key = self._chance.choice(list(model.may_be))
+                self.attempt("look", partial(self._look, model, key))
         except Exception as error:  # told of as a violation
             self.violations.append(f"{self.thread.name}: {type(error).__name__}: {error}")
 

@@ -4,6 +4,7 @@
 use crate::answer::Failure;
 use crate::s3::checksum::Seal;
 use crate::s3::request::{Call, Outcome, strange};
+use crate::s3::upload::parts_call;
 use crate::s3::{S3Store, google, replies};
 use crate::streaming::{
     CopiedPart, CopySource, Inflow, PartEntry, PartPlace, Removed, StreamingStore, UploadsPage,
@@ -122,8 +123,7 @@ impl StreamingStore for S3Store {
     async fn list_parts(&self, key: &str, upload: &UploadId) -> Result<Vec<PartEntry>> {
         let (mut parts, mut marker) = (Vec::new(), String::new());
         loop {
-            let mut call =
-                Call::new(Method::GET, "list parts", Some(key)).query("uploadId", &upload.0);
+            let mut call = parts_call(key, upload);
             if !marker.is_empty() {
                 call = call.query("part-number-marker", &marker);
             }
@@ -146,9 +146,7 @@ impl StreamingStore for S3Store {
     }
 
     async fn upload_class(&self, key: &str, upload: &UploadId) -> Result<Option<Box<str>>> {
-        let call = Call::new(Method::GET, "list parts", Some(key))
-            .query("uploadId", &upload.0)
-            .query("max-parts", "1");
+        let call = parts_call(key, upload).query("max-parts", "1");
         let class = replies::parse_upload_class(&self.answer(&call).await?);
         class.map(|class| self.told_class(class)).map_err(|error| self.named(&call, error))
     }

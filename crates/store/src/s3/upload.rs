@@ -100,9 +100,7 @@ impl S3Store {
 
     /// Whether an upload is still open, which whoever may not list its parts takes it to be.
     async fn has_upload(&self, key: &str, upload: &UploadId) -> Result<bool> {
-        let call = Call::new(Method::GET, "list parts", Some(key))
-            .query("uploadId", &upload.0)
-            .query("max-parts", "1");
+        let call = parts_call(key, upload).query("max-parts", "1");
         match self.sender.send(&call).await? {
             Outcome::Done(_) => Ok(true),
             Outcome::Refused { failure, .. } if failure.status == 404 => Ok(false),
@@ -125,6 +123,11 @@ impl S3Store {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The request for the parts of an upload.
+pub(super) fn parts_call<'a>(key: &'a str, upload: &UploadId) -> Call<'a> {
+    Call::new(Method::GET, "list parts", Some(key)).query("uploadId", &upload.0)
 }
 
 /// The list of a completion; `sums` has an element for each part, where any has.
