@@ -24,6 +24,8 @@ from penstock_bench.sql import AZURITE_ACCOUNT, AZURITE_KEY, S3_KEY
 BACK_ENDS = ("directory", "azure-fake", "azurite", "s3-fake", "google-fake", "versitygw")
 """A directory of the gateway's own; Azure by our fake or Microsoft's emulator; S3 by our fake or a
 server that is not ours; Google by our fake."""
+FOREIGN = ("azurite", "versitygw")
+"""The back ends that are servers not ours; they refuse what is not signed, which the fakes take."""
 GATEWAYS = ("penstock", "s3proxy", "versitygw", "direct", "bare", "relay")
 """``direct`` is the back end itself, where it speaks S3; the limits are ``bare``, a loop of the
 kernel's calls that understands PUT and GET and nothing else, and ``relay``, which gives every byte
@@ -158,7 +160,7 @@ class Lane:
         self._stack.close()
 
     def _start_back_end(self) -> Running:
-        if self._back_end in ("azurite", "versitygw"):
+        if self._back_end in FOREIGN:
             return self._peer(self._back_end, "dir", self._directory / "behind")
         protocol = self._back_end.removesuffix("-fake")
         fake = self._build / "penstock-fake"
@@ -220,6 +222,8 @@ class Lane:
             data = self._directory / "data"
             data.mkdir()
             return ["--dir", data]
+        if self._back_end in FOREIGN:
+            raise GatewayError(f"bare signs nothing, which {self._back_end} asks for")
         return ["--to", self._word().partition("://")[2]]
 
     def _penstock_options(self) -> list[str | Path]:

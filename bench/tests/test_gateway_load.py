@@ -106,3 +106,8 @@ def test_unknown_gateways_and_back_ends_are_named(tmp_path: Path) -> None:
         Lane("minio", "directory", tmp_path)
     with pytest.raises(GatewayError, match="no back end tape; there are: directory"):
         Lane("penstock", "tape", tmp_path)
+
+
+def test_the_bare_loop_refuses_back_ends_that_want_signatures(tmp_path: Path) -> None:
+    with pytest.raises(GatewayError, match="bare signs nothing, which azurite asks for"):
+        Lane("bare", "azurite", tmp_path).__enter__()
