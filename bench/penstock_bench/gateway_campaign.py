@@ -19,7 +19,8 @@ from typing import Any
 from penstock_bench import load, machine
 from penstock_bench.gateways import GatewayError, Lane, Running
 from penstock_bench.processes import cpu_s, peak_rss_bytes, reset_peak_rss
-from penstock_bench.stores import make_s3_bucket
+from penstock_bench.sql import AZURITE_ACCOUNT
+from penstock_bench.stores import make_s3_bucket, shared_key
 
 NAME = "gateway"
 SCHEMA = 1
@@ -199,22 +200,26 @@ def measure(server: Running, back_end: Running | None, step: Step, count: int) -
 
 
 def direct(back_end: Running, store: str, step: Step, count: int) -> dict[str, Any]:
-    """The same requests to the back end itself, without a signature."""
-    account = "/devstoreaccount1" if store.startswith("az") else ""
-    path = f"{account}/{BUCKET}/read-{step.name}"
-    version = {"x-ms-version": "2021-12-02"} if account else {}
-    wanted = [
-        load.prepared(
-            back_end,
-            "GET",
-            path,
-            headers={"Range": span, **version},
-            status=206,
-            length=step.size,
-            signed=False,
+    """The same requests to the back end itself, signed where it asks for that."""
+    path, version = f"/{BUCKET}/read-{step.name}", {}
+    if store.startswith("az"):
+        path, version = f"/{AZURITE_ACCOUNT}{path}", {"x-ms-version": "2021-12-02"}
+    wanted = []
+    for span in ranges(step):
+        headers = {"Range": span, **version}
+        if store == "azurite":
+            headers = shared_key("GET", path, span)
+        wanted.append(
+            load.prepared(
+                back_end,
+                "GET",
+                path,
+                headers=headers,
+                status=206,
+                length=step.size,
+                signed=store == "versitygw",
+            )
         )
-        for span in ranges(step)
-    ]
     outcome = load.run(back_end, wanted, count, step.connections)
     return {
         "name": f"{step.name}_direct",
