@@ -24,8 +24,8 @@ fn judge(errno: Errno) -> (Kind, &'static str, &'static str) {
         ),
         Errno::BUSY => (
             Kind::Conflict,
-            "the device is in use: mounted, swap, or part of another device",
-            "Unmount it, or name another one",
+            "the device is in use: mounted, swap, part of another device, or claimed by a process",
+            "Unmount it, close it there, or name another one",
         ),
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => (
             Kind::Exhausted,
@@ -43,9 +43,15 @@ fn judge(errno: Errno) -> (Kind, &'static str, &'static str) {
             "Check the cabling and the kernel's log, then open it anew",
         ),
         // The block layer's names for what NVMe calls media errors and guard check errors.
-        Errno::NODATA | Errno::ILSEQ | Errno::BADE => {
+        Errno::NODATA | Errno::ILSEQ => {
             (Kind::Corrupt, "the medium lost what these blocks held", "Replace the device")
         }
+        // And its name for what NVMe and SCSI call a reservation conflict.
+        Errno::BADE => (
+            Kind::Conflict,
+            "another host has reserved the device",
+            "See `nvme resv-report` or `sg_persist`, and have it released there",
+        ),
         Errno::IO | Errno::REMOTEIO | Errno::TIMEDOUT | Errno::NOLINK => {
             (Kind::Unavailable, "the device failed", "See the kernel's log (dmesg)")
         }
@@ -124,6 +130,9 @@ mod tests {
             (Errno::NODEV, Kind::Unavailable),
             (Errno::IO, Kind::Unavailable),
             (Errno::NODATA, Kind::Corrupt),
+            (Errno::ILSEQ, Kind::Corrupt),
+            (Errno::BADE, Kind::Conflict),
+            (Errno::TIMEDOUT, Kind::Unavailable),
             (Errno::BUSY, Kind::Conflict),
             (Errno::INVAL, Kind::Invalid),
             (Errno::NOENT, Kind::NotFound),

@@ -1,11 +1,13 @@
-//! The words of NVMe: commands, what Identify tells, names of status codes. Pure; the numbers are
-//! those of the NVM Express base and NVM command set specifications and of the kernel's
-//! `linux/nvme_ioctl.h`.
+//! The words of NVMe: commands, and what Identify tells; `status` has what commands end with.
+//! Pure; the numbers are those of the NVM Express base and NVM command set specifications and of
+//! the kernel's `linux/nvme_ioctl.h`.
+
+mod status;
+
+pub(crate) use status::{command_error, status_error};
 
 use crate::device::Geometry;
-use crate::errno::explain;
 use penstock_base::{Error, Kind, Result};
-use rustix::io::Errno;
 
 /// `struct nvme_uring_cmd` of the kernel: 72 bytes. `struct nvme_passthru_cmd`, which ioctls take,
 /// is the same with the result in place of the last field.
@@ -224,57 +226,6 @@ pub(crate) fn fuzz(input: &[u8]) {
     }
 }
 
-/// Status codes that mean something to us: type and code, name, kind.
-const STATUSES: &[(u16, &str, Kind)] = &[
-    (0x001, "Invalid Command Opcode", Kind::Unsupported),
-    (0x002, "Invalid Field in Command", Kind::Invalid),
-    (0x004, "Data Transfer Error", Kind::Unavailable),
-    (0x005, "Commands Aborted due to Power Loss Notification", Kind::Unavailable),
-    (0x006, "Internal Error", Kind::Unavailable),
-    (0x007, "Command Abort Requested", Kind::Unavailable),
-    (0x00b, "Invalid Namespace or Format", Kind::Invalid),
-    (0x013, "Invalid PRP Offset", Kind::Invalid),
-    (0x020, "Namespace is Write Protected", Kind::Denied),
-    (0x080, "LBA Out of Range", Kind::Invalid),
-    (0x081, "Capacity Exceeded", Kind::Exhausted),
-    (0x082, "Namespace Not Ready", Kind::Unavailable),
-    (0x083, "Reservation Conflict", Kind::Conflict),
-    (0x084, "Format in Progress", Kind::Unavailable),
-    (0x182, "Attempted Write to Read Only Range", Kind::Denied),
-    (0x280, "Write Fault", Kind::Unavailable),
-    (0x281, "Unrecovered Read Error", Kind::Corrupt),
-    (0x282, "End-to-end Guard Check Error", Kind::Corrupt),
-    (0x285, "Compare Failure", Kind::Conflict),
-    (0x286, "Access Denied", Kind::Denied),
-    (0x287, "Deallocated or Unwritten Logical Block", Kind::Corrupt),
-    (0x371, "Command Aborted By Host", Kind::Unavailable),
-];
-
-/// A command that was cancelled.
-const ABORTED_BY_HOST: u32 = 0x371;
-
-/// The error of a command to which the kernel gave an error number in place of a status. One that
-/// it cancelled, for a timeout or because the controller was reset, it calls interrupted, which
-/// asks nobody to give it again.
-pub(crate) fn command_error(errno: Errno, operation: &'static str, object: &str) -> Error {
-    match errno {
-        Errno::INTR => status_error(ABORTED_BY_HOST, operation, object),
-        errno => explain(errno, operation, object),
-    }
-}
-
-/// The error of a status that a command ended with; it is not 0.
-pub(crate) fn status_error(status: u32, operation: &'static str, object: &str) -> Error {
-    // Three bits of type and eight of code; above them: more information, do not retry.
-    let code = (status & 0x7ff) as u16;
-    let known = STATUSES.iter().find(|row| row.0 == code);
-    let (name, kind) = known.map_or(("unknown", Kind::Unavailable), |row| (row.1, row.2));
-    Error::new(kind, format!("the device answered {name} (NVMe status {code:#05x})"))
-        .with_operation(operation)
-        .with_object(object)
-        .with_hint("See `nvme error-log` and the kernel's log (dmesg)")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,16 +290,5 @@ mod tests {
         let range = trim_range(7, 9).expect("it fits");
         assert_eq!(range, [0, 0, 0, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(trim_range(0, 1 << 32), None);
-    }
-
-    #[test]
-    fn a_status_has_its_name() {
-        let error = status_error(0x4080, "device read", "/dev/ng0n1");
-        assert_eq!(error.kind(), Kind::Invalid);
-        assert!(error.to_string().contains("LBA Out of Range"), "{error}");
-        let media = status_error(0x281, "device read", "/dev/ng0n1");
-        assert_eq!(media.kind(), Kind::Corrupt, "{media}");
-        assert!(status_error(0x7c1, "device read", "x").to_string().contains("0x7c1"));
-        assert!(STATUSES.windows(2).all(|pair| pair[0].0 < pair[1].0));
     }
 }
