@@ -1,6 +1,8 @@
 //! `penstock nvme`: volumes and caches on files and block devices. It decides what is printed and
 //! which files make a database; the volume and the engine's cache decide everything else.
 
+mod export;
+
 use crate::args::{NvmeCommand, NvmeCopy, NvmeDevice, NvmeFormat};
 use crate::print;
 use penstock_base::{ByteSize, Error, Kind, Result, Settings};
@@ -11,7 +13,7 @@ use penstock_engine::{CacheDevice, format_cache_device, look_at_cache_device};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,7 +33,7 @@ pub fn run(command: &NvmeCommand, settings: &Settings) -> Result<()> {
         NvmeCommand::Check(device) => look(&target(device)?),
         NvmeCommand::Grow(device) => grow(&target(device)?),
         NvmeCommand::Import(copy) => import(&target(&copy.device)?, copy),
-        NvmeCommand::Export(copy) => export(&target(&copy.device)?, copy),
+        NvmeCommand::Export(copy) => export::export(&target(&copy.device)?, copy),
         NvmeCommand::Rm(rm) => remove(&target(&rm.device)?, &rm.db),
     }
 }
@@ -362,67 +364,6 @@ fn fill(from: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
         }
     }
     Ok(count)
-}
-
-/// Files that an export has made; they are removed unless it comes to its end.
-#[derive(Default)]
-struct Made(Vec<PathBuf>);
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            // It may have its final name already, or the disk is gone.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-/// Copies out of the volume. All names are taken first: a log must not come to lie beside another
-/// database. They hold their bytes at the end, the log before its database.
-fn export(target: &Target, copy: &NvmeCopy) -> Result<()> {
-    const OPERATION: &str = "nvme export";
-    let volume = target.volume(false)?;
-    let mut endings = endings(|ending| volume.exists(&format!("{}{ending}", copy.db)));
-    endings.reverse();
-    let targets: Vec<PathBuf> = endings.iter().map(|it| beside(&copy.file, it)).collect();
-    let mut made = Made::default();
-    for target in &targets {
-        create(target)?;
-        made.0.push(target.clone());
-    }
-    for (ending, target) in endings.iter().zip(&targets) {
-        let partial = beside(target, ".export");
-        let into = create(&partial)?;
-        made.0.push(partial.clone());
-        copy_out(&volume, &format!("{}{ending}", copy.db), into, &partial)?;
-    }
-    for target in &targets {
-        let renamed = std::fs::rename(beside(target, ".export"), target);
-        renamed.map_err(|error| local(error, OPERATION, target))?;
-    }
-    made.0.clear();
-    Ok(())
-}
-
-/// Makes a file that is not there yet.
-fn create(path: &Path) -> Result<File> {
-    File::create_new(path).map_err(|error| local(error, "nvme export", path))
-}
-
-fn copy_out(volume: &Arc<Volume>, name: &str, mut into: File, target: &Path) -> Result<()> {
-    const OPERATION: &str = "nvme export";
-    let fail = |error| local(error, OPERATION, target);
-    let from = volume.open_file(name, OpenFileOptions { create: false, lock: Lock::Read })?;
-    let mut buffer = vec![0; COPY_BYTES];
-    let mut at = 0u64;
-    loop {
-        let count = from.read_at(&mut buffer, at)?;
-        if count == 0 {
-            return into.sync_all().map_err(fail);
-        }
-        into.write_all(&buffer[..count]).map_err(fail)?;
-        at += count as u64;
-    }
 }
 
 fn remove(target: &Target, db: &str) -> Result<()> {

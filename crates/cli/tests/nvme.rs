@@ -350,7 +350,7 @@ fn names_that_would_hide_or_overwrite_something_are_refused() {
     fine(&["format", &device, "--size", "32MiB"]);
     database(&file, 5000, 1);
     let long = "n".repeat(234);
-    for name in ["", "temp/y", "x.wal", "x.wal.checkpoint", "bad.import", &long] {
+    for name in ["", "temp/y", "x.wal", "x.wal.checkpoint", "bad.import", "a&b", &long] {
         let error = refused(&["import", &device, &file, "--db", name]);
         assert!(error.contains("database"), "{name}: {error}");
         assert_eq!(fine(&["ls", &device]), "", "{name} left something");
@@ -395,6 +395,33 @@ fn an_import_that_fails_or_was_killed_leaves_nothing() {
     std::fs::remove_file(format!("{db}.wal")).unwrap();
     fine(&["import", &device, &db, "--db", "jj"]);
     assert_eq!(fine(&["ls", &device]), format!("{length:>14}  jj\n"));
+}
+
+/// The kernel kills who writes more to a file than is allowed: here in the middle of an export.
+#[test]
+fn an_export_that_was_killed_leaves_no_database() {
+    use std::os::unix::process::ExitStatusExt;
+    let dir = Dir::new();
+    let (device, db, back) = (dir.path("disk"), dir.path("jj.db"), dir.path("back.db"));
+    fine(&["format", &device, "--size", "64MiB"]);
+    let bytes = database(&db, 9_000_001, 1);
+    let log = database(&format!("{db}.wal"), 12_345, 2);
+    fine(&["import", &device, &db, "--db", "jj"]);
+    let mut killed = Command::new("sh");
+    killed.args(["-c", "ulimit -c 0; ulimit -f 8000; exec \"$@\"", "sh"]);
+    killed.args([env!("CARGO_BIN_EXE_penstock"), "nvme", "export", &device, &back, "--db", "jj"]);
+    let output = killed.env_clear().env("PATH", "/usr/bin:/bin").output().unwrap();
+    assert!(output.status.signal().is_some(), "{output:?}");
+    assert!(!Path::new(&back).exists(), "DuckDB would take it for an empty database");
+    assert!(!Path::new(&format!("{back}.wal")).exists(), "nor a log beside another one");
+    let error = refused(&["export", &device, &back, "--db", "jj"]);
+    assert!(error.contains(".export") && error.contains("remove this one"), "{error}");
+    for left in [".export", ".wal.export"] {
+        std::fs::remove_file(format!("{back}{left}")).unwrap();
+    }
+    fine(&["export", &device, &back, "--db", "jj"]);
+    assert!(std::fs::read(&back).unwrap() == bytes);
+    assert!(std::fs::read(format!("{back}.wal")).unwrap() == log);
 }
 
 #[test]
@@ -445,6 +472,10 @@ fn a_failed_format_leaves_nothing_and_a_size_is_never_ignored() {
     let dir = Dir::new();
     let device = dir.path("disk");
     assert!(refused(&["format", &device, "--size", "1MiB"]).contains("too few"));
+    for size in ["0", "10", "511"] {
+        let error = refused(&["format", &device, "--size", size]);
+        assert!(error.contains("a volume takes 4 MiB"), "{size}: {error}");
+    }
     assert!(!Path::new(&device).exists());
     fine(&["format", &device, "--size", "8MiB"]);
     let error = refused(&["format", &device, "--size", "16MiB", "--force"]);

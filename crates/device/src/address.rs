@@ -225,9 +225,11 @@ pub fn strip_scheme(url: &str) -> Option<&str> {
 /// # Errors
 /// `Invalid`; `url` is how the error calls what has that name.
 pub fn check_name(url: &str, name: &str) -> Result<()> {
-    if !is_name(name) || name.len() > DATABASE_NAME_BYTES_MAX {
-        let hint =
-            format!("A name has 1 to {DATABASE_NAME_BYTES_MAX} bytes and no control characters");
+    // Behind a `&` a URL has its next parameter.
+    if !is_name(name) || name.len() > DATABASE_NAME_BYTES_MAX || name.contains('&') {
+        let hint = format!(
+            "A name has 1 to {DATABASE_NAME_BYTES_MAX} bytes, no & and no control characters"
+        );
         return fail(url, "no database can have this name", hint);
     }
     let ending = ENDINGS.into_iter().chain([IMPORT_ENDING]).find(|it| name.ends_with(it));

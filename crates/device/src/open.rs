@@ -351,8 +351,8 @@ fn geometry(
     };
     geometry.check(name)?;
     if geometry.block_count == 0 {
-        let hint = match is_block {
-            true => "Name a larger one",
+        let hint = match is_block || options.create_bytes.is_some() {
+            true => "Make it larger, or name a larger one; a volume takes 4 MiB at least",
             false => {
                 "If a volume lay in it, it was cut off: restore it from a backup. `penstock nvme \
                  format` makes a new one, with --cache a cache, of an empty file with --size 10GiB"

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::open::Io;
+use proptest::prelude::*;
 
 fn parse(url: &str) -> Address {
     Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
@@ -141,5 +142,24 @@ fn what_is_wrong_is_told() {
     for device in ["/x.wal", "/x?y", "/duckdb_temp_x"] {
         let refused = address.canonical(Path::new(device), Asked::default());
         assert!(refused.expect_err(device).to_string().contains("no URL leads here"), "{device}");
+    }
+}
+
+proptest! {
+    /// What may be imported can be attached: a URL with the name means a database of that name.
+    #[test]
+    fn a_name_that_a_database_may_have_is_one_that_a_url_can_say(
+        name in prop_oneof![
+            any::<String>(),
+            "[a&=?/.%# '\"ü]{1,12}",
+            "(temp/|temp|db=|io=)?[a-c/]{0,3}(\\.wal|\\.import|\\.wal\\.recovery)?",
+        ]
+    ) {
+        let url = format!("nvme:///dev/ng0n1?db={name}");
+        let place = Address::parse(&url).map(|address| address.place);
+        match check_name(&name, &name) {
+            Ok(()) => prop_assert_eq!(place.expect("it has a URL"), Place::Database(name)),
+            Err(_) => prop_assert!(place.ok() != Some(Place::Database(name))),
+        }
     }
 }
