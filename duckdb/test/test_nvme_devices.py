@@ -143,6 +143,25 @@ def test_what_is_no_volume_is_named_and_left_alone(tmp_path: Path) -> None:
         assert image.read_bytes() == before
 
 
+def test_who_has_a_block_device_is_told(tmp_path: Path) -> None:
+    if not has_loop_devices():
+        without("a block device that another process has", NO_LOOP, tmp_path)
+        return
+    volume = format_volume(tmp_path / "disk.img", "64MiB")
+    with loop_device(volume) as device:
+        with attached(device) as con:
+            grow(con, 1000)
+        for options in ["", "(READ_ONLY)"]:
+            with attached(device, options=options):
+                for verb in [["grow"], ["rm", "--db", "x"], ["format", "--force"]]:
+                    command = [str(BINARY), "nvme", *verb, str(device)]
+                    done = subprocess.run(command, capture_output=True, text=True, check=False)
+                    told = f"Process {os.getpid()} has it. Close it there"
+                    assert done.returncode and told in done.stderr, done.stderr
+            with attached(device, options="(READ_ONLY)") as con:
+                holds(con, 1000)
+
+
 def reset() -> bool:
     """Empties the device of memory, if nobody has it open."""
     try:

@@ -1,12 +1,24 @@
 //! Locks on files and block devices. It decides who is kept out, by which handle, and until when.
 
-use crate::errno::explain;
+use crate::errno::{explain, explain_io};
+use crate::kernel::closing::Closing;
 use crate::loops;
 use penstock_base::{Error, Kind, Result};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+use std::cell::OnceCell;
 use std::fs::File;
+use std::io;
 use std::ops::Deref;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a claim is waited for that nobody's lock goes with: until a program of a child has
+/// started; where the processors are busy, some milliseconds.
+const LONGEST: Duration = Duration::from_millis(100);
+/// After how long it is looked at without being told: the kernel tells of a close before it lets a
+/// claim go.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// A locked file. Dropped by the process that locked it, it is unlocked at once, not only when the
 /// last copy of its descriptor is closed: a child that is about to start a program has one until
@@ -34,6 +46,64 @@ impl Drop for Locked {
     }
 }
 
+/// Opens what shall be claimed: a block device with O_EXCL, which nobody else can have so
+/// meanwhile. Who has closed it is in the way as long as a child has a copy of its descriptor, so
+/// that is waited for; who still has it is told at once.
+pub(crate) fn open_claimed(path: &Path, how: &std::fs::OpenOptions, name: &str) -> Result<File> {
+    let owner = || {
+        let stat = rustix::fs::stat(path).ok()?;
+        owner(&std::fs::read_to_string("/proc/locks").ok()?, stat.st_dev, stat.st_ino)
+    };
+    let closing = OnceCell::new();
+    let wait = || {
+        let closing: &Option<Closing> = closing.get_or_init(|| Closing::of(path));
+        closing.as_ref().is_some_and(|closing| {
+            closing.wait(BETWEEN_LOOKS);
+            true
+        })
+    };
+    wait_for_claim(|| how.open(path), owner, wait, name)
+}
+
+/// Opens, as often as `wait` says that it is worth it, as long as that is refused for a claim
+/// whose `owner` is not known.
+fn wait_for_claim(
+    open: impl Fn() -> io::Result<File>,
+    owner: impl Fn() -> Option<u32>,
+    wait: impl Fn() -> bool,
+    name: &str,
+) -> Result<File> {
+    let begun = Instant::now();
+    loop {
+        let error = match open() {
+            Ok(file) => return Ok(file),
+            Err(error) => error,
+        };
+        let is_busy = error.raw_os_error() == Some(Errno::BUSY.raw_os_error());
+        if let Some(pid) = is_busy.then(&owner).flatten() {
+            return Err(taken(Some(pid), name));
+        }
+        if !is_busy || begun.elapsed() >= LONGEST || !wait() {
+            return Err(explain_io(&error, "device open", name));
+        }
+    }
+}
+
+/// The error of a device that another process has, or this one.
+fn taken(owner: Option<u32>, name: &str) -> Error {
+    let whose = match owner {
+        Some(pid) if pid == std::process::id() => "This process has it. ".to_string(),
+        Some(pid) => format!("Process {pid} has it. "),
+        None => String::new(),
+    };
+    let message =
+        "another process has the device open, or this one by another name or for something else";
+    Error::new(Kind::Conflict, message)
+        .with_operation("device lock")
+        .with_object(name)
+        .with_hint(format!("{whose}Close it there; several processes may only read together"))
+}
+
 /// Locks for writing or for reading, or tells who is in the way.
 pub(crate) fn lock(file: File, write: bool, name: &str) -> Result<Locked> {
     let operation = match write {
@@ -43,21 +113,10 @@ pub(crate) fn lock(file: File, write: bool, name: &str) -> Result<Locked> {
     match rustix::fs::flock(&file, operation) {
         Ok(()) => Ok(Locked { file, process: std::process::id() }),
         Err(Errno::WOULDBLOCK) => {
-            let message = "another process has the device open, or this one by another name or \
-                           for something else";
             let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
             let stat = rustix::fs::fstat(&file);
             let owner = stat.ok().and_then(|stat| owner(&locks, stat.st_dev, stat.st_ino));
-            let whose = match owner {
-                Some(pid) if pid == std::process::id() => "This process has it. ".to_string(),
-                Some(pid) => format!("Process {pid} has it. "),
-                None => String::new(),
-            };
-            let hint = format!("{whose}Close it there; several processes may only read together");
-            Err(Error::new(Kind::Conflict, message)
-                .with_operation("device lock")
-                .with_object(name)
-                .with_hint(hint))
+            Err(taken(owner, name))
         }
         Err(errno) => Err(explain(errno, "device lock", name)),
     }
@@ -117,6 +176,7 @@ pub(crate) fn check_same(held: &File, file: &File, name: &str) -> Result<()> {
 mod tests {
     use super::*;
     use crate::kernel::fork::fork;
+    use std::cell::Cell;
     use std::io::{Read as _, Write as _};
 
     #[test]
@@ -141,6 +201,39 @@ mod tests {
         let refused = lock(File::open(again).expect("it is open"), true, "it");
         let refused = refused.expect_err("it is locked");
         assert!(refused.hint().expect("a hint").starts_with("This process has it."), "{refused}");
+    }
+
+    #[test]
+    fn a_claim_that_is_about_to_go_is_waited_for() {
+        let busy = || io::Error::from_raw_os_error(Errno::BUSY.raw_os_error());
+        let (tries, waits) = (Cell::new(0), Cell::new(0));
+        let is_free_after = |many: u32| {
+            tries.set(0);
+            waits.set(0);
+            let tries = &tries;
+            move || {
+                tries.set(tries.get() + 1);
+                if tries.get() > many { File::open("/dev/null") } else { Err(busy()) }
+            }
+        };
+        let wait = || {
+            waits.set(waits.get() + 1);
+            true
+        };
+        wait_for_claim(is_free_after(3), || None, wait, "it").expect("a child had it");
+        assert_eq!((tries.get(), waits.get()), (4, 3));
+        let mounted = wait_for_claim(is_free_after(u32::MAX), || None, wait, "it");
+        let mounted = mounted.expect_err("it stays in use");
+        assert!(mounted.to_string().contains("in use: mounted"), "{mounted}");
+        let cannot = wait_for_claim(is_free_after(3), || None, || false, "it");
+        assert_eq!(cannot.expect_err("nobody tells").kind(), Kind::Conflict);
+        assert_eq!(tries.get(), 1);
+        let locked = wait_for_claim(is_free_after(3), || Some(7), wait, "it");
+        let locked = locked.expect_err("7 has it");
+        assert!(locked.hint().expect("a hint").starts_with("Process 7 has it."), "{locked}");
+        assert_eq!((tries.get(), waits.get()), (1, 0), "nobody waits for that");
+        let absent = wait_for_claim(|| File::open("/nowhere"), || Some(7), wait, "it");
+        assert_eq!(absent.expect_err("there is none").kind(), Kind::NotFound);
     }
 
     /// A child has a copy of the descriptor; one that is about to start a program keeps it for a

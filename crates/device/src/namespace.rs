@@ -3,7 +3,7 @@
 
 use crate::errno::{explain, explain_io};
 use crate::kernel::ioctl::{NvmeFile, identify, namespace};
-use crate::lock::lock;
+use crate::lock::{lock, open_claimed};
 use crate::nvme::geometry;
 use crate::open::{OpenFile, OpenOptions, queue_depth};
 use penstock_base::{Error, Kind, Result};
@@ -49,7 +49,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, takes_block: bool) -> Res
     let mut how = std::fs::OpenOptions::new();
     how.read(true).write(options.write).custom_flags(claim.bits() as i32);
     let block_name = block.display().to_string();
-    let held = how.open(&block).map_err(|error| explain_io(&error, "device open", &block_name))?;
+    let held = open_claimed(&block, &how, &block_name)?;
     let held = lock(held, options.write, &name)?;
     let file = how.custom_flags(0).open(&real).map_err(fail)?;
     let id = namespace(&file, &name)?;

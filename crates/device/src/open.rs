@@ -4,7 +4,7 @@
 use crate::backend::{Backend, XNVME};
 use crate::device::{Device, Geometry};
 use crate::errno::{explain, explain_io};
-use crate::lock::{Locked, check_same, lock, lock_other_name};
+use crate::lock::{Locked, check_same, lock, lock_other_name, open_claimed};
 use crate::state::refuse_read_only;
 use crate::{
     FileDevice, IoctlDevice, PassthroughDevice, UringDevice, Wait, XnvmeDevice, namespace,
@@ -252,7 +252,7 @@ impl OpenFile {
         let claim = if is_block && options.write { OFlags::EXCL } else { OFlags::empty() };
         how.custom_flags(claim.bits() as i32);
         how.create(options.create_bytes.is_some() && options.write && !is_block);
-        let held = how.open(path).map_err(fail)?;
+        let held = open_claimed(path, &how, &name)?;
         if is_block && options.write {
             refuse_read_only(&held, &name)?;
         }

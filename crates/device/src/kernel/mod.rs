@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)] // the kernel takes pointers
 
+pub(crate) mod closing;
 mod dialect;
 #[cfg(test)]
 pub(crate) mod fork;

@@ -1,5 +1,6 @@
 //! What only files and block devices can meet: other processes, permissions, ends that move.
 
+use crate::loops::{self, Loop};
 use crate::made::Scratch;
 use penstock_base::{Kind, Result};
 use penstock_device::{Command, Discipline, Io, OpenOptions, Port, open};
@@ -57,6 +58,30 @@ fn a_writer_keeps_others_out_and_readers_keep_writers_out() {
         let _second = port(path, &read).expect("readers go together");
         assert_eq!(port(path, &options(io)).err().expect("readers").kind(), Kind::Conflict);
     });
+}
+
+/// A block device is claimed before it is locked, and the kernel calls what is claimed busy.
+#[test]
+fn who_has_a_block_device_is_told() {
+    if !loops::are_there("files::who_has_a_block_device_is_told") {
+        return;
+    }
+    for io in [Io::File, Io::Direct, Io::Uring] {
+        let device = Loop::new(1 << 20, 512).expect("another could be made");
+        let writes = OpenOptions::new(io);
+        let reads = OpenOptions { write: false, ..OpenOptions::new(io) };
+        for (first, seconds) in [(&writes, &[&writes, &reads][..]), (&reads, &[&writes])] {
+            let held = port(device.path(), first).expect("opens");
+            for second in seconds {
+                let error = port(device.path(), second).err().expect("it is open");
+                assert_eq!(error.kind(), Kind::Conflict, "{error}");
+                assert!(error.to_string().contains("another process has the device"), "{error}");
+                let hint = error.hint().expect("who");
+                assert!(hint.starts_with("This process has it."), "{error}");
+            }
+            drop(held);
+        }
+    }
 }
 
 #[test]
