@@ -31,6 +31,16 @@ for serial in lba512 lba4096; do
     penstock export $block "$shared/$serial.$name.b" --db $name --io direct
     for copy in a b; do cmp "$shared/file" "$shared/$serial.$name.$copy"; done
   done
+  echo "== $serial: made read-only"
+  blockdev --setro $block
+  for io in passthrough ioctl direct; do
+    device=$ng
+    [ $io != direct ] || device=$block
+    ! penstock rm $device --db one --io $io 2> "$shared/why" || exit 1
+    grep -q 'the device is read-only' "$shared/why"
+    penstock ls $device --io $io | grep -q ' one$'
+  done
+  blockdev --setrw $block
   echo "== $serial: databases"
   databases $ng $block
   penstock check $ng --io passthrough

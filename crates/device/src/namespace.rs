@@ -6,6 +6,7 @@ use crate::kernel::ioctl::{NvmeFile, identify, namespace};
 use crate::lock::{lock, open_claimed};
 use crate::nvme::geometry;
 use crate::open::{OpenFile, OpenOptions, queue_depth};
+use crate::state::refuse_read_only;
 use penstock_base::{Error, Kind, Result};
 use rustix::fs::{FileType, OFlags};
 use std::os::unix::fs::OpenOptionsExt;
@@ -50,6 +51,10 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, takes_block: bool) -> Res
     how.read(true).write(options.write).custom_flags(claim.bits() as i32);
     let block_name = block.display().to_string();
     let held = open_claimed(&block, &how, &block_name)?;
+    // They would pass by `blockdev --setro` as well.
+    if options.write {
+        refuse_read_only(&held, &name)?;
+    }
     let held = lock(held, options.write, &name)?;
     let file = how.custom_flags(0).open(&real).map_err(fail)?;
     let id = namespace(&file, &name)?;
