@@ -164,7 +164,9 @@ class Campaign:
         cpu = cpu_s(server.pid)
         done = subprocess.run(
             [*self._network.prefix, sys.executable, "-m", "penstock_bench.replay_worker"],
-            input=json.dumps({"disk": disk, "rows": self._rows, "queries": QUERIES}),
+            input=json.dumps(
+                {"disk": disk, "rows": self._rows, "queries": QUERIES, "server": server.pid}
+            ),
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -183,18 +185,20 @@ def text(records: list[dict[str, Any]]) -> str:
     first = records[0]
     profile = first.get("profile", {"name": "loopback"})["name"]
     head = ["store", "way", "load s", f"{QUERIES} queries s", "least to most", "p50 ms", "p99 ms"]
-    rows = [[*head, "server CPU s", "against S3"]]
+    rows = [[*head, "server CPU s", "of queries", "against S3"]]
     base = _total(records, Way("direct", "s3-fake"))
     answers = {record["answers"] for record in records if "answers" in record}
     for way in dict.fromkeys(Way(record["peer"], record["store"]) for record in records):
         good = _good(records, way)
         if not good:
-            rows.append([way.back_end, way.gateway, *["failed"] * 7])
+            rows.append([way.back_end, way.gateway, *["failed"] * 8])
             continue
         every = sorted(second for record in good for second in record["queries_s"])
         total = _total(records, way)
         totals = [sum(record["queries_s"]) for record in good]
         cpu = statistics.median(record["server_cpu_s"] for record in good)
+        # Rows of 26 November and before have none.
+        of_queries = [it["queries_cpu_s"] for it in good if "queries_cpu_s" in it]
         rows.append(
             [
                 way.back_end,
@@ -205,6 +209,7 @@ def text(records: list[dict[str, Any]]) -> str:
                 f"{every[len(every) // 2] * 1e3:.1f}",
                 f"{every[int(len(every) * 0.99)] * 1e3:.1f}",
                 f"{cpu:.2f}",
+                f"{statistics.median(of_queries):.2f}" if of_queries else "-",
                 f"{(total / base - 1) * 100:+.1f} %" if base else "-",
             ]
         )

@@ -14,6 +14,8 @@ import tempfile
 import time
 from typing import Any
 
+from penstock_bench.processes import cpu_s
+
 COLUMNS = 120
 """Besides the key: whole numbers, fractions, words and texts in turn."""
 PARTS = 4
@@ -86,17 +88,19 @@ def work(job: dict[str, Any]) -> dict[str, Any]:
         for part in range(PARTS):
             con.query(insert(part, job["rows"] // PARTS))
         loaded_s = time.perf_counter() - begin
-        digest, times = hashlib.sha256(), []
+        digest, times, cpu = hashlib.sha256(), [], cpu_s(job["server"])
         for query in queries(job["queries"], job["rows"]):
             begin = time.perf_counter()
             answer = con.query(query).bytes()
             times.append(time.perf_counter() - begin)
             digest.update(answer)
+        queries_cpu_s = cpu_s(job["server"]) - cpu
         parts = con.query("SELECT count() FROM system.parts WHERE active AND table = 'wide'")
         con.query("DROP TABLE wide SYNC")
         return {
             "load_s": loaded_s,
             "queries_s": times,
+            "queries_cpu_s": queries_cpu_s,
             "answers": digest.hexdigest(),
             "parts": int(parts.bytes()),
         }

@@ -25,12 +25,16 @@ def row(way: replay.Way, queries_s: list[float], **more: object) -> dict[str, ob
 
 def test_the_table_tells_the_network_the_spread_and_what_a_gateway_adds() -> None:
     direct, ours = replay.Way("direct", "s3-fake"), replay.Way("penstock", "azure-fake")
-    records = [row(direct, [1.0, 1.0]), row(ours, [1.0, 1.1]), row(ours, [1.0, 1.3])]
+    of = [row(ours, [1.0, last], queries_cpu_s=last / 10) for last in (1.1, 1.3)]
+    records = [row(direct, [1.0, 1.0]), *of]
     failed = {"store": "s3-fake", "peer": "s3proxy", "run": 0, "error": "it ended"}
     lines = replay.text([*records, failed]).splitlines()
     assert lines[0] == "ClickHouse, 40000 rows, network gbit30-fake"
     line = " ".join(next(line for line in lines if line.startswith("azure-fake")).split())
-    assert line.endswith(" 2.20 2.10 to 2.30 1100.0 1300.0 0.50 +10.0 %")
+    assert line.endswith(" 2.20 2.10 to 2.30 1100.0 1300.0 0.50 0.12 +10.0 %")
+    # One of before that was told.
+    line = " ".join(next(line for line in lines if line.startswith("s3-fake")).split())
+    assert line.endswith(" 0.50 - +0.0 %")
     assert "the answers are the same on all" in lines
     assert lines[-1] == "failed: s3-fake s3proxy: it ended"
 

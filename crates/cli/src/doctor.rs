@@ -3,6 +3,7 @@
 //! Exits with 0 where nothing hinders serving, else with the code of the first problem's kind.
 
 use crate::args::Serve;
+use crate::output::shown;
 use crate::report::exit_code;
 use crate::settings::Resolved;
 use penstock_base::{Kind, Result, Settings};
@@ -32,9 +33,10 @@ fn page(findings: &[Finding]) -> String {
             Level::Warning => "warning",
             Level::Problem => "problem",
         };
-        let _ = writeln!(page, "{level:<8} {}: {}", finding.subject, finding.what);
+        // What back ends and the system say, and names of their containers, stand in all three.
+        let _ = writeln!(page, "{level:<8} {}: {}", shown(&finding.subject), shown(&finding.what));
         if !finding.cure.is_empty() {
-            let _ = writeln!(page, "         -> {}", finding.cure);
+            let _ = writeln!(page, "         -> {}", shown(&finding.cure));
         }
     }
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();

@@ -4,6 +4,7 @@
 mod export;
 
 use crate::args::{NvmeCommand, NvmeCopy, NvmeDevice, NvmeFormat};
+use crate::output::shown;
 use crate::print;
 use penstock_base::{ByteSize, Error, Kind, Result, Settings};
 use penstock_device::address::{ENDINGS, IMPORT_ENDING, check_name, check_path, check_volume_path};
@@ -53,6 +54,11 @@ impl<'a> Target<'a> {
 
     fn name(&self) -> String {
         self.path.display().to_string()
+    }
+
+    /// The name for a line of stdout.
+    fn shown(&self) -> String {
+        shown(&self.name()).into_owned()
     }
 
     fn port(&self, write: bool, create: Option<ByteSize>) -> Result<Port> {
@@ -119,12 +125,12 @@ fn make_on(target: &Target, how: &NvmeFormat) -> Result<()> {
     let port = target.port(true, how.size)?;
     if how.cache {
         let size = ByteSize(format_cache_device(&port, how.force)?);
-        return print(&format!("{}: a cache of {size}\n", target.name()));
+        return print(&format!("{}: a cache of {size}\n", target.shown()));
     }
     format(&port, FormatOptions { force: how.force })?;
     let volume = Volume::open(port)?;
     let (size, free) = (ByteSize(volume.size_bytes()), ByteSize(volume.free_bytes()));
-    print(&format!("{}: a volume of {size}, {free} free\n", target.name()))
+    print(&format!("{}: a volume of {size}, {free} free\n", target.shown()))
 }
 
 /// The size of a cache in words.
@@ -138,10 +144,10 @@ fn cache_size(cache: &CacheDevice) -> String {
 fn ls(target: &Target) -> Result<()> {
     let port = target.port(false, None)?;
     if let Some(cache) = look_at_cache_device(&port)? {
-        return print(&format!("{}: {}, no volume\n", target.name(), cache_size(&cache)));
+        return print(&format!("{}: {}, no volume\n", target.shown(), cache_size(&cache)));
     }
     let lines = Volume::open(port)?.list().into_iter();
-    let lines = lines.map(|file| format!("{:>14}  {}\n", file.size_bytes, file.name));
+    let lines = lines.map(|file| format!("{:>14}  {}\n", file.size_bytes, shown(&file.name)));
     print(&lines.collect::<String>())
 }
 
@@ -171,7 +177,7 @@ fn look(target: &Target) -> Result<()> {
     }
     for file in &report.files {
         let (size, room) = (file.size_bytes, ByteSize(file.allocated_bytes));
-        text += &format!("file {}: {size} bytes in {room}, all of it read\n", file.name);
+        text += &format!("file {}: {size} bytes in {room}, all of it read\n", shown(&file.name));
     }
     text +=
         &format!("volume: {}, {} free\n", ByteSize(report.size_bytes), ByteSize(report.free_bytes));
@@ -194,7 +200,7 @@ fn grow(target: &Target) -> Result<()> {
         true => "",
         false => "; nothing grew: it has all of the device, which has to become larger first",
     };
-    print(&format!("{}: a volume of {size}, {free} free{outcome}\n", target.name()))
+    print(&format!("{}: a volume of {size}, {free} free{outcome}\n", target.shown()))
 }
 
 fn local(error: std::io::Error, operation: &'static str, path: &Path) -> Error {

@@ -37,6 +37,8 @@ pub struct Verifier {
     /// `x-amz-content-sha256` of a request that version 4 did not sign.
     payload: Option<(digest::Context, String)>,
     expected: Option<Expected>,
+    /// Names of the trailers that the head announces.
+    trailers: Vec<String>,
 }
 
 /// A checksum of the family.
@@ -62,14 +64,14 @@ impl Verifier {
             text,
         });
         let (md5, payload) = (expected_md5(headers)?, expected_payload(headers));
-        Ok(Verifier { md5, payload, expected })
+        Ok(Verifier { md5, payload, expected, trailers: trailer_names(headers).collect() })
     }
 
     /// Expects this checksum.
     pub fn expecting(algorithm: Algorithm, text: String) -> Self {
         let hasher = Hasher::new(algorithm);
         let expected = Some(Expected { algorithm, hasher, text: Some(text) });
-        Verifier { md5: None, payload: None, expected }
+        Verifier { md5: None, payload: None, expected, trailers: Vec::new() }
     }
 
     /// Whether there is anything to compare.
@@ -100,8 +102,14 @@ impl Verifier {
     ///
     /// # Errors
     /// `BadDigest` when one differs, or a trailer that was announced did not come;
+    /// `MalformedTrailerError` for one that was not announced, which nobody would have compared;
     /// `XAmzContentSHA256Mismatch`.
     pub fn finish(self, trailers: Option<&HeaderMap>) -> S3Result<Sums> {
+        let mut came = trailers.into_iter().flat_map(HeaderMap::keys);
+        let is_announced = |name: &str| self.trailers.iter().any(|it| it == name);
+        if let Some(name) = came.find(|name| !is_announced(name.as_str())) {
+            return Err(unannounced(name.as_str()));
+        }
         if let Some((md5, expected)) = self.md5
             && md5.finalize() != expected
         {
@@ -189,10 +197,8 @@ fn announced(headers: &HeaderMap) -> S3Result<Option<(Algorithm, Option<String>)
         let text = value.to_str().unwrap_or_default().trim().to_string();
         found.push((algorithm, Some(text)));
     }
-    let trailers = headers.get_all("x-amz-trailer").iter().filter_map(|value| value.to_str().ok());
-    for name in trailers.flat_map(|value| value.split(',')).map(str::trim) {
-        let lower = name.to_ascii_lowercase();
-        let Some(own) = lower.strip_prefix(HEADER) else { continue };
+    for name in trailer_names(headers) {
+        let Some(own) = name.strip_prefix(HEADER) else { continue };
         let algorithm = Algorithm::of_name(own).ok_or_else(|| unknown(own))?;
         if !found.iter().any(|row| row.0 == algorithm) {
             found.push((algorithm, None));
@@ -218,6 +224,23 @@ fn announced(headers: &HeaderMap) -> S3Result<Option<(Algorithm, Option<String>)
         return Err(s3_error!(InvalidRequest, "{why}"));
     }
     Ok(Some((algorithm, text)))
+}
+
+/// The trailers that a head announces, in small letters.
+fn trailer_names(headers: &HeaderMap) -> impl Iterator<Item = String> {
+    let values = headers.get_all("x-amz-trailer").iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase())
+}
+
+/// S3 has one sentence for all that can be wrong with trailers.
+fn unannounced(name: &str) -> S3Error {
+    let why = format!(
+        "The request contained trailing data that was not well-formed or did not conform to our \
+         published schema: x-amz-trailer does not announce {name}."
+    );
+    let mut error = S3Error::with_message(S3ErrorCode::Custom("MalformedTrailerError".into()), why);
+    error.set_status_code(StatusCode::BAD_REQUEST);
+    error
 }
 
 /// A checksum that nobody compares must not look like one that was.
@@ -419,5 +442,24 @@ mod tests {
         let announced = [("x-amz-trailer", "x-amz-checksum-sha1")];
         assert!(check(&announced, &[("x-amz-checksum-sha1", SHA1)]).is_ok());
         assert_eq!(check(&announced, &[]).unwrap_err().code(), &S3ErrorCode::BadDigest);
+        let both = [("x-amz-trailer", "X-Amz-Note, x-amz-checksum-sha1")];
+        let sum = ("x-amz-checksum-sha1", SHA1);
+        assert!(check(&both, &[sum, ("x-amz-note", "1")]).is_ok());
+    }
+
+    #[test]
+    fn a_trailer_that_nobody_announced_is_refused() {
+        let sum = ("x-amz-checksum-sha1", SHA1);
+        let announced = ("x-amz-trailer", "x-amz-checksum-sha1");
+        for (head, came) in [
+            (&[][..], &[sum][..]),
+            (&[announced], &[sum, ("x-amz-checksum-crc32", "AAAAAA==")]),
+            (&[announced], &[sum, ("x-amz-note", "1")]),
+            (&[("x-amz-checksum-crc32", CRC32)], &[("x-amz-checksum-crc32", CRC32)]),
+        ] {
+            let error = check(head, came).unwrap_err();
+            assert_eq!(error.code().as_str(), "MalformedTrailerError", "{head:?} {came:?}");
+            assert_eq!(error.status_code(), Some(StatusCode::BAD_REQUEST));
+        }
     }
 }

@@ -64,6 +64,7 @@ async fn told(server: &Server, method: &str, path: &str, name: &str) -> String {
 
 on_every_lane!(
     every_kind_is_compared_before_anything_is_there,
+    a_trailer_that_was_not_announced_is_refused_and_nothing_kept,
     a_copy_has_a_checksum_of_the_algorithm_that_is_asked_for,
     a_document_that_is_not_what_its_digest_says_does_nothing
 );
@@ -85,6 +86,35 @@ async fn every_kind_is_compared_before_anything_is_there(lane: Lane) {
                 assert_eq!(told(&server, "HEAD", &path, name).await, sum, "{what}");
             }
         }
+    }
+}
+
+/// Of a small body, and of one that flows; that none is announced s3s refuses.
+async fn a_trailer_that_was_not_announced_is_refused_and_nothing_kept(lane: Lane) {
+    let server = Server::on(lane).await;
+    let (crc32, large) = (SUMS[0], vec![7; 200 << 10]);
+    for body in [&b"hello world"[..], &large] {
+        let (length, framed) = (body.len().to_string(), sign::unsigned_chunks(&[body], crc32));
+        let framed_length = framed.len().to_string();
+        let headers = [
+            ("content-encoding", "aws-chunked"),
+            ("content-length", framed_length.as_str()),
+            ("x-amz-decoded-content-length", length.as_str()),
+            ("x-amz-trailer", "x-amz-note"),
+        ];
+        let request = Request {
+            method: "PUT",
+            path: "/lake/k",
+            headers: &headers,
+            body: &framed,
+            content_sha256: Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER"),
+            ..Default::default()
+        };
+        let refused = server.send(request).await;
+        let told = (refused.status, refused.code());
+        assert_eq!(told, (400, "MalformedTrailerError".to_string()), "{}", refused.text());
+        assert!(refused.text().contains(crc32.0), "{}", refused.text());
+        assert_eq!(server.get("/lake/k").await.status, 404);
     }
 }
 
