@@ -10,6 +10,7 @@ use penstock_device::model::{Dice, Failure};
 use penstock_device::volume::{File, FormatOptions, SharedVolume, Volume, format};
 use penstock_device::{Discipline, Io, MemoryDevice, OpenOptions, Port, open};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub const BLOCK: usize = 256 << 10;
 const BLOCKS: usize = 24;
@@ -93,7 +94,9 @@ fn a_small_file_is_fetched_whole_with_its_first_block_and_dropped_with_its_last_
     assert_eq!(fetched(), Some(0), "that is no block");
     let first = FIRST + 17 * BLOCK;
     assert!(read(&file, first, BLOCK) == bytes[first..][..BLOCK]);
+    let begun = Instant::now();
     while fetched() != Some((BLOCKS * BLOCK) as u64) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?} bytes are here", fetched());
         std::thread::yield_now();
     }
     model.fail(0..u64::MAX, Failure::Failing);
