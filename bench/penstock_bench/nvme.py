@@ -35,7 +35,10 @@ RUNS, QUICK_RUNS = 20, 2
 STOCK = "stock"
 OURS, CACHED = "thread", "file"
 CONTAINED = "contained"
-MODES = ("scan", "load", "spill", CONTAINED)
+SCAN, LOOKUP = "scan", "lookup"
+MODES = (SCAN, LOOKUP, "load", "spill", CONTAINED)
+KEY_STEP = 7919
+"""From the row that one run looks up to that of the next."""
 SPILL_MEMORY = "150MB"
 CONTAINED_BYTES = 512 << 20
 """What a process that spills may hold with the page cache it fills: there `spill` has all the
@@ -156,9 +159,9 @@ class Campaign:
         return self.records.all
 
     def _modes_of(self, kind: str, found: dict[str, Place]) -> None:
-        if "scan" in self._modes and (reason := why_no_xnvme()):
+        if SCAN in self._modes and (reason := why_no_xnvme()):
             say(f"{kind}: xnvme: not measured: {reason}")
-            absent = {"device": label(kind), "mode": "scan", "peer": XNVME_PEER}
+            absent = {"device": label(kind), "mode": SCAN, "peer": XNVME_PEER}
             self.records.add(begin(), {**absent, "absent": reason})
         for mode in self._modes:
             if mode == CONTAINED and (reason := why_not_contained()):
@@ -167,10 +170,10 @@ class Campaign:
             self._mode(kind, mode, found)
 
     def _mode(self, kind: str, mode: str, found: dict[str, Place]) -> None:
-        # Loads and spills are of the largest, by the discipline that is the default and through the
-        # page cache.
-        scales = self._scales if mode == "scan" else self._scales[-1:]
-        peers = tuple(found) if mode == "scan" else (STOCK, OURS, CACHED)
+        # Loads and spills are of the largest; all but scans by the discipline that is the default
+        # and through the page cache.
+        scales = self._scales if mode in (SCAN, LOOKUP) else self._scales[-1:]
+        peers = tuple(found) if mode == SCAN else (STOCK, OURS, CACHED)
         for scale in scales:
             for number in range(self._runs):
                 shift = number % len(peers)
@@ -191,6 +194,7 @@ class Campaign:
             "spill": place.spill,
             "memory": SPILL_MEMORY,
             "rows": customer.rows(scale),
+            "key": 1 + number * KEY_STEP % customer.rows(scale),
         }
         cell = {"device": label(kind), "mode": mode, "scale": scale, "run": number, "peer": peer}
         began = begin()

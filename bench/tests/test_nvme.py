@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 from penstock_bench import customer, nvme, nvme_report
+from penstock_bench.config import BENCH
 from penstock_bench.contained import contained, why_not
 
 
@@ -57,6 +60,27 @@ def test_a_spill_in_a_container_is_a_table_of_its_own() -> None:
     ]
     heads = [part.splitlines()[0] for part in nvme_report.text(records).split("\n\n")]
     assert [head.split("SF")[0] for head in heads] == ["file: sort, ", "file: sort, contained, "]
+
+
+def test_a_run_tells_opening_beside_the_scan_and_with_the_lookup(tmp_path: Path) -> None:
+    database = tmp_path / "sf1.duckdb"
+    customer.make(database, 1)
+    rows = customer.rows(1)
+
+    def ran(mode: str, **more: object) -> subprocess.CompletedProcess[str]:
+        job = {"mode": mode, "extension": False, "database": str(database), "rows": rows, **more}
+        command = [sys.executable, "-m", "penstock_bench.nvme_worker"]
+        env = {**os.environ, "PYTHONPATH": str(BENCH)}
+        text = json.dumps(job)
+        return subprocess.run(
+            command, input=text, capture_output=True, text=True, check=False, env=env
+        )
+
+    assert set(json.loads(ran("scan").stdout)["seconds"]) == {"attach", "scan"}
+    assert set(json.loads(ran("lookup", key=rows).stdout)["seconds"]) == {"lookup"}
+    failed = ran("lookup", key=rows + 1)
+    assert failed.returncode != 0
+    assert "not the row 150001" in failed.stderr
 
 
 def test_a_contained_process_cannot_hold_more() -> None:

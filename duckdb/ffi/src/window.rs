@@ -6,8 +6,12 @@
 
 /// Longer reads go straight to the device, and past the window's lock soon.
 pub(crate) const SMALL_MAX_BYTES: usize = 32 << 10;
-/// Bytes that are read at once: what one command mostly takes.
+/// Most bytes that are read at once: what one command mostly takes.
 pub(crate) const WINDOW_BYTES: usize = 256 << 10;
+/// Bytes that are read at first: with them DuckDB has what stands before the blocks of a database.
+const FIRST_BYTES: usize = 8 << 10;
+/// How much longer each time is than the one before, while reads go on behind each other.
+const GROWTH: usize = 4;
 
 /// What to do for a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +33,8 @@ pub(crate) struct Window {
     changes: u64,
     /// Where the last small read ended.
     next: Option<u64>,
+    /// How much is read at once for the reads that go on behind each other; 0 at their begin.
+    length: usize,
 }
 
 impl Window {
@@ -39,9 +45,16 @@ impl Window {
         }
         let is_next = self.next == Some(offset);
         self.next = offset.checked_add(length as u64);
+        if !is_next {
+            self.length = 0;
+        }
         match (self.holds(offset, length, changes), is_next) {
             (true, _) => Plan::Held,
-            (false, true) => Plan::Fill,
+            (false, true) => {
+                let grown = (self.length * GROWTH).clamp(FIRST_BYTES, WINDOW_BYTES);
+                self.length = grown.max(length);
+                Plan::Fill
+            }
             (false, false) => Plan::Straight,
         }
     }
@@ -63,7 +76,7 @@ impl Window {
         read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<(), E> {
         let mut bytes = std::mem::take(&mut self.bytes);
-        bytes.resize(WINDOW_BYTES, 0);
+        bytes.resize(self.length, 0);
         let count = read(&mut bytes)?;
         bytes.truncate(count);
         (self.bytes, self.start, self.changes) = (bytes, offset, changes);
@@ -129,8 +142,25 @@ mod tests {
             }
         }
         assert_eq!(at, 1_000_001);
-        // The first, one per window, and at the end the piece that the window has not whole.
-        assert!((4..=7).contains(&fills), "{fills}");
+        // The first, three that grow, one per window, and at the end the piece that the window has
+        // not whole.
+        assert!((7..=10).contains(&fills), "{fills}");
+    }
+
+    #[test]
+    fn what_stands_before_the_blocks_is_read_without_them_and_no_read_is_cut_short() {
+        let bytes = file(400_000, 1);
+        let (mut window, mut piece) = (Window::default(), [0; 4096]);
+        for (offset, plan) in [(0, Plan::Straight), (4096, Plan::Fill), (8192, Plan::Held)] {
+            assert_eq!(read(&mut window, &bytes, 0, offset, &mut piece), (4096, plan), "{offset}");
+        }
+        assert_eq!(window.start + window.bytes.len() as u64, 12288, "blocks begin there");
+        let mut long = [0; SMALL_MAX_BYTES];
+        let mut window = Window::default();
+        window.plan(0, 100, 0);
+        let found = read(&mut window, &bytes, 0, 100, &mut long);
+        assert_eq!(found, (SMALL_MAX_BYTES, Plan::Fill));
+        assert!(long[..] == bytes[100..][..SMALL_MAX_BYTES]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::device::{Command, Ownership, Queue};
 use crate::errno::{ended_early, explain_io};
 use crate::kernel::dialect::{Dialect, Direction, Moved, Ring, Transfer};
 use crate::kernel::opened::{no_ring, open_ring};
+use crate::kernel::pages::populate;
 use crate::kernel::slots::Slots;
 use crate::kernel::way::{Likes, Way, Ways};
 use crate::meter::Meter;
@@ -82,6 +83,14 @@ enum Prepared {
     NoSlot,
 }
 
+/// For what a command is prepared.
+#[derive(Clone, Copy)]
+enum Room {
+    /// A call, with nothing beside it in flight.
+    Call,
+    Ring,
+}
+
 impl<D: Dialect> RingQueue<D> {
     /// Opens a ring for a device.
     pub(super) fn open(dialect: D, ownership: Ownership) -> Result<Self> {
@@ -106,6 +115,11 @@ impl<D: Dialect> RingQueue<D> {
     #[cfg(test)]
     pub(super) fn counted(&self) -> &D {
         &self.dialect
+    }
+
+    #[cfg(test)]
+    pub(super) fn slots(&self) -> (usize, bool) {
+        (self.slots.buffers.len(), self.slots.is_registered)
     }
 
     #[cfg(test)]
@@ -174,7 +188,7 @@ impl<D: Dialect> RingQueue<D> {
     ) -> Result<Instant> {
         meter.in_flight(1);
         let outcome = loop {
-            let transfer = match self.prepare(index, command) {
+            let transfer = match self.prepare(index, command, Room::Call) {
                 Ok(Prepared::Transfer(transfer)) => transfer,
                 Ok(Prepared::Ended) => break Ok(()),
                 Ok(Prepared::NoSlot) => unreachable!("nothing else holds a slot"),
@@ -213,7 +227,7 @@ impl<D: Dialect> RingQueue<D> {
                 if !is_rest {
                     self.progress[index].begun = now;
                 }
-                match self.prepare(index, &mut commands[index]) {
+                match self.prepare(index, &mut commands[index], Room::Ring) {
                     Ok(Prepared::Transfer(transfer)) => {
                         self.push(index, &transfer);
                         in_flight.0 += 1;
@@ -291,7 +305,7 @@ impl<D: Dialect> RingQueue<D> {
 
     /// Finds memory for a command, or for the rest of one that came back in part; what the ring
     /// does not know is done at once.
-    fn prepare(&mut self, index: usize, command: &mut Command<'_>) -> Result<Prepared> {
+    fn prepare(&mut self, index: usize, command: &mut Command<'_>, room: Room) -> Result<Prepared> {
         if let Command::Trim { block, blocks } = command {
             return self.dialect.trim(*block, *blocks).map(|()| Prepared::Ended);
         }
@@ -303,8 +317,9 @@ impl<D: Dialect> RingQueue<D> {
             Command::Flush | Command::Trim { .. } => false,
         };
         if needs_slot && self.progress[index].slot.is_none() {
-            if self.slots.buffers.is_empty() {
-                self.slots.fill::<D>(&self.ring, geometry, *queue_depth as usize);
+            match room {
+                Room::Call => self.slots.one(geometry),
+                Room::Ring => self.slots.fill::<D>(&self.ring, geometry, *queue_depth as usize),
             }
             let Some(slot) = self.slots.free.pop() else { return Ok(Prepared::NoSlot) };
             self.progress[index].slot = Some(slot);
@@ -370,6 +385,7 @@ impl<D: Dialect> RingQueue<D> {
             && let Some(slot) = progress.slot.take()
         {
             if let (Ok(true), Command::Read { into, .. }) = (&outcome, command) {
+                populate(into);
                 into.copy_from_slice(&self.slots.buffers[slot][..into.len()]);
             }
             self.slots.free.push(slot);

@@ -342,6 +342,28 @@ mod tests {
     }
 
     #[test]
+    fn who_reads_alone_takes_one_slot_and_a_batch_the_others() {
+        let scratch = Scratch::new("slots");
+        let mut queue = queue(&scratch.path().join("disk"), Duration::from_secs(1));
+        let meter = Meter::default();
+        let mut memory = crate::AlignedBuffer::new(COUNT * BLOCK + 1, 4096);
+        queue
+            .run(&mut [Command::Read { block: 0, into: &mut memory[..BLOCK] }], &meter)
+            .expect("reads");
+        assert_eq!(queue.slots(), (0, false), "it needs none");
+        for block in 0..3 {
+            let into = &mut memory[1..=BLOCK];
+            queue.run(&mut [Command::Read { block, into }], &meter).expect("reads");
+            assert_eq!(queue.slots(), (1, false), "a call pins nothing");
+        }
+        let pieces = memory[1..].chunks_exact_mut(BLOCK).zip(0u64..);
+        let mut batch: Vec<_> = pieces.map(|(into, block)| Command::Read { block, into }).collect();
+        queue.run(&mut batch, &meter).expect("reads");
+        let (count, is_registered) = queue.slots();
+        assert!(count > 1 && is_registered, "{count}");
+    }
+
+    #[test]
     fn memory_for_callers_whose_own_is_not_aligned_is_registered() {
         let scratch = Scratch::new("registered");
         let mut queue = queue(&scratch.path().join("disk"), Duration::from_secs(1));

@@ -44,6 +44,7 @@ impl Drop for File {
             return;
         }
         if self.node.unlock(self.lock) {
+            self.drop_ahead();
             self.volume.give_back(&self.node);
         }
     }

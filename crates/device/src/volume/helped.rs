@@ -122,6 +122,15 @@ impl File {
         self.node.note_change();
     }
 
+    /// Drops what was fetched ahead for handles that are closed now; who opens the file next begins
+    /// anew.
+    pub(super) fn drop_ahead(&self) {
+        if let Some(helpers) = &self.volume.helpers {
+            let gone = self.node.window().close();
+            helpers.ahead.recycle(gone);
+        }
+    }
+
     /// Writes whole pages: blocks later, so that the writer can go on.
     pub(super) fn write_helped(&self, first: u64, from: &[u8]) -> Result<()> {
         if let Some(helpers) = &self.volume.helpers

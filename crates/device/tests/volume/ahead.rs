@@ -1,13 +1,16 @@
 //! Files that are read ahead, or written behind, give what was written last.
 
 use crate::held::Bound;
-use crate::shadow::{CREATE, EXISTING, content, device, formatted, pattern};
+use crate::shadow::{
+    CREATE, EXISTING, content, device, device_of, formatted, formatted_at, pattern,
+};
 use penstock_base::{DeviceMetric, Kind};
 use penstock_device::meter::readings;
 use penstock_device::model::{Dice, Failure};
 use penstock_device::volume::{File, FormatOptions, SharedVolume, Volume, format};
 use penstock_device::{Discipline, Io, MemoryDevice, OpenOptions, Port, open};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub const BLOCK: usize = 256 << 10;
 const BLOCKS: usize = 24;
@@ -71,6 +74,49 @@ fn a_scan_is_fetched_by_a_thread_of_the_volume() {
     // Nothing holds the device any more.
     open(&path, &options).expect("opens again");
     std::fs::remove_file(&path).expect("removes");
+}
+
+#[test]
+fn a_small_file_is_fetched_whole_with_its_second_block_and_dropped_with_its_last_handle() {
+    let (model, port) = device_of(16 << 20, 4096, formatted_at(16 << 20, 4096));
+    let volume = Volume::open_with_helpers(port).expect("opens");
+    let bytes = pattern(FIRST + BLOCKS * BLOCK, &mut Dice::new(7));
+    let file = volume.open_file("db", CREATE).expect("creates");
+    file.write_at(&bytes, 0).expect("writes");
+    file.sync().expect("syncs");
+    let mut memory = None;
+    volume.charge(|found| {
+        memory = Some(found.clone());
+        Arc::new(Bound::of(0))
+    });
+    let fetched = || memory.as_ref().expect("it reads ahead").spare_bytes();
+    assert!(read(&file, 0, 4096) == bytes[..4096]);
+    assert_eq!(fetched(), Some(0), "that is no block");
+    let read_before = [17, 3].map(|index| FIRST + index * BLOCK);
+    for (at, is_begun) in read_before.into_iter().zip([false, true]) {
+        assert!(read(&file, at, BLOCK) == bytes[at..][..BLOCK]);
+        assert!(is_begun || fetched() == Some(0), "one block may be all that is wanted");
+    }
+    let begun = Instant::now();
+    while fetched() != Some((BLOCKS * BLOCK) as u64) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?} bytes are here", fetched());
+        std::thread::yield_now();
+    }
+    model.fail(0..u64::MAX, Failure::Failing);
+    let places =
+        || (0..BLOCKS).map(|index| FIRST + index * BLOCK).filter(|at| !read_before.contains(at));
+    for at in places().take(BLOCKS / 2) {
+        assert!(read(&file, at, BLOCK) == bytes[at..][..BLOCK], "it is here");
+    }
+    let other = volume.open_file("db", EXISTING).expect("is there");
+    drop(file);
+    let mut places = places().skip(BLOCKS / 2);
+    let at = places.next().expect("there are more");
+    assert!(read(&other, at, BLOCK) == bytes[at..][..BLOCK], "somebody reads on");
+    drop(other);
+    let file = volume.open_file("db", EXISTING).expect("is there");
+    let at = places.next().expect("there are more") as u64;
+    file.read_at(&mut [0; BLOCK], at).expect_err("it was dropped");
 }
 
 #[test]
@@ -281,10 +327,11 @@ fn what_is_spilled_to_a_device_that_fails_is_told_once_memory_does_not_do() {
 
 #[test]
 fn a_device_that_fails_is_told_by_the_read() {
-    let (model, port) = device(4096, formatted(4096));
+    let (model, port) = device_of(32 << 20, 4096, formatted_at(32 << 20, 4096));
     let volume = Volume::open_with_helpers(port).expect("opens");
-    let length = 64 << 10;
-    let bytes = pattern(16 * length, &mut Dice::new(3));
+    // Longer than what is fetched whole.
+    let (length, count) = (64 << 10, 280);
+    let bytes = pattern(count * length, &mut Dice::new(3));
     volume.open_file("db", CREATE).expect("creates").write_at(&bytes, 0).expect("writes");
     let file = volume.open_file("db", EXISTING).expect("is there");
     for index in 0..4 {
@@ -293,11 +340,11 @@ fn a_device_that_fails_is_told_by_the_read() {
     model.fail(0..u64::MAX, Failure::Failing);
     // What was fetched before it failed may still be given.
     let mut into = vec![0; length];
-    let outcomes = (4..16).map(|index| file.read_at(&mut into, (index * length) as u64));
+    let outcomes = (4..count).map(|index| file.read_at(&mut into, (index * length) as u64));
     let error = outcomes.filter_map(Result::err).last().expect("the end was never fetched");
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
     model.fail(0..0, Failure::Failing);
-    for index in 4..16 {
+    for index in 4..count {
         assert!(read(&file, index * length, length) == bytes[index * length..][..length]);
     }
 }

@@ -23,7 +23,8 @@ pub fn device(block_size: u32, image: Image) -> (Arc<ModelDevice>, Port) {
     device_of(VOLUME_BYTES, block_size, image)
 }
 
-fn device_of(bytes: u64, block_size: u32, image: Image) -> (Arc<ModelDevice>, Port) {
+/// The same of another size.
+pub fn device_of(bytes: u64, block_size: u32, image: Image) -> (Arc<ModelDevice>, Port) {
     let blocks = bytes / u64::from(block_size);
     let device = ModelDevice::new(block_size, blocks, image).expect("the sizes are right");
     let device = Arc::new(device);

@@ -5,10 +5,17 @@ use super::history::History;
 use super::{AHEAD_BYTES, PIECE_BYTES, PIECES, Piece};
 use crate::volume::table::PAGE_BYTES;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Where a file is looked at to tell whether all of it is being read: right before a read.
 const NEAR_BYTES: u64 = 16 << 20;
+/// A file of so many bytes at most is fetched whole: it is little of what may be held, and read
+/// before anything tells in which order.
+const WHOLE_BYTES: u64 = 16 << 20;
+/// That begins with so many blocks read of it. The first is of its metadata, read when it is
+/// attached: who only attaches a database fetches nothing of it.
+const WHOLE_FROM: u32 = 2;
 /// Less than this before a read tells nothing.
 const NEAR_LEAST_BYTES: u64 = 2 << 20;
 /// Bytes that are read of a file until a piece that nobody came for may be dropped: twice what
@@ -25,6 +32,8 @@ const REMEMBERED_BYTES: u64 = 256 << 20;
 #[derive(Default)]
 pub(crate) struct Window {
     history: History,
+    /// How many blocks were read of it.
+    blocks: u32,
     /// By their starts; they do not overlap.
     pieces: BTreeMap<u64, Held>,
     /// Their starts, the oldest first; some are gone.
@@ -51,16 +60,15 @@ pub(crate) struct Found {
     pub asked: Vec<Arc<Piece>>,
     /// Needed no more, with those that this read finishes.
     pub dropped: Vec<Arc<Piece>>,
-    /// Where the read ends.
-    end: u64,
 }
 
 impl Window {
     /// Notes a read of whole pages of a file that ends at `file_end`.
     pub(crate) fn read(&mut self, start: u64, end: u64, file_end: u64) -> Found {
+        self.blocks = self.blocks.saturating_add(1);
         let before = self.history.note(start, end);
         self.read_bytes += end - start;
-        let mut found = Found { here: self.overlapping(start, end), end, ..Found::default() };
+        let mut found = Found { here: self.overlapping(start, end), ..Found::default() };
         self.misses = if found.here.is_empty() { self.misses + 1 } else { 0 };
         for piece in &found.here {
             // Blocks are read once: DuckDB keeps them itself.
@@ -74,9 +82,12 @@ impl Window {
             (self.used_bytes, self.wasted_bytes) = (self.used_bytes / 2, self.wasted_bytes / 2);
         }
         let (reach, file_end) = (self.reach(start, before), file_end / PAGE_BYTES * PAGE_BYTES);
-        // Several at once are fewer calls: only when half of what is wanted ahead is used up.
-        if reach >= end - start && self.known(end) < end + reach.div_ceil(2) {
-            self.ask((end + reach).min(file_end), file_end, &mut found);
+        if self.blocks == WHOLE_FROM && file_end <= WHOLE_BYTES {
+            // Blocks lie one behind the other: none is in two pieces.
+            self.ask(start % PIECE_BYTES..file_end, file_end, &mut found);
+        } else if reach >= end - start && self.known(end) < end + reach.div_ceil(2) {
+            // Several at once are fewer calls: only when half of what is wanted ahead is used up.
+            self.ask(end..(end + reach).min(file_end), file_end, &mut found);
         }
         found
     }
@@ -113,11 +124,12 @@ impl Window {
         }
     }
 
-    /// Asks for what is neither read nor here up to `to`.
-    fn ask(&mut self, to: u64, file_end: u64, found: &mut Found) {
+    /// Asks for what of a range is neither read nor here.
+    fn ask(&mut self, range: Range<u64>, file_end: u64, found: &mut Found) {
         loop {
-            let at = self.known(found.asked.last().map_or(found.end, |piece| piece.range.end));
-            if at >= to || !self.make_room(found) {
+            let last = found.asked.last();
+            let at = self.known(last.map_or(range.start, |piece| piece.range.end));
+            if at >= range.end || !self.make_room(found) {
                 return;
             }
             let next = self.pieces.range(at..).next().map_or(u64::MAX, |(start, _)| *start);
@@ -165,11 +177,17 @@ impl Window {
         }
         gone
     }
+
+    /// Drops all, and begins anew.
+    pub(crate) fn close(&mut self) -> Vec<Arc<Piece>> {
+        std::mem::take(self).pieces.into_values().map(|held| held.piece).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const FILE_END: u64 = 1 << 34;
 
@@ -197,6 +215,47 @@ mod tests {
         scan(&mut window, 16, 100);
         let ahead = window.known(116 * PIECE_BYTES) - 116 * PIECE_BYTES;
         assert!((AHEAD_BYTES / 2..=AHEAD_BYTES).contains(&ahead), "{ahead}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_small_file_is_fetched_whole_with_its_second_block(
+            first in 0u64..64,
+            second in 0u64..64,
+            header in 0u64..64,
+            end in PAGE_BYTES..2 * WHOLE_BYTES,
+        ) {
+            let header = header * PAGE_BYTES;
+            let pages_end = end / PAGE_BYTES * PAGE_BYTES;
+            let block = |index: u64| {
+                let start = header + index * PIECE_BYTES;
+                start..(start + PIECE_BYTES).min(pages_end)
+            };
+            let (first, second) = (block(first), block(second));
+            prop_assume!(first != second && !first.is_empty() && !second.is_empty());
+            let mut window = Window::default();
+            prop_assert!(window.read(first.start, first.end, end).asked.is_empty());
+            let found = window.read(second.start, second.end, end);
+            let asked: Vec<_> = found.asked.iter().map(|piece| piece.range.clone()).collect();
+            if end >= WHOLE_BYTES + PAGE_BYTES {
+                prop_assert!(asked.len() <= 1, "it is too long");
+                return Ok(());
+            }
+            let mut all = asked.clone();
+            all.extend([first.clone(), second.clone()]);
+            all.sort_by_key(|range| range.start);
+            prop_assert_eq!(all[0].start, header);
+            prop_assert!(all.windows(2).all(|pair| pair[0].end == pair[1].start), "{:?}", all);
+            prop_assert_eq!(all[all.len() - 1].end, pages_end);
+            prop_assert!(asked.iter().all(|range| range.start % PIECE_BYTES == header));
+            prop_assert!(asked.len() < PIECES);
+            // Once, and again for who opens it next.
+            let dropped = window.close();
+            prop_assert_eq!(dropped.len(), asked.len());
+            prop_assert!(window.read(first.start, first.end, end).asked.is_empty());
+            let again = window.read(second.start, second.end, end).asked.len();
+            prop_assert_eq!(again, asked.len());
+        }
     }
 
     #[test]
