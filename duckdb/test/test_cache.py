@@ -203,3 +203,26 @@ def test_a_new_process_asks_for_the_version_only(store: Fake, url: str, filled: 
     total(third, url)
     assert store.requests() == []
     third.close()
+
+
+def test_what_was_overwritten_does_not_come_back_where_nothing_is_asked(
+    store: Fake, url: str, filled: Path
+) -> None:
+    def by_never() -> duckdb.DuckDBPyConnection:
+        con = reader(store, filled)
+        con.execute("SET GLOBAL penstock_cache_validation = 'never'")
+        return con
+
+    con = by_never()
+    before = total(con, url)
+    con.close()
+    # A process of its own, which reads nothing of it.
+    con = by_never()
+    con.execute(f"COPY (SELECT i + 1 AS i, h FROM ({ROWS})) TO '{url}'")
+    con.close()
+    for requests in (True, False):
+        con = by_never()
+        store.reset()
+        assert total(con, url) == (before[0], before[1], before[2] + 300_000)
+        assert bool(store.requests()) == requests
+        con.close()

@@ -169,6 +169,15 @@ impl MetadataCache {
         entries.get(&at.name()).is_some_and(|known| known.changed.is_some())
     }
 
+    /// Whether the object was seen to change, and this tag is not known to be its since.
+    pub fn has_outgrown(&self, at: &Location, etag: &str) -> bool {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_tag = |entry: &Entry| entry.meta.etag.as_ref().is_some_and(|known| known.0 == etag);
+        entries
+            .get(&at.name())
+            .is_some_and(|known| known.changed.is_some() && !known.entries.iter().any(has_tag))
+    }
+
     /// Shows every entry's name and what is known of it.
     pub fn each(&self, mut show: impl FnMut(&str, &ObjectMeta)) {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);

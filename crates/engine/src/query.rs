@@ -1,6 +1,6 @@
 //! One statement or one client request: its settings, cancellation, counters and uploads.
 
-use crate::cache::{DiskCache, HostCache};
+use crate::cache::{DiskCache, HostCache, name_in_cache};
 use crate::cancel::Cancellation;
 use crate::engine::{Engine, Interrupted};
 use crate::location::{Location, ObjectId, StoreOption};
@@ -77,6 +77,15 @@ impl QueryCore {
         let engine = &self.engine;
         let disk = engine.disk.of(&self.settings, self.number, &engine.observer.metrics)?;
         Ok(self.disk.get_or_init(|| disk).clone())
+    }
+
+    /// What the disk cache has of an object that changed is not to be taken for it.
+    pub fn outdate(&self, at: &Location) {
+        if let Some(disk) = self.disk.get().and_then(Option::as_ref)
+            && let Some(name) = name_in_cache(at)
+        {
+            disk.outdate(&name);
+        }
     }
 
     /// Whether the host itself fetches ahead what a scan of columns reads.

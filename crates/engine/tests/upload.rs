@@ -110,6 +110,29 @@ async fn a_failed_part_leaves_nothing_and_tells_why() {
     assert_eq!(query.metrics().get(Metric::UploadsAborted), 1);
 }
 
+/// A defect of ours is an error of the statement, and no statement that waits for ever.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_panics_is_told_and_waited_for_by_nobody() {
+    for (verb, last) in [("part", "abort a"), ("create", "create a")] {
+        let bench = Bench::new(Scripted::new());
+        let query = bench.query();
+        bench.store.fail(verb, Fault::Panic);
+        let mut writer = create(&bench, &query, "a");
+        let written = async {
+            writer.write(&pattern(20 * MIB)).await?;
+            writer.finish().await
+        };
+        let written = tokio::time::timeout(Duration::from_secs(600), written).await;
+        let error = written.expect("it does not wait for ever").unwrap_err();
+        assert!(error.to_string().contains("ended without an answer"), "{verb}: {error}");
+        assert_eq!(error.kind(), Kind::Internal, "{verb}");
+        drop(writer);
+        assert_clean(&bench).await;
+        assert_eq!(bench.store.take_calls().last().unwrap(), last);
+        assert_eq!(bench.store.content("a").await, None);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_beginning_or_end_leaves_nothing() {
     for verb in ["create", "complete", "put"] {

@@ -116,12 +116,30 @@ impl Piece {
         self.arrived.notify_all();
     }
 
+    /// Nobody fetches it any more.
+    fn abandon(&self) {
+        let mut state = lock(&self.state);
+        if matches!(*state, State::Coming) {
+            *state = State::Gone;
+            self.arrived.notify_all();
+        }
+    }
+
     /// Takes the memory out; whoever still comes for it reads himself.
     fn empty(&self) -> Option<Held> {
         let mut state = lock(&self.state);
         let bytes = state.take();
         *state = State::Gone;
         bytes
+    }
+}
+
+/// Pieces that are being fetched: where their thread panics, their readers read them themselves.
+struct Coming<'a>(&'a [Arc<Piece>]);
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|piece| piece.abandon());
     }
 }
 
@@ -256,6 +274,7 @@ impl Shared {
 
     /// Reads pieces together, those for which there is memory.
     fn fetch(&self, node: &Node, pieces: &[Arc<Piece>]) {
+        let _coming = Coming(pieces);
         let geometry = self.port.geometry();
         let mut buffers = self.buffers(pieces.len());
         let (pieces, refused) = pieces.split_at(buffers.len());
@@ -294,5 +313,25 @@ impl Shared {
         if is_read {
             self.kept.note(pieces);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn nobody_waits_for_a_thread_that_panicked() {
+        let pieces: Vec<Arc<Piece>> = (0..3).map(|at| Piece::new(at..at + 1)).collect();
+        assert!(pieces[..2].iter().all(|piece| piece.begin()));
+        let fetched = catch_unwind(AssertUnwindSafe(|| {
+            let _coming = Coming(&pieces);
+            pieces[0].end(State::Gone);
+            panic!("as a defect of a device would");
+        }));
+        assert!(fetched.is_err());
+        assert!(pieces[..2].iter().all(|piece| piece.is_idle() && !piece.give(0, &mut [])));
+        assert!(pieces[2].begin(), "one that nobody had begun is still to be fetched");
     }
 }

@@ -13,7 +13,7 @@ use crate::cache::record::NAME_BYTES_MAX;
 use crate::cache::writer;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Metric, Metrics, Result};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -37,6 +37,9 @@ pub(super) struct Shared {
     pub changed: Condvar,
     /// Told of each block that the writer is done with, and of room that is given back.
     pub progress: Notify,
+    /// Held while it is noted which versions are outdated, and while the oldest file goes: what is
+    /// known of its versions must not go before it. Taken before the state.
+    pub noting: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -55,6 +58,14 @@ pub(super) struct State {
     pub epoch: u64,
     pub is_writing: bool,
     pub is_ending: bool,
+    /// By name, how many changes of the object are under way.
+    pub changing: HashMap<String, usize>,
+    /// While blocks of a file that gave way are neither here nor there: the names of the objects
+    /// that changed meanwhile.
+    pub moving: Option<HashSet<String>>,
+    /// How often a version became outdated, and how often that was so when it was noted last.
+    pub outdated: u64,
+    pub noted: u64,
     pub counts: Counts,
     /// Of the engines that use it: what the writer meets belongs to no statement.
     engines: Vec<Weak<Metrics>>,
@@ -184,12 +195,16 @@ impl DiskCache {
         let mut files = HashMap::new();
         let recovered = medium.recover();
         let next_file = medium.next_number();
+        let noted = medium.noted();
         for recovered in recovered {
             index.file_grew(recovered.number, medium.taken_bytes(recovered.bytes));
             for (record, position) in recovered.records {
                 if index.gaps(&record.version, record.range) == [record.range] {
                     let place = Place::File { file: recovered.number, position, crc: record.crc };
                     index.insert(&record.version, record.range, place);
+                    if noted.has(&record.version) {
+                        index.outdate_version(&record.version);
+                    }
                 }
             }
             files.insert(recovered.number, recovered.file);
@@ -206,11 +221,16 @@ impl DiskCache {
             epoch: 0,
             is_writing: false,
             is_ending: false,
+            changing: HashMap::new(),
+            moving: None,
+            outdated: 0,
+            noted: 0,
             counts: Counts::default(),
             engines: Vec::new(),
         };
         let (changed, progress) = (Condvar::new(), Notify::new());
-        let shared = Arc::new(Shared { medium, state: Mutex::new(state), changed, progress });
+        let (state, noting) = (Mutex::new(state), Mutex::default());
+        let shared = Arc::new(Shared { medium, state, changed, progress, noting });
         let writer = std::thread::Builder::new()
             .name("penstock-cache".into())
             .spawn({
@@ -281,9 +301,11 @@ impl DiskCache {
         self.shared.lock().index.cached_bytes(version, range)
     }
 
-    /// The version of an object that was cached last.
-    pub fn latest(&self, name: &str) -> Option<ObjectVersion> {
-        self.shared.lock().index.latest(name).cloned()
+    /// The version of an object that was cached last, and whether nothing is known against taking
+    /// it for the object.
+    pub fn latest(&self, name: &str) -> Option<(ObjectVersion, bool)> {
+        let state = self.shared.lock();
+        state.index.latest(name).map(|(version, is_present)| (version.clone(), is_present))
     }
 
     /// The parts of a range that are not cached and could be.
@@ -300,6 +322,9 @@ impl DiskCache {
         let range = ByteRange { start, end: start + bytes.len() as u64 };
         let lease = Arc::new(lease);
         let mut state = self.shared.lock();
+        if state.changing.contains_key(&*version.name) {
+            state.outdate_version(version);
+        }
         for gap in state.index.gaps(version, range) {
             for block in blocks_of(gap) {
                 let part = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
@@ -319,19 +344,7 @@ impl DiskCache {
 
     /// Forgets everything and removes the files.
     pub fn clear(&self) {
-        let mut state = self.shared.lock();
-        state.epoch += 1;
-        let dropped: Vec<Queued> = state.queue.drain(..).collect();
-        state.queue_bytes = 0;
-        for file in state.index.clear() {
-            // Before it is given back, which lets another one have its place.
-            self.shared.medium.remove(file);
-            state.files.remove(&file);
-        }
-        drop(state);
-        drop(dropped);
-        self.shared.progress.notify_waiters();
-        self.shared.medium.settle();
+        self.shared.clear();
     }
 
     /// Waits until what was offered is written.
@@ -381,6 +394,22 @@ impl Drop for DiskCache {
 impl Shared {
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn clear(&self) {
+        let mut state = self.lock();
+        state.epoch += 1;
+        let dropped: Vec<Queued> = state.queue.drain(..).collect();
+        state.queue_bytes = 0;
+        for file in state.index.clear() {
+            // Before it is given back, which lets another one have its place.
+            self.medium.remove(file);
+            state.files.remove(&file);
+        }
+        drop(state);
+        drop(dropped);
+        self.progress.notify_waiters();
+        self.medium.settle();
     }
 }
 

@@ -7,6 +7,7 @@
 //! files that carry this format's mark are ever removed.
 
 use crate::cache::medium::{BlockFile, Medium, Recovered, Sizes, Spot};
+use crate::cache::outdated::Noted;
 use crate::cache::record::{
     HEAD_BYTES, HEADER_BYTES_MAX, Head, Record, TRAILER_BYTES, head, judge_head, parse_directory,
     parse_trailer, trailer,
@@ -20,6 +21,9 @@ use std::sync::Arc;
 
 const LOCK_NAME: &str = "penstock-cache.lock";
 const EXTENSION: &str = "blocks";
+const NOTED_NAME: &str = "penstock-cache.outdated";
+/// Becomes the one above.
+const NOTING_NAME: &str = "penstock-cache.outdated.new";
 
 /// A directory that this process holds.
 #[derive(Debug)]
@@ -171,6 +175,23 @@ impl Medium for Directory {
     /// The file system remembers it, and a power cut that brings a file back harms nobody: its
     /// blocks carry their checksums.
     fn settle(&self) {}
+
+    fn noted(&self) -> Noted {
+        match std::fs::read(self.path.join(NOTED_NAME)) {
+            Ok(bytes) => Noted::decode(&bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Noted::nothing(),
+            Err(_) => Noted::All,
+        }
+    }
+
+    fn note(&self, noted: &Noted) -> io::Result<()> {
+        let noting = self.path.join(NOTING_NAME);
+        let file = private().create(true).truncate(true).open(&noting)?;
+        file.write_all_at(&noted.encode(), 0)?;
+        file.sync_all()?;
+        std::fs::rename(&noting, self.path.join(NOTED_NAME))?;
+        File::open(&self.path)?.sync_all()
+    }
 }
 
 /// A file of the directory: records one behind the other, without gaps.

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use penstock_base::ByteRange;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Most bytes of a forgotten file that are written again, as a part of the file: 1 of so many.
@@ -65,8 +65,10 @@ pub(super) struct Survivor {
 #[derive(Debug, Default)]
 pub(super) struct Index {
     objects: HashMap<ObjectVersion, BTreeMap<u64, Block>>,
-    /// By name, the version that was cached last.
-    latest: HashMap<Arc<str>, ObjectVersion>,
+    /// By name, the versions of which something is cached; the last one was cached last.
+    versions: HashMap<Arc<str>, Vec<ObjectVersion>>,
+    /// Those that are not to be taken for their objects without asking.
+    outdated: HashSet<ObjectVersion>,
     files: BTreeMap<u64, File>,
 }
 
@@ -125,7 +127,11 @@ impl Index {
         }
         let block = Block { end: range.end, place, used: false };
         self.objects.entry(version.clone()).or_default().insert(range.start, block);
-        self.latest.insert(Arc::clone(&version.name), version.clone());
+        let versions = self.versions.entry(Arc::clone(&version.name)).or_default();
+        if versions.last() != Some(version) {
+            versions.retain(|known| known != version);
+            versions.push(version.clone());
+        }
     }
 
     /// Whether a block was used since this was last asked.
@@ -134,9 +140,29 @@ impl Index {
         block.is_some_and(|block| std::mem::take(&mut block.used))
     }
 
-    /// The version of an object that was cached last.
-    pub fn latest(&self, name: &str) -> Option<&ObjectVersion> {
-        self.latest.get(name)
+    /// The version of an object that was cached last, and whether nothing is known against taking
+    /// it for the object.
+    pub fn latest(&self, name: &str) -> Option<(&ObjectVersion, bool)> {
+        let version = self.versions.get(name)?.last()?;
+        Some((version, !self.outdated.contains(version)))
+    }
+
+    /// What is cached of an object is not to be taken for it; whether that is news.
+    pub fn outdate(&mut self, name: &str) -> bool {
+        let versions = self.versions.get(name).into_iter().flatten();
+        let before = self.outdated.len();
+        self.outdated.extend(versions.cloned());
+        self.outdated.len() > before
+    }
+
+    /// As [`Index::outdate`] of one version, of which something is about to be cached.
+    pub fn outdate_version(&mut self, version: &ObjectVersion) -> bool {
+        self.outdated.insert(version.clone())
+    }
+
+    /// Those that are not to be taken for their objects.
+    pub fn outdated(&self) -> &HashSet<ObjectVersion> {
+        &self.outdated
     }
 
     /// How many bytes of a range are cached.
@@ -174,8 +200,12 @@ impl Index {
         }
         if blocks.is_empty() {
             self.objects.remove(version);
-            if self.latest.get(&version.name) == Some(version) {
-                self.latest.remove(&version.name);
+            self.outdated.remove(version);
+            if let Some(versions) = self.versions.get_mut(&version.name) {
+                versions.retain(|known| known != version);
+                if versions.is_empty() {
+                    self.versions.remove(&version.name);
+                }
             }
         }
     }
@@ -205,8 +235,9 @@ impl Index {
             if file != oldest {
                 continue;
             }
+            let is_outdated = self.outdated.contains(&version);
             self.forget(&version, start, Some((file, position)));
-            if used && end - start <= left {
+            if used && !is_outdated && end - start <= left {
                 left -= end - start;
                 let block = ByteRange { start, end };
                 survivors.push(Survivor { version, block, position, crc });
@@ -268,6 +299,28 @@ mod tests {
         assert_eq!(starts, [10, 20, 30, 40, 50]);
         assert_eq!(index.totals(), (0, 0));
         assert!(index.forget_oldest(None).is_none());
+    }
+
+    /// A version that is outdated must not be written again: what is known of it goes with its last
+    /// block.
+    #[test]
+    fn what_is_outdated_goes_with_its_file_and_every_version_of_a_name_is() {
+        let mut index = Index::default();
+        let other = ObjectVersion { etag: "f".into(), ..version(0) };
+        index.insert(&version(0), range(0, 10), at(1, 0));
+        index.insert(&version(1), range(0, 10), at(1, 10));
+        index.insert(&other, range(0, 10), at(2, 0));
+        index.file_grew(1, 100);
+        assert_eq!(index.latest("s3://b/0"), Some((&other, true)));
+        assert!(index.outdate("s3://b/0") && !index.outdate("s3://b/0"));
+        assert_eq!(index.latest("s3://b/0"), Some((&other, false)));
+        [version(0), version(1)].iter().for_each(|it| drop(index.find(it, range(0, 10))));
+        let (_, survivors) = index.forget_oldest(None).unwrap();
+        assert_eq!(survivors.len(), 1, "{survivors:?}");
+        assert_eq!(survivors[0].version, version(1));
+        assert_eq!(index.outdated().iter().collect::<Vec<_>>(), [&other]);
+        index.forget(&other, 0, Some((2, 0)));
+        assert!(index.outdated().is_empty() && index.latest("s3://b/0").is_none());
     }
 
     #[test]

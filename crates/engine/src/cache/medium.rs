@@ -2,6 +2,7 @@
 //! from its begin to its end, and forgotten whole; a directory has them as files, a device as
 //! regions of one size.
 
+use crate::cache::outdated::Noted;
 use crate::cache::record::Record;
 use penstock_base::{Error, Kind};
 use std::fmt;
@@ -34,6 +35,15 @@ pub(super) trait Medium: fmt::Debug + Send + Sync {
 
     /// Sees to it that what was removed stays so.
     fn settle(&self);
+
+    /// What was noted last; nothing where nothing ever was, everything where it cannot be read.
+    fn noted(&self) -> Noted;
+
+    /// Notes this in place of what was, durably, as is what was removed before.
+    ///
+    /// # Errors
+    /// The system's; what was noted before may be lost then.
+    fn note(&self, noted: &Noted) -> io::Result<()>;
 }
 
 /// How much a medium takes.

@@ -5,6 +5,7 @@
 //! has to be thrown away when one changes. Objects without such a tag, and local ones, are not
 //! cached.
 
+mod changes;
 mod disk;
 mod files;
 mod holdings;
@@ -14,6 +15,7 @@ mod index;
 mod medium;
 mod memory;
 mod object;
+mod outdated;
 mod record;
 mod region;
 mod room;
@@ -27,7 +29,7 @@ pub use holdings::CacheEntry;
 pub(crate) use home::Home;
 pub(crate) use host::HostCache;
 pub(crate) use memory::MemoryCache;
-pub(crate) use object::{CachedBlock, CachedObject};
+pub(crate) use object::{CachedBlock, CachedObject, name_in_cache};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use record::fuzz as fuzz_record;
 pub use region::{CacheDevice, format_device, look_at_device};

@@ -26,6 +26,7 @@ pub(crate) struct CachedObject {
     /// The host keeps it in memory, so that is only read from.
     is_kept_by_host: bool,
     version: ObjectVersion,
+    at: Location,
 }
 
 /// A cached block that a read overlaps.
@@ -51,14 +52,13 @@ impl CachedObject {
         if disk.is_none() && memory.is_none() {
             return None;
         }
-        let origin = at.mount.origin.as_deref()?;
         let version = ObjectVersion {
-            name: name_of(&format!("{origin}{}", at.key)).into(),
+            name: name_in_cache(at)?.into(),
             etag: version.if_match()?.0.into(),
             size_bytes: version.size_bytes?,
         };
         let is_kept_by_host = memory.is_some() && query.host_cache.keeps(&at.key);
-        Some(CachedObject { disk, memory, is_kept_by_host, version })
+        Some(CachedObject { disk, memory, is_kept_by_host, version, at: at.clone() })
     }
 
     /// Whether all of a range is cached: fetching it ahead of its reads would read it twice.
@@ -66,16 +66,17 @@ impl CachedObject {
         CachedObject::of(query, at, version).is_some_and(|cached| cached.covers(range))
     }
 
-    /// Size and tag of the version of an object that was cached last.
-    pub fn latest(query: &QueryCore, at: &Location) -> Option<ObjectMeta> {
+    /// Size and tag of the version of an object that was cached last, and whether nothing is known
+    /// against taking it for the object.
+    pub fn latest(query: &QueryCore, at: &Location) -> Option<(ObjectMeta, bool)> {
         let disk = query.disk().ok().flatten()?;
-        let version =
-            disk.latest(&name_of(&format!("{}{}", at.mount.origin.as_deref()?, at.key)))?;
-        Some(ObjectMeta {
+        let (version, is_present) = disk.latest(&name_in_cache(at)?)?;
+        let meta = ObjectMeta {
             size_bytes: Some(version.size_bytes),
             etag: Some(ETag(version.etag.to_string())),
             ..ObjectMeta::default()
-        })
+        };
+        Some((meta, is_present))
     }
 
     /// How much the larger of the caches that keep it holds.
@@ -190,6 +191,10 @@ impl CachedObject {
             memory.keep(&self.version, start, bytes, lease);
         }
         let Some(disk) = &self.disk else { return };
+        // Bytes that were on their way when the object changed.
+        if query.engine.metadata.has_outgrown(&self.at, &self.version.etag) {
+            disk.outdate_version(&self.version);
+        }
         let end = start + bytes.len() as u64;
         let mut at = start;
         while at < end {
@@ -214,6 +219,11 @@ impl CachedObject {
             query.scope.count(Metric::CacheDiskBytesSkipped, bytes);
         }
     }
+}
+
+/// The name that blocks of an object have; none where none are cached.
+pub(crate) fn name_in_cache(at: &Location) -> Option<String> {
+    Some(name_of(&format!("{}{}", at.mount.origin.as_deref()?, at.key)))
 }
 
 /// The name that is written to the disk: of a signed URL without its secrets, but of each another.

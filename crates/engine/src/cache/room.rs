@@ -93,6 +93,7 @@ mod tests {
     use crate::cache::files::Directory;
     use crate::cache::index::ObjectVersion;
     use crate::cache::medium::{BlockFile, Medium, Recovered, Sizes};
+    use crate::cache::outdated::Noted;
     use bytes::Bytes;
     use penstock_testkit::scratch::Scratch;
     use std::io;
@@ -138,6 +139,14 @@ mod tests {
 
         fn settle(&self) {
             self.directory.settle();
+        }
+
+        fn noted(&self) -> Noted {
+            self.directory.noted()
+        }
+
+        fn note(&self, noted: &Noted) -> io::Result<()> {
+            self.directory.note(noted)
         }
     }
 

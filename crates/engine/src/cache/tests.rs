@@ -1,9 +1,10 @@
 //! The disk cache on a real directory: what comes back is what was offered, or nothing.
 
+mod moving;
+
 use super::disk::{Counts, DiskCache};
 use super::home::Home;
 use super::index::ObjectVersion;
-use super::medium::{BlockFile, Medium, Recovered, Sizes};
 use crate::budget::Budget;
 use crate::engine::Engine;
 use crate::query::Query;
@@ -13,9 +14,7 @@ use penstock_device::{Discipline, Io, OpenOptions, Port};
 use penstock_testkit::scratch::Scratch;
 use proptest::prelude::*;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 
@@ -326,76 +325,6 @@ fn a_directory_that_vanishes_costs_no_read() {
     assert_eq!(written_bytes / MIB + failed_blocks, 8);
     assert!(failed_blocks > 0);
     assert_eq!(metrics.get(Metric::CacheDiskBlocksFailed), failed_blocks);
-}
-
-/// A directory in which removing a file takes as long as the test wants.
-#[derive(Debug)]
-struct SlowRemoval {
-    directory: super::files::Directory,
-    begun: Mutex<Sender<()>>,
-    end: Mutex<Receiver<()>>,
-}
-
-impl Medium for SlowRemoval {
-    fn sizes(&self, _asked_bytes: u64) -> Sizes {
-        Sizes { capacity_bytes: 4 * MIB, file_bytes: MIB }
-    }
-
-    fn taken_bytes(&self, file_bytes: u64) -> u64 {
-        self.directory.taken_bytes(file_bytes)
-    }
-
-    fn next_number(&self) -> u64 {
-        self.directory.next_number()
-    }
-
-    fn recover(&self) -> Vec<Recovered> {
-        self.directory.recover()
-    }
-
-    fn create(&self, number: u64) -> std::io::Result<Arc<dyn BlockFile>> {
-        self.directory.create(number)
-    }
-
-    fn remove(&self, number: u64) {
-        if std::thread::current().name() == Some("penstock-cache") {
-            // Once the test has ended nobody listens and nothing is waited for.
-            let _ = self.begun.lock().unwrap().send(());
-            let _ = self.end.lock().unwrap().recv();
-        }
-        self.directory.remove(number);
-    }
-
-    fn settle(&self) {
-        self.directory.settle();
-    }
-}
-
-/// The oldest file is given up for new blocks, and is cleared before what is used of it has moved.
-#[test]
-fn what_was_about_to_move_when_all_was_cleared_does_not_come_back() {
-    let dir = Scratch::new("cache");
-    let (begun, told) = channel();
-    let (go_on, end) = channel();
-    let directory = super::files::Directory::hold(dir.path()).unwrap();
-    let medium = SlowRemoval { directory, begun: Mutex::new(begun), end: Mutex::new(end) };
-    let cache = DiskCache::on(Box::new(medium), 4 * MIB).unwrap();
-    offer(&cache, "hot", 0, MIB / 4);
-    cache.flush();
-    assert_eq!(check(&cache, "hot", range(0, MIB)), MIB / 4, "used, so worth moving");
-    for index in 0..10 {
-        offer(&cache, "cold", index * MIB / 2, MIB / 2);
-    }
-    // More than there is room for.
-    told.recv_timeout(Duration::from_secs(30)).unwrap();
-    cache.clear();
-    drop(go_on);
-    cache.flush();
-    let holdings = cache.holdings();
-    assert_eq!((holdings.blocks, holdings.file_bytes), (0, 0), "{holdings:?}");
-    offer(&cache, "hot", 0, MIB / 4);
-    cache.flush();
-    assert_eq!(cache.holdings().blocks, 1, "the cache goes on");
 }
 
 /// Each byte of a small file changed in turn, and the file cut behind each of them.

@@ -7,7 +7,7 @@ use crate::cache::record::Record;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// The file that is written.
 struct OpenFile {
@@ -44,8 +44,12 @@ pub(super) fn run(shared: &Shared) {
         if let Some(queued) = next {
             write(shared, &mut open, &mut survivors, queued);
         }
+        if survivors.is_empty() {
+            shared.lock().moving = None;
+        }
         shared.made_progress();
     }
+    shared.note_outdated();
     if let Some(open) = open {
         // Without its directory the next start walks the file.
         let _ = open.close();
@@ -83,6 +87,9 @@ fn revive(shared: &Shared, Kept { epoch, survivor, file }: Kept) -> Option<Queue
     {
         return None;
     }
+    if state.moving.as_ref().is_some_and(|changed| changed.contains(&*survivor.version.name)) {
+        state.outdate_version(&survivor.version);
+    }
     state.index.insert(&survivor.version, survivor.block, Place::Queued(bytes.clone()));
     let Survivor { version, block: range, .. } = survivor;
     Some(Queued { epoch, version, range, bytes, lease: None })
@@ -93,11 +100,12 @@ fn write(shared: &Shared, open: &mut Option<OpenFile>, survivors: &mut Survivors
     let crc = crc32fast::hash(&queued.bytes);
     let record = Record { version: queued.version.clone(), range: queued.range, crc };
     let header = record.header();
+    // No block lies on the disk before what is to be known of its version.
+    shared.note_outdated();
     let mut written = append(shared, open, survivors, &header, &queued);
     if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
         // Others filled the disk: the cache makes room for itself, and stays smaller.
-        let state = shared.lock();
-        if forget_oldest(shared, state, open.as_ref(), survivors) {
+        if forget_oldest(shared, open.as_ref(), survivors) {
             written = append(shared, open, survivors, &header, &queued);
         }
     }
@@ -164,9 +172,8 @@ fn ready<'a>(
         fitting => *open = fitting,
     }
     loop {
-        let state = shared.lock();
-        let fits = state.index.file_bytes() + record_bytes <= capacity_bytes;
-        if fits || !forget_oldest(shared, state, open.as_ref(), survivors) {
+        let fits = shared.lock().index.file_bytes() + record_bytes <= capacity_bytes;
+        if fits || !forget_oldest(shared, open.as_ref(), survivors) {
             break;
         }
     }
@@ -177,19 +184,20 @@ fn ready<'a>(
 }
 
 /// Forgets the oldest file that is not open; `false` where there is none.
-fn forget_oldest(
-    shared: &Shared,
-    mut state: MutexGuard<'_, State>,
-    open: Option<&OpenFile>,
-    survivors: &mut Survivors,
-) -> bool {
+fn forget_oldest(shared: &Shared, open: Option<&OpenFile>, survivors: &mut Survivors) -> bool {
+    let noting = shared.noting.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = shared.lock();
     let Some((number, kept)) = state.index.forget_oldest(open.map(|open| open.number)) else {
         return false;
     };
     let file = state.files.remove(&number);
     let epoch = state.epoch;
+    if !kept.is_empty() {
+        state.moving.get_or_insert_default();
+    }
     drop(state);
     shared.medium.remove(number);
+    drop(noting);
     if let Some(file) = file {
         let kept = kept.into_iter();
         survivors.extend(kept.map(|survivor| Kept { epoch, survivor, file: Arc::clone(&file) }));

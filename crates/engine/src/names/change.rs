@@ -127,7 +127,7 @@ async fn copy_inside(
 
 async fn delete(query: &QueryCore, at: &Location, if_match: Option<&ETag>) -> Result<()> {
     let store = &at.mount.store;
-    let change = query.engine.change(slice::from_ref(at));
+    let change = query.change(slice::from_ref(at)).await;
     let result =
         retry(query, ("DELETE", at), Weight::Small, || store.delete(&at.key, if_match)).await;
     change.ended(&result);

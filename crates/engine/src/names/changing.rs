@@ -1,15 +1,21 @@
 //! Objects that are being changed: nothing that is remembered of them lasts from before the request
 //! to behind it, whatever becomes of it. Who changes them through a verb of a query need not think
 //! of that; who asks a store directly (a gateway, whose bodies flow) says so with
-//! [`Engine::change`].
+//! [`Query::change`].
 //!
 //! A request that nobody heard the end of may be carried out later: its caller gave up, or its
 //! connection broke. For a while nothing is remembered of its objects, so that what was told before
 //! that counts for nobody behind it.
+//!
+//! A disk cache outlives its process: that what it has of an object is not to be taken for it is on
+//! the disk before the request is sent.
 
+use crate::cache::{DiskCache, name_in_cache};
 use crate::engine::Engine;
 use crate::location::Location;
+use crate::query::{Query, QueryCore};
 use penstock_base::{Error, Kind, Result};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -20,21 +26,47 @@ const UNHEARD: Duration = Duration::from_secs(300);
 /// Objects that are being changed, until this is dropped.
 #[derive(Debug)]
 pub struct Change<'a> {
-    engine: &'a Engine,
+    engine: Arc<Engine>,
     objects: &'a [Location],
     is_heard: bool,
+    /// The disk cache that may have something of them, and the names that they have there.
+    cached: Option<(Arc<DiskCache>, Vec<String>)>,
+}
+
+impl Query {
+    /// Says that these objects are about to be written or removed by a request that is no verb of
+    /// this: what is known of them is forgotten now, and once more when the change ends or is
+    /// dropped. Waits until the disk cache of these settings has noted that what it has of them is
+    /// not to be taken for them; at once where it has nothing.
+    pub async fn change<'a>(&self, objects: &'a [Location]) -> Change<'a> {
+        self.core.change(objects).await
+    }
+}
+
+impl QueryCore {
+    /// As [`Query::change`], for the verbs.
+    pub(crate) async fn change<'a>(&self, objects: &'a [Location]) -> Change<'a> {
+        let now = Instant::now();
+        objects.iter().for_each(|at| self.engine.forget(at, now));
+        let engine = Arc::clone(&self.engine);
+        let mut change = Change { engine, objects, is_heard: false, cached: None };
+        // One that cannot be used is the error of statements that read with it.
+        let is_cached = objects.iter().any(|at| at.mount.origin.is_some());
+        if let Some(disk) = is_cached.then(|| self.disk().ok().flatten()).flatten() {
+            let names: Vec<String> = objects.iter().filter_map(name_in_cache).collect();
+            let is_news = disk.change_begins(&names);
+            change.cached = Some((Arc::clone(&disk), names));
+            if is_news {
+                let noting = self.engine.handle.spawn_blocking(move || disk.note_outdated());
+                // It fails only where the process ends, and then nothing is sent.
+                let _ = noting.await;
+            }
+        }
+        change
+    }
 }
 
 impl Engine {
-    /// Says that these objects are about to be written or removed by a request that is no verb of a
-    /// [`crate::Query`]: what is known of them is forgotten now, and once more when the change ends
-    /// or is dropped.
-    pub fn change<'a>(&'a self, objects: &'a [Location]) -> Change<'a> {
-        let now = Instant::now();
-        objects.iter().for_each(|at| self.forget(at, now));
-        Change { engine: self, objects, is_heard: false }
-    }
-
     /// Forgets an object, and what answers tell of it that were asked for before this time.
     pub(crate) fn forget(&self, at: &Location, changed: Instant) {
         self.metadata.forget(at, changed);
@@ -61,6 +93,9 @@ impl Drop for Change<'_> {
         let now = Instant::now();
         let changed = if self.is_heard { now } else { now + UNHEARD };
         self.objects.iter().for_each(|at| self.engine.forget(at, changed));
+        if let Some((disk, names)) = &self.cached {
+            disk.change_ends(names);
+        }
     }
 }
 

@@ -50,7 +50,7 @@ impl Listings {
             // The sender is in `turning`, so waiting cannot fail.
             let _ = is_over.wait_for(|is_over| *is_over).await;
         }
-        query.engine.change(changing)
+        query.change(changing).await
     }
 
     fn running(&self, changing: &[Location]) -> Vec<Arc<Turning>> {

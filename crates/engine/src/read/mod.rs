@@ -491,6 +491,7 @@ impl QueryCore {
     /// The object is not what it was: nothing remembered of it counts any more.
     pub(crate) fn forget(&self, at: &Location) {
         self.engine.forget(at, Instant::now());
+        self.outdate(at);
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.id());
         self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.id());
     }

@@ -236,16 +236,18 @@ impl Through {
 
 impl QueryCore {
     /// What is known of an object: in memory, or of the version that the disk cache has of it. Of
-    /// one that this process saw change that need not be the present one, under any policy.
+    /// one that was seen to change that need not be the present one, under any policy.
     pub(crate) fn remembered(&self, at: &Location, validity: Validity) -> Remembered {
         match self.engine.metadata.get(at, validity) {
             Remembered::Nothing => match CachedObject::latest(self, at) {
-                Some(meta)
-                    if validity == Validity::Forever && !self.engine.metadata.has_changed(at) =>
+                Some((meta, is_present))
+                    if validity == Validity::Forever
+                        && is_present
+                        && !self.engine.metadata.has_changed(at) =>
                 {
                     Remembered::Fresh(meta)
                 }
-                Some(meta) => Remembered::Stale(meta),
+                Some((meta, _)) => Remembered::Stale(meta),
                 None => Remembered::Nothing,
             },
             known => known,

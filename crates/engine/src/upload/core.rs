@@ -138,26 +138,14 @@ impl Upload {
     /// Sends a part in the background.
     pub(super) fn send_part(&self, (number, payload): (u32, Payload)) {
         let Some(upload) = self.itself.upgrade() else { return };
-        self.parts.send_modify(|parts| parts.in_flight += 1);
+        let sending = Sending::begin(Arc::clone(&upload));
         if number == 1 {
             self.begin_at_store();
         }
         let scope = Arc::clone(&self.query.scope);
         self.query.engine.handle.spawn(scope.run(async move {
-            let sending = upload.part_sent(number, payload);
-            let result = upload.query.cancel.race(upload.cancel.race(sending)).await;
-            let failed = result.is_err();
-            upload.parts.send_modify(|parts| {
-                parts.in_flight -= 1;
-                match result {
-                    Ok(part) => parts.sent.push(part),
-                    Err(error) => parts.fail(error),
-                }
-            });
-            if failed {
-                // The other parts would be sent in vain.
-                upload.cancel.cancel();
-            }
+            let sent = upload.part_sent(number, payload);
+            sending.ended(upload.query.cancel.race(upload.cancel.race(sent)).await);
         }));
     }
 
@@ -181,6 +169,7 @@ impl Upload {
         let Some(upload) = self.itself.upgrade() else { return };
         let query = Arc::clone(&self.query);
         query.engine.cleanups.spawn(&query, async move {
+            let _beginning = Beginning(Arc::clone(&upload));
             let (store, key) = (&upload.at.mount.store, &upload.at.key);
             let begun = retry(&upload.query, ("create upload", &upload.at), Weight::Small, || {
                 store.create_upload(key, &upload.options)
@@ -189,10 +178,7 @@ impl Upload {
                 Ok(id) => {
                     upload.store_id.send_replace(Some(id));
                 }
-                Err(error) => {
-                    upload.parts.send_modify(|parts| parts.fail(error));
-                    upload.cancel.cancel();
-                }
+                Err(error) => upload.fail(error),
             }
             if upload.given_up.load(Ordering::SeqCst) {
                 upload.tidy_up().await;
@@ -206,6 +192,19 @@ impl Upload {
             Ok(Some(id)) => Ok(id),
             _ => Err(Error::new(Kind::Internal, "the upload was dropped while it was begun")),
         }
+    }
+
+    /// Parts that are on their way, and those to come, would be sent in vain.
+    fn fail(&self, error: Error) {
+        self.parts.send_modify(|parts| parts.fail(error));
+        self.cancel.cancel();
+    }
+
+    /// What a defect of ours is told as: its task ended without an answer.
+    fn unanswered(&self, operation: &'static str) -> Error {
+        Error::new(Kind::Internal, "the task that asked for it ended without an answer")
+            .with_operation(operation)
+            .with_object(self.at.url())
     }
 
     /// Stops what is on its way; whoever awaits it gives up.
@@ -302,6 +301,52 @@ impl Upload {
             .with_operation("upload")
             .with_object(self.at.url())
             .with_hint("Write several smaller files (FILE_SIZE_BYTES), or raise part_size_bytes")
+    }
+}
+
+/// A part on its way, until this is dropped: nobody waits for one whose task panicked.
+struct Sending {
+    upload: Arc<Upload>,
+    result: Option<Result<Part>>,
+}
+
+impl Sending {
+    fn begin(upload: Arc<Upload>) -> Self {
+        upload.parts.send_modify(|parts| parts.in_flight += 1);
+        Sending { upload, result: None }
+    }
+
+    fn ended(mut self, result: Result<Part>) {
+        self.result = Some(result);
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        let sent = self.result.take();
+        let sent = sent.unwrap_or_else(|| Err(self.upload.unanswered("upload part")));
+        let failed = sent.is_err();
+        self.upload.parts.send_modify(|parts| {
+            parts.in_flight -= 1;
+            match sent {
+                Ok(part) => parts.sent.push(part),
+                Err(error) => parts.fail(error),
+            }
+        });
+        if failed {
+            self.upload.cancel.cancel();
+        }
+    }
+}
+
+/// An upload that the store is being asked for, until this is dropped.
+struct Beginning(Arc<Upload>);
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        if self.0.store_id.borrow().is_none() {
+            self.0.fail(self.0.unanswered("create upload"));
+        }
     }
 }
 

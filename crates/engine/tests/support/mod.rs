@@ -46,6 +46,8 @@ pub enum Fault {
     CutBody(usize),
     /// No answer, ever.
     Hang,
+    /// A defect in the client.
+    Panic,
     /// The store acts, and its answer arrives once the semaphore has a permit.
     Delay(Arc<Semaphore>),
 }
@@ -213,6 +215,7 @@ impl Scripted {
                 Err(Error::new(Kind::Unavailable, "refused").with_retry(Retry::Briefly))
             }
             Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::Panic) => panic!("asked to"),
             other => Ok(other),
         }
     }

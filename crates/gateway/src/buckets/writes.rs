@@ -27,8 +27,9 @@ impl Bucket {
         let at = self.mount.at(name);
         // The engine forgets the object itself, and remembers what it made.
         let other = self.other_names(name);
-        let change = self.engine.change(&other);
-        let placed = self.query().put(&at, payload, options).await;
+        let query = self.query();
+        let change = query.change(&other).await;
+        let placed = query.put(&at, payload, options).await;
         change.ended(&placed);
         placed
     }
@@ -132,19 +133,27 @@ impl Bucket {
     /// The store's.
     pub async fn remove_batch(&self, names: &[String]) -> Result<Vec<Result<Removed>>> {
         let objects: Vec<Vec<Location>> = names.iter().map(|name| self.all_names(name)).collect();
-        let changes: Vec<_> = objects.iter().map(|names| self.engine.change(names)).collect();
+        let query = self.query();
+        // At once, since each may wait for the cache's disk. The single ones find that done.
+        let all: Vec<Location> = objects.iter().flatten().cloned().collect();
+        let together = query.change(&all).await;
+        let mut changes = Vec::with_capacity(objects.len());
+        for names in &objects {
+            changes.push(query.change(names).await);
+        }
         let results = self.store.remove_batch(names).await;
         match &results {
             Ok(each) => changes.into_iter().zip(each).for_each(|(it, result)| it.ended(result)),
             Err(_) => changes.into_iter().for_each(|change| change.ended(&results)),
         }
+        together.ended(&Ok(()));
         results
     }
 
     /// Waits for a request that may change an object.
     async fn changing<T>(&self, name: &str, request: impl Future<Output = Result<T>>) -> Result<T> {
         let objects = self.all_names(name);
-        let change = self.engine.change(&objects);
+        let change = self.query().change(&objects).await;
         let result = request.await;
         change.ended(&result);
         result

@@ -94,6 +94,13 @@ impl Host {
         opened + self.warming.opening() + self.idle.len() + self.fresh.len()
     }
 
+    /// When the first of its connections will have been idle for too long; `None` if it has none.
+    /// What is being opened is not before `opened_now`.
+    fn next_expiry(&self, opened_now: Instant) -> Option<Instant> {
+        let idle = self.idle.iter().chain(&self.fresh).map(|idle| idle.until);
+        idle.chain((self.warming.opening() > 0).then_some(opened_now)).min()
+    }
+
     /// Takes out what has been idle for too long.
     fn expired(&mut self, now: Instant, closed: &mut Vec<Idle>) {
         // The oldest stand first; those of one host are few.
@@ -279,7 +286,7 @@ impl Pool {
 
     /// Closes what is idle for too long, also where no request comes any more, until nothing is
     /// idle. Requests do that themselves, as long as there are any; connections that were opened
-    /// before a request needed them may have none.
+    /// before a request needed them may have none. What is being opened will be idle so long.
     pub(crate) fn sweep(self: &Arc<Self>, idle_limit: Duration) {
         if self.is_swept.swap(true, Ordering::AcqRel) {
             return;
@@ -287,29 +294,29 @@ impl Pool {
         let pool = Arc::downgrade(self);
         tokio::spawn(async move {
             loop {
-                tokio::time::sleep(idle_limit.max(SWEEP_MIN)).await;
-                let Some(pool) = pool.upgrade() else { return };
-                if pool.close_expired() {
-                    pool.is_swept.store(false, Ordering::Release);
+                let Some(wait) = pool.upgrade().and_then(|pool| pool.close_expired(idle_limit))
+                else {
                     return;
-                }
+                };
+                tokio::time::sleep(wait).await;
             }
         });
     }
 
-    /// True where nothing is left.
-    fn close_expired(&self) -> bool {
+    /// How long nothing that is left can expire; `None` where nothing is, and nobody sweeps then.
+    fn close_expired(&self, idle_limit: Duration) -> Option<Duration> {
         let now = Instant::now();
         let mut closed = Vec::new();
         let mut hosts = self.lock();
         hosts.values_mut().for_each(|host| host.expired(now, &mut closed));
-        let is_left = |host: &Host| {
-            !host.idle.is_empty() || !host.fresh.is_empty() || host.warming.opening() > 0
-        };
-        let is_empty = !hosts.values().any(is_left);
+        let next = hosts.values().filter_map(|host| host.next_expiry(now + idle_limit)).min();
+        if next.is_none() {
+            // Under the lock: who adds one behind it finds that nobody sweeps.
+            self.is_swept.store(false, Ordering::Release);
+        }
         drop(hosts);
         drop(closed);
-        is_empty
+        next.map(|next| next.saturating_duration_since(now).max(SWEEP_MIN))
     }
 
     /// What is known of an origin's connections.

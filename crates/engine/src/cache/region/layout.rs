@@ -13,12 +13,17 @@
 //! little-endian; label, head, headers, directory and trailer carry a CRC-32 of themselves, and
 //! headers one of their block: what does not fit is taken as not there.
 
+use crate::cache::outdated::NOTED_BYTES_MAX;
 use crate::cache::record::{HEADER_BYTES_MAX, Record};
 
 /// The unit of everything.
 pub(super) const PAGE_BYTES: u64 = 4096;
 /// Before the first slot.
 pub(super) const SLOTS_START: u64 = 16 * PAGE_BYTES;
+/// Where it stands which versions are outdated: behind the label.
+pub(super) const NOTED_START: u64 = PAGE_BYTES;
+pub(super) const NOTED_ROOM: u64 = (NOTED_BYTES_MAX as u64).next_multiple_of(PAGE_BYTES);
+const _: () = assert!(NOTED_START + NOTED_ROOM <= SLOTS_START);
 /// Pages that are looked at for a header.
 pub(super) const HEADER_ROOM: u64 = (MARK_BYTES + HEADER_BYTES_MAX as u64).next_multiple_of(4096);
 const MARK_BYTES: u64 = 8;
@@ -49,6 +54,8 @@ pub(super) struct Label {
     pub id: u64,
     pub slot_bytes: u64,
     pub slots: u64,
+    /// Whether it was ever noted that versions are outdated.
+    pub is_noted: bool,
 }
 
 /// What lies where a label should be.
@@ -74,7 +81,7 @@ impl Label {
     pub fn with_slots(id: u64, device_bytes: u64, slot_bytes: u64) -> Option<Self> {
         let room = device_bytes.checked_sub(SLOTS_START + PAGE_BYTES)?;
         let slots = room / slot_bytes;
-        (slots >= SLOTS_MIN).then_some(Label { id, slot_bytes, slots })
+        (slots >= SLOTS_MIN).then_some(Label { id, slot_bytes, slots, is_noted: false })
     }
 
     /// Least bytes of a device.
@@ -109,6 +116,7 @@ impl Label {
         out.extend(self.id.to_le_bytes());
         out.extend(self.slot_bytes.to_le_bytes());
         out.extend(self.slots.to_le_bytes());
+        out.extend(u64::from(self.is_noted).to_le_bytes());
         out.resize(LABEL_BYTES, 0);
         let crc = crc32fast::hash(&out);
         out[12..16].copy_from_slice(&crc.to_le_bytes());
@@ -129,7 +137,7 @@ impl Label {
             return Found::OtherVersion(version);
         }
         let [id, slot_bytes, slots] = [16, 24, 32].map(|at| u64_at(page, at));
-        let label = Label { id, slot_bytes, slots };
+        let label = Label { id, slot_bytes, slots, is_noted: u64_at(page, 40) != 0 };
         match label.needs() {
             Some(bytes) if bytes <= device_bytes => Found::Ours(label),
             Some(bytes) => Found::CutOff(bytes),

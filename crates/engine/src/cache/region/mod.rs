@@ -11,7 +11,11 @@ mod scan;
 mod tests;
 
 use crate::cache::medium::{BlockFile, Medium, Recovered, Sizes, Spot, io_error};
-use layout::{Found, Head, Label, PAGE_BYTES, Trailer, VERSION, header_pages, pages, put_header};
+use crate::cache::outdated::Noted;
+use layout::{
+    Found, Head, Label, NOTED_ROOM, NOTED_START, PAGE_BYTES, Trailer, VERSION, header_pages, pages,
+    put_header,
+};
 use penstock_base::{Error, Kind, Result};
 use penstock_device::volume::signature::{CACHE, HEAD_BYTES, recognise};
 use penstock_device::volume::{check_unused, table::COPY_BYTES};
@@ -39,6 +43,8 @@ struct Slots {
     /// By number, the slots of files that were not removed.
     used: Vec<(u64, u64)>,
     next_number: u64,
+    /// Whether the label says so.
+    is_noted: bool,
 }
 
 impl fmt::Debug for Core {
@@ -228,7 +234,8 @@ impl Region {
 
     fn with_label(port: Port, label: Label) -> Self {
         let free = (0..label.slots).rev().collect();
-        let slots = Mutex::new(Slots { free, ..Slots::default() });
+        let is_noted = label.is_noted;
+        let slots = Mutex::new(Slots { free, is_noted, ..Slots::default() });
         Region(Arc::new(Core { port, label, slots }))
     }
 
@@ -332,6 +339,37 @@ impl Medium for Region {
     fn settle(&self) {
         // A device that fails here fails the next blocks too, and they are not cached.
         let _ = self.0.port.flush();
+    }
+
+    fn noted(&self) -> Noted {
+        if !self.0.slots().is_noted {
+            return Noted::nothing();
+        }
+        let mut bytes = memory(&self.0.port, NOTED_ROOM);
+        match read_at(&self.0.port, NOTED_START, &mut bytes) {
+            Ok(()) => Noted::decode(&bytes),
+            Err(_) => Noted::All,
+        }
+    }
+
+    /// One that a power cut tears counts as a note of everything.
+    fn note(&self, noted: &Noted) -> io::Result<()> {
+        let Core { port, label, .. } = &*self.0;
+        let encoded = noted.encode();
+        let mut bytes = memory(port, NOTED_ROOM);
+        bytes[..encoded.len()].copy_from_slice(&encoded);
+        let write = || {
+            // What was noted of files that are removed is not there any more: they have to stay so.
+            port.flush()?;
+            write_at(port, NOTED_START, &[&bytes])?;
+            port.flush()?;
+            if !self.0.slots().is_noted {
+                write_label(port, &Label { is_noted: true, ..*label })?;
+                self.0.slots().is_noted = true;
+            }
+            Ok(())
+        };
+        write().map_err(io_error)
     }
 }
 

@@ -235,6 +235,78 @@ fn history(seed: u64) -> Vec<Event> {
     device.events()
 }
 
+/// A name, and whether what is cached of it is taken for the object.
+fn is_present(cache: &DiskCache, name: u64) -> Option<bool> {
+    cache.latest(&version(name, 0).name).map(|(_, is_present)| is_present)
+}
+
+#[test]
+fn what_is_outdated_stays_so_through_any_power_cut() {
+    let device = model(512, Image::default());
+    let cache = lay_out(&device);
+    (1..6).for_each(|name| offer(&cache, name, 0, 0, 50_000));
+    cache.flush();
+    drop(cache);
+    let cache = hold(&device);
+    assert!((1..6).all(|name| is_present(&cache, name) == Some(true)));
+    // How many commands there were when each was noted; the third one twice.
+    let mut noted = vec![device.events().len()];
+    for name in [1, 2, 3, 3] {
+        let names = [version(name, 0).name.to_string()];
+        if cache.change_begins(&names) {
+            cache.note_outdated();
+        }
+        noted.push(device.events().len());
+        cache.change_ends(&names);
+    }
+    assert_eq!(noted[3], noted[4], "what is noted is not noted again");
+    offer(&cache, 7, 0, 0, 50_000);
+    drop(cache);
+    let events = device.events();
+    for cut in noted[0]..=events.len() {
+        let flushed = events[..cut].iter().rposition(|event| matches!(event, Event::Flush));
+        let mut base = Image::default();
+        for (offset, bytes) in events[..flushed.unwrap()].iter().filter_map(Event::put) {
+            base.write(offset, bytes);
+        }
+        let image = survivors(&base, &events[flushed.unwrap()..cut], cut as u64);
+        let again = hold(&model(512, image));
+        for (index, name) in [1, 2, 3].into_iter().enumerate() {
+            if cut >= noted[index + 1] {
+                assert_eq!(is_present(&again, name), Some(false), "{name}, cut {cut}: {noted:?}");
+            }
+        }
+        // What came before a note is durable with it; one that is torn counts for all.
+        let kept = check(&again, 4, 0);
+        if cut >= noted[1] {
+            assert_eq!(kept, 50_000, "cut {cut}");
+        }
+        if noted[1..].contains(&cut) {
+            assert_eq!(is_present(&again, 4), Some(true), "cut {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_note_that_is_damaged_counts_for_everything() {
+    let device = model(512, Image::default());
+    let cache = lay_out(&device);
+    (1..3).for_each(|name| offer(&cache, name, 0, 0, 50_000));
+    assert!(cache.change_begins(&[version(1, 0).name.to_string()]));
+    cache.note_outdated();
+    drop(cache);
+    assert_eq!([1, 2].map(|name| is_present(&hold(&device), name)), [Some(false), Some(true)]);
+    for at in 0..24 {
+        let mut image = device.image();
+        let mut byte = [0];
+        image.read(PAGE_BYTES + at, &mut byte);
+        image.write(PAGE_BYTES + at, &[byte[0] ^ 0x11]);
+        let again = hold(&model(512, image));
+        assert_eq!([1, 2].map(|name| is_present(&again, name)), [Some(false); 2], "byte {at}");
+        assert_eq!([1, 2].map(|name| check(&again, name, 0)), [50_000; 2]);
+    }
+}
+
 #[test]
 fn what_was_not_made_a_cache_is_left_alone() {
     let mut foreign = Image::default();

@@ -6,6 +6,7 @@ use crate::http::socket::Socket;
 use futures_util::FutureExt;
 use proptest::prelude::*;
 use std::net::TcpListener;
+use tokio::io::AsyncReadExt;
 use tokio::runtime::Builder;
 
 const LIFE: Duration = Duration::from_secs(3600);
@@ -157,4 +158,25 @@ fn hosts_that_are_in_use_are_not_forgotten() {
     drop(places);
     let _slot = pool.slot(other(1000), || ()).now_or_never();
     assert_eq!(pool.lock().len(), 1);
+}
+
+/// One that the server keeps for a shorter time than others, or that was given back early, is not
+/// looked at only when the time of those is over.
+#[tokio::test]
+async fn what_is_idle_is_closed_when_its_own_time_is_over() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let socket = Socket::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (mut accepted, _) = listener.accept().await.unwrap();
+    let pool = Arc::new(Pool::new(2));
+    let slot = pool.slot(origin(), || ()).await;
+    pool.give(slot, Connection::new(Stream::Plain(socket), LIFE), Duration::from_millis(50));
+    let place = pool.begin(origin(), 2);
+    pool.sweep(LIFE);
+    let mut byte = [0];
+    let end = tokio::time::timeout(Duration::from_secs(30), accepted.read(&mut byte));
+    assert_eq!(end.await.unwrap().unwrap(), 0);
+    drop(place);
+    // The next one finds that nobody sweeps, once nothing was left.
+    assert_eq!(pool.close_expired(LIFE), None);
+    assert!(!pool.is_swept.load(Ordering::Acquire));
 }
