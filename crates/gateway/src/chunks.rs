@@ -1,206 +1,326 @@
-//! Where the chunks of an aws-chunked body end: the last one is empty, and a body without it was
-//! cut, as is one without the signed trailer that was announced. Reads the sizes only; what they
-//! frame, and who signed it, is s3s's to judge. Pure.
+//! Bodies in aws-chunked form: taken apart as they come, so that no chunk is held whole, however
+//! long it is; some SDKs send a body as one.
+//!
+//! s3s would take them apart too, and holds each chunk until it has come. So it is given the head
+//! only, which it verifies; the body waits aside ([`set_aside`]) and is read by
+//! [`body::Unchunked`]. What frames the bytes is decided here, what signs them in [`chain`]. The
+//! bytes of a chunk are passed on before its signature is seen, but for its last piece; whoever
+//! stores them stores nothing of a body that breaks off. Pure but for [`set_aside`].
 //!
 //! Source: "Signature Calculations for the Authorization Header: Transferring Payload in Multiple
 //! Chunks", Amazon S3 API Reference.
 
-use http::HeaderMap;
+pub(crate) mod body;
+pub(crate) mod chain;
 
-/// What `x-amz-content-sha256` begins with where the body is in chunks.
-const STREAMING: &str = "STREAMING-";
-/// The same where a signed trailer follows them, which s3s judges only if it is there.
+use bytes::{Buf as _, Bytes};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request};
+use s3s::Body;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Of chunks that nobody signs.
+pub(crate) const UNSIGNED: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
+const SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
 const SIGNED_TRAILER: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
-/// Bytes of the line end behind the last chunk, which may be all that follows where no trailer is.
-const LINE_END_BYTES: u8 = 2;
+/// Longest line before a chunk; what is in it has 98 bytes.
+const LINE_BYTES_MAX: usize = 1 << 10;
+/// Most that follows the last chunk.
+const TRAILER_BYTES_MAX: usize = 16 << 10;
+/// Most lines of it.
+const TRAILER_LINES_MAX: usize = 100;
 /// Hexadecimal digits of the largest size that fits.
-const DIGITS_MAX: u32 = 16;
+const DIGITS_MAX: usize = 16;
+/// The header that announces what follows the chunks.
+const TRAILER: &str = "x-amz-trailer";
+const SIGNATURE: &str = "chunk-signature=";
+const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
 
-/// The chunks of a body that is passing.
-#[derive(Clone, Debug)]
-pub struct Chunks {
+/// How the chunks of a body are signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Not at all; what follows them may be.
+    Unsigned,
+    /// Each after the one before, and, where there has to be one, a trailer after the last.
+    Signed { has_trailer: bool },
+}
+
+impl Kind {
+    /// Of a request with this head; `None` where its body is not in chunks of a kind that is known.
+    pub fn of(headers: &HeaderMap) -> Option<Self> {
+        match headers.get("x-amz-content-sha256")?.to_str().ok()? {
+            UNSIGNED => Some(Kind::Unsigned),
+            SIGNED => Some(Kind::Signed { has_trailer: false }),
+            SIGNED_TRAILER => Some(Kind::Signed { has_trailer: true }),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with a body in chunks; [`crate::error`] tells clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// What frames the chunks is not what it should be.
+    Malformed,
+    /// A signature is not that of what it stands by.
+    Signature,
+    /// It ends before its last chunk, the empty one.
+    NoLastChunk,
+    /// It ends before the signed trailer that its head announces.
+    NoTrailer,
+    /// Something follows its chunks that its head does not announce.
+    Unannounced,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fault::Malformed => "the aws-chunked body is malformed",
+            Fault::Signature => "a signature in the aws-chunked body does not match",
+            Fault::NoLastChunk => "the aws-chunked body has no last chunk",
+            Fault::NoTrailer => "the aws-chunked body has no signed trailer",
+            Fault::Unannounced => "the aws-chunked body has a trailer that nothing announces",
+        })
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// What comes of a body, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A chunk begins. The last one is empty.
+    Chunk { is_last: bool, signature: Option<String> },
+    /// Bytes of it, and whether they are the last ones.
+    Data { bytes: Bytes, ends_chunk: bool },
+}
+
+/// What follows the last chunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Trailer {
+    /// Names in lower case with their values, sorted by name.
+    pub fields: Vec<(String, String)>,
+    pub signature: Option<String>,
+}
+
+impl Trailer {
+    /// What is signed of it.
+    pub fn canonical(&self) -> String {
+        self.fields.iter().map(|(name, value)| format!("{name}:{value}\n")).collect()
+    }
+
+    /// The fields as headers.
+    ///
+    /// # Errors
+    /// `Malformed`.
+    pub fn headers(&self) -> Result<HeaderMap, Fault> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.fields {
+            let name: HeaderName = name.parse().map_err(|_| Fault::Malformed)?;
+            let value = HeaderValue::from_str(value).map_err(|_| Fault::Malformed)?;
+            headers.append(name, value);
+        }
+        Ok(headers)
+    }
+
+    fn parse(text: &[u8]) -> Result<Self, Fault> {
+        let text = std::str::from_utf8(text).map_err(|_| Fault::Malformed)?;
+        let mut trailer = Trailer::default();
+        let lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+        for (number, line) in lines.filter(|line| !line.is_empty()).enumerate() {
+            let (name, value) = line.split_once(':').ok_or(Fault::Malformed)?;
+            let (name, value) = (name.to_ascii_lowercase(), value.trim_matches([' ', '\t']));
+            match name == TRAILER_SIGNATURE {
+                true => trailer.signature = Some(value.to_string()),
+                false => trailer.fields.push((name, value.to_string())),
+            }
+            if number >= TRAILER_LINES_MAX {
+                return Err(Fault::Malformed);
+            }
+        }
+        trailer.fields.sort_by(|one, other| one.0.cmp(&other.0));
+        Ok(trailer)
+    }
+}
+
+/// Takes a body apart.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Frames {
     at: At,
-    has_trailer: bool,
+    /// Of a line, or of what follows the last chunk, what has come.
+    begun: Vec<u8>,
 }
 
-/// Where in them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum At {
-    /// In the size of a chunk.
-    Size { bytes: u64, digits: u32 },
-    /// Behind it, in its line.
-    Line { bytes: u64 },
-    /// In the data, or the line end behind it.
-    Data { left_bytes: u64 },
-    /// Past the last one, with so many bytes behind it; more than are counted are as many.
-    Over { behind_bytes: u8 },
-    /// In what is no chunk, of which s3s says so.
-    Lost,
-}
-
-const NEXT: At = At::Size { bytes: 0, digits: 0 };
-
-/// What is missing of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// The last chunk.
-    Chunks,
-    /// The signed trailer behind it.
+    #[default]
+    Line,
+    Data {
+        left_bytes: u64,
+    },
+    /// In the line end behind the data.
+    LineEnd {
+        passed_bytes: usize,
+    },
     Trailer,
 }
 
-impl Chunks {
-    /// Of a request with this head; `None` where its body is not in chunks.
-    pub fn of(headers: &HeaderMap) -> Option<Self> {
-        let value = headers.get("x-amz-content-sha256")?;
-        let value = value.as_bytes();
-        let has_trailer = value == SIGNED_TRAILER.as_bytes();
-        value.starts_with(STREAMING.as_bytes()).then_some(Chunks { at: NEXT, has_trailer })
-    }
-
-    /// Goes on by what came.
-    pub fn pass(&mut self, mut piece: &[u8]) {
-        while let Some((&byte, rest)) = piece.split_first() {
-            piece = rest;
-            self.at = match self.at {
-                At::Size { bytes, digits } => match (byte as char).to_digit(16) {
-                    Some(digit) if digits < DIGITS_MAX => {
-                        At::Size { bytes: bytes << 4 | u64::from(digit), digits: digits + 1 }
+impl Frames {
+    /// What is next, taken from the front of `input`; `None` where it takes more than that.
+    ///
+    /// # Errors
+    /// `Malformed`.
+    pub fn next(&mut self, input: &mut Bytes) -> Result<Option<Event>, Fault> {
+        while !input.is_empty() {
+            match self.at {
+                At::Line => {
+                    let end = input.iter().position(|byte| *byte == b'\n');
+                    let piece = input.split_to(end.map_or(input.len(), |end| end + 1));
+                    self.begin(&piece, LINE_BYTES_MAX)?;
+                    if end.is_some() {
+                        return self.line().map(Some);
                     }
-                    None if digits > 0 && matches!(byte, b';' | b'\r') => At::Line { bytes },
-                    _ => At::Lost,
-                },
-                At::Line { bytes } if byte != b'\n' => At::Line { bytes },
-                At::Line { bytes: 0 } => At::Over { behind_bytes: 0 },
-                At::Line { bytes } => At::Data { left_bytes: bytes.saturating_add(2) },
+                }
                 At::Data { left_bytes } => {
-                    let passed = left_bytes.min(rest.len() as u64 + 1);
-                    piece = rest.get(passed as usize - 1..).unwrap_or_default();
-                    match left_bytes - passed {
-                        0 => NEXT,
-                        left_bytes => At::Data { left_bytes },
+                    let length = left_bytes.min(input.len() as u64);
+                    let ends_chunk = length == left_bytes;
+                    self.at = match ends_chunk {
+                        true => At::LineEnd { passed_bytes: 0 },
+                        false => At::Data { left_bytes: left_bytes - length },
+                    };
+                    let bytes = input.split_to(length as usize);
+                    return Ok(Some(Event::Data { bytes, ends_chunk }));
+                }
+                At::LineEnd { passed_bytes } => {
+                    if input[0] != b"\r\n"[passed_bytes] {
+                        return Err(Fault::Malformed);
                     }
+                    input.advance(1);
+                    self.at = match passed_bytes {
+                        0 => At::LineEnd { passed_bytes: 1 },
+                        _ => At::Line,
+                    };
                 }
-                At::Over { behind_bytes } => {
-                    let passed = u8::try_from(rest.len()).unwrap_or(u8::MAX).saturating_add(1);
-                    let behind_bytes = behind_bytes.saturating_add(passed);
-                    self.at = At::Over { behind_bytes: behind_bytes.min(LINE_END_BYTES + 1) };
-                    return;
+                At::Trailer => {
+                    let piece = input.split_to(input.len());
+                    self.begin(&piece, TRAILER_BYTES_MAX)?;
                 }
-                At::Lost => return,
-            };
-        }
-    }
-
-    /// What has not come yet, as far as anything can be said.
-    pub fn missing(&self) -> Option<Missing> {
-        match self.at {
-            At::Over { behind_bytes } if self.has_trailer && behind_bytes <= LINE_END_BYTES => {
-                Some(Missing::Trailer)
             }
-            At::Over { .. } | At::Lost => None,
-            _ => Some(Missing::Chunks),
+        }
+        Ok(None)
+    }
+
+    /// What followed the last chunk, once all has come.
+    ///
+    /// # Errors
+    /// `NoLastChunk`, `Malformed`.
+    pub fn end(&mut self) -> Result<Trailer, Fault> {
+        match self.at {
+            At::Trailer => Trailer::parse(&self.begun),
+            _ => Err(Fault::NoLastChunk),
         }
     }
 
-    /// Whether all came, or nothing can be said.
-    pub fn are_over(&self) -> bool {
-        self.missing().is_none()
+    fn begin(&mut self, piece: &[u8], most: usize) -> Result<(), Fault> {
+        if self.begun.len() + piece.len() > most {
+            return Err(Fault::Malformed);
+        }
+        self.begun.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// Reads a line that has come: `SIZE;chunk-signature=SIGNATURE`. What else it says is passed
+    /// over, as of the chunks of HTTP (RFC 9112, section 7.1.1).
+    fn line(&mut self) -> Result<Event, Fault> {
+        let line = std::mem::take(&mut self.begun);
+        let line = std::str::from_utf8(&line).ok().and_then(|line| line.strip_suffix("\r\n"));
+        let mut words = line.ok_or(Fault::Malformed)?.split(';');
+        let size = words.next().unwrap_or_default();
+        let is_size = (1..=DIGITS_MAX).contains(&size.len())
+            && size.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let size = u64::from_str_radix(size, 16).ok().filter(|_| is_size);
+        let left_bytes = size.ok_or(Fault::Malformed)?;
+        let signature = words.find_map(|word| word.strip_prefix(SIGNATURE)).map(str::to_string);
+        self.at = match left_bytes {
+            0 => At::Trailer,
+            _ => At::Data { left_bytes },
+        };
+        Ok(Event::Chunk { is_last: left_bytes == 0, signature })
     }
 }
 
-/// What a fuzzer feeds: wherever it is cut in two, the answer is the same.
+/// A body in chunks that s3s does not see.
+#[derive(Clone)]
+pub(crate) struct Aside(Arc<Mutex<Option<Body>>>);
+
+impl Aside {
+    /// The body, once.
+    pub fn take(&self) -> Option<Body> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// That of a request, if one was set aside.
+    pub fn of(extensions: &Extensions) -> Option<&Self> {
+        extensions.get()
+    }
+}
+
+/// Puts the body of an object or a part, if it is in chunks, where s3s does not look for it. It
+/// goes with the request.
+pub(crate) fn set_aside(mut request: Request<Body>) -> Request<Body> {
+    if *request.method() == Method::PUT
+        && let Some(kind) = Kind::of(request.headers())
+    {
+        // S3 takes unsigned chunks that nothing follows; s3s takes none that announce nothing.
+        if kind == Kind::Unsigned && !request.headers().contains_key(TRAILER) {
+            request.headers_mut().insert(TRAILER, HeaderValue::from_static(""));
+        }
+        let body = std::mem::take(request.body_mut());
+        request.extensions_mut().insert(Aside(Arc::new(Mutex::new(Some(body)))));
+    }
+    request
+}
+
+/// Whether something is to follow the chunks. Takes the header away where it names nothing.
+pub(crate) fn announces_trailer(headers: &mut HeaderMap) -> bool {
+    let is_told = headers.get(TRAILER).is_some_and(|value| !value.is_empty());
+    if !is_told {
+        headers.remove(TRAILER);
+    }
+    is_told
+}
+
+/// What a fuzzer feeds: wherever it is cut in two, the same comes of it.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz(input: &[u8]) {
-    for has_trailer in [false, true] {
-        let begun = Chunks { at: NEXT, has_trailer };
-        let mut whole = begun.clone();
-        whole.pass(input);
-        let (head, tail) = input.split_at(input.len() / 2);
-        let mut halves = begun;
-        halves.pass(head);
-        assert!(!halves.are_over() || whole.are_over(), "chunks that go on past the last");
-        halves.pass(tail);
-        assert_eq!(halves.at, whole.at, "another place by another cut");
+    let (head, tail) = input.split_at(input.len() / 2);
+    assert_eq!(tests_only::parsed(&[input]), tests_only::parsed(&[head, tail]));
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+mod tests_only {
+    use super::*;
+
+    /// The bytes, the signatures and the trailer of a body.
+    type Parsed = (Vec<u8>, Vec<Option<String>>, Trailer);
+
+    /// Those of one that comes in these pieces.
+    pub fn parsed(pieces: &[&[u8]]) -> Result<Parsed, Fault> {
+        let (mut frames, mut data, mut signatures) = (Frames::default(), Vec::new(), Vec::new());
+        for piece in pieces {
+            let mut input = Bytes::copy_from_slice(piece);
+            while let Some(event) = frames.next(&mut input)? {
+                match event {
+                    Event::Chunk { signature, .. } => signatures.push(signature),
+                    Event::Data { bytes, .. } => data.extend_from_slice(&bytes),
+                }
+            }
+            assert!(input.is_empty(), "what was given is taken");
+        }
+        Ok((data, signatures, frames.end()?))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn framed(sizes: &[usize], extension: &str) -> Vec<u8> {
-        let chunk = |size: &usize| {
-            let data = "0\r\n".repeat(*size).into_bytes();
-            [format!("{size:X}{extension}\r\n").as_bytes(), &data[..*size], b"\r\n"].concat()
-        };
-        sizes.iter().flat_map(chunk).collect()
-    }
-
-    fn after(pieces: &[&[u8]]) -> Chunks {
-        let mut chunks = Chunks { at: NEXT, has_trailer: false };
-        pieces.iter().for_each(|piece| chunks.pass(piece));
-        chunks
-    }
-
-    #[test]
-    fn only_a_streamed_body_is_in_chunks() {
-        let of = |value: &'static str| {
-            let name = http::HeaderName::from_static("x-amz-content-sha256");
-            Chunks::of(&HeaderMap::from_iter([(name, value.parse().unwrap())])).is_some()
-        };
-        assert!(
-            of("STREAMING-AWS4-HMAC-SHA256-PAYLOAD") && of("STREAMING-UNSIGNED-PAYLOAD-TRAILER")
-        );
-        assert!(!of("UNSIGNED-PAYLOAD"));
-        assert!(Chunks::of(&HeaderMap::new()).is_none());
-    }
-
-    #[test]
-    fn what_is_no_chunk_is_left_to_others() {
-        for odd in ["\r\n", "g\r\n", ";x\r\n", "00000000000000000\r\n"] {
-            assert_eq!(after(&[odd.as_bytes()]).at, At::Lost, "{odd:?}");
-        }
-        assert_eq!(after(&[b"ffffffffffffffff\r\n"]).at, At::Data { left_bytes: u64::MAX });
-    }
-
-    #[test]
-    fn a_signed_trailer_has_to_follow() {
-        let missing = |kind: &'static str, behind: &[u8]| {
-            let name = http::HeaderName::from_static("x-amz-content-sha256");
-            let headers = HeaderMap::from_iter([(name, kind.parse().unwrap())]);
-            let mut chunks = Chunks::of(&headers).unwrap();
-            chunks.pass(b"0;chunk-signature=a\r\n");
-            behind.chunks(1).for_each(|byte| chunks.pass(byte));
-            chunks.missing()
-        };
-        for behind in [&b""[..], b"\r", b"\r\n"] {
-            assert_eq!(missing(SIGNED_TRAILER, behind), Some(Missing::Trailer), "{behind:?}");
-            assert_eq!(missing("STREAMING-AWS4-HMAC-SHA256-PAYLOAD", behind), None);
-            assert_eq!(missing("STREAMING-UNSIGNED-PAYLOAD-TRAILER", behind), None);
-        }
-        assert_eq!(missing(SIGNED_TRAILER, b"\r\nx"), None, "s3s's to judge");
-    }
-
-    proptest! {
-        #[test]
-        fn they_are_over_with_the_empty_one_and_not_before(
-            sizes in prop::collection::vec(1usize..400, 0..6),
-            is_signed: bool,
-            cut in 0usize..4096,
-        ) {
-            let signature = format!(";chunk-signature={}", "0".repeat(64));
-            let extension = if is_signed { signature } else { String::new() };
-            let cut_body = framed(&sizes, &extension);
-            let cut = cut.min(cut_body.len());
-            let chunks = after(&[&cut_body[..cut], &cut_body[cut..]]);
-            prop_assert_eq!(chunks.at, NEXT);
-            prop_assert!(!chunks.are_over());
-            let trailer = b"x-amz-checksum-crc32:a\r\n".to_vec();
-            let whole = [cut_body, framed(&[0], &extension), trailer].concat();
-            prop_assert!(after(&[&whole[..cut], &whole[cut..]]).are_over());
-            prop_assert!(after(&whole.chunks(1).collect::<Vec<_>>()).are_over());
-        }
-    }
-}
+mod tests;

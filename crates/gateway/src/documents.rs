@@ -36,7 +36,7 @@ const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 const ON_OBJECTS: [&str; 4] = ["acl", "legal-hold", "retention", "tagging"];
 
 /// Whether the body of a request is a document; `path` has the bucket in front.
-fn is_document(method: &Method, path: &str, query: &str) -> bool {
+pub(crate) fn is_document(method: &Method, path: &str, query: &str) -> bool {
     match *method {
         Method::POST => true,
         Method::PUT => {

@@ -3,8 +3,9 @@
 //! The store's URL stays out of the answer: where the gateway keeps its objects is no business of
 //! its clients.
 
+use crate::chunks::Fault;
 use crate::exchange;
-use crate::observed::{NO_TRAILER, STALLED};
+use crate::observed::STALLED;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use penstock_base::{Error, Kind};
@@ -261,6 +262,9 @@ fn without_path(message: &str) -> &str {
 /// Translates what broke a request body. s3s keeps the types of these errors to itself, so their
 /// names are read from the text; a test sends each of them.
 pub fn body_error(error: &StdError) -> S3Error {
+    if let Some(fault) = error.downcast_ref::<Fault>() {
+        return chunks_error(*fault);
+    }
     let text = error.to_string();
     let has = |part: &str| text.contains(part);
     if has("Sha256Mismatch") {
@@ -269,16 +273,6 @@ pub fn body_error(error: &StdError) -> S3Error {
             "The provided 'x-amz-content-sha256' header does not match what was computed.",
         )
         .with_status(StatusCode::BAD_REQUEST);
-    }
-    if has("SignatureMismatch") {
-        return s3_error!(SignatureDoesNotMatch, "The signature of a chunk does not match.");
-    }
-    if has("FormatError") || has("TooLarge") || has("TooMany") {
-        return s3_error!(InvalidRequest, "The aws-chunked body is malformed.");
-    }
-    if has(NO_TRAILER) {
-        let why = "The trailer of the aws-chunked body did not come, and its signature neither.";
-        return s3_error!(InvalidRequest, "{why}");
     }
     if has(STALLED) {
         let why = "Your socket connection to the server was not read from or written to within \
@@ -289,6 +283,31 @@ pub fn body_error(error: &StdError) -> S3Error {
         IncompleteBody,
         "You did not provide the number of bytes specified by the Content-Length HTTP header."
     )
+}
+
+fn chunks_error(fault: Fault) -> S3Error {
+    match fault {
+        Fault::Signature => {
+            s3_error!(SignatureDoesNotMatch, "The signature of a chunk does not match.")
+        }
+        // As S3 has it.
+        Fault::Malformed => s3_error!(
+            IncompleteBody,
+            "The request body terminated unexpectedly: what frames its chunks is malformed."
+        ),
+        Fault::NoTrailer => s3_error!(
+            InvalidRequest,
+            "The trailer of the aws-chunked body did not come, and its signature neither."
+        ),
+        Fault::Unannounced => S3Error::with_message(
+            S3ErrorCode::Custom("MalformedTrailerError".into()),
+            "The request contained trailing data that its x-amz-trailer does not announce.",
+        )
+        .with_status(StatusCode::BAD_REQUEST),
+        Fault::NoLastChunk => {
+            s3_error!(IncompleteBody, "The aws-chunked body ends before its last chunk.")
+        }
+    }
 }
 
 trait WithStatus {

@@ -1,7 +1,7 @@
 //! What every request passes first and every answer last: the gateway's own pages, the limits, the
 //! request id, the count.
 
-use crate::chunks::Chunks;
+use crate::chunks::set_aside;
 use crate::cors::Question;
 use crate::documents::{self, DOCUMENT_BYTES_MAX};
 use crate::exchange::{Exchange, Ledger};
@@ -134,14 +134,13 @@ impl Front {
         };
         let is_awaited = request.headers().contains_key(EXPECT);
         let (stall_timeout, rest) = (self.limits.client_stall_timeout, Rest::default());
-        let chunks = Chunks::of(request.headers());
         let mut request = request.map(|body| {
             // A body that is not there needs no watching.
             match body.is_end_stream() {
                 true => s3s::Body::from(body),
                 false => {
                     let (exchange, rest) = (exchange.clone(), rest.clone());
-                    s3s::Body::http_body(Inbound::new(body, chunks, exchange, stall_timeout, rest))
+                    s3s::Body::http_body(Inbound::new(body, exchange, stall_timeout, rest))
                 }
             }
         });
@@ -200,12 +199,15 @@ impl Front {
                     return refusal(error);
                 }
             }
+            let query = request.uri().query().unwrap_or_default();
+            let is_document = documents::is_document(request.method(), path, query);
             let room = &self.limits.documents;
             let (request, verdict) = match documents::judged(request, path, room) {
                 Ok(judged) => judged,
                 Err(error) => return refusal(error),
             };
             let is_head = *request.method() == Method::HEAD;
+            let request = if is_document { request } else { set_aside(request) };
             let mut response = self.s3.call(request).await?;
             // s3s knows one status only of a HEAD that went well.
             if is_head

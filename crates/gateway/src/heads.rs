@@ -3,8 +3,8 @@
 
 mod authorization;
 
-use crate::query;
 use crate::receive::DECODED_CONTENT_LENGTH;
+use crate::{chunks, query};
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, DATE};
 use http::{HeaderMap, Request};
 use jiff::fmt::rfc2822::DateTimeParser;
@@ -51,22 +51,32 @@ pub(crate) fn fault<B>(request: &Request<B>, now: SystemTime) -> Option<S3Error>
             return Some(s3_error!(InvalidArgument, "{why}"));
         }
     }
-    if !authorization.starts_with("AWS4-")
-        && text(headers, "x-amz-content-sha256").is_some_and(|told| told.starts_with("STREAMING-"))
-    {
-        // Nobody would take the chunks out of such a body.
-        let why = "A body in chunks (x-amz-content-sha256: STREAMING-...) takes a signature of \
-                   version 4 in the Authorization header.";
-        return Some(s3_error!(InvalidRequest, "{why}"));
-    }
     if let Some(fault) = chunks_fault(headers) {
         return Some(fault);
     }
     let pairs: Vec<_> = query::pairs(request.uri().query().unwrap_or_default()).collect();
+    if !authorization.starts_with("AWS4-") && !takes_chunks(headers, &pairs) {
+        let why = "A body in chunks (x-amz-content-sha256: STREAMING-...) takes a signature of \
+                   version 4 in the Authorization header, or none at all and unsigned chunks \
+                   (STREAMING-UNSIGNED-PAYLOAD-TRAILER).";
+        return Some(s3_error!(InvalidRequest, "{why}"));
+    }
     authorization::query_fault(&pairs)
         .or_else(|| validity_fault(&pairs))
         .or_else(|| authorization::two_mechanisms(headers, &pairs))
         .or_else(|| authorization::unsigned_header(headers, &pairs))
+}
+
+/// Whether somebody takes the chunks out of the body, if it is in chunks: of a request that version
+/// 4 does not sign in its header, only where nobody signs anything.
+fn takes_chunks(headers: &HeaderMap, pairs: &[(String, String)]) -> bool {
+    let Some(digest) = text(headers, "x-amz-content-sha256") else { return true };
+    let is_signed = || {
+        let in_query = ["X-Amz-Signature", "Signature", "AWSAccessKeyId"];
+        headers.contains_key(AUTHORIZATION)
+            || in_query.iter().any(|name| query::value_of(pairs, name).is_some())
+    };
+    !digest.starts_with("STREAMING-") || (digest == chunks::UNSIGNED && !is_signed())
 }
 
 fn no_date() -> S3Error {
@@ -208,9 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn chunks_need_a_signature_of_version_4() {
+    fn chunks_need_a_signature_of_version_4_or_none() {
         let chunks = ("x-amz-content-sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER");
-        assert_eq!(code("/b/k", &[chunks]).as_deref(), Some("InvalidRequest"));
+        assert_eq!(code("/b/k", &[chunks]), None);
+        let signed = ("x-amz-content-sha256", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD");
+        assert_eq!(code("/b/k", &[signed]).as_deref(), Some("InvalidRequest"));
+        for uri in ["/b/k?X-Amz-Signature=s", "/b/k?AWSAccessKeyId=K&Signature=s&Expires=9"] {
+            assert_eq!(code(uri, &[chunks]).as_deref(), Some("InvalidRequest"), "{uri}");
+        }
         let v2 = [("authorization", "AWS K:s"), ("x-amz-date", "20130524T000000Z"), chunks];
         assert_eq!(code("/b/k", &v2).as_deref(), Some("InvalidRequest"));
         assert_eq!(code("/b/k", &v2[..2]), None);

@@ -1,20 +1,26 @@
 //! Requests that S3 takes and s3s does not parse: ranges and dates that are none (S3 answers as if
 //! they were not there, and keeps such an Expires word for word), conditions on tags without
-//! quotes, and metadata whose name is there twice.
+//! quotes, and metadata whose name is there twice. And those whose body is in chunks, which
+//! [`crate::chunks`] takes out.
 //!
 //! Their headers may be signed, so they are mended only once s3s has verified the signature: a
 //! route catches such a request there, mends it, and hands it to a second service, which sees it
 //! unsigned with a mark of who sent it. Decides nothing about access.
 
+use crate::chunks::body::{Trailers, Unchunked};
+use crate::chunks::chain::Chain;
+use crate::chunks::{Aside, Kind, announces_trailer};
 use crate::forms::FormSender;
+use crate::receive::DECODED_CONTENT_LENGTH;
 use http::header::{
-    AUTHORIZATION, EXPIRES, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE,
+    AUTHORIZATION, CONTENT_LENGTH, EXPIRES, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    IF_UNMODIFIED_SINCE, RANGE,
 };
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use s3s::dto::{self, ETagCondition, Timestamp, TimestampFormat};
 use s3s::route::S3Route;
 use s3s::service::S3Service;
-use s3s::{Body, S3Request, S3Response, S3Result, TrailingHeaders, s3_error};
+use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
 
 const TAGS: [HeaderName; 4] = [
     IF_MATCH,
@@ -125,14 +131,30 @@ fn without_signature(uri: &Uri) -> S3Result<Uri> {
     path.parse().map_err(|_| s3_error!(InvalidURI, "the URL is malformed"))
 }
 
-/// What follows the body of a request that was mended.
-#[derive(Clone, Debug)]
-struct Trailers(TrailingHeaders);
-
-/// The trailers of a request, which s3s tells of those only that were not mended.
-pub(crate) fn trailers<T>(request: &mut S3Request<T>) -> Option<TrailingHeaders> {
-    let of_mended = || request.extensions.get::<Trailers>().map(|trailers| trailers.0.clone());
-    request.trailing_headers.take().or_else(of_mended)
+/// The bytes of a body that was set aside, and what will follow them, in a request whose head s3s
+/// has verified. The head then tells of a body without chunks.
+fn unchunked(aside: &Aside, request: &mut S3Request<Body>) -> S3Result<(Body, Trailers)> {
+    let why = "x-amz-content-sha256 tells of a body in chunks, and the head is not signed so.";
+    let not_signed = || s3_error!(InvalidRequest, "{why}");
+    let kind = Kind::of(&request.headers).ok_or_else(not_signed)?;
+    let secret = request.credentials.as_ref().map(|credentials| credentials.secret_key.expose());
+    let chain = secret.and_then(|secret| Chain::of(&request.headers, secret));
+    if chain.is_none() && kind != Kind::Unsigned {
+        return Err(not_signed());
+    }
+    let length = request.headers.get(DECODED_CONTENT_LENGTH).cloned();
+    let length = length.filter(|value| value.to_str().is_ok_and(|it| it.parse::<u64>().is_ok()));
+    let why = "A body in chunks takes an x-amz-decoded-content-length.";
+    let length = length.ok_or_else(|| s3_error!(MissingContentLength, "{why}"))?;
+    // One that is sent in a chunked transfer coding has none.
+    if let Some(told) = request.headers.get_mut(CONTENT_LENGTH) {
+        *told = length;
+    }
+    let trailers = Trailers::default();
+    let body = aside.take().unwrap_or_default();
+    let is_announced = announces_trailer(&mut request.headers);
+    let body = Unchunked::new(body, kind, chain, trailers.clone(), is_announced);
+    Ok((Body::http_body(body), trailers))
 }
 
 /// An Expires that is no date, of a request that was mended.
@@ -152,8 +174,9 @@ pub(crate) struct Lenient {
 
 #[async_trait::async_trait]
 impl S3Route for Lenient {
-    fn is_match(&self, _: &Method, _: &Uri, headers: &HeaderMap, _: &mut Extensions) -> bool {
-        headers.iter().any(|(name, value)| is_watched(name) && odd(name, value).is_some())
+    fn is_match(&self, _: &Method, _: &Uri, headers: &HeaderMap, more: &mut Extensions) -> bool {
+        Aside::of(more).is_some()
+            || headers.iter().any(|(name, value)| is_watched(name) && odd(name, value).is_some())
             || repeated(headers).next().is_some()
     }
 
@@ -162,7 +185,13 @@ impl S3Route for Lenient {
         Ok(())
     }
 
-    async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+    async fn call(&self, mut request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+        let aside = Aside::of(&request.extensions).cloned();
+        if let Some(aside) = aside {
+            let (body, trailers) = unchunked(&aside, &mut request)?;
+            request.input = body;
+            request.extensions.insert(trailers);
+        }
         let mut mended_request = Request::new(request.input);
         *mended_request.method_mut() = request.method;
         *mended_request.uri_mut() = without_signature(&request.uri)?;
@@ -180,9 +209,6 @@ impl S3Route for Lenient {
         }
         if let Some(expires) = expires {
             extensions.insert(expires);
-        }
-        if let Some(trailers) = request.trailing_headers {
-            extensions.insert(Trailers(trailers));
         }
         let answered = self.strict.call(mended_request).await;
         let answered = answered.map_err(|error| s3_error!(InternalError, "{error:?}"))?;

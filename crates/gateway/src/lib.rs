@@ -1,6 +1,6 @@
 //! S3 in, engine and store verbs out: `penstock serve`.
 //!
-//! The protocol (signatures, aws-chunked, XML, routing) is the s3s crate's; what it leaves open is
+//! The protocol (signatures of heads, XML, routing) is the s3s crate's; what it leaves open is
 //! decided here: which bucket is where, checksums before visibility, conditions, errors in S3's
 //! words, listing semantics, uploads without state, the gateway's own endpoints and the drain.
 //! Reads and small writes go through the engine and have its retries; a large body flows to the

@@ -1,6 +1,5 @@
 //! Request and answer bodies on their way past the front: counted, and bounded in time.
 
-use crate::chunks::{Chunks, Missing};
 use crate::exchange::{Ending, Exchange};
 use crate::rest::Rest;
 use bytes::Bytes;
@@ -14,13 +13,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
-
-/// What the error of an aws-chunked body says that ends before its last chunk, the empty one.
-const NO_LAST_CHUNK: &str = "the aws-chunked body has no last chunk";
-
-/// What the error of one says that ends before its signed trailer; [`crate::error`] knows it by
-/// this.
-pub const NO_TRAILER: &str = "the aws-chunked body has no signed trailer";
 
 /// What the error of a body says whose client went silent; [`crate::error`] knows it by this.
 pub const STALLED: &str = "the client sent nothing more of the body in time";
@@ -64,8 +56,6 @@ pub struct Inbound {
     body: Option<Incoming>,
     /// Somebody has asked for some of it.
     is_begun: bool,
-    /// Of one that comes in chunks which have to end.
-    chunks: Option<Chunks>,
     exchange: Arc<Exchange>,
     stall: StallTimer,
     rest: Rest,
@@ -81,16 +71,15 @@ impl Drop for Inbound {
 
 impl Inbound {
     /// Counts `body` for `exchange`, and gives up a client that is silent for `stall_timeout`. What
-    /// is not read of it is left in `rest`; `chunks` are those of an aws-chunked one.
+    /// is not read of it is left in `rest`.
     pub fn new(
         body: Incoming,
-        chunks: Option<Chunks>,
         exchange: Arc<Exchange>,
         stall_timeout: Duration,
         rest: Rest,
     ) -> Self {
         let stall = StallTimer::new(stall_timeout);
-        Inbound { body: Some(body), is_begun: false, chunks, exchange, stall, rest }
+        Inbound { body: Some(body), is_begun: false, exchange, stall, rest }
     }
 }
 
@@ -112,19 +101,6 @@ impl Body for Inbound {
                     && let Some(data) = frame.data_ref()
                 {
                     this.exchange.received(data.len());
-                    if let Some(chunks) = &mut this.chunks {
-                        chunks.pass(data);
-                    }
-                }
-                // s3s takes the end of the request for the end of the chunks.
-                if frame.is_none()
-                    && let Some(missing) = this.chunks.take().and_then(|chunks| chunks.missing())
-                {
-                    let why = match missing {
-                        Missing::Chunks => NO_LAST_CHUNK,
-                        Missing::Trailer => NO_TRAILER,
-                    };
-                    return Poll::Ready(Some(Err(why.into())));
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(StdError::from)))
             }
@@ -134,8 +110,7 @@ impl Body for Inbound {
     }
 
     fn is_end_stream(&self) -> bool {
-        let is_over = self.body.as_ref().is_none_or(Body::is_end_stream);
-        is_over && self.chunks.as_ref().is_none_or(Chunks::are_over)
+        self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {

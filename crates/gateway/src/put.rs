@@ -2,6 +2,7 @@
 
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{HasChecksums as _, Sums};
+use crate::chunks::body::Trailers;
 use crate::conditions::{is_unmodified, unmodified_since, write_condition};
 use crate::error::{Subject, to_s3};
 use crate::get::{about_object, shown_tag};
@@ -10,7 +11,7 @@ use crate::intake::Intake;
 use crate::locks::{self, lock_asked};
 use crate::receive::{Incoming, Sent, receive};
 use crate::sharing::new_object;
-use crate::{classes, lenient, refuse, tagging};
+use crate::{classes, refuse, tagging};
 use http::HeaderMap;
 use penstock_base::Kind;
 use penstock_store::{Inflow, PutOptions, PutResult, WriteCondition};
@@ -21,7 +22,7 @@ pub(crate) async fn put(
     buckets: &Buckets,
     mut request: S3Request<dto::PutObjectInput>,
 ) -> S3Result<S3Response<dto::PutObjectOutput>> {
-    let trailers = lenient::trailers(&mut request);
+    let trailers = Trailers::of(&request.extensions);
     let input = &mut request.input;
     let acl = new_object(&request.extensions, &request.headers, &input.bucket).await?;
     if input.write_offset_bytes.is_some() {

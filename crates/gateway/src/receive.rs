@@ -5,6 +5,7 @@
 //! what is held of it is one piece.
 
 use crate::checksum::{Sums, Verifier};
+use crate::chunks::body::Trailers;
 use crate::error::{Subject, body_error, to_s3};
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream as _;
@@ -13,7 +14,7 @@ use penstock_base::{Error, Kind, Result};
 use penstock_store::Inflow;
 use penstock_store::streaming::next_piece;
 use s3s::dto::StreamingBlob;
-use s3s::{S3Error, S3Result, TrailingHeaders, s3_error};
+use s3s::{S3Error, S3Result, s3_error};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -32,7 +33,7 @@ pub struct Sent<'a> {
     /// The head, for the checksums in it.
     pub headers: &'a HeaderMap,
     /// What follows an aws-chunked body.
-    pub trailers: Option<TrailingHeaders>,
+    pub trailers: Option<Trailers>,
     /// Content-Length, without the framing of aws-chunked.
     pub content_length: Option<i64>,
 }
@@ -42,7 +43,7 @@ impl<'a> Sent<'a> {
     pub fn new(
         body: Option<StreamingBlob>,
         headers: &'a HeaderMap,
-        trailers: Option<TrailingHeaders>,
+        trailers: Option<Trailers>,
         content_length: Option<i64>,
     ) -> Self {
         Sent { body, headers, trailers, content_length }
@@ -158,7 +159,7 @@ struct Receiving {
     body: Option<StreamingBlob>,
     /// `None` once it has spoken.
     verifier: Option<Verifier>,
-    trailers: Option<TrailingHeaders>,
+    trailers: Option<Trailers>,
     size_bytes: u64,
     received_bytes: u64,
     /// The last piece, until the verdict.

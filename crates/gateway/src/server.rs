@@ -6,6 +6,7 @@ use crate::handover::Handover;
 use crate::intake::{self, Intake};
 use crate::metered::Metered;
 use crate::observed::Outbound;
+use crate::telemetry::Telemetry;
 use crate::tls::Tls;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -223,21 +224,38 @@ fn not_accepted(error: &std::io::Error, count: u64) -> String {
     )
 }
 
+/// A connection that counts as open for as long as this is there, however its task ends.
+struct Open(Arc<Telemetry>);
+
+impl Open {
+    fn begin(telemetry: Arc<Telemetry>) -> Self {
+        telemetry.connections.add(1);
+        telemetry.connections_open.add(1);
+        Open(telemetry)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.connections_open.sub(1);
+    }
+}
+
 impl Connections {
     async fn serve(
         self,
         stream: TcpStream,
         peer: SocketAddr,
-        place: Option<OwnedSemaphorePermit>,
+        _place: Option<OwnedSemaphorePermit>,
         front: Front,
         watcher: Watcher,
     ) {
         let telemetry = front.telemetry().clone();
-        if self.port == Port::S3 {
+        // Goes before the place does.
+        let _open = (self.port == Port::S3).then(|| {
             front.stats.connection();
-            telemetry.connections.add(1);
-            telemetry.connections_open.add(1);
-        }
+            Open::begin(telemetry.clone())
+        });
         // Without it the last segment of an answer waits for the peer's delayed acknowledgement.
         stream.set_nodelay(true).ok();
         let (stats, open) = (front.stats.clone(), telemetry.clone());
@@ -253,10 +271,6 @@ impl Connections {
                 Ok(Err(_)) | Err(_) => telemetry.tls_failures.add(1),
             },
         }
-        if self.port == Port::S3 {
-            telemetry.connections_open.sub(1);
-        }
-        drop(place);
     }
 
     async fn serve_http(
@@ -296,6 +310,19 @@ async fn answer(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_whose_task_panics_is_open_no_more() {
+        let telemetry = Arc::new(Telemetry::new(std::time::SystemTime::UNIX_EPOCH));
+        let open = telemetry.clone();
+        let task = std::thread::spawn(move || {
+            let _open = Open::begin(open.clone());
+            assert_eq!(open.connections_open.get(), 1);
+            panic!("a task that ends so");
+        });
+        assert!(task.join().is_err());
+        assert_eq!((telemetry.connections_open.get(), telemetry.connections.get()), (0, 1));
+    }
 
     #[test]
     fn failures_to_accept_are_told_once_a_minute_and_none_is_left_out() {

@@ -12,6 +12,7 @@ pub(crate) use listing::list_uploads;
 use crate::auth::bucket_owner;
 use crate::buckets::Buckets;
 use crate::checksum::{HasChecksums as _, Sums, UploadKind, announced_algorithm, upload_kind};
+use crate::chunks::body::Trailers;
 use crate::conditions::source_conditions;
 use crate::copy::{PartCopyError, Source, came_between, copy_part};
 use crate::error::{NO_SUCH_UPLOAD, Subject, to_s3};
@@ -22,7 +23,7 @@ use crate::locks::{self, lock_asked};
 use crate::parts::part_number;
 use crate::receive::{Incoming, Sent, receive};
 use crate::sharing::{initiator_note, new_object, of_upload};
-use crate::{classes, lenient, refuse, tagging};
+use crate::{classes, refuse, tagging};
 use http::HeaderValue;
 use penstock_base::{ByteRange, Error};
 use penstock_store::{PartEntry, UploadId, WriteCondition};
@@ -88,7 +89,7 @@ pub(crate) async fn part(
     buckets: &Buckets,
     mut request: S3Request<dto::UploadPartInput>,
 ) -> S3Result<S3Response<dto::UploadPartOutput>> {
-    let trailers = lenient::trailers(&mut request);
+    let trailers = Trailers::of(&request.extensions);
     let input = &mut request.input;
     refuse::unkept_headers(&request.headers)?;
     let number = part_number(input.part_number)?;
