@@ -89,7 +89,7 @@ async fn every_kind_is_compared_before_anything_is_there(lane: Lane) {
     }
 }
 
-/// Of a small body, and of one that flows; that none is announced s3s refuses.
+/// Of a small body, and of one that flows: another is announced than the one that comes.
 async fn a_trailer_that_was_not_announced_is_refused_and_nothing_kept(lane: Lane) {
     let server = Server::on(lane).await;
     let (crc32, large) = (SUMS[0], vec![7; 200 << 10]);
