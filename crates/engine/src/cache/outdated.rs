@@ -3,7 +3,7 @@
 //!
 //! Under the policy `never` the version that was cached last is the object. Of one that was changed
 //! through a process that has the cache, later processes have to know better: that is noted before
-//! the change is sent. A note is a hash, so two versions that share one cost a request, and no wrong
+//! the change is sent. A note is a hash, so two versions that share one cost a request and no wrong
 //! byte. What cannot be read counts as a note of everything, and so does more than there is room
 //! for.
 
