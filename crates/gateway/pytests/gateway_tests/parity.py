@@ -59,10 +59,11 @@ SETTINGS disk = disk(type = s3, endpoint = 'http://127.0.0.1:9000/lake/clickhous
 ```
 
 What it costs: [requests, CPU and memory][figures] beside s3proxy and versitygw, and
-[200 queries of ClickHouse][replay] with the gateway, without, and on ClickHouse's own Azure disk.
+[200 queries of ClickHouse][replay] with the gateway, without, and on ClickHouse's own Azure disk:
+1 to 3 % more time with the store 30 ms away.
 
-[figures]: ../bench/results/2026-11-25-gateway/README.md
-[replay]: ../bench/results/2026-11-25-gateway/README.md#clickhouse
+[figures]: ../bench/results/2026-11-26-gateway/README.md
+[replay]: ../bench/results/2026-11-26-gateway/README.md#clickhouse
 """
 
 
