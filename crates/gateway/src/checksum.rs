@@ -55,8 +55,8 @@ impl Verifier {
     ///
     /// # Errors
     /// `InvalidDigest` for a Content-MD5 that is not base64 of 16 bytes; `BadDigest` for a checksum
-    /// that is none of its algorithm; `InvalidRequest` for several; `NotImplemented` for an
-    /// algorithm that is not here.
+    /// that is none of its algorithm; `InvalidRequest` for several, and for trailers that are no
+    /// checksums; `NotImplemented` for an algorithm that is not here.
     pub fn from_headers(headers: &HeaderMap) -> S3Result<Self> {
         let expected = announced(headers)?.map(|(algorithm, text)| Expected {
             algorithm,
@@ -102,13 +102,14 @@ impl Verifier {
     ///
     /// # Errors
     /// `BadDigest` when one differs, or a trailer that was announced did not come;
-    /// `MalformedTrailerError` for one that was not announced, which nobody would have compared;
+    /// `MalformedTrailerError` for one that was not announced, which nobody would have compared, or
+    /// that comes twice;
     /// `XAmzContentSHA256Mismatch`.
     pub fn finish(self, trailers: Option<&HeaderMap>) -> S3Result<Sums> {
         let mut came = trailers.into_iter().flat_map(HeaderMap::keys);
         let is_announced = |name: &str| self.trailers.iter().any(|it| it == name);
         if let Some(name) = came.find(|name| !is_announced(name.as_str())) {
-            return Err(unannounced(name.as_str()));
+            return Err(malformed(&format!("x-amz-trailer does not announce {name}")));
         }
         if let Some((md5, expected)) = self.md5
             && md5.finalize() != expected
@@ -127,11 +128,18 @@ impl Verifier {
             return Ok(Sums::default());
         };
         let name = algorithm.header();
-        let trailer = || trailers?.get(name)?.to_str().ok().map(|text| text.trim().to_string());
-        let Some(expected) = text.or_else(trailer) else {
+        let mut values = trailers.into_iter().flat_map(|came| came.get_all(name));
+        let trailer = values.next().and_then(|value| value.to_str().ok()).map(str::trim);
+        if values.next().is_some() {
+            return Err(malformed(&format!("{name} comes twice")));
+        }
+        // One that stands in the head as well has to be the same.
+        let sum = hasher.finish();
+        let is_other = trailer.is_some_and(|trailer| trailer != sum);
+        let Some(expected) = text.or_else(|| trailer.map(str::to_string)) else {
             return Err(s3_error!(BadDigest, "the trailer {name} was announced and did not come"));
         };
-        match hasher.finish() == expected {
+        match sum == expected && !is_other {
             true => Ok(Sums::one(algorithm, expected)),
             false => Err(mismatch(algorithm)),
         }
@@ -198,7 +206,14 @@ fn announced(headers: &HeaderMap) -> S3Result<Option<(Algorithm, Option<String>)
         found.push((algorithm, Some(text)));
     }
     for name in trailer_names(headers) {
-        let Some(own) = name.strip_prefix(HEADER) else { continue };
+        // What is announced would have to be compared, as clients take for granted.
+        let Some(own) = name.strip_prefix(HEADER) else {
+            return Err(s3_error!(
+                InvalidRequest,
+                "The value specified in the x-amz-trailer header is not supported: only checksums \
+                 (x-amz-checksum-*) follow a body, not {name}."
+            ));
+        };
         let algorithm = Algorithm::of_name(own).ok_or_else(|| unknown(own))?;
         if !found.iter().any(|row| row.0 == algorithm) {
             found.push((algorithm, None));
@@ -229,14 +244,15 @@ fn announced(headers: &HeaderMap) -> S3Result<Option<(Algorithm, Option<String>)
 /// The trailers that a head announces, in small letters.
 fn trailer_names(headers: &HeaderMap) -> impl Iterator<Item = String> {
     let values = headers.get_all("x-amz-trailer").iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase())
+    let names = values.flat_map(|value| value.split(',')).map(str::trim);
+    names.filter(|name| !name.is_empty()).map(str::to_ascii_lowercase)
 }
 
 /// S3 has one sentence for all that can be wrong with trailers.
-fn unannounced(name: &str) -> S3Error {
+fn malformed(what: &str) -> S3Error {
     let why = format!(
         "The request contained trailing data that was not well-formed or did not conform to our \
-         published schema: x-amz-trailer does not announce {name}."
+         published schema: {what}."
     );
     let mut error = S3Error::with_message(S3ErrorCode::Custom("MalformedTrailerError".into()), why);
     error.set_status_code(StatusCode::BAD_REQUEST);
@@ -442,9 +458,23 @@ mod tests {
         let announced = [("x-amz-trailer", "x-amz-checksum-sha1")];
         assert!(check(&announced, &[("x-amz-checksum-sha1", SHA1)]).is_ok());
         assert_eq!(check(&announced, &[]).unwrap_err().code(), &S3ErrorCode::BadDigest);
-        let both = [("x-amz-trailer", "X-Amz-Note, x-amz-checksum-sha1")];
         let sum = ("x-amz-checksum-sha1", SHA1);
-        assert!(check(&both, &[sum, ("x-amz-note", "1")]).is_ok());
+        assert!(check(&[("x-amz-trailer", " X-Amz-Checksum-Sha1,")], &[sum]).is_ok());
+        let twice = check(&announced, &[sum, ("x-amz-checksum-sha1", "x")]).unwrap_err();
+        assert_eq!(twice.code().as_str(), "MalformedTrailerError");
+        // In the head as well.
+        let head = [sum, announced[0]];
+        assert!(check(&head, &[]).is_ok() && check(&head, &[sum]).is_ok());
+        let other = check(&head, &[("x-amz-checksum-sha1", "x")]).unwrap_err();
+        assert_eq!(other.code(), &S3ErrorCode::BadDigest);
+    }
+
+    #[test]
+    fn only_checksums_are_announced() {
+        for other in ["content-md5", "x-amz-checksum-sha1, x-amz-meta-note"] {
+            let error = Verifier::from_headers(&headers(&[("x-amz-trailer", other)]));
+            assert_eq!(error.err().unwrap().code(), &S3ErrorCode::InvalidRequest, "{other}");
+        }
     }
 
     #[test]

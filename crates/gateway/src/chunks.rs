@@ -57,6 +57,12 @@ impl Kind {
     }
 }
 
+/// Whether a head says that its body is in chunks, of whatever kind.
+pub(crate) fn is_chunked(headers: &HeaderMap) -> bool {
+    let kind = headers.get("x-amz-content-sha256");
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"STREAMING-"))
+}
+
 /// What is wrong with a body in chunks; [`crate::error`] tells clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {

@@ -6,12 +6,13 @@
 //! nobody takes any by announcing a long document, and given back when the operation has ended.
 
 use crate::checksum::Verifier;
+use crate::chunks;
 use crate::creation::CREATION_BYTES_MAX;
 use crate::error::slow_down;
 use crate::query::pairs;
 use crate::receive::DECODED_CONTENT_LENGTH;
 use bytes::Bytes;
-use http::header::HeaderName;
+use http::header::{AUTHORIZATION, HeaderName};
 use http::{HeaderMap, Method, Request};
 use http_body::{Frame, SizeHint};
 use s3s::{Body, S3Error, S3Result, StdError, s3_error};
@@ -113,8 +114,7 @@ impl Verdict {
 
 /// Whether a body comes in aws-chunked form, and whether there is anything in it.
 fn chunked(headers: &HeaderMap) -> (bool, bool) {
-    let sha256 = headers.get("x-amz-content-sha256");
-    let is_chunked = sha256.is_some_and(|it| it.as_bytes().starts_with(b"STREAMING-"));
+    let is_chunked = chunks::is_chunked(headers);
     let is_empty = headers.get(DECODED_CONTENT_LENGTH).is_some_and(|length| length == "0");
     (is_chunked, is_chunked && !is_empty)
 }
@@ -135,7 +135,9 @@ pub(crate) fn judged(
         return Ok((request, verdict));
     }
     let (is_chunked, has_chunks) = chunked(request.headers());
-    if has_chunks {
+    // The frame of no chunk is taken out of what bears a signature only.
+    let is_framed = is_chunked && !request.headers().contains_key(AUTHORIZATION);
+    if has_chunks || is_framed {
         return Err(s3_error!(
             NotImplemented,
             "an aws-chunked document (x-amz-content-sha256: STREAMING-...): only objects and parts \

@@ -1,7 +1,7 @@
 //! What every request passes first and every answer last: the gateway's own pages, the limits, the
 //! request id, the count.
 
-use crate::chunks::set_aside;
+use crate::chunks::{self, set_aside};
 use crate::cors::Question;
 use crate::documents::{self, DOCUMENT_BYTES_MAX};
 use crate::exchange::{Exchange, Ledger};
@@ -221,6 +221,13 @@ impl Front {
                 (None, true) => refusal(unread()),
                 (None, false) => Ok(response),
             };
+        }
+        if chunks::is_chunked(request.headers()) {
+            return refusal(s3_error!(
+                InvalidRequest,
+                "a form in chunks (x-amz-content-sha256: STREAMING-...): they would be kept with \
+                 the object; send the form as it is"
+            ));
         }
         match put_of(request, &self.hosts, &self.ring, &self.limits, now).await {
             Ok((put, form)) => Ok(form.told(self.s3.call(put).await?)),

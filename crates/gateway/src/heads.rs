@@ -6,7 +6,7 @@ mod authorization;
 use crate::receive::DECODED_CONTENT_LENGTH;
 use crate::{chunks, query};
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, DATE};
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Method, Request};
 use jiff::fmt::rfc2822::DateTimeParser;
 use s3s::{S3Error, S3ErrorCode, s3_error};
 use std::time::{Duration, SystemTime};
@@ -55,7 +55,7 @@ pub(crate) fn fault<B>(request: &Request<B>, now: SystemTime) -> Option<S3Error>
         return Some(fault);
     }
     let pairs: Vec<_> = query::pairs(request.uri().query().unwrap_or_default()).collect();
-    if !authorization.starts_with("AWS4-") && !takes_chunks(headers, &pairs) {
+    if !authorization.starts_with("AWS4-") && !takes_chunks(request.method(), headers, &pairs) {
         let why = "A body in chunks (x-amz-content-sha256: STREAMING-...) takes a signature of \
                    version 4 in the Authorization header, or none at all and unsigned chunks \
                    (STREAMING-UNSIGNED-PAYLOAD-TRAILER).";
@@ -68,15 +68,16 @@ pub(crate) fn fault<B>(request: &Request<B>, now: SystemTime) -> Option<S3Error>
 }
 
 /// Whether somebody takes the chunks out of the body, if it is in chunks: of a request that version
-/// 4 does not sign in its header, only where nobody signs anything.
-fn takes_chunks(headers: &HeaderMap, pairs: &[(String, String)]) -> bool {
+/// 4 does not sign in its header, only of a PUT, and where nobody signs anything.
+fn takes_chunks(method: &Method, headers: &HeaderMap, pairs: &[(String, String)]) -> bool {
     let Some(digest) = text(headers, "x-amz-content-sha256") else { return true };
     let is_signed = || {
         let in_query = ["X-Amz-Signature", "Signature", "AWSAccessKeyId"];
         headers.contains_key(AUTHORIZATION)
             || in_query.iter().any(|name| query::value_of(pairs, name).is_some())
     };
-    !digest.starts_with("STREAMING-") || (digest == chunks::UNSIGNED && !is_signed())
+    let is_put = *method == Method::PUT;
+    !digest.starts_with("STREAMING-") || (is_put && digest == chunks::UNSIGNED && !is_signed())
 }
 
 fn no_date() -> S3Error {
@@ -139,7 +140,11 @@ mod tests {
     use super::*;
 
     fn code(uri: &str, headers: &[(&str, &str)]) -> Option<String> {
-        let mut builder = Request::builder().uri(uri);
+        code_of(Method::PUT, uri, headers)
+    }
+
+    fn code_of(method: Method, uri: &str, headers: &[(&str, &str)]) -> Option<String> {
+        let mut builder = Request::builder().method(method).uri(uri);
         for (name, value) in headers {
             builder = builder.header(*name, *value);
         }
@@ -221,6 +226,8 @@ mod tests {
     fn chunks_need_a_signature_of_version_4_or_none() {
         let chunks = ("x-amz-content-sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER");
         assert_eq!(code("/b/k", &[chunks]), None);
+        // Forms and documents.
+        assert_eq!(code_of(Method::POST, "/b", &[chunks]).as_deref(), Some("InvalidRequest"));
         let signed = ("x-amz-content-sha256", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD");
         assert_eq!(code("/b/k", &[signed]).as_deref(), Some("InvalidRequest"));
         for uri in ["/b/k?X-Amz-Signature=s", "/b/k?AWSAccessKeyId=K&Signature=s&Expires=9"] {

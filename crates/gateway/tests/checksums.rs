@@ -100,7 +100,7 @@ async fn a_trailer_that_was_not_announced_is_refused_and_nothing_kept(lane: Lane
             ("content-encoding", "aws-chunked"),
             ("content-length", framed_length.as_str()),
             ("x-amz-decoded-content-length", length.as_str()),
-            ("x-amz-trailer", "x-amz-note"),
+            ("x-amz-trailer", "x-amz-checksum-sha1"),
         ];
         let request = Request {
             method: "PUT",

@@ -23,7 +23,7 @@ on_every_lane!(
     nothing_follows_unless_it_is_announced,
 );
 on_lane!(azure_alone, Azure: who_signs_nothing_may_send_chunks);
-on_lane!(local_alone, Local: who_signs_nothing_may_send_chunks);
+on_lane!(local_alone, Local: who_signs_nothing_may_send_chunks, only_objects_come_in_chunks);
 
 /// So much is sent before the chunk has come.
 const BEGUN: usize = 24 << 20;
@@ -198,4 +198,31 @@ async fn who_signs_nothing_may_send_chunks(lane: Lane) {
         assert_eq!(taken.status, 200, "{size}: {}", taken.text());
         assert!(server.get(&format!("/lake/{size}")).await.body == body, "{size}: other bytes");
     }
+}
+
+/// Nobody takes the chunks out of a form, nor of a document that nobody signs: of a form they would
+/// be kept with the object, and of a document that is said to have none no digest was compared.
+async fn only_objects_come_in_chunks(lane: Lane) {
+    let server = Server::on_with(lane, |options| options.public = vec![Grant::everything()]).await;
+    assert_eq!(server.put("/lake/k", b"kept").await.status, 200);
+    let begin = "--X1\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\nform\r\n--X1\r\n\
+                 Content-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n";
+    let form = sign::unsigned_chunks(&[begin.as_bytes(), b"a\r\n--X1--\r\n"], (CRC32, "AAAAAQ=="));
+    let removal = b"<Delete><Object><Key>k</Key></Object></Delete>";
+    let form_type = ("content-type", "multipart/form-data; boundary=X1");
+    let other_md5 = ("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==");
+    for (method, path, header, body, decoded, status) in [
+        ("POST", "/lake", form_type, &form[..], "200", 400),
+        ("POST", "/lake?delete", other_md5, removal, "0", 400),
+        ("PUT", "/other", other_md5, b"0\r\n\r\n", "0", 501),
+    ] {
+        let told = ("x-amz-decoded-content-length", decoded);
+        let headers = [header, told, ("x-amz-content-sha256", UNSIGNED)];
+        let request = Request { method, path, headers: &headers, body, ..Default::default() };
+        let answer = server.unsigned(request).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+    }
+    assert_eq!(server.get("/lake/k").await.body, b"kept");
+    assert_eq!(server.get("/lake/form").await.status, 404);
+    assert_eq!(server.get("/other").await.status, 404);
 }

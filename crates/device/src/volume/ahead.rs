@@ -116,13 +116,13 @@ impl Piece {
         self.arrived.notify_all();
     }
 
-    /// Nobody fetches it any more.
+    /// Nobody fetches it any more. Who took its memory out meanwhile told nobody.
     fn abandon(&self) {
         let mut state = lock(&self.state);
         if matches!(*state, State::Coming) {
             *state = State::Gone;
-            self.arrived.notify_all();
         }
+        self.arrived.notify_all();
     }
 
     /// Takes the memory out; whoever still comes for it reads himself.

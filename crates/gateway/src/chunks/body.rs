@@ -2,13 +2,16 @@
 
 use super::chain::Chain;
 use super::{Event, Fault, Frames, Kind};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{Extensions, HeaderMap};
 use http_body::Frame;
 use s3s::{Body, StdError};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+
+/// A piece that is shorter than this is copied.
+const SMALL_BYTES: usize = 4 << 10;
 
 /// What follows a body in chunks, once all of it was read.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +42,8 @@ pub(crate) struct Unchunked {
     frames: Frames,
     /// What came and is not taken apart yet.
     input: Bytes,
+    /// What is taken apart and was not passed on, since what came before it stood in small pieces.
+    next: Option<Bytes>,
     /// Whether the chunk that is passing bears a signature.
     is_signed: bool,
     trailers: Trailers,
@@ -62,6 +67,7 @@ impl Unchunked {
             chain,
             frames: Frames::default(),
             input: Bytes::new(),
+            next: None,
             is_signed: false,
             trailers,
             is_announced,
@@ -108,18 +114,34 @@ impl Unchunked {
         Ok(())
     }
 
-    /// The next bytes that `input` has; `None` where more of the body has to come.
+    /// The next bytes that `input` has; `None` where more of the body has to come. Small pieces are
+    /// copied together: each would hold all that came with it, frames of any length among it.
     fn taken(&mut self) -> Result<Option<Bytes>, Fault> {
+        if let Some(next) = self.next.take() {
+            return Ok(Some(next));
+        }
+        let mut small = BytesMut::new();
         while let Some(event) = self.frames.next(&mut self.input)? {
-            match event {
-                Event::Chunk { is_last, signature } => self.begin(is_last, signature)?,
+            let bytes = match event {
+                Event::Chunk { is_last, signature } => {
+                    self.begin(is_last, signature)?;
+                    continue;
+                }
                 Event::Data { bytes, ends_chunk } => {
                     self.pass(&bytes, ends_chunk)?;
-                    return Ok(Some(bytes));
+                    bytes
                 }
+            };
+            if bytes.len() < SMALL_BYTES {
+                small.extend_from_slice(&bytes);
+            } else if small.is_empty() {
+                return Ok(Some(bytes));
+            } else {
+                self.next = Some(bytes);
+                break;
             }
         }
-        Ok(None)
+        Ok((!small.is_empty()).then(|| small.freeze()))
     }
 
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, StdError>>> {

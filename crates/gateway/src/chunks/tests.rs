@@ -1,6 +1,8 @@
 use super::tests_only::parsed;
 use super::*;
 use proptest::prelude::*;
+use std::future::poll_fn;
+use std::pin::Pin;
 
 fn framed(sizes: &[usize], extension: &str) -> Vec<u8> {
     let chunk = |size: &usize| {
@@ -105,4 +107,30 @@ proptest! {
             other => prop_assert!(false, "{:?}", other),
         }
     }
+}
+
+/// Each piece would hold the frames that came with it, a thousand bytes for one.
+#[tokio::test]
+async fn small_pieces_are_passed_on_together() {
+    use super::body::{Trailers, Unchunked};
+    use http_body::Body as _;
+    let note = format!(";{}", "x".repeat(LINE_BYTES_MAX - 10));
+    let sizes = [vec![1; 50], vec![10_000, 1, 10_000], vec![1; 50]].concat();
+    let body = [framed(&sizes, &note), framed(&[0], "")].concat();
+    let mut body = Unchunked::new(
+        Body::from(Bytes::from(body)),
+        Kind::Unsigned,
+        None,
+        Trailers::default(),
+        false,
+    );
+    let mut lengths = Vec::new();
+    let mut found = Vec::new();
+    while let Some(frame) = poll_fn(|it| Pin::new(&mut body).poll_frame(it)).await {
+        let piece = frame.unwrap().into_data().unwrap();
+        lengths.push(piece.len());
+        found.extend_from_slice(&piece);
+    }
+    assert_eq!(lengths, [50, 10_000, 1, 10_000, 50]);
+    assert_eq!(found, data(&sizes));
 }

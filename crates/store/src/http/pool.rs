@@ -103,12 +103,13 @@ impl Host {
 
     /// Takes out what has been idle for too long.
     fn expired(&mut self, now: Instant, closed: &mut Vec<Idle>) {
-        // The oldest stand first; those of one host are few.
-        let stale = |idle: &&Idle| idle.until <= now;
-        let count = self.idle.iter().take_while(stale).count();
-        closed.extend(self.idle.drain(..count));
-        let count = self.fresh.iter().take_while(stale).count();
-        closed.extend(self.fresh.drain(..count));
+        // The times of two can be in another order than they: servers tell how long they wait.
+        let is_stale = |idle: &mut Idle| idle.until <= now;
+        closed.extend(self.idle.extract_if(.., is_stale));
+        let all = self.fresh.drain(..);
+        let (stale, fresh): (VecDeque<_>, _) = all.partition(|idle| idle.until <= now);
+        self.fresh = fresh;
+        closed.extend(stale);
     }
 }
 

@@ -180,3 +180,25 @@ async fn what_is_idle_is_closed_when_its_own_time_is_over() {
     assert_eq!(pool.close_expired(LIFE), None);
     assert!(!pool.is_swept.load(Ordering::Acquire));
 }
+
+/// Servers tell each connection how long they keep it.
+#[tokio::test]
+async fn what_is_idle_is_closed_whatever_stands_before_it() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let pool = Arc::new(Pool::new(3));
+    let mut accepted = Vec::new();
+    for time in [LIFE, Duration::from_millis(50), LIFE] {
+        let slot = pool.slot(origin(), || ()).await;
+        let socket = Socket::connect(listener.local_addr().unwrap()).await.unwrap();
+        accepted.push((slot, Connection::new(Stream::Plain(socket), LIFE), time));
+    }
+    accepted.into_iter().for_each(|(slot, connection, time)| pool.give(slot, connection, time));
+    let closed = async {
+        while pool.connections(&origin()).idle > 2 {
+            assert!(pool.close_expired(LIFE).is_some());
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), closed).await.unwrap();
+    assert_eq!(pool.connections(&origin()).idle, 2);
+}
