@@ -189,6 +189,21 @@ impl Error {
         self
     }
 
+    /// The same error for another one who meets it, without its source.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let Inner { message, object, hint, service_code, etag, .. } = &*self.0;
+        Error(Box::new(Inner {
+            message: message.clone(),
+            object: object.clone(),
+            hint: hint.clone(),
+            service_code: service_code.clone(),
+            etag: etag.clone(),
+            source: None,
+            ..*self.0
+        }))
+    }
+
     /// What the caller can do.
     pub fn kind(&self) -> Kind {
         self.0.kind

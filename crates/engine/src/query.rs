@@ -38,7 +38,7 @@ pub(crate) struct QueryCore {
     /// Counts the queries of the engine.
     number: u64,
     /// The disk cache that it uses to its end.
-    disk: OnceLock<Option<Arc<DiskCache>>>,
+    disk: OnceLock<Result<Option<Arc<DiskCache>>>>,
     pub host_cache: HostCache,
     pub cancel: Cancellation,
     pub scope: Arc<Scope>,
@@ -66,22 +66,28 @@ pub(crate) const WASTE_PARTS: u64 = 10;
 
 impl QueryCore {
     /// The disk cache that this query's settings ask for, the same one each time. It is opened when
-    /// first asked for, since most statements read nothing remote.
+    /// first asked for, since most statements read nothing remote; one that cannot be is not tried
+    /// again.
     ///
     /// # Errors
     /// As [`DiskCache::open`].
     pub fn disk(&self) -> Result<Option<Arc<DiskCache>>> {
-        if let Some(disk) = self.disk.get() {
-            return Ok(disk.clone());
-        }
         let engine = &self.engine;
-        let disk = engine.disk.of(&self.settings, self.number, &engine.observer.metrics)?;
-        Ok(self.disk.get_or_init(|| disk).clone())
+        let open = || engine.disk.of(&self.settings, self.number, &engine.observer.metrics);
+        match self.disk.get_or_init(open) {
+            Ok(disk) => Ok(disk.clone()),
+            Err(error) => Err(error.again()),
+        }
+    }
+
+    /// The disk cache, where this query has opened one.
+    pub fn opened_disk(&self) -> Option<&Arc<DiskCache>> {
+        self.disk.get()?.as_ref().ok()?.as_ref()
     }
 
     /// What the disk cache has of an object that changed is not to be taken for it.
     pub fn outdate(&self, at: &Location) {
-        if let Some(disk) = self.disk.get().and_then(Option::as_ref)
+        if let Some(disk) = self.opened_disk()
             && let Some(name) = name_in_cache(at)
         {
             disk.outdate(&name);
