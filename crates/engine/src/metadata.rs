@@ -129,27 +129,39 @@ impl MetadataCache {
     }
 
     /// The store just told this, to a request that began at `asked`. What is immutable stays so as
-    /// long as its tag is the same.
-    pub fn confirm(&self, at: &Location, meta: &ObjectMeta, immutable: bool, asked: Instant) {
+    /// long as its tag is the same. Whether it counts: not where the object changed since.
+    pub fn confirm(
+        &self,
+        at: &Location,
+        meta: &ObjectMeta,
+        immutable: bool,
+        asked: Instant,
+    ) -> bool {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let name = at.name();
         let mut known = entries.remove(&name).unwrap_or_default();
         let is_late = known.changed.is_some_and(|changed| asked < changed);
         let fresh =
             Entry { mount: at.mount.id, meta: meta.clone(), confirmed: Instant::now(), immutable };
-        match known.entries.iter_mut().find(|entry| entry.mount == at.mount.id) {
+        let counts = match known.entries.iter_mut().find(|entry| entry.mount == at.mount.id) {
             Some(entry) => {
                 let is_same = entry.meta.etag == meta.etag;
-                if !is_late && (is_same || asked >= entry.confirmed) {
+                let counts = !is_late && (is_same || asked >= entry.confirmed);
+                if counts {
                     let immutable = immutable || (entry.immutable && is_same);
                     *entry = Entry { immutable, ..fresh };
                 }
+                counts
             }
-            None if is_late => {}
-            None => known.entries.push(fresh),
-        }
+            None if is_late => false,
+            None => {
+                known.entries.push(fresh);
+                true
+            }
+        };
         let weight = known.weight();
         entries.insert(name, known, weight);
+        counts
     }
 
     /// The object changed or went away: nothing is known of it, through any mount, and what answers

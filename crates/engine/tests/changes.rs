@@ -35,7 +35,7 @@ async fn what_is_remembered_ends_before_a_change_and_once_more_behind_it() {
     bench.store.place("a", pattern(1)).await;
     assert_eq!(size(&bench, "a").await, (1, true));
     assert_eq!(size(&bench, "a").await, (1, false));
-    let change = bench.query().change(slice::from_ref(&at)).await;
+    let change = bench.query().change(slice::from_ref(&at)).await.unwrap();
     assert_eq!(size(&bench, "a").await, (1, true), "asked before it took effect");
     bench.store.place("a", pattern(2)).await;
     change.ended(&Ok(()));
@@ -55,7 +55,7 @@ async fn an_answer_that_is_older_than_a_change_is_not_remembered() {
         while bench.store.take_calls().is_empty() {
             tokio::task::yield_now().await;
         }
-        let change = bench.query().change(slice::from_ref(&at)).await;
+        let change = bench.query().change(slice::from_ref(&at)).await.unwrap();
         bench.store.place("a", pattern(2)).await;
         change.ended(&Ok(()));
         answer.add_permits(1);
@@ -79,14 +79,14 @@ async fn of_a_change_that_nobody_heard_the_end_of_nothing_is_remembered_for_a_wh
         let bench = bench();
         let at = bench.at("a");
         bench.store.place("a", pattern(1)).await;
-        let change = bench.query().change(slice::from_ref(&at)).await;
+        let change = bench.query().change(slice::from_ref(&at)).await.unwrap();
         match &end {
             Some(result) => change.ended(result),
             None => drop(change),
         }
         assert_eq!(size(&bench, "a").await, (1, true), "{end:?}");
         // Another one, of which everything is known, changes nothing about the first.
-        bench.query().change(slice::from_ref(&at)).await.ended(&Ok(()));
+        bench.query().change(slice::from_ref(&at)).await.unwrap().ended(&Ok(()));
         assert_eq!(size(&bench, "a").await, (1, true), "{end:?}");
         bench.store.place("a", pattern(2)).await;
         assert_eq!(size(&bench, "a").await, (2, true), "{end:?}");
@@ -97,7 +97,7 @@ async fn of_a_change_that_nobody_heard_the_end_of_nothing_is_remembered_for_a_wh
     for kind in [Kind::Conflict, Kind::NotFound, Kind::Denied, Kind::Invalid] {
         let bench = bench();
         bench.store.place("a", pattern(1)).await;
-        bench.query().change(slice::from_ref(&bench.at("a"))).await.ended(&failed(kind));
+        bench.query().change(slice::from_ref(&bench.at("a"))).await.unwrap().ended(&failed(kind));
         assert_eq!(size(&bench, "a").await, (1, true), "{kind:?}");
         assert_eq!(size(&bench, "a").await, (1, false), "{kind:?}: the store refused");
     }

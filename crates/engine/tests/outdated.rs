@@ -223,6 +223,38 @@ async fn a_damaged_note_counts_for_everything() {
     assert!(read(&bench, "a.csv").await.unwrap().0 == new());
     let (found, requests) = read(&bench, "b.csv").await.unwrap();
     assert!(found == old() && requests == 1, "{requests}: asked for, and not fetched again");
+    // The store has confirmed it.
+    let bench = process(&cache, Some(bench));
+    assert_eq!(read(&bench, "b.csv").await.unwrap(), (old(), 0));
+}
+
+/// What the store said of an object before it changed confirms nothing behind that.
+#[tokio::test]
+async fn an_answer_from_before_a_change_confirms_nothing() {
+    let scratch = Scratch::new("outdated");
+    let (cache, bench) = cached(&scratch).await;
+    let bench = process(&cache, Some(bench));
+    let answer = Arc::new(tokio::sync::Semaphore::new(0));
+    bench.store.fail("stat", Fault::Delay(Arc::clone(&answer)));
+    let asking = bench.query();
+    // Of one that has not opened the cache nothing is confirmed.
+    asking.cache_entries().unwrap();
+    let at = bench.at("a.csv");
+    // So that it is asked about.
+    let begun = bench.query().change(slice::from_ref(&at)).await.unwrap();
+    let changes = async {
+        while bench.store.take_calls().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        begun.ended(&Ok(()));
+        change(&bench, &bench.query(), Change::Put).await;
+        answer.add_permits(1);
+    };
+    let (meta, ()) = tokio::join!(asking.stat(&at), changes);
+    meta.unwrap();
+    drop(asking);
+    let bench = process(&cache, Some(bench));
+    assert!(read(&bench, "a.csv").await.unwrap().0 == new());
 }
 
 /// A disk that takes no note: better no cache than one that is believed.
@@ -236,4 +268,55 @@ async fn where_nothing_can_be_noted_nothing_stays() {
     let bench = process(&cache, Some(bench));
     assert!(read(&bench, "a.csv").await.unwrap().0 == new());
     assert!(read(&bench, "b.csv").await.unwrap().1 > 0);
+}
+
+/// Neither a note, nor that what is there goes: the old bytes would be taken for the new object.
+#[tokio::test]
+async fn where_nothing_can_be_noted_and_nothing_goes_nothing_is_changed() {
+    let scratch = Scratch::new("outdated");
+    let (cache, bench) = cached(&scratch).await;
+    // So that the file of blocks is closed.
+    let bench = process(&cache, Some(bench));
+    let noting = cache.join(format!("{NOTED}.new"));
+    std::fs::create_dir(&noting).unwrap();
+    let blocks = std::fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path());
+    let blocks: Vec<_> =
+        blocks.filter(|path| path.extension() == Some("blocks".as_ref())).collect();
+    let query = bench.query();
+    query.cache_entries().unwrap();
+    for path in &blocks {
+        std::fs::remove_file(path).unwrap();
+        std::fs::create_dir(path).unwrap();
+    }
+    assert!(!blocks.is_empty());
+    for key in ["a.csv", "n.csv"] {
+        let put = query.put(&bench.at(key), payload(new()), &PutOptions::default()).await;
+        let error = put.unwrap_err();
+        assert_eq!(error.kind(), Kind::Exhausted);
+        let text = error.to_string();
+        assert!(text.contains(cache.to_str().unwrap()) && text.contains("cache_dir"), "{text}");
+    }
+    assert!(
+        bench.store.content("a.csv").await.unwrap() == old()
+            && bench.store.content("n.csv").await.is_none()
+    );
+    std::fs::remove_dir(&noting).unwrap();
+    change(&bench, &query, Change::Put).await;
+    assert!(bench.store.content("a.csv").await.unwrap() == new());
+}
+
+#[tokio::test]
+async fn a_cache_that_cannot_be_opened_stops_no_change_and_is_tried_once_for_a_query() {
+    let scratch = Scratch::new("outdated");
+    let (path, cache) = (scratch.path().join("file"), scratch.path().join("file/cache"));
+    std::fs::write(&path, "").unwrap();
+    let bench = process(&cache, None);
+    let query = bench.query();
+    change(&bench, &query, Change::Put).await;
+    std::fs::remove_file(&path).unwrap();
+    change(&bench, &query, Change::Put).await;
+    assert!(!cache.exists(), "it was tried again");
+    let error = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap_err();
+    assert!(error.to_string().contains("cache_dir"), "{error}");
+    assert!(read(&bench, "a.csv").await.unwrap().0 == new() && cache.exists());
 }

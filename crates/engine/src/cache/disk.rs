@@ -5,10 +5,12 @@
 //! fails because of the cache.
 
 use crate::budget::Lease;
+use crate::cache::changes::Notes;
 use crate::cache::home::Home;
 use crate::cache::index::{Found, Index, ObjectVersion, Place};
 use crate::cache::medium::{BlockFile, Medium, read_checked};
 use crate::cache::memory::blocks_of;
+use crate::cache::outdated::{self, Noted};
 use crate::cache::record::NAME_BYTES_MAX;
 use crate::cache::writer;
 use bytes::Bytes;
@@ -40,6 +42,8 @@ pub(super) struct Shared {
     /// Held while it is noted which versions are outdated, and while the oldest file goes: what is
     /// known of its versions must not go before it. Taken before the state.
     pub noting: Mutex<()>,
+    /// Of the one change that waits for a note on a thread.
+    pub turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug)]
@@ -63,9 +67,7 @@ pub(super) struct State {
     /// While blocks of a file that gave way are neither here nor there: the names of the objects
     /// that changed meanwhile.
     pub moving: Option<HashSet<String>>,
-    /// How often a version became outdated, and how often that was so when it was noted last.
-    pub outdated: u64,
-    pub noted: u64,
+    pub notes: Notes,
     pub counts: Counts,
     /// Of the engines that use it: what the writer meets belongs to no statement.
     engines: Vec<Weak<Metrics>>,
@@ -202,7 +204,9 @@ impl DiskCache {
                 if index.gaps(&record.version, record.range) == [record.range] {
                     let place = Place::File { file: recovered.number, position, crc: record.crc };
                     index.insert(&record.version, record.range, place);
-                    if noted.has(&record.version) {
+                    if noted == Noted::All {
+                        index.doubt_version(&record.version);
+                    } else if noted.has(outdated::hash(&record.version)) {
                         index.outdate_version(&record.version);
                     }
                 }
@@ -223,14 +227,14 @@ impl DiskCache {
             is_ending: false,
             changing: HashMap::new(),
             moving: None,
-            outdated: 0,
-            noted: 0,
+            notes: Notes::of(noted),
             counts: Counts::default(),
             engines: Vec::new(),
         };
         let (changed, progress) = (Condvar::new(), Notify::new());
         let (state, noting) = (Mutex::new(state), Mutex::default());
-        let shared = Arc::new(Shared { medium, state, changed, progress, noting });
+        let turn = Arc::default();
+        let shared = Arc::new(Shared { medium, state, changed, progress, noting, turn });
         let writer = std::thread::Builder::new()
             .name("penstock-cache".into())
             .spawn({
@@ -287,8 +291,7 @@ impl DiskCache {
                 };
                 if !is_good {
                     let mut state = self.shared.lock();
-                    let place = Some((*file, *position));
-                    state.index.forget(version, found.block.start, place);
+                    state.index.lose(version, found.block.start, (*file, *position));
                     state.met_corrupt_block();
                 }
                 is_good
@@ -317,15 +320,24 @@ impl DiskCache {
     }
 
     /// Takes bytes that begin at `start`, with the right to hold them; the cache is theirs as soon
-    /// as this returns.
-    pub fn offer(&self, version: &ObjectVersion, start: u64, bytes: &Bytes, lease: Lease) {
+    /// as this returns. Whether their object `has_outgrown` them is asked when they are taken.
+    pub fn offer(
+        &self,
+        version: &ObjectVersion,
+        start: u64,
+        bytes: &Bytes,
+        lease: Lease,
+        has_outgrown: impl FnOnce() -> bool,
+    ) {
         let range = ByteRange { start, end: start + bytes.len() as u64 };
         let lease = Arc::new(lease);
         let mut state = self.shared.lock();
-        if state.changing.contains_key(&*version.name) {
+        let gaps = state.index.gaps(version, range);
+        let is_changing = || state.changing.contains_key(&*version.name);
+        if !gaps.is_empty() && (is_changing() || has_outgrown()) {
             state.outdate_version(version);
         }
-        for gap in state.index.gaps(version, range) {
+        for gap in gaps {
             for block in blocks_of(gap) {
                 let part = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
                 let bytes = bytes.slice(part(block.start)..part(block.end));
@@ -340,11 +352,6 @@ impl DiskCache {
         self.shared.changed.notify_all();
         // Not under the lock: giving memory back wakes writers.
         drop(lease);
-    }
-
-    /// Forgets everything and removes the files.
-    pub fn clear(&self) {
-        self.shared.clear();
     }
 
     /// Waits until what was offered is written.
@@ -394,22 +401,6 @@ impl Drop for DiskCache {
 impl Shared {
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn clear(&self) {
-        let mut state = self.lock();
-        state.epoch += 1;
-        let dropped: Vec<Queued> = state.queue.drain(..).collect();
-        state.queue_bytes = 0;
-        for file in state.index.clear() {
-            // Before it is given back, which lets another one have its place.
-            self.medium.remove(file);
-            state.files.remove(&file);
-        }
-        drop(state);
-        drop(dropped);
-        self.progress.notify_waiters();
-        self.medium.settle();
     }
 }
 

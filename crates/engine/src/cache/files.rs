@@ -14,10 +14,10 @@ use crate::cache::record::{
 };
 use penstock_base::{Error, Kind, Result};
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 const LOCK_NAME: &str = "penstock-cache.lock";
 const EXTENSION: &str = "blocks";
@@ -48,6 +48,8 @@ impl Drop for Directory {
 const FILES: u64 = 64;
 const FILE_BYTES_MIN: u64 = 4 << 20;
 const FILE_BYTES_MAX: u64 = 256 << 20;
+/// The note of so many versions has half a MiB.
+const HASHES_MAX_HERE: usize = 1 << 16;
 
 impl Directory {
     /// Makes a directory if need be, readable by its owner only; its absolute path without links.
@@ -69,12 +71,16 @@ impl Directory {
     /// `Invalid` when it cannot be written or locked, with the reason.
     pub fn hold(path: &Path) -> Result<Self> {
         let named = |what: &str, error: &io::Error| unusable(path, what, error);
-        let mut lock = private()
-            .read(true)
-            .create(true)
-            .truncate(false)
-            .open(path.join(LOCK_NAME))
-            .map_err(|error| named("the directory cannot be written", &error))?;
+        let name = path.join(LOCK_NAME);
+        let mut lock = match take_kept(&name) {
+            Some(kept) => kept,
+            None => private()
+                .read(true)
+                .create(true)
+                .truncate(false)
+                .open(&name)
+                .map_err(|error| named("the directory cannot be written", &error))?,
+        };
         // One that does not read is of nobody.
         let mut owner = String::new();
         let _ = lock.read_to_string(&mut owner);
@@ -82,7 +88,7 @@ impl Directory {
         match rustix::fs::fcntl_lock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
             Ok(()) if owner.trim_end() == mine => {
                 // Closing it would give up the lock that the other copy holds.
-                std::mem::forget(lock);
+                KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(lock);
                 return Err(in_use(path, "another copy of Penstock in this process"));
             }
             Ok(()) => {}
@@ -120,7 +126,7 @@ impl Directory {
         match judged {
             Head::Ours => {}
             Head::OtherVersion => {
-                self.remove(number);
+                self.remove(number)?;
                 return Ok(None);
             }
             Head::Foreign => return Ok(None),
@@ -168,13 +174,25 @@ impl Medium for Directory {
         Ok(Arc::new(Plain(file)))
     }
 
-    fn remove(&self, number: u64) {
-        let _ = std::fs::remove_file(self.file_path(number));
+    fn remove(&self, number: u64) -> io::Result<()> {
+        match std::fs::remove_file(self.file_path(number)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
-    /// The file system remembers it, and a power cut that brings a file back harms nobody: its
-    /// blocks carry their checksums.
-    fn settle(&self) {}
+    fn settle(&self) -> io::Result<()> {
+        match File::open(&self.path) {
+            Ok(directory) => directory.sync_all(),
+            // With all that was in it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn hashes_max(&self) -> usize {
+        HASHES_MAX_HERE
+    }
 
     fn noted(&self) -> Noted {
         match std::fs::read(self.path.join(NOTED_NAME)) {
@@ -190,7 +208,7 @@ impl Medium for Directory {
         file.write_all_at(&noted.encode(), 0)?;
         file.sync_all()?;
         std::fs::rename(&noting, self.path.join(NOTED_NAME))?;
-        File::open(&self.path)?.sync_all()
+        self.settle()
     }
 }
 
@@ -232,6 +250,23 @@ impl BlockFile for Plain {
     fn read(&self, position: u64, into: &mut [u8]) -> io::Result<()> {
         self.0.read_exact_at(into, position)
     }
+}
+
+/// Lock files that another copy of Penstock in this process holds: one of each, however often it is
+/// tried.
+static KEPT: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// A lock file that is open already, to be read from its begin.
+fn take_kept(name: &Path) -> Option<File> {
+    let there = std::fs::metadata(name).ok()?;
+    let is_it = |kept: &File| {
+        kept.metadata().is_ok_and(|kept| (kept.dev(), kept.ino()) == (there.dev(), there.ino()))
+    };
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = kept.iter().position(is_it)?;
+    let mut file = kept.swap_remove(at);
+    file.rewind().ok()?;
+    Some(file)
 }
 
 /// Cached bytes are as private as the objects.

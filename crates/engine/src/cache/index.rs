@@ -4,6 +4,7 @@
 //! are forgotten oldest first; blocks of them that were used since they were written get another
 //! round (as in S3-FIFO, Yang et al., SOSP 2023), at most [`SURVIVORS`] of a file.
 
+use crate::cache::outdated;
 use bytes::Bytes;
 use penstock_base::ByteRange;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -50,6 +51,17 @@ struct File {
     bytes: u64,
     /// Those written to it; they may have been forgotten since.
     blocks: Vec<(ObjectVersion, u64)>,
+    /// Hashes of versions that were marked when they were lost, of which it may still hold blocks.
+    lost: Vec<u64>,
+}
+
+/// That a version is not to be taken for its object without asking.
+#[derive(Debug)]
+struct Mark {
+    /// As it is noted.
+    hash: u64,
+    /// Nothing is known of it but that the note said so of all.
+    is_doubt: bool,
 }
 
 /// A block of a forgotten file that is worth another round.
@@ -59,6 +71,8 @@ pub(super) struct Survivor {
     pub block: ByteRange,
     pub position: u64,
     pub crc: u32,
+    /// Its version was marked, as all were: that must not get lost on the way.
+    pub is_doubted: bool,
 }
 
 /// What is cached.
@@ -68,7 +82,7 @@ pub(super) struct Index {
     /// By name, the versions of which something is cached; the last one was cached last.
     versions: HashMap<Arc<str>, Vec<ObjectVersion>>,
     /// Those that are not to be taken for their objects without asking.
-    outdated: HashSet<ObjectVersion>,
+    outdated: HashMap<ObjectVersion, Mark>,
     files: BTreeMap<u64, File>,
 }
 
@@ -144,25 +158,60 @@ impl Index {
     /// it for the object.
     pub fn latest(&self, name: &str) -> Option<(&ObjectVersion, bool)> {
         let version = self.versions.get(name)?.last()?;
-        Some((version, !self.outdated.contains(version)))
+        Some((version, !self.is_outdated(version)))
     }
 
     /// What is cached of an object is not to be taken for it; whether that is news.
     pub fn outdate(&mut self, name: &str) -> bool {
         let versions = self.versions.get(name).into_iter().flatten();
-        let before = self.outdated.len();
-        self.outdated.extend(versions.cloned());
-        self.outdated.len() > before
+        versions.filter(|version| mark(&mut self.outdated, version)).count() > 0
     }
 
     /// As [`Index::outdate`] of one version, of which something is about to be cached.
     pub fn outdate_version(&mut self, version: &ObjectVersion) -> bool {
-        self.outdated.insert(version.clone())
+        mark(&mut self.outdated, version)
     }
 
-    /// Those that are not to be taken for their objects.
-    pub fn outdated(&self) -> &HashSet<ObjectVersion> {
-        &self.outdated
+    /// As [`Index::outdate_version`], where that is said of all versions.
+    pub fn doubt_version(&mut self, version: &ObjectVersion) -> bool {
+        let is_news = !self.is_outdated(version);
+        if is_news {
+            let mark = Mark { hash: outdated::hash(version), is_doubt: true };
+            self.outdated.insert(version.clone(), mark);
+        }
+        is_news
+    }
+
+    /// A version is its object; whether that is news.
+    pub fn confirm(&mut self, version: &ObjectVersion) -> bool {
+        self.outdated.remove(version).is_some()
+    }
+
+    pub fn is_outdated(&self, version: &ObjectVersion) -> bool {
+        self.outdated.contains_key(version)
+    }
+
+    /// Hashes of an object's versions that are not to be taken for it.
+    pub fn outdated_of(&self, name: &str) -> impl Iterator<Item = u64> {
+        let versions = self.versions.get(name).into_iter().flatten();
+        versions.filter_map(|version| Some(self.outdated.get(version)?.hash))
+    }
+
+    /// Hashes of all that are not to be taken for their objects, should they be found again.
+    pub fn outdated(&self) -> HashSet<u64> {
+        let lost = self.files.values().flat_map(|file| &file.lost);
+        lost.copied().chain(self.outdated.values().map(|mark| mark.hash)).collect()
+    }
+
+    /// As [`Index::forget`], of a block that cannot be read: it may be found in its file again.
+    pub fn lose(&mut self, version: &ObjectVersion, start: u64, (file, position): (u64, u64)) {
+        if let Some(mark) = self.outdated.get(version)
+            && let Some(file) = self.files.get_mut(&file)
+            && !file.lost.contains(&mark.hash)
+        {
+            file.lost.push(mark.hash);
+        }
+        self.forget(version, start, Some((file, position)));
     }
 
     /// How many bytes of a range are cached.
@@ -235,12 +284,15 @@ impl Index {
             if file != oldest {
                 continue;
             }
-            let is_outdated = self.outdated.contains(&version);
+            let (is_doubted, is_outdated) = match self.outdated.get(&version) {
+                Some(mark) => (mark.is_doubt, !mark.is_doubt),
+                None => (false, false),
+            };
             self.forget(&version, start, Some((file, position)));
             if used && !is_outdated && end - start <= left {
                 left -= end - start;
                 let block = ByteRange { start, end };
-                survivors.push(Survivor { version, block, position, crc });
+                survivors.push(Survivor { version, block, position, crc, is_doubted });
             }
         }
         Some((oldest, survivors))
@@ -265,6 +317,21 @@ impl Index {
             let bytes = blocks.iter().map(|(start, block)| block.end - start).sum();
             (version, blocks.len() as u64, bytes)
         })
+    }
+}
+
+/// Marks a version as that of an object which changed; whether it had no mark.
+fn mark(marks: &mut HashMap<ObjectVersion, Mark>, version: &ObjectVersion) -> bool {
+    match marks.get_mut(version) {
+        Some(mark) => {
+            mark.is_doubt = false;
+            false
+        }
+        None => {
+            let mark = Mark { hash: outdated::hash(version), is_doubt: false };
+            marks.insert(version.clone(), mark);
+            true
+        }
     }
 }
 
@@ -318,9 +385,51 @@ mod tests {
         let (_, survivors) = index.forget_oldest(None).unwrap();
         assert_eq!(survivors.len(), 1, "{survivors:?}");
         assert_eq!(survivors[0].version, version(1));
-        assert_eq!(index.outdated().iter().collect::<Vec<_>>(), [&other]);
+        assert_eq!(index.outdated(), HashSet::from([outdated::hash(&other)]));
         index.forget(&other, 0, Some((2, 0)));
         assert!(index.outdated().is_empty() && index.latest("s3://b/0").is_none());
+    }
+
+    #[test]
+    fn what_is_only_doubted_gets_another_round_until_it_is_known_to_have_changed() {
+        for has_changed in [false, true] {
+            let mut index = Index::default();
+            index.insert(&version(0), range(0, 10), at(1, 0));
+            index.file_grew(1, 100);
+            assert!(index.doubt_version(&version(0)) && !index.doubt_version(&version(0)));
+            assert!(!has_changed || !index.outdate("s3://b/0"), "it has a mark");
+            index.find(&version(0), range(0, 10));
+            let (_, survivors) = index.forget_oldest(None).unwrap();
+            assert!(survivors.iter().all(|survivor| survivor.is_doubted));
+            assert_eq!(survivors.is_empty(), has_changed);
+        }
+    }
+
+    #[test]
+    fn what_is_confirmed_has_no_mark() {
+        let mut index = Index::default();
+        index.insert(&version(0), range(0, 10), at(1, 0));
+        assert!(!index.confirm(&version(0)));
+        index.outdate("s3://b/0");
+        assert!(index.confirm(&version(0)) && !index.confirm(&version(0)));
+        assert_eq!(index.latest("s3://b/0"), Some((&version(0), true)));
+        assert!(index.outdated().is_empty());
+    }
+
+    /// A disk may read tomorrow what it did not today.
+    #[test]
+    fn a_lost_block_keeps_its_mark_until_its_file_goes() {
+        let mut index = Index::default();
+        index.insert(&version(0), range(0, 10), at(1, 0));
+        index.insert(&version(1), range(0, 10), at(1, 10));
+        index.file_grew(1, 100);
+        index.outdate("s3://b/0");
+        index.lose(&version(0), 0, (1, 0));
+        index.lose(&version(1), 0, (1, 10));
+        assert_eq!(index.totals(), (0, 0));
+        assert_eq!(index.outdated(), HashSet::from([outdated::hash(&version(0))]));
+        index.forget_oldest(None).unwrap();
+        assert!(index.outdated().is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! from its begin to its end, and forgotten whole; a directory has them as files, a device as
 //! regions of one size.
 
-use crate::cache::outdated::Noted;
+use crate::cache::outdated::{HASHES_MAX, Noted};
 use crate::cache::record::Record;
 use penstock_base::{Error, Kind};
 use std::fmt;
@@ -31,10 +31,21 @@ pub(super) trait Medium: fmt::Debug + Send + Sync {
 
     /// Removes a file. Who has it open can read on. One that stays is found at the next start, and
     /// forgotten again when it is the oldest.
-    fn remove(&self, number: u64);
+    ///
+    /// # Errors
+    /// The system's, where it stays.
+    fn remove(&self, number: u64) -> io::Result<()>;
 
-    /// Sees to it that what was removed stays so.
-    fn settle(&self);
+    /// Sees to it that what was removed stays so, through a power cut too.
+    ///
+    /// # Errors
+    /// The system's, where it may come back.
+    fn settle(&self) -> io::Result<()>;
+
+    /// How many versions are noted one by one.
+    fn hashes_max(&self) -> usize {
+        HASHES_MAX
+    }
 
     /// What was noted last; nothing where nothing ever was, everything where it cannot be read.
     fn noted(&self) -> Noted;

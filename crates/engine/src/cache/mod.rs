@@ -24,6 +24,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use changes::NOTING_MAX;
 pub(crate) use disk::DiskCache;
 pub use holdings::CacheEntry;
 pub(crate) use home::Home;

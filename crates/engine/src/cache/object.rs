@@ -13,6 +13,7 @@ use penstock_store::http::redacted_text;
 use penstock_store::{ETag, ObjectMeta};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// Bytes are given to the disk in pieces of so many: few enough for any memory limit.
 const PIECE_BYTES: u64 = 4 << 20;
@@ -52,11 +53,7 @@ impl CachedObject {
         if disk.is_none() && memory.is_none() {
             return None;
         }
-        let version = ObjectVersion {
-            name: name_in_cache(at)?.into(),
-            etag: version.if_match()?.0.into(),
-            size_bytes: version.size_bytes?,
-        };
+        let version = version_of(at, version)?;
         let is_kept_by_host = memory.is_some() && query.host_cache.keeps(&at.key);
         Some(CachedObject { disk, memory, is_kept_by_host, version, at: at.clone() })
     }
@@ -192,9 +189,7 @@ impl CachedObject {
         }
         let Some(disk) = &self.disk else { return };
         // Bytes that were on their way when the object changed.
-        if query.engine.metadata.has_outgrown(&self.at, &self.version.etag) {
-            disk.outdate_version(&self.version);
-        }
+        let has_outgrown = || query.engine.metadata.has_outgrown(&self.at, &self.version.etag);
         let end = start + bytes.len() as u64;
         let mut at = start;
         while at < end {
@@ -207,7 +202,7 @@ impl CachedObject {
                 };
                 let part = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
                 let copy = Bytes::copy_from_slice(&bytes[part(gap.start)..part(gap.end)]);
-                disk.offer(&self.version, gap.start, &copy, lease);
+                disk.offer(&self.version, gap.start, &copy, lease, has_outgrown);
                 drop(room);
             }
         }
@@ -219,6 +214,28 @@ impl CachedObject {
             query.scope.count(Metric::CacheDiskBytesSkipped, bytes);
         }
     }
+}
+
+impl QueryCore {
+    /// The store just told this of an object, to a request that began at `asked`: what the disk
+    /// cache has of that version is the object.
+    pub(crate) fn confirm(&self, at: &Location, meta: &ObjectMeta, asked: Instant) {
+        let confirm = || self.engine.metadata.confirm(at, meta, false, asked);
+        let disk = self.opened_disk();
+        match disk.and_then(|disk| Some((disk, version_of(at, &Version::of(meta))?))) {
+            Some((disk, version)) if disk.is_outdated(&version) => disk.confirm(&version, confirm),
+            _ => drop(confirm()),
+        }
+    }
+}
+
+/// None of what is not cached.
+fn version_of(at: &Location, version: &Version) -> Option<ObjectVersion> {
+    Some(ObjectVersion {
+        name: name_in_cache(at)?.into(),
+        etag: version.if_match()?.0.into(),
+        size_bytes: version.size_bytes?,
+    })
 }
 
 /// The name that blocks of an object have; none where none are cached.

@@ -3,20 +3,20 @@
 //!
 //! Under the policy `never` the version that was cached last is the object. Of one that was changed
 //! through a process that has the cache, later processes have to know better: that is noted before
-//! the change is sent. A note is a hash, so two versions that share one cost a request, and no
-//! wrong byte. What cannot be read counts as a note of everything, and so does more than there is
-//! room for.
+//! the change is sent. One that the store confirms is taken for its object again. A note is a hash,
+//! so two versions that share one cost a request, and no wrong byte. What cannot be read counts as
+//! a note of everything, and so does more than there is room for.
 
 use crate::cache::index::ObjectVersion;
 use std::collections::HashSet;
 
 const MAGIC: [u8; 8] = *b"PENOLD\0\x01";
 const HEAD_BYTES: usize = 16;
-/// Most hashes that are noted one by one.
-const HASHES_MAX: usize = 3500;
+/// Most hashes that are noted one by one where there is no more room than this.
+pub(super) const HASHES_MAX: usize = 3500;
 /// Stands for their number where all are noted.
 const ALL: u32 = u32::MAX;
-/// Most bytes of what is noted.
+/// Most bytes of what is noted there.
 pub(super) const NOTED_BYTES_MAX: usize = HEAD_BYTES + 8 * HASHES_MAX;
 
 /// Versions of which the store has to be asked.
@@ -32,17 +32,27 @@ impl Noted {
         Noted::These(HashSet::new())
     }
 
-    pub fn of(versions: &HashSet<ObjectVersion>) -> Self {
-        match versions.len() <= HASHES_MAX {
-            true => Noted::These(versions.iter().map(hash).collect()),
+    /// These, where they are not more than there is room for.
+    pub fn of(hashes: HashSet<u64>, hashes_max: usize) -> Self {
+        match hashes.len() <= hashes_max {
+            true => Noted::These(hashes),
             false => Noted::All,
         }
     }
 
-    pub fn has(&self, version: &ObjectVersion) -> bool {
+    /// Whether a version of this hash is.
+    pub fn has(&self, hash: u64) -> bool {
         match self {
-            Noted::These(hashes) => hashes.contains(&hash(version)),
+            Noted::These(hashes) => hashes.contains(&hash),
             Noted::All => true,
+        }
+    }
+
+    /// What is noted while one of the two is replaced by the other, whichever is there.
+    pub fn and(&self, other: &Noted) -> Noted {
+        match (self, other) {
+            (Noted::These(one), Noted::These(two)) => Noted::These(one & two),
+            (Noted::All, noted) | (noted, Noted::All) => noted.clone(),
         }
     }
 
@@ -86,7 +96,7 @@ impl Noted {
 }
 
 /// FNV-1a: the same in every build.
-fn hash(version: &ObjectVersion) -> u64 {
+pub(super) fn hash(version: &ObjectVersion) -> u64 {
     let size_bytes = version.size_bytes.to_le_bytes();
     let parts = [version.name.as_bytes(), &[0], version.etag.as_bytes(), &[0], &size_bytes];
     parts.into_iter().flatten().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -105,21 +115,26 @@ mod tests {
         ObjectVersion { name: name.into(), etag: etag.into(), size_bytes: 100 }
     }
 
-    fn versions(count: u64) -> HashSet<ObjectVersion> {
-        (0..count).map(version).collect()
+    fn hashes(count: u64) -> HashSet<u64> {
+        (0..count).map(|number| hash(&version(number))).collect()
+    }
+
+    fn noted(count: u64) -> Noted {
+        Noted::of(hashes(count), HASHES_MAX)
     }
 
     #[test]
     fn more_than_there_is_room_for_is_everything() {
         for count in [0, 1, HASHES_MAX as u64, HASHES_MAX as u64 + 1] {
-            let noted = Noted::of(&versions(count));
+            let noted = noted(count);
             let bytes = noted.encode();
             assert!(bytes.len() <= NOTED_BYTES_MAX, "{count}");
             assert_eq!(Noted::decode(&bytes), noted);
-            assert!((0..count).all(|number| noted.has(&version(number))));
-            assert_eq!(noted.has(&version(HASHES_MAX as u64 + 9)), noted == Noted::All, "{count}");
+            assert!(hashes(count).into_iter().all(|hash| noted.has(hash)));
+            let other = hash(&version(HASHES_MAX as u64 + 9));
+            assert_eq!(noted.has(other), noted == Noted::All, "{count}");
         }
-        assert_eq!(Noted::of(&HashSet::new()), Noted::nothing());
+        assert_eq!(noted(0), Noted::nothing());
     }
 
     proptest! {
@@ -127,14 +142,28 @@ mod tests {
         fn any_damage_is_a_note_of_everything(
             count in 0u64..20, at: prop::sample::Index, change in 1u8.., cut: prop::sample::Index,
         ) {
-            let mut bytes = Noted::of(&versions(count)).encode();
+            let mut bytes = noted(count).encode();
             prop_assert_eq!(Noted::decode(&bytes[..cut.index(bytes.len())]), Noted::All);
             let mut padded = bytes.clone();
             padded.resize(4096, 0);
-            prop_assert_eq!(Noted::decode(&padded), Noted::of(&versions(count)));
+            prop_assert_eq!(Noted::decode(&padded), noted(count));
             let at = at.index(bytes.len());
             bytes[at] ^= change;
             prop_assert_eq!(Noted::decode(&bytes), Noted::All);
+        }
+
+        #[test]
+        fn what_is_noted_during_a_note_is_what_both_have(
+            one in 0u64..9, two in 0u64..9, at in 0u64..9,
+        ) {
+            let hash = hash(&version(at));
+            let room = |is_room| if is_room { HASHES_MAX } else { 4 };
+            for (less, more) in [(true, true), (false, true), (false, false)] {
+                let one = Noted::of(hashes(one), room(less));
+                let two = Noted::of(hashes(two), room(more));
+                prop_assert_eq!(one.and(&two).has(hash), one.has(hash) && two.has(hash));
+                prop_assert_eq!(one.and(&two), two.and(&one));
+            }
         }
 
         #[test]

@@ -133,12 +133,12 @@ mod tests {
             self.directory.create(number)
         }
 
-        fn remove(&self, number: u64) {
-            self.directory.remove(number);
+        fn remove(&self, number: u64) -> io::Result<()> {
+            self.directory.remove(number)
         }
 
-        fn settle(&self) {
-            self.directory.settle();
+        fn settle(&self) -> io::Result<()> {
+            self.directory.settle()
         }
 
         fn noted(&self) -> Noted {
@@ -153,7 +153,7 @@ mod tests {
     fn offer(cache: &DiskCache, start: u64, bytes: u64, lease: Lease) {
         let version = ObjectVersion { name: "n".into(), etag: "e".into(), size_bytes: 1 << 40 };
         let bytes = Bytes::from(vec![1; usize::try_from(bytes).unwrap()]);
-        cache.offer(&version, start, &bytes, lease);
+        cache.offer(&version, start, &bytes, lease, || false);
     }
 
     #[tokio::test(start_paused = true)]

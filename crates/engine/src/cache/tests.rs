@@ -1,6 +1,7 @@
 //! The disk cache on a real directory: what comes back is what was offered, or nothing.
 
 mod moving;
+mod noting;
 
 use super::disk::{Counts, DiskCache};
 use super::home::Home;
@@ -42,7 +43,7 @@ fn open_for(path: &Path, capacity_bytes: u64, metrics: &Arc<Metrics>) -> Result<
 fn offer(cache: &DiskCache, name: &str, start: u64, len: u64) {
     let budget = Budget::new(1 << 30, Arc::new(Metrics::default()));
     let lease = budget.try_lease(len).unwrap();
-    cache.offer(&version(name), start, &bytes(start, len), lease);
+    cache.offer(&version(name), start, &bytes(start, len), lease, || false);
 }
 
 /// What the cache has of a range, each byte judged: how many there were.
@@ -116,6 +117,14 @@ fn one_directory_is_one_cache_in_a_process_and_refused_to_others() {
     assert_eq!(error.kind(), Kind::Invalid);
     let text = error.to_string();
     assert!(text.contains("another copy of Penstock in this process uses"), "{text}");
+    // However often it tries, it opens the lock file once.
+    let lock = dir.path().join("penstock-cache.lock");
+    let is_lock = |entry: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_link(entry.unwrap().path()).is_ok_and(|path| path == lock)
+    };
+    (0..3).for_each(|_| drop(super::files::Directory::hold(dir.path()).unwrap_err()));
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().map(is_lock).filter(|it| *it).count();
+    assert_eq!(open, 2);
     assert!(error.hint().unwrap().contains("cache_dir of its own"));
 }
 

@@ -1,5 +1,6 @@
 //! The thread that writes blocks: into one open file at a time, the oldest file giving way.
 
+use crate::cache::changes::Gone;
 use crate::cache::disk::{Queued, Shared, State};
 use crate::cache::index::{Place, Survivor};
 use crate::cache::medium::{BlockFile, Sizes, read_checked};
@@ -49,7 +50,8 @@ pub(super) fn run(shared: &Shared) {
         }
         shared.made_progress();
     }
-    shared.note_outdated();
+    // Where that fails nothing is there to be taken for anything, or each start asks.
+    let _ = shared.note(false);
     if let Some(open) = open {
         // Without its directory the next start walks the file.
         let _ = open.close();
@@ -89,6 +91,8 @@ fn revive(shared: &Shared, Kept { epoch, survivor, file }: Kept) -> Option<Queue
     }
     if state.moving.as_ref().is_some_and(|changed| changed.contains(&*survivor.version.name)) {
         state.outdate_version(&survivor.version);
+    } else if survivor.is_doubted {
+        state.doubt_version(&survivor.version);
     }
     state.index.insert(&survivor.version, survivor.block, Place::Queued(bytes.clone()));
     let Survivor { version, block: range, .. } = survivor;
@@ -101,8 +105,8 @@ fn write(shared: &Shared, open: &mut Option<OpenFile>, survivors: &mut Survivors
     let record = Record { version: queued.version.clone(), range: queued.range, crc };
     let header = record.header();
     // No block lies on the disk before what is to be known of its version.
-    shared.note_outdated();
-    let mut written = append(shared, open, survivors, &header, &queued);
+    let noted = shared.note(false);
+    let mut written = noted.and_then(|()| append(shared, open, survivors, &header, &queued));
     if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
         // Others filled the disk: the cache makes room for itself, and stays smaller.
         if forget_oldest(shared, open.as_ref(), survivors) {
@@ -186,18 +190,9 @@ fn ready<'a>(
 /// Forgets the oldest file that is not open; `false` where there is none.
 fn forget_oldest(shared: &Shared, open: Option<&OpenFile>, survivors: &mut Survivors) -> bool {
     let noting = shared.noting.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut state = shared.lock();
-    let Some((number, kept)) = state.index.forget_oldest(open.map(|open| open.number)) else {
-        return false;
-    };
-    let file = state.files.remove(&number);
-    let epoch = state.epoch;
-    if !kept.is_empty() {
-        state.moving.get_or_insert_default();
-    }
-    drop(state);
-    shared.medium.remove(number);
+    let gone = shared.forget_oldest(&noting, open.map(|open| open.number));
     drop(noting);
+    let Some(Gone { epoch, file, survivors: kept }) = gone else { return false };
     if let Some(file) = file {
         let kept = kept.into_iter();
         survivors.extend(kept.map(|survivor| Kept { epoch, survivor, file: Arc::clone(&file) }));
@@ -218,7 +213,8 @@ impl OpenFile {
             state.files.insert(number, Arc::clone(&file));
             state.index.file_grew(number, shared.medium.taken_bytes(file.start()));
         } else {
-            shared.medium.remove(number);
+            // It has no blocks.
+            let _ = shared.medium.remove(number);
         }
         let position = file.start();
         Ok(OpenFile { number, epoch, file, position, directory: Vec::new() })

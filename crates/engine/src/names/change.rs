@@ -115,7 +115,7 @@ async fn copy_inside(
     options: &PutOptions,
 ) -> Result<PutResult> {
     let store = &from.mount.store;
-    let change = query.engine.listings.finish(query, slice::from_ref(to)).await;
+    let change = query.engine.listings.finish(query, slice::from_ref(to)).await?;
     let result =
         retry(query, ("copy", to), Weight::Body, || store.copy(&from.key, &to.key, options)).await;
     change.ended(&result);
@@ -127,7 +127,7 @@ async fn copy_inside(
 
 async fn delete(query: &QueryCore, at: &Location, if_match: Option<&ETag>) -> Result<()> {
     let store = &at.mount.store;
-    let change = query.change(slice::from_ref(at)).await;
+    let change = query.change(slice::from_ref(at)).await?;
     let result =
         retry(query, ("DELETE", at), Weight::Small, || store.delete(&at.key, if_match)).await;
     change.ended(&result);
@@ -149,7 +149,7 @@ async fn everything_below(query: &QueryCore, directory: &Location) -> Result<Vec
 }
 
 async fn remove(query: &QueryCore, objects: &[Location]) -> Result<()> {
-    let change = query.engine.listings.finish(query, objects).await;
+    let change = query.engine.listings.finish(query, objects).await?;
     for object in objects {
         query.uploads.abort_object(&object.id());
         query.uploads.settled(&object.id()).await;

@@ -10,11 +10,13 @@
 //! A disk cache outlives its process: that what it has of an object is not to be taken for it is on
 //! the disk before the request is sent.
 
-use crate::cache::{DiskCache, name_in_cache};
+use crate::cache::{DiskCache, NOTING_MAX, name_in_cache};
 use crate::engine::Engine;
 use crate::location::Location;
 use crate::query::{Query, QueryCore};
 use penstock_base::{Error, Kind, Result};
+use penstock_store::http::redacted_text;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -38,14 +40,18 @@ impl Query {
     /// this: what is known of them is forgotten now, and once more when the change ends or is
     /// dropped. Waits until the disk cache of these settings has noted that what it has of them is
     /// not to be taken for them; at once where it has nothing.
-    pub async fn change<'a>(&self, objects: &'a [Location]) -> Change<'a> {
+    ///
+    /// # Errors
+    /// `Exhausted` where the disk cache takes no such note, and what it has cannot be removed
+    /// either, or it stands still: then nothing may be sent.
+    pub async fn change<'a>(&self, objects: &'a [Location]) -> Result<Change<'a>> {
         self.core.change(objects).await
     }
 }
 
 impl QueryCore {
     /// As [`Query::change`], for the verbs.
-    pub(crate) async fn change<'a>(&self, objects: &'a [Location]) -> Change<'a> {
+    pub(crate) async fn change<'a>(&self, objects: &'a [Location]) -> Result<Change<'a>> {
         let now = Instant::now();
         objects.iter().for_each(|at| self.engine.forget(at, now));
         let engine = Arc::clone(&self.engine);
@@ -56,14 +62,25 @@ impl QueryCore {
             let names: Vec<String> = objects.iter().filter_map(name_in_cache).collect();
             let is_news = disk.change_begins(&names);
             change.cached = Some((Arc::clone(&disk), names));
-            if is_news {
-                let noting = self.engine.handle.spawn_blocking(move || disk.note_outdated());
-                // It fails only where the process ends, and then nothing is sent.
-                let _ = noting.await;
+            if is_news && let Err(error) = disk.noted(&self.engine.handle, NOTING_MAX).await {
+                // Nothing is sent.
+                change.is_heard = true;
+                return Err(unnoted(&self.settings.cache_dir, &error));
             }
         }
-        change
+        Ok(change)
     }
+}
+
+fn unnoted(cache_dir: &str, error: &io::Error) -> Error {
+    let message = format!(
+        "the disk cache cannot note that the object changes, nor be emptied, so a later process \
+         could take old bytes for it, and nothing was sent: {error}"
+    );
+    Error::new(Kind::Exhausted, message)
+        .with_operation("note a change in cache_dir")
+        .with_object(redacted_text(cache_dir))
+        .with_hint("Free or repair its disk, or remove that cache and set cache_dir to ''")
 }
 
 impl Engine {
@@ -83,8 +100,8 @@ impl Change<'_> {
     }
 
     /// It ended, with these errors for some of the objects.
-    pub(crate) fn ended_but(mut self, failures: &[Error]) {
-        self.is_heard = !failures.iter().any(leaves_open);
+    pub fn ended_but<'e>(mut self, failures: impl IntoIterator<Item = &'e Error>) {
+        self.is_heard = !failures.into_iter().any(leaves_open);
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::location::Location;
 use crate::names::changing::Change;
 use crate::query::QueryCore;
+use penstock_base::Result;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::{Semaphore, watch};
 
@@ -42,7 +43,14 @@ impl Listings {
     /// To be called before these objects appear or go: fetches the pages that are left of globs
     /// that may find them, and waits until they are here, or failed. What it gives is to be held
     /// until the change was answered, or given up.
-    pub async fn finish<'a>(&self, query: &'a QueryCore, changing: &'a [Location]) -> Change<'a> {
+    ///
+    /// # Errors
+    /// As [`crate::Query::change`].
+    pub async fn finish<'a>(
+        &self,
+        query: &'a QueryCore,
+        changing: &'a [Location],
+    ) -> Result<Change<'a>> {
         let running = self.running(changing);
         running.iter().for_each(|turning| turning.permits.close());
         for turning in running {

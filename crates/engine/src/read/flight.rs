@@ -386,7 +386,7 @@ impl<'a> Wanted<'a> {
         let asked = GetRange::Bounded(range);
         let stream = Stream::pinned(self.query, self.at, self.version, asked).await?;
         if let Some(meta) = self.meta {
-            self.query.engine.metadata.confirm(self.at, meta, false, begun);
+            self.query.confirm(self.at, meta, begun);
         }
         Ok(stream)
     }

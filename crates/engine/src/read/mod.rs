@@ -396,7 +396,7 @@ async fn request(
     }
     let start = stream.range().start;
     let bytes = stream.read_rest(window).await?;
-    query.engine.metadata.confirm(at, &meta, false, asked);
+    query.confirm(at, &meta, asked);
     if let Some(cached) = CachedObject::of(query, at, &Version::of(&meta)) {
         cached.keep(query, start, &bytes).await;
     }
@@ -464,7 +464,7 @@ pub(crate) async fn ask(query: &QueryCore, at: &Location) -> Result<ObjectMeta> 
     let asked = Instant::now();
     let answer = retry(query, ("HEAD", at), Weight::Small, || at.mount.store.stat(&at.key)).await;
     match &answer {
-        Ok(meta) => query.engine.metadata.confirm(at, meta, false, asked),
+        Ok(meta) => query.confirm(at, meta, asked),
         Err(error) if error.kind() == Kind::NotFound => query.forget(at),
         Err(_) => {}
     }

@@ -59,7 +59,7 @@ pub(crate) async fn get(
     }
     let asked = Instant::now();
     let mut stream = Stream::start(query, at, request).await?;
-    query.engine.metadata.confirm(at, stream.meta(), false, asked);
+    query.confirm(at, stream.meta(), asked);
     stream.through = Through::of(query, at, stream.meta());
     Ok(stream)
 }

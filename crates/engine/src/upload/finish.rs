@@ -112,7 +112,7 @@ impl Upload {
     async fn finish(&self) -> Result<PutResult> {
         self.failure()?;
         let (query, at) = (&self.query, std::slice::from_ref(&self.at));
-        let change = query.engine.listings.finish(query, at).await;
+        let change = query.engine.listings.finish(query, at).await?;
         let (begun, size, last) = {
             let mut filling = self.filling();
             (filling.begun, filling.taken_bytes, std::mem::take(&mut filling.buffer))

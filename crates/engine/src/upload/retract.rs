@@ -87,7 +87,7 @@ impl Upload {
             return Ok(());
         }
         let (store, key) = (&self.at.mount.store, &self.at.key);
-        let change = query.change(std::slice::from_ref(&self.at)).await;
+        let change = query.change(std::slice::from_ref(&self.at)).await?;
         let result =
             retry(query, ("DELETE", &self.at), Weight::Small, || store.delete(key, tag)).await;
         change.ended(&result);

@@ -23,7 +23,7 @@ pub(crate) async fn put(
     options: &PutOptions,
 ) -> Result<PutResult> {
     let size = payload.len();
-    let change = query.engine.listings.finish(query, std::slice::from_ref(at)).await;
+    let change = query.engine.listings.finish(query, std::slice::from_ref(at)).await?;
     let result = send_whole(query, at, payload, options).await;
     change.ended(&result);
     let result = result?;

@@ -28,7 +28,7 @@ impl Bucket {
         // The engine forgets the object itself, and remembers what it made.
         let other = self.other_names(name);
         let query = self.query();
-        let change = query.change(&other).await;
+        let change = query.change(&other).await?;
         let placed = query.put(&at, payload, options).await;
         change.ended(&placed);
         placed
@@ -132,28 +132,22 @@ impl Bucket {
     /// # Errors
     /// The store's.
     pub async fn remove_batch(&self, names: &[String]) -> Result<Vec<Result<Removed>>> {
-        let objects: Vec<Vec<Location>> = names.iter().map(|name| self.all_names(name)).collect();
-        let query = self.query();
-        // At once, since each may wait for the cache's disk. The single ones find that done.
-        let all: Vec<Location> = objects.iter().flatten().cloned().collect();
-        let together = query.change(&all).await;
-        let mut changes = Vec::with_capacity(objects.len());
-        for names in &objects {
-            changes.push(query.change(names).await);
-        }
+        // One change, which waits for the cache's disk once. Where the end of one removal was not
+        // heard, that of none counts as heard: it costs requests for a while.
+        let objects: Vec<Location> = names.iter().flat_map(|name| self.all_names(name)).collect();
+        let change = self.query().change(&objects).await?;
         let results = self.store.remove_batch(names).await;
         match &results {
-            Ok(each) => changes.into_iter().zip(each).for_each(|(it, result)| it.ended(result)),
-            Err(_) => changes.into_iter().for_each(|change| change.ended(&results)),
+            Ok(each) => change.ended_but(each.iter().filter_map(|result| result.as_ref().err())),
+            Err(error) => change.ended_but([error]),
         }
-        together.ended(&Ok(()));
         results
     }
 
     /// Waits for a request that may change an object.
     async fn changing<T>(&self, name: &str, request: impl Future<Output = Result<T>>) -> Result<T> {
         let objects = self.all_names(name);
-        let change = self.query().change(&objects).await;
+        let change = self.query().change(&objects).await?;
         let result = request.await;
         change.ended(&result);
         result

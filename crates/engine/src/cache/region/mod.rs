@@ -324,21 +324,19 @@ impl Medium for Region {
         Ok(Arc::new(file))
     }
 
-    fn remove(&self, number: u64) {
+    fn remove(&self, number: u64) -> io::Result<()> {
         let slot = {
             let mut slots = self.0.slots();
             let at = slots.used.iter().position(|used| used.0 == number);
             at.map(|at| slots.used.swap_remove(at).1)
         };
-        if let Some(slot) = slot {
-            let zeros = memory(&self.0.port, PAGE_BYTES);
-            let _ = write_at(&self.0.port, self.0.label.slot_start(slot), &[&zeros]);
-        }
+        let Some(slot) = slot else { return Ok(()) };
+        let zeros = memory(&self.0.port, PAGE_BYTES);
+        write_at(&self.0.port, self.0.label.slot_start(slot), &[&zeros]).map_err(io_error)
     }
 
-    fn settle(&self) {
-        // A device that fails here fails the next blocks too, and they are not cached.
-        let _ = self.0.port.flush();
+    fn settle(&self) -> io::Result<()> {
+        self.0.port.flush().map_err(io_error)
     }
 
     fn noted(&self) -> Noted {

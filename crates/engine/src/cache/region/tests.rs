@@ -53,7 +53,7 @@ fn bytes(name: u64, etag: u64, start: u64, len: u64) -> Bytes {
 fn offer(cache: &DiskCache, name: u64, etag: u64, start: u64, len: u64) {
     let budget = Budget::new(1 << 30, Arc::new(Metrics::default()));
     let lease = budget.try_lease(len).unwrap();
-    cache.offer(&version(name, etag), start, &bytes(name, etag, start, len), lease);
+    cache.offer(&version(name, etag), start, &bytes(name, etag, start, len), lease, || false);
 }
 
 /// How many bytes of an object the cache has; each of them is judged.
@@ -254,7 +254,7 @@ fn what_is_outdated_stays_so_through_any_power_cut() {
     for name in [1, 2, 3, 3] {
         let names = [version(name, 0).name.to_string()];
         if cache.change_begins(&names) {
-            cache.note_outdated();
+            cache.shared.note(true).unwrap();
         }
         noted.push(device.events().len());
         cache.change_ends(&names);
@@ -293,7 +293,7 @@ fn a_note_that_is_damaged_counts_for_everything() {
     let cache = lay_out(&device);
     (1..3).for_each(|name| offer(&cache, name, 0, 0, 50_000));
     assert!(cache.change_begins(&[version(1, 0).name.to_string()]));
-    cache.note_outdated();
+    cache.shared.note(true).unwrap();
     drop(cache);
     assert_eq!([1, 2].map(|name| is_present(&hold(&device), name)), [Some(false), Some(true)]);
     for at in 0..24 {

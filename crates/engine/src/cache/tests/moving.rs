@@ -39,17 +39,17 @@ impl Medium for SlowRemoval {
         self.directory.create(number)
     }
 
-    fn remove(&self, number: u64) {
+    fn remove(&self, number: u64) -> std::io::Result<()> {
         if std::thread::current().name() == Some("penstock-cache") {
             // Once the test has ended nobody listens and nothing is waited for.
             let _ = self.begun.lock().unwrap().send(());
             let _ = self.end.lock().unwrap().recv();
         }
-        self.directory.remove(number);
+        self.directory.remove(number)
     }
 
-    fn settle(&self) {
-        self.directory.settle();
+    fn settle(&self) -> std::io::Result<()> {
+        self.directory.settle()
     }
 
     fn noted(&self) -> Noted {
