@@ -29,7 +29,7 @@ from penstock_bench.scratch import held
 from penstock_bench.ways import XNVME_PEER, of_paper, why_no_xnvme
 
 NAME = "nvme"
-SIZE_BYTES = 768 << 20
+SIZE_BYTES = 1 << 30
 SCALES, QUICK_SCALES = (1, 4, 16), (1,)
 RUNS, QUICK_RUNS = 20, 2
 STOCK = "stock"
