@@ -17,6 +17,7 @@ pub use named::{
 };
 pub use sums::{HasChecksums, PART_SUMS_NOTE, Sums};
 
+use crate::hex::hex;
 use algorithm::{HEADER, Hasher};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -311,10 +312,6 @@ pub fn upload_kind(
         ));
     }
     Ok((Some(dto::ChecksumAlgorithm::from(name)), Some(Type::from(kind))))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 fn wrong_payload() -> S3Error {

@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Of chunks that nobody signs.
-pub(crate) const UNSIGNED: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
+const UNSIGNED: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
 const SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
 const SIGNED_TRAILER: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
 /// Longest line before a chunk; what is in it has 98 bytes.

@@ -3,8 +3,9 @@
 
 mod authorization;
 
+use crate::chunks::{self, Kind};
+use crate::query;
 use crate::receive::DECODED_CONTENT_LENGTH;
-use crate::{chunks, query};
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, DATE};
 use http::{HeaderMap, Method, Request};
 use jiff::fmt::rfc2822::DateTimeParser;
@@ -70,14 +71,13 @@ pub(crate) fn fault<B>(request: &Request<B>, now: SystemTime) -> Option<S3Error>
 /// Whether somebody takes the chunks out of the body, if it is in chunks: of a request that version
 /// 4 does not sign in its header, only of a PUT, and where nobody signs anything.
 fn takes_chunks(method: &Method, headers: &HeaderMap, pairs: &[(String, String)]) -> bool {
-    let Some(digest) = text(headers, "x-amz-content-sha256") else { return true };
     let is_signed = || {
         let in_query = ["X-Amz-Signature", "Signature", "AWSAccessKeyId"];
         headers.contains_key(AUTHORIZATION)
             || in_query.iter().any(|name| query::value_of(pairs, name).is_some())
     };
-    let is_put = *method == Method::PUT;
-    !digest.starts_with("STREAMING-") || (is_put && digest == chunks::UNSIGNED && !is_signed())
+    let is_unsigned = || Kind::of(headers) == Some(Kind::Unsigned);
+    !chunks::is_chunked(headers) || (*method == Method::PUT && is_unsigned() && !is_signed())
 }
 
 fn no_date() -> S3Error {
@@ -108,9 +108,8 @@ fn date_fault(headers: &HeaderMap, now: SystemTime) -> Option<S3Error> {
 /// A body whose length says that it is in chunks, which nobody would take out of it.
 fn chunks_fault(headers: &HeaderMap) -> Option<S3Error> {
     let told = text(headers, DECODED_CONTENT_LENGTH)?;
-    let digest = text(headers, "x-amz-content-sha256").unwrap_or_default();
     let length = text(headers, CONTENT_LENGTH.as_str());
-    (length.is_some_and(|length| length != told) && !digest.starts_with("STREAMING-")).then(|| {
+    (length.is_some_and(|length| length != told) && !chunks::is_chunked(headers)).then(|| {
         let why = "x-amz-decoded-content-length tells of a body in chunks, and \
                    x-amz-content-sha256 of one without: they would be kept with the object. Name \
                    the kind of the chunks (STREAMING-...), or send none.";

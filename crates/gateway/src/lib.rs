@@ -40,6 +40,7 @@ mod get;
 mod handover;
 mod headers;
 mod heads;
+mod hex;
 mod hosts;
 mod intake;
 mod keys;

@@ -4,7 +4,7 @@
 //! are forgotten oldest first; blocks of them that were used since they were written get another
 //! round (as in S3-FIFO, Yang et al., SOSP 2023), at most [`SURVIVORS`] of a file.
 
-use crate::cache::outdated;
+use crate::cache::marks::Marks;
 use bytes::Bytes;
 use penstock_base::ByteRange;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -55,15 +55,6 @@ struct File {
     lost: Vec<u64>,
 }
 
-/// That a version is not to be taken for its object without asking.
-#[derive(Debug)]
-struct Mark {
-    /// As it is noted.
-    hash: u64,
-    /// Nothing is known of it but that the note said so of all.
-    is_doubt: bool,
-}
-
 /// A block of a forgotten file that is worth another round.
 #[derive(Debug)]
 pub(super) struct Survivor {
@@ -82,7 +73,7 @@ pub(super) struct Index {
     /// By name, the versions of which something is cached; the last one was cached last.
     versions: HashMap<Arc<str>, Vec<ObjectVersion>>,
     /// Those that are not to be taken for their objects without asking.
-    outdated: HashMap<ObjectVersion, Mark>,
+    marks: Marks,
     files: BTreeMap<u64, File>,
 }
 
@@ -164,48 +155,43 @@ impl Index {
     /// What is cached of an object is not to be taken for it; whether that is news.
     pub fn outdate(&mut self, name: &str) -> bool {
         let versions = self.versions.get(name).into_iter().flatten();
-        versions.filter(|version| mark(&mut self.outdated, version)).count() > 0
+        versions.filter(|version| self.marks.outdate(version)).count() > 0
     }
 
     /// As [`Index::outdate`] of one version, of which something is about to be cached.
     pub fn outdate_version(&mut self, version: &ObjectVersion) -> bool {
-        mark(&mut self.outdated, version)
+        self.marks.outdate(version)
     }
 
     /// As [`Index::outdate_version`], where that is said of all versions.
     pub fn doubt_version(&mut self, version: &ObjectVersion) -> bool {
-        let is_news = !self.is_outdated(version);
-        if is_news {
-            let mark = Mark { hash: outdated::hash(version), is_doubt: true };
-            self.outdated.insert(version.clone(), mark);
-        }
-        is_news
+        self.marks.doubt(version)
     }
 
     /// A version is its object; whether that is news.
     pub fn confirm(&mut self, version: &ObjectVersion) -> bool {
-        self.outdated.remove(version).is_some()
+        self.marks.remove(version)
     }
 
     pub fn is_outdated(&self, version: &ObjectVersion) -> bool {
-        self.outdated.contains_key(version)
+        self.marks.of(version).is_some()
     }
 
     /// Hashes of an object's versions that are not to be taken for it.
     pub fn outdated_of(&self, name: &str) -> impl Iterator<Item = u64> {
         let versions = self.versions.get(name).into_iter().flatten();
-        versions.filter_map(|version| Some(self.outdated.get(version)?.hash))
+        versions.filter_map(|version| Some(self.marks.of(version)?.hash))
     }
 
     /// Hashes of all that are not to be taken for their objects, should they be found again.
     pub fn outdated(&self) -> HashSet<u64> {
         let lost = self.files.values().flat_map(|file| &file.lost);
-        lost.copied().chain(self.outdated.values().map(|mark| mark.hash)).collect()
+        lost.copied().chain(self.marks.hashes()).collect()
     }
 
     /// As [`Index::forget`], of a block that cannot be read: it may be found in its file again.
     pub fn lose(&mut self, version: &ObjectVersion, start: u64, (file, position): (u64, u64)) {
-        if let Some(mark) = self.outdated.get(version)
+        if let Some(mark) = self.marks.of(version)
             && let Some(file) = self.files.get_mut(&file)
             && !file.lost.contains(&mark.hash)
         {
@@ -249,7 +235,7 @@ impl Index {
         }
         if blocks.is_empty() {
             self.objects.remove(version);
-            self.outdated.remove(version);
+            self.marks.remove(version);
             if let Some(versions) = self.versions.get_mut(&version.name) {
                 versions.retain(|known| known != version);
                 if versions.is_empty() {
@@ -284,10 +270,8 @@ impl Index {
             if file != oldest {
                 continue;
             }
-            let (is_doubted, is_outdated) = match self.outdated.get(&version) {
-                Some(mark) => (mark.is_doubt, !mark.is_doubt),
-                None => (false, false),
-            };
+            let mark = self.marks.of(&version).map(|mark| mark.is_doubt);
+            let (is_doubted, is_outdated) = (mark == Some(true), mark == Some(false));
             self.forget(&version, start, Some((file, position)));
             if used && !is_outdated && end - start <= left {
                 left -= end - start;
@@ -320,24 +304,10 @@ impl Index {
     }
 }
 
-/// Marks a version as that of an object which changed; whether it had no mark.
-fn mark(marks: &mut HashMap<ObjectVersion, Mark>, version: &ObjectVersion) -> bool {
-    match marks.get_mut(version) {
-        Some(mark) => {
-            mark.is_doubt = false;
-            false
-        }
-        None => {
-            let mark = Mark { hash: outdated::hash(version), is_doubt: false };
-            marks.insert(version.clone(), mark);
-            true
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::outdated;
     use proptest::prelude::*;
 
     fn version(name: u8) -> ObjectVersion {

@@ -12,6 +12,7 @@ mod holdings;
 mod home;
 mod host;
 mod index;
+mod marks;
 mod medium;
 mod memory;
 mod object;

@@ -4,6 +4,7 @@
 //! Source: as of [`super`], and "Using trailing headers", of the same reference.
 
 use super::{Fault, Trailer};
+use crate::hex::{hex, unhex};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use ring::{digest, hmac};
@@ -28,26 +29,13 @@ fn mac(key: &[u8], text: &str) -> hmac::Tag {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes())
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// A signature as it is written: 64 digits, the letters among them small.
-fn from_hex(text: &str) -> Result<[u8; 32], Fault> {
-    let mut bytes = [0; 32];
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    if text.len() != 2 * bytes.len() {
+fn told(text: &str) -> Result<Vec<u8>, Fault> {
+    if text.len() != 2 * digest::SHA256_OUTPUT_LEN {
         return Err(Fault::Malformed);
     }
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-        let digit = |at: usize| digit(pair[at]).ok_or(Fault::Signature);
-        *byte = digit(0)? << 4 | digit(1)?;
-    }
-    Ok(bytes)
+    let is_small = !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    unhex(text).filter(|_| is_small).ok_or(Fault::Signature)
 }
 
 impl Chain {
@@ -110,7 +98,7 @@ impl Chain {
     fn verify(&self, what: &str, digests: &str, signature: &str) -> Result<(), Fault> {
         let Chain { context, before, .. } = self;
         let signed = format!("AWS4-HMAC-SHA256-{what}\n{context}\n{before}\n{digests}");
-        let told = from_hex(signature)?;
+        let told = told(signature)?;
         hmac::verify(&self.key, signed.as_bytes(), &told).map_err(|_| Fault::Signature)
     }
 }

@@ -1,6 +1,7 @@
 //! Who signed a form: an HMAC of its policy, by version 4 or 2.
 
 use super::fields::Form;
+use crate::hex::unhex;
 use crate::keys::KeyRing;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -55,7 +56,7 @@ pub(super) fn verify(form: &Form, ring: &KeyRing, takes_v2: bool) -> S3Result<Op
             key = hmac_sha256(key.as_ref(), step.as_bytes());
         }
         let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_ref());
-        let told = from_hex(signature).ok_or_else(differs)?;
+        let told = unhex(signature).ok_or_else(differs)?;
         hmac::verify(&key, policy.as_bytes(), &told).map_err(|_| differs())?;
         return Ok(Some(access_key.to_string()));
     }
@@ -73,12 +74,4 @@ pub(super) fn verify(form: &Form, ring: &KeyRing, takes_v2: bool) -> S3Result<Op
     let told = STANDARD.decode(signature).map_err(|_| differs())?;
     hmac::verify(&key, policy.as_bytes(), &told).map_err(|_| differs())?;
     Ok(Some(access_key.to_string()))
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
