@@ -36,7 +36,7 @@ pub(crate) struct QueryCore {
     pub settings: Settings,
     pub began: tokio::time::Instant,
     /// Counts the queries of the engine.
-    number: u64,
+    pub number: u64,
     /// The disk cache that it uses to its end.
     disk: OnceLock<Result<Option<Arc<DiskCache>>>>,
     pub host_cache: HostCache,

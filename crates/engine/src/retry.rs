@@ -92,15 +92,17 @@ fn doubled(base: Duration, failures: u32) -> Duration {
     base.saturating_mul(1u32 << failures.saturating_sub(1).min(20))
 }
 
-/// Throttling, broken connections and the store's own failures; never a refusal, a missing object,
-/// wrong input or a version that changed, whatever a store claims.
+/// Throttling, broken connections, the store's own failures, and a write that met another one whose
+/// outcome is open; never a refusal, a missing object, wrong input or a version that changed,
+/// whatever a store claims.
 fn can_succeed_again(error: &Error) -> bool {
     match error.kind() {
-        Kind::Throttled | Kind::Unavailable | Kind::Corrupt => error.retry() != Retry::Never,
+        Kind::Throttled | Kind::Unavailable | Kind::Corrupt | Kind::Conflict => {
+            error.retry() != Retry::Never
+        }
         Kind::Denied
         | Kind::NotFound
         | Kind::Invalid
-        | Kind::Conflict
         | Kind::Unsupported
         | Kind::Cancelled
         | Kind::Exhausted
@@ -127,13 +129,15 @@ mod tests {
     }
 
     #[test]
-    fn refusals_and_conflicts_are_final_even_when_marked_retryable() {
+    fn refusals_are_final_even_when_marked_retryable_and_conflicts_unless_they_are() {
+        let again = [Kind::Throttled, Kind::Unavailable, Kind::Corrupt, Kind::Conflict];
         for (kind, _, _) in Kind::ALL {
             let error = Error::new(*kind, "x").with_retry(Retry::BackOff);
             let decision = decide(&POLICY, &error, &FIRST, 0.5);
-            let again = matches!(kind, Kind::Throttled | Kind::Unavailable | Kind::Corrupt);
-            assert_eq!(decision != Decision::Final, again, "{kind:?}");
+            assert_eq!(decision != Decision::Final, again.contains(kind), "{kind:?}");
         }
+        let changed = Error::new(Kind::Conflict, "412");
+        assert_eq!(decide(&POLICY, &changed, &FIRST, 0.5), Decision::Final);
     }
 
     #[test]

@@ -152,24 +152,31 @@ async fn retracting_removes_what_was_made_and_nothing_else() {
     assert_eq!(bench.store.take_calls(), Vec::<String>::new());
 }
 
+/// One of which that is known, and one that answers so.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_cannot_compare_keeps_all_but_new_names() {
-    for (condition, names_are_new, kept) in [
-        (WriteCondition::None, false, true),
-        (WriteCondition::None, true, false),
-        (WriteCondition::IfAbsent, false, false),
-    ] {
+    for (known, (condition, names_are_new, kept)) in [true, false].into_iter().flat_map(|known| {
+        let cases = [
+            (WriteCondition::None, false, true),
+            (WriteCondition::None, true, false),
+            (WriteCondition::IfAbsent, false, false),
+        ];
+        cases.map(|case| (known, case))
+    }) {
         let bench = {
             let mut store = Scripted::new();
-            store.capabilities.conditional_delete = false;
+            store.capabilities.conditional_delete = !known;
             Bench::new(store)
         };
+        if !known {
+            bench.store.fail("delete", Fault::NotImplemented);
+        }
         let query = bench.query();
         let options = PutOptions { condition, ..PutOptions::default() };
         let mut writer = query.create(&bench.at("a"), options).unwrap();
         writer.write(b"x").await.unwrap();
         writer.finish().await.unwrap();
         query.retract(&[&writer], names_are_new).await.unwrap();
-        assert_eq!(bench.store.content("a").await.is_some(), kept);
+        assert_eq!(bench.store.content("a").await.is_some(), kept, "{known} {names_are_new}");
     }
 }

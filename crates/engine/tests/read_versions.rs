@@ -115,6 +115,48 @@ async fn an_object_without_tag_and_time_is_fetched_by_each_query() {
     }
 }
 
+/// What an earlier query has on its way may be of another version, which nothing would tell: it is
+/// not what a later one opens by, nor reads.
+#[tokio::test(start_paused = true)]
+async fn a_page_on_its_way_to_one_query_is_not_read_by_another() {
+    const SIZE: usize = 1 << 20;
+    for held in ["opening", "reading"] {
+        let bench = Bench::with(Scripted::like_a_page(), &[("cache_validation", "time")]);
+        bench.store.place("a.csv", vec![1; SIZE]).await;
+        let gate = Arc::new(Semaphore::new(0));
+        let early = Arc::new(bench.query());
+        let reader = match held {
+            "opening" => None,
+            _ => Some(early.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap()),
+        };
+        bench.store.fail("get", Fault::Delay(Arc::clone(&gate)));
+        let (query, at) = (Arc::clone(&early), bench.at("a.csv"));
+        let reading = tokio::spawn(async move {
+            let reader = match reader {
+                Some(reader) => reader,
+                None => query.open(&at, &Known::NOTHING).await.unwrap(),
+            };
+            read(&reader, &query, SIZE / 2, SIZE / 2).await
+        });
+        settle().await;
+        bench.store.place("a.csv", vec![2; SIZE]).await;
+        let late = async {
+            let query = bench.query();
+            let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+            let tail = read(&reader, &query, SIZE / 2, SIZE / 2).await;
+            [read(&reader, &query, 0, SIZE / 2).await, tail].concat()
+        };
+        let release = async {
+            settle().await;
+            gate.add_permits(1);
+        };
+        let (bytes, ()) = tokio::join!(late, release);
+        assert!(bytes == [2; SIZE], "{held}");
+        let early = reading.await.unwrap();
+        assert!(held == "opening" || early == [1; SIZE / 2], "{held}");
+    }
+}
+
 /// An answer that was on its way while the object was written tells what stood there before.
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_does_not_undo_what_is_known_of_a_write() {

@@ -206,6 +206,22 @@ fn writing_survives_each_fault_of_its_requests() {
     }
 }
 
+/// S3 asks for a write that met another one of the name to be sent again, and for a completion that
+/// did to be begun anew.
+#[test]
+fn a_write_that_met_another_one_goes_again_and_a_completion_does_not() {
+    for code in ["OperationAborted", "ConditionalRequestConflict"] {
+        let wire = Wire::new(&[]);
+        wire.fake.fault(&format!("status=409,code={code},op=PutObject,times=1"));
+        wire.write("a.bin", b"abc").unwrap_or_else(|error| panic!("{code}: {error}"));
+        wire.assert_operations(&["PutObject", "PutObject"]);
+        wire.fake.fault(&format!("status=409,code={code},op=CompleteMultipartUpload,times=1"));
+        let error = wire.write("b.bin", &pattern(17 * MIB)).unwrap_err();
+        assert_eq!(error.kind(), Kind::Conflict, "{error}");
+        assert!(!wire.exists("b.bin"), "{code}");
+    }
+}
+
 /// The engine takes such a refusal for final, so the store has to go on by itself.
 #[test]
 fn a_service_without_checksums_takes_the_first_write_already() {

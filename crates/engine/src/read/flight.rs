@@ -6,13 +6,16 @@
 //! what it has; its followers ask for the rest themselves and tell their own errors. Nobody waits
 //! for a flight that is much longer than what is wanted of it, nor without memory for the copy.
 //!
+//! Where a server tells neither tag nor time, nothing tells two versions of one length apart: such
+//! a flight is followed by readers of its own query only.
+//!
 //! A reader that is alone pays for an entry in a map.
 
 mod joined;
 
 pub(super) use joined::Joined;
 
-use crate::budget::{Budget, Lease};
+use crate::budget::Lease;
 use crate::cache::CachedObject;
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
@@ -52,6 +55,8 @@ struct Follower {
 
 /// A span on its way.
 struct Flight {
+    /// Whose readers lead it.
+    query: u64,
     version: Version,
     range: ByteRange,
     /// Where the bytes end that have arrived.
@@ -116,16 +121,17 @@ impl Flights {
     /// Registers those stretches of a span that nobody has asked for, and follows for the others.
     fn enter(
         &self,
-        budget: &Arc<Budget>,
+        query: &QueryCore,
         id: ObjectId,
         version: &Version,
         range: ByteRange,
     ) -> Vec<Part<'_>> {
+        let budget = &query.engine.budget;
         let mut flights = self.lock();
         let known = flights.entry(id.clone()).or_default();
         let same: Vec<Arc<Flight>> = known
             .iter()
-            .filter(|flight| flight.range.overlaps(&range) && flight.version.same(version))
+            .filter(|flight| flight.range.overlaps(&range) && flight.is_of(version, query))
             .cloned()
             .collect();
         let on_their_way: Vec<(ByteRange, u64)> = same
@@ -144,6 +150,7 @@ impl Flights {
             Some(landed) => Part::Follow(range, landed),
             None => {
                 let flight = Arc::new(Flight {
+                    query: query.number,
                     version: version.clone(),
                     range,
                     arrived: AtomicU64::new(range.start),
@@ -163,6 +170,12 @@ impl Flights {
 }
 
 impl Flight {
+    /// Whether what it brings is of a version, for a reader of a query.
+    fn is_of(&self, version: &Version, query: &QueryCore) -> bool {
+        let is_known = self.query == query.number || self.version.is_told() && version.is_told();
+        is_known && self.version.same(version)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Follower>> {
         self.followers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -320,8 +333,8 @@ impl<'a> Wanted<'a> {
         range: ByteRange,
         begun: Option<Begun>,
     ) -> Result<bool> {
-        let engine = &self.query.engine;
-        let parts = engine.flights.enter(&engine.budget, self.at.id(), self.version, range);
+        let flights = &self.query.engine.flights;
+        let parts = flights.enter(self.query, self.at.id(), self.version, range);
         let mut parts = parts.into_iter();
         match (parts.next(), parts.len()) {
             (Some(Part::Lead(leader)), 0) => {

@@ -88,7 +88,7 @@ async fn cached(
     let range = request.range.resolve(known.size_bytes.unwrap_or(0));
     // What is on its way is as good: it is waited for.
     let here_bytes = |cached: CachedObject| {
-        let coming_bytes = query.engine.flights.coming_bytes(&at.id(), &version, range);
+        let coming_bytes = query.engine.flights.coming_bytes(query, &at.id(), &version, range);
         cached.cached_bytes(range).saturating_add(coming_bytes)
     };
     let is_worth_while = CachedObject::of(query, at, &version)
@@ -192,7 +192,7 @@ impl Through {
         }
         let is_long = |run: &ByteRange| run.len() >= RUN_BYTES_MIN || run.end >= rest.end;
         let end = run.filter(is_long).map_or(look.end, |run| run.start);
-        let coming = query.engine.flights.next_start(&at.id(), version, rest.start);
+        let coming = query.engine.flights.next_start(query, &at.id(), version, rest.start);
         ByteRange { start: rest.start, end: coming.map_or(end, |start| end.min(start)) }
     }
 

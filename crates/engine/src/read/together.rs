@@ -4,7 +4,7 @@
 //! statement's own: it has to bring as many bytes, and to have been sent when `cache_validation`
 //! lets its answer count. Who finds no such request sends one, and tells the others what came. Who
 //! is stopped meanwhile leaves that to one of the others; an error is told to nobody, who waited
-//! for it asks alone.
+//! for it asks alone, as where the server tells neither tag nor time of the object.
 //!
 //! How old what is remembered may be is decided in `metadata`; who of one statement opens, by its
 //! own cells.
@@ -211,6 +211,10 @@ where
         };
         let told = told.wait_for(Option::is_some).await.ok().and_then(|told| told.clone());
         match told {
+            // Nothing would tell it from what this query fetches itself of another version.
+            Some(Told::Brought(brought)) if !Version::of(&brought.meta).is_told() => {
+                return ask().await.map(keep);
+            }
             Some(Told::Brought(brought)) => {
                 query.scope.count(Metric::FlightsShared, 1);
                 return Ok(keep(Some(brought)));

@@ -9,7 +9,7 @@ use crate::upload::commits::Commit;
 use crate::upload::core::Upload;
 use crate::upload::retract::Outcome;
 use crate::upload::single::send_whole;
-use penstock_base::{Error, Kind, Metric, Result};
+use penstock_base::{Error, Kind, Metric, Result, Retry};
 use penstock_store::{ETag, ObjectMeta, PutResult, WriteCondition};
 use std::pin::pin;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -148,8 +148,9 @@ impl Upload {
         let upload = self.id_at_store().await?;
         let (store, key) = (&self.at.mount.store, &self.at.key);
         self.begin_commit().await;
-        retry(&self.query, ("complete upload", &self.at), Weight::Small, || {
-            store.complete_upload(key, &upload, &sent, &self.options)
+        retry(&self.query, ("complete upload", &self.at), Weight::Small, async || {
+            let made = store.complete_upload(key, &upload, &sent, &self.options).await;
+            made.map_err(final_conflict)
         })
         .await
     }
@@ -160,6 +161,15 @@ impl Upload {
                 .with_note("the object exists; an earlier attempt of this write may have made it");
         }
         error
+    }
+}
+
+/// A completion that met another write of the name is not sent again: S3 wants the upload begun
+/// anew (CompleteMultipartUpload, 409).
+fn final_conflict(error: Error) -> Error {
+    match error.kind() {
+        Kind::Conflict => error.with_retry(Retry::Never),
+        _ => error,
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Under the name of an upload that failed stands what stood there before, or what another writer
 //! placed since. So nothing is removed for an upload that made nothing, and for one that did only
-//! the version with its tag. Where the store cannot compare, only a name that this upload surely
-//! created is removed; elsewhere the new object stays.
+//! the version with its tag. Where the store cannot compare, as is known of it or as it answers (an
+//! S3 server that refuses conditions on removals), only a name that this upload surely created is
+//! removed; elsewhere the new object stays.
 
 use crate::attempt::{Weight, retry};
 use crate::query::{Query, QueryCore};
@@ -88,10 +89,20 @@ impl Upload {
         }
         let (store, key) = (&self.at.mount.store, &self.at.key);
         let change = query.change(std::slice::from_ref(&self.at)).await?;
-        let result =
-            retry(query, ("DELETE", &self.at), Weight::Small, || store.delete(key, tag)).await;
+        let remove = async |tag: Option<&ETag>| {
+            retry(query, ("DELETE", &self.at), Weight::Small, || store.delete(key, tag)).await
+        };
+        let mut result = remove(tag).await;
+        let cannot_compare = |error: &Error| tag.is_some() && error.kind() == Kind::Unsupported;
+        let is_kept = result.as_ref().is_err_and(cannot_compare) && !created;
+        if result.as_ref().is_err_and(cannot_compare) && created {
+            result = remove(None).await;
+        }
         change.ended(&result);
         query.forget(&self.at);
+        if is_kept {
+            return Ok(());
+        }
         if result.as_ref().is_err_and(|error| !is_somebody_elses(error)) {
             return result;
         }

@@ -36,6 +36,8 @@ pub enum Fault {
     Proxy,
     /// 403.
     Deny,
+    /// 501.
+    NotImplemented,
     /// The connection breaks before the store acts.
     Cut,
     /// Nobody listens at the address.
@@ -208,6 +210,7 @@ impl Scripted {
                     }
                 }),
             Some(Fault::Deny) => failed(Kind::Denied, "403"),
+            Some(Fault::NotImplemented) => failed(Kind::Unsupported, "501"),
             Some(Fault::Cut) => {
                 failed(Kind::Unavailable, "reset").map_err(|e: Error| e.with_retry(Retry::BackOff))
             }

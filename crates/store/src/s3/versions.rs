@@ -3,6 +3,7 @@
 use super::replies::{parse_retention, parse_versioning, parse_versions};
 use crate::answer;
 use crate::s3::S3Store;
+use crate::s3::config::Service;
 use crate::s3::request::{Call, Outcome};
 use crate::streaming::{PartPlace, Removed, Versioning, VersionsPage, VersionsRequest, versioned};
 use crate::{ETag, GetRange, Payload, Store as _};
@@ -89,6 +90,7 @@ impl S3Store {
                 return Err(self.named(&call, Error::new(Kind::Unsupported, why)));
             }
             call = call.header(IF_MATCH.as_str(), &etag.header_value())?;
+            self.judge_removed(&call, &name, etag).await?;
         }
         match self.sender.send(&call).await? {
             Outcome::Done(response) => {
@@ -110,6 +112,24 @@ impl S3Store {
                 Ok(Removed { version: version.map(str::to_string), is_marker: false })
             }
             Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
+        }
+    }
+
+    /// Judges the condition on what is to be removed before the request. Amazon does so itself;
+    /// others have ignored the header since it came late (2024), and there this check is all there
+    /// is: it leaves a moment in which another writer may come between.
+    async fn judge_removed(&self, call: &Call<'_>, name: &str, etag: &ETag) -> Result<()> {
+        if self.sender.config.service == Service::Aws || etag.0 == "*" {
+            return Ok(());
+        }
+        match self.stat(name).await {
+            Ok(meta) if meta.etag.as_ref().is_some_and(|found| found != etag) => {
+                let why = "the object has changed: its tag is another one";
+                Err(self.named(call, Error::new(Kind::Conflict, why)))
+            }
+            // The service says itself what it makes of a removal of nothing.
+            Err(error) if error.kind() != Kind::NotFound => Err(error),
+            _ => Ok(()),
         }
     }
 

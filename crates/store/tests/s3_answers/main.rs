@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod removals;
 mod sums;
 
 use bytes::Bytes;

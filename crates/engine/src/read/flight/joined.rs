@@ -52,7 +52,7 @@ impl Flights {
     ) -> Option<oneshot::Receiver<Landed>> {
         // Under the lock, so that no flight ends before it knows of its follower.
         let flights = self.lock();
-        let same: Vec<&Arc<Flight>> = of_version(flights.get(id)?, version).collect();
+        let same: Vec<&Arc<Flight>> = of_version(flights.get(id)?, version, query).collect();
         let on_their_way: Vec<(ByteRange, u64)> = same
             .iter()
             .map(|flight| (flight.range, flight.arrived.load(Ordering::Relaxed)))
@@ -71,10 +71,16 @@ impl Flights {
     }
 
     /// Bytes of a range that are on their way.
-    pub fn coming_bytes(&self, id: &ObjectId, version: &Version, range: ByteRange) -> u64 {
+    pub fn coming_bytes(
+        &self,
+        query: &QueryCore,
+        id: &ObjectId,
+        version: &Version,
+        range: ByteRange,
+    ) -> u64 {
         let flights = self.lock();
         let Some(known) = flights.get(id) else { return 0 };
-        let shared = of_version(known, version).map(|flight| {
+        let shared = of_version(known, version, query).map(|flight| {
             let (start, end) =
                 (flight.range.start.max(range.start), flight.range.end.min(range.end));
             end.saturating_sub(start)
@@ -83,9 +89,15 @@ impl Flights {
     }
 
     /// Where the first flight behind an offset begins.
-    pub fn next_start(&self, id: &ObjectId, version: &Version, from: u64) -> Option<u64> {
+    pub fn next_start(
+        &self,
+        query: &QueryCore,
+        id: &ObjectId,
+        version: &Version,
+        from: u64,
+    ) -> Option<u64> {
         let flights = self.lock();
-        let starts = of_version(flights.get(id)?, version).map(|flight| flight.range.start);
+        let starts = of_version(flights.get(id)?, version, query).map(|flight| flight.range.start);
         starts.filter(|start| *start > from).min()
     }
 }
@@ -93,6 +105,7 @@ impl Flights {
 fn of_version<'a>(
     flights: &'a [Arc<Flight>],
     version: &'a Version,
+    query: &'a QueryCore,
 ) -> impl Iterator<Item = &'a Arc<Flight>> {
-    flights.iter().filter(|flight| flight.version.same(version))
+    flights.iter().filter(|flight| flight.is_of(version, query))
 }
