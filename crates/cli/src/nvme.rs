@@ -15,6 +15,7 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -89,7 +90,7 @@ fn check_reachable(path: &Path, is_cache: bool) -> Result<()> {
 
 fn make(target: &Target, how: &NvmeFormat) -> Result<()> {
     check_reachable(target.path, how.cache)?;
-    let is_new = how.size.map_or(Ok(false), |size| make_file(target.path, size))?;
+    let is_new = how.size.map_or(Ok(false), |size| make_file(target.path, size, how.cache))?;
     make_on(target, how).inspect_err(|error| {
         // In a conflict somebody else has the file by now.
         if is_new && error.kind() != Kind::Conflict {
@@ -98,10 +99,12 @@ fn make(target: &Target, how: &NvmeFormat) -> Result<()> {
     })
 }
 
-/// Makes a file of a size, unless there is an empty one or one of that size; whether it did.
-fn make_file(path: &Path, size: ByteSize) -> Result<bool> {
+/// Makes a file of a size, unless there is an empty one or one of that size; whether it did. Cached
+/// bytes are as private as the objects: nobody else may read them.
+fn make_file(path: &Path, size: ByteSize, is_private: bool) -> Result<bool> {
     const OPERATION: &str = "nvme format";
-    match File::create_new(path) {
+    let mode = if is_private { 0o600 } else { 0o666 };
+    match File::options().write(true).create_new(true).mode(mode).open(path) {
         Ok(file) => {
             let sized = file.set_len(size.0).inspect_err(|_| drop(std::fs::remove_file(path)));
             sized.map_err(|error| local(error, OPERATION, path)).map(|()| true)

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -106,6 +107,14 @@ fn what_is_there_is_not_formatted_unless_forced() {
     assert!(refused(&["ls", &db]).contains("nvme import"));
     assert!(refused(&["ls", &dir.path("absent")]).contains("there is no such device"));
     assert!(refused(&["ls", &device, "--io", "urin"]).contains("Did you mean uring?"));
+}
+
+#[test]
+fn a_cache_in_a_file_is_its_owners_alone() {
+    let dir = Dir::new();
+    let cache = dir.path("cache");
+    fine(&["format", "--cache", &cache, "--size", "64MiB"]);
+    assert_eq!(std::fs::metadata(&cache).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]

@@ -105,7 +105,9 @@ impl Queues {
         match self {
             Queues::Shared(slots) => job(&mut take(slots)),
             Queues::Owned(owned) => {
-                let slot = owned.of_this_thread(device)?;
+                let Some(slot) = owned.of_this_thread(device)? else {
+                    return job(&mut Lane::open(device, Ownership::Shared)?);
+                };
                 let mut lane = lock(&slot);
                 match lane.as_mut() {
                     Some(lane) => job(lane),
@@ -158,14 +160,20 @@ struct Lease {
 }
 
 impl Owned {
-    fn of_this_thread(self: &Arc<Self>, device: &dyn Device) -> Result<Arc<OwnedSlot>> {
+    /// `None` in a thread that ends and has lost its leases already: a database may be closed from
+    /// another thread-local of it, or, in the main thread, when the program exits (`atexit`,
+    /// destructors of statics).
+    fn of_this_thread(self: &Arc<Self>, device: &dyn Device) -> Result<Option<Arc<OwnedSlot>>> {
         let here = Arc::as_ptr(self);
-        let found = LEASES.with_borrow(|leases| {
+        let found = LEASES.try_with(|leases| {
+            let leases = leases.borrow();
             let mine = leases.iter().find(|lease| lease.owner.as_ptr() == here);
             mine.map(|lease| lease.slot.clone())
         });
-        if let Some(slot) = found {
-            return Ok(slot);
+        match found {
+            Ok(None) => {}
+            Ok(Some(slot)) => return Ok(Some(slot)),
+            Err(_) => return Ok(None),
         }
         let lane = Lane::open(device, Ownership::Thread)?;
         let slot = Arc::new(Mutex::new(Some(lane)));
@@ -175,7 +183,7 @@ impl Owned {
             let (owner, process) = (Arc::downgrade(self), std::process::id());
             leases.push(Lease { owner, slot: slot.clone(), process });
         });
-        Ok(slot)
+        Ok(Some(slot))
     }
 
     /// Queues that are open now.
@@ -238,10 +246,37 @@ mod tests {
             let other = scope.spawn(|| queues.with(&device, |_| Ok(owned.count())));
             assert_eq!(other.join().expect("no panic").expect("memory has queues"), 2);
         });
-        let slot = owned.of_this_thread(&device).expect("it is there");
+        let slot = owned.of_this_thread(&device).expect("it is there").expect("with its leases");
         assert!(lock(&slot).is_some());
         drop(queues);
         assert!(lock(&slot).is_none(), "the port closes the queues of every thread");
+    }
+
+    /// What is closed by a thread's own locals finds the thread without its leases.
+    #[test]
+    fn a_thread_that_has_lost_its_leases_has_a_queue_for_each_job() {
+        struct Closes(Arc<(MemoryDevice, Queues)>, std::sync::mpsc::Sender<bool>);
+        impl Drop for Closes {
+            fn drop(&mut self) {
+                let (device, queues) = &*self.0;
+                let is_lost = LEASES.try_with(|_| ()).is_err();
+                let ran = queues.with(device, |_| Ok(())).is_ok();
+                self.1.send(is_lost && ran).expect("the test waits");
+            }
+        }
+        thread_local! {
+            static CLOSES: RefCell<Option<Closes>> = const { RefCell::new(None) };
+        }
+        let device = MemoryDevice::new(512, 8, 512).expect("the sizes are right");
+        let queues = Queues::new(&device, Discipline::Thread).expect("memory has queues");
+        let all = Arc::new((device, queues));
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            // Locals go in the reverse order of their first use.
+            CLOSES.set(Some(Closes(all.clone(), tell)));
+            all.1.with(&all.0, |_| Ok(())).expect("memory has queues");
+        });
+        assert!(told.recv().expect("it is told"));
     }
 
     /// A device that counts its open queues, which are slow to close.

@@ -51,6 +51,7 @@ pub(super) fn export(target: &Target, copy: &NvmeCopy) -> Result<()> {
     }
     for target in &targets {
         rename_new(&beside(target, PARTIAL_ENDING), target)
+            .and_then(|()| sync_name(target))
             .map_err(|error| local(error, OPERATION, target))?;
         // A log must not come to lie beside another database.
         made.0.push(target.clone());
@@ -63,11 +64,24 @@ pub(super) fn export(target: &Target, copy: &NvmeCopy) -> Result<()> {
 fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // Some file systems cannot do both at once.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            File::create_new(to)?;
-            std::fs::rename(from, to).inspect_err(|_| drop(std::fs::remove_file(to)))
-        }
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_new(from, to),
         outcome => Ok(outcome?),
+    }
+}
+
+/// The same in two steps, in each of which the bytes have a name and no name is an empty file's.
+fn link_new(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::hard_link(from, to)?;
+    std::fs::remove_file(from)
+}
+
+/// Makes a new name durable, as its bytes are.
+fn sync_name(path: &Path) -> std::io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match File::open(directory.unwrap_or(Path::new(".")))?.sync_all() {
+        // Some file systems cannot, and some need not.
+        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
+        outcome => outcome,
     }
 }
 
@@ -95,14 +109,17 @@ mod tests {
     fn a_name_that_is_taken_is_not_taken_over() {
         let scratch = Scratch::new("export");
         let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
-        std::fs::write(&from, "new").expect("writes");
-        std::fs::write(&to, "precious").expect("writes");
-        let error = rename_new(&from, &to).expect_err("it is there");
-        assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
-        assert_eq!(std::fs::read_to_string(&to).expect("reads"), "precious");
-        std::fs::remove_file(&to).expect("removes");
-        rename_new(&from, &to).expect("it is free");
-        assert_eq!(std::fs::read_to_string(&to).expect("reads"), "new");
-        assert!(!from.exists());
+        for rename in [rename_new, link_new] {
+            std::fs::write(&from, "new").expect("writes");
+            std::fs::write(&to, "precious").expect("writes");
+            let error = rename(&from, &to).expect_err("it is there");
+            assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
+            assert_eq!(std::fs::read_to_string(&to).expect("reads"), "precious");
+            std::fs::remove_file(&to).expect("removes");
+            rename(&from, &to).expect("it is free");
+            sync_name(&to).expect("it is there");
+            assert_eq!(std::fs::read_to_string(&to).expect("reads"), "new");
+            assert!(!from.exists());
+        }
     }
 }

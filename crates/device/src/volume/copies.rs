@@ -157,6 +157,16 @@ pub(crate) fn held(port: &Port) -> Result<Option<&'static str>> {
     Ok(recognise(&head))
 }
 
+/// Refuses a device that something else begins on, though a copy of the table has outlived it
+/// behind: a file system that was made over a volume leaves most of the device as it was. A volume
+/// never takes the begin of its first copy away itself.
+pub(crate) fn refuse_overwritten(found: &[Found; COPIES], port: &Port) -> Result<()> {
+    if found[0] != Err(Flaw::Foreign) {
+        return Ok(());
+    }
+    held(port)?.map_or(Ok(()), |what| Err(foreign(port, what)))
+}
+
 /// The error of a device that holds something else than a volume.
 pub(crate) fn foreign(port: &Port, what: &str) -> Error {
     let name = port.name();

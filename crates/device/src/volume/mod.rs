@@ -38,7 +38,7 @@ pub use shared::{Asked, SharedVolume, Wish};
 
 use crate::port::Port;
 use crate::process::{Own, forked};
-use copies::{Paging, choose, memory, repair};
+use copies::{Paging, choose, memory, refuse_overwritten, repair};
 use durable::Flushes;
 use grown::find_copies;
 use helped::Helpers;
@@ -107,7 +107,8 @@ impl Volume {
     /// table that are damaged are written anew from a sound one.
     ///
     /// # Errors
-    /// `NotFound` where there is none, `Unsupported` for a newer format, `Corrupt` if no copy of
+    /// `NotFound` where there is none, or where something else has taken the device's beginning,
+    /// `Unsupported` for a newer format, `Corrupt` if no copy of
     /// the table is sound or the device shrank; and as [`Port::run`].
     pub fn open(port: Port) -> Result<Arc<Self>> {
         Self::open_with(port, false)
@@ -128,6 +129,7 @@ impl Volume {
         check_whole(&port, paging)?;
         let found = find_copies(&port, paging)?;
         let table = choose(&found, &port, paging)?;
+        refuse_overwritten(&found, &port)?;
         if !port.geometry().is_read_only {
             repair(&port, paging, &found, &table)?;
         }

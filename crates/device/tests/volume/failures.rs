@@ -278,6 +278,25 @@ fn any_two_copies_may_be_damaged_anywhere() {
     }
 }
 
+/// A file system that is made over a volume leaves most of the device as it was, and with it a
+/// sound copy of the table.
+#[test]
+fn what_was_made_over_a_volume_is_told_and_left_alone() {
+    for spared in [[false, false, true], [false, true, true]] {
+        let mut image = sample(4096);
+        for (page, _) in copy_pages(VOLUME_BYTES / PAGE_BYTES).iter().zip(spared).filter(|it| !it.1)
+        {
+            image.write(page * PAGE_BYTES, &[0; 4096]);
+        }
+        image.write(1080, b"\x53\xef");
+        let (model, port) = device(4096, image);
+        let error = Volume::open(port).err().expect("it is another's");
+        assert_eq!(error.kind(), Kind::NotFound, "{error}");
+        assert!(error.to_string().contains("but an ext2, ext3 or ext4 file system"), "{error}");
+        assert_eq!(model.event_count(), 0, "nothing was written");
+    }
+}
+
 #[test]
 fn with_all_copies_damaged_the_error_says_so() {
     let mut image = sample(4096);

@@ -33,6 +33,8 @@ pub(super) const SLOTS_MIN: u64 = 4;
 const SLOTS: u64 = 64;
 const SLOT_BYTES_MIN: u64 = 4 << 20;
 const SLOT_BYTES_MAX: u64 = 256 << 20;
+/// Of 256 TiB.
+const SLOTS_MAX: u64 = 1 << 20;
 
 const LABEL_MAGIC: [u8; 8] = *b"PENCACHE";
 const HEAD_MAGIC: [u8; 8] = *b"PENSLOT\0";
@@ -80,7 +82,7 @@ impl Label {
     /// With slots of this length.
     pub fn with_slots(id: u64, device_bytes: u64, slot_bytes: u64) -> Option<Self> {
         let room = device_bytes.checked_sub(SLOTS_START + PAGE_BYTES)?;
-        let slots = room / slot_bytes;
+        let slots = (room / slot_bytes).min(SLOTS_MAX);
         (slots >= SLOTS_MIN).then_some(Label { id, slot_bytes, slots, is_noted: false })
     }
 
@@ -104,7 +106,9 @@ impl Label {
         let end = self.slots.checked_mul(self.slot_bytes);
         let end = end.and_then(|bytes| bytes.checked_add(SLOTS_START + PAGE_BYTES));
         let is_whole = self.slot_bytes.is_multiple_of(PAGE_BYTES) && self.slot_bytes > 0;
-        end.filter(|_| is_whole && self.slots >= SLOTS_MIN)
+        // Slots and their directories are read into memory, and there is a list of all slots.
+        let is_sane = self.slot_bytes <= SLOT_BYTES_MAX && self.slots <= SLOTS_MAX;
+        end.filter(|_| is_whole && is_sane && self.slots >= SLOTS_MIN)
     }
 
     /// As a page.
@@ -281,9 +285,21 @@ mod tests {
         assert_eq!(Label::judge(&page, 1 << 30), Found::OtherVersion(9));
     }
 
+    /// Whoever can write a device can give it a right checksum too.
+    #[test]
+    fn slots_that_no_cache_has_are_no_cache() {
+        let sound = Label::of(7, 1 << 30).unwrap();
+        for label in [
+            Label { slot_bytes: 1 << 38, slots: 4, ..sound },
+            Label { slot_bytes: PAGE_BYTES, slots: 1 << 21, ..sound },
+        ] {
+            assert_eq!(Label::judge(&label.encode(), 1 << 45), Found::Nothing, "{label:?}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn slots_fit_on_the_device(bytes in 0u64..1 << 42) {
+        fn slots_fit_on_the_device(bytes in 0u64..1 << 60) {
             match Label::of(1, bytes) {
                 Some(label) => {
                     prop_assert!(label.needs().is_some_and(|needs| needs <= bytes));

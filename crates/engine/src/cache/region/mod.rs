@@ -218,6 +218,7 @@ impl Region {
         let device_bytes = port.geometry().size_bytes();
         let found = labels(&port)?;
         check_end(&port, found)?;
+        refuse_overwritten(&port, found[0])?;
         let label = match (found.iter().find_map(ours), found[0]) {
             (Some(label), _) => label,
             (None, Found::OtherVersion(_)) => match Label::of(random(), device_bytes) {
@@ -246,6 +247,19 @@ impl Region {
         let label = label.expect("the device is large enough for such slots");
         write_label(&port, &label)?;
         Ok(Self::with_label(port, label))
+    }
+}
+
+/// Refuses a device that something else begins on, though the label at its end has outlived it.
+fn refuse_overwritten(port: &Port, first: Found) -> Result<()> {
+    if first != Found::Nothing {
+        return Ok(());
+    }
+    let mut head = memory(port, port.geometry().size_bytes().min(HEAD_BYTES as u64));
+    read_at(port, 0, &mut head)?;
+    match recognise(&head) {
+        None | Some(CACHE) => Ok(()),
+        Some(_) => Err(no_cache(port)),
     }
 }
 

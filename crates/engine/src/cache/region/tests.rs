@@ -373,6 +373,21 @@ fn one_label_is_enough_and_another_version_is_given_up() {
     assert_eq!(check(&cache, 1, 0), 50_000);
 }
 
+/// A file system that is made over a cache may leave the label at its end.
+#[test]
+fn what_was_made_over_a_cache_is_told_and_left_alone() {
+    let device = large(Image::default());
+    format_device(&port(&device), false).unwrap();
+    let mut image = device.image();
+    image.write(0, &[0; 4096]);
+    image.write(1080, b"\x53\xef");
+    let device = large(image);
+    let error = Region::hold(port(&device)).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(error.to_string().contains("but an ext2, ext3 or ext4 file system"), "{error}");
+    assert_eq!(device.event_count(), 0, "nothing was written");
+}
+
 #[test]
 fn a_cache_that_was_cut_off_is_told_and_left_alone() {
     let device = model(512, Image::default());
