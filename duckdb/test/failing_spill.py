@@ -31,6 +31,7 @@ def work(volume: Path, io: str) -> object:
         con.execute("SET enable_progress_bar = false")
         # Half of it, for what is spilled: the rest of it goes to the disk.
         con.execute("SET GLOBAL penstock_memory_limit_bytes = '64MiB'")
+        con.execute("SET GLOBAL penstock_nvme_spill_memory_bytes = 0")
         con.execute(f"SET temp_directory = 'nvme://{volume}?temp&io={io}'")
         con.execute(f"CREATE TABLE t AS {SORTED}")
         return value(con, CHECK)

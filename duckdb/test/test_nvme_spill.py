@@ -60,10 +60,13 @@ def told(con: duckdb.DuckDBPyConnection, name: str) -> int:
     return found or 0
 
 
-@pytest.mark.parametrize("limit", ["1GiB", "64MiB"])
-def test_what_spills_stays_in_memory_as_long_as_there_is_some(limit: str, volume: Path) -> None:
+@pytest.mark.parametrize(("limit", "beside"), [("1GiB", "0"), ("64MiB", "0"), ("64MiB", "8GiB")])
+def test_what_spills_stays_in_memory_as_long_as_there_is_some(
+    limit: str, beside: str, volume: Path
+) -> None:
     with connect() as con:
         con.execute(f"SET GLOBAL penstock_memory_limit_bytes = '{limit}'")
+        con.execute(f"SET GLOBAL penstock_nvme_spill_memory_bytes = '{beside}'")
         con.execute("SET threads = 2; SET memory_limit = '100MB'")
         con.execute("SET enable_progress_bar = false")
         con.execute(f"SET temp_directory = 'nvme://{volume}?temp'")
@@ -73,9 +76,13 @@ def test_what_spills_stays_in_memory_as_long_as_there_is_some(limit: str, volume
         assert isinstance(spilled, int) and spilled > 40 << 20
         written = told(con, "device_bytes_written") - before
         held = told(con, "memory_of_spills_bytes_now")
-        if limit == "1GiB":
-            assert written == 0
+        within = told(con, "memory_of_volumes_bytes_now")
+        if beside != "0":
+            assert (written, within) == (0, 0)
             assert held > 40 << 20
+        elif limit == "1GiB":
+            assert written == 0
+            assert within >= held > 40 << 20
         else:
             assert written > 8 << 20
             assert 8 << 20 < held <= 32 << 20

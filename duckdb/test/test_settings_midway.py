@@ -35,6 +35,7 @@ VALUES = {
     "nvme_queue_depth": ["1", "32"],
     "nvme_queues": ["single", "thread"],
     "nvme_wait": ["poll", "sleep"],
+    "nvme_spill_memory_bytes": ["0", "8GiB"],
     "open_fetch_bytes": ["0", "1MiB", "256KiB"],
     "parallel_read_auto_fanout_enabled": ["false", "true"],
     "parallel_read_auto_fanout_overhead_adaptive_enabled": ["false", "true"],

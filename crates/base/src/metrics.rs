@@ -87,7 +87,7 @@ metrics! {
     MemoryOfVolumesNow "memory_of_volumes_bytes_now" "bytes"
         "Of these, bytes of what volumes on devices read ahead and write behind, and of memory that they keep for it.";
     MemoryOfSpillsNow "memory_of_spills_bytes_now" "bytes"
-        "Of these, bytes of what was spilled to devices and is in memory.";
+        "Bytes of what was spilled to devices and is in memory, within the limit and beside it.";
 }
 
 metrics! {

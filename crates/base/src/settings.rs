@@ -194,7 +194,7 @@ settings! {
     io_threads: Number = "2" [1, 256] read_once
         "Threads of the I/O runtime, apart from the engine's own; read when the first database loads Penstock.";
     memory_limit_bytes: Bytes = "1GiB" [64 * MIB, u64::MAX]
-        "Most memory that uploads, read buffers, and what volumes on devices read ahead, write behind and keep of spills hold together; reaching it slows, and fails only an object that a server without ranges sends whole. Where the machine, or the container, has less than 2 GiB the default is half of that, 64MiB at least.";
+        "Most memory that uploads, read buffers, and what volumes on devices read ahead and write behind hold together, with what of spills nvme_spill_memory_bytes does not cover; reaching it slows, and fails only an object that a server without ranges sends whole. Where the machine, or the container, has less than 2 GiB the default is half of that, 64MiB at least.";
     part_size_bytes: Bytes = "8MiB" [5 * MIB, 4 * GIB]
         "Size of the first parts of an upload, and the largest object sent in a single request, within a quarter of memory_limit_bytes (more than all of it is refused when a store is used); later parts grow where the store's limit on their count asks for it.";
     upload_concurrency: Number = "16" [1, 1024]
@@ -261,6 +261,8 @@ settings! {
         "Most commands in flight per queue of a device whose nvme:// URL does not say it with `depth`.";
     nvme_wait: Text = "sleep"
         "How threads wait for the commands of a device whose nvme:// URL does not say it with `wait`: `sleep`, or `poll`, which has answers sooner and keeps a processor busy for each thread that waits; by uring and passthrough (libxnvme is always polled).";
+    nvme_spill_memory_bytes: Bytes = "8GiB" [0, u64::MAX]
+        "Most memory beside memory_limit_bytes that holds what DuckDB spilled to volumes on devices, before it goes to the device: a quarter of what the machine or its container has available at most. With 0, and where this is less than half of memory_limit_bytes, spills have up to that half, within that limit; never so much that less than an eighth of all memory is left.";
     request_log_entries: Number = "1000" [0, 1_000_000]
         "Most recent requests kept for penstock_requests().";
     ca_file: Text = ""

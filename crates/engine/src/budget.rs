@@ -20,6 +20,7 @@
 //!    shows it.
 
 mod machine;
+mod spills;
 mod volumes;
 
 pub(crate) use machine::Memory as Machine;
@@ -74,7 +75,7 @@ impl Pressed {
 pub struct Budget {
     state: Mutex<State>,
     metrics: Arc<Metrics>,
-    spilled: volumes::Share,
+    spilled: spills::Share,
 }
 
 struct State {
@@ -186,7 +187,7 @@ impl Budget {
                 pressables: Vec::new(),
             }),
             metrics,
-            spilled: volumes::Share::default(),
+            spilled: spills::Share::default(),
         })
     }
 
@@ -206,6 +207,11 @@ impl Budget {
         let mut state = self.lock();
         state.limit = limit_bytes;
         self.settle(state);
+    }
+
+    /// Changes how much of what is spilled to devices may be in memory beside the limit.
+    pub(crate) fn set_spills_beside(&self, bytes: u64) {
+        self.spilled.set_beside_most(bytes);
     }
 
     /// Registers a holder that can be pressed; it is forgotten once dropped.

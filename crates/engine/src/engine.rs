@@ -104,6 +104,7 @@ impl Engine {
             Arc::new(EngineObserver::new(Arc::clone(&metrics), limits.request_log_entries));
         let opener = opener(Arc::clone(&observer) as Arc<dyn Observer>, &settings)?;
         let budget = Budget::new(limits.memory_bytes, metrics);
+        budget.set_spills_beside(limits.spills_beside_bytes);
         let memory = Arc::new(MemoryCache::new(limits.cached_bytes()));
         budget.register(Arc::downgrade(&memory) as Weak<dyn Pressable>);
         Ok(Arc::new(Engine {
@@ -166,6 +167,7 @@ impl Engine {
         self.held.set_capacity(wanted.held_bytes());
         self.memory.set_capacity(wanted.cached_bytes());
         self.budget.set_limit(wanted.memory_bytes);
+        self.budget.set_spills_beside(wanted.spills_beside_bytes);
         self.upload_slots.set_total(wanted.upload_slots);
         self.observer.log.set_entries_max(wanted.request_log_entries);
         *limits = wanted;

@@ -9,6 +9,7 @@ pub(crate) const HELD_PARTS: u64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub memory_bytes: u64,
+    pub spills_beside_bytes: u64,
     pub upload_slots: usize,
     pub metadata_cache_entries: u64,
     pub cache_memory_bytes: u64,
@@ -20,6 +21,7 @@ impl Limits {
     pub fn of(settings: &Settings) -> Self {
         Limits {
             memory_bytes: settings.memory_limit_bytes,
+            spills_beside_bytes: settings.nvme_spill_memory_bytes,
             upload_slots: usize::try_from(settings.upload_concurrency).unwrap_or(usize::MAX),
             metadata_cache_entries: settings.metadata_cache_entries,
             cache_memory_bytes: settings.cache_memory_bytes,

@@ -38,6 +38,11 @@ pub trait Leased: Send + Sync {
 
     /// Says that it does not, after all.
     fn set_staying(&self);
+
+    /// Whether those who wait for memory get this, once it is back.
+    fn serves_others(&self) -> bool {
+        true
+    }
 }
 
 /// See [`Leased`].
@@ -233,14 +238,14 @@ impl Memory {
         Some(ahead.spare_bytes()? + behind.spare_bytes()? + spilled.spare_bytes()?)
     }
 
-    /// Bytes of spilled files that [`Memory::write_spilled`] would have written; `None` while
-    /// others are at them.
+    /// Bytes of spilled files that [`Memory::write_spilled`] would have written, for those who wait
+    /// for memory ([`Leased::serves_others`]); `None` while others are at them.
     pub fn spilled_bytes(&self) -> Option<u64> {
         if self.0.is_here() { self.0.spilled.writable_bytes() } else { Some(0) }
     }
 
-    /// Has a part of what was spilled written, so that its memory returns. Whether there was any;
-    /// `None` while others are at it.
+    /// Has a part of that written, so that its memory returns. Whether there was any; `None` while
+    /// others are at it.
     pub fn write_spilled(&self) -> Option<bool> {
         if self.0.is_here() { self.0.spilled.press() } else { Some(false) }
     }

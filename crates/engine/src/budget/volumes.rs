@@ -1,69 +1,14 @@
 //! The memory of volumes on devices, in the one account: what they read ahead is within the quarter
-//! of the limit that all read-ahead has, what they write behind within the limit, and what was
-//! spilled to them within half of it, or what the machine has to spare. All of it gives way to
-//! whoever waits for memory; what was spilled is written first.
+//! of the limit that all read-ahead has, what they write behind within the limit, and of what was
+//! spilled to them what `spills` says. All of it gives way to whoever waits for memory; what was
+//! spilled is written first.
 
-use super::{Budget, Lease, Machine, Pressable, Pressed};
+use super::spills::Side;
+use super::{Budget, Lease, Pressable, Pressed};
 use penstock_base::Metric;
 use penstock_device::volume::{Account, Lease as VolumeLease, Leased, Memory, Purpose, Volume};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
-
-/// What was spilled has one part in so many of the limit.
-const SPILLED_PARTS: u64 = 2;
-/// What was spilled leaves one part in so many of the machine's memory, or its container's, to
-/// others.
-const LEFT_PARTS: u64 = 8;
-/// And has so much all the same, within its part of the limit.
-const SPILLED_LEAST_BYTES: u64 = 16 << 20;
-/// How long a look at the machine holds.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// Most bytes of what was spilled, where `held` are held.
-fn spilled_most_bytes(limit: u64, held: u64, machine: Option<Machine>) -> u64 {
-    let spare = machine.map_or(0, |machine| {
-        held.saturating_add(machine.available).saturating_sub(machine.total / LEFT_PARTS)
-    });
-    spare.max(SPILLED_LEAST_BYTES).min(limit / SPILLED_PARTS)
-}
-
-/// What was spilled to all volumes.
-#[derive(Default)]
-pub(super) struct Share {
-    held: AtomicU64,
-    /// When the machine was looked at, and what could be held then, but for the limit.
-    look: Mutex<Option<(Instant, u64)>>,
-}
-
-impl Share {
-    fn held(&self) -> u64 {
-        self.held.load(Ordering::Acquire)
-    }
-
-    fn most_bytes(&self, limit: u64) -> u64 {
-        let mut look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
-        let most = match *look {
-            Some((at, most)) if at.elapsed() < LOOK => most,
-            _ => {
-                let most = spilled_most_bytes(u64::MAX, self.held(), Machine::now());
-                *look = Some((Instant::now(), most));
-                most
-            }
-        };
-        most.min(limit / SPILLED_PARTS)
-    }
-
-    /// Enters bytes, if so many may be held.
-    fn add(&self, bytes: u64, most: u64) -> bool {
-        let sum = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= most);
-        self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, sum).is_ok()
-    }
-
-    fn sub(&self, bytes: u64) {
-        self.held.fetch_sub(bytes, Ordering::AcqRel);
-    }
-}
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 /// The memory of one volume, which keeps this, and so the account, as long as it is open.
 struct OfVolume {
@@ -75,43 +20,48 @@ struct OfVolume {
 /// What was spilled to one volume. It is asked for its own: what it gives is returning, not there.
 struct Spilled(Weak<Memory>);
 
-/// A lease that is told apart from those of other holders.
+/// Memory of a volume, told apart from that of other holders.
 struct Told {
-    lease: Lease,
-    is_spilled: bool,
+    budget: Arc<Budget>,
+    bytes: u64,
+    /// In the account of the limit; spills may lie beside it.
+    lease: Option<Lease>,
+    spilled: Option<Side>,
 }
 
 impl Told {
-    fn new(lease: Lease, is_spilled: bool) -> Self {
-        let told = Told { lease, is_spilled };
-        let metrics = &told.lease.budget.metrics;
-        told.metrics().for_each(|metric| metrics.add(metric, told.lease.bytes));
+    fn new(budget: Arc<Budget>, bytes: u64, lease: Option<Lease>, spilled: Option<Side>) -> Self {
+        let told = Told { budget, bytes, lease, spilled };
+        told.metrics().for_each(|metric| told.budget.metrics.add(metric, bytes));
         told
     }
 
     fn metrics(&self) -> impl Iterator<Item = Metric> + use<> {
-        let spilled = self.is_spilled.then_some(Metric::MemoryOfSpillsNow);
-        [Metric::MemoryOfVolumesNow].into_iter().chain(spilled)
+        let within = self.lease.as_ref().map(|_| Metric::MemoryOfVolumesNow);
+        within.into_iter().chain(self.spilled.map(|_| Metric::MemoryOfSpillsNow))
     }
 }
 
 impl Drop for Told {
     fn drop(&mut self) {
-        let budget = &self.lease.budget;
-        self.metrics().for_each(|metric| budget.metrics.sub(metric, self.lease.bytes));
-        if self.is_spilled {
-            budget.spilled.sub(self.lease.bytes);
+        self.metrics().for_each(|metric| self.budget.metrics.sub(metric, self.bytes));
+        if let Some(side) = self.spilled {
+            self.budget.spilled.give_back(self.bytes, side);
         }
     }
 }
 
 impl Leased for Told {
     fn set_returning(&self) {
-        self.lease.set_returning();
+        self.lease.iter().for_each(Lease::set_returning);
     }
 
     fn set_staying(&self) {
-        self.lease.set_staying();
+        self.lease.iter().for_each(Lease::set_staying);
+    }
+
+    fn serves_others(&self) -> bool {
+        self.lease.is_some()
     }
 }
 
@@ -135,19 +85,26 @@ impl Account for OfVolume {
     }
 
     fn lease(&self, bytes: u64, purpose: Purpose) -> Option<VolumeLease> {
-        let is_spilled = purpose == Purpose::Spilled;
-        let share = &self.budget.spilled;
-        if is_spilled && !share.add(bytes, share.most_bytes(self.budget.limit_bytes())) {
-            return None;
-        }
-        let lease = match purpose {
-            Purpose::Ahead => self.budget.try_lease_ahead(bytes),
-            Purpose::Behind | Purpose::Spilled => self.budget.try_lease(bytes),
+        let budget = &self.budget;
+        let told = |lease, spilled| {
+            Box::new(Told::new(Arc::clone(budget), bytes, lease, spilled)) as VolumeLease
         };
-        if is_spilled && lease.is_none() {
-            share.sub(bytes);
-        }
-        lease.map(|lease| Box::new(Told::new(lease, is_spilled)) as VolumeLease)
+        let lease = match purpose {
+            Purpose::Ahead => budget.try_lease_ahead(bytes)?,
+            Purpose::Behind => budget.try_lease(bytes)?,
+            Purpose::Spilled => {
+                let side = budget.spilled.take(bytes, budget.limit_bytes())?;
+                if side == Side::Beside {
+                    return Some(told(None, Some(side)));
+                }
+                let lease = budget.try_lease(bytes);
+                if lease.is_none() {
+                    budget.spilled.give_back(bytes, side);
+                }
+                return lease.map(|lease| told(Some(lease), Some(side)));
+            }
+        };
+        Some(told(Some(lease), None))
     }
 }
 
@@ -205,7 +162,6 @@ mod tests {
     use penstock_device::model::{Failure, Image, ModelDevice};
     use penstock_device::volume::{File, FormatOptions, Lock, OpenFileOptions, format};
     use penstock_device::{Discipline, Port};
-    use proptest::prelude::*;
 
     const BLOCK: usize = 256 << 10;
     const BLOCKS: usize = 64;
@@ -352,24 +308,46 @@ mod tests {
         drop(beyond);
     }
 
-    proptest! {
-        #[test]
-        fn spills_leave_memory_to_others(
-            limit in 0u64..1 << 40, held in 0u64..1 << 36, available in 0u64..1 << 36,
-            more in 0u64..1 << 36,
-        ) {
-            let total = available + more;
-            let most = spilled_most_bytes(limit, held, Some(Machine { total, available }));
-            prop_assert!(most <= limit / 2);
-            let left = (held + available).saturating_sub(most);
-            prop_assert!(most <= SPILLED_LEAST_BYTES || left >= total / 8);
-            prop_assert!(most >= SPILLED_LEAST_BYTES.min(limit / 2));
-            prop_assert!(most >= spilled_most_bytes(limit, held, None));
-            // No less than could be.
-            prop_assert!(
-                most == limit / 2 || most == SPILLED_LEAST_BYTES || left == total / 8
-            );
+    /// Those who wait for memory within the limit have no use of what lies beside it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_spills_beside_the_limit_takes_nothing_from_it_and_is_not_written_for_others() {
+        const LIMIT: u64 = 64 << 20;
+        let (metrics, budget) = bounded(LIMIT);
+        budget.set_spills_beside(8 << 20);
+        let (model, volume) = failing_volume();
+        budget.answer_for(&volume);
+        let (file, spilled) = (spill(&volume), (BLOCKS * BLOCK) as u64);
+        let told = || [Metric::MemoryOfSpillsNow, Metric::MemoryOfVolumesNow];
+        assert_eq!(told().map(|name| metrics.get(name)), [spilled, spilled - (8 << 20)]);
+        assert_eq!(budget.held_bytes(), spilled - (8 << 20));
+        let before = model.command_count();
+        let all = budget.lease_within(LIMIT).await.expect("what lies within it is written");
+        assert_eq!(told().map(|name| metrics.get(name)), [8 << 20, 0]);
+        assert!(model.command_count() > before);
+        read(&file, &budget);
+        drop((all, file, volume));
+        assert_eq!((budget.held_bytes(), budget.spilled.held()), (0, 0));
+        assert_eq!(told().map(|name| metrics.get(name)), [0, 0]);
+    }
+
+    #[test]
+    fn what_spills_lies_beside_the_limit_as_long_as_it_may() {
+        let (metrics, budget) = bounded(1 << 20);
+        budget.set_spills_beside(1 << 30);
+        let (model, volume) = failing_volume();
+        budget.answer_for(&volume);
+        let before = model.command_count();
+        let file = spill(&volume);
+        read(&file, &budget);
+        assert_eq!(model.command_count(), before, "nothing went to the device");
+        assert_eq!(metrics.get(Metric::MemoryOfSpillsNow), (BLOCKS * BLOCK) as u64);
+        assert_eq!(budget.held_bytes(), 0);
+        // What the operator allows no more is written by and by.
+        budget.set_spills_beside(0);
+        while metrics.get(Metric::MemoryOfSpillsNow) > 1 << 20 {
+            std::thread::yield_now();
         }
+        read(&file, &budget);
     }
 
     #[test]

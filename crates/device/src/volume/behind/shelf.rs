@@ -208,18 +208,22 @@ impl<M, P: Clone> Shelf<M, P> {
         if self.order.staying_bytes <= most_bytes {
             return None;
         }
-        let number = self.order.writable.first()?.1;
+        self.leave(self.order.writable.first()?.1)
+    }
+
+    /// Pages that can be written, and their bytes, in the order in which they are.
+    pub fn writable(&self) -> impl Iterator<Item = (usize, u64)> {
+        let pages = self.order.writable.iter();
+        pages.filter_map(|(_, number)| Some((*number, self.pages.get(number)?.bytes)))
+    }
+
+    /// Has a page leave, to be written.
+    pub fn leave(&mut self, number: usize) -> Option<(usize, Vec<P>)> {
         let parts = self.change(number, |page| {
             page.is_leaving = true;
             page.used.values().cloned().collect()
         });
         Some((number, parts?))
-    }
-
-    /// As [`Shelf::next`], for pages of so many bytes, or a little more.
-    pub fn next_of(&mut self, bytes: u64) -> Vec<(usize, Vec<P>)> {
-        let most = self.order.staying_bytes.saturating_sub(bytes);
-        std::iter::from_fn(|| self.next(most)).collect()
     }
 
     /// Keeps a page that was to leave: it could not be written. All others are tried before it is

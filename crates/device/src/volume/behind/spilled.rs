@@ -56,6 +56,13 @@ impl State {
         self.leases.get(&page).and_then(Weak::upgrade)
     }
 
+    /// Pages that can be written and whose memory then goes to those who wait for some, with their
+    /// bytes, the oldest first.
+    fn wanted(&self) -> impl Iterator<Item = (usize, u64)> {
+        let serves = |page| self.lease(page).is_none_or(|lease| lease.serves_others());
+        self.shelf.writable().filter(move |(page, _)| serves(*page))
+    }
+
     fn forget_leases(&mut self, gone: &[Held]) {
         gone.iter().for_each(|held| drop(self.leases.remove(&held.place())));
     }
@@ -216,17 +223,24 @@ impl Spilled {
     /// Bytes that [`Spilled::press`] may have written; none while the device takes nothing.
     pub(crate) fn writable_bytes(&self) -> Option<u64> {
         let state = at_once(&self.state)?;
-        Some(if state.is_refused { 0 } else { state.shelf.staying_bytes() })
+        Some(if state.is_refused { 0 } else { state.wanted().map(|(_, bytes)| bytes).sum() })
     }
 
-    /// Has some of it written, so that its memory returns: the oldest of it. Whether there was any;
-    /// `None` while another thread is at it.
+    /// Has some of it written, so that its memory returns to those who wait for memory: the oldest
+    /// of it. Whether there was any; `None` while another thread is at it.
     pub(crate) fn press(&self) -> Option<bool> {
         let mut state = at_once(&self.state)?;
         if state.is_refused {
             return Some(false);
         }
-        let pages = state.shelf.next_of(PRESSED_BYTES);
+        let mut rest = PRESSED_BYTES;
+        let oldest = state.wanted().take_while(|(_, bytes)| {
+            let is_wanted = rest > 0;
+            rest = rest.saturating_sub(*bytes);
+            is_wanted
+        });
+        let oldest: Vec<usize> = oldest.map(|(page, _)| page).collect();
+        let pages: Vec<_> = oldest.iter().filter_map(|page| state.shelf.leave(*page)).collect();
         let is_any = !pages.is_empty();
         let leases: Vec<_> = pages.iter().filter_map(|row| state.lease(row.0)).collect();
         leases.iter().for_each(|lease| lease.set_returning());
