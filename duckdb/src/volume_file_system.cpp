@@ -288,9 +288,17 @@ string VolumeFileSystem::CanonicalizePath(const string &path, optional_ptr<FileO
 	return Rows(rows).Cell(0, idx_t(0));
 }
 
-//! The `?` of our URLs is none of a pattern.
-vector<OpenFileInfo> VolumeFileSystem::Glob(const string &path, FileOpener *) {
-	return {OpenFileInfo(path)};
+vector<OpenFileInfo> VolumeFileSystem::Glob(const string &path, FileOpener *opener) {
+	auto settings = Settings(opener);
+	ps_rows *rows = nullptr;
+	ps_error *error = nullptr;
+	Check(ps_volume_glob(volumes.get(), Borrow(path), settings.Data(), settings.Count(), &rows, &error), error);
+	Rows urls(rows);
+	vector<OpenFileInfo> found;
+	for (idx_t row = 0; row < urls.Count(); row++) {
+		found.emplace_back(urls.Cell(row, idx_t(0)));
+	}
+	return found;
 }
 
 bool VolumeFileSystem::FileExists(const string &path, optional_ptr<FileOpener> opener) {

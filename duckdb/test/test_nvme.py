@@ -62,6 +62,26 @@ def test_databases_and_spills_go_on_without_external_access(volume: Path) -> Non
         assert value(con, "SELECT count(*) FROM t") == 3000001
 
 
+def test_a_pattern_finds_databases_by_their_names(volume: Path) -> None:
+    with connect() as con:
+        for name in ["sales", "stock", "old"]:
+            con.execute(f"ATTACH '{url(volume, name)}' AS {name}")
+
+        def found(pattern: str) -> list[str]:
+            rows = con.execute(f"SELECT file FROM glob('{url(volume, pattern)}')").fetchall()
+            return [file for (file,) in rows]
+
+        assert found("s*") == [url(volume, "sales"), url(volume, "stock")]
+        assert found("*") == [url(volume, name) for name in ["old", "sales", "stock"]]
+        assert found("old") == [url(volume, "old")]
+        assert found("x*") == []
+        assert con.execute(f"FROM read_blob('{url(volume, 'x*')}')").fetchall() == []
+        with pytest.raises(duckdb.InvalidInputException, match="named, not looked for by a patt"):
+            con.execute("FROM glob('nvme:///dev/ng*?db=sales')")
+    # Who looked has not kept it open.
+    assert penstock("ls", volume).split()[1::2] == ["old", "sales", "stock"]
+
+
 def test_the_queues_of_a_database_are_counted(volume: Path) -> None:
     with attached(volume) as con:
         con.execute("SET threads = 2")

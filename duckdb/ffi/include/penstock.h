@@ -187,6 +187,9 @@ bool ps_volume_database(ps_str url, ps_rows **out, ps_error **error);
 /* One cell: the one URL of all that mean the same database, companion or place to spill; also of a URL with the ending of
  * a companion at its end. */
 bool ps_volume_url(const ps_volumes *volumes, ps_str url, const ps_pair *settings, size_t count, ps_rows **out, ps_error **error);
+/* Rows of one cell: the URLs of the databases whose names fit the one that a URL names, sorted; the URL itself where that
+ * has no wildcard, or is the name of a database. A device is named, never matched. */
+bool ps_volume_glob(const ps_volumes *volumes, ps_str url, const ps_pair *settings, size_t count, ps_rows **out, ps_error **error);
 enum {
 	PS_FILE_WRITE = 1, PS_FILE_CREATE = 2, PS_FILE_TRUNCATE = 4, PS_FILE_EXCLUSIVE = 8,
 	PS_FILE_NULL_IF_ABSENT = 16, /* on a volume that is there; then *out is null */

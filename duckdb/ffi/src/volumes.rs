@@ -150,7 +150,7 @@ impl At {
 }
 
 /// The names of the databases on a volume.
-fn databases(volume: &Arc<Volume>) -> Vec<String> {
+pub(crate) fn databases(volume: &Arc<Volume>) -> Vec<String> {
     let names = volume.list().into_iter().map(|file| file.name);
     names.filter(|name| check_name(name, name).is_ok()).collect()
 }

@@ -128,7 +128,7 @@ fn nulls_are_errors_and_never_crashes() {
     let endless = PsStr { data: room.cast_const().cast(), len: usize::MAX };
     // SAFETY: null is what is tested; the rest is live.
     unsafe {
-        let calls: [&dyn Fn(*mut *mut PsError) -> bool; 24] = [
+        let calls: [&dyn Fn(*mut *mut PsError) -> bool; 26] = [
             &|e| ps_volumes_new(null(), volumes, e),
             &|e| ps_volumes_new(opened.engine, null_mut(), e),
             &|e| ps_volume_database(nowhere, rows, e),
@@ -137,6 +137,8 @@ fn nulls_are_errors_and_never_crashes() {
             &|e| ps_volume_url(null(), url, null(), 0, rows, e),
             &|e| ps_volume_url(opened.volumes, url, null(), 2, rows, e),
             &|e| ps_volume_url(opened.volumes, url, null(), 0, null_mut(), e),
+            &|e| ps_volume_glob(null(), url, null(), 0, rows, e),
+            &|e| ps_volume_glob(opened.volumes, url, null(), 0, null_mut(), e),
             &|e| ps_file_open(null(), url, null(), 0, 0, other, e),
             &|e| ps_file_open(opened.volumes, url, null(), 0, 0, null_mut(), e),
             &|e| ps_file_read(null(), room, 1, 0, got, e),

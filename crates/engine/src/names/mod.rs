@@ -15,6 +15,7 @@ pub(crate) use changing::may_have_acted;
 pub(crate) use kept::KeptListings;
 pub(crate) use listings::Listings;
 pub use pages::GlobPages;
+pub use pattern::fits as fits_pattern;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use pattern::fuzz as fuzz_pattern;
 pub(crate) use turned::Turned;

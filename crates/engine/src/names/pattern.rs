@@ -41,6 +41,12 @@ impl Component {
     }
 }
 
+/// Whether a name fits a pattern; `None` where nothing in that is a wildcard.
+pub fn fits(pattern: &str, name: &str) -> Option<bool> {
+    let pattern = Pattern::parse(pattern);
+    pattern.literal().is_none().then(|| pattern.matches(name))
+}
+
 impl Pattern {
     pub fn parse(pattern: &str) -> Self {
         let components = pattern.split('/').map(|text| match (text, literal_start(text)) {
