@@ -177,9 +177,15 @@ impl Volume {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How errors call a file.
+    /// How errors call a file: as its URL does, without whose a temporary one is.
     fn object(&self, name: &str) -> String {
-        format!("{}?db={name}", self.port.name())
+        match name.strip_prefix(TEMP_PREFIX) {
+            Some(name) => {
+                let file = name.rsplit('/').next().unwrap_or(name);
+                format!("{}?temp/{file}", self.port.name())
+            }
+            None => format!("{}?db={name}", self.port.name()),
+        }
     }
 
     fn error(&self, kind: Kind, message: &str, operation: &'static str, name: &str) -> Error {
