@@ -29,7 +29,9 @@ from penstock_bench.scratch import held
 from penstock_bench.ways import XNVME_PEER, of_paper, why_no_xnvme
 
 NAME = "nvme"
-SIZE_BYTES = 1 << 30
+SIZE_BYTES = 5 << 28
+"""Of which stock DuckDB spills to nine tenths of what its ext4 has free: of 1 GiB that is less than
+the join of the largest scale factor takes."""
 SCALES, QUICK_SCALES = (1, 4, 16), (1,)
 RUNS, QUICK_RUNS = 20, 2
 STOCK = "stock"
