@@ -186,7 +186,11 @@ pub(super) fn complete(
     }
     // The lock is held until nothing of the upload is left.
     let locked = dir.try_clone().map_err(|e| explain_io(&e, "lock the upload of", &shown))?;
-    let files = open_parts(&dir, parts, &shown)?;
+    // An abort waits for no lock: what it took away is no part that was named wrongly.
+    let files = open_parts(&dir, parts, &shown).map_err(|error| match read_begun(&dir) {
+        Err(Errno::NOENT) => ended(),
+        _ => error,
+    })?;
     write::check_now(root, location, &options.condition)?;
     let mut attributes = Attributes::of(&options.or_from(&begun.attributes.options()));
     attributes.upload = Some(id.0.clone());

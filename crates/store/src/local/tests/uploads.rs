@@ -77,3 +77,26 @@ async fn of_two_completions_at_once_both_have_the_same_answer() {
         assert_eq!(one.await.unwrap().unwrap(), two.await.unwrap().unwrap());
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_completion_that_an_abort_overtakes_finds_no_upload() {
+    let dir = Dir::new();
+    let store = Arc::new(dir.bucket());
+    for _ in 0..100 {
+        let id = store.create_upload("k", &none()).await.unwrap();
+        let mut parts = Vec::new();
+        for number in 1..5 {
+            let part = store.upload_part("k", &id, number, Bytes::from_static(b"1").into());
+            parts.push(part.await.unwrap());
+        }
+        let aborting = {
+            let (store, id) = (store.clone(), id.clone());
+            tokio::spawn(async move { store.abort_upload("k", &id).await })
+        };
+        if let Err(error) = store.complete_upload("k", &id, &parts, &none()).await {
+            assert_eq!(error.kind(), Kind::NotFound, "{error}");
+        }
+        aborting.await.unwrap().unwrap();
+        assert_eq!(dir.paths().iter().filter(|path| *path != "k").count(), 0, "{:?}", dir.paths());
+    }
+}
