@@ -156,6 +156,7 @@ pub(crate) async fn copy(
     let input = &mut request.input;
     let acl = new_object(&request.extensions, &request.headers, &input.bucket).await?;
     refuse::unkept_headers(&request.headers)?;
+    refuse::void_conditions(&request.headers)?;
     let replaces = replaces(input.metadata_directive.as_ref().map(|it| it.as_str()))?;
     let replaces_tags = replaces_tags(input.tagging_directive.as_ref().map(|it| it.as_str()))?;
     let condition = destination_condition(&request.headers)?;

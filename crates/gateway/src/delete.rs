@@ -5,6 +5,7 @@ use crate::conditions::{RemovalConditions, Tag, several_tags, unmodified_since};
 use crate::error::{Subject, to_s3};
 use crate::get::about_object;
 use crate::lock::Leave;
+use crate::refuse;
 use crate::sharing::Batch;
 use crate::{locks, versions};
 use futures_util::stream::{self, StreamExt as _};
@@ -29,6 +30,7 @@ pub(crate) async fn delete(
     if request.headers.contains_key(IF_NONE_MATCH) {
         return Err(s3_error!(NotImplemented, "DeleteObject with If-None-Match"));
     }
+    refuse::void_conditions(&request.headers)?;
     let unmodified_since = unmodified_since(&request.headers);
     let input = request.input;
     let leave = locks::leave(input.bypass_governance_retention, &request.extensions)?;

@@ -63,8 +63,16 @@ fn odd(name: &HeaderName, value: &HeaderValue) -> Option<Odd> {
         return Timestamp::parse(TimestampFormat::HttpDate, text).is_err().then_some(Odd::Void);
     }
     let is_tag = TAGS.contains(name) && !text.is_empty() && !text.contains('"');
-    let is_bare = is_tag && ETagCondition::parse_http_header(text.as_bytes()).is_err();
-    is_bare.then(|| Odd::Means(format!("\"{text}\"")))
+    // s3s takes a list without quotes for one tag.
+    let is_bare = is_tag
+        && (text.contains(',') || ETagCondition::parse_http_header(text.as_bytes()).is_err());
+    is_bare.then(|| Odd::Means(quoted(text)))
+}
+
+/// Tags that came without quotes.
+fn quoted(text: &str) -> String {
+    let tags = text.split(',').map(|tag| format!("\"{}\"", tag.trim()));
+    tags.collect::<Vec<_>>().join(", ")
 }
 
 /// A range of numbers that s3s cannot hold. `None` for what is no range.
@@ -267,6 +275,7 @@ mod tests {
             headers.get(name).map(|value| value.to_str().unwrap().to_string())
         };
         assert_eq!(told(IF_MATCH, "no_tag").as_deref(), Some("\"no_tag\""));
+        assert_eq!(told(IF_MATCH, "a-1,b_2, *").as_deref(), Some("\"a-1\", \"b_2\", \"*\""));
         for kept in ["\"a_b\"", "abc-1", "*", "W/\"x\"", "\"torn"] {
             assert_eq!(told(IF_NONE_MATCH, kept).as_deref(), Some(kept));
         }

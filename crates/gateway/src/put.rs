@@ -28,6 +28,7 @@ pub(crate) async fn put(
     if input.write_offset_bytes.is_some() {
         return Err(s3_error!(NotImplemented, "PutObject with x-amz-write-offset-bytes"));
     }
+    refuse::void_conditions(&request.headers)?;
     let condition = write_condition(input.if_match.take(), input.if_none_match.take())?;
     let bucket = buckets.writable(&input.bucket).await?;
     refuse::encryption(&request.headers, bucket.is_encrypted())?;

@@ -15,6 +15,16 @@ const UNKEPT: &[(&str, &str)] = &[
     ("x-amz-website-redirect-location", "website redirects"),
 ];
 
+/// Conditions that s3s takes for none where they are empty.
+const CONDITIONS: [&str; 6] = [
+    "if-match",
+    "if-none-match",
+    "x-amz-if-match-size",
+    "x-amz-if-match-last-modified-time",
+    "x-amz-copy-source-if-match",
+    "x-amz-copy-source-if-none-match",
+];
+
 /// Operations that a request is taken for when its query names no other one, and which parameters
 /// they have. Where the last column says so, nothing else may stand there but `x-...`: an
 /// operation that this gateway does not know would else overwrite or remove what it is for.
@@ -135,6 +145,21 @@ pub fn unkept_headers(headers: &HeaderMap) -> S3Result<()> {
         Some((name, what)) => {
             Err(s3_error!(NotImplemented, "this gateway keeps no {what} (header {name})"))
         }
+    }
+}
+
+/// Refuses conditions of a write or removal that name nothing, as of a client whose variable was
+/// empty: what they should protect would be replaced or gone.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub fn void_conditions(headers: &HeaderMap) -> S3Result<()> {
+    let is_void = |name: &&&str| {
+        headers.get(**name).is_some_and(|value| value.as_bytes().trim_ascii().is_empty())
+    };
+    match CONDITIONS.iter().find(is_void) {
+        None => Ok(()),
+        Some(name) => Err(s3_error!(InvalidArgument, "the header {name} holds nothing")),
     }
 }
 

@@ -133,6 +133,7 @@ pub(crate) async fn part_copy(
 ) -> S3Result<dto::UploadPartCopyOutput> {
     let input = &mut request.input;
     refuse::unkept_headers(&request.headers)?;
+    refuse::void_conditions(&request.headers)?;
     let number = part_number(input.part_number)?;
     // s3s takes an empty header for none, and all of the source would be the part.
     let range = request.headers.get("x-amz-copy-source-range").map(copied_range).transpose()?;

@@ -20,6 +20,7 @@ on_every_lane!(
     tags_that_a_back_end_cannot_keep_are_refused_at_once,
     copies_take_along_what_they_are_told,
     writes_are_judged_by_any_tag,
+    a_condition_that_names_nothing_changes_nothing,
     removals_are_judged_by_size_and_time,
     writes_and_removals_are_judged_by_the_time_of_the_last_change,
 );
@@ -262,6 +263,38 @@ async fn writes_are_judged_by_any_tag(lane: Lane) {
     assert_eq!(server.get("/lake/k").await.body, b"3");
     let two = [("if-match", "*"), ("if-none-match", "\"other\"")];
     assert_eq!(put_with(&server, "/lake/k", &two, b"4").await.code(), "NotImplemented");
+    for list in ["other, *", "\"other\", \"more\""] {
+        for name in ["if-match", "if-none-match"] {
+            let refused = put_with(&server, "/lake/k", &[(name, list)], b"4").await;
+            assert_eq!(refused.code(), "NotImplemented", "{name}: {list}");
+        }
+    }
+    assert_eq!(server.get("/lake/k").await.body, b"3");
+}
+
+async fn a_condition_that_names_nothing_changes_nothing(lane: Lane) {
+    let server = Server::on(lane).await;
+    server.put("/lake/k", b"kept").await;
+    for name in ["if-match", "if-none-match"] {
+        for void in ["", " "] {
+            let refused = put_with(&server, "/lake/k", &[(name, void)], b"new").await;
+            assert_eq!(refused.code(), "InvalidArgument", "{name}");
+            let copy = [("x-amz-copy-source", "/lake/k"), (name, void)];
+            let refused = put_with(&server, "/lake/copy", &copy, b"").await;
+            assert_eq!(refused.code(), "InvalidArgument", "{name}");
+        }
+    }
+    for name in ["x-amz-copy-source-if-match", "x-amz-copy-source-if-none-match"] {
+        let copy = [("x-amz-copy-source", "/lake/k"), (name, "")];
+        let refused = put_with(&server, "/lake/copy", &copy, b"").await;
+        assert_eq!(refused.code(), "InvalidArgument", "{name}");
+    }
+    for name in ["if-match", "x-amz-if-match-size", "x-amz-if-match-last-modified-time"] {
+        let refused = delete_with(&server, "/lake/k", &[(name, "")]).await;
+        assert_eq!(refused.code(), "InvalidArgument", "{name}");
+    }
+    assert_eq!(server.get("/lake/k").await.body, b"kept");
+    assert_eq!(server.get("/lake/copy").await.status, 404);
 }
 
 async fn writes_and_removals_are_judged_by_the_time_of_the_last_change(lane: Lane) {

@@ -14,6 +14,7 @@ use crate::hosts::Hosts;
 use crate::locks;
 use crate::parts::{PARTS_NOTE, PartSizes, part_number};
 use crate::put::{in_store, judged_anew};
+use crate::refuse;
 use crate::sharing::{completed_object, judges_lists};
 use http::{Extensions, HeaderMap};
 use penstock_base::Kind;
@@ -34,6 +35,7 @@ pub(crate) async fn complete(
     mut request: S3Request<dto::CompleteMultipartUploadInput>,
 ) -> S3Result<dto::CompleteMultipartUploadOutput> {
     let input = &mut request.input;
+    refuse::void_conditions(&request.headers)?;
     let condition = write_condition(input.if_match.take(), input.if_none_match.take())?;
     let named = input.multipart_upload.take().and_then(|list| list.parts).unwrap_or_default();
     if named.is_empty() {
