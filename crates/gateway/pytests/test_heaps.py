@@ -1,4 +1,6 @@
-"""How many heaps a gateway's threads have: each keeps the most that it ever held."""
+"""What a gateway holds: heaps of its threads, each of which keeps the most that it ever held; nothing
+of the names that passed.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from pathlib import Path
 
 from penstock_bench import gateway_campaign, load
 from penstock_bench.gateways import Lane
+from penstock_bench.processes import peak_rss_bytes, reset_peak_rss
 from penstock_bench.stores import make_s3_bucket
 
 HEAP_BYTES = 64 << 20
@@ -35,3 +38,20 @@ def test_threads_share_heaps(scratch: Path) -> None:
         most = -(-processors // 4)
         assert threads > most, "the count tells something only of more threads than heaps"
         assert heaps(server.pid) < most
+
+
+def test_names_that_passed_are_not_kept(scratch: Path) -> None:
+    """Without a cache nothing is answered from what is remembered of objects."""
+    count = 6000
+    with Lane("penstock", "azure-fake", scratch / "names", fake_flags=("--anonymous",)) as server:
+        make_s3_bucket(server.url, gateway_campaign.BUCKET)
+
+        def puts(name: str, names: int) -> list[load.Prepared]:
+            return [gateway_campaign.upload(server, f"{name}-{n}", 1) for n in range(names)]
+
+        load.run(server, puts("same", 16), count, 16)
+        reset_peak_rss(server.pid)
+        before = peak_rss_bytes(server.pid)
+        load.run(server, puts("other", count), count, 16)
+        grown = peak_rss_bytes(server.pid) - before
+        assert grown < count * 256, f"{grown >> 10} KiB for {count} names"

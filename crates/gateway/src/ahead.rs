@@ -1,6 +1,7 @@
 //! Whether what follows the ranges of clients is fetched ahead; how is the engine's business.
 
 use crate::Options;
+use crate::known::keeps_bytes;
 use penstock_base::{Error, Kind, Result};
 use penstock_engine::{Engine, Stream, Trails};
 use std::sync::Arc;
@@ -11,8 +12,7 @@ use std::sync::Arc;
 /// `Invalid`, with what to set.
 pub(crate) fn check(options: &Options) -> Result<()> {
     let settings = &options.settings;
-    let is_kept = !settings.cache_dir.is_empty() || settings.cache_memory_bytes > 0;
-    if options.serve.read_ahead_max_bytes == 0 || is_kept {
+    if options.serve.read_ahead_max_bytes == 0 || keeps_bytes(settings) {
         return Ok(());
     }
     let why = "read_ahead_max_bytes is set, and no cache keeps what is fetched ahead";

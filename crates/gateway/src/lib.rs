@@ -44,6 +44,7 @@ mod hex;
 mod hosts;
 mod intake;
 mod keys;
+mod known;
 mod late;
 mod lenient;
 mod list;
@@ -400,7 +401,12 @@ fn open(options: &Options, telemetry: Arc<Telemetry>, log: Option<AccessLog>) ->
     // A client that hears nothing gives up, and then knows nothing either.
     let deadline_ms = options.settings.request_deadline_ms.min(options.serve.backend_deadline_ms);
     let own = options.settings.clone();
-    let settings = Settings { request_log_entries: 0, request_deadline_ms: deadline_ms, ..own };
+    let settings = Settings {
+        request_log_entries: 0,
+        request_deadline_ms: deadline_ms,
+        metadata_cache_entries: known::objects_max(&own),
+        ..own
+    };
     let random = Arc::new(SeededRandom::from_entropy());
     let engine = Engine::on_runtime(settings, Handle::current(), random, |_| Arc::new(NoUrls));
     // Before the deadline, so that the client hears what it was that took so long.
