@@ -1,14 +1,17 @@
-"""What a gateway holds: heaps of its threads, each of which keeps the most that it ever held; nothing
-of the names that passed.
+"""What a gateway holds: heaps of its threads, each of which keeps the most that it ever held; what
+waits for clients that do not take it; nothing of the names that passed.
 """
 
 from __future__ import annotations
 
 import os
+import socket
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from penstock_bench import gateway_campaign, load
-from penstock_bench.gateways import Lane
+from penstock_bench.gateways import Lane, Running
 from penstock_bench.processes import peak_rss_bytes, reset_peak_rss
 from penstock_bench.stores import make_s3_bucket
 
@@ -38,6 +41,43 @@ def test_threads_share_heaps(scratch: Path) -> None:
         most = -(-processors // 4)
         assert threads > most, "the count tells something only of more threads than heaps"
         assert heaps(server.pid) < most
+
+
+def stalled_get(server: Running, key: str) -> socket.socket:
+    """A client that asks for an object and takes next to nothing of it."""
+    host, port = server.host.split(":")
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect((host, int(port)))
+    client.sendall(load.prepared(server, "GET", f"/{gateway_campaign.BUCKET}/{key}").head)
+    return client
+
+
+def settled_peak(pid: int) -> int:
+    """The most memory that was held, once that has not grown for two seconds."""
+    deadline, peak, since = time.monotonic() + 30, 0, time.monotonic()
+    while time.monotonic() < min(deadline, since + 2):
+        now = peak_rss_bytes(pid)
+        if now > peak + (256 << 10):
+            peak, since = now, time.monotonic()
+        time.sleep(0.1)
+    return peak
+
+
+def test_clients_that_take_nothing_hold_little(scratch: Path) -> None:
+    """A back end on a link sends pieces of a few KiB; each held a buffer of 256 KiB, 16 of them."""
+    clients = 8
+    flags = ("--anonymous", "--bandwidth-mbit", "100")
+    with Lane("penstock", "azure-fake", scratch / "stalled", fake_flags=flags) as server:
+        make_s3_bucket(server.url, gateway_campaign.BUCKET)
+        load.run(server, [gateway_campaign.upload(server, "o", 16 << 20)], 2, 1)
+        reset_peak_rss(server.pid)
+        before = peak_rss_bytes(server.pid)
+        with ExitStack() as open_sockets:
+            for _ in range(clients):
+                open_sockets.enter_context(stalled_get(server, "o"))
+            held = settled_peak(server.pid) - before
+        assert held < clients * (3 << 19), f"{held >> 10} KiB for {clients} clients"
 
 
 def test_names_that_passed_are_not_kept(scratch: Path) -> None:

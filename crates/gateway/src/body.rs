@@ -2,6 +2,7 @@
 
 use crate::checksum::{Algorithm, Maker, Sums};
 use crate::handover::{self, Handover};
+use crate::pieces::Pieces;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use penstock_base::{Error, Kind, Result};
@@ -12,10 +13,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
-
-/// Bytes per piece: large enough that the read costs more than the hop, small enough to stay in
-/// the processor's second-level cache on its way from file to socket.
-const PIECE_BYTES: usize = 256 * 1024;
 
 /// Buffers of one body that are read into again: new ones would have to be zeroed first, which
 /// costs half as much as the read.
@@ -54,6 +51,7 @@ enum State {
 pub struct ObjectBody {
     state: State,
     remaining: u64,
+    pieces: Pieces,
     pool: Pool,
     /// Where pieces of files are sent by the kernel.
     handover: Option<Arc<Handover>>,
@@ -63,7 +61,8 @@ impl ObjectBody {
     /// Sends `len` bytes of `body`.
     pub fn new(body: Stream, len: u64) -> Self {
         let state = State::Idle(Box::new(body));
-        ObjectBody { state, remaining: len, pool: Pool::default(), handover: None }
+        let (pieces, pool) = Default::default();
+        ObjectBody { state, remaining: len, pieces, pool, handover: None }
     }
 
     /// Lets the kernel send what it has of a file.
@@ -83,12 +82,16 @@ impl ObjectBody {
     }
 }
 
-async fn read_piece(mut body: Box<Stream>, len: usize, pool: Pool) -> (Box<Stream>, Result<Bytes>) {
+/// Reads at most `len` bytes into a buffer of `size`, or of `len` where that is less.
+async fn read_piece(
+    mut body: Box<Stream>,
+    (size, len): (usize, usize),
+    pool: Pool,
+) -> (Box<Stream>, Result<Bytes>) {
     let buffer = pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    let mut buffer = buffer.unwrap_or_default();
-    if buffer.len() < len {
-        buffer.resize(len, 0);
-    }
+    // A larger one was for larger pieces.
+    let buffer = buffer.filter(|buffer| (len..=size).contains(&buffer.len()));
+    let mut buffer = buffer.unwrap_or_else(|| vec![0; len]);
     let piece = match body.read(&mut buffer[..len]).await {
         Ok(0) => Err(Error::new(Kind::Corrupt, "the object ended before its size")),
         Ok(filled) => Ok(Bytes::from_owner(Piece { buffer, filled, pool })),
@@ -110,14 +113,16 @@ impl ObjectBody {
         if let State::Idle(..) = self.state
             && let State::Idle(body) = std::mem::replace(&mut self.state, State::Done)
         {
-            let len = self.remaining.min(PIECE_BYTES as u64) as usize;
-            self.state = State::Reading(Box::pin(read_piece(body, len, self.pool.clone())));
+            let size = self.pieces.size();
+            let len = self.remaining.min(size as u64) as usize;
+            self.state = State::Reading(Box::pin(read_piece(body, (size, len), self.pool.clone())));
         }
         let State::Reading(reading) = &mut self.state else { return Poll::Ready(None) };
         let (body, piece) = ready!(reading.as_mut().poll(context));
         match piece {
             Ok(bytes) => {
                 self.remaining -= bytes.len() as u64;
+                self.pieces.came(bytes.len());
                 self.state = State::Idle(body);
                 Poll::Ready(Some(Ok(bytes)))
             }

@@ -24,6 +24,17 @@ const GIVEN_ON_AMONG_MANY_BYTES: usize = 128 << 10;
 const NEAR_BYTES_ALL: u64 = 2 << 20;
 const NEAR_BYTES: usize = 128 << 10;
 const NEAR_AMONG_MANY_BYTES: usize = 32 << 10;
+/// What the HTTP layer holds of all connections together, of an answer that waits to be sent say;
+/// as long as each has the least.
+const HELD_BYTES_ALL: u64 = 16 << 20;
+const HELD_BYTES_MIN: usize = 64 << 10;
+
+/// What the HTTP layer may hold of a connection that comes when so many are open, itself among
+/// them.
+pub fn held_bytes_most(connections: u64) -> usize {
+    let share = usize::try_from(HELD_BYTES_ALL / connections.max(1)).unwrap_or(READ_BYTES_MAX);
+    1 << share.clamp(HELD_BYTES_MIN, READ_BYTES_MAX).ilog2()
+}
 
 /// What the requests of a connection tell of where its bytes go.
 #[derive(Debug, Default)]
@@ -75,6 +86,16 @@ mod tests {
         assert_eq!(at([0, 16, 17, 128, 129])[..2], [256 << 10; 2]);
         assert_eq!(at([0, 16, 17, 128, 129])[2..], [128, 128, 64].map(below));
         assert_eq!(at([1000, 1024, 1025, 10_000, u64::MAX]), [16; 5].map(below));
+    }
+
+    #[test]
+    fn less_is_held_of_each_of_many_connections() {
+        let kib = [0, 64, 65, 128, 129, 256, 257, 4096].map(|count| held_bytes_most(count) >> 10);
+        assert_eq!(kib, [256, 256, 128, 128, 64, 64, 64, 64]);
+        for connections in 1..5000 {
+            let (held, read) = (held_bytes_most(connections), bytes_each(true, connections));
+            assert!(held > read || held == READ_BYTES_MAX, "what one read takes fits");
+        }
     }
 
     proptest! {

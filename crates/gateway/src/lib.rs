@@ -57,6 +57,7 @@ mod observed;
 mod overrides;
 mod pages;
 mod parts;
+mod pieces;
 mod policy;
 mod probe;
 mod proxies;

@@ -76,6 +76,8 @@ enum Port {
 struct Connections {
     port: Port,
     http: http1::Builder,
+    /// Bytes of the longest head.
+    head_size: usize,
     head_timeout: Duration,
     stall_timeout: Duration,
     tls: Option<TlsAcceptor>,
@@ -148,10 +150,8 @@ fn connections(settings: &ServeSettings, port: Port, tls: Option<TlsAcceptor>) -
     let head_size = usize::try_from(settings.head_size_max_bytes).unwrap_or(usize::MAX);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_header_size(head_size);
-    // A head must fit.
-    http.max_buf_size(head_size.max(intake::READ_BYTES_MAX));
     let stall_timeout = Duration::from_millis(settings.client_stall_timeout_ms);
-    Connections { port, http, head_timeout, stall_timeout, tls }
+    Connections { port, http, head_size, head_timeout, stall_timeout, tls }
 }
 
 /// What a connection's requests tell it.
@@ -243,7 +243,7 @@ impl Drop for Open {
 
 impl Connections {
     async fn serve(
-        self,
+        mut self,
         stream: TcpStream,
         peer: SocketAddr,
         _place: Option<OwnedSemaphorePermit>,
@@ -256,6 +256,9 @@ impl Connections {
             front.stats.connection();
             Open::begin(telemetry.clone())
         });
+        // A head must fit.
+        let held = intake::held_bytes_most(telemetry.connections_open.get());
+        self.http.max_buf_size(self.head_size.max(held));
         // Without it the last segment of an answer waits for the peer's delayed acknowledgement.
         stream.set_nodelay(true).ok();
         let (stats, open) = (front.stats.clone(), telemetry.clone());
