@@ -95,3 +95,30 @@ def test_names_that_passed_are_not_kept(scratch: Path) -> None:
         load.run(server, puts("other", count), count, 16)
         grown = peak_rss_bytes(server.pid) - before
         assert grown < count * 256, f"{grown >> 10} KiB for {count} names"
+
+
+def test_bodies_in_single_bytes_hold_little(scratch: Path) -> None:
+    """Each byte that came alone held the buffer that it was read into, until 16 KiB had come."""
+    clients, count = 2, 12_000
+    with Lane("penstock", "directory", scratch / "single") as server:
+        make_s3_bucket(server.url, gateway_campaign.BUCKET)
+        load.run(server, [gateway_campaign.upload(server, "warm", 1 << 20)], 2, 1)
+        body = memoryview(bytes(16 << 20))
+        reset_peak_rss(server.pid)
+        before = peak_rss_bytes(server.pid)
+        with ExitStack() as open_sockets:
+            sockets = []
+            for number in range(clients):
+                path = f"/{gateway_campaign.BUCKET}/single-{number}"
+                host, port = server.host.split(":")
+                client = open_sockets.enter_context(socket.create_connection((host, int(port))))
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                client.sendall(load.prepared(server, "PUT", path, body).head)
+                sockets.append(client)
+            for number in range(count):
+                for client in sockets:
+                    client.send(b"x")
+                if number % 4 == 0:
+                    time.sleep(0.0003)  # so that they do not come together
+        grown = peak_rss_bytes(server.pid) - before
+        assert grown < clients * (2 << 20), f"{grown >> 10} KiB for {clients} clients"

@@ -5,6 +5,7 @@
 //! whole. A piece is written where it arrives while the disk keeps up, and else on a blocking
 //! thread, one write at a time, while the next pieces are collected.
 
+mod held;
 mod here;
 mod share;
 
@@ -16,6 +17,7 @@ use crate::streaming::{Inflow, next_piece};
 use crate::sums::Sum;
 use crate::{Part, PutOptions, PutResult, UploadId, WriteCondition};
 use bytes::Bytes;
+use held::Held;
 use here::Here;
 use penstock_base::{Error, Kind, Result};
 use share::{Share, Turn};
@@ -32,8 +34,7 @@ pub struct Staged {
     part: Option<u32>,
     /// `None` while a write has it.
     temp: Option<Temp>,
-    held: Vec<Bytes>,
-    held_bytes: usize,
+    held: Held,
     flight: Option<JoinHandle<(Temp, Result<()>)>>,
     share: Share,
 }
@@ -45,8 +46,7 @@ impl Staged {
             location,
             part,
             temp: Some(temp),
-            held: Vec::new(),
-            held_bytes: 0,
+            held: Held::default(),
             flight: None,
             share: Share::take(),
         }
@@ -61,7 +61,7 @@ impl Staged {
             let Some(turn) = self.write(piece?).await? else { continue };
             // While this body waited, the next piece may have come.
             let mut is_ended = false;
-            while !is_ended && self.held_bytes < self.share.bytes() {
+            while !is_ended && self.held.bytes() < self.share.bytes() {
                 let Some(piece) = ready_piece(body).await else { break };
                 match piece {
                     Some(piece) => self.hold(piece?),
@@ -79,7 +79,6 @@ impl Staged {
     /// Takes a piece that is to be written with the next ones, or at the end. Only as much may come
     /// so as one write takes.
     pub fn hold(&mut self, piece: Bytes) {
-        self.held_bytes += piece.len();
         self.held.push(piece);
     }
 
@@ -87,19 +86,19 @@ impl Staged {
     /// or none, as long as nothing is to be written so.
     async fn write(&mut self, piece: Bytes) -> Result<Option<Turn>> {
         self.hold(piece);
-        if self.held_bytes < share::WRITE_BYTES_LEAST {
+        if self.held.bytes() < share::WRITE_BYTES_LEAST {
             return Ok(None);
         }
         if self.flight.as_ref().is_some_and(JoinHandle::is_finished) {
             self.land().await?;
         }
         if self.flight.is_none()
-            && self.held_bytes <= share::WRITE_BYTES_MAX
+            && self.held.bytes() <= share::WRITE_BYTES_MAX
             && let Some(here) = Here::begin()
         {
             return self.write_held(here).map(|()| None);
         }
-        if !self.share.is_enough(self.held_bytes) {
+        if !self.share.is_enough(self.held.bytes()) {
             return Ok(None);
         }
         self.land().await?;
@@ -109,8 +108,7 @@ impl Staged {
     /// Writes what is held on this thread.
     fn write_held(&mut self, here: Here) -> Result<()> {
         let shown = self.shown();
-        let pieces = std::mem::take(&mut self.held);
-        self.held_bytes = 0;
+        let pieces = self.held.take();
         let written = self.temp.as_mut().ok_or_else(used_up)?.append(&pieces, &shown);
         drop(here);
         written
@@ -129,8 +127,7 @@ impl Staged {
     /// Begins to write what is held.
     fn take_off(&mut self, turn: Turn) -> Result<()> {
         let mut temp = self.temp.take().ok_or_else(used_up)?;
-        let pieces = std::mem::take(&mut self.held);
-        self.held_bytes = 0;
+        let pieces = self.held.take();
         let shown = self.shown();
         self.flight = Some(tokio::task::spawn_blocking(move || {
             let written = temp.append(&pieces, &shown);
@@ -143,7 +140,7 @@ impl Staged {
     /// The whole file, its last pieces still to be written.
     async fn whole(&mut self) -> Result<(Temp, Vec<Bytes>)> {
         self.land().await?;
-        Ok((self.temp.take().ok_or_else(used_up)?, std::mem::take(&mut self.held)))
+        Ok((self.temp.take().ok_or_else(used_up)?, self.held.take()))
     }
 
     fn shown(&self) -> String {
