@@ -5,6 +5,8 @@
 #include "scan_filters.hpp"
 #include "writer.hpp"
 
+#include "duckdb/execution/executor.hpp"
+
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
@@ -89,6 +91,19 @@ void Query::Arm(bool unique) {
 void Query::EndsEarly() {
 	ends_early = true;
 	ps_query_may_end_early(handle);
+}
+
+void Query::TaskBegins(ClientContext &client) {
+	if (!rows_pass) {
+		return;
+	}
+	try {
+		// Whether the result is a stream is known once the plan runs, and not from the plan.
+		if (client.GetExecutor().HasStreamingResultCollector() && rows_pass.exchange(false)) {
+			ps_query_may_be_left(handle);
+		}
+	} catch (std::exception &) { // NOLINT: a task of the binder, before there is an executor
+	}
 }
 
 void Query::Follow(const string &path, shared_ptr<MovingBound> bound) {
@@ -251,8 +266,12 @@ idx_t ClientIo::TaskToken() {
 	return task_token;
 }
 
-void ClientIo::OnTaskStart(ClientContext &) {
+void ClientIo::OnTaskStart(ClientContext &client) {
 	task_token++;
+	auto query = CurrentIfAny();
+	if (query) {
+		query->TaskBegins(client);
+	}
 }
 
 void ClientIo::OnTaskStop(ClientContext &) {

@@ -5,8 +5,8 @@
 // - Which columns of Parquet files it reads from end to end: `scan_columns.cpp`.
 // - Which rows it wants, where it filters: `scan_filters.cpp`.
 // - Whether it may end before its files do: where every scan of files of ours lies below a LIMIT, and nothing in
-//   between has to see all rows. What is fetched ahead of a scan that ends is fetched in vain, so the engine fetches
-//   less.
+//   between has to see all rows; or whoever takes the rows one by one may stop. What is fetched ahead of a scan that
+//   ends is fetched in vain, so the engine fetches less.
 #include "extension.hpp"
 
 #include "known.hpp"
@@ -218,6 +218,13 @@ void LookAtScans(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &pl
 	Count(*engine, *root, false, scans);
 	if (scans.MayEndEarly()) {
 		root = make_uniq<LogicalEarlyEnd>(std::move(root), engine);
+		return;
+	}
+	// As if whoever takes the rows were a LIMIT.
+	Counted passing;
+	Count(*engine, *root, true, passing);
+	if (passing.MayEndEarly()) {
+		ClientIo::Get(input.context, engine)->Current()->RowsPass();
 	}
 }
 

@@ -11,6 +11,8 @@ from harness import Fake, scanner, start_fake, stats, wait_until
 
 GROUPS = 60
 GROUP_ROWS = 20480
+# Longer than what DuckDB decodes before anybody takes a row.
+LONG_GROUP_ROWS = 100_352
 IN_VAIN_MIN = 256 << 10
 ONE_STEP = 16 << 20
 FORMS = {
@@ -28,6 +30,10 @@ def far() -> Iterator[Fake]:
     rows = f"(SELECT i, hash(i) AS a, hash(i + 1) AS b FROM range({GROUPS * GROUP_ROWS}) t(i))"
     for name, options in FORMS.items():
         con.execute(f"COPY {rows} TO 's3://far/{name}' ({options})")
+    con.execute(
+        "COPY (SELECT i, hash(i) AS a FROM range(800000) t(i)) TO 's3://far/long.parquet' "
+        f"(FORMAT parquet, COMPRESSION uncompressed, ROW_GROUP_SIZE {LONG_GROUP_ROWS})"
+    )
     con.close()
     yield fake
     fake.stop()
@@ -69,5 +75,40 @@ def test_what_is_in_vain_of_a_result_that_is_closed(
         assert wasted <= came / 10 + ONE_STEP, (wasted, came)
     # A sixteenth of the limit is kept of opened objects.
     assert found["memory_held_bytes_now"] <= (1 << 30) // 16
+    con.close()
+    watcher.close()
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_few_rows_are_taken_and_then_nothing_for_a_while(far: Fake, threads: int) -> None:
+    con = scanner(far, threads)
+    watcher = con.cursor()
+    con.execute("SELECT * FROM 's3://far/long.parquet'")
+    assert con.fetchone() is not None
+    # What is on its way comes: nothing is, before the scan goes on to another row group.
+    found = at_rest(far, watcher)
+    con.execute("SELECT 1").fetchall()
+    assert found["read_ahead_bytes"] == 0, found
+    assert at_rest(far, watcher)["read_ahead_wasted_bytes"] == 0
+    con.close()
+    watcher.close()
+
+
+def test_whoever_goes_on_taking_rows_has_columns_fetched_ahead(far: Fake) -> None:
+    con = scanner(far)
+    assert len(con.execute("SELECT * FROM 's3://far/long.parquet'").fetchall()) == 800_000
+    found = stats(con)
+    assert found["read_ahead_hits"] >= 800_000 // LONG_GROUP_ROWS - 3
+    assert found["read_ahead_wasted_bytes"] == 0
+    con.close()
+
+
+def test_a_statement_that_takes_all_rows_itself_is_no_such_result(far: Fake) -> None:
+    con = scanner(far)
+    watcher = con.cursor()
+    # All columns by one read, of which the plan tells nothing since it filters.
+    con.execute("SELECT sum(i), sum(a % 7) FROM 's3://far/long.parquet' WHERE i >= 0").fetchall()
+    whole = stats(watcher)["read_ahead_hits"]
+    assert whole >= 800_000 // LONG_GROUP_ROWS - 2
     con.close()
     watcher.close()

@@ -55,6 +55,8 @@ pub(crate) struct QueryCore {
     pub warm_ups: WarmUps,
     /// It may end before what it reads does: see [`Query::may_end_early`].
     ends_early: AtomicBool,
+    /// See [`Query::may_be_left`].
+    may_be_left: AtomicBool,
     /// See [`Query::host_reads_ahead`].
     host_reads_ahead: AtomicBool,
     /// See [`QueryCore::gives_way`].
@@ -102,6 +104,11 @@ impl QueryCore {
     /// Whether it may end before what it reads does.
     pub fn ends_early(&self) -> bool {
         self.ends_early.load(Ordering::Relaxed)
+    }
+
+    /// Whether whoever takes its rows may stop at any of them.
+    pub fn may_be_left(&self) -> bool {
+        self.may_be_left.load(Ordering::Relaxed)
     }
 
     /// Says that nobody waits for what it does: what a store refuses that throttles is not asked
@@ -158,6 +165,7 @@ impl Query {
             neighbours: Arc::default(),
             warm_ups: WarmUps::default(),
             ends_early: AtomicBool::default(),
+            may_be_left: AtomicBool::default(),
             host_reads_ahead: AtomicBool::default(),
             is_giving_way: AtomicBool::default(),
         });
@@ -223,6 +231,12 @@ impl Query {
     /// fetched ahead than a tenth of what was read, and 256 KiB.
     pub fn may_end_early(&self) {
         self.core.ends_early.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that its rows go one by one, as they are read, to somebody who takes them and may stop
+    /// at any: from now on no more of a scan of columns is fetched ahead than is taken meanwhile.
+    pub fn may_be_left(&self) {
+        self.core.may_be_left.store(true, Ordering::Relaxed);
     }
 
     /// Says that the host fetches ahead the columns of Parquet scans itself (DuckDB 2.0), so that

@@ -64,6 +64,8 @@ bool ps_query_barrier(ps_query *query, ps_error **error);
 void ps_query_abort_uploads(ps_query *query);
 /* It may end before its files do (LIMIT): from now on little is fetched ahead. */
 void ps_query_may_end_early(const ps_query *query);
+/* Its rows go, as they are read, to somebody who may stop at any: no more is fetched ahead than is taken meanwhile. */
+void ps_query_may_be_left(const ps_query *query);
 /* The host fetches ahead the columns of its scans itself. */
 void ps_query_host_reads_ahead(const ps_query *query);
 ps_rows *ps_query_stats(const ps_query *query); /* name, unit, value, description; this query only */

@@ -76,6 +76,12 @@ public:
 	bool MayEndEarly() const {
 		return ends_early;
 	}
+	//! Says that all rows of its scans pass, as they are read, to whoever takes the result.
+	void RowsPass() {
+		rows_pass = true;
+	}
+	//! A task of the executor begins: a result that is a stream may be left before its end.
+	void TaskBegins(ClientContext &client);
 	//! The bound of a Top-N that a scan of a file filters by from now on, if any.
 	void Follow(const string &path, shared_ptr<MovingBound> bound);
 	//! Tells the engine where such bounds are now.
@@ -100,6 +106,7 @@ private:
 	atomic<bool> new_names_are_unique {false};
 	atomic<bool> barrier_passed {false};
 	atomic<bool> ends_early {false};
+	atomic<bool> rows_pass {false};
 	atomic<bool> has_bounds {false};
 	//! From a failure on: cleaning up after an interrupted statement must not be interrupted itself.
 	atomic<bool> cleaning_up {false};

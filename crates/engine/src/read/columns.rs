@@ -14,11 +14,13 @@ use crate::read::filters::{Filters, Judged, Ranges};
 use crate::read::flow::{Flow, Need, Running};
 use crate::read::parquet::Layout;
 use crate::read::scan::{JOINED_BYTES_MAX, Scan, Unit};
+use crate::read::taken::Takings;
 use penstock_base::ByteRange;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Stores that answer sooner are read on demand.
 pub(crate) const LATENCY_MIN: Duration = Duration::from_millis(2);
@@ -44,6 +46,7 @@ pub(crate) struct Columns {
     /// it is fetched on demand too.
     reading: HashMap<u64, (Running, u64)>,
     ahead: Vec<Fetched>,
+    takings: Takings,
 }
 
 /// A block of what is fetched ahead.
@@ -92,6 +95,8 @@ pub(crate) struct Room {
     pub free_bytes: u64,
     /// The statement may end before its files do.
     pub ends_early: bool,
+    /// Whoever takes its rows may stop at any.
+    pub may_be_left: bool,
     /// Requests that the store's connections have room for.
     pub requests: usize,
 }
@@ -106,6 +111,7 @@ impl Columns {
             flow: Arc::new(flow),
             reading: HashMap::new(),
             ahead: Vec::new(),
+            takings: Takings::default(),
         }
     }
 
@@ -185,11 +191,12 @@ impl Columns {
         range: ByteRange,
         on_demand_bytes: u64,
     ) -> Dropped {
-        if let Some((running, _)) = self.reading.remove(&reader)
-            && on_demand_bytes > 0
-        {
-            self.flow.come(on_demand_bytes);
-            self.flow.end(&running);
+        if let Some((running, _)) = self.reading.remove(&reader) {
+            self.takings.read(Instant::now(), range.len(), running.time());
+            if on_demand_bytes > 0 {
+                self.flow.come(on_demand_bytes);
+                self.flow.end(&running);
+            }
         }
         self.scan.done(reader, file, range);
         self.drop_unneeded()
@@ -214,6 +221,9 @@ impl Columns {
         if room.ends_early {
             self.scan.may_end_early();
         }
+        if room.may_be_left {
+            self.scan.may_be_left();
+        }
         for file in self.scan.files_ahead(count) {
             if !self.scan.knows(file)
                 && let Some(told) = parse(file, self.filters.as_ref())
@@ -221,12 +231,7 @@ impl Columns {
                 self.learn(file, told);
             }
         }
-        let window = self.flow.window_bytes(&Need {
-            latency: room.latency,
-            unit_bytes: self.scan.unit_bytes(),
-            readers: self.scan.reader_count(),
-            on_demand_bytes: self.reading.values().map(|(_, bytes)| bytes).sum(),
-        });
+        let window = self.window_bytes(room);
         let memory_bytes = room.memory_limit_bytes / AHEAD_PARTS;
         let allowed = self.scan.allowed_bytes(window.min(memory_bytes));
         let span_bytes_max = if self.scan.is_learned() { u64::MAX } else { FIRST_SPAN_BYTES_MAX };
@@ -262,6 +267,22 @@ impl Columns {
                 self.ahead.push(Fetched { file, row_groups, block });
                 requests -= 1;
             }
+        }
+    }
+
+    /// What fills the link, or as much of it as is of use.
+    fn window_bytes(&mut self, room: Room) -> u64 {
+        let need = Need {
+            latency: room.latency,
+            unit_bytes: self.scan.unit_bytes(),
+            readers: self.scan.reader_count(),
+            on_demand_bytes: self.reading.values().map(|(_, bytes)| bytes).sum(),
+        };
+        let window = self.flow.window_bytes(&need);
+        if room.may_be_left {
+            window.min(self.takings.of_use_bytes(Instant::now(), &need))
+        } else {
+            window
         }
     }
 

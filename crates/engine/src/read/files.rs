@@ -109,6 +109,7 @@ impl Files {
             memory_limit_bytes: query.engine.budget.limit_bytes(),
             free_bytes: query.engine.budget.free_ahead_bytes(),
             ends_early: query.ends_early(),
+            may_be_left: query.may_be_left(),
             requests: at.mount.spare.free(&query.settings),
         };
         // Others are not looked at: that would count as a use of what is kept of them.

@@ -49,6 +49,13 @@ pub(crate) struct Running {
     come_bytes: u64,
 }
 
+impl Running {
+    /// For how long it has run.
+    pub fn time(&self) -> Duration {
+        self.since.elapsed()
+    }
+}
+
 impl Flow {
     /// Before anything is measured.
     pub fn new(bytes_per_s: f64) -> Self {

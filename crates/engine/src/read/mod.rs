@@ -30,6 +30,7 @@ mod scanned;
 mod small;
 mod spare;
 mod stream;
+mod taken;
 mod through;
 mod together;
 mod trails;

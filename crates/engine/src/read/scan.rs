@@ -19,8 +19,9 @@
 //! - A row group that the plan's filters leave out by the footer's statistics is none of the scan's
 //!   (`left_out`).
 //! - A plan may tell the columns of a scan that leaves out nothing and reads to the end (`told`).
-//! - A row group that was read whole by one read says everything at once; a glob may take a fixed
-//!   number of bytes before any row group is over (`first_bytes`).
+//! - A row group that was read whole by one read says everything at once, unless whoever takes the
+//!   rows may stop at any (`may_be_left`): such a scan is followed once it has gone on; a glob may
+//!   take a fixed number of bytes before any row group is over (`first_bytes`).
 
 mod allowance;
 mod file;
@@ -97,6 +98,8 @@ pub(crate) struct Scan {
     is_widening: bool,
     /// It may end at any moment.
     ends_early: bool,
+    /// So it may, though it is likely to go on once it has gone from one row group to the next.
+    may_be_left: bool,
 }
 
 impl Scan {
@@ -204,7 +207,7 @@ impl Scan {
         let whole: Vec<Unit> =
             touched.into_iter().take_while(|unit| self.is_whole(*unit)).collect();
         let Some(first) = whole.first() else { return };
-        self.is_learned = true;
+        self.is_learned |= !self.may_be_left;
         if self.readers.get(&reader) == Some(first) {
             whole.iter().skip(1).for_each(|unit| self.enter(reader, *unit));
         }

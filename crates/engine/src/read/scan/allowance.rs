@@ -21,6 +21,11 @@ impl Scan {
         self.ends_early = true;
     }
 
+    /// Says that whoever takes its rows may stop at any of them.
+    pub fn may_be_left(&mut self) {
+        self.may_be_left = true;
+    }
+
     /// Bytes that may be ahead, given how many the link takes.
     pub fn allowed_bytes(&self, window_bytes: u64) -> u64 {
         if self.restarts > RESTARTS_MAX {
