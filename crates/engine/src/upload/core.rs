@@ -5,13 +5,12 @@ use crate::budget::{Pressable, Pressed};
 use crate::cancel::Cancellation;
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
-use crate::slots::Slot;
 use crate::upload::buffer::PartBuffer;
 use crate::upload::commits::Commit;
 use crate::upload::retract::Outcome;
 use crate::upload::schedule::Schedule;
 use penstock_base::{Error, Kind, Metric, Result};
-use penstock_store::{Part, Payload, PutOptions, UploadId};
+use penstock_store::{Part, PutOptions, UploadId};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::watch;
@@ -27,9 +26,9 @@ pub(crate) struct Upload {
     filling: Mutex<Filling>,
     pub(super) parts: watch::Sender<Parts>,
     /// `None` until the store has answered.
-    store_id: watch::Sender<Option<UploadId>>,
+    pub(super) store_id: watch::Sender<Option<UploadId>>,
     pub(super) cancel: Cancellation,
-    given_up: AtomicBool,
+    pub(super) given_up: AtomicBool,
     /// Held from the request that makes the object visible until its end is known.
     pub(super) commit: Mutex<Option<Commit>>,
     pub(super) outcome: watch::Sender<Outcome>,
@@ -112,7 +111,7 @@ impl Upload {
             self.schedule.part_bytes(filling.begun + 1).ok_or_else(|| self.too_many_parts())?;
         if filling.buffer.len() == target {
             // Sent only now that more follows: an object of exactly one part is one PUT.
-            let part = filling.take_part();
+            let part = self.take_part(&mut filling);
             drop(filling);
             self.send_part(part);
             return Ok((0, None));
@@ -135,73 +134,14 @@ impl Upload {
         self.failure()
     }
 
-    /// Sends a part in the background.
-    pub(super) fn send_part(&self, (number, payload): (u32, Payload)) {
-        let Some(upload) = self.itself.upgrade() else { return };
-        let sending = Sending::begin(Arc::clone(&upload));
-        if number == 1 {
-            self.begin_at_store();
-        }
-        let scope = Arc::clone(&self.query.scope);
-        self.query.engine.handle.spawn(scope.run(async move {
-            let sent = upload.part_sent(number, payload);
-            sending.ended(upload.query.cancel.race(upload.cancel.race(sent)).await);
-        }));
-    }
-
-    async fn part_sent(&self, number: u32, payload: Payload) -> Result<Part> {
-        let _slot = self.slot().await;
-        let upload = self.id_at_store().await?;
-        let (store, key) = (&self.at.mount.store, &self.at.key);
-        retry(&self.query, ("upload part", &self.at), Weight::Body, || {
-            store.upload_part(key, &upload, number, payload.clone())
-        })
-        .await
-    }
-
-    pub(super) async fn slot(&self) -> Slot<'_> {
-        self.query.engine.upload_slots.slot().await
-    }
-
-    /// Asks the store for an upload. Not cancelled with the parts: what was begun there has to be
-    /// known to be aborted.
-    fn begin_at_store(&self) {
-        let Some(upload) = self.itself.upgrade() else { return };
-        let query = Arc::clone(&self.query);
-        query.engine.cleanups.spawn(&query, async move {
-            let _beginning = Beginning(Arc::clone(&upload));
-            let (store, key) = (&upload.at.mount.store, &upload.at.key);
-            let begun = retry(&upload.query, ("create upload", &upload.at), Weight::Small, || {
-                store.create_upload(key, &upload.options)
-            });
-            match begun.await {
-                Ok(id) => {
-                    upload.store_id.send_replace(Some(id));
-                }
-                Err(error) => upload.fail(error),
-            }
-            if upload.given_up.load(Ordering::SeqCst) {
-                upload.tidy_up().await;
-            }
-        });
-    }
-
-    pub(super) async fn id_at_store(&self) -> Result<UploadId> {
-        let mut id = self.store_id.subscribe();
-        match id.wait_for(Option::is_some).await.map(|id| id.clone()) {
-            Ok(Some(id)) => Ok(id),
-            _ => Err(Error::new(Kind::Internal, "the upload was dropped while it was begun")),
-        }
-    }
-
     /// Parts that are on their way, and those to come, would be sent in vain.
-    fn fail(&self, error: Error) {
+    pub(super) fn fail(&self, error: Error) {
         self.parts.send_modify(|parts| parts.fail(error));
         self.cancel.cancel();
     }
 
     /// What a defect of ours is told as: its task ended without an answer.
-    fn unanswered(&self, operation: &'static str) -> Error {
+    pub(super) fn unanswered(&self, operation: &'static str) -> Error {
         Error::new(Kind::Internal, "the task that asked for it ended without an answer")
             .with_operation(operation)
             .with_object(self.at.url())
@@ -219,19 +159,28 @@ impl Upload {
         self.give_up_or_cancel();
     }
 
-    /// Gives up what is open. What is on its way to its end gives itself up, and takes back what
-    /// it still makes.
+    /// Gives up what is open, which does not end any more. What is on its way to its end gives
+    /// itself up, and takes back what it still makes: its bytes are not taken from under it.
     pub(super) fn give_up_or_cancel(&self) {
-        let outcome = self.outcome.borrow().clone();
-        match outcome {
+        let mut found = Outcome::Open;
+        self.outcome.send_if_modified(|outcome| {
+            found = outcome.clone();
+            let is_open = *outcome == Outcome::Open;
+            if is_open {
+                *outcome = Outcome::Nothing;
+            }
+            is_open
+        });
+        match found {
             Outcome::Open => self.give_up(),
             Outcome::Ending => self.cancel(),
             Outcome::Nothing | Outcome::Made(_) => {}
         }
     }
 
-    /// Nothing becomes visible; what the store holds of it is aborted in the background.
-    pub fn give_up(&self) {
+    /// Nothing becomes visible; what the store holds of it is aborted in the background. Only for
+    /// one that is not on its way to its end: see [`Upload::give_up_or_cancel`].
+    pub(super) fn give_up(&self) {
         if self.given_up.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -253,7 +202,7 @@ impl Upload {
     }
 
     /// Aborts the parts at the store, once none is on its way any more.
-    async fn tidy_up(&self) {
+    pub(super) async fn tidy_up(&self) {
         let mut parts = self.parts.subscribe();
         let _ = parts.wait_for(|parts| parts.in_flight == 0).await;
         drop(parts);
@@ -304,52 +253,6 @@ impl Upload {
     }
 }
 
-/// A part on its way, until this is dropped: nobody waits for one whose task panicked.
-struct Sending {
-    upload: Arc<Upload>,
-    result: Option<Result<Part>>,
-}
-
-impl Sending {
-    fn begin(upload: Arc<Upload>) -> Self {
-        upload.parts.send_modify(|parts| parts.in_flight += 1);
-        Sending { upload, result: None }
-    }
-
-    fn ended(mut self, result: Result<Part>) {
-        self.result = Some(result);
-    }
-}
-
-impl Drop for Sending {
-    fn drop(&mut self) {
-        let sent = self.result.take();
-        let sent = sent.unwrap_or_else(|| Err(self.upload.unanswered("upload part")));
-        let failed = sent.is_err();
-        self.upload.parts.send_modify(|parts| {
-            parts.in_flight -= 1;
-            match sent {
-                Ok(part) => parts.sent.push(part),
-                Err(error) => parts.fail(error),
-            }
-        });
-        if failed {
-            self.upload.cancel.cancel();
-        }
-    }
-}
-
-/// An upload that the store is being asked for, until this is dropped.
-struct Beginning(Arc<Upload>);
-
-impl Drop for Beginning {
-    fn drop(&mut self) {
-        if self.0.store_id.borrow().is_none() {
-            self.0.fail(self.0.unanswered("create upload"));
-        }
-    }
-}
-
 impl Filling {
     /// Bytes that may be sent before the part is full; 0 where there are too few.
     fn early_bytes(&self, schedule: &Schedule) -> u64 {
@@ -359,15 +262,10 @@ impl Filling {
             _ => 0,
         }
     }
-
-    fn take_part(&mut self) -> (u32, Payload) {
-        self.begun += 1;
-        (self.begun, std::mem::take(&mut self.buffer).seal())
-    }
 }
 
 impl Parts {
-    fn fail(&mut self, error: Error) {
+    pub(super) fn fail(&mut self, error: Error) {
         // The first failure cancels the rest, whose errors say nothing new.
         if !std::mem::replace(&mut self.failed, true) {
             self.failure = Some(error);
@@ -385,7 +283,7 @@ impl Pressable for Upload {
         if filling.early_bytes(&self.schedule) == 0 {
             return Pressed::Nothing;
         }
-        let part = filling.take_part();
+        let part = self.take_part(&mut filling);
         drop(filling);
         self.send_part(part);
         Pressed::Gave

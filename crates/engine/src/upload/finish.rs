@@ -6,8 +6,9 @@ use crate::location::Location;
 use crate::query::QueryCore;
 use crate::upload::buffer::PartBuffer;
 use crate::upload::commits::Commit;
-use crate::upload::core::Upload;
+use crate::upload::core::{Filling, Upload};
 use crate::upload::retract::Outcome;
+use crate::upload::sending::Leaving;
 use crate::upload::single::send_whole;
 use penstock_base::{Error, Kind, Metric, Result, Retry};
 use penstock_store::{ETag, ObjectMeta, PutResult, WriteCondition};
@@ -24,7 +25,7 @@ const TAKE_BACK_MAX: Duration = Duration::from_secs(3);
 
 impl Upload {
     /// Ends in the background; the result comes through the channel. Dropping the receiver changes
-    /// nothing: [`Upload::give_up`] does.
+    /// nothing: [`Upload::give_up_or_cancel`] does.
     pub fn finish_spawned(&self) -> oneshot::Receiver<Result<PutResult>> {
         let (told, result) = oneshot::channel();
         self.spawn_finish(move |result| {
@@ -44,14 +45,21 @@ impl Upload {
 
     fn spawn_finish(&self, tell: impl FnOnce(Result<PutResult>) + Send + 'static) {
         let Some(upload) = self.itself.upgrade() else { return };
-        self.outcome.send_replace(Outcome::Ending);
-        self.query.engine.cleanups.spawn(&self.query, async move {
-            let result = upload.finish_or_take_back().await;
-            let result = result.map_err(|error| upload.first_failure(error));
-            if result.is_err() {
-                upload.give_up();
+        let begins = self.outcome.send_if_modified(|outcome| {
+            let is_open = *outcome == Outcome::Open;
+            if is_open {
+                *outcome = Outcome::Ending;
             }
-            tell(result);
+            is_open
+        });
+        if !begins {
+            // It was given up from elsewhere, and its bytes are gone.
+            return tell(Err(self.first_failure(cancelled().with_object(self.at.url()))));
+        }
+        let ending = Ending { upload, tell: Some(tell) };
+        self.query.engine.cleanups.spawn(&self.query, async move {
+            let result = ending.upload.finish_or_take_back().await;
+            ending.ended(result);
         });
     }
 
@@ -73,9 +81,22 @@ impl Upload {
     }
 
     /// Waits for its turn to place an object under this name.
-    async fn begin_commit(&self) {
+    ///
+    /// # Errors
+    /// `Cancelled` where it is not wanted any more by then.
+    async fn begin_commit(&self) -> Result<()> {
         let commit = self.query.engine.commits.enter(self.at.name()).await;
         *self.commit() = Some(commit);
+        self.check_wanted()
+    }
+
+    /// Asked before each request that makes the object visible: one that is not sent leaves what
+    /// stands there, and one that is sent replaces it, even if its own object is taken back.
+    fn check_wanted(&self) -> Result<()> {
+        if self.query.cancel.is_cancelled() || self.cancel.is_cancelled() {
+            return Err(cancelled());
+        }
+        Ok(())
     }
 
     fn commit(&self) -> MutexGuard<'_, Option<Commit>> {
@@ -113,31 +134,48 @@ impl Upload {
         self.failure()?;
         let (query, at) = (&self.query, std::slice::from_ref(&self.at));
         let change = query.engine.listings.finish(query, at).await?;
-        let (begun, size, last) = {
+        let (size, last) = {
             let mut filling = self.filling();
-            (filling.begun, filling.taken_bytes, std::mem::take(&mut filling.buffer))
+            (filling.taken_bytes, self.take_last(&mut filling))
         };
-        let result = if begun == 0 {
-            let _slot = self.slot().await;
-            self.begin_commit().await;
-            send_whole(&self.query, &self.at, last.seal(), &self.options).await
-        } else {
-            self.finish_parts(begun, last).await
-        };
+        let result = self.place(size, last).await;
         change.ended(&result);
         let result = result.map_err(|error| self.explained(error))?;
         published(&self.query, &self.at, size, &result);
         Ok(result)
     }
 
-    async fn finish_parts(&self, begun: u32, last: PartBuffer) -> Result<PutResult> {
-        if last.len() > 0 {
-            if self.schedule.part_bytes(begun + 1).is_none() {
-                return Err(self.too_many_parts());
-            }
-            self.filling().begun = begun + 1;
-            self.send_part((begun + 1, last.seal()));
+    async fn place(&self, size: u64, last: Result<Last>) -> Result<PutResult> {
+        match last? {
+            Last::Whole(buffer) => return self.finish_whole(size, buffer).await,
+            Last::Part(part) => self.send_part(part),
+            Last::Nothing => {}
         }
+        self.finish_parts(size).await
+    }
+
+    fn take_last(&self, filling: &mut Filling) -> Result<Last> {
+        if filling.begun == 0 {
+            return Ok(Last::Whole(std::mem::take(&mut filling.buffer)));
+        }
+        if filling.buffer.len() == 0 {
+            return Ok(Last::Nothing);
+        }
+        match self.schedule.part_bytes(filling.begun + 1) {
+            Some(_) => Ok(Last::Part(self.take_part(filling))),
+            None => Err(self.too_many_parts()),
+        }
+    }
+
+    async fn finish_whole(&self, size: u64, buffer: PartBuffer) -> Result<PutResult> {
+        let _slot = self.slot().await;
+        self.begin_commit().await?;
+        self.check_whole(size, buffer.len())?;
+        let check = || self.check_wanted();
+        send_whole(&self.query, &self.at, buffer.seal(), &self.options, check).await
+    }
+
+    async fn finish_parts(&self, size: u64) -> Result<PutResult> {
         let mut parts = self.parts.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
         let _ = parts.wait_for(|parts| parts.in_flight == 0 || parts.failed).await;
@@ -147,12 +185,29 @@ impl Upload {
         sent.sort_by_key(|part| part.number);
         let upload = self.id_at_store().await?;
         let (store, key) = (&self.at.mount.store, &self.at.key);
-        self.begin_commit().await;
+        self.begin_commit().await?;
+        self.check_whole(size, sent.iter().map(|part| part.size_bytes).sum())?;
         retry(&self.query, ("complete upload", &self.at), Weight::Small, async || {
+            self.check_wanted()?;
             let made = store.complete_upload(key, &upload, &sent, &self.options).await;
             made.map_err(final_conflict)
         })
         .await
+    }
+
+    /// The last guard before an object becomes visible: all that was taken is in it.
+    fn check_whole(&self, taken_bytes: u64, placed_bytes: u64) -> Result<()> {
+        if taken_bytes == placed_bytes {
+            return Ok(());
+        }
+        let why = format!(
+            "{taken_bytes} bytes were written and {placed_bytes} are there to be placed, so the \
+             object was not made; what stood there before still does"
+        );
+        Err(Error::new(Kind::Internal, why)
+            .with_operation("upload")
+            .with_object(self.at.url())
+            .with_hint(Kind::Internal.next_move()))
     }
 
     fn explained(&self, error: Error) -> Error {
@@ -173,6 +228,42 @@ fn final_conflict(error: Error) -> Error {
     }
 }
 
+/// What is still to be sent when no more is written.
+enum Last {
+    /// No part was sent.
+    Whole(PartBuffer),
+    Part(Option<Leaving>),
+    Nothing,
+}
+
+/// An upload on its way to its end; who waits for that is told, also where its task panics.
+struct Ending<T: FnOnce(Result<PutResult>)> {
+    upload: Arc<Upload>,
+    tell: Option<T>,
+}
+
+impl<T: FnOnce(Result<PutResult>)> Ending<T> {
+    fn ended(mut self, result: Result<PutResult>) {
+        let result = result.map_err(|error| self.upload.first_failure(error));
+        if result.is_err() {
+            self.upload.give_up();
+        }
+        if let Some(tell) = self.tell.take() {
+            tell(result);
+        }
+    }
+}
+
+impl<T: FnOnce(Result<PutResult>)> Drop for Ending<T> {
+    fn drop(&mut self) {
+        let Some(tell) = self.tell.take() else { return };
+        self.upload.outcome.send_replace(Outcome::Nothing);
+        drop(self.upload.commit().take());
+        self.upload.give_up();
+        tell(Err(self.upload.unanswered("finish upload")));
+    }
+}
+
 /// An object is there: what was remembered of its name is replaced.
 pub(super) fn published(query: &QueryCore, at: &Location, size_bytes: u64, result: &PutResult) {
     query.forget(at);
@@ -187,3 +278,6 @@ pub(super) fn published(query: &QueryCore, at: &Location, size_bytes: u64, resul
         query.engine.metadata.confirm(at, &meta, false, Instant::now());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@ mod finish;
 mod open;
 mod retract;
 mod schedule;
+mod sending;
 mod single;
 mod writer;
 

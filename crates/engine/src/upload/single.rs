@@ -24,23 +24,28 @@ pub(crate) async fn put(
 ) -> Result<PutResult> {
     let size = payload.len();
     let change = query.engine.listings.finish(query, std::slice::from_ref(at)).await?;
-    let result = send_whole(query, at, payload, options).await;
+    let result = send_whole(query, at, payload, options, || Ok(())).await;
     change.ended(&result);
     let result = result?;
     published(query, at, size, &result);
     Ok(result)
 }
 
+/// `check` is asked before each attempt, which is not sent where it says no.
 pub(super) async fn send_whole(
     query: &QueryCore,
     at: &Location,
     payload: Payload,
     options: &PutOptions,
+    check: impl Fn() -> Result<()>,
 ) -> Result<PutResult> {
     let (store, key) = (&at.mount.store, &at.key);
     // The answers of what is near are not lost.
     if options.condition == WriteCondition::None || at.mount.origin.is_none() {
-        let put = || store.put(key, payload.clone(), options);
+        let put = async || {
+            check()?;
+            store.put(key, payload.clone(), options).await
+        };
         return retry(query, ("PUT", at), Weight::Body, put).await;
     }
     let mark = new_mark(query);
@@ -49,6 +54,7 @@ pub(super) async fn send_whole(
     options.metadata.push((notes::WRITE.to_string(), mark.clone()));
     let is_open = AtomicBool::new(false);
     let sent = retry(query, ("PUT", at), Weight::Body, async || {
+        check()?;
         let sent = store.put(key, payload.clone(), &options).await;
         if sent.as_ref().is_err_and(may_have_acted) {
             is_open.store(true, Ordering::Relaxed);

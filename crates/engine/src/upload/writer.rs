@@ -12,7 +12,18 @@ use std::sync::Arc;
 pub struct Writer {
     upload: Arc<Upload>,
     position: u64,
-    open: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// A write failed or was interrupted: how much of it was taken is not known, so the object
+    /// cannot be whole any more.
+    Torn,
+    /// Its end was asked for, and not heard of yet.
+    Ending,
+    Closed,
 }
 
 impl Query {
@@ -32,7 +43,7 @@ impl Query {
             return unsupported("this store cannot make a write depend on what is there");
         }
         let upload = Upload::new(&self.core, at, options);
-        Ok(Writer { upload, position: 0, open: true })
+        Ok(Writer { upload, position: 0, state: State::Open })
     }
 
     /// Places a whole object in one request, for a gateway.
@@ -55,10 +66,13 @@ impl Writer {
     ///
     /// # Errors
     /// What made an earlier part fail; `Exhausted` when the store takes no more parts; `Cancelled`.
+    /// After an error, or where it is dropped before it ends, the object can only be given up.
     pub async fn write(&mut self, data: &[u8]) -> Result<()> {
         self.check_open()?;
         let query = self.upload.query();
+        self.state = State::Torn;
         query.run(self.upload.write(data)).await?;
+        self.state = State::Open;
         self.position += data.len() as u64;
         Ok(())
     }
@@ -73,7 +87,8 @@ impl Writer {
         self.upload.location()
     }
 
-    /// Makes the object visible and durable.
+    /// Makes the object visible and durable. Where it is dropped before it ends, dropping the
+    /// writer or [`Writer::abort`] gives the object up.
     ///
     /// # Errors
     /// What failed; then nothing became visible, and the parts are aborted. `Conflict` when the
@@ -81,13 +96,14 @@ impl Writer {
     pub async fn finish(&mut self) -> Result<PutResult> {
         self.check_open()?;
         let query = self.upload.query();
+        self.state = State::Ending;
         let finished = self.upload.finish_spawned();
         let gone = || Error::new(Kind::Internal, "the I/O runtime ended before the upload did");
         let result = query.run(async { finished.await.map_err(|_| gone())? }).await;
-        // Interrupted by a dropped future, it stays open, and dropping the writer gives it up.
-        self.open = false;
+        self.state = State::Closed;
         if result.is_err() {
-            self.upload.give_up();
+            // Cancelled, it may still be on its way to its end.
+            self.upload.give_up_or_cancel();
         }
         result
     }
@@ -99,15 +115,15 @@ impl Writer {
     /// What made an earlier part fail.
     pub fn finish_detached(&mut self) -> Result<()> {
         self.check_open()?;
-        self.open = false;
+        self.state = State::Closed;
         self.upload.finish_detached();
         Ok(())
     }
 
     /// Gives the object up: nothing becomes visible.
     pub fn abort(&mut self) {
-        if std::mem::take(&mut self.open) {
-            self.upload.give_up();
+        if std::mem::replace(&mut self.state, State::Closed) != State::Closed {
+            self.upload.give_up_or_cancel();
         }
     }
 
@@ -116,12 +132,17 @@ impl Writer {
     }
 
     fn check_open(&self) -> Result<()> {
-        if self.open {
-            return Ok(());
-        }
-        Err(Error::new(Kind::Internal, "the writer was finished or given up already")
-            .with_operation("write")
-            .with_object(self.upload.location().url()))
+        let error = match self.state {
+            State::Open => return Ok(()),
+            State::Torn => {
+                self.upload.failure()?;
+                Error::new(Kind::Cancelled, "an earlier write of it failed or was interrupted")
+            }
+            State::Ending | State::Closed => {
+                Error::new(Kind::Internal, "the writer was finished or given up already")
+            }
+        };
+        Err(error.with_operation("write").with_object(self.upload.location().url()))
     }
 }
 
