@@ -149,8 +149,9 @@ fn with_cure(error: Error) -> Error {
     }
 }
 
-/// Whether an attempt carries a body, whose time depends on its size. The store's stall timeout
-/// bounds such an attempt; the deadline then decides only whether another one begins.
+/// Whether an attempt takes a time that depends on the size of the object: it carries a body, or
+/// the store copies or joins one. The store's stall timeout bounds such an attempt; the deadline
+/// then decides only whether another one begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weight {
     Small,

@@ -7,11 +7,13 @@ mod support;
 use bytes::Bytes;
 use penstock_base::{Kind, Metric};
 use penstock_engine::{Known, Writer};
-use penstock_store::{PutOptions, WriteCondition};
+use penstock_store::{PutOptions, Store as _, WriteCondition};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 use support::{Bench, Fault, Scripted, assert_clean, create, pattern};
+use tokio::sync::Semaphore;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -399,6 +401,58 @@ async fn an_end_that_is_given_up_before_its_request_leaves_what_was_there() {
                 assert_eq!(bench.store.content("a").await.unwrap(), "old", "{told}");
             }
         }
+    }
+}
+
+/// The parts of a large object take the store minutes to join.
+#[tokio::test(start_paused = true)]
+async fn a_completion_takes_the_time_that_the_store_needs() {
+    let bench = Bench::new(Scripted::new());
+    let query = bench.query();
+    let answer = Arc::new(Semaphore::new(0));
+    bench.store.fail("complete", Fault::Delay(Arc::clone(&answer)));
+    let data = pattern(9 * MIB);
+    let mut writer = create(&bench, &query, "a");
+    writer.write(&data).await.unwrap();
+    let joined = async {
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        answer.add_permits(1);
+    };
+    let (finished, ()) = tokio::join!(writer.finish(), joined);
+    finished.unwrap();
+    assert_eq!(bench.store.take_calls().last().unwrap(), "complete a");
+    assert!(bench.store.content("a").await.unwrap() == data);
+    assert_clean(&bench).await;
+}
+
+/// No answer arrived in the time there is, but the object did.
+#[tokio::test(start_paused = true)]
+async fn a_completion_is_asked_for_once_more_before_it_is_told_as_failed() {
+    for (lost, is_told) in [(2, true), (3, false)] {
+        let store = Scripted::remote(Duration::from_millis(1500));
+        let bench = Bench::with(store, &[("request_deadline_ms", "2000")]);
+        let query = bench.query();
+        let data = pattern(9 * MIB);
+        let mut writer = create(&bench, &query, "a");
+        writer.write(&data).await.unwrap();
+        (0..lost).for_each(|_| bench.store.fail("complete", Fault::LoseAnswer));
+        let finished = writer.finish().await;
+        assert_eq!(finished.is_ok(), is_told, "{finished:?}");
+        let made = bench.store.memory.stat("a").await.unwrap().etag;
+        assert_clean(&bench).await;
+        let calls = bench.store.take_calls();
+        let asked = calls.iter().filter(|call| *call == "complete a").count();
+        assert_eq!(asked, 3, "{calls:?}");
+        assert_eq!(query.metrics().get(Metric::Retries), 2);
+        match finished {
+            Ok(told) => assert_eq!(told.etag, made),
+            Err(error) => {
+                assert!(error.to_string().contains("gave up after 2 attempts"), "{error}");
+            }
+        }
+        let aborts = calls.iter().filter(|call| *call == "abort a").count();
+        assert_eq!(aborts, usize::from(!is_told), "{calls:?}");
+        assert!(bench.store.content("a").await.unwrap() == data);
     }
 }
 

@@ -10,7 +10,7 @@ use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -342,11 +342,27 @@ fn throttled_for_good_tells_attempts_and_leaves_nothing() {
 
 #[test]
 fn an_upload_whose_end_is_never_answered_names_operation_and_object() {
-    let wire = Wire::new(&[("request_deadline_ms", "300")]);
-    wire.fake.fault("reset-upload=1000,op=CompleteMultipartUpload,times=1");
+    let wire = Wire::new(&[("request_deadline_ms", "300"), ("stall_timeout_ms", "200")]);
+    wire.fake.fault("reset-upload=1000,op=CompleteMultipartUpload");
     let error = wire.write("a.bin", &pattern(17 * MIB)).unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
     assert!(error.to_string().starts_with("complete upload s3://lake/a.bin: "), "{error}");
+    assert!(error.to_string().contains("nothing moved for 0.2 s"), "{error}");
+}
+
+/// As S3 answers the completion of a large object: the head at once, then byte by byte.
+#[test]
+fn a_completion_that_the_store_answers_slowly_is_not_cut_at_the_deadline() {
+    let wire = Wire::new(&[("request_deadline_ms", "300")]);
+    wire.fake.fault("slow=400,op=CompleteMultipartUpload");
+    let data = pattern(17 * MIB);
+    let began = Instant::now();
+    wire.write("a.bin", &data).unwrap();
+    assert!(began.elapsed() > Duration::from_millis(400), "it was answered at once");
+    let ends = |name| wire.fake.requests().iter().filter(|sent| sent.operation == name).count();
+    assert_eq!((ends("CompleteMultipartUpload"), ends("AbortMultipartUpload")), (1, 0));
+    assert!(wire.exists("a.bin"));
+    wire.assert_clean();
 }
 
 #[test]

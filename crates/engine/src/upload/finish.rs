@@ -3,6 +3,7 @@
 use crate::attempt::{Weight, retry};
 use crate::cancel::cancelled;
 use crate::location::Location;
+use crate::names::may_have_acted;
 use crate::query::QueryCore;
 use crate::upload::buffer::PartBuffer;
 use crate::upload::commits::Commit;
@@ -11,7 +12,7 @@ use crate::upload::retract::Outcome;
 use crate::upload::sending::Leaving;
 use crate::upload::single::send_whole;
 use penstock_base::{Error, Kind, Metric, Result, Retry};
-use penstock_store::{ETag, ObjectMeta, PutResult, WriteCondition};
+use penstock_store::{Again, ETag, ObjectMeta, PutResult, WriteCondition};
 use std::pin::pin;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -187,12 +188,21 @@ impl Upload {
         let (store, key) = (&self.at.mount.store, &self.at.key);
         self.begin_commit().await?;
         self.check_whole(size, sent.iter().map(|part| part.size_bytes).sum())?;
-        retry(&self.query, ("complete upload", &self.at), Weight::Small, async || {
+        let complete = async || {
             self.check_wanted()?;
             let made = store.complete_upload(key, &upload, &sent, &self.options).await;
             made.map_err(final_conflict)
-        })
-        .await
+        };
+        // Its time depends on the size, as a copy's does.
+        match retry(&self.query, ("complete upload", &self.at), Weight::Body, complete).await {
+            // The store may have gone on behind an attempt that broke off: asked again it tells
+            // whether the object is there, which nobody should hear of as a failure.
+            Err(error) if may_have_acted(&error) => {
+                self.at.mount.sent_again(&self.query.scope, Again::Failed);
+                complete().await.map_err(|_| error)
+            }
+            result => result,
+        }
     }
 
     /// The last guard before an object becomes visible: all that was taken is in it.
