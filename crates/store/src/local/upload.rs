@@ -7,9 +7,12 @@
 //!
 //! Who gives a part its name, and who completes, holds the lock of the upload's directory.
 
+mod join;
 mod listing;
 
 pub(super) use listing::list;
+
+use join::{check_parts, check_whole, join, open_part};
 
 use super::attributes::{Attributes, etag, modified};
 use super::durable::{sync_bytes, sync_dir};
@@ -22,11 +25,11 @@ use crate::sums::{Sum, split_tag, tag_with_sum};
 use crate::{Part, Payload, PutOptions, PutResult, UploadId, WriteCondition};
 use penstock_base::{Error, Kind, Result};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Dir, FlockOperation, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FlockOperation, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{Read as _, Seek, SeekFrom};
+use std::io::Read as _;
 
 /// The same count as S3, so that a gateway needs no other.
 pub(super) const PART_COUNT_MAX: u32 = 10_000;
@@ -186,20 +189,22 @@ pub(super) fn complete(
     }
     // The lock is held until nothing of the upload is left.
     let locked = dir.try_clone().map_err(|e| explain_io(&e, "lock the upload of", &shown))?;
-    // An abort waits for no lock: what it took away is no part that was named wrongly.
-    let files = open_parts(&dir, parts, &shown).map_err(|error| match read_begun(&dir) {
+    // A part that comes too late tidies up without the lock: what it took away is no part that was
+    // named wrongly.
+    let told = |error| match read_begun(&dir) {
         Err(Errno::NOENT) => ended(),
         _ => error,
-    })?;
+    };
+    check_parts(&dir, parts, &shown).map_err(told)?;
     write::check_now(root, location, &options.condition)?;
     let mut attributes = Attributes::of(&options.or_from(&begun.attributes.options()));
     attributes.upload = Some(id.0.clone());
-    let temp = match (files.into_iter(), parts.first()) {
-        (mut files, Some(first)) => {
-            let file = join(files.next(), files, parts, &shown)?;
+    let temp = match parts {
+        [first, rest @ ..] => {
+            let file = join(&dir, (first, rest), &shown).map_err(told)?;
             Temp::adopt(dir, part_name(first), file)
         }
-        (_, None) => Temp::create_in(dir, &shown)?,
+        [] => Temp::create_in(dir, &shown)?,
     };
     let result = temp.publish(root, location, &options.condition, &attributes)?;
     discard(root, &staging.dir);
@@ -207,10 +212,18 @@ pub(super) fn complete(
     Ok(result)
 }
 
-/// Removes the parts. What is not there is fine.
+/// Removes the parts. What is not there is fine. A completion under way stops at its next part, if
+/// there is one, and is waited for: its parts are not taken from under it.
 pub(super) fn abort(root: &Root, location: &Location, id: &UploadId) -> Result<()> {
     check_id(id)?;
-    discard(root, &staging(location, &id.0).dir);
+    let path = staging(location, &id.0).dir;
+    if let Ok(dir) = root.open_dir(&path) {
+        let shown = root.shown(&location.path());
+        // By this the completion knows, and nobody begins a part.
+        let _ = rustix::fs::unlinkat(&dir, OPTIONS, AtFlags::empty());
+        super::root::lock(&dir).map_err(|e| explain(e, "lock the upload of", &shown))?;
+        discard(root, &path);
+    }
     root.clean_dirs(&location.dir);
     Ok(())
 }
@@ -285,76 +298,6 @@ fn drop_others(dir: &OwnedFd, part: &Part) -> Result<(), Errno> {
         }
     }
     Ok(())
-}
-
-/// Opens the files of parts, none of which is shorter than its name says. One may be longer: a
-/// completion that broke off has appended to it.
-pub(super) fn open_parts(dir: &OwnedFd, parts: &[Part], shown: &str) -> Result<Vec<File>> {
-    let mut last = 0;
-    let failed = |errno| explain(errno, "open a part of", shown);
-    let open = |part: &Part| {
-        let wrong = || {
-            let why = format!("part {} is missing, replaced or out of order", part.number);
-            Error::new(Kind::Invalid, why)
-        };
-        // A tag becomes part of a path, and may come from a stranger.
-        if part.number <= last || !is_tag(&part.etag) {
-            return Err(wrong());
-        }
-        last = part.number;
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        match rustix::fs::openat(dir, part_name(part), flags, rustix::fs::Mode::empty()) {
-            Ok(fd) => {
-                let stat = rustix::fs::fstat(&fd).map_err(failed)?;
-                check_whole(part, &stat).map(|()| File::from(fd))
-            }
-            Err(Errno::NOENT) => Err(wrong()),
-            Err(errno) => Err(failed(errno)),
-        }
-    };
-    parts.iter().map(open).collect()
-}
-
-fn is_tag(text: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    text.bytes().all(fits)
-}
-
-/// Refuses the file of a part that is shorter than its name says.
-fn check_whole(part: &Part, stat: &Stat) -> Result<()> {
-    let Part { number, size_bytes, .. } = *part;
-    let found = u64::try_from(stat.st_size).unwrap_or(0);
-    if found >= size_bytes {
-        return Ok(());
-    }
-    let why = format!("part {number} has only {found} of its {size_bytes} bytes left");
-    Err(Error::new(Kind::Invalid, why)
-        .with_hint("A power cut or another program took the rest; send this part again"))
-}
-
-/// Appends the later parts to the first one's file. A part that an earlier completion had begun to
-/// append to counts with its own bytes, so a failed completion can be repeated.
-fn join(
-    first: Option<File>,
-    rest: impl Iterator<Item = File>,
-    parts: &[Part],
-    shown: &str,
-) -> Result<File> {
-    let (Some(mut file), Some(part)) = (first, parts.first()) else {
-        return Err(Error::new(Kind::Internal, "an upload without parts cannot be joined"));
-    };
-    let failed = |error: std::io::Error| explain_io(&error, "join the parts of", shown);
-    file.set_len(part.size_bytes).map_err(failed)?;
-    file.seek(SeekFrom::End(0)).map_err(failed)?;
-    for (next, part) in rest.zip(&parts[1..]) {
-        let mut next = next.take(part.size_bytes);
-        let copied = std::io::copy(&mut next, &mut file).map_err(failed)?;
-        if copied != part.size_bytes {
-            let why = format!("part {} has {copied} bytes, not {}", part.number, part.size_bytes);
-            return Err(Error::new(Kind::Corrupt, why));
-        }
-    }
-    Ok(file)
 }
 
 /// What the upload in this directory began with.
@@ -444,8 +387,9 @@ pub(super) fn read_parts(
     let shown = root.shown(&location.path());
     let dir = open_upload(root, location, id)?;
     let mut buffer = vec![0; READ_BYTES];
-    for (file, part) in open_parts(&dir, parts, &shown)?.into_iter().zip(parts) {
-        let mut file = file.take(part.size_bytes);
+    check_parts(&dir, parts, &shown)?;
+    for part in parts {
+        let mut file = open_part(&dir, part, OFlags::RDONLY, &shown)?.take(part.size_bytes);
         loop {
             match file.read(&mut buffer) {
                 Ok(0) => break,

@@ -202,3 +202,66 @@ async fn a_completion_beside_a_directory_of_the_name_succeeds_again() {
     let other = UploadId("0".repeat(crate::local::NONCE_CHARS));
     assert_eq!(bucket.store.completed("a", &other).await.unwrap(), None);
 }
+
+/// The test holds the lock as a completion does that is joining the parts.
+#[test]
+fn an_abort_stops_a_completion_and_waits_for_its_end() {
+    let bucket = Bucket::new();
+    let upload = bucket.begin("k");
+    let parts = [bucket.part(&upload, 1, "first"), bucket.part(&upload, 2, "second")];
+    let path = bucket.dir_of(&upload.0, &upload.1);
+    let dir = open_upload(&bucket.root, &upload.0, &upload.1).unwrap();
+    let joins = || join::join(&dir, (&parts[0], &parts[1..]), "k");
+    drop(joins().unwrap());
+    crate::local::root::lock(&dir).unwrap();
+    std::thread::scope(|scope| {
+        let aborting = scope.spawn(|| abort(&bucket.root, &upload.0, &upload.1).unwrap());
+        while path.join(OPTIONS).exists() {
+            std::thread::yield_now();
+        }
+        for _ in 0..1000 {
+            std::thread::yield_now();
+        }
+        assert!(!aborting.is_finished(), "it does not wait");
+        assert!(parts.iter().all(|part| path.join(part_name(part)).exists()), "a part is gone");
+        let error = joins().unwrap_err();
+        assert_eq!(error.kind(), Kind::NotFound, "{error}");
+        rustix::fs::flock(&dir, FlockOperation::Unlock).unwrap();
+        aborting.join().unwrap();
+    });
+    assert!(!path.exists());
+    let error = bucket.complete(&upload, &parts, WriteCondition::None).unwrap_err();
+    assert_eq!(error.kind(), Kind::NotFound, "{error}");
+}
+
+#[tokio::test]
+async fn of_an_abort_beside_a_completion_either_the_whole_object_or_nothing_remains() {
+    const ROUNDS: usize = 200;
+    let bucket = Bucket::new();
+    for round in 0..ROUNDS {
+        let key = format!("k{round}");
+        let upload = bucket.begin(&key);
+        let parts = [1, 2, 3].map(|number| bucket.part(&upload, number, "part;"));
+        let barrier = Barrier::new(2);
+        let done = std::thread::scope(|scope| {
+            let aborting = scope.spawn(|| {
+                barrier.wait();
+                abort(&bucket.root, &upload.0, &upload.1).unwrap();
+            });
+            barrier.wait();
+            let done = bucket.complete(&upload, &parts, WriteCondition::None);
+            aborting.join().unwrap();
+            done
+        });
+        match done {
+            Ok(_) => {
+                assert_eq!(bucket.read(&key).await, "part;part;part;", "round {round}");
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), Kind::NotFound, "round {round}: {error}");
+                assert!(!bucket.path.join(&key).exists(), "round {round}: told as failed");
+            }
+        }
+        assert!(!bucket.dir_of(&upload.0, &upload.1).exists(), "round {round}");
+    }
+}
