@@ -13,6 +13,7 @@
 mod attributes;
 mod body;
 mod bucket;
+mod described;
 mod durable;
 mod errno;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -43,13 +44,12 @@ use crate::{
 };
 use async_trait::async_trait;
 use attributes::Attributes;
+use described::{open, open_cached};
 use errno::{explain, explain_io};
 use names::Location;
 use penstock_base::{Error, Kind, Result};
 use root::Root;
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::FileType;
-use rustix::io::Errno;
+use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -179,60 +179,6 @@ fn nonce() -> String {
 /// A fresh name of a temporary file.
 fn temp_name() -> String {
     format!("{}{}", names::TEMP, nonce())
-}
-
-/// Opens an object for reading.
-fn open(root: &Root, location: &Location) -> Result<(OwnedFd, ObjectMeta)> {
-    let found = root.open_object(location).map_err(|errno| {
-        // To a reader, `a/b` below a file `a` is simply not there.
-        let errno = if errno == Errno::NOTDIR { Errno::NOENT } else { errno };
-        explain(errno, "open", &root.shown(&location.path()))
-    });
-    let (file, location) = found.map_err(|error| match root.scope {
-        Scope::Bucket => versions::explain_missing(root, location, error),
-        Scope::Files => error,
-    })?;
-    with_attributes(root, &location, file)
-}
-
-/// The same for a plain file that the kernel finds in its caches, without waiting for a disk: a
-/// hand-over to a blocking thread costs several times as much as the calls. `None` for all else.
-fn open_cached(root: &Root, location: &Location) -> Option<Result<(OwnedFd, ObjectMeta)>> {
-    let file = root.open_file_cached(&location.path()).ok()?;
-    let stat = rustix::fs::fstat(&file).ok()?;
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    is_file.then(|| with_attributes(root, location, file))
-}
-
-fn with_attributes(
-    root: &Root,
-    location: &Location,
-    file: OwnedFd,
-) -> Result<(OwnedFd, ObjectMeta)> {
-    let (meta, attributes) = describe(root, location, &file)?;
-    let Attributes { content_type, metadata, version, .. } = attributes;
-    Ok((file, ObjectMeta { content_type, metadata, version, ..meta }))
-}
-
-/// Metadata and attributes of an open file.
-fn describe(root: &Root, location: &Location, file: &OwnedFd) -> Result<(ObjectMeta, Attributes)> {
-    let shown = || root.shown(&location.path());
-    let stat = rustix::fs::fstat(file).map_err(|errno| explain(errno, "stat", &shown()))?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => {}
-        FileType::Directory if root.scope == Scope::Bucket => {
-            let why = format!("no such object (`{}` is a directory)", shown());
-            return Err(Error::new(Kind::NotFound, why));
-        }
-        FileType::Directory => return Err(explain(Errno::ISDIR, "open", &shown())),
-        _ => {
-            let why = format!("`{}` is not a regular file", shown());
-            return Err(Error::new(Kind::Invalid, why));
-        }
-    }
-    let attributes = Attributes::load(file.as_fd(), &stat, || root.open_dir(&location.dir))
-        .map_err(|errno| explain(errno, "read the metadata of", &shown()))?;
-    Ok((attributes::meta(&stat), attributes))
 }
 
 impl Shared {

@@ -2,7 +2,8 @@
 //!
 //! Kept in the extended attribute `user.penstock`; where the file system has none (or it is too
 //! small), in a hidden file beside the object that carries the version's tag in its name, so that
-//! it can never describe another version.
+//! it can never describe another version. The extended attribute then says so by a mark: a hidden
+//! file that no mark asks for counts for nothing, and a mark without one is damage, not emptiness.
 
 use super::durable::{sync_bytes, sync_dir, sync_file};
 use super::names::SIDECAR;
@@ -22,6 +23,8 @@ const IN_SIDECAR: &[u8] = b"sidecar";
 /// The kernel's limit for one attribute.
 const ATTRIBUTE_MAX_BYTES: usize = 64 << 10;
 const ATTRIBUTE_USUAL_BYTES: usize = 1 << 10;
+/// What a file is that is marked and has no hidden file.
+pub(super) const LOST: Errno = Errno::NODATA;
 /// Sweepers that may be quicker than the lock of a new file, one after the other.
 const TEMP_ROUNDS_MAX: usize = 64;
 
@@ -32,6 +35,16 @@ pub(super) enum Place {
     File,
     /// In a hidden file of the same directory.
     Beside,
+}
+
+/// What a look for the attributes of a file has found.
+#[derive(Debug)]
+pub(super) enum Look {
+    Found(Attributes),
+    /// No hidden file; whether there has to be one.
+    NoneBeside {
+        is_marked: bool,
+    },
 }
 
 /// The attributes of one object.
@@ -125,10 +138,18 @@ impl Attributes {
     /// Gives the hidden file of a version, if it has one, a second name in another directory.
     pub fn link_sidecar(stat: &Stat, from: &OwnedFd, to: &OwnedFd) -> Result<(), Errno> {
         let name = sidecar_name(stat);
-        match rustix::fs::linkat(from, &name, to, &name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT | Errno::EXIST) => Ok(()),
-            Err(errno) => Err(errno),
+        for _ in 0..TEMP_ROUNDS_MAX {
+            match rustix::fs::linkat(from, &name, to, &name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => return Ok(()),
+                // Left by a crash: the version may have got other attributes since.
+                Err(Errno::EXIST) => match rustix::fs::unlinkat(to, &name, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(errno),
+                },
+                Err(errno) => return Err(errno),
+            }
         }
+        Err(Errno::EXIST)
     }
 
     /// The id of the version; S3 calls one without an id `null`.
@@ -136,25 +157,45 @@ impl Attributes {
         self.version.as_deref().unwrap_or(NULL_VERSION)
     }
 
-    /// Reads those of an open file in `dir`, which is opened only if a hidden file must be read.
+    /// Reads those of an open file whose name in `dir` nobody takes away meanwhile; `dir` is opened
+    /// only if a hidden file must be read.
+    ///
+    /// # Errors
+    /// [`LOST`], and what the file system says.
     pub fn load(
         file: BorrowedFd<'_>,
         stat: &Stat,
         dir: impl FnOnce() -> Result<OwnedFd, Errno>,
     ) -> Result<Self, Errno> {
-        let text = match read_attribute(file) {
-            Ok(text) if text != IN_SIDECAR => text,
-            Err(Errno::NODATA) => return Ok(Attributes::default()),
-            Ok(_) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                match read_sidecar(&dir()?, &sidecar_name(stat)) {
-                    Err(Errno::NOENT) => return Ok(Attributes::default()),
-                    answer => answer?,
-                }
-            }
+        match Self::look(file, stat, dir)? {
+            Look::Found(attributes) => Ok(attributes),
+            Look::NoneBeside { is_marked: false } => Ok(Attributes::default()),
+            Look::NoneBeside { is_marked: true } => Err(LOST),
+        }
+    }
+
+    /// The same where the name may lead elsewhere by now, and the hidden file be gone with it.
+    pub fn look(
+        file: BorrowedFd<'_>,
+        stat: &Stat,
+        dir: impl FnOnce() -> Result<OwnedFd, Errno>,
+    ) -> Result<Look, Errno> {
+        let (text, is_marked) = match read_attribute(file) {
+            Ok(text) if text != IN_SIDECAR => (Some(text), false),
+            Err(Errno::NODATA) => return Ok(Look::Found(Attributes::default())),
+            Ok(_) => (None, true),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => (None, false),
             Err(errno) => return Err(errno),
         };
+        let text = match text {
+            Some(text) => text,
+            None => match dir().and_then(|dir| read_sidecar(&dir, &sidecar_name(stat))) {
+                Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Look::NoneBeside { is_marked }),
+                answer => answer?,
+            },
+        };
         // Somebody else's text under our name: the object's bytes are still good.
-        Ok(serde_json::from_slice(&text).unwrap_or_default())
+        Ok(Look::Found(serde_json::from_slice(&text).unwrap_or_default()))
     }
 }
 
@@ -203,6 +244,12 @@ pub(super) fn may_be_beside(file: impl AsFd) -> bool {
         Err(Errno::NODATA | Errno::RANGE) => false,
         Err(_) => true,
     }
+}
+
+/// Whether a file has lost its last name. One that has another, perhaps in the same directory, still
+/// needs what is beside it.
+pub(super) fn is_gone(file: impl AsFd) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0)
 }
 
 /// Removes the hidden file of a version that is gone, if it had one.

@@ -1,5 +1,6 @@
 //! What the operating system's error numbers mean to a caller of a store.
 
+use super::attributes::LOST;
 use crate::STORAGE_FULL;
 use penstock_base::{Error, Kind};
 use rustix::io::Errno;
@@ -45,6 +46,14 @@ pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
             Some(
                 "Between slashes 255 bytes fit, and 238 bytes in the name of an object that other \
                  objects lie below",
+            ),
+        ),
+        LOST => (
+            Kind::Corrupt,
+            "the hidden file with its type, metadata, version and lock is gone",
+            Some(
+                "Bring back its `.penstock-meta-...` file from where it was copied from, or go on \
+                 without what that held: `setfattr -x user.penstock` on the object's file",
             ),
         ),
         Errno::IO => (Kind::Unavailable, "the device reported an input/output error", None),

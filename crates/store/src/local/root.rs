@@ -9,12 +9,14 @@ use super::errno::explain;
 use super::names::{self, Location};
 use penstock_base::Result;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::path::Path;
 
 /// `openat2` answers EAGAIN when a rename raced with its walk.
 const OPEN_RACES_MAX: usize = 64;
+/// Links one behind the other that the kernel follows.
+const LINKS_MAX: usize = 40;
 const DIR_MODE: Mode = Mode::from_raw_mode(0o777);
 
 /// An open root directory.
@@ -131,6 +133,42 @@ impl Root {
     /// Opens a file for reading; never blocks on a pipe.
     pub fn open_file(&self, relative: &str) -> Result<OwnedFd, Errno> {
         self.open_at(relative, OFlags::RDONLY | OFlags::NONBLOCK)
+    }
+
+    /// Whether a name leads to this file now.
+    pub fn leads_to(&self, location: &Location, stat: &Stat) -> Result<bool, Errno> {
+        match self.open_at(&location.path(), OFlags::PATH).and_then(rustix::fs::fstat) {
+            Ok(now) => Ok((now.st_ino, now.st_dev) == (stat.st_ino, stat.st_dev)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Where the file of a name is: elsewhere if that is a symbolic link's.
+    pub fn behind_links(&self, location: &Location) -> Result<Location, Errno> {
+        let mut at = location.clone();
+        for _ in 0..LINKS_MAX {
+            let link = self
+                .open_dir(&at.dir)
+                .and_then(|dir| rustix::fs::readlinkat(dir, &at.name, Vec::new()));
+            let target = match link {
+                Ok(target) => target.into_string().map_err(|_| Errno::ILSEQ)?,
+                Err(Errno::INVAL | Errno::NOENT | Errno::NOTDIR) => return Ok(at),
+                Err(errno) => return Err(errno),
+            };
+            at = match target.rsplit_once('/') {
+                None => Location { name: target, ..at },
+                Some((dir, name)) => {
+                    // From `/` on, which only plain files may: it is their root.
+                    let dir = match target.strip_prefix('/') {
+                        Some(_) => format!("./{dir}"),
+                        None => format!("{}/{dir}", at.dir),
+                    };
+                    Location { dir, name: name.to_string() }
+                }
+            };
+        }
+        Err(Errno::LOOP)
     }
 
     /// Opens an object wherever it is kept, and tells where. What has the plain name comes first; a

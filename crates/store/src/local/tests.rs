@@ -1,5 +1,6 @@
 //! What a local bucket does on a real directory.
 
+mod attributes;
 mod kept;
 mod keys;
 mod uploads;

@@ -15,6 +15,7 @@ pub(super) use listing::list;
 use join::{check_parts, check_whole, join, open_part};
 
 use super::attributes::{Attributes, etag, modified};
+use super::described::{ROUNDS_MAX, describe, replaced_again};
 use super::durable::{sync_bytes, sync_dir};
 use super::errno::{explain, explain_io};
 use super::names::{self, Location, TEMP, UPLOAD};
@@ -22,7 +23,7 @@ use super::root::Root;
 use super::write::{self, Temp};
 use crate::streaming::{PartEntry, PartSink};
 use crate::sums::{Sum, split_tag, tag_with_sum};
-use crate::{Part, Payload, PutOptions, PutResult, UploadId, WriteCondition};
+use crate::{ObjectMeta, Part, Payload, PutOptions, PutResult, UploadId, WriteCondition};
 use penstock_base::{Error, Kind, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, FlockOperation, OFlags};
@@ -315,15 +316,9 @@ pub(super) fn completed_before(
     id: &UploadId,
 ) -> Result<PutResult> {
     let shown = root.shown(&location.path());
-    let (file, at) = root.open_object(location).map_err(|errno| match errno {
-        Errno::NOENT | Errno::NOTDIR => ended(),
-        errno => explain(errno, "open", &shown),
-    })?;
-    let described = super::describe(root, &at, &file);
-    let (meta, attributes) = described.map_err(|error| match error.kind() {
-        Kind::NotFound => ended(),
-        _ => error,
-    })?;
+    let (at, meta, attributes) = (0..ROUNDS_MAX)
+        .find_map(|_| described(root, location, &shown).transpose())
+        .unwrap_or_else(|| Err(replaced_again(&shown)))?;
     if attributes.upload.as_ref() != Some(&id.0) {
         return Err(ended());
     }
@@ -332,6 +327,23 @@ pub(super) fn completed_before(
     synced.map_err(|errno| explain(errno, "sync the directory of", &shown))?;
     let (etag, modified, version) = (meta.etag, meta.modified, attributes.version);
     Ok(PutResult { etag, modified, version, ..PutResult::default() })
+}
+
+/// What has the name, and where it is kept; `None` when it was replaced this moment.
+fn described(
+    root: &Root,
+    location: &Location,
+    shown: &str,
+) -> Result<Option<(Location, ObjectMeta, Attributes)>> {
+    let (file, at) = root.open_object(location).map_err(|errno| match errno {
+        Errno::NOENT | Errno::NOTDIR => ended(),
+        errno => explain(errno, "open", shown),
+    })?;
+    let described = describe(root, &at, &file).map_err(|error| match error.kind() {
+        Kind::NotFound => ended(),
+        _ => error,
+    })?;
+    Ok(described.map(|(meta, attributes)| (at, meta, attributes)))
 }
 
 /// The parts that an upload has, by number.

@@ -17,13 +17,14 @@ pub(super) use id::fuzz;
 pub(super) use listing::list;
 
 use self::id::{file_name, is_id};
-use super::attributes::{self, Attributes};
+use super::Scope;
+use super::attributes::{self, Attributes, Look};
+use super::described::{ROUNDS_MAX, describe, replaced_again};
 use super::durable::{sync_dir, sync_file};
 use super::errno::explain;
 use super::names::{Location, UPLOAD, VERSION, VERSIONING, VERSIONS};
 use super::root::{Root, lock};
 use super::write::{self, Current, Temp, check};
-use super::{Scope, describe};
 use crate::streaming::{NULL_VERSION, Permit, Removed, Revision, Versioning};
 use crate::versions::{MARKER, MARKER_VERSION};
 use crate::{ETag, ObjectMeta, WriteCondition};
@@ -33,7 +34,6 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
 
-const ROUNDS_MAX: usize = 64;
 const ENABLED: &str = "enabled";
 const SUSPENDED: &str = "suspended";
 
@@ -98,16 +98,20 @@ fn kept(dir: &OwnedFd) -> Result<Vec<Kept>, Errno> {
         let entry = entry?;
         let name = entry.file_name().to_str().unwrap_or_default();
         let Some(id) = name.strip_prefix(VERSION) else { continue };
-        match open_in(dir, id) {
-            Ok(file) => {
-                let stat = rustix::fs::fstat(&file)?;
-                let attributes = Attributes::load(file.as_fd(), &stat, || dir.try_clone_errno())?;
-                found.push(Kept { id: id.to_string(), stat, is_marker: attributes.is_marker });
-            }
+        let file = match open_in(dir, id) {
             // Removed this moment.
-            Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno),
-        }
+            Err(Errno::NOENT) => continue,
+            answer => answer?,
+        };
+        let stat = rustix::fs::fstat(&file)?;
+        let is_marker = match Attributes::look(file.as_fd(), &stat, || dir.try_clone_errno())? {
+            Look::Found(attributes) => attributes.is_marker,
+            Look::NoneBeside { .. } if attributes::is_gone(&file) => continue,
+            // Who asks for it hears that its attributes are lost; those of markers are never so
+            // many that they are beside it.
+            Look::NoneBeside { .. } => false,
+        };
+        found.push(Kept { id: id.to_string(), stat, is_marker });
     }
     let time = |kept: &Kept| (kept.stat.st_mtime, kept.stat.st_mtime_nsec);
     found.sort_by(|a, b| (time(b), &b.id).cmp(&(time(a), &a.id)));
@@ -170,18 +174,26 @@ impl Keeper {
     /// Gives the current version, whose plain name another is about to get, its name in the tree.
     pub fn keep(&self, current: &Current, dir: &OwnedFd, name: &str) -> Result<(), Errno> {
         let Current::File { stat, held } = current else { return Ok(()) };
-        let attributes = match held {
-            Some(file) => Attributes::load(file.as_fd(), stat, || dir.try_clone_errno())?,
-            None => Attributes::default(),
+        let link = |id: &str| {
+            Attributes::link_sidecar(stat, dir, &self.dir)?;
+            rustix::fs::linkat(dir, name, &self.dir, file_name(id), AtFlags::empty())
+        };
+        let loaded = match held {
+            Some(file) => Attributes::load(file.as_fd(), stat, || dir.try_clone_errno()),
+            None => Ok(Attributes::default()),
+        };
+        let attributes = match loaded {
+            // Nobody knows its id. It is kept as it is, under another.
+            Err(attributes::LOST) => {
+                link(&id::fresh())?;
+                return sync_dir(&self.dir);
+            }
+            loaded => loaded?,
         };
         let id = attributes.version_id();
         if self.versioning == Versioning::Suspended && id == NULL_VERSION {
             return Ok(());
         }
-        let link = |id: &str| {
-            Attributes::link_sidecar(stat, dir, &self.dir)?;
-            rustix::fs::linkat(dir, name, &self.dir, file_name(id), AtFlags::empty())
-        };
         match link(id) {
             Ok(()) => {}
             // By an earlier writer that ended in the middle.
@@ -220,14 +232,17 @@ impl Keeper {
     }
 
     fn forget(&self, id: &str) -> Result<(), Errno> {
-        if let Ok(file) = open_in(&self.dir, id) {
-            attributes::forget(&self.dir, &rustix::fs::fstat(file)?);
-        }
+        let stat = open_in(&self.dir, id).and_then(rustix::fs::fstat);
         match rustix::fs::unlinkat(&self.dir, file_name(id), AtFlags::empty()) {
-            Ok(()) => sync_dir(&self.dir),
-            Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(errno),
+            Ok(()) => {}
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(errno),
         }
+        // After the name: who still finds that finds both.
+        if let Ok(stat) = stat {
+            attributes::forget(&self.dir, &stat);
+        }
+        sync_dir(&self.dir)
     }
 
     /// Locks an earlier version that may be removed; `None` where it is gone already.
@@ -259,8 +274,17 @@ impl Keeper {
         Ok(id)
     }
 
-    /// Gives an earlier version the plain name again.
-    fn restore(&self, kept: &Kept, dir: &OwnedFd, name: &str, replaces: bool) -> Result<(), Errno> {
+    /// Gives an earlier version the plain name again. What comes back holds its lock: who would
+    /// change its metadata in the tree waits until it is no longer there.
+    fn restore(
+        &self,
+        kept: &Kept,
+        dir: &OwnedFd,
+        name: &str,
+        replaces: bool,
+    ) -> Result<OwnedFd, Errno> {
+        let file = open_in(&self.dir, &kept.id)?;
+        lock(&file)?;
         Attributes::link_sidecar(&kept.stat, &self.dir, dir)?;
         let from = file_name(&kept.id);
         if replaces {
@@ -268,7 +292,11 @@ impl Keeper {
         } else {
             rustix::fs::linkat(&self.dir, &from, dir, name, AtFlags::empty())?;
         }
-        sync_dir(dir)
+        sync_dir(dir)?;
+        if replaces {
+            attributes::forget(&self.dir, &kept.stat);
+        }
+        Ok(file)
     }
 }
 
@@ -359,7 +387,9 @@ fn remove_version(
             check(condition, Some(stat), &shown)?;
             permit.map_or(Ok(()), |permit| permit(&shown_meta(stat, &attributes)))?;
             match latest {
-                Some(latest) => keeper.restore(latest, &dir, &at.name, true).map_err(failed)?,
+                Some(latest) => {
+                    keeper.restore(latest, &dir, &at.name, true).map_err(failed)?;
+                }
                 None => {
                     rustix::fs::unlinkat(&dir, &at.name, AtFlags::empty()).map_err(failed)?;
                     sync_dir(&dir).map_err(failed)?;
@@ -380,7 +410,7 @@ fn remove_version(
     let was_latest = current.stat().is_none() && others.first().is_some_and(|kept| kept.id == id);
     match latest.filter(|_| was_latest) {
         Some(latest) => {
-            keeper.restore(latest, &dir, &at.name, false).map_err(failed)?;
+            let _held = keeper.restore(latest, &dir, &at.name, false).map_err(failed)?;
             keeper.forget(id).map_err(failed)?;
             keeper.forget(&latest.id).map_err(failed)?;
         }
@@ -394,18 +424,26 @@ fn find(root: &Root, location: &Location, id: &str) -> Result<(OwnedFd, Location
     let shown = root.shown(&location.path());
     let failed = |errno| explain(errno, "open a version of", &shown);
     let earlier = Location { dir: place(location), name: file_name(id) };
+    let mut unreadable = None;
     // It may become an earlier version, or current again, between two looks.
     for _ in 0..if is_id(id) { 2 } else { 0 } {
-        if let Ok((file, at)) = root.open_object(location)
-            && let Ok((_, attributes)) = describe(root, &at, &file)
-            && attributes.version_id() == id
-        {
-            return Ok((file, at));
+        if let Ok((file, at)) = root.open_object(location) {
+            match describe(root, &at, &file) {
+                Ok(Some((_, attributes))) if attributes.version_id() == id => {
+                    return Ok((file, at));
+                }
+                Err(error) if error.kind() == Kind::Corrupt => unreadable = Some(error),
+                _ => {}
+            }
         }
         match root.open_file(&earlier.path()) {
             Err(Errno::NOENT | Errno::NOTDIR) => {}
             answer => return Ok((answer.map_err(failed)?, earlier)),
         }
+    }
+    // The current version may be the one that is meant.
+    if let Some(error) = unreadable {
+        return Err(error);
     }
     let why = "The specified version does not exist.";
     Err(Error::new(Kind::NotFound, why).with_service_code("NoSuchVersion"))
@@ -413,12 +451,15 @@ fn find(root: &Root, location: &Location, id: &str) -> Result<(OwnedFd, Location
 
 /// Opens one version.
 pub(super) fn open(root: &Root, location: &Location, id: &str) -> Result<(OwnedFd, ObjectMeta)> {
-    let (file, at) = find(root, location, id)?;
-    let (meta, attributes) = describe(root, &at, &file)?;
-    check_object(&attributes, id)?;
-    let version = Some(id.to_string());
-    let (content_type, metadata) = (attributes.content_type, attributes.metadata);
-    Ok((file, ObjectMeta { version, content_type, metadata, ..meta }))
+    for _ in 0..ROUNDS_MAX {
+        let (file, at) = find(root, location, id)?;
+        let Some((meta, attributes)) = describe(root, &at, &file)? else { continue };
+        check_object(&attributes, id)?;
+        let version = Some(id.to_string());
+        let (content_type, metadata) = (attributes.content_type, attributes.metadata);
+        return Ok((file, ObjectMeta { version, content_type, metadata, ..meta }));
+    }
+    Err(replaced_again(&root.shown(&location.path())))
 }
 
 /// Refuses a version that is a delete marker.
@@ -468,10 +509,13 @@ pub(super) fn revise(
         // Writers of the name wait for this lock too.
         lock(&file).map_err(failed)?;
         let stat = rustix::fs::fstat(&file).map_err(failed)?;
-        if stat.st_nlink == 0 {
+        // Whoever had it may have given the name to another file, and this one with what is beside
+        // it to the tree; what would be written here now, nobody would find.
+        if !root.leads_to(&at, &stat).map_err(failed)? {
             continue;
         }
-        let (_, mut attributes) = describe(root, &at, &file)?;
+        let at = root.behind_links(&at).map_err(failed)?;
+        let Some((_, mut attributes)) = describe(root, &at, &file)? else { continue };
         version.map_or(Ok(()), |id| check_object(&attributes, id))?;
         let value = revision(&shown_meta(&stat, &attributes))?;
         attributes.metadata.retain(|pair| pair.0 != name);
@@ -480,6 +524,5 @@ pub(super) fn revise(
         let file = File::from(file);
         return attributes.replace(&file, &dir).map_err(failed);
     }
-    Err(Error::new(Kind::Conflict, "the object is replaced again and again")
-        .with_service_code("OperationAborted"))
+    Err(replaced_again(&shown))
 }

@@ -202,6 +202,7 @@ impl Temp {
                 Ok(()) => {
                     if let Current::File { stat, held } = &current
                         && held.as_ref().is_none_or(attributes::may_be_beside)
+                        && (keeper.is_some() || current.is_gone())
                     {
                         attributes::forget(target, stat);
                     }
@@ -267,6 +268,15 @@ impl Current {
         match self {
             Current::File { stat, .. } => Some(stat),
             _ => None,
+        }
+    }
+
+    /// Whether nothing has this file any more, whose name was taken away: no other name, such as
+    /// one that a link led to, needs what is beside it.
+    fn is_gone(&self) -> bool {
+        match self {
+            Current::File { held: Some(file), .. } => attributes::is_gone(file),
+            _ => true,
         }
     }
 
@@ -377,7 +387,9 @@ pub(super) fn remove(root: &Root, location: &Location, condition: &WriteConditio
     };
     check(condition, Some(stat), &shown)?;
     rustix::fs::unlinkat(&dir, &at.name, AtFlags::empty()).map_err(failed)?;
-    attributes::forget(&dir, stat);
+    if current.is_gone() {
+        attributes::forget(&dir, stat);
+    }
     sync_dir(&dir).map_err(failed)?;
     Ok(true)
 }

@@ -2,10 +2,11 @@
 
 use super::id::time_of;
 use super::{kept, place};
+use crate::local::attributes;
+use crate::local::described::{ROUNDS_MAX, describe, replaced_again};
 use crate::local::errno::explain;
 use crate::local::names::{self, Location, VERSION, VERSIONS};
 use crate::local::root::Root;
-use crate::local::{attributes, describe};
 use crate::streaming::{NULL_VERSION, VersionEntry, VersionsPage, VersionsRequest};
 use crate::{ListPage, ListRequest, ObjectMeta};
 use penstock_base::{Error, Kind, Result};
@@ -166,15 +167,28 @@ impl Pager<'_> {
 /// Id, whether it is a delete marker, and what it is.
 type Version = (String, bool, ObjectMeta);
 
+/// The current version of a key.
+fn current_of(root: &Root, location: &Location) -> Result<Option<Version>> {
+    for _ in 0..ROUNDS_MAX {
+        let Ok((file, at)) = root.open_object(location) else { return Ok(None) };
+        match describe(root, &at, &file) {
+            Ok(Some((meta, attributes))) => {
+                return Ok(Some((attributes.version_id().to_string(), false, meta)));
+            }
+            // It became an earlier version this moment.
+            Ok(None) => {}
+            // Not to be told is what nobody could ask for; this one is there.
+            Err(error) if error.kind() == Kind::Corrupt => return Err(error),
+            Err(_) => return Ok(None),
+        }
+    }
+    Err(replaced_again(&root.shown(&location.path())))
+}
+
 /// Every version of one key, latest first.
 fn of_key(root: &Root, location: &Location) -> Result<Vec<Version>> {
     let shown = root.shown(&location.path());
-    let mut found = Vec::new();
-    if let Ok((file, at)) = root.open_object(location)
-        && let Ok((meta, attributes)) = describe(root, &at, &file)
-    {
-        found.push((attributes.version_id().to_string(), false, meta));
-    }
+    let mut found: Vec<Version> = current_of(root, location)?.into_iter().collect();
     let dir = match root.open_dir(&place(location)) {
         Ok(dir) => dir,
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(found),

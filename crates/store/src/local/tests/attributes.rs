@@ -1,0 +1,192 @@
+//! Attributes that are more than an extended attribute holds, and so lie in a file of their own,
+//! while their object is replaced, moves, or is left in the middle by a crash.
+
+use super::*;
+use crate::local::described::describe;
+use crate::streaming::{Revision, VersionsRequest, versioned};
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::thread::JoinHandle;
+
+const RETENTION: (&str, &str) = ("@lock-retention", "COMPLIANCE 2099-01-01");
+
+/// More than any extended attribute holds.
+fn many() -> PutOptions {
+    let big = ("big".to_string(), "x".repeat(70_000));
+    let metadata = vec![big, (RETENTION.0.into(), RETENTION.1.into())];
+    PutOptions { content_type: Some("a/b".into()), metadata, ..none() }
+}
+
+async fn put_many(store: &LocalStore, key: &str) -> PutResult {
+    store.put(key, Bytes::from_static(b"v").into(), &many()).await.unwrap()
+}
+
+fn sets(pair: (&str, &str)) -> (String, Revision) {
+    let text = pair.1.to_string();
+    (pair.0.to_string(), Box::new(move |_| Ok(Some(text.clone()))))
+}
+
+fn at(key: &str) -> Location {
+    names::locate(Scope::Bucket, key).unwrap()
+}
+
+fn hidden(dir: &Dir) -> Vec<String> {
+    let mut paths = dir.paths();
+    paths.retain(|path| path.contains(names::SIDECAR));
+    paths
+}
+
+/// Waits until somebody waits for the lock of this file.
+fn wait_for_a_waiter(path: &Path) {
+    let inode = format!(":{} ", fs::metadata(path).unwrap().ino());
+    let since = Instant::now();
+    let waits = || {
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(|line| line.contains("-> ") && line.contains(&inode))
+    };
+    while !waits() {
+        assert!(since.elapsed() < Duration::from_secs(60), "nobody waits for {}", path.display());
+        std::thread::yield_now();
+    }
+}
+
+/// A change of the metadata opens the current file, and waits for it while a write keeps it as an
+/// earlier version.
+#[tokio::test]
+async fn who_waits_while_a_version_is_kept_changes_the_new_one_and_nothing_of_the_old() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    store.set_versioning(true).await.unwrap();
+    let first = put_many(&store, "d/k").await.version.unwrap();
+    let (path, inside) = (dir.0.path().to_path_buf(), dir.0.path().join("d/k"));
+    let waiting: Arc<Mutex<Option<JoinHandle<Result<()>>>>> = Arc::default();
+    let started = waiting.clone();
+    let begin = move || {
+        let mut started = started.lock().unwrap();
+        // It has its name in the tree, and that of the object still.
+        if started.is_some() || fs::metadata(&inside).unwrap().nlink() != 2 {
+            return;
+        }
+        let root = Root::open(&path, Scope::Bucket).unwrap();
+        *started = Some(std::thread::spawn(move || {
+            let (name, revision) = sets(("@tagging", "a=b"));
+            versions::revise(&root, &at("d/k"), None, (&name, &revision))
+        }));
+        wait_for_a_waiter(&inside);
+    };
+    let root = Root::open(dir.0.path(), Scope::Bucket).unwrap();
+    let mut temp = Temp::create(&root, &at("d/k")).unwrap();
+    temp.write(&Bytes::from_static(b"w").into(), "k").unwrap();
+    durable::seen::meanwhile(begin, || {
+        temp.publish(&root, &at("d/k"), &WriteCondition::None, &Attributes::of(&many()))
+    })
+    .unwrap();
+    let revised = waiting.lock().unwrap().take().expect("the version was kept");
+    revised.join().unwrap().unwrap();
+    let old = store.stat(&versioned("d/k", &first)).await.unwrap();
+    assert_eq!((old.content_type, old.metadata), (many().content_type, many().metadata));
+    let new = store.stat("d/k").await.unwrap();
+    assert_ne!(new.version, Some(first));
+    let tagging = ("@tagging".to_string(), "a=b".to_string());
+    assert_eq!(new.metadata, [many().metadata, vec![tagging]].concat());
+}
+
+#[tokio::test]
+async fn a_file_whose_name_leads_elsewhere_is_not_told_without_its_attributes() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    let root = Root::open(dir.0.path(), Scope::Bucket).unwrap();
+    for is_kept in [false, true] {
+        if is_kept {
+            store.set_versioning(true).await.unwrap();
+        }
+        let first = put_many(&store, "d/k").await;
+        let (file, found) = root.open_object(&at("d/k")).unwrap();
+        let (_, told) = describe(&root, &found, &file).unwrap().expect("it has its name");
+        assert_eq!(told.metadata, many().metadata);
+        put(&store, "d/k", "new").await;
+        assert_eq!(describe(&root, &found, &file).unwrap(), None, "kept: {is_kept}");
+        let Some(id) = first.version else { continue };
+        let place = versioned("d/k", &id);
+        assert_eq!(store.stat(&place).await.unwrap().metadata, many().metadata);
+        // And back: what has the plain name again has nothing left in the tree.
+        let new = store.stat("d/k").await.unwrap().version.unwrap();
+        store.remove("d/k", Some(&new), None).await.unwrap();
+        let meta = store.stat("d/k").await.unwrap();
+        assert_eq!((meta.version, meta.metadata), (Some(id), many().metadata));
+        assert_eq!(hidden(&dir).len(), 1, "{:?}", dir.paths());
+    }
+}
+
+#[tokio::test]
+async fn lost_attributes_are_an_error_that_says_what_to_do_and_not_none() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    store.set_versioning(true).await.unwrap();
+    let put = put_many(&store, "k").await;
+    let sidecar = hidden(&dir).remove(0);
+    let aside = dir.0.path().join("saved");
+    fs::rename(dir.0.path().join(&sidecar), &aside).unwrap();
+    let (id, request) =
+        (put.version.unwrap(), VersionsRequest { max: 9, ..VersionsRequest::default() });
+    let (_, revision) = sets(("@tagging", "a=b"));
+    for (what, error) in [
+        ("stat", store.stat("k").await.unwrap_err()),
+        ("stat by id", store.stat(&versioned("k", &id)).await.unwrap_err()),
+        ("tags", store.revise("k", "@tagging", revision).await.unwrap_err()),
+        ("list", store.list_versions(&request).await.unwrap_err()),
+        ("remove", store.remove("k", Some(&id), None).await.unwrap_err()),
+    ] {
+        assert_eq!(error.kind(), Kind::Corrupt, "{what}: {error}");
+        let text = error.to_string();
+        assert!(text.contains(names::SIDECAR) && text.contains("/k`"), "{what}: {text}");
+    }
+    // Brought back, they are those of the object, also when it was kept meanwhile.
+    super::put(&store, "k", "new").await;
+    let kept = store.list_versions(&request).await.unwrap().versions;
+    let kept = kept.iter().find(|entry| !entry.is_latest && entry.key == "k").unwrap();
+    let place = versioned("k", &kept.id);
+    assert_eq!(store.stat(&place).await.unwrap_err().kind(), Kind::Corrupt);
+    fs::rename(&aside, dir.0.path().join(names::VERSIONS).join("k").join(&sidecar)).unwrap();
+    assert_eq!(store.stat(&place).await.unwrap().metadata, many().metadata);
+}
+
+#[tokio::test]
+async fn attributes_are_found_where_a_link_leads() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    put_many(&store, "d/k").await;
+    symlink("k", dir.0.path().join("d/near")).unwrap();
+    symlink("d/near", dir.0.path().join("far")).unwrap();
+    symlink("../d/e/../k", dir.0.path().join("d/round")).unwrap();
+    fs::create_dir(dir.0.path().join("d/e")).unwrap();
+    for key in ["d/near", "far", "d/round"] {
+        assert_eq!(store.stat(key).await.unwrap().metadata, many().metadata, "{key}");
+    }
+    let (_, revision) = sets(("@tagging", "a=b"));
+    store.revise("far", "@tagging", revision).await.unwrap();
+    let metadata = store.stat("d/k").await.unwrap().metadata;
+    assert_eq!(metadata.len(), 3, "the change is one of the object");
+    // A link that is replaced or removed takes nothing of what it led to away.
+    put(&store, "d/near", "w").await;
+    store.delete("d/round", None).await.unwrap();
+    assert_eq!(store.stat("d/k").await.unwrap().metadata, metadata);
+    assert_eq!(hidden(&dir).len(), 1);
+}
+
+/// A write was killed when the version had its attributes in the tree, which were changed then.
+#[tokio::test]
+async fn what_a_crash_left_in_the_tree_does_not_describe_the_version() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    store.set_versioning(true).await.unwrap();
+    let first = put_many(&store, "k").await.version.unwrap();
+    let sidecar = hidden(&dir).remove(0);
+    let tree = dir.0.path().join(names::VERSIONS).join("k");
+    fs::create_dir_all(&tree).unwrap();
+    fs::hard_link(dir.0.path().join(&sidecar), tree.join(&sidecar)).unwrap();
+    let (_, revision) = sets(("@lock-hold", "on"));
+    store.revise("k", "@lock-hold", revision).await.unwrap();
+    put(&store, "k", "new").await;
+    let metadata = store.stat(&versioned("k", &first)).await.unwrap().metadata;
+    assert!(metadata.contains(&("@lock-hold".into(), "on".into())), "{metadata:?}");
+}
