@@ -86,53 +86,75 @@ impl Attributes {
         *self == Attributes::default()
     }
 
-    /// Writes them to `file`, whose content and time must be final; `dir` is where the object will
-    /// be. A file that had none and gets none costs nothing. Tells where they are, for whoever has
-    /// to make them durable.
-    pub fn store(&self, file: &File, dir: &OwnedFd) -> Result<Place, Errno> {
+    /// Writes them to `file`, whose content and time must be final and which has no name that
+    /// anybody knows; `dir` is where the object will be. A file that had none and gets none costs
+    /// nothing.
+    pub fn store(&self, file: &File, dir: &OwnedFd) -> Result<(), Errno> {
         if self.is_empty() {
-            return Ok(Place::File);
+            return Ok(());
         }
+        self.write(file, dir, |_| Ok(())).map(drop)
+    }
+
+    /// Writes them so that those before stand until these do, whatever fails and wherever it ends:
+    /// an attribute is replaced at once, and the mark is set when the hidden file is there;
+    /// `settle` makes that so that a power cut keeps the order.
+    fn write(
+        &self,
+        file: &File,
+        dir: &OwnedFd,
+        settle: impl Fn(&OwnedFd) -> Result<(), Errno>,
+    ) -> Result<Place, Errno> {
         let text = serde_json::to_vec(self).expect("text and lists of text always serialise");
-        match rustix::fs::fsetxattr(file, ATTRIBUTE, &text, XattrFlags::empty()) {
+        let needs_mark = match rustix::fs::fsetxattr(file, ATTRIBUTE, &text, XattrFlags::empty()) {
             Ok(()) => return Ok(Place::File),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-            Err(Errno::TOOBIG | Errno::NOSPC | Errno::RANGE) => {
-                rustix::fs::fsetxattr(file, ATTRIBUTE, IN_SIDECAR, XattrFlags::empty())?;
-            }
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => false,
+            // One that has the mark needs no place for it on a full disk.
+            Err(Errno::TOOBIG | Errno::NOSPC | Errno::DQUOT | Errno::RANGE) => !is_marked(file)?,
             Err(errno) => return Err(errno),
+        };
+        let stat = rustix::fs::fstat(file)?;
+        Self::write_beside(&text, &sidecar_name(&stat), dir)?;
+        settle(dir)?;
+        if needs_mark {
+            let marked = rustix::fs::fsetxattr(file, ATTRIBUTE, IN_SIDECAR, XattrFlags::empty());
+            marked.inspect_err(|_| forget(dir, &stat))?;
         }
-        // Under another name first: attributes of an object that is there may be replaced.
-        let name = sidecar_name(&rustix::fs::fstat(file)?);
-        let (mut sidecar, temp) = create_temp(dir)?;
-        let written = sidecar.write_all(&text);
-        let written = written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
-        let written = written.and_then(|()| sync_bytes(&sidecar));
-        let kept = written.and_then(|()| rustix::fs::renameat(dir, &temp, dir, &name));
-        kept.inspect_err(|_| {
-            let _ = rustix::fs::unlinkat(dir, &temp, AtFlags::empty());
-        })?;
         Ok(Place::Beside)
     }
 
-    /// Puts them in the place of those that `file` has, durably.
+    /// Makes a hidden file of this name hold the text, at once.
+    fn write_beside(text: &[u8], name: &str, dir: &OwnedFd) -> Result<(), Errno> {
+        // Under another name first: attributes of an object that is there may be replaced.
+        let (mut sidecar, temp) = create_temp(dir)?;
+        let written = sidecar.write_all(text);
+        let written = written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        let written = written.and_then(|()| sync_bytes(&sidecar));
+        let kept = written.and_then(|()| rustix::fs::renameat(dir, &temp, dir, name));
+        kept.inspect_err(|_| {
+            let _ = rustix::fs::unlinkat(dir, &temp, AtFlags::empty());
+        })
+    }
+
+    /// Puts them in the place of those that `file` has, durably. Where that fails, or is cut off,
+    /// the file has those that it had.
     pub fn replace(&self, file: &File, dir: &OwnedFd) -> Result<(), Errno> {
+        let was_beside = may_be_beside(file);
         let place = if self.is_empty() {
             match rustix::fs::fremovexattr(file, ATTRIBUTE) {
-                Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => Place::File,
                 Err(errno) => return Err(errno),
             }
-            // There may have been a hidden file.
-            forget(dir, &rustix::fs::fstat(file)?);
-            Place::Beside
         } else {
-            self.store(file, dir)?
+            self.write(file, dir, |dir| sync_dir(dir))?
         };
         sync_file(file)?;
-        match place {
-            Place::File => Ok(()),
-            Place::Beside => sync_dir(dir),
+        // The hidden file goes last, once nothing asks for it after a power cut either.
+        if was_beside && place == Place::File {
+            forget(dir, &rustix::fs::fstat(file)?);
+            sync_dir(dir)?;
         }
+        Ok(())
     }
 
     /// Gives the hidden file of a version, if it has one, a second name in another directory.
@@ -237,12 +259,16 @@ fn read_sidecar(dir: &OwnedFd, name: &str) -> Result<Vec<u8>, Errno> {
 /// Whether a version may have a hidden file: a look at the open file is all that most replacements
 /// need, and the directory is not searched while others wait for it.
 pub(super) fn may_be_beside(file: impl AsFd) -> bool {
+    is_marked(file).unwrap_or(true)
+}
+
+fn is_marked(file: impl AsFd) -> Result<bool, Errno> {
     let mut text = [0; IN_SIDECAR.len()];
     match rustix::fs::fgetxattr(file, ATTRIBUTE, &mut text) {
-        Ok(len) => &text[..len] == IN_SIDECAR,
+        Ok(len) => Ok(&text[..len] == IN_SIDECAR),
         // None, or more than says that they are elsewhere.
-        Err(Errno::NODATA | Errno::RANGE) => false,
-        Err(_) => true,
+        Err(Errno::NODATA | Errno::RANGE) => Ok(false),
+        Err(errno) => Err(errno),
     }
 }
 

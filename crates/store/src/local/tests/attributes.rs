@@ -173,6 +173,91 @@ async fn attributes_are_found_where_a_link_leads() {
     assert_eq!(hidden(&dir).len(), 1);
 }
 
+/// The attributes that an object has each time that a change waits for the disk, and at its end.
+fn seen_while(root: &Arc<Root>, change: impl FnOnce()) -> Vec<Attributes> {
+    let told = || {
+        let root = root.clone();
+        move || {
+            let (file, found) = root.open_object(&at("k")).unwrap();
+            describe(&root, &found, &file).unwrap().expect("it has its name").1
+        }
+    };
+    let (seen, look) = (Arc::new(Mutex::new(Vec::new())), told());
+    let note = seen.clone();
+    durable::seen::meanwhile(move || note.lock().unwrap().push(look()), change);
+    let mut seen = std::mem::take(&mut *seen.lock().unwrap());
+    seen.push(told()());
+    seen
+}
+
+/// A process that is killed leaves what others see meanwhile.
+#[tokio::test]
+async fn a_change_is_whole_or_not_there_wherever_it_ends() {
+    let dir = Dir::new();
+    let root = Arc::new(Root::open(dir.0.path(), Scope::Bucket).unwrap());
+    put(&dir.bucket(), "k", "v").await;
+    let (file, found) = root.open_object(&at("k")).unwrap();
+    let (file, parent) = (fs::File::from(file), root.open_dir(&found.dir).unwrap());
+    let few = PutOptions { metadata: vec![("m".into(), "1".into())], ..none() };
+    let more = PutOptions { content_type: Some("c/d".into()), ..many() };
+    let mut before = Attributes::default();
+    // To the hidden file and back, from one to another, and to none.
+    for options in [&few, &many(), &more, &few, &many(), &none()] {
+        let after = Attributes::of(options);
+        let seen = seen_while(&root, || after.replace(&file, &parent).unwrap());
+        let news = seen.iter().position(|it| *it == after).unwrap();
+        assert!(seen[..news].iter().all(|it| *it == before), "before it: {seen:?}");
+        assert!(seen[news..].iter().all(|it| *it == after), "behind it: {seen:?}");
+        assert_eq!(hidden(&dir).len(), usize::from(after.metadata.len() == 2));
+        before = after;
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_fails_takes_nothing_away() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    for options in [PutOptions { content_type: Some("a/b".into()), ..none() }, many()] {
+        store.put("k", Bytes::from_static(b"v").into(), &options).await.unwrap();
+        let root = Root::open(dir.0.path(), Scope::Bucket).unwrap();
+        let (file, found) = root.open_object(&at("k")).unwrap();
+        // Nothing can be made in a directory that is removed, as on a full disk.
+        let gone = dir.0.path().join("gone");
+        fs::create_dir(&gone).unwrap();
+        let nowhere = root.open_dir("gone").unwrap();
+        fs::remove_dir(&gone).unwrap();
+        let file = fs::File::from(file);
+        let metadata = vec![("huge".into(), "y".repeat(80_000))];
+        let attributes = Attributes::of(&PutOptions { metadata, ..none() });
+        attributes.replace(&file, &nowhere).unwrap_err();
+        let (_, kept) = describe(&root, &found, &file.into()).unwrap().unwrap();
+        assert_eq!(kept, Attributes::of(&options));
+    }
+}
+
+/// A change was killed when the hidden file was there, and the mark not yet.
+#[tokio::test]
+async fn a_hidden_file_that_no_mark_asks_for_counts_for_nothing() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    put_many(&store, "k").await;
+    let sidecar = dir.0.path().join(hidden(&dir).remove(0));
+    let stale = fs::read(&sidecar).unwrap();
+    let few = Attributes { content_type: Some("c/d".into()), ..Attributes::default() };
+    let root = Root::open(dir.0.path(), Scope::Bucket).unwrap();
+    let (file, found) = root.open_object(&at("k")).unwrap();
+    let (file, parent) = (fs::File::from(file), root.open_dir(&found.dir).unwrap());
+    few.replace(&file, &parent).unwrap();
+    assert!(!sidecar.exists(), "it goes with the mark");
+    fs::write(&sidecar, &stale).unwrap();
+    assert_eq!(store.stat("k").await.unwrap().content_type.as_deref(), Some("c/d"));
+    let (_, revision) = sets(("m", "1"));
+    store.revise("k", "@m", revision).await.unwrap();
+    let meta = store.stat("k").await.unwrap();
+    assert_eq!(meta.content_type.as_deref(), Some("c/d"));
+    assert_eq!(meta.metadata, [("@m".into(), "1".into())]);
+}
+
 /// A write was killed when the version had its attributes in the tree, which were changed then.
 #[tokio::test]
 async fn what_a_crash_left_in_the_tree_does_not_describe_the_version() {
