@@ -24,7 +24,7 @@ use super::durable::{sync_dir, sync_file};
 use super::errno::explain;
 use super::names::{Location, UPLOAD, VERSION, VERSIONING, VERSIONS};
 use super::root::{Root, lock};
-use super::write::{self, Current, Temp, check};
+use super::write::{self, Current, Gone, Temp, check};
 use crate::streaming::{NULL_VERSION, Permit, Removed, Revision, Versioning};
 use crate::versions::{MARKER, MARKER_VERSION};
 use crate::{ETag, ObjectMeta, WriteCondition};
@@ -58,6 +58,19 @@ fn of_note(note: Option<&str>) -> Versioning {
         Some(_) => Versioning::Suspended,
         None => Versioning::Never,
     }
+}
+
+/// Whether versions are kept of what has this place: never of what is no object.
+fn versioning_of(root: &Root, location: &Location) -> Result<Versioning, Errno> {
+    let parent = location.dir.rsplit('/').next().unwrap_or_default();
+    if parent.starts_with(UPLOAD) { Ok(Versioning::Never) } else { versioning(root) }
+}
+
+/// Whether a writer that took no turn, since no versions were kept, has to begin again: asked with
+/// the file locked that it would replace or remove. What is placed behind a turn from then on waits
+/// for that lock, or for the name.
+pub(super) fn have_begun(root: &Root, location: &Location) -> Result<bool, Errno> {
+    Ok(versioning_of(root, location)? != Versioning::Never)
 }
 
 /// Begins or suspends to keep versions.
@@ -141,11 +154,10 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Waits for the turn; `None` in a bucket that never kept versions, and for what is no object.
+    /// Waits for the turn; `None` where no versions are kept.
     pub fn open(root: &Root, location: &Location) -> Result<Option<Self>, Errno> {
-        let versioning = versioning(root)?;
-        let parent = location.dir.rsplit('/').next().unwrap_or_default();
-        if versioning == Versioning::Never || parent.starts_with(UPLOAD) {
+        let versioning = versioning_of(root, location)?;
+        if versioning == Versioning::Never {
             return Ok(None);
         }
         let path = place(location);
@@ -310,11 +322,16 @@ pub(super) fn remove(
 ) -> Result<Removed> {
     let shown = root.shown(&location.path());
     let failed = |errno| explain(errno, "remove", &shown);
-    let Some(keeper) = Keeper::open(root, location).map_err(failed)? else {
-        if version.is_none_or(|id| id == NULL_VERSION) && write::remove(root, location, condition)?
-        {
-            root.clean_dirs(&location.dir);
+    let mut keeper = Keeper::open(root, location).map_err(failed)?;
+    if keeper.is_none() {
+        let is_meant = version.is_none_or(|id| id == NULL_VERSION);
+        match if is_meant { write::remove(root, location, condition)? } else { Gone::NotThere } {
+            Gone::NotThere => {}
+            Gone::Removed => root.clean_dirs(&location.dir),
+            Gone::NowKept => keeper = Keeper::open(root, location).map_err(failed)?,
         }
+    }
+    let Some(keeper) = keeper else {
         let version = version.map(str::to_string);
         return Ok(Removed { version, is_marker: false });
     };

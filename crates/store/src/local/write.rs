@@ -12,7 +12,7 @@ use super::durable::{sync_dir, sync_file};
 use super::errno::{explain, explain_io};
 use super::names::Location;
 use super::root::{Root, lock};
-use super::versions::Keeper;
+use super::versions::{self, Keeper};
 use crate::{Payload, PutResult, WriteCondition};
 use bytes::Bytes;
 use penstock_base::{Error, Kind, Result};
@@ -151,30 +151,47 @@ impl Temp {
     ) -> Result<PutResult> {
         let shown = root.shown(&location.path());
         let target = root.open_dir(&location.dir).map_err(|e| explain(e, "open", &shown))?;
-        let keeper = Keeper::open(root, location)
-            .map_err(|errno| explain(errno, "keep the versions of", &shown))?;
-        let version = keeper.as_ref().and_then(Keeper::new_id);
-        let attributes = &Attributes { version, ..attributes.clone() };
         set_time(&self.file).map_err(|errno| explain(errno, "set the time of", &shown))?;
-        attributes
-            .store(&self.file, &target)
-            .map_err(|errno| explain(errno, "store the metadata of", &shown))?;
-        sync_file(&self.file).map_err(|errno| explain(errno, "sync", &shown))?;
         let stat = rustix::fs::fstat(&self.file).map_err(|e| explain(e, "stat", &shown))?;
-        let moved = self.rename(root, location, &target, condition, keeper.as_ref());
-        if moved.is_err() {
-            attributes::forget(&target, &stat);
+        let mut attributes = attributes.clone();
+        let mut is_placed = false;
+        // Once more where versions began to be kept while the file was synced.
+        for _ in 0..ROUNDS_MAX {
+            let keeper = Keeper::open(root, location)
+                .map_err(|errno| explain(errno, "keep the versions of", &shown))?;
+            attributes.version = keeper.as_ref().and_then(Keeper::new_id);
+            attributes
+                .store(&self.file, &target)
+                .map_err(|errno| explain(errno, "store the metadata of", &shown))?;
+            sync_file(&self.file).map_err(|errno| explain(errno, "sync", &shown))?;
+            match self.rename(root, location, &target, condition, keeper.as_ref()) {
+                Ok(true) => {
+                    (is_placed, self.published) = (true, true);
+                    let replaced = keeper.as_ref().map_or(Ok(()), Keeper::replaced);
+                    replaced.map_err(|errno| explain(errno, "replace a version of", &shown))?;
+                    break;
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    attributes::forget(&target, &stat);
+                    return Err(error);
+                }
+            }
         }
-        moved?;
-        self.published = true;
+        if !is_placed {
+            attributes::forget(&target, &stat);
+            return Err(lost_races(&shown));
+        }
         // Whoever waits for the lock may go on; durability of the name concerns only this caller.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
         sync_dir(&target).map_err(|errno| explain(errno, "sync the directory of", &shown))?;
-        let version = attributes.version.clone();
+        let version = attributes.version;
         let modified = attributes::meta(&stat).modified;
         Ok(PutResult { etag: Some(etag(&stat)), modified, version, ..PutResult::default() })
     }
 
+    /// Gives the file its name. `false` if that has to wait for a turn, since versions are kept
+    /// now.
     fn rename(
         &self,
         root: &Root,
@@ -182,7 +199,7 @@ impl Temp {
         target: &OwnedFd,
         condition: &WriteCondition,
         keeper: Option<&Keeper>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let shown = root.shown(&location.path());
         let failed = |errno| explain(errno, "rename to", &shown);
         for _ in 0..ROUNDS_MAX {
@@ -191,8 +208,10 @@ impl Temp {
                 return Err(in_the_way(root, &shown));
             }
             check(condition, current.stat(), &shown)?;
-            if let Some(keeper) = keeper {
-                keeper.keep(&current, target, &at.name).map_err(failed)?;
+            match keeper {
+                Some(keeper) => keeper.keep(&current, target, &at.name).map_err(failed)?,
+                None if versions::have_begun(root, location).map_err(failed)? => return Ok(false),
+                None => {}
             }
             let flags = match current {
                 Current::Absent => RenameFlags::NOREPLACE,
@@ -206,7 +225,7 @@ impl Temp {
                     {
                         attributes::forget(target, stat);
                     }
-                    return keeper.map_or(Ok(()), Keeper::replaced).map_err(failed);
+                    return Ok(true);
                 }
                 Err(Errno::EXIST | Errno::ISDIR) => {}
                 Err(errno) => return Err(failed(errno)),
@@ -372,26 +391,38 @@ pub(super) fn check_now(
     }
 }
 
-/// Removes a file if it is there and the condition holds; whether it was there.
-pub(super) fn remove(root: &Root, location: &Location, condition: &WriteCondition) -> Result<bool> {
+/// What became of a file that was to be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    NotThere,
+    Removed,
+    /// It is there: versions are kept now, and it becomes one.
+    NowKept,
+}
+
+/// Removes a file if it is there and the condition holds, in a bucket that keeps no versions.
+pub(super) fn remove(root: &Root, location: &Location, condition: &WriteCondition) -> Result<Gone> {
     let shown = root.shown(&location.path());
     let failed = |errno| explain(errno, "remove", &shown);
     let dir = match root.open_dir(&location.dir) {
         Ok(dir) => dir,
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Gone::NotThere),
         Err(errno) => return Err(failed(errno)),
     };
     let (current, at) = Current::find(root, location, &dir).map_err(failed)?;
     let Some(stat) = current.stat() else {
-        return Ok(false);
+        return Ok(Gone::NotThere);
     };
+    if versions::have_begun(root, location).map_err(failed)? {
+        return Ok(Gone::NowKept);
+    }
     check(condition, Some(stat), &shown)?;
     rustix::fs::unlinkat(&dir, &at.name, AtFlags::empty()).map_err(failed)?;
     if current.is_gone() {
         attributes::forget(&dir, stat);
     }
     sync_dir(&dir).map_err(failed)?;
-    Ok(true)
+    Ok(Gone::Removed)
 }
 
 /// The kernel's own time stamp moves in ticks of some milliseconds; version tags need better.

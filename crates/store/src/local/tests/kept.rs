@@ -4,6 +4,67 @@ use super::*;
 use crate::VersionsRequest;
 use crate::streaming::{NULL_VERSION, StreamingStore as _, versioned};
 
+/// A large file is synced for seconds.
+#[tokio::test]
+async fn what_is_kept_while_another_write_is_synced_is_not_lost() {
+    let dir = Dir::new();
+    let (store, root) = (dir.bucket(), Root::open(dir.0.path(), Scope::Bucket).unwrap());
+    // More than any extended attribute holds, and few.
+    for (round, len) in [70_000, 1].into_iter().enumerate() {
+        let key = format!("{round}/k");
+        let at = names::locate(Scope::Bucket, &key).unwrap();
+        let _ = fs::remove_file(dir.0.path().join(names::VERSIONING));
+        put(&store, &key, "first").await;
+        let options = PutOptions { metadata: vec![("m".into(), "x".repeat(len))], ..none() };
+        let mut temp = Temp::create(&root, &at).unwrap();
+        temp.write(&Bytes::from_static(b"large").into(), &key).unwrap();
+        let answered = Arc::new(Mutex::new(None));
+        let (told, other, place) = (
+            answered.clone(),
+            Root::open(dir.0.path(), Scope::Bucket).unwrap(),
+            names::locate(Scope::Bucket, &key).unwrap(),
+        );
+        let switch_and_write = move || {
+            let mut told = told.lock().unwrap();
+            if told.is_none() {
+                versions::set_versioning(&other, true).unwrap();
+                let mut small = Temp::create(&other, &place).unwrap();
+                small.write(&Bytes::from_static(b"small").into(), "k").unwrap();
+                let attributes = Attributes::default();
+                let put = small.publish(&other, &place, &WriteCondition::None, &attributes);
+                *told = put.unwrap().version;
+            }
+        };
+        let put = durable::seen::meanwhile(switch_and_write, || {
+            temp.publish(&root, &at, &WriteCondition::None, &Attributes::of(&options))
+        });
+        let large = put.unwrap().version.expect("versions are kept by then");
+        let small = answered.lock().unwrap().take().expect("it was answered with an id");
+        assert_eq!(read(&store, &versioned(&key, &small)).await.unwrap(), "small");
+        assert_eq!(read(&store, &versioned(&key, NULL_VERSION)).await.unwrap(), "first");
+        assert_eq!(read(&store, &versioned(&key, &large)).await.unwrap(), "large");
+        let meta = store.stat(&key).await.unwrap();
+        assert_eq!((meta.version, meta.metadata), (Some(large), options.metadata));
+    }
+}
+
+/// What is told between the question whether versions are kept and the removal.
+#[test]
+fn a_removal_that_took_no_turn_leaves_what_is_kept_by_now() {
+    let dir = Dir::new();
+    let root = Root::open(dir.0.path(), Scope::Bucket).unwrap();
+    fs::write(dir.0.path().join("k"), "v").unwrap();
+    let at = names::locate(Scope::Bucket, "k").unwrap();
+    versions::set_versioning(&root, true).unwrap();
+    let gone = write::remove(&root, &at, &WriteCondition::None).unwrap();
+    assert_eq!(gone, write::Gone::NowKept);
+    assert!(dir.0.path().join("k").exists());
+    fs::remove_file(dir.0.path().join(names::VERSIONING)).unwrap();
+    let gone = write::remove(&root, &at, &WriteCondition::None).unwrap();
+    assert_eq!(gone, write::Gone::Removed);
+    assert!(!dir.0.path().join("k").exists());
+}
+
 /// What other programs rename over an object has no id, however often they do it.
 #[tokio::test]
 async fn what_other_programs_put_there_is_kept_each_time() {
