@@ -40,6 +40,16 @@ impl UploadsRequest {
         let may_follow = start >= self.key_marker.as_str() || self.key_marker.starts_with(start);
         may_match && may_follow
     }
+
+    /// Whether an upload is asked for: one of a wanted key, and behind the markers.
+    pub(crate) fn wants(&self, key: &str, id: &str) -> bool {
+        let is_behind = match key.cmp(self.key_marker.as_str()) {
+            Ordering::Less => false,
+            Ordering::Greater => true,
+            Ordering::Equal => !self.upload_marker.is_empty() && id > self.upload_marker.as_str(),
+        };
+        is_behind && key.starts_with(&self.prefix)
+    }
 }
 
 /// One page of such a listing.
@@ -58,16 +68,7 @@ pub(crate) fn uploads_behind(
 ) -> UploadsPage {
     // Not by the time, which a marker does not tell: its upload may be gone by now.
     uploads.sort_by(|a, b| (&a.key, &a.id.0).cmp(&(&b.key, &b.id.0)));
-    uploads.retain(|upload| {
-        let is_behind = match upload.key.as_str().cmp(request.key_marker.as_str()) {
-            Ordering::Less => false,
-            Ordering::Greater => true,
-            Ordering::Equal => {
-                !request.upload_marker.is_empty() && upload.id.0 > request.upload_marker
-            }
-        };
-        is_behind && upload.key.starts_with(&request.prefix)
-    });
+    uploads.retain(|upload| request.wants(&upload.key, &upload.id.0));
     UploadsPage { uploads, next: None }
 }
 

@@ -1,6 +1,7 @@
 //! What the operating system's error numbers mean to a caller of a store.
 
 use super::attributes::LOST;
+use super::upload::DAMAGED;
 use crate::STORAGE_FULL;
 use penstock_base::{Error, Kind};
 use rustix::io::Errno;
@@ -55,6 +56,11 @@ pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
                 "Bring back its `.penstock-meta-...` file from where it was copied from, or go on \
                  without what that held: `setfattr -x user.penstock` on the object's file",
             ),
+        ),
+        DAMAGED => (
+            Kind::Corrupt,
+            "what the upload began with cannot be read",
+            Some("Abort the upload and begin it anew"),
         ),
         Errno::IO => (Kind::Unavailable, "the device reported an input/output error", None),
         _ => (Kind::Unavailable, "the operating system failed", None),

@@ -6,8 +6,7 @@ use super::errno::explain;
 use super::{LocalStore, Staged, upload, versioned_key, versions};
 use crate::streaming::{
     Inflow, PartEntry, PartSink, Permit, Removed, Revision, StreamingStore, UploadsPage,
-    UploadsRequest, Versioning, VersionsPage, VersionsRequest, next_piece, uploads_behind,
-    with_late,
+    UploadsRequest, Versioning, VersionsPage, VersionsRequest, next_piece, with_late,
 };
 use crate::sums::{Sum, sum_of_notes};
 use crate::{
@@ -136,10 +135,7 @@ impl StreamingStore for LocalStore {
 
     async fn list_uploads(&self, request: &UploadsRequest) -> Result<UploadsPage> {
         let request = request.clone();
-        self.run("list uploads", "", move |shared| {
-            Ok(uploads_behind(upload::list(&shared.root, &request)?, &request))
-        })
-        .await
+        self.run("list uploads", "", move |shared| upload::list(&shared.root, &request)).await
     }
 
     async fn begun_with(&self, key: &str, upload: &UploadId) -> Result<Vec<(String, String)>> {

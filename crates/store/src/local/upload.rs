@@ -25,7 +25,7 @@ use crate::streaming::{PartEntry, PartSink};
 use crate::sums::{Sum, split_tag, tag_with_sum};
 use crate::{ObjectMeta, Part, Payload, PutOptions, PutResult, UploadId, WriteCondition};
 use penstock_base::{Error, Kind, Result};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FlockOperation, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,11 @@ use std::io::Read as _;
 /// The same count as S3, so that a gateway needs no other.
 pub(super) const PART_COUNT_MAX: u32 = 10_000;
 const OPTIONS: &str = "options";
+/// What they take at most: several times what any service takes as headers.
+const OPTIONS_MAX_BYTES: usize = 1 << 20;
+const OPTIONS_USUAL_BYTES: usize = 8 << 10;
+/// What is read of options that nobody wrote like this.
+pub(super) const DAMAGED: Errno = Errno::BADMSG;
 /// Rounds of removing what an upload has: parts under way come to an end, and none begins.
 const DISCARD_ROUNDS_MAX: usize = 100;
 /// Bytes per read when parts are read back.
@@ -56,11 +61,16 @@ pub(super) fn create(root: &Root, location: &Location, options: &PutOptions) -> 
     // One that could not be completed is refused before its parts come.
     write::check_now(root, location, &WriteCondition::None)?;
     let staging = staging(location, &id);
-    root.make_dir(&staging.dir).map_err(|e| explain(e, "begin an upload beside", &shown))?;
     let begun = Begun { name: location.name.clone(), attributes: Attributes::of(options) };
     let begun = serde_json::to_vec(&begun).map_err(|error| {
         Error::new(Kind::Internal, "upload options do not serialise").with_source(error)
     })?;
+    if begun.len() > OPTIONS_MAX_BYTES {
+        let why = format!("the upload's metadata take {} bytes of text", begun.len());
+        let hint = format!("An upload in a directory begins with {OPTIONS_MAX_BYTES} at most");
+        return Err(Error::new(Kind::Invalid, why).with_hint(hint));
+    }
+    root.make_dir(&staging.dir).map_err(|e| explain(e, "begin an upload beside", &shown))?;
     let mut temp = Temp::create(root, &staging)?;
     temp.write(&Payload(vec![begun.into()]), &shown)?;
     temp.publish(root, &staging, &WriteCondition::None, &Attributes::default())?;
@@ -303,9 +313,17 @@ fn drop_others(dir: &OwnedFd, part: &Part) -> Result<(), Errno> {
 
 /// What the upload in this directory began with.
 pub(super) fn read_begun(dir: &OwnedFd) -> Result<Begun, Errno> {
+    serde_json::from_slice(&read_options(dir)?).map_err(|_| DAMAGED)
+}
+
+/// The text of that, read as a whole.
+fn read_options(dir: impl AsFd) -> Result<Vec<u8>, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(dir, OPTIONS, flags, rustix::fs::Mode::empty())?;
-    serde_json::from_reader(File::from(fd)).map_err(|_| Errno::IO)
+    let mut text = Vec::with_capacity(OPTIONS_USUAL_BYTES);
+    let read = File::from(fd).take(OPTIONS_MAX_BYTES as u64 + 1).read_to_end(&mut text);
+    read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    if text.len() > OPTIONS_MAX_BYTES { Err(DAMAGED) } else { Ok(text) }
 }
 
 /// The answer to a completion that was lost: the object says which upload made it, wherever it is

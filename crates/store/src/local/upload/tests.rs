@@ -3,6 +3,7 @@
 use super::*;
 use crate::local::durable::seen;
 use crate::local::{LocalStore, Scope, names};
+use crate::streaming::UploadsRequest;
 use crate::{GetRequest, Store as _, StreamingStore as _, WriteCondition};
 use penstock_testkit::scratch::Scratch;
 use std::fs;
@@ -264,4 +265,72 @@ async fn of_an_abort_beside_a_completion_either_the_whole_object_or_nothing_rema
         }
         assert!(!bucket.dir_of(&upload.0, &upload.1).exists(), "round {round}");
     }
+}
+
+/// How often this thread has asked the kernel for bytes of files.
+fn reads() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/io").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("syscr: ")).unwrap();
+    line.parse().unwrap()
+}
+
+#[test]
+fn what_an_upload_began_with_is_read_as_a_whole_and_bounded() {
+    let bucket = Bucket::new();
+    let location = names::locate(Scope::Bucket, "k").unwrap();
+    let begin = |len: usize| {
+        let options =
+            PutOptions { metadata: vec![("m".into(), "x".repeat(len))], ..PutOptions::default() };
+        create(&bucket.root, &location, &options)
+    };
+    let id = begin(6000).unwrap();
+    let dir = open_upload(&bucket.root, &location, &id).unwrap();
+    let before = reads();
+    assert_eq!(read_begun(&dir).unwrap().attributes.metadata[0].1.len(), 6000);
+    let count = reads() - before;
+    assert!(count < 20, "{count} reads");
+    let error = begin(OPTIONS_MAX_BYTES).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(error.to_string().contains("1048576 at most"), "{error}");
+    // Both what is no text of ours, and what is far too much of it.
+    let whole = fs::read(bucket.dir_of(&location, &id).join(OPTIONS)).unwrap();
+    let long = [&whole[..], &vec![b' '; OPTIONS_MAX_BYTES]].concat();
+    for damaged in [&whole[..9], &long] {
+        fs::write(bucket.dir_of(&location, &id).join(OPTIONS), damaged).unwrap();
+        let error = begun_with(&bucket.root, &location, &id).unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+        assert!(error.to_string().contains("begin it anew"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn uploads_come_a_page_at_a_time() {
+    let bucket = Bucket::new();
+    let mut all = Vec::new();
+    for key in ["d/b", "d/a", "c", "e/x/y", "d/a", "f"] {
+        let options =
+            PutOptions { metadata: vec![("of".into(), key.into())], ..PutOptions::default() };
+        let location = names::locate(Scope::Bucket, key).unwrap();
+        all.push((key.to_string(), create(&bucket.root, &location, &options).unwrap().0));
+    }
+    all.sort();
+    for least in [1, 2, 4, 6, 9] {
+        let mut request = UploadsRequest::default();
+        let mut found = Vec::new();
+        loop {
+            let page = listing::list_some(&bucket.root, &request, least).unwrap();
+            assert!(page.uploads.len() <= least);
+            for upload in page.uploads {
+                assert_eq!(upload.metadata, [("of".to_string(), upload.key.clone())]);
+                found.push((upload.key, upload.id.0));
+            }
+            match page.next {
+                Some(token) => request.token = Some(token),
+                None => break,
+            }
+        }
+        assert_eq!(found, all, "{least} at a time");
+    }
+    let one = UploadsRequest { max: 1, ..UploadsRequest::default() };
+    assert_eq!(bucket.store.list_uploads(&one).await.unwrap().uploads.len(), 6);
 }
