@@ -19,6 +19,7 @@ mod errno;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod names;
+mod parked;
 mod removal;
 mod root;
 mod staged;
@@ -47,23 +48,18 @@ use attributes::Attributes;
 use described::{open, open_cached};
 use errno::{explain, explain_io};
 use names::Location;
+use parked::Parked;
 use penstock_base::{Error, Kind, Result};
 use root::Root;
 use rustix::fd::OwnedFd;
-use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 use sweep::Sweeper;
 use walk::Walk;
 use write::Temp;
 
 const LIST_PAGE_MAX: u32 = 5000;
 const DELETE_BATCH_MAX: usize = 1000;
-/// Walks kept open between two pages of a listing.
-const PARKED_MAX: usize = 8;
-/// A parked walk holds directories open, and the names that were in them.
-const PARKED_LIFE: Duration = Duration::from_secs(10);
 const NONCE_CHARS: usize = 32;
 
 /// What the root means.
@@ -86,16 +82,7 @@ pub struct LocalStore {
 struct Shared {
     root: Arc<Root>,
     sweeper: Sweeper,
-    parked: Mutex<VecDeque<Parked>>,
-}
-
-#[derive(Debug)]
-struct Parked {
-    since: Instant,
-    token: String,
-    prefix: String,
-    delimiter: Option<String>,
-    walk: Walk,
+    parked: Parked,
 }
 
 impl LocalStore {
@@ -130,7 +117,7 @@ impl LocalStore {
 
     fn with_root(root: Root, url: String) -> Result<Self> {
         let shared =
-            Shared { root: Arc::new(root), sweeper: Sweeper::default(), parked: Mutex::default() };
+            Shared { root: Arc::new(root), sweeper: Sweeper::default(), parked: Parked::default() };
         Ok(LocalStore { url, shared: Arc::new(shared) })
     }
 
@@ -256,7 +243,17 @@ impl Shared {
     }
 
     fn list(&self, request: &ListRequest) -> Result<ListPage> {
-        let mut walk = match self.unpark(request).filter(Walk::is_current) {
+        let (page, walk) = self.list_once(request)?;
+        if let Some(token) = &page.next {
+            self.parked.put(request, token, walk.pause());
+        }
+        Ok(page)
+    }
+
+    /// One page, and the walk that the next one may go on with.
+    fn list_once(&self, request: &ListRequest) -> Result<(ListPage, Walk)> {
+        let waiting = self.parked.take(request);
+        let mut walk = match waiting.and_then(|rest| Walk::resume(self.root.clone(), rest)) {
             Some(walk) => walk,
             None => Walk::start(self.root.clone(), request, &Cursor::of(request)?)?,
         };
@@ -267,37 +264,10 @@ impl Shared {
                 found.meta().map_err(|errno| explain(errno, "stat", &self.root.shown(&key)))?;
             objects.extend(meta.map(|meta| ListEntry { key, meta }));
         }
-        if let Some(token) = &page.next {
+        if page.next.is_some() {
             walk.step_back();
-            self.park(request, token.clone(), walk);
         }
-        Ok(ListPage { objects, prefixes: page.prefixes, next: page.next })
-    }
-
-    fn unpark(&self, request: &ListRequest) -> Option<Walk> {
-        let token = request.token.as_ref()?;
-        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
-        parked.retain(|parked| parked.since.elapsed() < PARKED_LIFE);
-        let found = parked.iter().position(|parked| {
-            parked.token == *token
-                && parked.prefix == request.prefix
-                && parked.delimiter == request.delimiter
-        })?;
-        parked.remove(found).map(|parked| parked.walk)
-    }
-
-    fn park(&self, request: &ListRequest, token: String, walk: Walk) {
-        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
-        if parked.len() == PARKED_MAX {
-            parked.pop_front();
-        }
-        parked.push_back(Parked {
-            since: Instant::now(),
-            token,
-            prefix: request.prefix.clone(),
-            delimiter: request.delimiter.clone(),
-            walk,
-        });
+        Ok((ListPage { objects, prefixes: page.prefixes, next: page.next }, walk))
     }
 }
 

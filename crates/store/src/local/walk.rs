@@ -1,5 +1,7 @@
 //! Names below a directory in byte order of their keys, reading no more directories than needed.
 
+mod entries;
+
 use super::attributes::meta;
 use super::errno::explain;
 use super::root::Root;
@@ -7,11 +9,12 @@ use super::write::since_epoch;
 use super::{Scope, names};
 use crate::listing::{Cursor, Names};
 use crate::{ListRequest, ObjectMeta};
+use entries::{Entries, Entry};
 use penstock_base::{Kind, Result};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Dir, FileType, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat};
 use rustix::io::Errno;
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +29,14 @@ const ENTRIES_MAX: usize = 20_000;
 #[derive(Debug)]
 pub(super) struct Walk {
     root: Arc<Root>,
+    rest: Rest,
+    /// The directories of the frames.
+    dirs: Vec<Arc<OwnedFd>>,
+}
+
+/// What is still to come of a walk: names in memory, and no open directory.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
     prefix: String,
     /// Whether directories below the prefix are shown as one folded name each.
     folds_dirs: bool,
@@ -34,36 +45,29 @@ pub(super) struct Walk {
 
 #[derive(Debug)]
 struct Frame {
-    dir: Arc<OwnedFd>,
+    /// The directory's device and inode.
+    identity: (u64, u64),
     /// Path relative to the root.
     path: String,
     /// Key prefix of what is in it: empty, or ending with `/`.
     base: String,
-    entries: Vec<Item>,
+    entries: Entries,
     next: usize,
     /// When the directory had last changed before it was read; `None` if that was just then.
     changed: Option<Duration>,
-}
-
-#[derive(Debug)]
-struct Item {
-    /// Key component; directories end with `/`.
-    part: String,
-    name: CString,
-    is_dir: bool,
 }
 
 /// A file found by a walk; its metadata is read only when somebody asks.
 #[derive(Debug)]
 pub(super) struct Found {
     dir: Arc<OwnedFd>,
-    name: CString,
+    name: String,
 }
 
 impl Found {
     /// Size, tag and time; `None` if the file is gone by now.
     pub fn meta(&self) -> Result<Option<ObjectMeta>, Errno> {
-        match rustix::fs::statat(&*self.dir, &self.name, AtFlags::empty()) {
+        match rustix::fs::statat(&*self.dir, self.name.as_str(), AtFlags::empty()) {
             Ok(stat) => Ok(Some(meta(&stat))),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
@@ -79,7 +83,8 @@ impl Walk {
         let base = dir.map_or(String::new(), |dir| format!("{dir}/"));
         let folds_dirs = request.delimiter.as_deref() == Some("/");
         let prefix_owned = prefix.to_string();
-        let mut walk = Walk { root, prefix: prefix_owned, folds_dirs, frames: Vec::new() };
+        let rest = Rest { prefix: prefix_owned, folds_dirs, frames: Vec::new() };
+        let mut walk = Walk { root, rest, dirs: Vec::new() };
         // A prefix that no file can have is shared by no file.
         let Ok(path) = names::directory(walk.root.scope, dir) else { return Ok(walk) };
         walk.enter(path, base, cursor)?;
@@ -88,21 +93,24 @@ impl Walk {
 
     /// Lets the next call of `next` find the last name again, for a page that had no room for it.
     pub fn step_back(&mut self) {
-        if let Some(frame) = self.frames.last_mut() {
+        if let Some(frame) = self.rest.frames.last_mut() {
             frame.next = frame.next.saturating_sub(1);
         }
     }
 
-    /// Whether no directory that is half shown has changed since it was read: going on then shows
-    /// what is there now. Large ones are not looked at: read anew for every page, a listing of a
-    /// million names that are being written would end hours later.
-    pub fn is_current(&self) -> bool {
-        let is_same = |frame: &Frame| {
-            frame.entries.len() > ENTRIES_MAX
-                || frame.changed.is_some()
-                    && changed(&frame.dir).is_ok_and(|now| frame.changed == now)
-        };
-        self.frames.iter().all(is_same)
+    /// Closes the directories, until the walk goes on.
+    pub fn pause(mut self) -> Rest {
+        for frame in &mut self.rest.frames {
+            frame.entries.shrink();
+        }
+        self.rest
+    }
+
+    /// Goes on; `None` where that would not show what is there now.
+    pub fn resume(root: Arc<Root>, rest: Rest) -> Option<Self> {
+        let dirs = rest.frames.iter().map(|frame| frame.reopen(&root).map(Arc::new));
+        let dirs = dirs.collect::<Option<Vec<_>>>()?;
+        Some(Walk { root, rest, dirs })
     }
 
     fn enter(&mut self, path: String, base: String, cursor: &Cursor) -> Result<()> {
@@ -113,9 +121,9 @@ impl Walk {
             Err(errno) => return Err(explain(errno, "list", &shown)),
         };
         let failed = |errno| explain(errno, "list", &shown);
-        let changed = changed(&dir).map_err(failed)?;
-        let changed = changed.filter(|changed| is_settled(*changed, since_epoch()));
-        let mut entries = Vec::new();
+        let stat = rustix::fs::fstat(&dir).map_err(failed)?;
+        let changed = changed(&stat).filter(|changed| is_settled(*changed, since_epoch()));
+        let mut entries = Entries::default();
         for entry in Dir::read_from(&dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
@@ -128,20 +136,24 @@ impl Walk {
                 part.push('/');
             }
             if self.may_hold(&format!("{base}{part}"), is_dir, cursor) {
-                entries.push(Item { part, name: name.to_owned(), is_dir });
+                // Decoded, so it is text.
+                let name = name.to_str().unwrap_or_default();
+                entries.push(Entry { part: &part, name, is_dir });
             }
         }
-        entries.sort_unstable_by(|a, b| a.part.cmp(&b.part));
-        self.frames.push(Frame { dir: Arc::new(dir), path, base, entries, next: 0, changed });
+        entries.sort();
+        let identity = identity(&stat);
+        self.rest.frames.push(Frame { identity, path, base, entries, next: 0, changed });
+        self.dirs.push(Arc::new(dir));
         Ok(())
     }
 
     fn may_hold(&self, key: &str, is_dir: bool, cursor: &Cursor) -> bool {
         if is_dir {
-            let related = key.starts_with(&self.prefix) || self.prefix.starts_with(key);
+            let related = key.starts_with(&self.rest.prefix) || self.rest.prefix.starts_with(key);
             related && cursor.admits_below(key)
         } else {
-            key.starts_with(&self.prefix) && cursor.admits(key)
+            key.starts_with(&self.rest.prefix) && cursor.admits(key)
         }
     }
 
@@ -151,9 +163,9 @@ impl Walk {
             Cursor::Start => false,
             Cursor::After(name) | Cursor::Past(name) => name.starts_with(key),
         };
-        self.folds_dirs
+        self.rest.folds_dirs
             && !begun
-            && key.len() > self.prefix.len()
+            && key.len() > self.rest.prefix.len()
             && self.may_hold(key, true, cursor)
     }
 
@@ -171,7 +183,7 @@ impl Walk {
             let name = entry.file_name();
             match self.kind(&dir, path, name, entry.file_type()).map_err(failed)? {
                 Some(is_dir) if names::decode(name.to_bytes(), is_dir).is_none() => {}
-                Some(true) => below.push(frame_path(path, name)),
+                Some(true) => below.push(frame_path(path, &name.to_string_lossy())),
                 Some(false) => return Ok(true),
                 None => {}
             }
@@ -227,17 +239,17 @@ impl Names for Walk {
     type Entry = Found;
 
     fn next(&mut self, cursor: &Cursor) -> Result<Option<(String, Found)>> {
-        while let Some(frame) = self.frames.last_mut() {
-            let Some(item) = frame.entries.get(frame.next) else {
-                self.frames.pop();
+        while let (Some(frame), Some(dir)) = (self.rest.frames.last_mut(), self.dirs.last()) {
+            let Some(entry) = frame.entries.get(frame.next) else {
+                self.rest.frames.pop();
+                self.dirs.pop();
                 continue;
             };
             frame.next += 1;
-            let key = format!("{}{}", frame.base, item.part);
-            let (is_dir, name, dir) = (item.is_dir, item.name.clone(), frame.dir.clone());
-            let path = || frame_path(&frame.path, &name);
+            let key = format!("{}{}", frame.base, entry.part);
+            let (is_dir, name, dir) = (entry.is_dir, entry.name.to_string(), dir.clone());
             if is_dir {
-                let path = path();
+                let path = frame_path(&frame.path, &name);
                 if self.folds(&key, cursor) {
                     if self.holds_file(&path)? {
                         // The name is not shown: it only has to fall below the folded one.
@@ -257,12 +269,41 @@ impl Names for Walk {
     }
 }
 
+impl Rest {
+    /// The memory that it takes.
+    pub fn bytes(&self) -> usize {
+        let bytes = |frame: &Frame| {
+            let text = frame.path.capacity() + frame.base.capacity();
+            size_of::<Frame>() + text + frame.entries.bytes()
+        };
+        size_of::<Self>() + self.prefix.capacity() + self.frames.iter().map(bytes).sum::<usize>()
+    }
+}
+
+impl Frame {
+    /// The directory, if it is the same one and has not changed since it was read: going on then
+    /// shows what is there now. Large ones may have changed: read anew for every page, a listing of
+    /// a million names that are being written would end hours later.
+    fn reopen(&self, root: &Root) -> Option<OwnedFd> {
+        let dir = root.open_dir(&self.path).ok()?;
+        let stat = rustix::fs::fstat(&dir).ok()?;
+        let is_large = self.entries.len() > ENTRIES_MAX;
+        let is_unchanged = self.changed.is_some() && self.changed == changed(&stat);
+        (self.identity == identity(&stat) && (is_large || is_unchanged)).then_some(dir)
+    }
+}
+
+// The fields have other types on other systems.
+#[allow(clippy::useless_conversion)]
+fn identity(stat: &Stat) -> (u64, u64) {
+    (u64::from(stat.st_dev), u64::from(stat.st_ino))
+}
+
 /// When a directory last changed, counted from 1970: by the stamp that no program can set.
-fn changed(dir: &OwnedFd) -> Result<Option<Duration>, Errno> {
-    let stat = rustix::fs::fstat(dir)?;
+fn changed(stat: &Stat) -> Option<Duration> {
     let parts = (u64::try_from(stat.st_ctime), u32::try_from(stat.st_ctime_nsec));
-    let (Ok(seconds), Ok(nanos)) = parts else { return Ok(None) };
-    Ok(Some(Duration::new(seconds, nanos)))
+    let (Ok(seconds), Ok(nanos)) = parts else { return None };
+    Some(Duration::new(seconds, nanos))
 }
 
 /// Whether a change from now on is sure to get another stamp.
@@ -270,9 +311,8 @@ fn is_settled(changed: Duration, now: Duration) -> bool {
     now.checked_sub(changed).is_some_and(|age| age > STAMP_TICK_MAX)
 }
 
-fn frame_path(dir: &str, name: &CStr) -> String {
-    let name = name.to_string_lossy();
-    if dir == "." { name.into_owned() } else { format!("{dir}/{name}") }
+fn frame_path(dir: &str, name: &str) -> String {
+    if dir == "." { name.to_string() } else { format!("{dir}/{name}") }
 }
 
 #[cfg(test)]
@@ -297,22 +337,41 @@ mod tests {
         std::fs::write(path.join("d/e/k"), "v").unwrap();
         let root = Arc::new(Root::open(path, Scope::Bucket).unwrap());
         for below in ["", "d", "d/e"] {
-            let mut walk = Walk::start(root.clone(), &ListRequest::default(), &Cursor::Start);
-            let walk = walk.as_mut().unwrap();
-            assert_eq!(walk.next(&Cursor::Start).unwrap().unwrap().0, "d/e/k");
-            assert!(!walk.is_current(), "made this moment");
+            let begun = || {
+                let walk = Walk::start(root.clone(), &ListRequest::default(), &Cursor::Start);
+                let mut walk = walk.unwrap();
+                assert_eq!(walk.next(&Cursor::Start).unwrap().unwrap().0, "d/e/k");
+                walk.pause()
+            };
+            let resumes = |rest| Walk::resume(root.clone(), rest).is_some();
+            assert!(!resumes(begun()), "made this moment");
+            let stamp =
+                |path: &str| changed(&rustix::fs::fstat(root.open_dir(path).unwrap()).unwrap());
             // As if all had been there for long.
-            for frame in &mut walk.frames {
-                frame.changed = changed(&frame.dir).unwrap();
-            }
-            assert_eq!((walk.frames.len(), walk.is_current()), (3, true));
-            let before = changed(&root.open_dir(&format!("./{below}")).unwrap()).unwrap();
+            let settled = || {
+                let mut rest = begun();
+                for frame in &mut rest.frames {
+                    frame.changed = stamp(&frame.path);
+                }
+                rest
+            };
+            let (rest, other) = (settled(), settled());
+            assert_eq!((rest.frames.len(), resumes(settled())), (3, true));
+            let below = format!("./{below}");
+            let before = stamp(&below);
             let mut number = 0;
-            while changed(&root.open_dir(&format!("./{below}")).unwrap()).unwrap() == before {
-                std::fs::write(path.join(below).join(format!("z{number}")), "v").unwrap();
+            while stamp(&below) == before {
+                std::fs::write(path.join(&below).join(format!("z{number}")), "v").unwrap();
                 number += 1;
             }
-            assert!(!walk.is_current(), "`{below}` has changed");
+            assert!(!resumes(rest), "`{below}` has changed");
+            // Another directory of the name has another inode, whatever its stamp says.
+            let mut other = other;
+            for frame in &mut other.frames {
+                frame.changed = stamp(&frame.path);
+            }
+            other.frames[1].identity.1 += 1;
+            assert!(!resumes(other), "another directory");
         }
     }
 }

@@ -5,7 +5,9 @@ use super::*;
 use crate::local::described::describe;
 use crate::streaming::{Revision, VersionsRequest, versioned};
 use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::sync::Mutex;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 const RETENTION: (&str, &str) = ("@lock-retention", "COMPLIANCE 2099-01-01");
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::VersionsRequest;
 use crate::streaming::{NULL_VERSION, StreamingStore as _, versioned};
+use std::sync::Mutex;
 
 /// A large file is synced for seconds.
 #[tokio::test]

@@ -51,6 +51,37 @@ async fn what_is_put_between_two_pages_is_on_the_second() {
 }
 
 #[tokio::test]
+async fn a_listing_that_stopped_holds_nothing_open_and_goes_on() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    let deep = (0..30).map(|level| level.to_string()).collect::<Vec<_>>().join("/");
+    for key in ["x", "y", "z"] {
+        put(&store, &format!("{deep}/{key}"), "v").await;
+    }
+    let inside = fs::canonicalize(dir.0.path()).unwrap();
+    let open = || {
+        let links = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        links
+            .filter_map(|fd| fs::read_link(fd.path()).ok())
+            .filter(|to| to.starts_with(&inside))
+            .count()
+    };
+    assert_eq!(open(), 1, "the root");
+    let mut request = ListRequest { max_keys: Some(1), ..Default::default() };
+    let mut found = Vec::new();
+    loop {
+        let page = store.list(request.clone()).await.unwrap();
+        assert_eq!(open(), 1, "after {found:?}");
+        found.extend(page.objects.into_iter().map(|entry| entry.key));
+        match page.next {
+            Some(token) => request.token = Some(token),
+            None => break,
+        }
+    }
+    assert_eq!(found, ["x", "y", "z"].map(|key| format!("{deep}/{key}")));
+}
+
+#[tokio::test]
 async fn links_inside_work_and_links_outside_are_refused() {
     let (outside, dir) = (Dir::new(), Dir::new());
     fs::write(outside.0.path().join("secret"), "s").unwrap();
