@@ -272,8 +272,8 @@ fn is_marked(file: impl AsFd) -> Result<bool, Errno> {
     }
 }
 
-/// Whether a file has lost its last name. One that has another, perhaps in the same directory, still
-/// needs what is beside it.
+/// Whether a file has lost its last name. One that has another, perhaps in the same directory,
+/// still needs what is beside it.
 pub(super) fn is_gone(file: impl AsFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0)
 }

@@ -6,6 +6,9 @@ use crate::STORAGE_FULL;
 use penstock_base::{Error, Kind};
 use rustix::io::Errno;
 
+const LOST_HINT: &str = "Bring back its `.penstock-meta-...` file from where it was copied from, \
+     or go on without what that held: `setfattr -x user.penstock` on the object's file";
+
 /// An error of a system call on `path`, in the words of the store.
 pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
     let (kind, why, hint) = match errno {
@@ -52,10 +55,7 @@ pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
         LOST => (
             Kind::Corrupt,
             "the hidden file with its type, metadata, version and lock is gone",
-            Some(
-                "Bring back its `.penstock-meta-...` file from where it was copied from, or go on \
-                 without what that held: `setfattr -x user.penstock` on the object's file",
-            ),
+            Some(LOST_HINT),
         ),
         DAMAGED => (
             Kind::Corrupt,
