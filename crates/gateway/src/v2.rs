@@ -2,6 +2,9 @@
 //! differ, which tells a forger how far a guess was right. Here they are compared in constant time,
 //! over the very text that s3s signs, so what passes here passes there.
 //!
+//! That text leaves out what a request names twice, and s3s obeys it all the same: so nothing that
+//! is signed may stand there twice.
+//!
 //! Also finds out whether a bucket's path was signed with a slash behind it, as some clients
 //! (botocore) do that send it without. Pure; s3s judges everything else of the request.
 
@@ -12,7 +15,7 @@ use crate::refuse::OPERATIONS;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, DATE};
-use http::{HeaderMap, Method, Request, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use ring::hmac;
 use s3s::{S3Result, s3_error};
 use std::collections::BTreeMap;
@@ -56,6 +59,9 @@ const SIGNED: &[&str] = &[
     "website",
 ];
 
+/// Headers that have a line of their own in what is signed.
+const SIGNED_HEADERS: [&str; 4] = ["content-md5", "content-type", "date", "x-amz-date"];
+
 /// Whether a name in the query makes a request another operation, and is not among what is signed.
 fn is_unsigned_operation(name: &str) -> bool {
     OPERATIONS.contains(&name) && !SIGNED.contains(&name)
@@ -67,7 +73,8 @@ fn is_unsigned_operation(name: &str) -> bool {
 /// the request, which may be signed, with another method.
 ///
 /// # Errors
-/// `SignatureDoesNotMatch`; `AccessDenied` where the signature does not cover the operation's name.
+/// `SignatureDoesNotMatch`; `AccessDenied` where the signature does not cover the operation's name;
+/// `InvalidArgument` for what is signed and stands there twice.
 pub(crate) fn verified<B>(
     request: &Request<B>,
     hosts: &Hosts,
@@ -85,6 +92,23 @@ pub(crate) fn verified<B>(
             AccessDenied,
             "Signatures of version 2 do not cover `{name}`, so anybody may have added it to a URL: \
              sign with version 4 (AWS4-HMAC-SHA256)."
+        ));
+    }
+    if let Some(name) = repeated(&pairs, headers) {
+        return Err(s3_error!(
+            InvalidArgument,
+            "`{name}` is given more than once, and signatures of version 2 cover what is given \
+             once: give it once, or sign with version 4 (AWS4-HMAC-SHA256)."
+        ));
+    }
+    let unreadable = |name: &&HeaderName| {
+        let is_text = |value: &HeaderValue| std::str::from_utf8(value.as_bytes()).is_ok();
+        name.as_str().starts_with("x-amz-") && !headers.get_all(*name).iter().all(is_text)
+    };
+    if let Some(name) = headers.keys().find(unreadable) {
+        return Err(s3_error!(
+            SignatureDoesNotMatch,
+            "The header {name} is no text in UTF-8, so the signature does not cover it."
         ));
     }
     let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret.reveal().as_bytes());
@@ -115,6 +139,15 @@ pub(crate) fn verified<B>(
         "The request signature we calculated does not match the signature you provided. Check your \
          key and signing method."
     ))
+}
+
+/// A name of what is signed that is there more than once, so that [`only`] and [`unique`], as s3s,
+/// would leave it out.
+fn repeated<'a>(pairs: &[(String, String)], headers: &HeaderMap) -> Option<&'a str> {
+    let in_query = |name: &&&str| pairs.iter().filter(|pair| pair.0 == **name).count() > 1;
+    let in_headers = |name: &&&str| headers.get_all(**name).iter().count() > 1;
+    let in_query = SIGNED.iter().find(in_query);
+    in_query.or_else(|| SIGNED_HEADERS.iter().find(in_headers)).copied()
 }
 
 /// The URI of a bucket with a slash behind it.
@@ -296,6 +329,15 @@ mod tests {
         );
         assert!(verified(&question, &Hosts::default(), &ring).unwrap().is_none());
         assert_eq!(passed(&bare.replace("=99", "=98"), &[]), None);
+        // What it names twice is in no text that is signed, and s3s would obey it.
+        for name in SIGNED {
+            let twice = format!("{bare}&{name}&{name}=x");
+            assert_eq!(refusal(&twice, &[]), "InvalidArgument", "{name}");
+        }
+        assert_eq!(refusal(&format!("{bare}&%61cl&acl"), &[]), "InvalidArgument");
+        for name in SIGNED_HEADERS {
+            assert_eq!(refusal(&bare, &[(name, "a"), (name, "b")]), "InvalidArgument", "{name}");
+        }
         // Another key's, or with a field that is there twice: s3s knows what is wrong with it.
         for odd in [bare.replace("Id=K", "Id=L"), format!("{bare}&Expires=99")] {
             assert_eq!(passed(&odd, &[]), Some(odd.clone()));

@@ -237,6 +237,40 @@ async fn a_bucket_is_signed_by_version_2_with_a_slash_or_without() {
     }
 }
 
+/// What is named twice is in no text that version 2 signs.
+#[tokio::test]
+async fn a_url_of_version_2_is_for_no_other_operation_on_its_path() {
+    let server = server(Vec::new(), Vec::new()).await;
+    let presigned = |method: &str, path: &str| {
+        let text = format!("{method}\n\n\n9999999999\n{path}");
+        let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, SECRET_KEY.as_bytes());
+        let signature = STANDARD.encode(hmac::sign(&key, text.as_bytes()));
+        let signature = signature.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
+        format!("{path}?AWSAccessKeyId={ACCESS_KEY}&Expires=9999999999&Signature={signature}")
+    };
+    let ask = async |method: &str, url: String| {
+        let head = format!("{method} {url} HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n");
+        server.send_raw(head.as_bytes()).await
+    };
+    let tags = b"<Tagging><TagSet><Tag><Key>a</Key><Value>1</Value></Tag></TagSet></Tagging>";
+    assert_eq!(server.put("/lake/k?tagging", tags).await.status, 200);
+    for (method, path, names) in [
+        ("GET", "/lake/k", &["tagging", "acl", "t%61gging"][..]),
+        ("GET", "/lake", &["policy", "versions", "uploads", "acl", "tagging", "location"]),
+        ("DELETE", "/lake/k", &["tagging"]),
+    ] {
+        let url = presigned(method, path);
+        for name in names {
+            let answer = ask(method, format!("{url}&{name}&{name}")).await;
+            let found = (answer.status, answer.code());
+            assert_eq!(found, (400, "InvalidArgument".into()), "{name}: {}", answer.text());
+        }
+    }
+    assert_eq!(ask("GET", presigned("GET", "/lake/k")).await.status, 200);
+    assert!(server.get("/lake/k?tagging").await.text().contains("<Key>a</Key>"));
+    assert_eq!(ask("DELETE", presigned("DELETE", "/lake/k")).await.status, 204);
+}
+
 #[tokio::test]
 async fn signatures_of_version_2_can_be_switched_off() {
     let head = format!(

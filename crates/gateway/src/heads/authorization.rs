@@ -83,7 +83,13 @@ pub(super) fn unsigned_header(headers: &HeaderMap, pairs: &[(String, String)]) -
         fields.find_map(|field| field.strip_prefix("SignedHeaders="))
     };
     let signed = value_of(pairs, "X-Amz-SignedHeaders").or_else(in_header)?;
-    let is_signed = |name: &str| signed.split(';').any(|it| it.eq_ignore_ascii_case(name));
+    // s3s leaves values that are no text out of what it verifies, and their names with them.
+    let is_text = |name: &str| {
+        let mut values = headers.get_all(name).iter();
+        values.all(|value| std::str::from_utf8(value.as_bytes()).is_ok())
+    };
+    let is_listed = |name: &str| signed.split(';').any(|it| it.eq_ignore_ascii_case(name));
+    let is_signed = |name: &str| is_listed(name) && is_text(name);
     let mut names = headers.keys().map(HeaderName::as_str);
     let name = names
         .find(|name| name.starts_with("x-amz-") && !UNSIGNED.contains(name) && !is_signed(name))?;
@@ -177,5 +183,19 @@ mod tests {
             let told = told(&good.replace(from, to)).unwrap_or_default();
             assert!(told.contains(wanted), "{told} for {wanted}");
         }
+    }
+
+    #[test]
+    fn a_header_that_says_what_to_do_is_signed_or_refused() {
+        let signed = vec![("X-Amz-SignedHeaders".to_string(), "host;x-amz-acl".to_string())];
+        let code = |name: &'static str, value: &[u8]| {
+            let value = http::HeaderValue::from_bytes(value).unwrap();
+            let headers = HeaderMap::from_iter([(HeaderName::from_static(name), value)]);
+            unsigned_header(&headers, &signed).map(|error| error.code().as_str().to_string())
+        };
+        assert_eq!(code("x-amz-acl", b"private"), None);
+        assert_eq!(code("x-amz-acl", "\u{fc}".as_bytes()), None);
+        assert_eq!(code("x-amz-tagging", b"a=b").as_deref(), Some("AccessDenied"));
+        assert_eq!(code("x-amz-acl", b"\xff").as_deref(), Some("AccessDenied"));
     }
 }
