@@ -15,7 +15,7 @@ pub(crate) use batch::Batch;
 pub(crate) use besides::{Entry, GET_TAGS, PUT_ACL, PUT_TAGS, besides, perhaps};
 pub(crate) use facts::version_of;
 pub(crate) use objects::{
-    completed_object, initiator_note, judges_lists, may_open, new_object, of_upload,
+    INITIATOR, completed_object, initiator_note, judges_lists, may_open, new_object, of_upload,
 };
 
 use crate::acl::{Acl, Permission, Requester, Users};

@@ -3,6 +3,7 @@
 //! Nothing of an upload is kept in this process: its id and what the back end has of its parts are
 //! all there is, so that any replica can serve any request of it.
 
+mod begun;
 mod complete;
 mod listing;
 

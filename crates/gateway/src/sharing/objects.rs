@@ -6,7 +6,7 @@ use crate::auth::Caller;
 use crate::notes::Notes;
 use http::{Extensions, HeaderMap};
 use penstock_store::notes;
-use s3s::{S3Result, dto, s3_error};
+use s3s::{S3Error, S3Result, dto, s3_error};
 
 /// Owner of what is written without a signature.
 const NOBODY: &str = "anonymous";
@@ -14,7 +14,7 @@ const NOBODY: &str = "anonymous";
 const PREFERRED: &str = "BucketOwnerPreferred";
 
 /// The pair of an upload's metadata that tells who began it, where that is not its owner.
-const INITIATOR: &str = "@initiator";
+pub(crate) const INITIATOR: &str = "@initiator";
 
 /// What tells who began an upload whose list is in these pairs.
 pub(crate) fn initiator_note(extensions: &Extensions, acl: &[(String, String)]) -> Option<Pair> {
@@ -63,10 +63,7 @@ pub(crate) async fn new_object(
     };
     if sharing.lists == Lists::Off {
         return match asked(ONE_OWNER)? {
-            Some(acl) if !acl.is_closed(ONE_OWNER) => Err(s3_error!(
-                NotImplemented,
-                "access control lists that let others in (the gateway's setting `acl` is off)"
-            )),
+            Some(acl) if !acl.is_closed(ONE_OWNER) => Err(lists_open_nothing()),
             _ => Ok(Vec::new()),
         };
     }
@@ -91,16 +88,24 @@ pub(crate) async fn new_object(
     Ok(vec![(notes::ACL.to_string(), acl.to_text())])
 }
 
+fn lists_open_nothing() -> S3Error {
+    let why = "access control lists that let others in (the gateway's setting `acl` is off)";
+    s3_error!(NotImplemented, "{why}")
+}
+
 /// Whether lists let anybody in.
 pub(crate) fn judges_lists(extensions: &Extensions) -> bool {
     extensions.get::<Caller>().is_some_and(|it| it.sharing.lists != Lists::Off)
 }
 
 /// Holds list and tags in an upload's metadata against what the caller may let in and give: where
-/// the upload's id tells them, a client may have made them up.
+/// the upload's id tells them, a client may have made them up. A list is closed, and takes no more
+/// than to write, if it is the caller's own or the bucket's owner's: its word on whose it is counts
+/// for nothing.
 ///
 /// # Errors
-/// `AccessDenied`.
+/// `AccessDenied`; `NotImplemented` for a list that opens anything where lists are off, as it would
+/// once they are on again.
 pub(crate) async fn completed_object(
     extensions: &Extensions,
     metadata: &[(String, String)],
@@ -112,13 +117,19 @@ pub(crate) async fn completed_object(
     }
     let acl = pair(metadata, notes::ACL).and_then(Acl::from_text);
     let Some(acl) = acl else { return Ok(()) };
+    if caller.sharing.lists == Lists::Off {
+        return if acl.is_closed(&acl.owner) { Ok(()) } else { Err(lists_open_nothing()) };
+    }
     let notes = match &caller.notes {
         Some(notes) => notes.clone(),
         None => caller.sharing.buckets.notes(bucket).await?.0,
     };
     may_open(&acl, &notes)?;
+    let writer = caller.id.as_deref().unwrap_or(NOBODY);
     let bucket_owner = caller.sharing.bucket_acl(&notes).map(|acl| acl.owner);
-    let is_closed = acl.is_closed(bucket_owner.as_deref().unwrap_or(&acl.owner));
+    let bucket_owner = bucket_owner.as_deref().unwrap_or(writer);
+    let is_own = [writer, bucket_owner].contains(&acl.owner.as_str());
+    let is_closed = is_own && acl.is_closed(bucket_owner);
     if !is_closed && !caller.may(PUT_ACL) {
         return Err(denied());
     }

@@ -1,6 +1,6 @@
 //! CompleteMultipartUpload: what is named is held against what is there, then put together.
 
-use super::{about_upload, upload_of};
+use super::{about_upload, begun, upload_of};
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{
     HasChecksums as _, Judged, Known, PART_SUMS_NOTE, PartSums, Sums, UploadKind, Verifier,
@@ -198,9 +198,8 @@ impl Target<'_> {
         }
         let began = self.bucket.store.begun_with(&self.key, self.upload).await;
         let metadata = began.map_err(about_upload)?;
-        if lists {
-            completed_object(extensions, &metadata, bucket).await?;
-        }
+        begun::check(&metadata, self.bucket.store.can_revise())?;
+        completed_object(extensions, &metadata, bucket).await?;
         let kind = UploadKind::of(&metadata);
         if let Some(kind) = kind {
             kind.check_completion(headers)?;

@@ -108,12 +108,17 @@ pub struct Staged {
 }
 
 impl Upload {
-    /// A new upload to a place, which is container and key.
+    /// A new upload to a place, which is container and key. Names of metadata are in lower case, as
+    /// the service's are, and each is there once.
     pub fn begin(place: &str, options: &PutOptions) -> Self {
-        let begun = Begun {
-            content_type: options.content_type.clone(),
-            metadata: options.metadata.clone(),
-        };
+        let mut metadata: Vec<(String, String)> = Vec::new();
+        for (name, value) in &options.metadata {
+            let name = name.to_ascii_lowercase();
+            if metadata.iter().all(|pair| pair.0 != name) {
+                metadata.push((name, value.clone()));
+            }
+        }
+        let begun = Begun { content_type: options.content_type.clone(), metadata };
         let class = class_of(&begun);
         let mut nonce = [0; NONCE_BYTES];
         let random: [u8; MARKED_NONCE_BYTES] = crate::random::bytes();
@@ -146,7 +151,8 @@ impl Upload {
     /// Reads the text again.
     ///
     /// # Errors
-    /// `NotFound` for what this store never gave out for this place.
+    /// `NotFound` for what this store never gave out for this place. Whoever may write there could
+    /// make an id up: what they can say with it is what they could have begun an upload with.
     pub fn parse(id: &UploadId, place: &str) -> Result<Self> {
         let gone =
             || Error::new(Kind::NotFound, "no such upload").with_service_code("NoSuchUpload");
@@ -169,6 +175,9 @@ impl Upload {
             [] => (Some(Begun::default()), 0),
             json => {
                 let begun: Begun = serde_json::from_slice(json).map_err(|_| gone())?;
+                if !are_names(&begun.metadata) {
+                    return Err(gone());
+                }
                 let class = if told[0] == LAYOUT { 0 } else { class_of(&begun) };
                 (Some(begun), class)
             }
@@ -351,6 +360,15 @@ impl Upload {
         xml.push_str("</BlockList>");
         xml
     }
+}
+
+/// Whether all names are as an upload begins with: the blob might have others under another name
+/// than whoever judges them here sees.
+fn are_names(metadata: &[(String, String)]) -> bool {
+    metadata.iter().enumerate().all(|(at, (name, _))| {
+        let is_first = metadata[..at].iter().all(|other| other.0 != *name);
+        is_first && !name.bytes().any(|byte| byte.is_ascii_uppercase())
+    })
 }
 
 /// The number of the class that an upload began with.

@@ -94,6 +94,35 @@ fn an_upload_that_an_older_version_began_goes_on_under_its_own_block_ids() {
     }
 }
 
+/// An id that somebody made up, with a sum that fits.
+fn made_up(metadata: &str) -> Result<Upload> {
+    let mut told = vec![MARKED];
+    told.extend([7; MARKED_NONCE_BYTES]);
+    told.extend([0; NONCE_BYTES - MARKED_NONCE_BYTES]);
+    told.extend(format!("{{\"m\":{metadata}}}").bytes());
+    told.extend(sum("c/k", &told));
+    Upload::parse(&UploadId(URL_SAFE_NO_PAD.encode(told)), "c/k")
+}
+
+/// The service tells names in lower case, and joins values of one name.
+#[test]
+fn an_id_that_names_metadata_as_no_upload_does_is_none() {
+    let pairs = |names: &[&str]| names.iter().map(|it| (it.to_string(), "v".to_string())).collect();
+    let plain = made_up(r#"[["@acl","v"],["colour","v"]]"#).unwrap();
+    assert_eq!(plain.metadata(), pairs(&["@acl", "colour"]) as Vec<_>);
+    for odd in [
+        r#"[["_X40_acl","v"]]"#,
+        r#"[["@Acl","v"]]"#,
+        r#"[["@acl","v"],["@acl","w"]]"#,
+        r#"[["colour","v"],["@acl","v"],["colour","w"]]"#,
+    ] {
+        assert_eq!(made_up(odd).unwrap_err().kind(), Kind::NotFound, "{odd}");
+    }
+    let metadata: Vec<_> = pairs(&["Colour", "colour", "Size"]);
+    let begun = Upload::begin("c/k", &PutOptions { metadata, ..Default::default() });
+    assert_eq!(begun.metadata(), pairs(&["colour", "size"]) as Vec<_>);
+}
+
 #[test]
 fn marks_grow_with_time_and_differ() {
     let marks: Vec<Mark> = (0..20).map(|_| Mark::new()).collect();
