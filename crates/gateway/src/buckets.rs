@@ -320,9 +320,14 @@ impl Buckets {
         if place.is_read_only || place.is_fixed {
             return Err(s3_error!(AccessDenied, "The gateway's configuration names this bucket."));
         }
+        // Before the container goes: from then on somebody else may make it, and note whose it is.
+        let version = self.notes(bucket).await?.1;
         account.delete(&place.container).await.map_err(about_bucket)?;
         self.lock().remove(bucket);
-        self.forget_notes(bucket).await
+        match version {
+            Some(version) => self.forget_notes_at(bucket, &version).await,
+            None => Ok(()),
+        }
     }
 
     /// All buckets, in byte order. Containers whose names no bucket can have are left out.

@@ -169,31 +169,20 @@ impl Buckets {
         }
     }
 
-    /// Forgets the notes of a bucket that is gone.
-    ///
-    /// # Errors
-    /// What the back end says.
-    pub async fn forget_notes(&self, bucket: &str) -> S3Result<()> {
-        self.forget(bucket, None).await
-    }
-
     /// Forgets this version of the notes of a bucket that is gone. Others stay where the back end
     /// can tell: somebody else is making the bucket at the same time.
     ///
     /// # Errors
     /// What the back end says.
     pub async fn forget_notes_at(&self, bucket: &str, version: &ETag) -> S3Result<()> {
-        self.forget(bucket, Some(version)).await
-    }
-
-    async fn forget(&self, bucket: &str, version: Option<&ETag>) -> S3Result<()> {
         let (home, key) = match self.notes_home(bucket).await {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(()),
             Err(error) if is_missing(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let version = version.filter(|_| home.store.capabilities().conditional_delete);
+        let can_tell = home.store.capabilities().conditional_delete;
+        let version = Some(version).filter(|_| can_tell);
         match home.query().delete(&home.at(&key), version).await {
             Err(error) if error.kind() == Kind::Conflict && version.is_some() => Ok(()),
             Err(error) if error.kind() != Kind::NotFound => Err(about_object(error)),
