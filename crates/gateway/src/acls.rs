@@ -4,7 +4,7 @@
 //! if the back end can; else the object is rewritten in place, tied to the version that was seen.
 
 use crate::acl::{Acl, Asked, lists_are_off};
-use crate::auth::Caller;
+use crate::auth::{Caller, still_let_in};
 use crate::buckets::{Bucket, Buckets};
 use crate::copy::{came_between, rewrite, tags_of};
 use crate::creation;
@@ -238,6 +238,7 @@ pub(crate) async fn get_object(
     let bucket = buckets.get(&request.input.bucket).await?;
     let name = versions::name(&bucket, &request.input.key, request.input.version_id.as_deref())?;
     let meta = bucket.query().head(&bucket.at(&name)).await.map_err(about_object)?;
+    still_let_in(&request.extensions, &meta)?;
     let noted = noted_acl(&meta).filter(|_| caller.sharing.lists != Lists::Off);
     let acl = match (noted, &caller.notes) {
         (Some(acl), _) => acl,
@@ -269,6 +270,7 @@ pub(crate) async fn put_object(
     }
     let named = versions::name(&bucket, key, request.input.version_id.as_deref())?;
     let meta = bucket.query().head(&bucket.at(&named)).await.map_err(about_object)?;
+    still_let_in(&request.extensions, &meta)?;
     let notes = match (&caller.notes, caller.sharing.lists) {
         (Some(notes), _) => notes.clone(),
         (None, Lists::Off) => Notes::default(),

@@ -1,12 +1,13 @@
 //! GetObjectAttributes: one request to the back end.
 
+use crate::auth::still_let_in;
 use crate::buckets::Buckets;
 use crate::checksum::{HasChecksums as _, Sums};
 use crate::get::{about_object, shown_tag, signed, size_of};
 use crate::parts::PartSizes;
 use crate::{classes, refuse, versions};
 use penstock_store::ObjectMeta;
-use s3s::{S3Result, dto, s3_error};
+use s3s::{S3Request, S3Result, dto, s3_error};
 
 /// Most parts of one page, as in S3.
 const PARTS_MAX: i32 = 1000;
@@ -14,13 +15,15 @@ const PARTS_MAX: i32 = 1000;
 /// GetObjectAttributes.
 pub(crate) async fn attributes(
     buckets: &Buckets,
-    input: dto::GetObjectAttributesInput,
+    request: S3Request<dto::GetObjectAttributesInput>,
 ) -> S3Result<dto::GetObjectAttributesOutput> {
+    let input = request.input;
     refuse::customer_key(input.sse_customer_algorithm.is_some())?;
     let asked = asked(&input.object_attributes)?;
     let bucket = buckets.get(&input.bucket).await?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
     let meta = bucket.query().head(&bucket.at(&name)).await.map_err(about_object)?;
+    still_let_in(&request.extensions, &meta)?;
     let wants = |name: &str| asked.contains(&name);
     let mut output = dto::GetObjectAttributesOutput {
         last_modified: meta.modified.map(dto::Timestamp::from),

@@ -10,11 +10,12 @@ use crate::exchange::Exchange;
 use crate::forms::FormSender;
 use crate::keys::KeyRing;
 use crate::notes::Notes;
-use crate::sharing::{self, Ask, Lists, ONE_OWNER, Sharing};
+use crate::sharing::{self, Ask, Lists, ONE_OWNER, Sharing, Standing};
 use crate::stats::Stats;
 use crate::telemetry::Telemetry;
 use crate::{refuse, versions};
 use http::{Extensions, HeaderMap};
+use penstock_store::ObjectMeta;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::dto::{CopySource, Owner};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
@@ -33,6 +34,10 @@ pub(crate) struct Caller {
     pub notes: Option<Notes>,
     /// Whether the request may go past a retention of the mode GOVERNANCE.
     pub may_bypass: bool,
+    /// By what the list of the source of a copy let the request in.
+    pub of_source: Vec<Standing>,
+    /// The same of the object that the request is for.
+    of_object: Vec<Standing>,
     /// Actions that lists and policies do not let the request do, of those that it may turn out to
     /// ask for.
     withheld: Vec<&'static str>,
@@ -57,6 +62,15 @@ impl Caller {
         let by_configuration = self.sharing.lists == Lists::Public && self.id.is_some();
         !by_configuration || allows(&self.grants, Some(bucket), Need::Right(Right::Admin))
     }
+}
+
+/// Holds the version that is to answer a request against the list by which it was let in.
+///
+/// # Errors
+/// `AccessDenied` where another version came between, with another list.
+pub(crate) fn still_let_in(extensions: &Extensions, meta: &ObjectMeta) -> S3Result<()> {
+    let Some(caller) = extensions.get::<Caller>() else { return Ok(()) };
+    caller.of_object.iter().try_for_each(|standing| standing.check(meta))
 }
 
 /// The owner of the bucket that a request is for, as listings tell them: whoever wrote an object is
@@ -122,6 +136,8 @@ impl S3Access for Access {
             sharing: self.sharing.clone(),
             notes: noted.bucket,
             may_bypass,
+            of_source: noted.of_source,
+            of_object: noted.of_object,
             withheld: noted.withheld,
         });
         Ok(())
@@ -143,6 +159,10 @@ struct Noted {
     bucket: Option<Notes>,
     /// Those that a copy reads.
     sources: Vec<Notes>,
+    /// By which lists of objects it was let in: that of the one that it is for, and those of the
+    /// sources.
+    of_object: Vec<Standing>,
+    of_source: Vec<Standing>,
     /// What the request may not do, should it turn out to ask for it.
     withheld: Vec<&'static str>,
 }
@@ -262,12 +282,24 @@ impl Access {
         let (headers, uri) = (context.headers(), context.uri());
         let version = sharing::version_of(uri.query().unwrap_or_default())?;
         let (key, version) = (path.get_object_key(), version.as_deref());
-        let ask = Ask { operation, action: None, who, bucket, key, version, headers, uri, peer };
+        let ask = Ask {
+            operation,
+            action: None,
+            who,
+            bucket,
+            key,
+            version,
+            headers,
+            uri,
+            peer,
+            is_source: false,
+        };
         let entry = self.sharing.permit(&ask).await?;
-        for action in sharing::besides(operation, headers) {
-            self.sharing.permit_besides(&ask, action, &entry).await?;
-        }
         let mut noted = Noted::default();
+        for action in sharing::besides(operation, headers) {
+            let standing = self.sharing.permit_besides(&ask, action, &entry).await?;
+            noted.of_object.extend(standing);
+        }
         let (here, there) = sharing::perhaps(operation, headers);
         for action in here {
             if !self.sharing.would_permit(&ask, action, &entry).await? {
@@ -277,15 +309,18 @@ impl Access {
         for source in sources {
             let (bucket, key) = (source.bucket.as_str(), Some(source.key.as_str()));
             let version = source.version.as_deref();
-            let ask = Ask { operation: "GetObject", bucket, key, version, ..ask };
+            let operation = "GetObject";
+            let ask = Ask { operation, bucket, key, version, is_source: true, ..ask };
             let entry = self.sharing.permit(&ask).await?;
             if let Some(action) = there
                 && !self.sharing.would_permit(&ask, action, &entry).await?
             {
                 noted.withheld.push(action);
             }
+            noted.of_source.extend(entry.standing);
             noted.sources.push(entry.notes);
         }
+        noted.of_object.extend(entry.standing);
         noted.bucket = Some(entry.notes);
         Ok(noted)
     }

@@ -15,7 +15,7 @@ use crate::get::{about_object, judge, shown_tag, size_of, start_by};
 use crate::headers::{ObjectHeaders, object_headers, tag_count};
 use crate::locks::{self, lock_asked};
 use crate::put::{in_store, judged_anew, place};
-use crate::sharing::{GET_TAGS, PUT_TAGS, new_object};
+use crate::sharing::{GET_TAGS, PUT_TAGS, Standing, new_object};
 use crate::{classes, refuse, tagging, versions};
 use http::{Extensions, HeaderMap};
 use penstock_base::ByteRange;
@@ -37,6 +37,8 @@ pub(crate) struct Source {
     /// All of it where not given.
     pub range: Option<ByteRange>,
     pub conditions: ReadConditions,
+    /// By what its list lets it be read.
+    standings: Vec<Standing>,
 }
 
 impl Source {
@@ -46,7 +48,7 @@ impl Source {
     /// `NoSuchBucket`; `NotImplemented` for access points.
     pub async fn new(
         buckets: &Buckets,
-        source: &dto::CopySource,
+        (source, extensions): (&dto::CopySource, &Extensions),
         range: Option<ByteRange>,
         conditions: ReadConditions,
     ) -> S3Result<Self> {
@@ -56,7 +58,9 @@ impl Source {
         buckets.check_key(bucket, key)?;
         let bucket = buckets.get(bucket).await?;
         let key = versions::name(&bucket, key, version_id.as_deref())?;
-        Ok(Source { bucket, key, range, conditions })
+        let caller = extensions.get::<Caller>();
+        let standings = caller.map_or_else(Vec::new, |caller| caller.of_source.clone());
+        Ok(Source { bucket, key, range, conditions, standings })
     }
 
     /// Whether the back end might copy from here to there by itself.
@@ -68,6 +72,7 @@ impl Source {
     pub async fn look(&self) -> S3Result<(ObjectMeta, ByteRange)> {
         let at = self.bucket.at(&self.key);
         let meta = self.bucket.query().head(&at).await.map_err(about_source)?;
+        self.still_let_in(&meta)?;
         self.judge(&meta)?;
         let size = size_of(&meta)?;
         self.check_range(size)?;
@@ -81,6 +86,7 @@ impl Source {
         let query = self.bucket.asking_query();
         let stream = start_by(&query, &self.bucket, &self.key, (range, &self.conditions)).await;
         let stream = stream.map_err(no_304).map_err(no_marker)?;
+        self.still_let_in(stream.meta())?;
         self.judge(stream.meta())?;
         self.check_range(size_of(stream.meta())?)?;
         Ok(stream)
@@ -131,6 +137,21 @@ impl Source {
         CopySource { key: self.bucket.key(&self.key), if_match: meta.etag.clone(), range }
     }
 
+    /// The version for the back end to copy where the client sets no condition: whichever it has,
+    /// or that which was judged. `None` where the source has to be looked at.
+    fn any_version(&self) -> Option<CopySource> {
+        let judged = self.standings.first().map(Standing::judged);
+        let is_tied = judged.is_none_or(|etag| etag.is_some()) && self.conditions.is_empty();
+        let if_match = judged.flatten().cloned();
+        let key = self.bucket.key(&self.key);
+        is_tied.then_some(CopySource { key, if_match, range: None })
+    }
+
+    /// Whether its list lets this version be read.
+    fn still_let_in(&self, meta: &ObjectMeta) -> S3Result<()> {
+        self.standings.iter().try_for_each(|standing| standing.check(meta))
+    }
+
     /// A copy knows no 304: every condition that does not hold is a failed one.
     fn judge(&self, meta: &ObjectMeta) -> S3Result<()> {
         judge(&self.bucket, &self.conditions, meta).map_err(no_304)
@@ -168,7 +189,8 @@ pub(crate) async fn copy(
     // Other stores take metadata before the bytes that a checksum is made of.
     let made_of = algorithm.filter(|_| bucket.store.origin().is_none());
     refuse::encryption(&request.headers, bucket.is_encrypted())?;
-    let mut source = Source::new(buckets, &input.copy_source, None, conditions).await?;
+    let source = (&input.copy_source, &request.extensions);
+    let mut source = Source::new(buckets, source, None, conditions).await?;
     let is_itself =
         source.is_beside(&bucket) && source.bucket.key(&source.key) == bucket.key(&input.key);
     let class = classes::asked(&bucket, &request.headers)?;
@@ -271,8 +293,9 @@ fn replaces_tags(directive: Option<&str>) -> S3Result<bool> {
     }
 }
 
-/// Lets the back end copy. Without conditions on the source that is one request; with them the
-/// source is looked at before and the copy is tied to what was seen.
+/// Lets the back end copy. Without conditions on the source that is one request, tied to the
+/// version that was judged where its list was; with them the source is looked at before and the
+/// copy is tied to what was seen.
 async fn copy_beside(
     source: &Source,
     bucket: &Bucket,
@@ -282,9 +305,9 @@ async fn copy_beside(
     if !source.is_beside(bucket) {
         return Ok(None);
     }
-    let version = match source.conditions.is_empty() {
-        true => source.version(&ObjectMeta::default(), None),
-        false => source.version(&source.look().await?.0, None),
+    let version = match source.any_version() {
+        Some(version) => version,
+        None => source.version(&source.look().await?.0, None),
     };
     let copied = bucket.copy_version(&version, &bucket.key(key), options).await;
     copied.map_err(about_object)

@@ -1,6 +1,7 @@
 //! Get, head and attributes of objects: one request to the back end, two where it has no ranges
 //! from the end or a part has to be found.
 
+use crate::auth::still_let_in;
 use crate::body::ObjectBody;
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{HasChecksums as _, Sums};
@@ -318,6 +319,7 @@ pub(crate) async fn get(
         }
     };
     let meta = stream.meta().clone();
+    still_let_in(&request.extensions, &meta)?;
     judge(&bucket, &conditions, &meta)?;
     let (size, start) = (size_of(&meta)?, stream.range().start);
     let found = ByteRange { start, end: start + len };
@@ -381,6 +383,7 @@ pub(crate) async fn head(
             (meta, found, count)
         }
     };
+    still_let_in(&request.extensions, &meta)?;
     judge(&bucket, &read_conditions!(input), &meta)?;
     let size = size_of(&meta)?;
     let content_range = wanted.content_range(found, size)?;

@@ -86,7 +86,7 @@ operations! { |gateway, request|
         answer(delete::delete_batch(&gateway.buckets, request).await?)
     }
     get_object_attributes: GetObjectAttributesInput => GetObjectAttributesOutput {
-        answer(attributes::attributes(&gateway.buckets, request.input).await?)
+        answer(attributes::attributes(&gateway.buckets, request).await?)
     }
     get_object_tagging: GetObjectTaggingInput => GetObjectTaggingOutput {
         answer(tagging::get(&gateway.buckets, request.input).await?)

@@ -10,6 +10,7 @@ mod besides;
 mod facts;
 mod needs;
 mod objects;
+mod standing;
 
 pub(crate) use batch::Batch;
 pub(crate) use besides::{Entry, GET_TAGS, PUT_ACL, PUT_TAGS, besides, perhaps};
@@ -17,6 +18,7 @@ pub(crate) use facts::version_of;
 pub(crate) use objects::{
     INITIATOR, completed_object, initiator_note, judges_lists, may_open, new_object, of_upload,
 };
+pub(crate) use standing::Standing;
 
 use crate::acl::{Acl, Permission, Requester, Users};
 use crate::buckets::Buckets;
@@ -99,6 +101,8 @@ pub(crate) struct Ask<'a> {
     pub uri: &'a Uri,
     /// From which address it came.
     pub peer: Option<IpAddr>,
+    /// It is about the source of a copy.
+    pub is_source: bool,
 }
 
 /// What let a request in.
@@ -148,11 +152,11 @@ impl Sharing {
         }
         // A policy is about objects, and those of a batch are in its body: [`batch`] judges each.
         if ask.operation == "DeleteObjects" && notes.policy.is_some() {
-            return Ok(Entry::new(notes, LetIn::ByPolicy));
+            return Ok(Entry::new(notes, LetIn::ByPolicy, None));
         }
         let policy = policy_of(&notes, ask.bucket)?;
-        let how = self.judge(ask, &notes, policy.as_ref()).await?;
-        Ok(Entry::new(notes, how))
+        let (how, standing) = self.judge(ask, &notes, policy.as_ref()).await?;
+        Ok(Entry::new(notes, how, standing))
     }
 
     /// As [`Sharing::permit`], with the notes of the bucket and the policy in them.
@@ -161,36 +165,48 @@ impl Sharing {
         ask: &Ask<'_>,
         notes: &Notes,
         policy: Option<&Policy>,
-    ) -> S3Result<LetIn> {
+    ) -> S3Result<(LetIn, Option<Standing>)> {
         let is_owner = is_owner(ask, self.bucket_acl(notes).as_ref());
         match self.by_policy(ask, (notes, policy), is_owner).await? {
             Decision::Denied if !(is_owner && is_about_policy(ask.operation)) => {
                 return Err(denied());
             }
-            Decision::Allowed => return Ok(LetIn::ByPolicy),
+            Decision::Allowed => return Ok((LetIn::ByPolicy, None)),
             Decision::Denied | Decision::Silent => {}
         }
-        self.by_list(ask, notes, policy).await?;
-        Ok(LetIn::ByList)
+        Ok((LetIn::ByList, self.by_list(ask, notes, policy).await?))
     }
 
-    /// Whether lists let somebody do this, under a policy that is silent about it.
-    async fn by_list(&self, ask: &Ask<'_>, notes: &Notes, policy: Option<&Policy>) -> S3Result<()> {
+    /// Whether lists let somebody do this, under a policy that is silent about it. Where the
+    /// object's own list did, whatever answers the request has to be held against it again.
+    async fn by_list(
+        &self,
+        ask: &Ask<'_>,
+        notes: &Notes,
+        policy: Option<&Policy>,
+    ) -> S3Result<Option<Standing>> {
         let acl = self.bucket_acl(notes);
         let is_owner = is_owner(ask, acl.as_ref());
         let acl = acl.unwrap_or(Acl { owner: String::new(), grants: Vec::new() });
         let effective = effective(acl, notes);
         let permits = |permission| is_owner || effective.permits(ask.who, permission);
+        let mut standing = None;
         let is_let_in = match (takes(ask.operation), ask.key) {
             (Takes::OnBucket(permission), _) => permits(permission),
             (Takes::Owner, _) | (Takes::OnObject(_), None) => is_owner,
             (Takes::OnObject(_), Some(_)) if is_enforced(notes) => is_owner,
             (Takes::OnObject(permission), Some(key)) => {
-                match self.object_acl(ask, key, &effective.owner).await {
-                    Ok(acl) if effective.owner.is_empty() => {
-                        is_owner || self::effective(acl, notes).permits(ask.who, permission)
-                    }
-                    Ok(acl) => self::effective(acl, notes).permits(ask.who, permission),
+                let found = self.object(ask, key).await;
+                let standing = standing.insert(Standing {
+                    who: ask.who.map(str::to_string),
+                    permission,
+                    bucket_owner: effective.owner.clone(),
+                    is_let_in: is_owner && effective.owner.is_empty(),
+                    ignores_public: notes.public_block.is_some_and(|block| block.ignore_acls),
+                    judged: found.as_ref().ok().and_then(|meta| meta.etag.clone()),
+                });
+                match found {
+                    Ok(meta) => standing.permits(&meta),
                     // Whoever may list is told that it is not there.
                     Err(error) if is_missing(&error) => {
                         let operation = "ListObjects";
@@ -205,7 +221,7 @@ impl Sharing {
                 }
             }
         };
-        if is_let_in { Ok(()) } else { Err(denied()) }
+        if is_let_in { Ok(standing) } else { Err(denied()) }
     }
 
     async fn by_policy(
@@ -259,16 +275,17 @@ impl Sharing {
         }
     }
 
-    /// The list of an object; one without is the bucket owner's alone.
+    /// An object, with the list that it has.
     ///
     /// # Errors
     /// `NoSuchKey`, and what the back end says.
-    async fn object_acl(&self, ask: &Ask<'_>, key: &str, owner: &str) -> S3Result<Acl> {
+    async fn object(&self, ask: &Ask<'_>, key: &str) -> S3Result<ObjectMeta> {
         let bucket = self.buckets.get(ask.bucket).await?;
         let name = versions::name(&bucket, key, ask.version)?;
-        let meta = bucket.query().head(&bucket.at(&name)).await;
-        let meta = meta.map_err(|error| to_s3(Subject::Object, error))?;
-        Ok(noted_acl(&meta).unwrap_or_else(|| Acl::private(owner)))
+        // A copy is tied to the version that is judged, which must be the one that there is.
+        let query = if ask.is_source { bucket.asking_query() } else { bucket.query() };
+        let meta = query.head(&bucket.at(&name)).await;
+        meta.map_err(|error| to_s3(Subject::Object, error))
     }
 
     /// Which of these buckets belong to somebody, where keys are owners.

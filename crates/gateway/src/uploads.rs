@@ -141,7 +141,8 @@ pub(crate) async fn part_copy(
     let conditions = source_conditions!(input);
     let bucket = buckets.writable(&input.bucket).await?;
     let is_unconditional = conditions.is_empty();
-    let source = Source::new(buckets, &input.copy_source, range, conditions).await?;
+    let source = (&input.copy_source, &request.extensions);
+    let source = Source::new(buckets, source, range, conditions).await?;
     let upload = upload_of(&input.upload_id)?;
     let copied = copy_part(&source, &bucket, &input.key, &upload, number).await;
     let (part, sums, version) = copied.map_err(|error| {

@@ -49,6 +49,7 @@ impl<'a> Batch<'a> {
             headers: &self.request.headers,
             uri: &self.request.uri,
             peer: self.peer,
+            is_source: false,
         };
         let sharing = &self.caller.sharing;
         sharing.judge(&ask, self.notes, Some(&self.policy)).await?;

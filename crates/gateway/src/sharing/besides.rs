@@ -4,7 +4,7 @@
 //! S3. Some only the source or the upload tells: that a copy takes tags along, or that an upload
 //! began with a list. For those the verdict is kept with the caller until it is known.
 
-use super::{Ask, LetIn, Sharing, denied, is_owner, policy_of};
+use super::{Ask, LetIn, Sharing, Standing, denied, is_owner, policy_of};
 use crate::notes::Notes;
 use crate::policy::{Decision, Policy};
 use http::HeaderMap;
@@ -60,12 +60,14 @@ pub(crate) fn perhaps(
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub notes: Notes,
+    /// Where the object's own list let it in.
+    pub standing: Option<Standing>,
     how: LetIn,
 }
 
 impl Entry {
-    pub(super) fn new(notes: Notes, how: LetIn) -> Self {
-        Entry { notes, how }
+    pub(super) fn new(notes: Notes, how: LetIn, standing: Option<Standing>) -> Self {
+        Entry { notes, standing, how }
     }
 }
 
@@ -82,7 +84,7 @@ impl Sharing {
         ask: &Ask<'_>,
         action: &'static str,
         entry: &Entry,
-    ) -> S3Result<()> {
+    ) -> S3Result<Option<Standing>> {
         let policy = policy_of(&entry.notes, ask.bucket)?;
         let ask = Ask { action: Some(action), ..*ask };
         self.judge_besides(&ask, entry, policy.as_ref()).await
@@ -99,7 +101,7 @@ impl Sharing {
         entry: &Entry,
     ) -> S3Result<bool> {
         match self.permit_besides(ask, action, entry).await {
-            Ok(()) => Ok(true),
+            Ok(_) => Ok(true),
             Err(error) if *error.code() == S3ErrorCode::AccessDenied => Ok(false),
             Err(error) => Err(error),
         }
@@ -110,18 +112,18 @@ impl Sharing {
         ask: &Ask<'_>,
         entry: &Entry,
         policy: Option<&Policy>,
-    ) -> S3Result<()> {
+    ) -> S3Result<Option<Standing>> {
         let notes = &entry.notes;
         let is_owner = is_owner(ask, self.bucket_acl(notes).as_ref());
         match self.by_policy(ask, (notes, policy), is_owner).await? {
             Decision::Denied => Err(denied()),
-            Decision::Allowed => Ok(()),
+            Decision::Allowed => Ok(None),
             // No list gives the right to read tags, so a copy tells them to nobody else either.
             Decision::Silent if ask.action == Some(GET_TAGS) => {
                 let ask = Ask { operation: "GetObjectTagging", ..*ask };
                 self.by_list(&ask, notes, policy).await
             }
-            Decision::Silent if entry.how == LetIn::ByList => Ok(()),
+            Decision::Silent if entry.how == LetIn::ByList => Ok(None),
             Decision::Silent => self.by_list(ask, notes, policy).await,
         }
     }

@@ -1,0 +1,114 @@
+//! What comes between two steps of a request: another version of the object, another maker of the
+//! bucket.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod common;
+
+use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server};
+use penstock_base::Secret;
+use penstock_gateway::{KeyPair, Options};
+use std::time::Duration;
+
+const OTHER: &str = "OTHER";
+
+fn owners(options: &mut Options) {
+    options.serve.acl = "owners".to_string();
+    options.keys.push(KeyPair::new(OTHER, Secret::new(SECRET_KEY)));
+}
+
+/// A gateway on Azure, with a bucket `mine` of the main key's.
+async fn server() -> Server {
+    let server = Server::on_with(Lane::Azure, owners).await;
+    let made = Request { method: "PUT", path: "/mine", ..Default::default() };
+    assert_eq!(server.send(made).await.status, 200);
+    server
+}
+
+async fn put(server: &Server, path: &str, body: &[u8], acl: &str) {
+    let headers = [("x-amz-acl", acl)];
+    let put = Request { method: "PUT", path, headers: &headers, body, ..Default::default() };
+    assert_eq!(server.send(put).await.status, 200);
+}
+
+impl Server {
+    /// Holds the answer to the next request of this operation back, so that there is time for what
+    /// comes between; it takes effect at once.
+    fn hold(&self, operation: &str) {
+        let fake = self.fake.as_ref().unwrap();
+        fake.faults().clear();
+        fake.fault(&format!("latency=1500,op={operation},times=1"));
+    }
+
+    /// Until that request came.
+    async fn held(&self) {
+        let fake = self.fake.as_ref().unwrap();
+        while fake.faults().fired() != [1] {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// The version that was judged is held back, and by then the one that answers is private.
+#[tokio::test]
+async fn a_version_that_is_private_is_not_told_to_whom_the_one_before_was_open() {
+    let server = server().await;
+    let host = [("host", "h")];
+    for (method, path, headers) in [
+        ("GET", "/mine/k", &host[..0]),
+        ("GET", "/mine/k", &[("range", "bytes=0-2")]),
+        ("HEAD", "/mine/k", &[]),
+        ("GET", "/mine/k?attributes", &[("x-amz-object-attributes", "ObjectSize")]),
+    ] {
+        put(&server, "/mine/k", b"public", "public-read").await;
+        let ask = || async {
+            let answer = server.unsigned(Request { method, path, headers, ..Default::default() });
+            answer.await
+        };
+        assert!([200, 206].contains(&ask().await.status), "{method} {path}");
+        server.hold("GetBlobProperties");
+        let (answer, ()) = tokio::join!(ask(), async {
+            server.held().await;
+            put(&server, "/mine/k", b"secret version", "private").await;
+        });
+        assert_eq!(answer.status, 403, "{method} {path}: {}", answer.text());
+        assert!(!answer.text().contains("sec"), "{}", answer.text());
+    }
+}
+
+/// Nor is a copy made of it.
+#[tokio::test]
+async fn nor_is_it_copied() {
+    let server = server().await;
+    let made = Request { method: "PUT", path: "/theirs", ..Default::default() };
+    assert_eq!(server.send_as(OTHER, made).await.status, 200);
+    let begin = Request { method: "POST", path: "/theirs/up?uploads", ..Default::default() };
+    let begun = server.send_as(OTHER, begin).await.text();
+    let id = begun.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_string();
+    let part = format!("/theirs/up?partNumber=1&uploadId={id}");
+    let replace = ("x-amz-metadata-directive", "REPLACE");
+    let tags = ("x-amz-tagging-directive", "REPLACE");
+    let sum = ("x-amz-checksum-algorithm", "SHA256");
+    let source = ("x-amz-copy-source", "mine/k");
+    for (path, headers) in [
+        ("/theirs/k", &[source, tags][..]),
+        ("/theirs/k", &[source, replace, tags]),
+        ("/theirs/k", &[source, replace, tags, sum]),
+        (part.as_str(), &[source]),
+    ] {
+        put(&server, "/mine/k", b"public", "public-read").await;
+        let copy = || {
+            server.send_as(OTHER, Request { method: "PUT", path, headers, ..Default::default() })
+        };
+        let before = copy().await;
+        assert_eq!(before.status, 200, "{headers:?}: {}", before.text());
+        server.hold("GetBlobProperties");
+        let (answer, ()) = tokio::join!(copy(), async {
+            server.held().await;
+            put(&server, "/mine/k", b"secret version", "private").await;
+        });
+        assert!([403, 409].contains(&answer.status), "{headers:?}: {}", answer.text());
+        let made = Request { path: "/theirs/k", ..Default::default() };
+        assert_eq!(server.send_as(OTHER, made).await.body, b"public", "{headers:?}");
+    }
+}
