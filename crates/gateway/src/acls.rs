@@ -21,7 +21,7 @@ use http::{Extensions, HeaderMap};
 use penstock_store::notes;
 use penstock_store::streaming::NULL_VERSION;
 use penstock_store::{PutOptions, WriteCondition};
-use s3s::{S3Request, S3Result, dto, s3_error};
+use s3s::{S3Error, S3Request, S3Result, dto, s3_error};
 
 /// What a store tells of an object's tags besides its metadata.
 const TAG_COUNT: &str = "@tag-count";
@@ -105,8 +105,7 @@ pub(crate) async fn create_bucket(
         if caller.sharing.bucket_acl(&notes) == Some(acl) {
             return made_again(is_locked, tags, &notes).map(|()| output);
         }
-        let why = "The requested bucket name is not available.";
-        return Err(s3_error!(BucketAlreadyExists, "{why}"));
+        return Err(not_available());
     }
     // Those of a bucket of this name whose removal was cut short, or went past the gateway.
     if let Some(version) = version.filter(|_| !is_there) {
@@ -132,7 +131,7 @@ pub(crate) async fn create_bucket(
     buckets.create(&input.bucket, placed_at.as_deref()).await?;
     if is_noted {
         let noted = |notes: &mut Notes| {
-            notes.acl = is_acl_noted.then(|| acl.to_text());
+            claim(notes, Some(&acl).filter(|_| is_acl_noted))?;
             notes.location = location.clone();
             notes.ownership = ownership.clone();
             notes.tags = tags.clone().or(notes.tags.take());
@@ -144,6 +143,23 @@ pub(crate) async fn create_bucket(
         locks::begin(buckets, &input.bucket).await?;
     }
     Ok(output)
+}
+
+/// Notes the list of a new bucket. Of two that make it at once, it is theirs whose note is first.
+///
+/// # Errors
+/// `BucketAlreadyExists`.
+fn claim(notes: &mut Notes, acl: Option<&Acl>) -> S3Result<()> {
+    let there = notes.list();
+    if acl.zip(there.as_ref()).is_some_and(|(acl, there)| acl.owner != there.owner) {
+        return Err(not_available());
+    }
+    notes.acl = acl.map(Acl::to_text);
+    Ok(())
+}
+
+fn not_available() -> S3Error {
+    s3_error!(BucketAlreadyExists, "The requested bucket name is not available.")
 }
 
 /// The tags that CreateBucket asks for in its document.

@@ -5,10 +5,10 @@
 
 mod common;
 
+use common::raw::until;
 use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server};
 use penstock_base::Secret;
 use penstock_gateway::{KeyPair, Options};
-use std::time::Duration;
 
 const OTHER: &str = "OTHER";
 
@@ -43,9 +43,7 @@ impl Server {
     /// Until that request came.
     async fn held(&self) {
         let fake = self.fake.as_ref().unwrap();
-        while fake.faults().fired() != [1] {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until("the request", async || fake.faults().fired() == [1]).await;
     }
 }
 
@@ -110,5 +108,49 @@ async fn nor_is_it_copied() {
         assert!([403, 409].contains(&answer.status), "{headers:?}: {}", answer.text());
         let made = Request { path: "/theirs/k", ..Default::default() };
         assert_eq!(server.send_as(OTHER, made).await.body, b"public", "{headers:?}");
+    }
+}
+
+/// Its container is made, and before that is noted somebody else makes the bucket too.
+#[tokio::test]
+async fn a_bucket_that_two_make_at_once_is_one_owners() {
+    let server = server().await;
+    let path = "/contested";
+    let make = |who| server.send_as(who, Request { method: "PUT", path, ..Default::default() });
+    server.hold("CreateContainer");
+    let (first, second): (Answer, Answer) = tokio::join!(make(ACCESS_KEY), async {
+        server.held().await;
+        make(OTHER).await
+    });
+    assert_eq!(second.status, 200, "{}", second.text());
+    assert_eq!((first.status, first.code().as_str()), (409, "BucketAlreadyExists"));
+    for (who, status) in [(ACCESS_KEY, 403), (OTHER, 200)] {
+        let put = Request { method: "PUT", path: "/contested/k", ..Default::default() };
+        assert_eq!(server.send_as(who, put).await.status, status, "{who}");
+    }
+    assert_eq!(make(OTHER).await.status, 200, "made again by its owner");
+}
+
+/// Its container goes, and before its notes do somebody else makes a bucket of that name.
+#[tokio::test]
+async fn a_bucket_that_is_made_while_another_goes_keeps_its_owner() {
+    let server = server().await;
+    // With such a name the fake has only what somebody made.
+    let path = "/missing-once-more";
+    let made = Request { method: "PUT", path, ..Default::default() };
+    assert_eq!(server.send(made).await.status, 200);
+    server.hold("DeleteContainer");
+    let remove = Request { method: "DELETE", path, ..Default::default() };
+    let (removed, ()) = tokio::join!(server.send(remove), async {
+        server.held().await;
+        // Until the container is gone it is the other's.
+        let make = || server.send_as(OTHER, Request { method: "PUT", path, ..Default::default() });
+        while make().await.status != 200 {}
+    });
+    assert_eq!(removed.status, 204, "{}", removed.text());
+    for (who, status) in [(ACCESS_KEY, 403), (OTHER, 200)] {
+        let path = "/missing-once-more/k";
+        let put = Request { method: "PUT", path, ..Default::default() };
+        assert_eq!(server.send_as(who, put).await.status, status, "{who}");
     }
 }
