@@ -158,6 +158,11 @@ impl Buckets {
         Ok(())
     }
 
+    /// Every name of a bucket, which need not be there.
+    pub fn names(&self, bucket: &str) -> Vec<String> {
+        self.routes.names(bucket)
+    }
+
     fn place(&self, bucket: &str) -> S3Result<(Place, &BackEnd)> {
         if let Some(place) = self.routes.place(bucket)
             && let Some(back_end) = self.back_ends.get(place.backend)

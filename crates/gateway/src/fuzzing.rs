@@ -126,13 +126,13 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
 /// A policy, and what it says of some requests.
 fn policy(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    let Ok(policy) = Policy::parse(text, "lake") else { return };
+    let Ok(policy) = Policy::parse(text, vec!["lake".to_string()]) else { return };
     let mut facts = Facts::default();
     facts.put("aws:SourceIp", "10.1.2.3");
     facts.put("s3:prefix", "ab");
     for who in [None, Some("K")] {
         for (action, key) in [("s3:GetObject", Some("a/b")), ("s3:ListBucket", None)] {
-            let request = Request { who, action, bucket: "lake", key, facts: &facts };
+            let request = Request { who, action, key, facts: &facts };
             let decision = policy.judge(&request);
             assert_eq!(decision, policy.judge(&request), "two answers to one question");
         }
@@ -238,7 +238,8 @@ mod tests {
 
     #[test]
     fn seeds_are_what_they_should_be() {
-        assert!(Policy::parse(std::str::from_utf8(BODIES[1].2).unwrap(), "lake").is_ok());
+        let text = std::str::from_utf8(BODIES[1].2).unwrap();
+        assert!(Policy::parse(text, vec!["lake".to_string()]).is_ok());
         assert!(serde_json::from_slice::<Notes>(BODIES[2].2).is_ok());
         let seed = |name: &str| BODIES.iter().find(|row| row.0 == name).unwrap().2;
         assert!(creation::tags_of(seed("gateway_creation")).is_ok_and(|tags| tags.is_some()));

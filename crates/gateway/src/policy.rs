@@ -3,6 +3,8 @@
 //! Decides what a document says about a request. Keys of conditions that this gateway does not
 //! know, and operators that nobody has, are refused when the policy is set: a condition that could
 //! not be judged would open or close more than its author meant.
+//!
+//! A bucket with several names (aliases) is one: a resource stands for it under any of them.
 
 mod condition;
 
@@ -38,8 +40,6 @@ pub struct Request<'a> {
     pub who: Option<&'a str>,
     /// `s3:GetObject` and its kin.
     pub action: &'a str,
-    /// The bucket's name.
-    pub bucket: &'a str,
     /// The object's key, if there is one.
     pub key: Option<&'a str>,
     /// What conditions ask for.
@@ -79,6 +79,8 @@ struct Statement {
 #[derive(Clone, Debug)]
 pub struct Policy {
     statements: Vec<Statement>,
+    /// Those of the bucket.
+    names: Vec<String>,
 }
 
 fn malformed(why: &str) -> S3Error {
@@ -100,11 +102,12 @@ fn texts(value: &Value) -> S3Result<Vec<String>> {
 }
 
 impl Policy {
-    /// Reads a policy for a bucket.
+    /// Reads a policy for a bucket of these names. Each statement has a resource of it: one that
+    /// was set when the bucket had another name would deny nothing any more.
     ///
     /// # Errors
     /// `MalformedPolicy` with what is wrong.
-    pub fn parse(text: &str, bucket: &str) -> S3Result<Self> {
+    pub fn parse(text: &str, names: Vec<String>) -> S3Result<Self> {
         if text.len() > POLICY_BYTES_MAX {
             return Err(malformed("Policies must be at most 20 KiB long."));
         }
@@ -122,14 +125,31 @@ impl Policy {
         if statements.is_empty() {
             return Err(malformed("Could not parse the policy: Statement is empty!"));
         }
-        let statements = statements.iter().map(|it| Statement::parse(it, bucket));
-        Ok(Policy { statements: statements.collect::<S3Result<_>>()? })
+        let statements: Vec<Statement> =
+            statements.iter().map(Statement::parse).collect::<S3Result<_>>()?;
+        let has_own = |it: &Statement| it.resources.iter().any(|text| is_of(text, &names));
+        match statements.iter().all(has_own) {
+            true => Ok(Policy { statements, names }),
+            false => Err(invalid_resource()),
+        }
+    }
+
+    /// Whether every resource is the bucket, under one of its names, or something in it.
+    ///
+    /// # Errors
+    /// `MalformedPolicy`.
+    pub fn check_resources(&self) -> S3Result<()> {
+        let mut resources = self.statements.iter().flat_map(|it| &it.resources);
+        match resources.all(|text| is_of(text, &self.names)) {
+            true => Ok(()),
+            false => Err(invalid_resource()),
+        }
     }
 
     /// What it says about a request.
     pub fn judge(&self, request: &Request<'_>) -> Decision {
         let mut decision = Decision::Silent;
-        for statement in self.statements.iter().filter(|it| it.is_about(request)) {
+        for statement in self.statements.iter().filter(|it| it.is_about(request, &self.names)) {
             if statement.denies {
                 return Decision::Denied;
             }
@@ -144,7 +164,7 @@ impl Policy {
     pub fn judge_list(&self, list: &Request<'_>) -> Decision {
         let write = Request { action: "s3:PutObject", ..*list };
         let judges = |it: &&Statement| it.conditions.iter().any(Condition::is_about_list);
-        let lets_in = |it: &Statement| !it.denies && it.is_about(&write);
+        let lets_in = |it: &Statement| !it.denies && it.is_about(&write, &self.names);
         match self.judge(list) {
             Decision::Silent if self.statements.iter().filter(judges).any(lets_in) => {
                 Decision::Allowed
@@ -173,12 +193,12 @@ impl Policy {
     /// Whether what it says about a request hangs on the tags of the object that there is.
     pub fn asks_for_tags(&self, request: &Request<'_>) -> bool {
         let asks = |it: &&Statement| it.conditions.iter().any(Condition::is_about_tags);
-        self.statements.iter().filter(asks).any(|it| it.names(request))
+        self.statements.iter().filter(asks).any(|it| it.names(request, &self.names))
     }
 }
 
 impl Statement {
-    fn parse(value: &Value, bucket: &str) -> S3Result<Self> {
+    fn parse(value: &Value) -> S3Result<Self> {
         let fields = value.as_object().ok_or_else(|| malformed("A statement is an object."))?;
         let denies = match fields.get("Effect").and_then(Value::as_str) {
             Some("Allow") => false,
@@ -196,10 +216,9 @@ impl Statement {
         if actions.iter().any(|action| action != "*" && !action.starts_with("s3:")) {
             return Err(malformed("Policy has invalid action"));
         }
-        let resources = texts(resources)?.into_iter().map(|text| {
-            let name = text.strip_prefix(ARN).filter(|_| is_of(&text, bucket));
-            name.map(str::to_string).ok_or_else(|| malformed("Policy has invalid resource"))
-        });
+        let resources = texts(resources)?
+            .into_iter()
+            .map(|text| text.strip_prefix(ARN).map(str::to_string).ok_or_else(invalid_resource));
         let conditions = match fields.get("Condition") {
             None => Vec::new(),
             Some(value) => Condition::parse(value)?,
@@ -216,30 +235,35 @@ impl Statement {
         })
     }
 
-    fn is_about(&self, request: &Request<'_>) -> bool {
-        self.names(request) && self.conditions.iter().all(|it| it.holds(request.facts))
+    fn is_about(&self, request: &Request<'_>, names: &[String]) -> bool {
+        self.names(request, names) && self.conditions.iter().all(|it| it.holds(request.facts))
     }
 
-    /// Whether it is about a request but for its conditions.
-    fn names(&self, request: &Request<'_>) -> bool {
-        let name = match request.key {
-            Some(key) => format!("{}/{key}", request.bucket),
-            None => request.bucket.to_string(),
+    /// Whether it is about a request, to a bucket of these names, but for its conditions.
+    fn names(&self, request: &Request<'_>, names: &[String]) -> bool {
+        let name = |bucket: &String| match request.key {
+            Some(key) => format!("{bucket}/{key}"),
+            None => bucket.clone(),
         };
+        let names: Vec<String> = names.iter().map(name).collect();
         let action = request.action.to_ascii_lowercase();
         let is_action = self.actions.iter().any(|pattern| stands_for(pattern, &action));
-        let is_resource = self.resources.iter().any(|pattern| stands_for(pattern, &name));
+        let is_meant = |pattern: &String| names.iter().any(|name| stands_for(pattern, name));
+        let is_resource = self.resources.iter().any(is_meant);
         self.principal.names(request.who) != self.is_not_principal
             && is_action != self.is_not_action
             && is_resource != self.is_not_resource
     }
 }
 
-/// Whether a resource can be the bucket or something in it.
-fn is_of(resource: &str, bucket: &str) -> bool {
-    let Some(name) = resource.strip_prefix(ARN) else { return false };
-    let named = name.split('/').next().unwrap_or_default();
-    stands_for(named, bucket)
+/// Whether a resource can be the bucket of these names or something in it.
+fn is_of(resource: &str, names: &[String]) -> bool {
+    let named = resource.split('/').next().unwrap_or_default();
+    names.iter().any(|name| stands_for(named, name))
+}
+
+fn invalid_resource() -> S3Error {
+    malformed("Policy has invalid resource")
 }
 
 /// A field, or its negation.

@@ -205,6 +205,23 @@ impl Routes {
         })
     }
 
+    /// Every name of a bucket: those that the configuration gives its place, and that of the
+    /// container itself where it is dynamic. None for names that no bucket has.
+    pub fn names(&self, bucket: &str) -> Vec<String> {
+        let Some(place) = self.place(bucket) else { return Vec::new() };
+        let is_same = |other: &Place| {
+            (other.backend, &other.container, &other.prefix)
+                == (place.backend, &place.container, &place.prefix)
+        };
+        let fixed = self.fixed.iter().filter(|row| is_same(row.1)).map(|row| row.0.clone());
+        let mut names: Vec<String> = fixed.collect();
+        let is_dynamic = self.place(&place.container).is_some_and(|own| is_same(&own));
+        if is_dynamic && !names.contains(&place.container) {
+            names.push(place.container.clone());
+        }
+        names
+    }
+
     /// Whether a key with `.` or `..` between its slashes might lie outside of a bucket's prefix.
     pub fn bars_dots(&self, bucket: &str) -> bool {
         let place = self.fixed.get(bucket).filter(|place| !place.prefix.is_empty());
@@ -290,6 +307,10 @@ mod tests {
         assert_eq!(routes.place("old"), Some(place));
         let other = routes.place("other").unwrap();
         assert_eq!((other.backend, other.container.as_str(), other.is_fixed), (0, "other", false));
+        assert_eq!(routes.names("lake"), ["lake", "old"]);
+        assert_eq!(routes.names("old"), ["lake", "old"]);
+        assert_eq!(routes.names("other"), ["other"]);
+        assert_eq!(routes.names("UPPER"), [""; 0]);
         assert_eq!(routes.place("healthz"), None);
         assert_eq!(routes.place("UPPER"), None);
     }

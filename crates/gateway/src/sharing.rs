@@ -154,7 +154,12 @@ impl Sharing {
         if ask.operation == "DeleteObjects" && notes.policy.is_some() {
             return Ok(Entry::new(notes, LetIn::ByPolicy, None));
         }
-        let policy = policy_of(&notes, ask.bucket)?;
+        let is_owners = || is_owner(ask, self.bucket_acl(&notes).as_ref());
+        let policy = match self.policy_of(&notes, ask.bucket) {
+            // Nobody else could mend it.
+            Err(_) if is_about_policy(ask.operation) && is_owners() => None,
+            policy => policy?,
+        };
         let (how, standing) = self.judge(ask, &notes, policy.as_ref()).await?;
         Ok(Entry::new(notes, how, standing))
     }
@@ -242,9 +247,9 @@ impl Sharing {
             Some(action) => of_version(action.to_string(), is_of_version),
             None => action(ask.operation, is_of_version),
         };
-        let (who, bucket, key) = (ask.who, ask.bucket, ask.key.filter(|_| !is_list));
+        let (who, key) = (ask.who, ask.key.filter(|_| !is_list));
         let asks_for_tags =
-            policy.asks_for_tags(&Request { who, action: &name, bucket, key, facts: &facts });
+            policy.asks_for_tags(&Request { who, action: &name, key, facts: &facts });
         if let (true, Some(key)) = (asks_for_tags, ask.key) {
             let bucket = self.buckets.get(ask.bucket).await?;
             let name = versions::name(&bucket, key, ask.version)?;
@@ -261,7 +266,7 @@ impl Sharing {
                 facts.put(&format!("s3:ExistingObjectTag/{name}"), &value);
             }
         }
-        let request = Request { who, action: &name, bucket, key, facts: &facts };
+        let request = Request { who, action: &name, key, facts: &facts };
         let decision = match ask.action {
             Some(besides::PUT_ACL) => policy.judge_list(&request),
             _ => policy.judge(&request),
@@ -273,6 +278,16 @@ impl Sharing {
             }
             decision => Ok(decision),
         }
+    }
+
+    /// The policy in a bucket's notes.
+    ///
+    /// # Errors
+    /// `MalformedPolicy` of notes that nobody wrote, or that were written when the bucket had other
+    /// names.
+    fn policy_of(&self, notes: &Notes, bucket: &str) -> S3Result<Option<Policy>> {
+        let parse = |text: &String| Policy::parse(text, self.buckets.names(bucket));
+        notes.policy.as_ref().map(parse).transpose()
     }
 
     /// An object, with the list that it has.
@@ -304,14 +319,6 @@ impl Sharing {
 /// everybody's whom the configuration lets in.
 fn is_owner(ask: &Ask<'_>, acl: Option<&Acl>) -> bool {
     ask.who.is_some() && acl.is_none_or(|acl| ask.who == Some(acl.owner.as_str()))
-}
-
-/// The policy in a bucket's notes.
-///
-/// # Errors
-/// `MalformedPolicy` of notes that nobody wrote.
-fn policy_of(notes: &Notes, bucket: &str) -> S3Result<Option<Policy>> {
-    notes.policy.as_ref().map(|text| Policy::parse(text, bucket)).transpose()
 }
 
 /// Whether an object or the version that is named is not there, or is a delete marker.

@@ -148,7 +148,8 @@ pub(crate) async fn set_policy(
         let why = "bucket policies (the gateway's setting `acl` is off)";
         return Err(s3_error!(NotImplemented, "{why}"));
     }
-    let policy = Policy::parse(&text, bucket)?;
+    let policy = Policy::parse(&text, buckets.names(bucket))?;
+    policy.check_resources()?;
     if lists == Lists::Public && !policy.only_opens() {
         let why = "bucket policies that deny, or that name somebody: under `acl = \"public\"` the \
                    configuration alone decides what keys may do";
@@ -177,7 +178,7 @@ pub(crate) async fn policy_status(
 ) -> S3Result<dto::GetBucketPolicyStatusOutput> {
     let notes = notes(buckets, bucket).await?;
     let by_policy = match &notes.policy {
-        Some(text) => Policy::parse(text, bucket)?.is_public(),
+        Some(text) => Policy::parse(text, buckets.names(bucket))?.is_public(),
         None => false,
     };
     let by_list = notes.list().is_some_and(|acl| acl.is_public());

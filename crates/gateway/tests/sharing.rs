@@ -7,7 +7,7 @@ mod common;
 use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server};
 use futures_util::future::join_all;
 use penstock_base::Secret;
-use penstock_gateway::{Grant, KeyPair, Options, Pattern, Rights};
+use penstock_gateway::{BackendOptions, BucketOptions, Grant, KeyPair, Options, Pattern, Rights};
 
 on_every_lane!(
     ;
@@ -369,4 +369,61 @@ async fn who_may_not_open_an_object_completes_no_upload_that_would() {
     assert_eq!(server.get("/lake/k").await.status, 404);
     assert_eq!(server.send(complete).await.status, 200);
     assert_eq!(server.ask("", "GET", "/lake/k", &[]).await.body, b"part");
+}
+
+fn named(options: &mut Options, name: &str, aliases: &[&str]) {
+    owners(options);
+    options.buckets = vec![BucketOptions {
+        name: name.to_string(),
+        aliases: aliases.iter().map(|alias| alias.to_string()).collect(),
+        backend: options.backends[0].name.clone(),
+        container: Some("lake".to_string()),
+        ..Default::default()
+    }];
+}
+
+#[tokio::test]
+async fn a_policy_is_of_the_bucket_under_each_of_its_names() {
+    let server = Server::on_with(Lane::Local, |it| named(it, "alpha", &["alpha-old"])).await;
+    server.set("/alpha", "private").await;
+    for path in ["/alpha/open/k", "/alpha/k"] {
+        assert_eq!(server.put(path, b"bytes").await.status, 200);
+    }
+    // By its name, by an alias, and by the container's own name.
+    let names = ["alpha", "alpha-old", "lake"];
+    for named in names {
+        let policy = format!(
+            r#"{{"Statement": [
+            {{"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject",
+              "Resource": "arn:aws:s3:::{named}/open/*"}},
+            {{"Effect": "Deny", "Principal": {{"AWS": "OTHER"}}, "Action": "s3:*",
+              "Resource": ["arn:aws:s3:::alpha", "arn:aws:s3:::alpha-old/*"]}}]}}"#
+        );
+        let body = policy.as_bytes();
+        let put = Request { method: "PUT", path: "/alpha-old?policy", body, ..Default::default() };
+        assert_eq!(server.send(put).await.status, 204);
+        for name in names {
+            let status = async |path: &str| server.statuses("GET", &format!("/{name}{path}")).await;
+            assert_eq!(status("/open/k").await, [200, 403, 200], "{named} {name}");
+            assert_eq!(status("/k").await, [200, 403, 403], "{named} {name}");
+            assert_eq!(status("?list-type=2").await, [200, 403, 403], "{named} {name}");
+        }
+    }
+    let strange = br#"{"Statement": {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject",
+        "Resource": ["arn:aws:s3:::alpha/*", "arn:aws:s3:::beta/*"]}}"#;
+    let put = Request { method: "PUT", path: "/alpha?policy", body: strange, ..Default::default() };
+    assert_eq!(server.send(put).await.code(), "MalformedPolicy");
+    // Under other names it would deny nothing any more: nobody is let in until its owner, who is
+    // never kept from it, has taken it away.
+    let renamed = Server::on_with(Lane::Local, |options| {
+        options.backends = vec![BackendOptions {
+            is_dynamic: false,
+            ..BackendOptions::directory(&server.dir.served())
+        }];
+        named(options, "beta", &[]);
+    })
+    .await;
+    assert_eq!(renamed.get("/beta/k").await.code(), "MalformedPolicy");
+    assert_eq!(renamed.statuses("DELETE", "/beta?policy").await, [204, 403, 403]);
+    assert_eq!(renamed.statuses("GET", "/beta/k").await, [200, 403, 403]);
 }

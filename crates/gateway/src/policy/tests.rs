@@ -1,6 +1,10 @@
 use super::*;
 use proptest::prelude::*;
 
+fn lake() -> Vec<String> {
+    vec!["lake".to_string()]
+}
+
 fn judge(statements: &str, who: Option<&str>, action: &str, key: Option<&str>) -> Decision {
     judge_with(statements, who, action, key, &[])
 }
@@ -15,8 +19,8 @@ fn judge_with(
     let text = format!(r#"{{"Version": "2012-10-17", "Statement": [{statements}]}}"#);
     let mut known = Facts::default();
     facts.iter().for_each(|(name, value)| known.put(name, value));
-    let policy = Policy::parse(&text, "lake").unwrap();
-    policy.judge(&Request { who, action, bucket: "lake", key, facts: &known })
+    let policy = Policy::parse(&text, lake()).unwrap();
+    policy.judge(&Request { who, action, key, facts: &known })
 }
 
 const READ: &str = r#"{"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject",
@@ -46,9 +50,9 @@ fn who_may_write_under_a_condition_on_the_list_may_bring_that_list() {
         let mut facts = Facts::default();
         facts.put("s3:x-amz-acl", "bucket-owner-full-control");
         let key = Some("a");
-        let policy = Policy::parse(&text, "lake").unwrap();
-        let (action, bucket) = ("s3:PutObjectAcl", "lake");
-        policy.judge_list(&Request { who: None, action, bucket, key, facts: &facts })
+        let policy = Policy::parse(&text, lake()).unwrap();
+        let action = "s3:PutObjectAcl";
+        policy.judge_list(&Request { who: None, action, key, facts: &facts })
     };
     let asked = r#"{"StringEquals": {"s3:x-amz-acl": "bucket-owner-full-control"}}"#;
     assert_eq!(decision(asked, ""), Decision::Allowed);
@@ -104,7 +108,7 @@ fn conditions_narrow() {
 fn a_policy_that_lets_everybody_in_is_public() {
     let is_public = |statement: &str| {
         let text = format!(r#"{{"Statement": {statement}}}"#);
-        Policy::parse(&text, "lake").unwrap().is_public()
+        Policy::parse(&text, lake()).unwrap().is_public()
     };
     assert!(is_public(READ));
     assert!(!is_public(&READ.replace("Allow", "Deny")));
@@ -136,7 +140,7 @@ fn what_cannot_be_judged_is_refused() {
             READ.replace("\"Effect\"", r#""Condition": {"Guess": {"s3:prefix": "x"}}, "Effect""#)
         ),
     ] {
-        let error = Policy::parse(wrong, "lake").unwrap_err();
+        let error = Policy::parse(wrong, lake()).unwrap_err();
         assert_eq!(error.code().as_str(), "MalformedPolicy", "{wrong}");
     }
 }
@@ -156,7 +160,7 @@ proptest! {
 
     #[test]
     fn any_json_is_judged_or_refused(text in "\\PC{0,80}") {
-        if let Ok(policy) = Policy::parse(&text, "lake") {
+        if let Ok(policy) = Policy::parse(&text, lake()) {
             policy.is_public();
         }
     }
@@ -164,7 +168,7 @@ proptest! {
 
 #[test]
 fn what_could_never_be_met_is_malformed() {
-    let parse = |text: &str| Policy::parse(text, "lake").is_ok();
+    let parse = |text: &str| Policy::parse(text, lake()).is_ok();
     let policy = |version: &str, principal: &str, condition: &str| {
         format!(
             r#"{{"Version": "{version}", "Statement": {{"Effect": "Allow",
@@ -198,4 +202,36 @@ fn what_could_never_be_met_is_malformed() {
     ] {
         assert!(!parse(&policy(version, principal, "{}")), "{version} {principal}");
     }
+}
+
+#[test]
+fn a_bucket_is_meant_under_each_of_its_names() {
+    let names = || vec!["lake".to_string(), "old".to_string()];
+    let facts = Facts::default();
+    let judge = |text: &str, key| {
+        let policy = Policy::parse(text, names()).unwrap();
+        let key = Some(key);
+        policy.judge(&Request { who: None, action: "s3:GetObject", key, facts: &facts })
+    };
+    let of = |resource: &str| {
+        format!(
+            r#"{{"Statement": {{"Effect": "Deny", "Principal": "*", "Action": "s3:*",
+            {resource}}}}}"#
+        )
+    };
+    for name in ["lake", "old", "l*", "ol?"] {
+        let text = of(&format!(r#""Resource": "arn:aws:s3:::{name}/a""#));
+        assert_eq!(judge(&text, "a"), Decision::Denied, "{name}");
+        assert_eq!(judge(&text, "b"), Decision::Silent, "{name}");
+        assert!(Policy::parse(&text, names()).unwrap().check_resources().is_ok());
+        let other = of(&format!(r#""NotResource": "arn:aws:s3:::{name}/a""#));
+        assert_eq!(judge(&other, "a"), Decision::Silent, "{name}");
+        assert_eq!(judge(&other, "b"), Decision::Denied, "{name}");
+    }
+    // A name that the bucket has no more stands for nothing, and is not set anew; beside no other
+    // it would let pass what was denied.
+    let both = of(r#""Resource": ["arn:aws:s3:::gone/*", "arn:aws:s3:::lake/*"]"#);
+    assert_eq!(judge(&both, "a"), Decision::Denied);
+    assert!(Policy::parse(&both, names()).unwrap().check_resources().is_err());
+    assert!(Policy::parse(&of(r#""Resource": "arn:aws:s3:::gone/*""#), names()).is_err());
 }

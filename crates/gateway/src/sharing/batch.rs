@@ -1,6 +1,6 @@
 //! A batch of removals under a policy: which of its objects its sender may remove.
 
-use super::{Ask, policy_of};
+use super::Ask;
 use crate::auth::Caller;
 use crate::exchange::Exchange;
 use crate::lock::Leave;
@@ -29,7 +29,8 @@ impl<'a> Batch<'a> {
     pub fn of(request: &'a S3Request<dto::DeleteObjectsInput>) -> S3Result<Option<Self>> {
         let Some(caller) = request.extensions.get::<Caller>() else { return Ok(None) };
         let Some(notes) = &caller.notes else { return Ok(None) };
-        let Some(policy) = policy_of(notes, &request.input.bucket)? else { return Ok(None) };
+        let policy = caller.sharing.policy_of(notes, &request.input.bucket)?;
+        let Some(policy) = policy else { return Ok(None) };
         let peer = request.extensions.get::<Arc<Exchange>>().map(|exchange| exchange.client());
         Ok(Some(Batch { request, caller, notes, policy, peer }))
     }

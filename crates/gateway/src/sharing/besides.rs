@@ -4,7 +4,7 @@
 //! S3. Some only the source or the upload tells: that a copy takes tags along, or that an upload
 //! began with a list. For those the verdict is kept with the caller until it is known.
 
-use super::{Ask, LetIn, Sharing, Standing, denied, is_owner, policy_of};
+use super::{Ask, LetIn, Sharing, Standing, denied, is_owner};
 use crate::notes::Notes;
 use crate::policy::{Decision, Policy};
 use http::HeaderMap;
@@ -85,7 +85,7 @@ impl Sharing {
         action: &'static str,
         entry: &Entry,
     ) -> S3Result<Option<Standing>> {
-        let policy = policy_of(&entry.notes, ask.bucket)?;
+        let policy = self.policy_of(&entry.notes, ask.bucket)?;
         let ask = Ask { action: Some(action), ..*ask };
         self.judge_besides(&ask, entry, policy.as_ref()).await
     }
