@@ -123,6 +123,7 @@ pub(crate) fn choose(found: &[Found; COPIES], port: &Port, paging: Paging) -> Re
             None => Err(no_volume(port, paging)),
         };
     };
+    refuse_overwritten(found, port)?;
     match table.page_count > paging.pages {
         true => Err(shrank(port, paging, table)),
         false => Ok(table.clone()),
@@ -160,7 +161,7 @@ pub(crate) fn held(port: &Port) -> Result<Option<&'static str>> {
 /// Refuses a device that something else begins on, though a copy of the table has outlived it
 /// behind: a file system that was made over a volume leaves most of the device as it was. A volume
 /// never takes the begin of its first copy away itself.
-pub(crate) fn refuse_overwritten(found: &[Found; COPIES], port: &Port) -> Result<()> {
+fn refuse_overwritten(found: &[Found; COPIES], port: &Port) -> Result<()> {
     if found[0] != Err(Flaw::Foreign) {
         return Ok(());
     }

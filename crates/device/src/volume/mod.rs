@@ -38,7 +38,7 @@ pub use shared::{Asked, SharedVolume, Wish};
 
 use crate::port::Port;
 use crate::process::{Own, forked};
-use copies::{Paging, choose, memory, refuse_overwritten, repair};
+use copies::{Paging, choose, memory, repair};
 use durable::Flushes;
 use grown::find_copies;
 use helped::Helpers;
@@ -129,7 +129,6 @@ impl Volume {
         check_whole(&port, paging)?;
         let found = find_copies(&port, paging)?;
         let table = choose(&found, &port, paging)?;
-        refuse_overwritten(&found, &port)?;
         if !port.geometry().is_read_only {
             repair(&port, paging, &found, &table)?;
         }

@@ -294,6 +294,8 @@ fn what_was_made_over_a_volume_is_told_and_left_alone() {
         assert_eq!(error.kind(), Kind::NotFound, "{error}");
         assert!(error.to_string().contains("but an ext2, ext3 or ext4 file system"), "{error}");
         assert_eq!(model.event_count(), 0, "nothing was written");
+        let error = check(&device(4096, model.image()).1).expect_err("nor is it looked at as one");
+        assert!(error.to_string().contains("but an ext2, ext3 or ext4 file system"), "{error}");
     }
 }
 

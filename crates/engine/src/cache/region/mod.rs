@@ -101,7 +101,7 @@ pub fn look_at_device(port: &Port) -> Result<Option<CacheDevice>> {
     check_end(port, found)?;
     let sound_labels = found.map(|found| found != Found::Nothing);
     let capacity_bytes = found.iter().find_map(ours).map(|label| label.capacity_bytes());
-    let is_cache = sound_labels.contains(&true);
+    let is_cache = sound_labels.contains(&true) && over(port, found[0])?.is_none();
     Ok(is_cache.then_some(CacheDevice { capacity_bytes, sound_labels }))
 }
 
@@ -218,7 +218,9 @@ impl Region {
         let device_bytes = port.geometry().size_bytes();
         let found = labels(&port)?;
         check_end(&port, found)?;
-        refuse_overwritten(&port, found[0])?;
+        if over(&port, found[0])?.is_some() {
+            return Err(no_cache(&port));
+        }
         let label = match (found.iter().find_map(ours), found[0]) {
             (Some(label), _) => label,
             (None, Found::OtherVersion(_)) => match Label::of(random(), device_bytes) {
@@ -250,27 +252,24 @@ impl Region {
     }
 }
 
-/// Refuses a device that something else begins on, though the label at its end has outlived it.
-fn refuse_overwritten(port: &Port, first: Found) -> Result<()> {
+/// What a device begins with in the place of a cache; the label at its end may have outlived it.
+fn over(port: &Port, first: Found) -> Result<Option<&'static str>> {
     if first != Found::Nothing {
-        return Ok(());
+        return Ok(None);
     }
     let mut head = memory(port, port.geometry().size_bytes().min(HEAD_BYTES as u64));
     read_at(port, 0, &mut head)?;
-    match recognise(&head) {
-        None | Some(CACHE) => Ok(()),
-        Some(_) => Err(no_cache(port)),
-    }
+    Ok(recognise(&head).filter(|what| *what != CACHE))
 }
 
 /// The error of a device without a cache tells what it holds instead. A damaged label is nothing.
 fn no_cache(port: &Port) -> Error {
-    let mut head = memory(port, port.geometry().size_bytes().min(HEAD_BYTES as u64));
-    if let Err(error) = read_at(port, 0, &mut head) {
-        return error;
-    }
+    let what = match over(port, Found::Nothing) {
+        Ok(what) => what,
+        Err(error) => return error,
+    };
     let name = port.name();
-    if let Some(what) = recognise(&head).filter(|what| *what != CACHE) {
+    if let Some(what) = what {
         let message = format!("there is no Penstock cache on it, but {what}");
         return failure(port, Kind::Invalid, message).with_hint(format!(
             "Name another device; `penstock nvme format --cache --force {name}` would overwrite \

@@ -385,6 +385,7 @@ fn what_was_made_over_a_cache_is_told_and_left_alone() {
     let error = Region::hold(port(&device)).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
     assert!(error.to_string().contains("but an ext2, ext3 or ext4 file system"), "{error}");
+    assert!(look_at_device(&port(&device)).unwrap().is_none());
     assert_eq!(device.event_count(), 0, "nothing was written");
 }
 
