@@ -83,9 +83,16 @@ def detach(con: duckdb.DuckDBPyConnection) -> None:
         con.execute(f"DETACH {db}")
 
 
-def checkpoint(con: duckdb.DuckDBPyConnection, db: str, beside: list[threading.Thread]) -> None:
-    """Checkpoints of a database as long as threads are at work on it."""
+def checkpoint(
+    con: duckdb.DuckDBPyConnection,
+    db: str,
+    beside: list[threading.Thread],
+    begins: threading.Event | None = None,
+) -> None:
+    """Checkpoints of a database as long as threads are at work on it, each of which is told."""
     while any(thread.is_alive() for thread in beside):
+        if begins:
+            begins.set()
         # Refused while another transaction changes rows that are there.
         with suppress(duckdb.TransactionException):
             con.execute(f"CHECKPOINT {db}")
@@ -101,11 +108,21 @@ def work(volume: Path, io: str, recorder: Recorder, under: Path) -> None:
             con.execute(f"SET debug_checkpoint_sleep_ms = {CHECKPOINT_MS}")
             attach(con, volume, io)
 
-            def run(writer: int, con: duckdb.DuckDBPyConnection = con) -> None:
+            begins = threading.Event()
+
+            def run(
+                writer: int,
+                con: duckdb.DuckDBPyConnection = con,
+                begins: threading.Event = begins,
+            ) -> None:
                 mine = con.cursor()
                 db, table = WRITERS[writer]
-                for _ in range(TRANSACTIONS):
+                for turn in range(TRANSACTIONS):
                     if writer == APPENDS:
+                        # However busy the machine is, some commit while a checkpoint runs.
+                        if turn % 2:
+                            begins.clear()
+                            begins.wait()
                         worker.append(mine, done[writer], db)
                     else:
                         worker.transact(mine, table, done[writer])
@@ -114,7 +131,8 @@ def work(volume: Path, io: str, recorder: Recorder, under: Path) -> None:
 
             threads = [threading.Thread(target=run, args=(it,)) for it in range(len(WRITERS))]
             changing, appending = threads[:APPENDS], threads[APPENDS:]
-            beside = threading.Thread(target=checkpoint, args=(con.cursor(), "e", appending))
+            of_e = (con.cursor(), "e", appending, begins)
+            beside = threading.Thread(target=checkpoint, args=of_e)
             for thread in (*threads, beside):
                 thread.start()
             mine = con.cursor()

@@ -152,6 +152,29 @@ async fn retracting_removes_what_was_made_and_nothing_else() {
     assert_eq!(bench.store.take_calls(), Vec::<String>::new());
 }
 
+/// The store made it, nobody heard, and the statement was interrupted before it asked again.
+#[tokio::test(start_paused = true)]
+async fn what_may_stand_unheard_is_removed_where_its_name_was_new() {
+    for names_are_new in [true, false] {
+        let bench = Bench::new(Scripted::new());
+        bench.store.fail("put", Fault::LoseAnswer);
+        let query = bench.query();
+        let mut writer = create(&bench, &query, "a");
+        writer.write(b"x").await.unwrap();
+        writer.finish_detached().unwrap();
+        while bench.store.content("a").await.is_none() {
+            tokio::task::yield_now().await;
+        }
+        query.cancel();
+        assert_eq!(query.barrier().await.unwrap_err().kind(), Kind::Cancelled);
+        bench.query().retract(&[&writer], names_are_new).await.unwrap();
+        assert_eq!(bench.store.content("a").await.is_none(), names_are_new);
+        let calls = bench.store.take_calls();
+        let puts = calls.iter().filter(|call| call.starts_with("put "));
+        assert_eq!(puts.count(), 1, "{calls:?}");
+    }
+}
+
 /// One of which that is known, and one that answers so.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_cannot_compare_keeps_all_but_new_names() {

@@ -326,7 +326,7 @@ impl Buckets {
             return Err(s3_error!(AccessDenied, "The gateway's configuration names this bucket."));
         }
         // Before the container goes: from then on somebody else may make it, and note whose it is.
-        let version = self.notes(bucket).await?.1;
+        let version = self.notes_version(bucket).await?;
         account.delete(&place.container).await.map_err(about_bucket)?;
         self.lock().remove(bucket);
         match version {

@@ -108,6 +108,21 @@ impl Buckets {
         Ok((notes.map_err(wrong)?, etag))
     }
 
+    /// The version of the notes of a bucket, which need not be such as can be read.
+    pub(crate) async fn notes_version(&self, bucket: &str) -> S3Result<Option<ETag>> {
+        let (home, key) = match self.notes_home(bucket).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(None),
+            Err(error) if is_missing(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match home.asking_query().head(&home.at(&key)).await {
+            Ok(meta) => Ok(meta.etag),
+            Err(error) if error.kind() == Kind::NotFound => Ok(None),
+            Err(error) => Err(about_object(error)),
+        }
+    }
+
     /// Changes the notes of a bucket that is there and may be written to. Whoever is overtaken by
     /// another change makes theirs again over what that one left.
     ///

@@ -265,3 +265,20 @@ async fn pages_of_other_origins(lane: Lane) {
         assert_eq!(got.header("access-control-allow-origin"), "https://fixed.org");
     }
 }
+
+/// Whose notes are damaged can remove the bucket, and has a whole one then.
+#[tokio::test]
+async fn a_bucket_whose_notes_cannot_be_read_is_removed_with_them() {
+    let server = Server::on(Lane::Directory).await;
+    let bucket = |method| Request { method, path: "/torn", ..Default::default() };
+    assert_eq!(server.send(bucket("PUT")).await.status, 200);
+    let tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
+    set(&server, "/torn?tagging", tags).await;
+    let notes = server.dir.served().join("penstock-notes/torn/bucket.json");
+    std::fs::write(&notes, "{\"tags\": [[\"a\"").unwrap();
+    assert_eq!(server.get("/torn?tagging").await.status, 500);
+    assert_eq!(server.send(bucket("DELETE")).await.status, 204);
+    assert!(!notes.exists());
+    assert_eq!(server.send(bucket("PUT")).await.status, 200);
+    assert_eq!(server.get("/torn?tagging").await.code(), "NoSuchTagSet");
+}

@@ -50,11 +50,11 @@ pub(super) fn export(target: &Target, copy: &NvmeCopy) -> Result<()> {
         copy_out(&volume, &format!("{}{ending}", copy.db), into, &partial)?;
     }
     for target in &targets {
-        rename_new(&beside(target, PARTIAL_ENDING), target)
-            .and_then(|()| sync_name(target))
-            .map_err(|error| local(error, OPERATION, target))?;
-        // A log must not come to lie beside another database.
+        let fail = |error| local(error, OPERATION, target);
+        rename_new(&beside(target, PARTIAL_ENDING), target).map_err(fail)?;
+        // A log must not come to lie beside another database, nor a database without its log.
         made.0.push(target.clone());
+        sync_name(target).map_err(fail)?;
     }
     made.0.clear();
     Ok(())
@@ -69,18 +69,35 @@ fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The same in two steps, in each of which the bytes have a name and no name is an empty file's.
+/// The same in two steps, in each of which the bytes have a name and no name is an empty file's,
+/// but where there are no hard links.
 fn link_new(from: &Path, to: &Path) -> std::io::Result<()> {
-    std::fs::hard_link(from, to)?;
-    std::fs::remove_file(from)
+    match std::fs::hard_link(from, to) {
+        Ok(()) => std::fs::remove_file(from),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(error),
+        Err(_) => claim_new(from, to),
+    }
+}
+
+/// The same where a name can only be had with an empty file.
+fn claim_new(from: &Path, to: &Path) -> std::io::Result<()> {
+    File::create_new(to)?;
+    std::fs::rename(from, to).inspect_err(|_| drop(std::fs::remove_file(to)))
 }
 
 /// Makes a new name durable, as its bytes are.
 fn sync_name(path: &Path) -> std::io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    match File::open(directory.unwrap_or(Path::new(".")))?.sync_all() {
-        // Some file systems cannot, and some need not.
-        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
+    let opened = File::open(directory.unwrap_or(Path::new(".")));
+    match opened.and_then(|directory| directory.sync_all()) {
+        // Some file systems cannot, some need not, and who may write need not be let read.
+        Err(error)
+            if [Errno::INVAL, Errno::ACCESS]
+                .iter()
+                .any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) =>
+        {
+            Ok(())
+        }
         outcome => outcome,
     }
 }
@@ -109,7 +126,7 @@ mod tests {
     fn a_name_that_is_taken_is_not_taken_over() {
         let scratch = Scratch::new("export");
         let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
-        for rename in [rename_new, link_new] {
+        for rename in [rename_new, link_new, claim_new] {
             std::fs::write(&from, "new").expect("writes");
             std::fs::write(&to, "precious").expect("writes");
             let error = rename(&from, &to).expect_err("it is there");

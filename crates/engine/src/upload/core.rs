@@ -31,6 +31,8 @@ pub(crate) struct Upload {
     pub(super) given_up: AtomicBool,
     /// Held from the request that makes the object visible until its end is known.
     pub(super) commit: Mutex<Option<Commit>>,
+    /// Whether a request that makes the object visible was sent.
+    pub(super) was_sent: AtomicBool,
     pub(super) outcome: watch::Sender<Outcome>,
     pub(super) itself: Weak<Upload>,
 }
@@ -67,6 +69,7 @@ impl Upload {
             cancel: Cancellation::default(),
             given_up: AtomicBool::new(false),
             commit: Mutex::default(),
+            was_sent: AtomicBool::new(false),
             outcome: watch::Sender::default(),
             itself: Weak::clone(itself),
         });
@@ -174,7 +177,7 @@ impl Upload {
         match found {
             Outcome::Open => self.give_up(),
             Outcome::Ending => self.cancel(),
-            Outcome::Nothing | Outcome::Made(_) => {}
+            Outcome::Nothing | Outcome::Untold | Outcome::Made(_) => {}
         }
     }
 

@@ -14,6 +14,7 @@ use crate::upload::single::send_whole;
 use penstock_base::{Error, Kind, Metric, Result, Retry};
 use penstock_store::{Again, ETag, ObjectMeta, PutResult, WriteCondition};
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -73,7 +74,10 @@ impl Upload {
         self.outcome.send_if_modified(|outcome| {
             let ending = *outcome == Outcome::Ending;
             if ending {
-                *outcome = Outcome::of(&result);
+                *outcome = match &result {
+                    Err(error) if self.may_stand_for(error) => Outcome::Untold,
+                    result => Outcome::of(result),
+                };
             }
             ending
         });
@@ -98,6 +102,20 @@ impl Upload {
             return Err(cancelled());
         }
         Ok(())
+    }
+
+    /// As [`Upload::check_wanted`], where the request follows at once.
+    fn begin_request(&self) -> Result<()> {
+        self.check_wanted()?;
+        self.was_sent.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether the object may stand there though this is what became of its upload: a request was
+    /// sent, and nobody waits for its answer, or asks again.
+    fn may_stand_for(&self, error: &Error) -> bool {
+        let is_open = error.kind() == Kind::Cancelled || may_have_acted(error);
+        is_open && self.was_sent.load(Ordering::Relaxed)
     }
 
     fn commit(&self) -> MutexGuard<'_, Option<Commit>> {
@@ -172,7 +190,7 @@ impl Upload {
         let _slot = self.slot().await;
         self.begin_commit().await?;
         self.check_whole(size, buffer.len())?;
-        let check = || self.check_wanted();
+        let check = || self.begin_request();
         send_whole(&self.query, &self.at, buffer.seal(), &self.options, check).await
     }
 
@@ -189,7 +207,7 @@ impl Upload {
         self.begin_commit().await?;
         self.check_whole(size, sent.iter().map(|part| part.size_bytes).sum())?;
         let complete = async || {
-            self.check_wanted()?;
+            self.begin_request()?;
             let made = store.complete_upload(key, &upload, &sent, &self.options).await;
             made.map_err(final_conflict)
         };

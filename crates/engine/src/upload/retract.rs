@@ -27,6 +27,8 @@ pub(super) enum Outcome {
     Ending,
     /// Nothing, as far as the store told.
     Nothing,
+    /// An object, or what stood there before: a request was sent, and its answer never heard.
+    Untold,
     /// An object; its tag where the store told it.
     Made(Option<ETag>),
 }
@@ -67,7 +69,12 @@ async fn retract_one(query: &QueryCore, upload: &Upload, names_are_new: bool) ->
     // The sender lives in the upload, so waiting cannot fail.
     let _ = outcome.wait_for(|outcome| *outcome != Outcome::Ending).await;
     let outcome = outcome.borrow().clone();
-    let Outcome::Made(tag) = outcome else { return Ok(()) };
+    let tag = match outcome {
+        Outcome::Made(tag) => tag,
+        // Nobody else has such a name, so what stands there is this upload's.
+        Outcome::Untold if names_are_new => None,
+        Outcome::Open | Outcome::Ending | Outcome::Nothing | Outcome::Untold => return Ok(()),
+    };
     // A second try of the statement may make the very same bytes, and so the same tag.
     let _commit = query.engine.commits.enter(upload.at.name()).await;
     upload.remove_made(query, tag.as_ref(), names_are_new).await

@@ -23,8 +23,8 @@ const IN_SIDECAR: &[u8] = b"sidecar";
 /// The kernel's limit for one attribute.
 const ATTRIBUTE_MAX_BYTES: usize = 64 << 10;
 const ATTRIBUTE_USUAL_BYTES: usize = 1 << 10;
-/// What a file is that is marked and has no hidden file.
-pub(super) const LOST: Errno = Errno::NODATA;
+/// What a file is that is marked and has no hidden file: a number that no file system gives.
+pub(super) const LOST: Errno = Errno::NOTRECOVERABLE;
 /// Sweepers that may be quicker than the lock of a new file, one after the other.
 const TEMP_ROUNDS_MAX: usize = 64;
 

@@ -145,8 +145,11 @@ impl StreamingStore for LocalStore {
     }
 
     async fn discard_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
-        self.list_parts(key, upload).await?;
-        self.abort_upload(key, upload).await
+        match self.list_parts(key, upload).await {
+            // What it began with cannot be read: then nothing else helps.
+            Err(error) if error.kind() != Kind::Corrupt => Err(error),
+            _ => self.abort_upload(key, upload).await,
+        }
     }
 
     fn has_tags(&self) -> bool {

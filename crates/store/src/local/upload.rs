@@ -38,8 +38,8 @@ const OPTIONS: &str = "options";
 /// What they take at most: several times what any service takes as headers.
 const OPTIONS_MAX_BYTES: usize = 1 << 20;
 const OPTIONS_USUAL_BYTES: usize = 8 << 10;
-/// What is read of options that nobody wrote like this.
-pub(super) const DAMAGED: Errno = Errno::BADMSG;
+/// What is read of options that nobody wrote like this: a number that no file system gives.
+pub(super) const DAMAGED: Errno = Errno::OWNERDEAD;
 /// Rounds of removing what an upload has: parts under way come to an end, and none begins.
 const DISCARD_ROUNDS_MAX: usize = 100;
 /// Bytes per read when parts are read back.

@@ -127,8 +127,9 @@ impl S3Store {
                 let why = "the object has changed: its tag is another one";
                 Err(self.named(call, Error::new(Kind::Conflict, why)))
             }
-            // The service says itself what it makes of a removal of nothing.
-            Err(error) if error.kind() != Kind::NotFound => Err(error),
+            // The service says itself what it makes of a removal of nothing; and who may remove need
+            // not be one who may read.
+            Err(error) if !matches!(error.kind(), Kind::NotFound | Kind::Denied) => Err(error),
             _ => Ok(()),
         }
     }

@@ -79,6 +79,8 @@ pub fn format_device(port: &Port, is_forced: bool) -> Result<u64> {
     for place in [COPY_BYTES, end - COPY_BYTES] {
         write_at(port, place, &[&memory(port, PAGE_BYTES)])?;
     }
+    // What began here may have signs of itself behind the first page: it is no more.
+    write_at(port, PAGE_BYTES, &[&memory(port, HEAD_BYTES as u64 - PAGE_BYTES)])?;
     write_label(port, &label)?;
     Ok(label.capacity_bytes())
 }

@@ -373,6 +373,17 @@ fn one_label_is_enough_and_another_version_is_given_up() {
     assert_eq!(check(&cache, 1, 0), 50_000);
 }
 
+#[test]
+fn what_a_cache_was_made_over_is_not_taken_for_what_came_after() {
+    let mut image = Image::default();
+    image.write(65_600, b"_BHRfS_M");
+    let device = large(image);
+    format_device(&port(&device), true).unwrap();
+    let mut image = device.image();
+    image.write(0, &[0; 4096]);
+    drop(hold(&large(image)));
+}
+
 /// A file system that is made over a cache may leave the label at its end.
 #[test]
 fn what_was_made_over_a_cache_is_told_and_left_alone() {

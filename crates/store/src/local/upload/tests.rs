@@ -274,8 +274,8 @@ fn reads() -> u64 {
     line.parse().unwrap()
 }
 
-#[test]
-fn what_an_upload_began_with_is_read_as_a_whole_and_bounded() {
+#[tokio::test]
+async fn what_an_upload_began_with_is_read_as_a_whole_and_bounded() {
     let bucket = Bucket::new();
     let location = names::locate(Scope::Bucket, "k").unwrap();
     let begin = |len: usize| {
@@ -301,6 +301,10 @@ fn what_an_upload_began_with_is_read_as_a_whole_and_bounded() {
         assert_eq!(error.kind(), Kind::Corrupt, "{error}");
         assert!(error.to_string().contains("begin it anew"), "{error}");
     }
+    // Which the store lets be done.
+    bucket.store.discard_upload("k", &id).await.unwrap();
+    let error = bucket.store.discard_upload("k", &id).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::NotFound, "{error}");
 }
 
 #[tokio::test]
