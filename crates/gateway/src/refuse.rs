@@ -16,16 +16,13 @@ const UNKEPT: &[(&str, &str)] = &[
 ];
 
 /// Conditions that s3s takes for none where they are empty.
-const CONDITIONS: [&str; 9] = [
+const CONDITIONS: [&str; 6] = [
     "if-match",
     "if-none-match",
-    "if-unmodified-since",
     "x-amz-if-match-size",
     "x-amz-if-match-last-modified-time",
     "x-amz-copy-source-if-match",
     "x-amz-copy-source-if-none-match",
-    "x-amz-copy-source-if-modified-since",
-    "x-amz-copy-source-if-unmodified-since",
 ];
 
 /// Operations that a request is taken for when its query names no other one, and which parameters

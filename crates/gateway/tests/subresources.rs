@@ -269,7 +269,7 @@ async fn pages_of_other_origins(lane: Lane) {
 /// Whose notes are damaged can remove the bucket, and has a whole one then.
 #[tokio::test]
 async fn a_bucket_whose_notes_cannot_be_read_is_removed_with_them() {
-    let server = Server::on(Lane::Directory).await;
+    let server = Server::on(Lane::Local).await;
     let bucket = |method| Request { method, path: "/torn", ..Default::default() };
     assert_eq!(server.send(bucket("PUT")).await.status, 200);
     let tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";

@@ -127,7 +127,7 @@ impl S3Store {
                 let why = "the object has changed: its tag is another one";
                 Err(self.named(call, Error::new(Kind::Conflict, why)))
             }
-            // The service says itself what it makes of a removal of nothing; and who may remove need
+            // The service says itself what it makes of a removal of nothing, and who may remove may
             // not be one who may read.
             Err(error) if !matches!(error.kind(), Kind::NotFound | Kind::Denied) => Err(error),
             _ => Ok(()),
