@@ -151,14 +151,16 @@ impl Temp {
     ) -> Result<PutResult> {
         let shown = root.shown(&location.path());
         let target = root.open_dir(&location.dir).map_err(|e| explain(e, "open", &shown))?;
-        set_time(&self.file).map_err(|errno| explain(errno, "set the time of", &shown))?;
-        let stat = rustix::fs::fstat(&self.file).map_err(|e| explain(e, "stat", &shown))?;
         let mut attributes = attributes.clone();
-        let mut is_placed = false;
+        let mut placed = None;
         // Once more where versions began to be kept while the file was synced.
         for _ in 0..ROUNDS_MAX {
             let keeper = Keeper::open(root, location)
                 .map_err(|errno| explain(errno, "keep the versions of", &shown))?;
+            // In its turn: versions are in the order of their times, and whoever had the turn
+            // before this writer may have written while it waited.
+            set_time(&self.file).map_err(|errno| explain(errno, "set the time of", &shown))?;
+            let stat = rustix::fs::fstat(&self.file).map_err(|e| explain(e, "stat", &shown))?;
             attributes.version = keeper.as_ref().and_then(Keeper::new_id);
             attributes
                 .store(&self.file, &target)
@@ -166,22 +168,21 @@ impl Temp {
             sync_file(&self.file).map_err(|errno| explain(errno, "sync", &shown))?;
             match self.rename(root, location, &target, condition, keeper.as_ref()) {
                 Ok(true) => {
-                    (is_placed, self.published) = (true, true);
+                    self.published = true;
                     let replaced = keeper.as_ref().map_or(Ok(()), Keeper::replaced);
                     replaced.map_err(|errno| explain(errno, "replace a version of", &shown))?;
+                    placed = Some(stat);
                     break;
                 }
-                Ok(false) => {}
+                // The hidden file has the time in its name, which will be another.
+                Ok(false) => attributes::forget(&target, &stat),
                 Err(error) => {
                     attributes::forget(&target, &stat);
                     return Err(error);
                 }
             }
         }
-        if !is_placed {
-            attributes::forget(&target, &stat);
-            return Err(lost_races(&shown));
-        }
+        let Some(stat) = placed else { return Err(lost_races(&shown)) };
         // Whoever waits for the lock may go on; durability of the name concerns only this caller.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
         sync_dir(&target).map_err(|errno| explain(errno, "sync the directory of", &shown))?;

@@ -38,7 +38,7 @@ fn hidden(dir: &Dir) -> Vec<String> {
 }
 
 /// Waits until somebody waits for the lock of this file.
-fn wait_for_a_waiter(path: &Path) {
+pub(super) fn wait_for_a_waiter(path: &Path) {
     let inode = format!(":{} ", fs::metadata(path).unwrap().ino());
     let since = Instant::now();
     let waits = || {

@@ -3,7 +3,9 @@
 use super::*;
 use crate::VersionsRequest;
 use crate::streaming::{NULL_VERSION, StreamingStore as _, versioned};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Mutex;
+use std::thread::JoinHandle;
 
 /// A large file is synced for seconds.
 #[tokio::test]
@@ -47,6 +49,45 @@ async fn what_is_kept_while_another_write_is_synced_is_not_lost() {
         let meta = store.stat(&key).await.unwrap();
         assert_eq!((meta.version, meta.metadata), (Some(large), options.metadata));
     }
+    let hidden = |path: &String| path.contains(names::SIDECAR);
+    assert_eq!(dir.paths().into_iter().filter(hidden).count(), 1, "{:?}", dir.paths());
+}
+
+/// A write that waits for its turn is the latest when it has got it, whatever was written until
+/// then.
+#[tokio::test]
+async fn what_was_marked_while_a_write_waited_is_behind_it() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    store.set_versioning(true).await.unwrap();
+    put(&store, "k", "first").await;
+    let at = || names::locate(Scope::Bucket, "k").unwrap();
+    let path = dir.0.path().to_path_buf();
+    let waiting: Arc<Mutex<Option<JoinHandle<Result<PutResult>>>>> = Arc::default();
+    let started = waiting.clone();
+    let begin = move || {
+        let mut started = started.lock().unwrap();
+        // It is in the tree, and the marker not yet.
+        if started.is_some() || fs::metadata(path.join("k")).unwrap().nlink() != 2 {
+            return;
+        }
+        let root = Root::open(&path, Scope::Bucket).unwrap();
+        *started = Some(std::thread::spawn(move || {
+            let mut temp = Temp::create(&root, &at()).unwrap();
+            temp.write(&Bytes::from_static(b"waited").into(), "k").unwrap();
+            temp.publish(&root, &at(), &WriteCondition::None, &Attributes::default())
+        }));
+        super::attributes::wait_for_a_waiter(&path.join(names::VERSIONS).join("k"));
+    };
+    let root = Root::open(dir.0.path(), Scope::Bucket).unwrap();
+    let remove = || versions::remove(&root, &at(), None, &WriteCondition::None, None);
+    assert!(durable::seen::meanwhile(begin, remove).unwrap().is_marker);
+    let waited = waiting.lock().unwrap().take().expect("the version was kept");
+    let waited = waited.join().unwrap().unwrap().version;
+    let last = put(&store, "k", "to be undone").await.version.unwrap();
+    store.remove("k", Some(&last), None).await.unwrap();
+    assert_eq!(store.stat("k").await.unwrap().version, waited);
+    assert_eq!(read(&store, "k").await.unwrap(), "waited");
 }
 
 /// What is told between the question whether versions are kept and the removal.
