@@ -278,6 +278,11 @@ pub(super) fn is_gone(file: impl AsFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0)
 }
 
+/// Whether a file has at most that name which it has in the tree of versions.
+pub(super) fn is_only_in_tree(file: impl AsFd) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink <= 1)
+}
+
 /// Removes the hidden file of a version that is gone, if it had one.
 pub(super) fn forget(dir: impl AsFd, stat: &Stat) {
     // Best effort: a hidden file without its object is swept later.

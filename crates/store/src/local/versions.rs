@@ -12,11 +12,13 @@
 mod id;
 mod listing;
 mod named;
+mod removal;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) use id::fuzz;
 pub(super) use listing::list;
 pub(super) use named::{explain_missing, open, revise};
+pub(super) use removal::remove;
 
 use self::id::file_name;
 use super::Scope;
@@ -26,12 +28,12 @@ use super::durable::{sync_dir, sync_file};
 use super::errno::explain;
 use super::names::{Location, UPLOAD, VERSION, VERSIONING, VERSIONS};
 use super::root::{Root, lock};
-use super::write::{self, Current, Gone, Temp, check};
-use crate::streaming::{NULL_VERSION, Permit, Removed, Versioning};
+use super::write::{self, Current, Temp};
+use crate::streaming::{NULL_VERSION, Permit, Versioning};
 use crate::{ETag, ObjectMeta, WriteCondition};
 use penstock_base::Result;
-use rustix::fd::{AsFd as _, OwnedFd};
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat};
+use rustix::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
 
@@ -113,8 +115,8 @@ fn kept(dir: &OwnedFd) -> Result<Vec<Kept>, Errno> {
         let name = entry.file_name().to_str().unwrap_or_default();
         let Some(id) = name.strip_prefix(VERSION) else { continue };
         let file = match open_in(dir, id) {
-            // Removed this moment.
-            Err(Errno::NOENT) => continue,
+            // Removed this moment, or a symbolic link: no version is one.
+            Err(Errno::NOENT | Errno::LOOP) => continue,
             answer => answer?,
         };
         let stat = rustix::fs::fstat(&file)?;
@@ -130,6 +132,19 @@ fn kept(dir: &OwnedFd) -> Result<Vec<Kept>, Errno> {
     let time = |kept: &Kept| (kept.stat.st_mtime, kept.stat.st_mtime_nsec);
     found.sort_by(|a, b| (time(b), &b.id).cmp(&(time(a), &a.id)));
     Ok(found)
+}
+
+fn is_link(dir: &OwnedFd, at: &Location) -> Result<bool, Errno> {
+    let stat = rustix::fs::statat(dir, &at.name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}
+
+/// Where the hidden file of an object in `dir` is: elsewhere if its name is a link's.
+fn beside(root: &Root, dir: &OwnedFd, at: &Location) -> Result<OwnedFd, Errno> {
+    match is_link(dir, at)? {
+        true => root.open_dir(&root.behind_links(at)?.dir),
+        false => dir.try_clone_errno(),
+    }
 }
 
 fn open_in(dir: &OwnedFd, id: &str) -> Result<OwnedFd, Errno> {
@@ -185,27 +200,33 @@ impl Keeper {
     }
 
     /// Gives the current version, whose plain name another is about to get, its name in the tree.
-    pub fn keep(&self, current: &Current, dir: &OwnedFd, name: &str) -> Result<(), Errno> {
-        let Current::File { stat, held } = current else { return Ok(()) };
+    /// `false` where it needs none.
+    pub fn keep(
+        &self,
+        root: &Root,
+        current: &Current,
+        (dir, at): (&OwnedFd, &Location),
+    ) -> Result<bool, Errno> {
+        let Current::File { stat, held } = current else { return Ok(false) };
         let link = |id: &str| {
-            Attributes::link_sidecar(stat, dir, &self.dir)?;
-            rustix::fs::linkat(dir, name, &self.dir, file_name(id), AtFlags::empty())
+            Attributes::link_sidecar(stat, &beside(root, dir, at)?, &self.dir)?;
+            self.link(held.as_ref(), (dir, at), id)
         };
         let loaded = match held {
-            Some(file) => Attributes::load(file.as_fd(), stat, || dir.try_clone_errno()),
+            Some(file) => Attributes::load(file.as_fd(), stat, || beside(root, dir, at)),
             None => Ok(Attributes::default()),
         };
         let attributes = match loaded {
             // Nobody knows its id. It is kept as it is, under another.
             Err(attributes::LOST) => {
                 link(&id::fresh())?;
-                return sync_dir(&self.dir);
+                return sync_dir(&self.dir).map(|()| true);
             }
             loaded => loaded?,
         };
         let id = attributes.version_id();
         if self.versioning == Versioning::Suspended && id == NULL_VERSION {
-            return Ok(());
+            return Ok(false);
         }
         match link(id) {
             Ok(()) => {}
@@ -216,7 +237,8 @@ impl Keeper {
                 let id = id::fresh();
                 if let Some(file) = held {
                     let named = Attributes { version: Some(id.clone()), ..attributes };
-                    match named.replace(&File::from(file.try_clone_errno()?), dir) {
+                    let place = beside(root, dir, at)?;
+                    match named.replace(&File::from(file.try_clone_errno()?), &place) {
                         // A file of another user; the name in the tree tells its id too.
                         Ok(()) | Err(Errno::PERM | Errno::ACCESS) => {}
                         Err(errno) => return Err(errno),
@@ -226,7 +248,25 @@ impl Keeper {
             }
             Err(errno) => return Err(errno),
         }
-        sync_dir(&self.dir)
+        sync_dir(&self.dir).map(|()| true)
+    }
+
+    /// Gives the file a name in the tree that the plain name leads to; a link in the tree would
+    /// lead to what has that name later.
+    fn link(
+        &self,
+        held: Option<&OwnedFd>,
+        (dir, at): (&OwnedFd, &Location),
+        id: &str,
+    ) -> Result<(), Errno> {
+        let (to, id) = (&self.dir, file_name(id));
+        match held.filter(|_| is_link(dir, at).unwrap_or(true)) {
+            Some(file) => {
+                let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+                rustix::fs::linkat(CWD, path, to, id, AtFlags::SYMLINK_FOLLOW)
+            }
+            None => rustix::fs::linkat(dir, &*at.name, to, id, AtFlags::empty()),
+        }
     }
 
     /// Whether this file is what the tree has under this id.
@@ -311,128 +351,4 @@ impl Keeper {
         }
         Ok(file)
     }
-}
-
-/// Removes an object or one of its versions.
-pub(super) fn remove(
-    root: &Root,
-    location: &Location,
-    version: Option<&str>,
-    condition: &WriteCondition,
-    permit: Option<&Permit>,
-) -> Result<Removed> {
-    let shown = root.shown(&location.path());
-    let failed = |errno| explain(errno, "remove", &shown);
-    let mut keeper = Keeper::open(root, location).map_err(failed)?;
-    if keeper.is_none() {
-        let is_meant = version.is_none_or(|id| id == NULL_VERSION);
-        match if is_meant { write::remove(root, location, condition)? } else { Gone::NotThere } {
-            Gone::NotThere => {}
-            Gone::Removed => root.clean_dirs(&location.dir),
-            Gone::NowKept => keeper = Keeper::open(root, location).map_err(failed)?,
-        }
-    }
-    let Some(keeper) = keeper else {
-        let version = version.map(str::to_string);
-        return Ok(Removed { version, is_marker: false });
-    };
-    let done = match version {
-        None => remove_current(root, location, &keeper, condition),
-        Some(id) => remove_version(root, location, &keeper, id, (condition, permit)),
-    };
-    root.clean_dirs(&location.dir);
-    root.clean_dirs(&keeper.path);
-    done
-}
-
-/// Puts a delete marker before what is there.
-fn remove_current(
-    root: &Root,
-    location: &Location,
-    keeper: &Keeper,
-    condition: &WriteCondition,
-) -> Result<Removed> {
-    let shown = root.shown(&location.path());
-    let failed = |errno| explain(errno, "remove", &shown);
-    let found = match root.open_dir(&location.dir) {
-        Ok(dir) => {
-            let (current, at) = Current::find(root, location, &dir).map_err(failed)?;
-            current.stat().is_some().then_some((current, at, dir))
-        }
-        Err(Errno::NOENT | Errno::NOTDIR) => None,
-        Err(errno) => return Err(failed(errno)),
-    };
-    match &found {
-        Some((current, ..)) => check(condition, current.stat(), &shown)?,
-        // A marker is a version that no tag is for; what never was has no condition, and there is
-        // nothing to do then.
-        None if *condition == WriteCondition::None => {}
-        None if kept(&keeper.dir).map_err(failed)?.is_empty() => return Ok(Removed::default()),
-        None if *condition == WriteCondition::IfPresent => {}
-        None => check(condition, None, &shown)?,
-    }
-    if let Some((current, at, dir)) = &found {
-        keeper.keep(current, dir, &at.name).map_err(failed)?;
-    }
-    let id = keeper.mark(&shown)?;
-    if let Some((current, at, dir)) = &found {
-        rustix::fs::unlinkat(dir, &at.name, AtFlags::empty()).map_err(failed)?;
-        current.stat().inspect(|stat| attributes::forget(dir, stat));
-        sync_dir(dir).map_err(failed)?;
-    }
-    Ok(Removed { version: Some(id), is_marker: true })
-}
-
-/// Removes one version for good. What is the latest behind it becomes current.
-fn remove_version(
-    root: &Root,
-    location: &Location,
-    keeper: &Keeper,
-    id: &str,
-    (condition, permit): (&WriteCondition, Option<&Permit>),
-) -> Result<Removed> {
-    let shown = root.shown(&location.path());
-    let failed = |errno| explain(errno, "remove a version of", &shown);
-    let others: Vec<Kept> = kept(&keeper.dir).map_err(failed)?;
-    let latest = others.iter().find(|kept| kept.id != id).filter(|kept| !kept.is_marker);
-    let dir = root.make_dir(&location.dir).map_err(failed)?;
-    let (current, at) = Current::find(root, location, &dir).map_err(failed)?;
-    let removed = |is_marker| Removed { version: Some(id.to_string()), is_marker };
-    if let Current::File { stat, held: Some(file) } = &current {
-        let attributes = Attributes::load(file.as_fd(), stat, || dir.try_clone_errno());
-        let attributes = attributes.map_err(failed)?;
-        if attributes.version_id() == id {
-            check(condition, Some(stat), &shown)?;
-            permit.map_or(Ok(()), |permit| permit(&shown_meta(stat, &attributes)))?;
-            match latest {
-                Some(latest) => {
-                    keeper.restore(latest, &dir, &at.name, true).map_err(failed)?;
-                }
-                None => {
-                    rustix::fs::unlinkat(&dir, &at.name, AtFlags::empty()).map_err(failed)?;
-                    sync_dir(&dir).map_err(failed)?;
-                }
-            }
-            attributes::forget(&dir, stat);
-            keeper.forget(id).map_err(failed)?;
-            return Ok(removed(false));
-        }
-    }
-    let Some(gone) = others.iter().find(|kept| kept.id == id) else { return Ok(removed(false)) };
-    check(condition, Some(&gone.stat), &shown)?;
-    // Locked until it is gone: whoever changes its metadata waits, and finds it gone.
-    let _held = match permit {
-        Some(permit) => keeper.permitted(id, permit, &shown)?,
-        None => None,
-    };
-    let was_latest = current.stat().is_none() && others.first().is_some_and(|kept| kept.id == id);
-    match latest.filter(|_| was_latest) {
-        Some(latest) => {
-            let _held = keeper.restore(latest, &dir, &at.name, false).map_err(failed)?;
-            keeper.forget(id).map_err(failed)?;
-            keeper.forget(&latest.id).map_err(failed)?;
-        }
-        None => keeper.forget(id).map_err(failed)?,
-    }
-    Ok(removed(gone.is_marker))
 }

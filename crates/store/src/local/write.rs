@@ -209,23 +209,18 @@ impl Temp {
                 return Err(in_the_way(root, &shown));
             }
             check(condition, current.stat(), &shown)?;
-            match keeper {
-                Some(keeper) => keeper.keep(&current, target, &at.name).map_err(failed)?,
+            let in_tree = match keeper {
+                Some(keeper) => keeper.keep(root, &current, (target, &at)).map_err(failed)?,
                 None if versions::have_begun(root, location).map_err(failed)? => return Ok(false),
-                None => {}
-            }
+                None => false,
+            };
             let flags = match current {
                 Current::Absent => RenameFlags::NOREPLACE,
                 _ => RenameFlags::empty(),
             };
             match rename_at(&self.dir, &self.name, target, &at.name, flags) {
                 Ok(()) => {
-                    if let Current::File { stat, held } = &current
-                        && held.as_ref().is_none_or(attributes::may_be_beside)
-                        && (keeper.is_some() || current.is_gone())
-                    {
-                        attributes::forget(target, stat);
-                    }
+                    current.forget_if_gone(in_tree, target);
                     return Ok(true);
                 }
                 Err(Errno::EXIST | Errno::ISDIR) => {}
@@ -291,12 +286,20 @@ impl Current {
         }
     }
 
-    /// Whether nothing has this file any more, whose name was taken away: no other name, such as
-    /// one that a link led to, needs what is beside it.
-    fn is_gone(&self) -> bool {
-        match self {
-            Current::File { held: Some(file), .. } => attributes::is_gone(file),
-            _ => true,
+    /// Removes what is beside a file whose name was taken away, unless another name, such as one
+    /// that a link led to, needs it. What the tree of versions has under a name of its own has what
+    /// is beside it there too.
+    pub fn forget_if_gone(&self, in_tree: bool, dir: &OwnedFd) {
+        let Current::File { stat, held } = self else { return };
+        let is_gone = match held {
+            Some(file) if !attributes::may_be_beside(file) => false,
+            Some(file) if in_tree => attributes::is_only_in_tree(file),
+            Some(file) => attributes::is_gone(file),
+            // It had the name that was taken away.
+            None => stat.st_nlink <= 1,
+        };
+        if is_gone {
+            attributes::forget(dir, stat);
         }
     }
 
@@ -419,9 +422,7 @@ pub(super) fn remove(root: &Root, location: &Location, condition: &WriteConditio
     }
     check(condition, Some(stat), &shown)?;
     rustix::fs::unlinkat(&dir, &at.name, AtFlags::empty()).map_err(failed)?;
-    if current.is_gone() {
-        attributes::forget(&dir, stat);
-    }
+    current.forget_if_gone(false, &dir);
     sync_dir(&dir).map_err(failed)?;
     Ok(Gone::Removed)
 }

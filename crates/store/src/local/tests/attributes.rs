@@ -277,3 +277,49 @@ async fn what_a_crash_left_in_the_tree_does_not_describe_the_version() {
     let metadata = store.stat(&versioned("k", &first)).await.unwrap().metadata;
     assert!(metadata.contains(&("@lock-hold".into(), "on".into())), "{metadata:?}");
 }
+
+/// What a name leads to has names of its own, and needs what is beside it.
+#[tokio::test]
+async fn a_version_of_a_link_takes_nothing_of_what_it_led_to() {
+    for (round, target) in [None, Some("k"), Some("e/../../far")].into_iter().enumerate() {
+        for change in ["put", "delete", "remove", "suspended"] {
+            let dir = Dir::new();
+            let store = dir.bucket();
+            store.set_versioning(true).await.unwrap();
+            let key = if round == 2 { "far" } else { "d/k" };
+            let id = put_many(&store, key).await.version.unwrap();
+            fs::create_dir_all(dir.0.path().join("d/e")).unwrap();
+            let (link, file) = (dir.0.path().join("d/l"), dir.0.path().join(key));
+            match target {
+                Some(target) => symlink(target, &link).unwrap(),
+                None => fs::hard_link(&file, &link).unwrap(),
+            }
+            let what = format!("{change} of {target:?}");
+            match change {
+                "put" => drop(put(&store, "d/l", "new").await),
+                "delete" => store.delete("d/l", None).await.unwrap(),
+                "remove" => drop(store.remove("d/l", Some(&id), None).await.unwrap()),
+                _ => {
+                    store.set_versioning(false).await.unwrap();
+                    put(&store, "d/l", "new").await;
+                }
+            }
+            let meta = store.stat(key).await.unwrap();
+            assert_eq!((meta.version.as_ref(), meta.metadata), (Some(&id), many().metadata));
+            let request = VersionsRequest { max: 9, ..VersionsRequest::default() };
+            let listed = store.list_versions(&request).await.unwrap().versions;
+            let is_kept = listed.iter().any(|entry| entry.key == "d/l" && entry.id == id);
+            assert_eq!(is_kept, change != "remove", "{what}: {listed:?}");
+            if is_kept {
+                // It is the version that it was, and what it led to may change.
+                put(&store, key, "w").await;
+                let place = versioned("d/l", &id);
+                assert_eq!(read(&store, &place).await.unwrap(), "v", "{what}");
+                assert_eq!(store.stat(&place).await.unwrap().metadata, many().metadata);
+                store.remove("d/l", Some(&id), None).await.unwrap();
+            }
+            let place = versioned(key, &id);
+            assert_eq!(store.stat(&place).await.unwrap().metadata, many().metadata, "{what}");
+        }
+    }
+}
