@@ -107,6 +107,11 @@ fn shown_meta(stat: &Stat, attributes: &Attributes) -> ObjectMeta {
     ObjectMeta { metadata: attributes.metadata.clone(), ..attributes::meta(stat) }
 }
 
+/// Whether both are of one file.
+fn is_same(a: &Stat, b: &Stat) -> bool {
+    (a.st_ino, a.st_dev) == (b.st_ino, b.st_dev)
+}
+
 /// The earlier versions of a key in its directory, latest first.
 fn kept(dir: &OwnedFd) -> Result<Vec<Kept>, Errno> {
     let mut found = Vec::new();
@@ -217,9 +222,15 @@ impl Keeper {
             None => Ok(Attributes::default()),
         };
         let attributes = match loaded {
-            // Nobody knows its id. It is kept as it is, under another.
+            // Nobody knows its id. It is kept as it is, under another, unless an earlier writer
+            // that ended in the middle has done so: two names of one file look like two versions.
             Err(attributes::LOST) => {
-                link(&id::fresh())?;
+                if self.names_of(stat)?.is_empty() {
+                    match link(&id::of_lost(stat)) {
+                        Err(Errno::EXIST) => link(&id::fresh())?,
+                        linked => linked?,
+                    }
+                }
                 return sync_dir(&self.dir).map(|()| true);
             }
             loaded => loaded?,
@@ -272,7 +283,23 @@ impl Keeper {
     /// Whether this file is what the tree has under this id.
     fn has(&self, id: &str, stat: &Stat) -> Result<bool, Errno> {
         let kept = rustix::fs::statat(&self.dir, file_name(id), AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok((kept.st_ino, kept.st_dev) == (stat.st_ino, stat.st_dev))
+        Ok(is_same(&kept, stat))
+    }
+
+    /// The ids under which the tree has this file.
+    fn names_of(&self, stat: &Stat) -> Result<Vec<String>, Errno> {
+        let mut found = Vec::new();
+        for entry in Dir::read_from(&self.dir)? {
+            let entry = entry?;
+            let name = entry.file_name().to_str().unwrap_or_default();
+            let Some(id) = name.strip_prefix(VERSION) else { continue };
+            match self.has(id, stat) {
+                Ok(true) => found.push(id.to_string()),
+                Ok(false) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(found)
     }
 
     /// Another version has become current: where no versions are kept any more, it is the one
@@ -285,14 +312,18 @@ impl Keeper {
     }
 
     fn forget(&self, id: &str) -> Result<(), Errno> {
-        let stat = open_in(&self.dir, id).and_then(rustix::fs::fstat);
+        let file = open_in(&self.dir, id);
         match rustix::fs::unlinkat(&self.dir, file_name(id), AtFlags::empty()) {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(()),
             Err(errno) => return Err(errno),
         }
-        // After the name: who still finds that finds both.
-        if let Ok(stat) = stat {
+        // After the name: who still finds that finds both. A second name needs it still.
+        if let Ok(file) = file
+            && attributes::may_be_beside(&file)
+            && let stat = rustix::fs::fstat(&file)?
+            && (stat.st_nlink == 0 || self.names_of(&stat)?.is_empty())
+        {
             attributes::forget(&self.dir, &stat);
         }
         sync_dir(&self.dir)
@@ -327,23 +358,26 @@ impl Keeper {
         Ok(id)
     }
 
-    /// Gives an earlier version the plain name again. What comes back holds its lock: who would
-    /// change its metadata in the tree waits until it is no longer there.
+    /// Gives an earlier version the plain name again. What comes back holds its lock, where `held`
+    /// does not: who would change its metadata in the tree waits until it is no longer there.
     fn restore(
         &self,
         kept: &Kept,
-        dir: &OwnedFd,
-        name: &str,
+        (dir, at): (&OwnedFd, &Location),
         replaces: bool,
+        held: Option<&OwnedFd>,
     ) -> Result<OwnedFd, Errno> {
         let file = open_in(&self.dir, &kept.id)?;
-        lock(&file)?;
+        // The lock is one of an open file: the same file opened twice would wait for itself.
+        if held.is_none() {
+            lock(&file)?;
+        }
         Attributes::link_sidecar(&kept.stat, &self.dir, dir)?;
         let from = file_name(&kept.id);
         if replaces {
-            rustix::fs::renameat(&self.dir, &from, dir, name)?;
+            rustix::fs::renameat(&self.dir, &from, dir, &*at.name)?;
         } else {
-            rustix::fs::linkat(&self.dir, &from, dir, name, AtFlags::empty())?;
+            rustix::fs::linkat(&self.dir, &from, dir, &*at.name, AtFlags::empty())?;
         }
         sync_dir(dir)?;
         if replaces {

@@ -135,7 +135,6 @@ async fn lost_attributes_are_an_error_that_says_what_to_do_and_not_none() {
         ("stat", store.stat("k").await.unwrap_err()),
         ("stat by id", store.stat(&versioned("k", &id)).await.unwrap_err()),
         ("tags", store.revise("k", "@tagging", revision).await.unwrap_err()),
-        ("list", store.list_versions(&request).await.unwrap_err()),
         ("remove", store.remove("k", Some(&id), None).await.unwrap_err()),
     ] {
         assert_eq!(error.kind(), Kind::Corrupt, "{what}: {error}");
@@ -322,4 +321,126 @@ async fn a_version_of_a_link_takes_nothing_of_what_it_led_to() {
             assert_eq!(store.stat(&place).await.unwrap().metadata, many().metadata, "{what}");
         }
     }
+}
+
+async fn listed(store: &LocalStore) -> Vec<(String, String, bool)> {
+    let request = VersionsRequest { max: 1, ..VersionsRequest::default() };
+    let (mut found, mut request) = (Vec::new(), request);
+    loop {
+        let page = store.list_versions(&request).await.unwrap();
+        found.extend(page.versions.into_iter().map(|it| (it.key, it.id, it.is_latest)));
+        let Some((key, id)) = page.next else { return found };
+        (request.key_marker, request.version_marker) = (Some(key), id);
+    }
+}
+
+fn lose_attributes(dir: &Dir) {
+    fs::remove_file(dir.0.path().join(hidden(dir).remove(0))).unwrap();
+}
+
+#[tokio::test]
+async fn a_version_whose_attributes_are_lost_holds_up_no_other() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    store.set_versioning(true).await.unwrap();
+    let first = put(&store, "k", "first").await.version.unwrap();
+    let second = put(&store, "k", "second").await.version.unwrap();
+    put_many(&store, "k").await;
+    let other = put(&store, "l", "other").await.version.unwrap();
+    lose_attributes(&dir);
+    let told = listed(&store).await;
+    let id = told[0].1.clone();
+    let entry = |id: &String, is_latest| ("k".to_string(), id.clone(), is_latest);
+    let last = ("l".to_string(), other, true);
+    let before = [entry(&id, true), entry(&second, false), entry(&first, false), last.clone()];
+    assert_eq!(told, before);
+    for error in [
+        store.stat(&versioned("k", &id)).await.unwrap_err(),
+        store.remove("k", Some(&id), None).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    }
+    store.remove("k", Some(&first), None).await.unwrap();
+    assert_eq!(listed(&store).await, [entry(&id, true), entry(&second, false), last.clone()]);
+    assert_eq!(store.stat("k").await.unwrap_err().kind(), Kind::Corrupt);
+    // It keeps the id that was told.
+    let new = put(&store, "k", "new").await.version.unwrap();
+    let after = [entry(&new, true), entry(&id, false), entry(&second, false), last];
+    assert_eq!(listed(&store).await, after);
+    assert_eq!(store.stat(&versioned("k", &id)).await.unwrap_err().kind(), Kind::Corrupt);
+}
+
+/// Removes a version in a thread of its own: a lock that waits for itself does so for ever.
+fn remove_in_time(dir: &Dir, id: &'static str) {
+    let root = Root::open(dir.0.path(), Scope::Bucket).unwrap();
+    let (told, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let permit: crate::streaming::Permit = Box::new(|_| Ok(()));
+        let condition = WriteCondition::None;
+        told.send(versions::remove(&root, &at("k"), Some(id), &condition, Some(&permit)))
+    });
+    done.recv_timeout(Duration::from_secs(60)).expect("it waits for itself").unwrap();
+}
+
+const SECOND: &str = "018ebaa2a961a562c272161c0";
+const NULL: &str = crate::streaming::NULL_VERSION;
+
+/// A writer was killed when the current version had a name in the tree, under another id.
+#[tokio::test]
+async fn a_version_under_two_ids_is_one_and_does_not_wait_for_itself() {
+    for removed in [&[SECOND, NULL][..], &[NULL]] {
+        let dir = Dir::new();
+        let store = dir.bucket();
+        put(&store, "k", "v").await;
+        store.set_versioning(true).await.unwrap();
+        let tree = dir.0.path().join(names::VERSIONS).join("k");
+        fs::create_dir_all(&tree).unwrap();
+        let second = tree.join(format!("{}{SECOND}", names::VERSION));
+        fs::hard_link(dir.0.path().join("k"), &second).unwrap();
+        for id in removed {
+            assert_eq!(listed(&store).await, [("k".to_string(), NULL.to_string(), true)]);
+            assert_eq!(read(&store, "k").await.unwrap(), "v");
+            remove_in_time(&dir, id);
+        }
+        assert_eq!(listed(&store).await, []);
+        assert_eq!(store.stat("k").await.unwrap_err().kind(), Kind::NotFound);
+        assert!(!second.exists());
+    }
+}
+
+#[tokio::test]
+async fn an_earlier_version_under_two_ids_does_not_wait_for_itself() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    put_many(&store, "k").await;
+    store.set_versioning(true).await.unwrap();
+    let marker = store.remove("k", None, None).await.unwrap().version.unwrap();
+    let tree = dir.0.path().join(names::VERSIONS).join("k");
+    let name = |id: &str| tree.join(format!("{}{id}", names::VERSION));
+    fs::hard_link(name(NULL), name(SECOND)).unwrap();
+    // As the removal of the marker leaves it that is killed before the version is current.
+    fs::remove_file(name(&marker)).unwrap();
+    remove_in_time(&dir, NULL);
+    // The other name is there yet, with all that it had.
+    assert_eq!(store.stat("k").await.unwrap().metadata, many().metadata);
+    remove_in_time(&dir, NULL);
+    assert_eq!(listed(&store).await, []);
+    assert_eq!(hidden(&dir), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_version_whose_id_is_lost_gets_one_name_in_the_tree() {
+    let dir = Dir::new();
+    let store = dir.bucket();
+    store.set_versioning(true).await.unwrap();
+    put_many(&store, "k").await;
+    lose_attributes(&dir);
+    let tree = dir.0.path().join(names::VERSIONS).join("k");
+    fs::create_dir_all(&tree).unwrap();
+    let second = tree.join(format!("{}{SECOND}", names::VERSION));
+    fs::hard_link(dir.0.path().join("k"), &second).unwrap();
+    let entry = |id: &str, is_latest| ("k".to_string(), id.to_string(), is_latest);
+    assert_eq!(listed(&store).await, [entry(SECOND, true)]);
+    let new = put(&store, "k", "new").await.version.unwrap();
+    assert_eq!(listed(&store).await, [entry(&new, true), entry(SECOND, false)]);
 }

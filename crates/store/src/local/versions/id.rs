@@ -2,6 +2,7 @@
 
 use crate::local::names::VERSION;
 use crate::local::write;
+use rustix::fs::Stat;
 use std::time::{Duration, SystemTime};
 
 const ID_CHARS_MAX: usize = 64;
@@ -23,6 +24,13 @@ pub(super) fn fresh() -> String {
     let nanos = write::since_epoch().as_nanos();
     let random: [u8; 4] = crate::random::bytes();
     format!("{nanos:017x}{:08x}", u32::from_be_bytes(random))
+}
+
+/// The id of a version whose own is lost: by its file, so that it is the same each time.
+pub(super) fn of_lost(stat: &Stat) -> String {
+    let nanos = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
+    let nanos = u64::try_from(nanos).unwrap_or(0);
+    format!("{nanos:017x}{:08x}", stat.st_ino & u64::from(u32::MAX))
 }
 
 /// When a version was begun, by its id; `None` for what no bucket gave.

@@ -1,7 +1,7 @@
 //! Lists the versions of a bucket: the current ones and the tree, joined by key.
 
-use super::id::time_of;
-use super::{kept, place};
+use super::id::{of_lost, time_of};
+use super::{Kept, kept, place};
 use crate::local::attributes;
 use crate::local::described::{ROUNDS_MAX, describe, replaced_again};
 use crate::local::errno::explain;
@@ -167,18 +167,22 @@ impl Pager<'_> {
 /// Id, whether it is a delete marker, and what it is.
 type Version = (String, bool, ObjectMeta);
 
-/// The current version of a key.
-fn current_of(root: &Root, location: &Location) -> Result<Option<Version>> {
+/// The current version of a key, and whether its own id is known.
+fn current_of(root: &Root, location: &Location) -> Result<Option<(Version, bool)>> {
     for _ in 0..ROUNDS_MAX {
         let Ok((file, at)) = root.open_object(location) else { return Ok(None) };
         match describe(root, &at, &file) {
             Ok(Some((meta, attributes))) => {
-                return Ok(Some((attributes.version_id().to_string(), false, meta)));
+                return Ok(Some(((attributes.version_id().to_string(), false, meta), true)));
             }
             // It became an earlier version this moment.
             Ok(None) => {}
-            // Not to be told is what nobody could ask for; this one is there.
-            Err(error) if error.kind() == Kind::Corrupt => return Err(error),
+            // It is there, and who asks for it hears that its attributes are lost. The versions
+            // beside it, and of other keys, are told all the same.
+            Err(error) if error.kind() == Kind::Corrupt => {
+                let Ok(stat) = rustix::fs::fstat(&file) else { return Err(error) };
+                return Ok(Some(((of_lost(&stat), false, attributes::meta(&stat)), false)));
+            }
             Err(_) => return Ok(None),
         }
     }
@@ -188,17 +192,23 @@ fn current_of(root: &Root, location: &Location) -> Result<Option<Version>> {
 /// Every version of one key, latest first.
 fn of_key(root: &Root, location: &Location) -> Result<Vec<Version>> {
     let shown = root.shown(&location.path());
-    let mut found: Vec<Version> = current_of(root, location)?.into_iter().collect();
-    let dir = match root.open_dir(&place(location)) {
-        Ok(dir) => dir,
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(found),
-        Err(errno) => return Err(explain(errno, "list the versions of", &shown)),
+    let mut current = current_of(root, location)?;
+    let kept = match root.open_dir(&place(location)) {
+        Ok(dir) => kept(&dir),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(Vec::new()),
+        Err(errno) => Err(errno),
     };
-    let current = found.first().map(|version| version.0.clone());
-    let kept = kept(&dir).map_err(|errno| explain(errno, "list the versions of", &shown))?;
-    let earlier = kept.into_iter().filter(|kept| Some(&kept.id) != current.as_ref());
-    found.extend(earlier.map(|kept| (kept.id, kept.is_marker, attributes::meta(&kept.stat))));
-    Ok(found)
+    let mut kept = kept.map_err(|errno| explain(errno, "list the versions of", &shown))?;
+    if let Some(((id, _, meta), is_known)) = &mut current {
+        // A crash may leave it a name in the tree; its tag has the inode.
+        let is_current = |kept: &Kept| meta.etag == Some(attributes::etag(&kept.stat));
+        if let Some(own) = kept.iter().find(|kept| !*is_known && is_current(kept)) {
+            id.clone_from(&own.id);
+        }
+        kept.retain(|kept| kept.id != *id && !is_current(kept));
+    }
+    let earlier = kept.into_iter().map(|it| (it.id, it.is_marker, attributes::meta(&it.stat)));
+    Ok(current.map(|(version, _)| version).into_iter().chain(earlier).collect())
 }
 
 /// Keys in the tree of versions that start with `prefix` and come after `after`: the first `max`.
