@@ -63,10 +63,16 @@ fn taken(acl: &Acl, notes: &Notes) -> S3Result<()> {
     may_open(acl, notes)
 }
 
-/// The owner of a bucket by its notes.
-fn owner_of(caller: &Caller, notes: &Notes) -> String {
+/// The owner of a bucket by its notes. One that was there before keys became owners is everybody's,
+/// so that it is whoever asks; `None` where nobody signed.
+fn owner_of(caller: &Caller, notes: &Notes) -> Option<String> {
     let acl = caller.sharing.bucket_acl(notes);
-    acl.map_or_else(|| ONE_OWNER.to_string(), |acl| acl.owner)
+    acl.map(|acl| acl.owner).or_else(|| caller.id.clone())
+}
+
+/// Refuses to make something nobody's: no key could set up anything there any more.
+fn nobodys() -> S3Error {
+    s3_error!(AccessDenied, "Access Denied: nobody would own it.")
 }
 
 /// CreateBucket. Making one's own bucket again succeeds, as in the region us-east-1, unless it
@@ -100,7 +106,7 @@ pub(crate) async fn create_bucket(
         false => buckets.is_there(&input.bucket).await?,
     };
     // One that was there before keys became owners is theirs who make it again.
-    let is_ownerless = lists == Lists::Owners && version.is_none();
+    let is_ownerless = lists == Lists::Owners && notes.list().is_none();
     if lists != Lists::Off && is_there && !is_ownerless {
         if caller.sharing.bucket_acl(&notes) == Some(acl) {
             return made_again(is_locked, tags, &notes).map(|()| output);
@@ -132,8 +138,9 @@ pub(crate) async fn create_bucket(
     if is_noted {
         let noted = |notes: &mut Notes| {
             claim(notes, Some(&acl).filter(|_| is_acl_noted))?;
-            notes.location = location.clone();
-            notes.ownership = ownership.clone();
+            // What was set up on one that was there before stays.
+            notes.location = location.clone().or(notes.location.take());
+            notes.ownership = ownership.clone().or(notes.ownership.take());
             notes.tags = tags.clone().or(notes.tags.take());
             Ok(())
         };
@@ -153,6 +160,9 @@ fn claim(notes: &mut Notes, acl: Option<&Acl>) -> S3Result<()> {
     let there = notes.list();
     if acl.zip(there.as_ref()).is_some_and(|(acl, there)| acl.owner != there.owner) {
         return Err(not_available());
+    }
+    if let Some(acl) = acl.filter(|acl| there.is_none() && !acl.is_closed(&acl.owner)) {
+        taken(acl, notes)?;
     }
     notes.acl = acl.map(Acl::to_text);
     Ok(())
@@ -211,7 +221,8 @@ pub(crate) async fn get_bucket(
         Lists::Off => Notes::default(),
         _ => buckets.notes(bucket).await?.0,
     };
-    let acl = caller.sharing.bucket_acl(&notes).unwrap_or_else(|| Acl::private(ONE_OWNER));
+    let owner = || owner_of(caller, &notes).unwrap_or_else(|| ONE_OWNER.to_string());
+    let acl = caller.sharing.bucket_acl(&notes).unwrap_or_else(|| Acl::private(&owner()));
     let (owner, grants) = (acl.shown_owner(), acl.shown_grants());
     Ok(dto::GetBucketAclOutput { owner: Some(owner), grants: Some(grants) })
 }
@@ -226,7 +237,7 @@ pub(crate) async fn put_bucket(
     let bucket = &request.input.bucket;
     let is_off = caller.sharing.lists == Lists::Off;
     let notes = if is_off { Notes::default() } else { buckets.notes(bucket).await?.0 };
-    let owner = owner_of(caller, &notes);
+    let owner = owner_of(caller, &notes).ok_or_else(nobodys)?;
     let acl = asked(caller, &request.headers, document, &owner, (bucket, &owner))?;
     let acl = acl.ok_or_else(|| s3_error!(MissingSecurityHeader, "There is no list."))?;
     taken(&acl, &notes)?;
@@ -256,11 +267,10 @@ pub(crate) async fn get_object(
     let meta = bucket.query().head(&bucket.at(&name)).await.map_err(about_object)?;
     still_let_in(&request.extensions, &meta)?;
     let noted = noted_acl(&meta).filter(|_| caller.sharing.lists != Lists::Off);
-    let acl = match (noted, &caller.notes) {
-        (Some(acl), _) => acl,
-        (None, Some(notes)) => Acl::private(&owner_of(caller, notes)),
-        (None, None) => Acl::private(ONE_OWNER),
-    };
+    let acl = noted.unwrap_or_else(|| {
+        let owner = caller.notes.as_ref().and_then(|notes| owner_of(caller, notes));
+        Acl::private(owner.as_deref().unwrap_or(ONE_OWNER))
+    });
     Ok(dto::GetObjectAclOutput {
         owner: Some(acl.shown_owner()),
         grants: Some(acl.shown_grants()),
@@ -293,7 +303,9 @@ pub(crate) async fn put_object(
         (None, _) => buckets.notes(name).await?.0,
     };
     let bucket_owner = owner_of(caller, &notes);
-    let owner = noted_acl(&meta).map_or_else(|| bucket_owner.clone(), |acl| acl.owner);
+    let owner = noted_acl(&meta).map(|acl| acl.owner).or_else(|| bucket_owner.clone());
+    let owner = owner.ok_or_else(nobodys)?;
+    let bucket_owner = bucket_owner.unwrap_or_else(|| owner.clone());
     let acl = asked(caller, &request.headers, document, &owner, (name, &bucket_owner))?;
     let acl = acl.ok_or_else(|| s3_error!(MissingSecurityHeader, "There is no list."))?;
     taken(&acl, &notes)?;
