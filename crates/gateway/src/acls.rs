@@ -10,6 +10,7 @@ use crate::copy::{came_between, rewrite, tags_of};
 use crate::creation;
 use crate::documents::Verdict;
 use crate::get::about_object;
+use crate::judged::Judged;
 use crate::locks;
 use crate::notes::Notes;
 use crate::sharing::{
@@ -144,10 +145,10 @@ pub(crate) async fn create_bucket(
             notes.tags = tags.clone().or(notes.tags.take());
             Ok(())
         };
-        buckets.change_notes(&input.bucket, noted).await?;
+        buckets.change_notes(&Judged::by_none(&input.bucket), noted).await?;
     }
     if is_locked {
-        locks::begin(buckets, &input.bucket).await?;
+        locks::begin(buckets, &Judged::by_none(&input.bucket)).await?;
     }
     Ok(output)
 }
@@ -237,6 +238,9 @@ pub(crate) async fn put_bucket(
     let bucket = &request.input.bucket;
     let is_off = caller.sharing.lists == Lists::Off;
     let notes = if is_off { Notes::default() } else { buckets.notes(bucket).await?.0 };
+    let judged = Judged::of(&request.extensions, bucket);
+    // The owner of the list is whose the bucket was.
+    judged.check(&notes)?;
     let owner = owner_of(caller, &notes).ok_or_else(nobodys)?;
     let acl = asked(caller, &request.headers, document, &owner, (bucket, &owner))?;
     let acl = acl.ok_or_else(|| s3_error!(MissingSecurityHeader, "There is no list."))?;
@@ -250,7 +254,7 @@ pub(crate) async fn put_bucket(
                 notes.acl = Some(acl.to_text());
                 Ok(())
             };
-            buckets.change_notes(bucket, noted).await?;
+            buckets.change_notes(&judged, noted).await?;
         }
     }
     Ok(dto::PutBucketAclOutput::default())

@@ -130,7 +130,7 @@ pub(crate) async fn delete_batch(
     if count == 0 || count > DELETES_MAX {
         return Err(s3_error!(MalformedXML, "A batch holds 1 to 1000 objects."));
     }
-    let leaves: Vec<S3Result<Leave>> = match Batch::of(&request)? {
+    let leaves: Vec<S3Result<Leave>> = match Batch::of(buckets, &request).await? {
         None => (0..count).map(|_| Ok(leave)).collect(),
         Some(batch) => {
             let objects = request.input.delete.objects.iter();

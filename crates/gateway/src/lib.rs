@@ -43,6 +43,7 @@ mod heads;
 mod hex;
 mod hosts;
 mod intake;
+mod judged;
 mod keys;
 mod known;
 mod late;

@@ -7,6 +7,7 @@ use crate::auth::Caller;
 use crate::buckets::{Bucket, Buckets};
 use crate::exchange::Exchange;
 use crate::get::about_object;
+use crate::judged::Judged;
 use crate::lock::{
     BY_RULE, BucketLock, HOLD, Leave, Lock, Mode, Period, RETENTION, Retention, Rule, hold_of,
     hold_text,
@@ -267,6 +268,7 @@ pub(crate) fn rule_of(rule: dto::ObjectLockRule) -> S3Result<Rule> {
 pub(crate) async fn configure(
     buckets: &Buckets,
     input: dto::PutObjectLockConfigurationInput,
+    extensions: &Extensions,
 ) -> S3Result<()> {
     let malformed = || s3_error!(MalformedXML, "ObjectLockEnabled is Enabled.");
     let asked = input.object_lock_configuration.ok_or_else(malformed)?;
@@ -285,7 +287,7 @@ pub(crate) async fn configure(
     if versions::state(&bucket).await? != Versioning::Enabled {
         return Err(bad_state("Versioning must be 'Enabled' on the bucket to apply Object Lock"));
     }
-    enable(buckets, &bucket, &input.bucket, lock).await
+    enable(buckets, &bucket, &Judged::of(extensions, &input.bucket), lock).await
 }
 
 fn bad_state(why: &'static str) -> S3Error {
@@ -317,19 +319,24 @@ pub(crate) fn made_again(is_locked: bool, notes: &Notes) -> S3Result<()> {
 ///
 /// # Errors
 /// What the back end says.
-pub(crate) async fn begin(buckets: &Buckets, name: &str) -> S3Result<()> {
-    let bucket = buckets.get(name).await?;
-    enable(buckets, &bucket, name, BucketLock::default()).await
+pub(crate) async fn begin(buckets: &Buckets, judged: &Judged<'_>) -> S3Result<()> {
+    let bucket = buckets.get(judged.bucket).await?;
+    enable(buckets, &bucket, judged, BucketLock::default()).await
 }
 
 /// Notes the lock, then sees to it that versions are kept: whoever suspended them meanwhile looks
 /// at the notes behind it (see [`suspend`]).
-async fn enable(buckets: &Buckets, bucket: &Bucket, name: &str, lock: BucketLock) -> S3Result<()> {
+async fn enable(
+    buckets: &Buckets,
+    bucket: &Bucket,
+    judged: &Judged<'_>,
+    lock: BucketLock,
+) -> S3Result<()> {
     let noted = |notes: &mut Notes| {
         notes.lock = Some(lock);
         Ok(())
     };
-    buckets.change_notes(name, noted).await?;
+    buckets.change_notes(judged, noted).await?;
     versions::keep(bucket, true).await
 }
 

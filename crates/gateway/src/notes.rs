@@ -8,6 +8,7 @@ use crate::acl::Acl;
 use crate::buckets::{Bucket, Buckets};
 use crate::cors::Rule;
 use crate::get::about_object;
+use crate::judged::Judged;
 use crate::lock::BucketLock;
 use bytes::Bytes;
 use penstock_base::Kind;
@@ -124,16 +125,18 @@ impl Buckets {
     }
 
     /// Changes the notes of a bucket that is there and may be written to. Whoever is overtaken by
-    /// another change makes theirs again over what that one left.
+    /// another change makes theirs again over what that one left, unless that made the bucket
+    /// another's than it was when the request was judged.
     ///
     /// # Errors
     /// `NoSuchBucket`; `AccessDenied` for a read-only bucket; `OperationAborted` when others keep
-    /// changing them; `NotImplemented` where none are kept.
+    /// changing them, or it is another's; `NotImplemented` where none are kept.
     pub async fn change_notes(
         &self,
-        bucket: &str,
+        judged: &Judged<'_>,
         change: impl Fn(&mut Notes) -> S3Result<()> + Send,
     ) -> S3Result<()> {
+        let bucket = judged.bucket;
         self.writable(bucket).await?;
         self.check(bucket).await?;
         let mut home = self.notes_home(bucket).await;
@@ -145,6 +148,7 @@ impl Buckets {
         check_tied(&home)?;
         for _ in 0..ROUNDS_MAX {
             let (mut notes, etag) = self.notes(bucket).await?;
+            judged.check(&notes)?;
             let before = notes.clone();
             change(&mut notes)?;
             if notes == before {
@@ -163,11 +167,7 @@ impl Buckets {
                 return Ok(());
             }
         }
-        Err(s3_error!(
-            OperationAborted,
-            "A conflicting conditional operation is currently in progress against this resource. \
-             Please try again."
-        ))
+        Err(came_between())
     }
 
     /// Refuses by name where notes of a bucket, which need not be there, cannot be changed.
@@ -204,6 +204,15 @@ impl Buckets {
             _ => Ok(()),
         }
     }
+}
+
+/// What others did at the same time is in the way.
+pub(crate) fn came_between() -> S3Error {
+    s3_error!(
+        OperationAborted,
+        "A conflicting conditional operation is currently in progress against this resource. \
+         Please try again."
+    )
 }
 
 fn not_kept() -> S3Error {

@@ -4,6 +4,7 @@
 use crate::auth::bucket_owner;
 use crate::buckets::Buckets;
 use crate::hosts::Hosts;
+use crate::judged::Judged;
 use crate::sharing::Lists;
 use crate::words::Status;
 use crate::{
@@ -118,7 +119,7 @@ operations! { |gateway, request|
         answer(versions::get(&gateway.buckets, request.input).await?)
     }
     put_bucket_versioning: PutBucketVersioningInput => PutBucketVersioningOutput {
-        answer(versions::put(&gateway.buckets, request.input).await?)
+        answer(versions::put(&gateway.buckets, request.input, &request.extensions).await?)
     }
     create_multipart_upload: CreateMultipartUploadInput => CreateMultipartUploadOutput {
         answer(uploads::create(&gateway.buckets, request).await?)
@@ -163,13 +164,15 @@ operations! { |gateway, request|
     }
     put_bucket_tagging: PutBucketTaggingInput => PutBucketTaggingOutput {
         let input = request.input;
-        subresources::set_tags(&gateway.buckets, &input.bucket, input.tagging.tag_set).await?;
+        let judged = Judged::of(&request.extensions, &input.bucket);
+        subresources::set_tags(&gateway.buckets, &judged, input.tagging.tag_set).await?;
         let mut answer = S3Response::new(PutBucketTaggingOutput::default());
         answer.extensions.insert(Status(StatusCode::NO_CONTENT));
         Ok(answer)
     }
     delete_bucket_tagging: DeleteBucketTaggingInput => DeleteBucketTaggingOutput {
-        subresources::remove_tags(&gateway.buckets, &request.input.bucket).await?;
+        let judged = Judged::of(&request.extensions, &request.input.bucket);
+        subresources::remove_tags(&gateway.buckets, &judged).await?;
         answer(DeleteBucketTaggingOutput::default())
     }
     get_bucket_cors: GetBucketCorsInput => GetBucketCorsOutput {
@@ -178,11 +181,13 @@ operations! { |gateway, request|
     put_bucket_cors: PutBucketCorsInput => PutBucketCorsOutput {
         let input = request.input;
         let rules = input.cors_configuration.cors_rules;
-        subresources::set_cors(&gateway.buckets, &input.bucket, rules).await?;
+        let judged = Judged::of(&request.extensions, &input.bucket);
+        subresources::set_cors(&gateway.buckets, &judged, rules).await?;
         answer(PutBucketCorsOutput::default())
     }
     delete_bucket_cors: DeleteBucketCorsInput => DeleteBucketCorsOutput {
-        subresources::remove_cors(&gateway.buckets, &request.input.bucket).await?;
+        let judged = Judged::of(&request.extensions, &request.input.bucket);
+        subresources::remove_cors(&gateway.buckets, &judged).await?;
         answer(DeleteBucketCorsOutput::default())
     }
     get_bucket_policy: GetBucketPolicyInput => GetBucketPolicyOutput {
@@ -190,11 +195,13 @@ operations! { |gateway, request|
     }
     put_bucket_policy: PutBucketPolicyInput => PutBucketPolicyOutput {
         let PutBucketPolicyInput { bucket, policy, .. } = request.input;
-        subresources::set_policy(&gateway.buckets, gateway.lists, &bucket, policy).await?;
+        let judged = Judged::of(&request.extensions, &bucket);
+        subresources::set_policy(&gateway.buckets, gateway.lists, &judged, policy).await?;
         answer(PutBucketPolicyOutput::default())
     }
     delete_bucket_policy: DeleteBucketPolicyInput => DeleteBucketPolicyOutput {
-        subresources::remove_policy(&gateway.buckets, &request.input.bucket).await?;
+        let judged = Judged::of(&request.extensions, &request.input.bucket);
+        subresources::remove_policy(&gateway.buckets, &judged).await?;
         answer(DeleteBucketPolicyOutput::default())
     }
     get_bucket_policy_status: GetBucketPolicyStatusInput => GetBucketPolicyStatusOutput {
@@ -206,11 +213,13 @@ operations! { |gateway, request|
     put_public_access_block: PutPublicAccessBlockInput => PutPublicAccessBlockOutput {
         let input = request.input;
         let asked = input.public_access_block_configuration;
-        subresources::set_public_block(&gateway.buckets, &input.bucket, asked).await?;
+        let judged = Judged::of(&request.extensions, &input.bucket);
+        subresources::set_public_block(&gateway.buckets, &judged, asked).await?;
         answer(PutPublicAccessBlockOutput::default())
     }
     delete_public_access_block: DeletePublicAccessBlockInput => DeletePublicAccessBlockOutput {
-        subresources::remove_public_block(&gateway.buckets, &request.input.bucket).await?;
+        let judged = Judged::of(&request.extensions, &request.input.bucket);
+        subresources::remove_public_block(&gateway.buckets, &judged).await?;
         answer(DeletePublicAccessBlockOutput::default())
     }
     get_bucket_ownership_controls: GetBucketOwnershipControlsInput
@@ -221,12 +230,14 @@ operations! { |gateway, request|
         => PutBucketOwnershipControlsOutput {
         let input = request.input;
         let asked = input.ownership_controls;
-        subresources::set_ownership(&gateway.buckets, &input.bucket, asked).await?;
+        let judged = Judged::of(&request.extensions, &input.bucket);
+        subresources::set_ownership(&gateway.buckets, &judged, asked).await?;
         answer(PutBucketOwnershipControlsOutput::default())
     }
     delete_bucket_ownership_controls: DeleteBucketOwnershipControlsInput
         => DeleteBucketOwnershipControlsOutput {
-        subresources::remove_ownership(&gateway.buckets, &request.input.bucket).await?;
+        let judged = Judged::of(&request.extensions, &request.input.bucket);
+        subresources::remove_ownership(&gateway.buckets, &judged).await?;
         answer(DeleteBucketOwnershipControlsOutput::default())
     }
     get_bucket_lifecycle_configuration: GetBucketLifecycleConfigurationInput
@@ -265,7 +276,7 @@ operations! { |gateway, request|
     }
     put_object_lock_configuration: PutObjectLockConfigurationInput
         => PutObjectLockConfigurationOutput {
-        locks::configure(&gateway.buckets, request.input).await?;
+        locks::configure(&gateway.buckets, request.input, &request.extensions).await?;
         answer(PutObjectLockConfigurationOutput::default())
     }
     get_object_retention: GetObjectRetentionInput => GetObjectRetentionOutput {
@@ -288,11 +299,13 @@ operations! { |gateway, request|
     put_bucket_encryption: PutBucketEncryptionInput => PutBucketEncryptionOutput {
         let input = request.input;
         let asked = input.server_side_encryption_configuration;
-        subresources::set_encryption(&gateway.buckets, &input.bucket, asked).await?;
+        let judged = Judged::of(&request.extensions, &input.bucket);
+        subresources::set_encryption(&gateway.buckets, &judged, asked).await?;
         answer(PutBucketEncryptionOutput::default())
     }
     delete_bucket_encryption: DeleteBucketEncryptionInput => DeleteBucketEncryptionOutput {
-        subresources::remove_encryption(&gateway.buckets, &request.input.bucket).await?;
+        let judged = Judged::of(&request.extensions, &request.input.bucket);
+        subresources::remove_encryption(&gateway.buckets, &judged).await?;
         answer(DeleteBucketEncryptionOutput::default())
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::buckets::Buckets;
 use crate::cors;
+use crate::judged::Judged;
 use crate::notes::{Notes, PublicBlock};
 use crate::policy::Policy;
 use crate::refuse;
@@ -35,14 +36,14 @@ async fn notes(buckets: &Buckets, bucket: &str) -> S3Result<Notes> {
 /// Changes one field of the notes.
 async fn change(
     buckets: &Buckets,
-    bucket: &str,
+    judged: &Judged<'_>,
     change: impl Fn(&mut Notes) + Send + Sync,
 ) -> S3Result<()> {
     let change = |notes: &mut Notes| {
         change(notes);
         Ok(())
     };
-    buckets.change_notes(bucket, change).await
+    buckets.change_notes(judged, change).await
 }
 
 /// GetBucketLocation. No constraint is how S3 spells us-east-1; signatures of any region are good.
@@ -81,17 +82,21 @@ pub(crate) async fn tags(buckets: &Buckets, bucket: &str) -> S3Result<dto::GetBu
 }
 
 /// PutBucketTagging; no tags remove those that there are.
-pub(crate) async fn set_tags(buckets: &Buckets, bucket: &str, tags: Vec<dto::Tag>) -> S3Result<()> {
+pub(crate) async fn set_tags(
+    buckets: &Buckets,
+    judged: &Judged<'_>,
+    tags: Vec<dto::Tag>,
+) -> S3Result<()> {
     let tags = tagging::checked_of_bucket(tags)?;
-    change(buckets, bucket, |notes| {
+    change(buckets, judged, |notes| {
         notes.tags = (!tags.is_empty()).then(|| tags.clone());
     })
     .await
 }
 
 /// DeleteBucketTagging.
-pub(crate) async fn remove_tags(buckets: &Buckets, bucket: &str) -> S3Result<()> {
-    change(buckets, bucket, |notes| notes.tags = None).await
+pub(crate) async fn remove_tags(buckets: &Buckets, judged: &Judged<'_>) -> S3Result<()> {
+    change(buckets, judged, |notes| notes.tags = None).await
 }
 
 /// GetBucketCors.
@@ -105,16 +110,16 @@ pub(crate) async fn cors(buckets: &Buckets, bucket: &str) -> S3Result<dto::GetBu
 /// PutBucketCors.
 pub(crate) async fn set_cors(
     buckets: &Buckets,
-    bucket: &str,
+    judged: &Judged<'_>,
     rules: dto::CORSRules,
 ) -> S3Result<()> {
     let rules = cors::from_document(rules)?;
-    change(buckets, bucket, |notes| notes.cors = Some(rules.clone())).await
+    change(buckets, judged, |notes| notes.cors = Some(rules.clone())).await
 }
 
 /// DeleteBucketCors.
-pub(crate) async fn remove_cors(buckets: &Buckets, bucket: &str) -> S3Result<()> {
-    change(buckets, bucket, |notes| notes.cors = None).await
+pub(crate) async fn remove_cors(buckets: &Buckets, judged: &Judged<'_>) -> S3Result<()> {
+    change(buckets, judged, |notes| notes.cors = None).await
 }
 
 /// The policy of a bucket.
@@ -141,14 +146,14 @@ pub(crate) async fn policy(
 pub(crate) async fn set_policy(
     buckets: &Buckets,
     lists: Lists,
-    bucket: &str,
+    judged: &Judged<'_>,
     text: String,
 ) -> S3Result<()> {
     if lists == Lists::Off {
         let why = "bucket policies (the gateway's setting `acl` is off)";
         return Err(s3_error!(NotImplemented, "{why}"));
     }
-    let policy = Policy::parse(&text, buckets.names(bucket))?;
+    let policy = Policy::parse(&text, buckets.names(judged.bucket))?;
     policy.check_resources()?;
     if lists == Lists::Public && !policy.only_opens() {
         let why = "bucket policies that deny, or that name somebody: under `acl = \"public\"` the \
@@ -163,12 +168,12 @@ pub(crate) async fn set_policy(
         notes.policy = Some(text.clone());
         Ok(())
     };
-    buckets.change_notes(bucket, noted).await
+    buckets.change_notes(judged, noted).await
 }
 
 /// DeleteBucketPolicy.
-pub(crate) async fn remove_policy(buckets: &Buckets, bucket: &str) -> S3Result<()> {
-    change(buckets, bucket, |notes| notes.policy = None).await
+pub(crate) async fn remove_policy(buckets: &Buckets, judged: &Judged<'_>) -> S3Result<()> {
+    change(buckets, judged, |notes| notes.policy = None).await
 }
 
 /// GetBucketPolicyStatus: a list that opens the bucket counts too.
@@ -212,7 +217,7 @@ pub(crate) async fn public_block(
 /// PutPublicAccessBlock.
 pub(crate) async fn set_public_block(
     buckets: &Buckets,
-    bucket: &str,
+    judged: &Judged<'_>,
     asked: dto::PublicAccessBlockConfiguration,
 ) -> S3Result<()> {
     let block = PublicBlock {
@@ -221,12 +226,12 @@ pub(crate) async fn set_public_block(
         block_policy: asked.block_public_policy.unwrap_or(false),
         restrict_buckets: asked.restrict_public_buckets.unwrap_or(false),
     };
-    change(buckets, bucket, |notes| notes.public_block = Some(block)).await
+    change(buckets, judged, |notes| notes.public_block = Some(block)).await
 }
 
 /// DeletePublicAccessBlock.
-pub(crate) async fn remove_public_block(buckets: &Buckets, bucket: &str) -> S3Result<()> {
-    change(buckets, bucket, |notes| notes.public_block = None).await
+pub(crate) async fn remove_public_block(buckets: &Buckets, judged: &Judged<'_>) -> S3Result<()> {
+    change(buckets, judged, |notes| notes.public_block = None).await
 }
 
 /// GetBucketOwnershipControls.
@@ -249,7 +254,7 @@ pub(crate) async fn ownership(
 /// bucket's lets others in.
 pub(crate) async fn set_ownership(
     buckets: &Buckets,
-    bucket: &str,
+    judged: &Judged<'_>,
     asked: dto::OwnershipControls,
 ) -> S3Result<()> {
     let [rule] = asked.rules.as_slice() else {
@@ -267,12 +272,12 @@ pub(crate) async fn set_ownership(
         notes.ownership = Some(ownership.clone());
         Ok(())
     };
-    buckets.change_notes(bucket, noted).await
+    buckets.change_notes(judged, noted).await
 }
 
 /// DeleteBucketOwnershipControls.
-pub(crate) async fn remove_ownership(buckets: &Buckets, bucket: &str) -> S3Result<()> {
-    change(buckets, bucket, |notes| notes.ownership = None).await
+pub(crate) async fn remove_ownership(buckets: &Buckets, judged: &Judged<'_>) -> S3Result<()> {
+    change(buckets, judged, |notes| notes.ownership = None).await
 }
 
 /// GetBucketEncryption.
@@ -302,7 +307,7 @@ pub(crate) async fn encryption(
 /// `MalformedXML`; `NotImplemented` for keys of a service, and where nothing is encrypted.
 pub(crate) async fn set_encryption(
     buckets: &Buckets,
-    bucket: &str,
+    judged: &Judged<'_>,
     asked: dto::ServerSideEncryptionConfiguration,
 ) -> S3Result<()> {
     let [rule] = asked.rules.as_slice() else {
@@ -316,13 +321,13 @@ pub(crate) async fn set_encryption(
         HeaderValue::from_str(&algorithm)
             .map_err(|_| s3_error!(MalformedXML, "There is no such algorithm."))?,
     )]);
-    refuse::encryption(&headers, buckets.writable(bucket).await?.is_encrypted())?;
-    change(buckets, bucket, |notes| notes.encryption = Some(algorithm.clone())).await
+    refuse::encryption(&headers, buckets.writable(judged.bucket).await?.is_encrypted())?;
+    change(buckets, judged, |notes| notes.encryption = Some(algorithm.clone())).await
 }
 
 /// DeleteBucketEncryption.
-pub(crate) async fn remove_encryption(buckets: &Buckets, bucket: &str) -> S3Result<()> {
-    change(buckets, bucket, |notes| notes.encryption = None).await
+pub(crate) async fn remove_encryption(buckets: &Buckets, judged: &Judged<'_>) -> S3Result<()> {
+    change(buckets, judged, |notes| notes.encryption = None).await
 }
 
 /// GetBucketRequestPayment: nobody pays for requests, and this is how S3 says that.

@@ -7,9 +7,11 @@ use crate::buckets::{Bucket, Buckets};
 use crate::classes;
 use crate::error::{Subject, to_s3};
 use crate::get::shown_tag;
+use crate::judged::Judged;
 use crate::list::{Names, list_v1, page_size};
 use crate::locks;
 use crate::sound::Asked;
+use http::Extensions;
 use penstock_base::{Kind, Result};
 use penstock_store::streaming::{NULL_VERSION, versioned};
 use penstock_store::{VersionEntry, Versioning, VersionsPage, VersionsRequest};
@@ -77,6 +79,7 @@ pub(crate) async fn get(
 pub(crate) async fn put(
     buckets: &Buckets,
     input: dto::PutBucketVersioningInput,
+    extensions: &Extensions,
 ) -> S3Result<dto::PutBucketVersioningOutput> {
     let wanted = input.versioning_configuration;
     if wanted.mfa_delete.is_some_and(|mfa| mfa.as_str() == dto::MFADelete::ENABLED) {
@@ -93,6 +96,10 @@ pub(crate) async fn put(
             NotImplemented,
             "PutBucketVersioning: this bucket's back end keeps no versions that S3 knows"
         ));
+    }
+    let judged = Judged::of(extensions, &input.bucket);
+    if judged.is_owned() {
+        judged.check(&buckets.notes(&input.bucket).await?.0)?;
     }
     match is_enabled || !bucket.store.can_revise() {
         true => keep(&bucket, is_enabled).await?,

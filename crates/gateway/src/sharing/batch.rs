@@ -1,8 +1,12 @@
-//! A batch of removals under a policy: which of its objects its sender may remove.
+//! A batch of removals where lists and policies judge: which of its objects its sender may remove.
+//!
+//! By what the bucket says once the body is there: it may be another one than at the head.
 
 use super::Ask;
 use crate::auth::Caller;
+use crate::buckets::Buckets;
 use crate::exchange::Exchange;
+use crate::judged::Judged;
 use crate::lock::Leave;
 use crate::notes::Notes;
 use crate::policy::Policy;
@@ -15,22 +19,29 @@ use std::sync::Arc;
 pub(crate) struct Batch<'a> {
     request: &'a S3Request<dto::DeleteObjectsInput>,
     caller: &'a Caller,
-    notes: &'a Notes,
-    policy: Policy,
+    notes: Notes,
+    policy: Option<Policy>,
     peer: Option<IpAddr>,
 }
 
 impl<'a> Batch<'a> {
-    /// `None` where the batch was judged as a whole: by the configuration alone, or by a bucket's
-    /// list without a policy.
+    /// `None` where the configuration alone let the batch in.
     ///
     /// # Errors
-    /// `MalformedPolicy` of notes that nobody wrote.
-    pub fn of(request: &'a S3Request<dto::DeleteObjectsInput>) -> S3Result<Option<Self>> {
+    /// `OperationAborted` where the bucket is another's by now; `MalformedPolicy` of notes that
+    /// nobody wrote; what the back end says.
+    pub async fn of(
+        buckets: &Buckets,
+        request: &'a S3Request<dto::DeleteObjectsInput>,
+    ) -> S3Result<Option<Self>> {
         let Some(caller) = request.extensions.get::<Caller>() else { return Ok(None) };
-        let Some(notes) = &caller.notes else { return Ok(None) };
-        let policy = caller.sharing.policy_of(notes, &request.input.bucket)?;
-        let Some(policy) = policy else { return Ok(None) };
+        if caller.notes.is_none() {
+            return Ok(None);
+        }
+        let bucket = &request.input.bucket;
+        let notes = buckets.notes(bucket).await?.0;
+        Judged::of(&request.extensions, bucket).check(&notes)?;
+        let policy = caller.sharing.policy_of(&notes, bucket)?;
         let peer = request.extensions.get::<Arc<Exchange>>().map(|exchange| exchange.client());
         Ok(Some(Batch { request, caller, notes, policy, peer }))
     }
@@ -53,12 +64,12 @@ impl<'a> Batch<'a> {
             is_source: false,
         };
         let sharing = &self.caller.sharing;
-        sharing.judge(&ask, self.notes, Some(&self.policy)).await?;
+        sharing.judge(&ask, &self.notes, self.policy.as_ref()).await?;
         if !leave.bypasses {
             return Ok(leave);
         }
         let bypass = Ask { operation: "BypassGovernanceRetention", ..ask };
-        match sharing.judge(&bypass, self.notes, Some(&self.policy)).await {
+        match sharing.judge(&bypass, &self.notes, self.policy.as_ref()).await {
             Ok(_) => Ok(leave),
             Err(error) if *error.code() == S3ErrorCode::AccessDenied => {
                 Ok(Leave { bypasses: false, ..leave })
