@@ -136,9 +136,10 @@ pub(crate) async fn create_bucket(
         buckets.check_notes_kept(&input.bucket).await?;
     }
     buckets.create(&input.bucket, placed_at.as_deref()).await?;
+    let is_new = lists == Lists::Owners && !is_there;
     if is_noted {
         let noted = |notes: &mut Notes| {
-            claim(notes, Some(&acl).filter(|_| is_acl_noted))?;
+            claim(notes, Some(&acl).filter(|_| is_acl_noted), is_new)?;
             // What was set up on one that was there before stays.
             notes.location = location.clone().or(notes.location.take());
             notes.ownership = ownership.clone().or(notes.ownership.take());
@@ -153,12 +154,16 @@ pub(crate) async fn create_bucket(
     Ok(output)
 }
 
-/// Notes the list of a new bucket. Of two that make it at once, it is theirs whose note is first.
+/// Notes the list of a bucket. Of two that make a new one at once, it is theirs whose note is first;
+/// until then it was everybody's, and what somebody set up on it does not stay.
 ///
 /// # Errors
-/// `BucketAlreadyExists`.
-fn claim(notes: &mut Notes, acl: Option<&Acl>) -> S3Result<()> {
+/// `BucketAlreadyExists`; those of a list that the bucket takes no more.
+fn claim(notes: &mut Notes, acl: Option<&Acl>, is_new: bool) -> S3Result<()> {
     let there = notes.list();
+    if is_new && there.is_none() {
+        *notes = Notes::default();
+    }
     if acl.zip(there.as_ref()).is_some_and(|(acl, there)| acl.owner != there.owner) {
         return Err(not_available());
     }

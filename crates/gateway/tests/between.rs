@@ -131,6 +131,29 @@ async fn a_bucket_that_two_make_at_once_is_one_owners() {
     assert_eq!(make(OTHER).await.status, 200, "made again by its owner");
 }
 
+/// Its container is made, and before that is noted it is everybody's.
+#[tokio::test]
+async fn what_others_set_up_on_a_bucket_that_is_being_made_does_not_stay() {
+    let server = server().await;
+    // With such a name the fake has only what somebody made.
+    let path = "/missing-yet";
+    let make = || server.send(Request { method: "PUT", path, ..Default::default() });
+    let policy = br#"{"Statement": {"Effect": "Allow", "Principal": {"AWS": "OTHER"},
+        "Action": "s3:*", "Resource": ["arn:aws:s3:::missing-yet", "arn:aws:s3:::missing-yet/*"]}}"#;
+    server.hold("CreateContainer");
+    let (made, set): (Answer, Answer) = tokio::join!(make(), async {
+        server.held().await;
+        let path = "/missing-yet?policy";
+        let set = Request { method: "PUT", path, body: policy, ..Default::default() };
+        server.send_as(OTHER, set).await
+    });
+    assert_eq!((made.status, set.status), (200, 204), "{} {}", made.text(), set.text());
+    put(&server, "/missing-yet/k", b"secret", "private").await;
+    let read = Request { path: "/missing-yet/k", ..Default::default() };
+    assert_eq!(server.send_as(OTHER, read).await.status, 403);
+    assert_eq!(server.get("/missing-yet?policy").await.code(), "NoSuchBucketPolicy");
+}
+
 /// Its container goes, and before its notes do somebody else makes a bucket of that name.
 #[tokio::test]
 async fn a_bucket_that_is_made_while_another_goes_keeps_its_owner() {
