@@ -14,14 +14,15 @@ use crate::judged::Judged;
 use crate::locks;
 use crate::notes::Notes;
 use crate::sharing::{
-    ENFORCED, Lists, ONE_OWNER, OWNERSHIPS, is_enforced, may_open, no_lists_beside_enforced,
-    noted_acl,
+    ENFORCED, Lists, ONE_OWNER, OWNERSHIPS, Standing, is_enforced, may_open,
+    no_lists_beside_enforced, noted_acl,
 };
 use crate::versions;
 use http::{Extensions, HeaderMap};
+use penstock_base::{Error, Kind};
 use penstock_store::notes;
 use penstock_store::streaming::NULL_VERSION;
-use penstock_store::{PutOptions, WriteCondition};
+use penstock_store::{ObjectMeta, PutOptions, Revision, WriteCondition};
 use s3s::{S3Error, S3Request, S3Result, dto, s3_error};
 
 /// What a store tells of an object's tags besides its metadata.
@@ -319,22 +320,36 @@ pub(crate) async fn put_object(
     let acl = acl.ok_or_else(|| s3_error!(MissingSecurityHeader, "There is no list."))?;
     taken(&acl, &notes)?;
     if caller.sharing.lists != Lists::Off && noted_acl(&meta).as_ref() != Some(&acl) {
-        set_note(&bucket, (key, &named), meta, &acl).await?;
+        set_note(&bucket, (key, &named), (meta, &caller.of_object), &acl).await?;
     }
     Ok(dto::PutObjectAclOutput::default())
+}
+
+/// Gives the version that was judged its new list, and no other: somebody else's may have come
+/// between, or another list.
+fn revision(judged: &ObjectMeta, standings: &[Standing], acl: &Acl) -> Revision {
+    let owner_of = |meta: &ObjectMeta| noted_acl(meta).map(|acl| acl.owner);
+    let (etag, owner) = (judged.etag.clone(), owner_of(judged));
+    let (standings, text) = (standings.to_vec(), acl.to_text());
+    Box::new(move |meta| {
+        let is_it = meta.etag == etag && owner_of(meta) == owner;
+        match is_it && standings.iter().all(|standing| standing.check(meta).is_ok()) {
+            true => Ok(Some(text.clone())),
+            false => Err(Error::new(Kind::Conflict, "the object was written in between")),
+        }
+    })
 }
 
 async fn set_note(
     bucket: &Bucket,
     (key, named): (&str, &str),
-    meta: penstock_store::ObjectMeta,
+    (meta, standings): (ObjectMeta, &[Standing]),
     acl: &Acl,
 ) -> S3Result<()> {
     if bucket.store.can_revise() {
-        let text = Some(acl.to_text());
-        let revision = Box::new(move |_: &penstock_store::ObjectMeta| Ok(text.clone()));
+        let revision = revision(&meta, standings, acl);
         let done = bucket.revise(&bucket.key(named), notes::ACL, revision).await;
-        return done.map_err(about_object);
+        return done.map_err(|error| came_between(about_object(error)));
     }
     let tags = match bucket.store.copies_tags() {
         true => None,
@@ -350,4 +365,26 @@ async fn set_note(
     let condition = meta.etag.map_or(WriteCondition::None, WriteCondition::IfMatch);
     let options = PutOptions { condition, content_type: meta.content_type, metadata };
     rewrite(bucket, key, &options).await.map_err(came_between)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_store::ETag;
+
+    #[test]
+    fn a_list_is_given_to_the_version_that_was_judged() {
+        let meta = |etag: &str, owner: &str| ObjectMeta {
+            etag: Some(ETag(etag.to_string())),
+            metadata: vec![(notes::ACL.to_string(), Acl::private(owner).to_text())],
+            ..ObjectMeta::default()
+        };
+        let acl = Acl::private("me");
+        let revise = revision(&meta("a", "me"), &[], &acl);
+        assert_eq!(revise(&meta("a", "me")).unwrap(), Some(acl.to_text()));
+        for other in [meta("b", "me"), meta("a", "other"), ObjectMeta::default()] {
+            let error = came_between(about_object(revise(&other).unwrap_err()));
+            assert_eq!(error.code().as_str(), "OperationAborted");
+        }
+    }
 }

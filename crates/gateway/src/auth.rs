@@ -37,7 +37,7 @@ pub(crate) struct Caller {
     /// By what the list of the source of a copy let the request in.
     pub of_source: Vec<Standing>,
     /// The same of the object that the request is for.
-    of_object: Vec<Standing>,
+    pub of_object: Vec<Standing>,
     /// Actions that lists and policies do not let the request do, of those that it may turn out to
     /// ask for.
     withheld: Vec<&'static str>,
