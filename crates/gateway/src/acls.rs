@@ -101,30 +101,23 @@ pub(crate) async fn create_bucket(
     let tags = tags_asked(&request.extensions)?;
     let output = dto::CreateBucketOutput { location: Some(format!("/{}", input.bucket)) };
     let lists = caller.sharing.lists;
+    if is_locked {
+        locks::check_new(buckets, &input.bucket)?;
+    }
     let (notes, version) = buckets.notes(&input.bucket).await?;
-    let is_there = match lists == Lists::Off && version.is_none() {
-        // Nothing hangs on it then.
-        true => false,
-        false => buckets.is_there(&input.bucket).await?,
-    };
-    // One that was there before keys became owners is theirs who make it again.
-    let is_ownerless = lists == Lists::Owners && notes.list().is_none();
-    if lists != Lists::Off && is_there && !is_ownerless {
-        if caller.sharing.bucket_acl(&notes) == Some(acl) {
+    // Nothing hangs on it where neither lists nor locks count.
+    let is_asked = lists != Lists::Off || is_locked || version.is_some();
+    let is_there = is_asked && buckets.is_there(&input.bucket).await?;
+    if is_there {
+        let is_made = is_made(lists, caller.sharing.bucket_acl(&notes), &acl)?;
+        if is_made && (lists != Lists::Off || is_locked) {
             return made_again(is_locked, tags, &notes).map(|()| output);
         }
-        return Err(not_available());
+        locks::made_again(is_locked, &notes)?;
     }
     // Those of a bucket of this name whose removal was cut short, or went past the gateway.
     if let Some(version) = version.filter(|_| !is_there) {
         buckets.forget_notes_at(&input.bucket, &version).await?;
-    }
-    if is_locked {
-        locks::check_new(buckets, &input.bucket)?;
-        if buckets.check(&input.bucket).await.is_ok() {
-            let notes = buckets.notes(&input.bucket).await?.0;
-            return made_again(is_locked, tags, &notes).map(|()| output);
-        }
     }
     let is_acl_noted =
         lists == Lists::Owners || (lists != Lists::Off && acl != Acl::private(ONE_OWNER));
@@ -150,9 +143,25 @@ pub(crate) async fn create_bucket(
         buckets.change_notes(&Judged::by_none(&input.bucket), noted).await?;
     }
     if is_locked {
-        locks::begin(buckets, &Judged::by_none(&input.bucket)).await?;
+        // Whoever made it at the same time may have noted first that it is theirs.
+        let owner = is_acl_noted.then_some(acl.owner.as_str());
+        locks::begin(buckets, &Judged::by_owner(&input.bucket, owner)).await?;
     }
     Ok(output)
+}
+
+/// Whether a bucket that is there, with this list, is made already as it is asked for. One that
+/// was there before keys became owners is not yet: it is theirs who make it again.
+///
+/// # Errors
+/// `BucketAlreadyExists`.
+fn is_made(lists: Lists, there: Option<Acl>, acl: &Acl) -> S3Result<bool> {
+    match there {
+        _ if lists == Lists::Off => Ok(true),
+        None => Ok(false),
+        Some(there) if there == *acl => Ok(true),
+        Some(_) => Err(not_available()),
+    }
 }
 
 /// Notes the list of a bucket. Of two that make a new one at once, it is theirs whose note is first;

@@ -32,6 +32,11 @@ impl<'a> Judged<'a> {
         Judged { bucket, owner: None }
     }
 
+    /// One that has this owner by now.
+    pub fn by_owner(bucket: &'a str, owner: Option<&str>) -> Self {
+        Judged { bucket, owner: owner.map(|owner| Some(owner.to_string())) }
+    }
+
     /// Whether the owner was asked.
     pub fn is_owned(&self) -> bool {
         self.owner.is_some()

@@ -287,7 +287,7 @@ pub(crate) async fn configure(
     if versions::state(&bucket).await? != Versioning::Enabled {
         return Err(bad_state("Versioning must be 'Enabled' on the bucket to apply Object Lock"));
     }
-    enable(buckets, &bucket, &Judged::of(extensions, &input.bucket), lock).await
+    enable(buckets, &bucket, &Judged::of(extensions, &input.bucket), Some(lock)).await
 }
 
 fn bad_state(why: &'static str) -> S3Error {
@@ -315,13 +315,13 @@ pub(crate) fn made_again(is_locked: bool, notes: &Notes) -> S3Result<()> {
     }
 }
 
-/// Turns object lock on for a bucket that was just made.
+/// Turns object lock on for a bucket that was just made. The rule of one that has it stays.
 ///
 /// # Errors
 /// What the back end says.
 pub(crate) async fn begin(buckets: &Buckets, judged: &Judged<'_>) -> S3Result<()> {
     let bucket = buckets.get(judged.bucket).await?;
-    enable(buckets, &bucket, judged, BucketLock::default()).await
+    enable(buckets, &bucket, judged, None).await
 }
 
 /// Notes the lock, then sees to it that versions are kept: whoever suspended them meanwhile looks
@@ -330,10 +330,10 @@ async fn enable(
     buckets: &Buckets,
     bucket: &Bucket,
     judged: &Judged<'_>,
-    lock: BucketLock,
+    lock: Option<BucketLock>,
 ) -> S3Result<()> {
     let noted = |notes: &mut Notes| {
-        notes.lock = Some(lock);
+        notes.lock = lock.or(notes.lock).or_else(|| Some(BucketLock::default()));
         Ok(())
     };
     buckets.change_notes(judged, noted).await?;

@@ -131,6 +131,25 @@ async fn a_bucket_that_two_make_at_once_is_one_owners() {
     assert_eq!(make(OTHER).await.status, 200, "made again by its owner");
 }
 
+/// Nor has one with object lock two: it is nobody's way to what another made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_bucket_with_object_lock_that_two_make_at_once_is_one_owners() {
+    let server = Server::on_with(Lane::Local, owners).await;
+    let headers = [("x-amz-bucket-object-lock-enabled", "true")];
+    for round in 0..40 {
+        let path = format!("/locked-{round}");
+        let make = |who| {
+            let request =
+                Request { method: "PUT", path: &path, headers: &headers, ..Default::default() };
+            server.send_as(who, request)
+        };
+        let (first, second): (Answer, Answer) = tokio::join!(make(ACCESS_KEY), make(OTHER));
+        let mut statuses = [first.status, second.status];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 409], "{} {}", first.text(), second.text());
+    }
+}
+
 /// Its container is made, and before that is noted it is everybody's.
 #[tokio::test]
 async fn what_others_set_up_on_a_bucket_that_is_being_made_does_not_stay() {

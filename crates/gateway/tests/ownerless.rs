@@ -85,3 +85,22 @@ async fn it_can_be_made_again_whatever_was_set_up_on_it() {
     assert!(kept.contains("BucketOwnerEnforced"), "{kept}");
     assert_eq!(server.statuses("PUT", "/lake").await, [409, 200]);
 }
+
+#[tokio::test]
+async fn one_with_object_lock_is_made_again_with_its_rule() {
+    let server = server().await;
+    let locked = [("x-amz-bucket-object-lock-enabled", "true")];
+    let made = server.ask(OTHER, "PUT", "/lake", &locked).await;
+    assert_eq!(made.code(), "BucketAlreadyOwnedByYou", "it gets no lock that way");
+    let enabled = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    let rule = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled><Rule>                <DefaultRetention><Mode>GOVERNANCE</Mode><Days>3</Days></DefaultRetention></Rule>                </ObjectLockConfiguration>";
+    for (path, body) in [("/lake?versioning", enabled), ("/lake?object-lock", rule)] {
+        let body = body.as_bytes();
+        let set = server.send(Request { method: "PUT", path, body, ..Default::default() }).await;
+        assert_eq!(set.status, 200, "{path}: {}", set.text());
+    }
+    assert_eq!(server.ask(OTHER, "PUT", "/lake", &locked).await.status, 200);
+    assert_eq!(server.statuses("GET", "/lake/old").await, [403, 200]);
+    let kept = server.ask(OTHER, "GET", "/lake?object-lock", &[]).await.text();
+    assert!(kept.contains("<Days>3</Days>"), "{kept}");
+}
