@@ -164,8 +164,8 @@ fn is_made(lists: Lists, there: Option<Acl>, acl: &Acl) -> S3Result<bool> {
     }
 }
 
-/// Notes the list of a bucket. Of two that make a new one at once, it is theirs whose note is first;
-/// until then it was everybody's, and what somebody set up on it does not stay.
+/// Notes the list of a bucket. Of two that make a new one at once, it is theirs whose note is
+/// first; until then it was everybody's, and what somebody set up on it does not stay.
 ///
 /// # Errors
 /// `BucketAlreadyExists`; those of a list that the bucket takes no more.

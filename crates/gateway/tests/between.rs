@@ -158,7 +158,8 @@ async fn what_others_set_up_on_a_bucket_that_is_being_made_does_not_stay() {
     let path = "/missing-yet";
     let make = || server.send(Request { method: "PUT", path, ..Default::default() });
     let policy = br#"{"Statement": {"Effect": "Allow", "Principal": {"AWS": "OTHER"},
-        "Action": "s3:*", "Resource": ["arn:aws:s3:::missing-yet", "arn:aws:s3:::missing-yet/*"]}}"#;
+        "Action": "s3:*",
+        "Resource": ["arn:aws:s3:::missing-yet", "arn:aws:s3:::missing-yet/*"]}}"#;
     server.hold("CreateContainer");
     let (made, set): (Answer, Answer) = tokio::join!(make(), async {
         server.held().await;

@@ -93,7 +93,9 @@ async fn one_with_object_lock_is_made_again_with_its_rule() {
     let made = server.ask(OTHER, "PUT", "/lake", &locked).await;
     assert_eq!(made.code(), "BucketAlreadyOwnedByYou", "it gets no lock that way");
     let enabled = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
-    let rule = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled><Rule>                <DefaultRetention><Mode>GOVERNANCE</Mode><Days>3</Days></DefaultRetention></Rule>                </ObjectLockConfiguration>";
+    let rule = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled><Rule>\
+                <DefaultRetention><Mode>GOVERNANCE</Mode><Days>3</Days></DefaultRetention>\
+                </Rule></ObjectLockConfiguration>";
     for (path, body) in [("/lake?versioning", enabled), ("/lake?object-lock", rule)] {
         let body = body.as_bytes();
         let set = server.send(Request { method: "PUT", path, body, ..Default::default() }).await;
