@@ -15,6 +15,7 @@ use penstock_base::Kind;
 use penstock_store::{ETag, GetRequest, PutOptions, WriteCondition};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Longest notes of a bucket: a policy has 20 KiB at most, a hundred CORS rules as much again.
 pub(crate) const NOTES_BYTES_MAX: usize = 256 << 10;
@@ -76,16 +77,21 @@ impl Notes {
 }
 
 impl Buckets {
+    /// Where the notes of a bucket lie, if there can be any.
+    async fn notes_place(&self, bucket: &str) -> S3Result<Option<(Arc<Bucket>, String)>> {
+        match self.notes_home(bucket).await {
+            Err(error) if is_missing(&error) => Ok(None),
+            found => found,
+        }
+    }
+
     /// The notes of a bucket and their version; none of a bucket that has none.
     ///
     /// # Errors
     /// What the back end says; `InternalError` for notes that nobody wrote.
     pub async fn notes(&self, bucket: &str) -> S3Result<(Notes, Option<ETag>)> {
-        let (home, key) = match self.notes_home(bucket).await {
-            Ok(Some(found)) => found,
-            Ok(None) => return Ok((Notes::default(), None)),
-            Err(error) if is_missing(&error) => return Ok((Notes::default(), None)),
-            Err(error) => return Err(error),
+        let Some((home, key)) = self.notes_place(bucket).await? else {
+            return Ok((Notes::default(), None));
         };
         let whole = GetRequest::default();
         // Who may do what is never older than what the back end has, whatever a cache remembers.
@@ -110,12 +116,12 @@ impl Buckets {
     }
 
     /// The version of the notes of a bucket, which need not be such as can be read.
-    pub(crate) async fn notes_version(&self, bucket: &str) -> S3Result<Option<ETag>> {
-        let (home, key) = match self.notes_home(bucket).await {
-            Ok(Some(found)) => found,
-            Ok(None) => return Ok(None),
-            Err(error) if is_missing(&error) => return Ok(None),
-            Err(error) => return Err(error),
+    ///
+    /// # Errors
+    /// What the back end says.
+    pub async fn notes_version(&self, bucket: &str) -> S3Result<Option<ETag>> {
+        let Some((home, key)) = self.notes_place(bucket).await? else {
+            return Ok(None);
         };
         match home.asking_query().head(&home.at(&key)).await {
             Ok(meta) => Ok(meta.etag),
@@ -190,11 +196,8 @@ impl Buckets {
     /// # Errors
     /// What the back end says.
     pub async fn forget_notes_at(&self, bucket: &str, version: &ETag) -> S3Result<()> {
-        let (home, key) = match self.notes_home(bucket).await {
-            Ok(Some(found)) => found,
-            Ok(None) => return Ok(()),
-            Err(error) if is_missing(&error) => return Ok(()),
-            Err(error) => return Err(error),
+        let Some((home, key)) = self.notes_place(bucket).await? else {
+            return Ok(());
         };
         let can_tell = home.store.capabilities().conditional_delete;
         let version = Some(version).filter(|_| can_tell);
