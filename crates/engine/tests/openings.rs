@@ -299,6 +299,31 @@ async fn what_is_on_its_way_is_not_asked_for_again() {
     }
 }
 
+/// Of a file that is small enough to come whole, too: only its footer was begun.
+#[tokio::test(start_paused = true)]
+async fn a_footer_on_its_way_is_not_overtaken_by_its_file() {
+    const SMALL: usize = 150 << 10;
+    const FOOTER: usize = 16 << 10;
+    let bench = Bench::new(Scripted::remote(Duration::from_millis(100)));
+    for number in 0..10 {
+        bench.store.place(&format!("t/{number}.parquet"), pattern(SMALL)).await;
+    }
+    let query = bench.query();
+    let found = query.glob(&bench.at("t/*.parquet")).await.unwrap();
+    let mut readers = Vec::new();
+    for entry in &found {
+        let known = Known { meta: entry.meta.clone(), ..Known::default() };
+        readers.push(query.open(&bench.at(&entry.key), &known).await.unwrap());
+    }
+    // As DuckDB does: the length of the footer first.
+    let lengths = readers[1..].iter().map(|reader| read(reader, &query, SMALL - 8, 8));
+    futures_util::future::join_all(lengths).await;
+    for reader in &readers[1..] {
+        read(reader, &query, SMALL - FOOTER, FOOTER).await;
+    }
+    assert_eq!(query.metrics().get(Metric::BytesRead), (9 * FOOTER) as u64);
+}
+
 /// So does one that wants more than that: what is behind it is asked for meanwhile.
 #[tokio::test(start_paused = true)]
 async fn behind_what_is_on_its_way_only_the_rest_is_asked_for() {

@@ -164,7 +164,7 @@ impl Reader {
         let ranges: Vec<ByteRange> = held.iter().map(|piece| piece.range).collect();
         let widened = widen(range, self.size_bytes, window, self.tail_first, &ranges);
         // What is begun ahead of this reader is asked for once, by whoever is first.
-        if let Some(window) = widened.or_else(|| self.held.coming(&range)) {
+        if let Some(window) = self.held.coming(&range).or(widened) {
             // Boxed, so that what memory answers moves no large future about.
             Box::pin(self.fill(query, range, window)).await?;
             held = self.held.pieces();
