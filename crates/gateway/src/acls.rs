@@ -130,10 +130,12 @@ pub(crate) async fn create_bucket(
         buckets.check_notes_kept(&input.bucket).await?;
     }
     buckets.create(&input.bucket, placed_at.as_deref()).await?;
-    let is_new = lists == Lists::Owners && !is_there;
+    // What the new owner takes it with.
+    let found = if is_there { notes } else { Notes::default() };
+    let found = (lists == Lists::Owners).then_some(found);
     if is_noted {
         let noted = |notes: &mut Notes| {
-            claim(notes, Some(&acl).filter(|_| is_acl_noted), is_new)?;
+            claim(notes, Some(&acl).filter(|_| is_acl_noted), found.as_ref())?;
             // What was set up on one that was there before stays.
             notes.location = location.clone().or(notes.location.take());
             notes.ownership = ownership.clone().or(notes.ownership.take());
@@ -164,15 +166,15 @@ fn is_made(lists: Lists, there: Option<Acl>, acl: &Acl) -> S3Result<bool> {
     }
 }
 
-/// Notes the list of a bucket. Of two that make a new one at once, it is theirs whose note is
-/// first; until then it was everybody's, and what somebody set up on it does not stay.
+/// Notes the list of a bucket. Of two that make one at once, it is theirs whose note is first;
+/// until then it was everybody's, and what somebody set up on it since it was found does not stay.
 ///
 /// # Errors
 /// `BucketAlreadyExists`; those of a list that the bucket takes no more.
-fn claim(notes: &mut Notes, acl: Option<&Acl>, is_new: bool) -> S3Result<()> {
+fn claim(notes: &mut Notes, acl: Option<&Acl>, found: Option<&Notes>) -> S3Result<()> {
     let there = notes.list();
-    if is_new && there.is_none() {
-        *notes = Notes::default();
+    if let Some(found) = found.filter(|_| there.is_none()) {
+        *notes = found.clone();
     }
     if acl.zip(there.as_ref()).is_some_and(|(acl, there)| acl.owner != there.owner) {
         return Err(not_available());
@@ -316,11 +318,11 @@ pub(crate) async fn put_object(
     let named = versions::name(&bucket, key, request.input.version_id.as_deref())?;
     let meta = bucket.query().head(&bucket.at(&named)).await.map_err(about_object)?;
     still_let_in(&request.extensions, &meta)?;
-    let notes = match (&caller.notes, caller.sharing.lists) {
-        (Some(notes), _) => notes.clone(),
-        (None, Lists::Off) => Notes::default(),
-        (None, _) => buckets.notes(name).await?.0,
+    let notes = match caller.sharing.lists {
+        Lists::Off => Notes::default(),
+        _ => buckets.notes(name).await?.0,
     };
+    Judged::of(&request.extensions, name).check(&notes)?;
     let bucket_owner = owner_of(caller, &notes);
     let owner = noted_acl(&meta).map(|acl| acl.owner).or_else(|| bucket_owner.clone());
     let owner = owner.ok_or_else(nobodys)?;

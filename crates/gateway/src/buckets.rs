@@ -7,6 +7,7 @@ mod writes;
 
 use crate::ahead::Followed;
 use crate::error::{NO_SUCH_BUCKET, Subject, to_s3};
+use crate::judged::Judged;
 use crate::route::{Place, Routes, is_bucket_name, own_name};
 use crate::tag::TagForm;
 use penstock_base::settings::Validation;
@@ -319,14 +320,15 @@ impl Buckets {
     /// Removes an empty bucket with the unfinished uploads in it.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `BucketNotEmpty`.
-    pub async fn delete(&self, bucket: &str) -> S3Result<()> {
+    /// `NoSuchBucket`, `BucketNotEmpty`; `OperationAborted` where it is another's by now.
+    pub async fn delete(&self, judged: &Judged<'_>) -> S3Result<()> {
+        let bucket = judged.bucket;
         let (place, account) = self.account(bucket)?;
         if place.is_read_only || place.is_fixed {
             return Err(s3_error!(AccessDenied, "The gateway's configuration names this bucket."));
         }
         // Before the container goes: from then on somebody else may make it, and note whose it is.
-        let version = self.notes_version(bucket).await?;
+        let version = self.notes_version(judged).await?;
         account.delete(&place.container).await.map_err(about_bucket)?;
         self.lock().remove(bucket);
         match version {

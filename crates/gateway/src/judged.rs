@@ -1,13 +1,18 @@
 //! The bucket that a request is to change, and whose it was when the request was judged.
 //!
 //! That is at its head. By the time its body is there the bucket may be gone, and one of that name
-//! somebody else's, who lets the sender do nothing. Pure.
+//! somebody else's, who lets the sender do nothing.
 
 use crate::auth::Caller;
+use crate::buckets::Buckets;
 use crate::notes::{Notes, came_between};
 use crate::sharing::Lists;
 use http::Extensions;
 use s3s::S3Result;
+use std::pin::Pin;
+
+/// Whether a bucket is whose it was, asked where a body ends.
+pub type StillTheirs = Pin<Box<dyn Future<Output = S3Result<()>> + Send>>;
 
 /// A bucket, and whose it has to be still.
 #[derive(Clone, Debug)]
@@ -40,6 +45,24 @@ impl<'a> Judged<'a> {
     /// Whether the owner was asked.
     pub fn is_owned(&self) -> bool {
         self.owner.is_some()
+    }
+
+    /// Asks the back end whether it is another's by now, where the owner was asked: one request.
+    ///
+    /// # Errors
+    /// `OperationAborted`; what the back end says.
+    pub async fn is_still(&self, buckets: &Buckets) -> S3Result<()> {
+        match self.owner {
+            Some(_) => self.check(&buckets.notes(self.bucket).await?.0),
+            None => Ok(()),
+        }
+    }
+
+    /// The same, to be asked when a body has come; `None` where the owner was not asked.
+    pub fn at_the_end(self, extensions: &Extensions) -> Option<StillTheirs> {
+        let buckets = extensions.get::<Caller>()?.sharing.buckets.clone();
+        let (bucket, owner) = (self.bucket.to_string(), Some(self.owner?));
+        Some(Box::pin(async move { Judged { bucket: &bucket, owner }.is_still(&buckets).await }))
     }
 
     /// Refuses where it is another's by now.

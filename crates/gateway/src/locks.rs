@@ -16,7 +16,7 @@ use crate::notes::Notes;
 use crate::versions;
 use http::{Extensions, StatusCode};
 use penstock_store::Versioning;
-use s3s::{S3Error, S3ErrorCode, S3Result, dto, s3_error};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, dto, s3_error};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -361,13 +361,16 @@ pub(crate) async fn suspend(buckets: &Buckets, bucket: &Bucket, name: &str) -> S
 /// The bucket of a version whose lock is asked for, and the version's name in the store.
 async fn locked(
     buckets: &Buckets,
-    bucket: &str,
+    judged: &Judged<'_>,
     key: &str,
     version: Option<&str>,
 ) -> S3Result<(Arc<Bucket>, String)> {
+    let bucket = judged.bucket;
     let open = buckets.get(bucket).await?;
     check(&open)?;
-    if buckets.notes(bucket).await?.0.lock.is_none() {
+    let notes = buckets.notes(bucket).await?.0;
+    judged.check(&notes)?;
+    if notes.lock.is_none() {
         buckets.check(bucket).await?;
         return Err(no_lock());
     }
@@ -381,7 +384,8 @@ async fn lock_of(
     key: &str,
     version: Option<&str>,
 ) -> S3Result<Lock> {
-    let (bucket, name) = locked(buckets, bucket, key, version).await?;
+    let judged = Judged::by_none(bucket);
+    let (bucket, name) = locked(buckets, &judged, key, version).await?;
     let meta = bucket.query().head(&bucket.at(&name)).await.map_err(about_object)?;
     Lock::of(&meta).map_err(about_object)
 }
@@ -417,9 +421,9 @@ pub(crate) async fn retention(
 /// less.
 pub(crate) async fn retain(
     buckets: &Buckets,
-    input: dto::PutObjectRetentionInput,
-    extensions: &Extensions,
+    request: S3Request<dto::PutObjectRetentionInput>,
 ) -> S3Result<()> {
+    let (input, extensions) = (request.input, &request.extensions);
     let leave = leave(input.bypass_governance_retention, extensions)?;
     let malformed = || s3_error!(MalformedXML, "Retention has a mode and a date.");
     let asked = input.retention.ok_or_else(malformed)?;
@@ -438,7 +442,8 @@ pub(crate) async fn retain(
         in_future(new.until.clone(), leave.now)?;
     }
     let version = input.version_id.as_deref();
-    let (bucket, name) = locked(buckets, &input.bucket, &input.key, version).await?;
+    let judged = Judged::of(extensions, &input.bucket);
+    let (bucket, name) = locked(buckets, &judged, &input.key, version).await?;
     bucket.check_writable()?;
     let revision = leave.retain(new);
     let done = bucket.revise(&bucket.key(&name), RETENTION, revision).await;
@@ -464,12 +469,14 @@ pub(crate) async fn hold(
 /// has no object lock.
 pub(crate) async fn set_hold(
     buckets: &Buckets,
-    input: dto::PutObjectLegalHoldInput,
+    request: S3Request<dto::PutObjectLegalHoldInput>,
 ) -> S3Result<()> {
+    let input = request.input;
     let status = input.legal_hold.and_then(|hold| hold_of(hold.status?.as_str()));
     let is_held = status.ok_or_else(|| s3_error!(MalformedXML, "Status is ON or OFF."))?;
     let version = input.version_id.as_deref();
-    let (bucket, name) = locked(buckets, &input.bucket, &input.key, version).await?;
+    let judged = Judged::of(&request.extensions, &input.bucket);
+    let (bucket, name) = locked(buckets, &judged, &input.key, version).await?;
     bucket.check_writable()?;
     let text = Some(hold_text(is_held).to_string());
     let revision = Box::new(move |_: &penstock_store::ObjectMeta| Ok(text.clone()));

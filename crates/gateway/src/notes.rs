@@ -115,12 +115,17 @@ impl Buckets {
         Ok((notes.map_err(wrong)?, etag))
     }
 
-    /// The version of the notes of a bucket, which need not be such as can be read.
+    /// The version of the notes of a bucket, which need not be such as can be read where its owner
+    /// was not asked.
     ///
     /// # Errors
-    /// What the back end says.
-    pub async fn notes_version(&self, bucket: &str) -> S3Result<Option<ETag>> {
-        let Some((home, key)) = self.notes_place(bucket).await? else {
+    /// `OperationAborted` where it is another's than it was; what the back end says.
+    pub async fn notes_version(&self, judged: &Judged<'_>) -> S3Result<Option<ETag>> {
+        if judged.is_owned() {
+            let (notes, version) = self.notes(judged.bucket).await?;
+            return judged.check(&notes).map(|()| version);
+        }
+        let Some((home, key)) = self.notes_place(judged.bucket).await? else {
             return Ok(None);
         };
         match home.asking_query().head(&home.at(&key)).await {

@@ -8,6 +8,7 @@ use crate::error::{Subject, to_s3};
 use crate::get::{about_object, shown_tag};
 use crate::headers::{ObjectHeaders, object_headers};
 use crate::intake::Intake;
+use crate::judged::Judged;
 use crate::locks::{self, lock_asked};
 use crate::receive::{Incoming, Sent, receive};
 use crate::sharing::new_object;
@@ -43,7 +44,9 @@ pub(crate) async fn put(
     let lock = locks::of_new_object(buckets, place, &request.extensions, asked).await?;
     options.metadata.extend(lock);
     Intake::is_for(&bucket, &request.extensions);
-    let sent = Sent::new(input.body.take(), &request.headers, trailers, input.content_length);
+    let still = Judged::of(&request.extensions, &input.bucket).at_the_end(&request.extensions);
+    let sent = Sent::new(input.body.take(), &request.headers, trailers, input.content_length)
+        .if_still(still);
     let (result, sums) = match receive(sent).await? {
         Incoming::Whole(bytes, sums) => {
             options.metadata.extend(sums.notes());

@@ -1,5 +1,5 @@
 //! Takes a request body on its way into a store: hashed as it passes, its last piece held back
-//! until every checksum agrees.
+//! until every checksum agrees, and the bucket is still whose it was.
 //!
 //! A small body is taken whole, so that the engine may send it again; a larger one flows, and
 //! what is held of it is one piece.
@@ -7,6 +7,7 @@
 use crate::checksum::{Sums, Verifier};
 use crate::chunks::body::Trailers;
 use crate::error::{Subject, body_error, to_s3};
+use crate::judged::StillTheirs;
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream as _;
 use http::HeaderMap;
@@ -17,7 +18,7 @@ use s3s::dto::StreamingBlob;
 use s3s::{S3Error, S3Result, s3_error};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// How many bytes come of a body in chunks.
 pub(crate) const DECODED_CONTENT_LENGTH: &str = "x-amz-decoded-content-length";
@@ -36,6 +37,8 @@ pub struct Sent<'a> {
     pub trailers: Option<Trailers>,
     /// Content-Length, without the framing of aws-chunked.
     pub content_length: Option<i64>,
+    /// What is asked once the body has come: its sender may have held it back.
+    pub still: Option<StillTheirs>,
 }
 
 impl<'a> Sent<'a> {
@@ -46,7 +49,12 @@ impl<'a> Sent<'a> {
         trailers: Option<Trailers>,
         content_length: Option<i64>,
     ) -> Self {
-        Sent { body, headers, trailers, content_length }
+        Sent { body, headers, trailers, content_length, still: None }
+    }
+
+    /// To be kept only if the bucket is then whose it was.
+    pub fn if_still(self, still: Option<StillTheirs>) -> Self {
+        Sent { still, ..self }
     }
 }
 
@@ -124,6 +132,7 @@ pub async fn receive(sent: Sent<'_>) -> S3Result<Incoming> {
         body: sent.body,
         verifier: Some(Verifier::from_headers(sent.headers)?),
         trailers: sent.trailers,
+        still: sent.still,
         size_bytes,
         received_bytes: 0,
         held: None,
@@ -160,6 +169,8 @@ struct Receiving {
     /// `None` once it has spoken.
     verifier: Option<Verifier>,
     trailers: Option<Trailers>,
+    /// `None` once it is answered.
+    still: Option<StillTheirs>,
     size_bytes: u64,
     received_bytes: u64,
     /// The last piece, until the verdict.
@@ -181,6 +192,7 @@ impl Receiving {
     fn refuse(&mut self, refusal: S3Error) -> Poll<Option<Result<Bytes>>> {
         self.body = None;
         self.verifier = None;
+        self.still = None;
         self.held = None;
         let why = refusal.message().unwrap_or("the body was refused").to_string();
         self.verdict.lock().refusal = Some(refusal);
@@ -188,23 +200,32 @@ impl Receiving {
     }
 
     /// Judges the whole, and lets its last piece go.
-    fn end(&mut self) -> Poll<Option<Result<Bytes>>> {
+    fn end(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         self.body = None;
-        let Some(verifier) = self.verifier.take() else { return Poll::Ready(None) };
+        if let Some(verifier) = self.verifier.take()
+            && let Err(refusal) = self.verify(verifier)
+        {
+            return self.refuse(refusal);
+        }
+        if let Some(still) = &mut self.still {
+            if let Err(refusal) = ready!(still.as_mut().poll(context)) {
+                return self.refuse(refusal);
+            }
+            self.still = None;
+        }
+        Poll::Ready(self.held.take().map(Ok))
+    }
+
+    fn verify(&mut self, verifier: Verifier) -> S3Result<()> {
         if self.received_bytes < self.size_bytes {
-            return self.refuse(s3_error!(
+            return Err(s3_error!(
                 IncompleteBody,
                 "You did not provide the number of bytes specified by the Content-Length header."
             ));
         }
         let trailers = self.trailers.take().and_then(|trailers| trailers.take());
-        match verifier.finish(trailers.as_ref()) {
-            Ok(sums) => {
-                self.verdict.lock().sums = sums;
-                Poll::Ready(self.held.take().map(Ok))
-            }
-            Err(refusal) => self.refuse(refusal),
-        }
+        self.verdict.lock().sums = verifier.finish(trailers.as_ref())?;
+        Ok(())
     }
 }
 
@@ -215,11 +236,11 @@ impl Inflow for Receiving {
 
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         loop {
-            let Some(body) = &mut self.body else { return self.end() };
+            let Some(body) = &mut self.body else { return self.end(context) };
             let piece = match Pin::new(body).poll_next(context) {
                 Poll::Ready(Some(Ok(piece))) => piece,
                 Poll::Ready(Some(Err(error))) => return self.refuse(body_error(&error)),
-                Poll::Ready(None) => return self.end(),
+                Poll::Ready(None) => return self.end(context),
                 // [`crate::observed::Inbound`] gives a silent sender up.
                 Poll::Pending => return Poll::Pending,
             };

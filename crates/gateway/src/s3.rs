@@ -63,7 +63,8 @@ operations! { |gateway, request|
         answer(subresources::location(&gateway.buckets, &request.input.bucket).await?)
     }
     delete_bucket: DeleteBucketInput => DeleteBucketOutput {
-        gateway.buckets.delete(&request.input.bucket).await?;
+        let judged = Judged::of(&request.extensions, &request.input.bucket);
+        gateway.buckets.delete(&judged).await?;
         answer(DeleteBucketOutput::default())
     }
     get_object: GetObjectInput => GetObjectOutput {
@@ -93,7 +94,7 @@ operations! { |gateway, request|
         answer(tagging::get(&gateway.buckets, request.input).await?)
     }
     put_object_tagging: PutObjectTaggingInput => PutObjectTaggingOutput {
-        answer(tagging::put(&gateway.buckets, request.input).await?)
+        answer(tagging::put(&gateway.buckets, request).await?)
     }
     delete_object_tagging: DeleteObjectTaggingInput => DeleteObjectTaggingOutput {
         answer(tagging::delete(&gateway.buckets, request.input).await?)
@@ -283,14 +284,14 @@ operations! { |gateway, request|
         answer(locks::retention(&gateway.buckets, request.input).await?)
     }
     put_object_retention: PutObjectRetentionInput => PutObjectRetentionOutput {
-        locks::retain(&gateway.buckets, request.input, &request.extensions).await?;
+        locks::retain(&gateway.buckets, request).await?;
         answer(PutObjectRetentionOutput::default())
     }
     get_object_legal_hold: GetObjectLegalHoldInput => GetObjectLegalHoldOutput {
         answer(locks::hold(&gateway.buckets, request.input).await?)
     }
     put_object_legal_hold: PutObjectLegalHoldInput => PutObjectLegalHoldOutput {
-        locks::set_hold(&gateway.buckets, request.input).await?;
+        locks::set_hold(&gateway.buckets, request).await?;
         answer(PutObjectLegalHoldOutput::default())
     }
     get_bucket_encryption: GetBucketEncryptionInput => GetBucketEncryptionOutput {

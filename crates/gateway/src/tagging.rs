@@ -2,9 +2,10 @@
 
 use crate::buckets::{Bucket, Buckets};
 use crate::get::about_object;
+use crate::judged::Judged;
 use crate::versions;
 use penstock_store::tags;
-use s3s::{S3Result, dto, s3_error};
+use s3s::{S3Request, S3Result, dto, s3_error};
 
 /// Most tags of an object, as in S3 and Azure.
 const TAGS_MAX: usize = 10;
@@ -149,13 +150,15 @@ pub(crate) async fn get(
 /// PutObjectTagging.
 pub(crate) async fn put(
     buckets: &Buckets,
-    input: dto::PutObjectTaggingInput,
+    request: S3Request<dto::PutObjectTaggingInput>,
 ) -> S3Result<dto::PutObjectTaggingOutput> {
+    let input = request.input;
     let tags = checked(input.tagging.tag_set)?;
     let bucket = buckets.writable(&input.bucket).await?;
     check(&bucket, "PutObjectTagging")?;
     check_kept(&bucket, &tags)?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
+    Judged::of(&request.extensions, &input.bucket).is_still(buckets).await?;
     bucket.set_tags(&bucket.key(&name), &tags).await.map_err(about_object)?;
     Ok(dto::PutObjectTaggingOutput { version_id: input.version_id })
 }

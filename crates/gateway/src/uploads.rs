@@ -19,6 +19,7 @@ use crate::copy::{PartCopyError, Source, came_between, copy_part};
 use crate::error::{NO_SUCH_UPLOAD, Subject, to_s3};
 use crate::headers::{ObjectHeaders, object_headers};
 use crate::intake::Intake;
+use crate::judged::Judged;
 use crate::list::page_size;
 use crate::locks::{self, lock_asked};
 use crate::parts::part_number;
@@ -104,7 +105,9 @@ pub(crate) async fn part(
         }
     }
     Intake::is_for(&bucket, &request.extensions);
-    let sent = Sent::new(input.body.take(), &request.headers, trailers, input.content_length);
+    let still = Judged::of(&request.extensions, &input.bucket).at_the_end(&request.extensions);
+    let sent = Sent::new(input.body.take(), &request.headers, trailers, input.content_length)
+        .if_still(still);
     let (part, sums) = match receive(sent).await? {
         Incoming::Whole(bytes, sums) => {
             let store = &bucket.store;

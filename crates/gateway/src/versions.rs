@@ -97,10 +97,7 @@ pub(crate) async fn put(
             "PutBucketVersioning: this bucket's back end keeps no versions that S3 knows"
         ));
     }
-    let judged = Judged::of(extensions, &input.bucket);
-    if judged.is_owned() {
-        judged.check(&buckets.notes(&input.bucket).await?.0)?;
-    }
+    Judged::of(extensions, &input.bucket).is_still(buckets).await?;
     match is_enabled || !bucket.store.can_revise() {
         true => keep(&bucket, is_enabled).await?,
         // Here the lock of the bucket would have to be known.

@@ -197,3 +197,49 @@ async fn a_bucket_that_is_made_while_another_goes_keeps_its_owner() {
         assert_eq!(server.send_as(who, put).await.status, status, "{who}");
     }
 }
+
+/// It was judged as its owner's, and is made anew by somebody else before it goes.
+#[tokio::test]
+async fn a_bucket_that_is_anothers_by_now_is_not_removed() {
+    let server = server().await;
+    // With such a name the fake has only what somebody made.
+    let path = "/missing-by-then";
+    let made = Request { method: "PUT", path, ..Default::default() };
+    assert_eq!(server.send(made.clone()).await.status, 200);
+    let remove = Request { method: "DELETE", path, ..Default::default() };
+    // What the owner is judged by.
+    server.hold("GetBlob");
+    let (removed, ()) = tokio::join!(server.send(remove.clone()), async {
+        server.held().await;
+        assert_eq!(server.send(remove.clone()).await.status, 204);
+        assert_eq!(server.send_as(OTHER, made.clone()).await.status, 200);
+    });
+    assert_eq!((removed.status, removed.code().as_str()), (409, "OperationAborted"));
+    let head = Request { method: "HEAD", path, ..Default::default() };
+    assert_eq!(server.send_as(OTHER, head.clone()).await.status, 200);
+    assert_eq!(server.send(head).await.status, 403);
+}
+
+/// A container that nobody has noted is everybody's, and what they set up on it while it becomes
+/// somebody's does not stay.
+#[tokio::test]
+async fn what_others_set_up_on_a_bucket_that_is_being_claimed_does_not_stay() {
+    let server = server().await;
+    let path = "/unclaimed";
+    let policy = br#"{"Statement": {"Effect": "Allow", "Principal": {"AWS": "OTHER"},
+        "Action": "s3:*", "Resource": ["arn:aws:s3:::unclaimed", "arn:aws:s3:::unclaimed/*"]}}"#;
+    // The fake has every container that it is asked for.
+    assert_eq!(server.get("/unclaimed?list-type=2").await.status, 200);
+    server.hold("CreateContainer");
+    let make = server.send(Request { method: "PUT", path, ..Default::default() });
+    let (made, set): (Answer, Answer) = tokio::join!(make, async {
+        server.held().await;
+        let path = "/unclaimed?policy";
+        let set = Request { method: "PUT", path, body: policy, ..Default::default() };
+        server.send_as(OTHER, set).await
+    });
+    assert_eq!((made.status, set.status), (200, 204), "{} {}", made.text(), set.text());
+    put(&server, "/unclaimed/k", b"secret", "private").await;
+    let read = Request { path: "/unclaimed/k", ..Default::default() };
+    assert_eq!(server.send_as(OTHER, read).await.status, 403);
+}

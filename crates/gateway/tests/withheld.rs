@@ -12,9 +12,10 @@ use penstock_gateway::{KeyPair, Options};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 on_lane!(local, Local: nobody_sets_up_a_bucket_that_is_anothers_by_now,
-    a_batch_removes_nothing_of_it, nor_are_its_versions_suspended);
+    a_batch_removes_nothing_of_it, nor_are_its_versions_suspended, nothing_is_written_there,
+    nor_is_anything_there_retained);
 on_lane!(azure, Azure: nobody_sets_up_a_bucket_that_is_anothers_by_now,
-    a_batch_removes_nothing_of_it);
+    a_batch_removes_nothing_of_it, nothing_is_written_there);
 
 const OTHER: &str = "OTHER";
 const POLICY: &str = r#"{"Statement": {"Effect": "Allow", "Principal": {"AWS": "TESTACCESS"},
@@ -26,6 +27,11 @@ const LIST: &str = "<AccessControlPolicy><Owner><ID>TESTACCESS</ID></Owner><Acce
 const TAGS: &str = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
 const SUSPENDED: &str =
     "<VersioningConfiguration><Status>Suspended</Status></VersioningConfiguration>";
+const RETENTION: &str = "<Retention><Mode>GOVERNANCE</Mode>\
+    <RetainUntilDate>2120-01-01T00:00:00Z</RetainUntilDate></Retention>";
+const HOLD: &str = "<LegalHold><Status>ON</Status></LegalHold>";
+/// Of a bucket with object lock.
+const LOCKED: &[(&str, &str)] = &[("x-amz-bucket-object-lock-enabled", "true")];
 const BATCH: &str = "<Delete><Object><Key>secret</Key></Object></Delete>";
 
 fn owners(options: &mut Options) {
@@ -34,15 +40,32 @@ fn owners(options: &mut Options) {
 }
 
 impl Server {
-    async fn done(&self, who: &str, method: &str, path: &str, body: &[u8]) {
+    async fn done(&self, who: &str, method: &str, path: &str, body: &[u8]) -> Answer {
         let request = Request { method, path, body, ..Default::default() };
         let answer = self.send_as(who, request).await;
         assert!(answer.status < 300, "{who} {method} {path}: {}", answer.text());
+        answer
+    }
+
+    async fn makes(&self, who: &str, headers: &[(&str, &str)]) {
+        let made = Request { method: "PUT", path: "/mine", headers, ..Default::default() };
+        assert_eq!(self.send_as(who, made).await.status, 200);
+    }
+
+    /// As [`Server::held_until`], of a bucket without object lock.
+    async fn held(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.held_until(&[], method, path, body).await
     }
 
     /// Sends a request whose body comes once the bucket `mine` is the other's, with an object in
     /// it. That it is asked for tells that the head was judged.
-    async fn held(&self, method: &str, path: &str, body: &str) -> Answer {
+    async fn held_until(
+        &self,
+        made: &[(&str, &str)],
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Answer {
         let headers = [("expect", "100-continue")];
         let body = body.as_bytes();
         let request = Request { method, path, headers: &headers, body, ..Default::default() };
@@ -55,7 +78,7 @@ impl Server {
         }
         assert!(asked.starts_with(b"HTTP/1.1 100 "), "{}", String::from_utf8_lossy(&asked));
         self.done(ACCESS_KEY, "DELETE", "/mine", b"").await;
-        self.done(OTHER, "PUT", "/mine", b"").await;
+        self.makes(OTHER, made).await;
         self.done(OTHER, "PUT", "/mine/secret", b"secret").await;
         stream.write_all(body).await.unwrap();
         read_answer(&mut stream, false).await
@@ -100,4 +123,47 @@ async fn nor_are_its_versions_suspended(lane: Lane) {
     server.done(ACCESS_KEY, "PUT", "/mine", b"").await;
     let answer = server.held("PUT", "/mine?versioning", SUSPENDED).await;
     assert_eq!((answer.status, answer.code().as_str()), (409, "OperationAborted"));
+}
+
+/// What is done to the object in it. Whoever has been let in by a policy is not held against the
+/// object's own list.
+async fn nothing_is_written_there(lane: Lane) {
+    let server = Server::on_with(lane, owners).await;
+    let large = "x".repeat(300 << 10);
+    let part = "/mine/secret?partNumber=1&uploadId=";
+    for (path, body) in [
+        ("/mine/secret", "stolen"),
+        ("/mine/secret", large.as_str()),
+        (part, "part"),
+        (part, large.as_str()),
+        ("/mine/secret?tagging", TAGS),
+        ("/mine/secret?acl", LIST),
+    ] {
+        server.makes(ACCESS_KEY, &[]).await;
+        server.done(ACCESS_KEY, "PUT", "/mine?policy", POLICY.as_bytes()).await;
+        let begun = server.done(ACCESS_KEY, "POST", "/mine/secret?uploads", b"").await.text();
+        let id = begun.split_once("<UploadId>").unwrap().1.split_once('<').unwrap().0;
+        let full = if path == part { format!("{path}{id}") } else { path.to_string() };
+        let answer = server.held("PUT", &full, body).await;
+        let found = (answer.status, answer.code());
+        assert_eq!(found, (409, "OperationAborted".to_string()), "{path} {}", body.len());
+        let ask = |path| server.send_as(OTHER, Request { path, ..Default::default() });
+        assert_eq!(ask("/mine/secret").await.body, b"secret", "{path} {}", body.len());
+        assert!(!ask("/mine/secret?tagging").await.text().contains("<Tag>"), "{path}");
+        assert!(!ask("/mine/secret?acl").await.text().contains(ACCESS_KEY), "{path}");
+        assert!(!ask("/mine?uploads").await.text().contains("<Upload>"), "{path}");
+        server.done(OTHER, "DELETE", "/mine/secret", b"").await;
+        server.done(OTHER, "DELETE", "/mine", b"").await;
+    }
+}
+
+async fn nor_is_anything_there_retained(lane: Lane) {
+    for (path, body) in [("/mine/secret?retention", RETENTION), ("/mine/secret?legal-hold", HOLD)] {
+        let server = Server::on_with(lane, owners).await;
+        server.makes(ACCESS_KEY, LOCKED).await;
+        let answer = server.held_until(LOCKED, "PUT", path, body).await;
+        assert_eq!((answer.status, answer.code().as_str()), (409, "OperationAborted"), "{path}");
+        let told = server.send_as(OTHER, Request { path, ..Default::default() }).await;
+        assert_eq!(told.code(), "NoSuchObjectLockConfiguration", "{path}: {}", told.text());
+    }
 }

@@ -11,6 +11,7 @@ use crate::conditions::write_condition;
 use crate::error::NO_SUCH_PART;
 use crate::get::shown_tag;
 use crate::hosts::Hosts;
+use crate::judged;
 use crate::locks;
 use crate::parts::{PARTS_NOTE, PartSizes, part_number};
 use crate::put::{in_store, judged_anew};
@@ -73,6 +74,7 @@ pub(crate) async fn complete(
             sums = told.map(PartSums::joined).unwrap_or_default();
             check_composite(composite_told(&request.headers).as_ref(), &sums)?;
             let condition = in_store(&bucket, condition);
+            judged::Judged::of(&request.extensions, &input.bucket).is_still(buckets).await?;
             let done = target.commit(&parts, condition.clone(), &sums, notes).await;
             match done {
                 Err(error) => {
