@@ -181,6 +181,38 @@ async fn no_part_is_copied() {
     }
 }
 
+/// Its tag is looked up, and the removal tied to the generation that had it.
+#[tokio::test]
+async fn with_a_token_a_removal_is_of_the_version_that_is_named() {
+    let (fake, store) = with_token().await;
+    let tag = async || store.stat("k").await.unwrap().etag.unwrap();
+    put(&*store, "k", "one").await;
+    let first = tag().await;
+    put(&*store, "k", "two").await;
+    let stale = store.delete("k", Some(&first)).await.unwrap_err();
+    assert_eq!(stale.kind(), Kind::Conflict, "{stale}");
+    // Another write comes between the look and the removal.
+    let second = tag().await;
+    fake.fault("latency=1000,op=HeadObject,times=1");
+    let (overtaken, ()) = tokio::join!(store.delete("k", Some(&second)), async {
+        while fake.faults().fired() != [1] {
+            tokio::task::yield_now().await;
+        }
+        put(&*store, "k", "three").await;
+    });
+    assert_eq!(overtaken.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(text(&*store, "k").await, "three");
+    store.delete("k", Some(&tag().await)).await.unwrap();
+    assert_eq!(store.stat("k").await.unwrap_err().kind(), Kind::NotFound);
+    store.delete("k", Some(&second)).await.unwrap();
+    // Amazon's dialect has no word for it.
+    let (_fake, store) = with_key().await;
+    put(&*store, "k", "one").await;
+    let error = store.delete("k", Some(&first)).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+    assert_eq!(text(&*store, "k").await, "one");
+}
+
 /// Google passes over the condition of a completion, and overwrites.
 #[tokio::test]
 async fn an_upload_with_a_condition_is_not_completed() {

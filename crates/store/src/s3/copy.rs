@@ -101,7 +101,7 @@ impl S3Store {
     /// those of Amazon's signature, which an HMAC key makes.
     pub(super) fn names_source(&self, source: &CopySource) -> bool {
         let is_plain = split_version(&source.key).1.is_none();
-        is_plain || !self.is_gcs() || self.sender.header_prefix() == "x-goog-"
+        is_plain || !self.is_gcs() || self.knows_generations()
     }
 
     /// Names the source of a copy, and the version that it must still be.

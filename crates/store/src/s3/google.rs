@@ -6,12 +6,12 @@
 //! is the latest. Google lists generations oldest first, S3 latest first.
 
 use super::replies::parse_generations;
-use super::request::Call;
+use super::request::{Call, strange};
 use super::streaming::same_page;
 use super::{PAGE_MAX, S3Store};
 use crate::streaming::{VersionsPage, VersionsRequest, split_version};
 use crate::version_pages::{Found, is_listed};
-use crate::{ObjectMeta, answer};
+use crate::{ETag, ObjectMeta, Store as _, answer};
 use ::http::{HeaderMap, Method};
 use penstock_base::{Error, Kind, Result};
 
@@ -27,6 +27,8 @@ const CLASSES: &[(&str, &str)] = &[
     ("GLACIER_IR", "COLDLINE"),
     ("ARCHIVE", "ARCHIVE"),
 ];
+/// Ties a request to a generation of its object.
+pub(super) const IF_GENERATION: &str = "x-goog-if-generation-match";
 /// Most digits of a generation.
 const DIGITS_MAX: usize = 19;
 
@@ -114,6 +116,34 @@ impl S3Store {
             true => generation(headers),
             false => answer::version(headers),
         }
+    }
+
+    /// The generation that has this tag, to which a removal of the latest is tied: Google knows no
+    /// tags there. `None` where there is no object.
+    ///
+    /// # Errors
+    /// `Conflict` where the latest has another tag; `Unsupported` with a key, whose dialect cannot
+    /// name a generation.
+    pub(super) async fn tied_generation(
+        &self,
+        call: &Call<'_>,
+        name: &str,
+        etag: &ETag,
+    ) -> Result<Option<String>> {
+        if !self.knows_generations() {
+            let why = "this service cannot tie a delete to an ETag";
+            return Err(self.named(call, Error::new(Kind::Unsupported, why)));
+        }
+        let meta = match self.stat(name).await {
+            Err(error) if error.kind() == Kind::NotFound => return Ok(None),
+            told => told?,
+        };
+        if meta.etag.as_ref() != Some(etag) {
+            let why = "the object has changed: its tag is another one";
+            return Err(self.named(call, Error::new(Kind::Conflict, why)));
+        }
+        let generation = meta.version.ok_or_else(|| strange("a generation"));
+        generation.map(Some).map_err(|error| self.named(call, error))
     }
 
     /// A page of generations as S3 lists versions.

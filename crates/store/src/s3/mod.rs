@@ -92,6 +92,12 @@ impl S3Store {
         self.sender.config.service == Service::Gcs
     }
 
+    /// Whether Google is spoken to in its own words, which tie a request to a generation: Amazon's
+    /// signature takes Amazon's words only.
+    fn knows_generations(&self) -> bool {
+        self.is_gcs() && self.sender.header_prefix() == "x-goog-"
+    }
+
     fn named(&self, call: &Call<'_>, error: Error) -> Error {
         self.sender.named(call, error)
     }
@@ -148,10 +154,8 @@ impl S3Store {
             WriteCondition::None => Ok(call),
             // Google's XML API knows generations, not tags, on writes; and those in its own dialect
             // only, which an HMAC key does not speak.
-            WriteCondition::IfAbsent
-                if self.is_gcs() && self.sender.header_prefix() == "x-goog-" =>
-            {
-                call.header("x-goog-if-generation-match", "0")
+            WriteCondition::IfAbsent if self.knows_generations() => {
+                call.header(google::IF_GENERATION, "0")
             }
             _ if self.is_gcs() => {
                 let why = "Google Cloud Storage cannot tie a write to what is there";
@@ -260,7 +264,7 @@ impl Store for S3Store {
             list: true,
             suffix_range: true,
             conditional_put: !self.is_gcs(),
-            conditional_delete: !self.is_gcs(),
+            conditional_delete: !self.is_gcs() || self.knows_generations(),
             list_etag: true,
             copy: true,
         }

@@ -2,9 +2,9 @@
 
 use super::replies::{parse_retention, parse_versioning, parse_versions};
 use crate::answer;
-use crate::s3::S3Store;
 use crate::s3::config::Service;
 use crate::s3::request::{Call, Outcome};
+use crate::s3::{S3Store, google};
 use crate::streaming::{PartPlace, Removed, Versioning, VersionsPage, VersionsRequest, versioned};
 use crate::{ETag, GetRange, Payload, Store as _};
 use ::http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH};
@@ -84,11 +84,15 @@ impl S3Store {
         // Where there are no delete markers, a removal of anything that is there needs no
         // condition: one of what is not there succeeds without.
         let if_match = if_match.filter(|etag| !(self.is_gcs() && etag.0 == "*"));
-        if let Some(etag) = if_match {
-            if self.is_gcs() {
-                let why = "this service cannot tie a delete to an ETag";
-                return Err(self.named(&call, Error::new(Kind::Unsupported, why)));
+        if let Some(etag) = if_match.filter(|_| self.is_gcs()) {
+            let Some(generation) = self.tied_generation(&call, &name, etag).await? else {
+                return Ok(Removed { version: version.map(str::to_string), is_marker: false });
+            };
+            // One that is named is what it is for good.
+            if version.is_none() {
+                call = call.header(google::IF_GENERATION, &generation)?;
             }
+        } else if let Some(etag) = if_match {
             call = call.header(IF_MATCH.as_str(), &etag.header_value())?;
             self.judge_removed(&call, &name, etag).await?;
         }

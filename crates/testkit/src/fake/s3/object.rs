@@ -233,6 +233,9 @@ pub fn delete(call: &Call<'_>) -> Served {
         if call.request.headers.get("if-match").is_some() && named.is_none() {
             check_write(call, state)?;
         }
+        if call.server.options.google {
+            google::check_write(call, state)?;
+        }
         if google::remove_named(call, state)? {
             return Ok(Response::new(204));
         }
