@@ -225,6 +225,14 @@ fn announced(headers: &HeaderMap) -> S3Result<Option<(Algorithm, Option<String>)
                    allowed.";
         return Err(s3_error!(InvalidRequest, "{why}"));
     }
+    // One that nobody knows is refused where no checksum comes with it too.
+    let told = headers.get("x-amz-sdk-checksum-algorithm");
+    let told = told.map(|value| value.to_str().ok().and_then(Algorithm::of_name));
+    let is_other = |told| found.first().is_some_and(|row| told != row.0);
+    if told.is_some_and(|told| told.is_none_or(is_other)) {
+        let why = "Value for x-amz-sdk-checksum-algorithm header is invalid.";
+        return Err(s3_error!(InvalidRequest, "{why}"));
+    }
     let Some((algorithm, text)) = found.pop() else { return Ok(None) };
     if let Some(text) = &text {
         // A composite one has the number of parts behind it.
@@ -233,11 +241,6 @@ fn announced(headers: &HeaderMap) -> S3Result<Option<(Algorithm, Option<String>)
             let name = algorithm.header();
             return Err(s3_error!(BadDigest, "Value for {name} header is invalid."));
         }
-    }
-    let told = headers.get("x-amz-sdk-checksum-algorithm").and_then(|value| value.to_str().ok());
-    if told.is_some_and(|told| Algorithm::of_name(told) != Some(algorithm)) {
-        let why = "Value for x-amz-sdk-checksum-algorithm header is invalid.";
-        return Err(s3_error!(InvalidRequest, "{why}"));
     }
     Ok(Some((algorithm, text)))
 }
@@ -418,6 +421,10 @@ mod tests {
         assert_eq!(code(&[("x-amz-checksum-crc32", "!")]), "BadDigest");
         assert_eq!(code(&[crc, ("x-amz-sdk-checksum-algorithm", "SHA1")]), "InvalidRequest");
         assert!(check(&[crc, ("x-amz-sdk-checksum-algorithm", "crc32")], &[]).is_ok());
+        for odd in ["", "CRC31", "sha"] {
+            assert_eq!(code(&[("x-amz-sdk-checksum-algorithm", odd)]), "InvalidRequest", "{odd}");
+        }
+        assert!(check(&[("x-amz-sdk-checksum-algorithm", "SHA256")], &[]).is_ok());
         assert!(check(&[crc, ("x-amz-checksum-type", "FULL_OBJECT")], &[]).is_ok());
         // What nobody would compare is refused.
         assert_eq!(code(&[("x-amz-checksum-sha3", "AAAA")]), "NotImplemented");
