@@ -7,9 +7,9 @@ mod common;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use common::{ACCESS_KEY, Lane, Request, SECRET_KEY, Server};
+use common::{ACCESS_KEY, Lane, Request, SECRET_KEY, Server, key_without_admin};
 use penstock_base::Secret;
-use penstock_gateway::{Grant, KeyPair, Options, Pattern, Rights};
+use penstock_gateway::{KeyPair, Options};
 use ring::digest::{SHA256, digest};
 
 const OTHER: &str = "OTHER";
@@ -47,13 +47,7 @@ async fn outcome(server: &Server, place: &str, metadata: &str) -> (u16, String) 
 
 /// With another key that may read and write, and set nothing up.
 fn other(options: &mut Options) {
-    let grant = Grant {
-        buckets: vec![Pattern::new("*")],
-        rights: Rights::parse(["read", "write", "list"]).unwrap(),
-    };
-    options
-        .keys
-        .push(KeyPair { grants: vec![grant], ..KeyPair::new(OTHER, Secret::new(SECRET_KEY)) });
+    options.keys.push(key_without_admin(OTHER));
 }
 
 #[tokio::test]

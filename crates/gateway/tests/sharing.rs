@@ -4,10 +4,10 @@
 
 mod common;
 
-use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server};
+use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, key_without_admin};
 use futures_util::future::join_all;
 use penstock_base::Secret;
-use penstock_gateway::{BackendOptions, BucketOptions, Grant, KeyPair, Options, Pattern, Rights};
+use penstock_gateway::{BackendOptions, BucketOptions, KeyPair, Options};
 
 on_every_lane!(
     ;
@@ -33,13 +33,7 @@ fn owners(options: &mut Options) {
 
 fn public(options: &mut Options) {
     options.serve.acl = "public".to_string();
-    let grant = Grant {
-        buckets: vec![Pattern::new("*")],
-        rights: Rights::parse(["read", "write", "list"]).unwrap(),
-    };
-    options
-        .keys
-        .push(KeyPair { grants: vec![grant], ..KeyPair::new(OTHER, Secret::new(SECRET_KEY)) });
+    options.keys.push(key_without_admin(OTHER));
 }
 
 impl Server {

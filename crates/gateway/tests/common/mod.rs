@@ -7,7 +7,9 @@ pub mod raw;
 pub mod sign;
 
 use penstock_base::{Secret, ServeSettings, Settings};
-use penstock_gateway::{BackendOptions, Gateway, KeyPair, Options, Reloader};
+use penstock_gateway::{
+    BackendOptions, Gateway, Grant, KeyPair, Options, Pattern, Reloader, Rights,
+};
 use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions, FakeS3};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -90,6 +92,13 @@ pub fn options_over(backend: BackendOptions) -> Options {
         public: Vec::new(),
         cors: Vec::new(),
     }
+}
+
+/// A key of the same secret that may read, write and list everywhere, and set nothing up.
+pub fn key_without_admin(access_key: &str) -> KeyPair {
+    let rights = Rights::parse(["read", "write", "list"]).unwrap();
+    let grants = vec![Grant { buckets: vec![Pattern::new("*")], rights }];
+    KeyPair { grants, ..KeyPair::new(access_key, Secret::new(SECRET_KEY)) }
 }
 
 /// The defaults, on free ports of this machine.
