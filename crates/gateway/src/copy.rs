@@ -11,11 +11,12 @@ use crate::body::CopyFlow;
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{Algorithm, HasChecksums as _, Sums, named_algorithm};
 use crate::conditions::{ReadConditions, Tag, source_conditions, write_condition};
-use crate::get::{about_object, judge, shown_tag, size_of, start_by};
+use crate::get::{about_object, shown_tag, size_of, start_by};
 use crate::headers::{ObjectHeaders, object_headers, tag_count};
 use crate::locks::{self, lock_asked};
 use crate::put::{in_store, judged_anew, place};
 use crate::sharing::{GET_TAGS, PUT_TAGS, Standing, new_object};
+use crate::terms::Terms;
 use crate::{classes, refuse, tagging, versions};
 use http::{Extensions, HeaderMap};
 use penstock_base::ByteRange;
@@ -72,7 +73,6 @@ impl Source {
     pub async fn look(&self) -> S3Result<(ObjectMeta, ByteRange)> {
         let at = self.bucket.at(&self.key);
         let meta = self.bucket.query().head(&at).await.map_err(about_source)?;
-        self.still_let_in(&meta)?;
         self.judge(&meta)?;
         let size = size_of(&meta)?;
         self.check_range(size)?;
@@ -84,9 +84,8 @@ impl Source {
         let range = self.range.map_or(GetRange::All, GetRange::Bounded);
         // What is stored anew must not be older than what the back end has.
         let query = self.bucket.asking_query();
-        let stream = start_by(&query, &self.bucket, &self.key, (range, &self.conditions)).await;
+        let stream = start_by(&query, &self.bucket, &self.key, (range, self.terms())).await;
         let stream = stream.map_err(no_304).map_err(no_marker)?;
-        self.still_let_in(stream.meta())?;
         self.judge(stream.meta())?;
         self.check_range(size_of(stream.meta())?)?;
         Ok(stream)
@@ -141,20 +140,19 @@ impl Source {
     /// or that which was judged. `None` where the source has to be looked at.
     fn any_version(&self) -> Option<CopySource> {
         let judged = self.standings.first().map(Standing::judged);
-        let is_tied = judged.is_none_or(|etag| etag.is_some()) && self.conditions.is_empty();
+        let is_tied = self.terms().are_met_by(judged.flatten()) && self.conditions.is_empty();
         let if_match = judged.flatten().cloned();
         let key = self.bucket.key(&self.key);
         is_tied.then_some(CopySource { key, if_match, range: None })
     }
 
-    /// Whether its list lets this version be read.
-    fn still_let_in(&self, meta: &ObjectMeta) -> S3Result<()> {
-        self.standings.iter().try_for_each(|standing| standing.check(meta))
+    fn terms(&self) -> Terms<'_> {
+        Terms { conditions: &self.conditions, standings: &self.standings }
     }
 
     /// A copy knows no 304: every condition that does not hold is a failed one.
     fn judge(&self, meta: &ObjectMeta) -> S3Result<()> {
-        judge(&self.bucket, &self.conditions, meta).map_err(no_304)
+        self.terms().judge(&self.bucket, meta).map_err(no_304)
     }
 
     /// A part is as long as was said, or is none.

@@ -1,15 +1,16 @@
 //! Get, head and attributes of objects: one request to the back end, two where it has no ranges
 //! from the end or a part has to be found.
 
-use crate::auth::still_let_in;
 use crate::body::ObjectBody;
 use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{HasChecksums as _, Sums};
-use crate::conditions::{ReadConditions, Verdict, if_range, read_conditions};
+use crate::conditions::{ReadConditions, if_range, read_conditions};
 use crate::error::{Subject, to_s3};
 use crate::handover::Handover;
 use crate::headers::{set_object_headers, tag_count, told_expires};
+use crate::notes::came_between;
 use crate::parts::PartSizes;
+use crate::terms::{Terms, not_modified};
 use crate::{overrides, refuse, versions};
 use http::header::IF_RANGE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -29,41 +30,6 @@ pub(crate) fn about_object(error: Error) -> S3Error {
 /// A store's tag as the answer carries it.
 pub(crate) fn shown_tag(bucket: &Bucket, etag: Option<&ETag>) -> Option<dto::ETag> {
     etag.map(|etag| dto::ETag::Strong(bucket.tags.shown(etag).0))
-}
-
-/// Weighs conditions against what a store said of an object. 304 and 412 carry the tag, so that
-/// the client knows which version there is.
-///
-/// # Errors
-/// `NotModified`, `PreconditionFailed`.
-pub(crate) fn judge(
-    bucket: &Bucket,
-    conditions: &ReadConditions,
-    meta: &ObjectMeta,
-) -> S3Result<()> {
-    let etag = meta.etag.as_ref().map(|etag| bucket.tags.shown(etag));
-    let error = match conditions.evaluate(etag.as_ref(), meta.modified) {
-        Verdict::Proceed => return Ok(()),
-        Verdict::NotModified => return Err(not_modified(etag.as_ref())),
-        Verdict::Failed => s3_error!(
-            PreconditionFailed,
-            "At least one of the pre-conditions you specified did not hold"
-        ),
-    };
-    Err(with_tag(error, etag.as_ref()))
-}
-
-/// 304, with the tag as clients see it.
-fn not_modified(etag: Option<&ETag>) -> S3Error {
-    with_tag(s3_error!(NotModified, "Not Modified"), etag)
-}
-
-fn with_tag(mut error: S3Error, etag: Option<&ETag>) -> S3Error {
-    let value = etag.map(|etag| HeaderValue::from_str(&etag.header_value()));
-    if let Some(Ok(value)) = value {
-        error.set_headers(HeaderMap::from_iter([(http::header::ETAG, value)]));
-    }
-    error
 }
 
 /// The store's form of a range.
@@ -96,42 +62,35 @@ pub(crate) fn signed(bytes: u64) -> S3Result<i64> {
 
 /// Begins a read of whatever version there is.
 pub(crate) async fn start(bucket: &Bucket, key: &str, range: GetRange) -> S3Result<Stream> {
-    start_if(bucket, key, range, &ReadConditions::default()).await
+    let terms = Terms { conditions: &ReadConditions::default(), standings: &[] };
+    start_by(&bucket.query(), bucket, key, (range, terms)).await
 }
 
-/// Begins a read under conditions, with the engine's retries: one request, which tells the back end
-/// of the version that is wanted, or of the version or time that the reader has. Those that a back
-/// end does not judge are judged by its answer's head, here and once more by [`judge`].
+/// Begins a read on some terms, by a query that says how old what is known of the object may be and
+/// has the engine's retries: one request, which tells the back end of the version that is wanted,
+/// or of the version or time that the reader has. Conditions that a back end does not judge are
+/// judged by its answer's head, here and once more by [`Terms::judge`].
 ///
 /// A range from the end, where the store has none, is found with a request before, and tied to the
 /// version that it told.
-pub(crate) async fn start_if(
-    bucket: &Bucket,
-    key: &str,
-    range: GetRange,
-    conditions: &ReadConditions,
-) -> S3Result<Stream> {
-    start_by(&bucket.query(), bucket, key, (range, conditions)).await
-}
-
-/// The same by a query of its own, which says how old what is known of the object may be.
 pub(crate) async fn start_by(
     query: &Query,
     bucket: &Bucket,
     key: &str,
-    (range, conditions): (GetRange, &ReadConditions),
+    (range, terms): (GetRange, Terms<'_>),
 ) -> S3Result<Stream> {
     let at = bucket.at(key);
+    let conditions = terms.conditions;
     let is_suffix = matches!(range, GetRange::Suffix(_));
     let asked = if is_suffix && !bucket.store.capabilities().suffix_range {
         let meta = query.head(&at).await.map_err(about_object)?;
-        judge(bucket, conditions, &meta)?;
+        terms.judge(bucket, &meta)?;
         pinned(range.resolve(size_of(&meta)?), &meta)
     } else {
         if conditions.wants_none() && bucket.store.origin().is_some() {
             // No store takes this for a read, and whatever is there is not sent.
             let meta = query.head(&at).await.map_err(about_object)?;
-            judge(bucket, conditions, &meta)?;
+            terms.judge(bucket, &meta)?;
         }
         GetRequest {
             range,
@@ -149,26 +108,40 @@ pub(crate) async fn start_by(
         Err(error) if error.is_not_modified() => {
             // Of a tag that is known it is that one.
             let etag = error.etag().map(|tag| ETag(tag.to_string())).or(known);
-            if etag.is_none() {
+            if etag.is_none() || !terms.are_met_by(etag.as_ref()) {
                 // To tell it is the back end's duty (RFC 9110, section 15.4.5); Azurite does not.
-                // What was replaced meanwhile was the reader's a moment ago.
-                let meta = query.head(&at).await;
-                meta.map_err(about_object).and_then(|meta| judge(bucket, conditions, &meta))?;
+                // What was replaced meanwhile was the reader's a moment ago, unless that hangs on
+                // the version.
+                look(query, bucket, key, terms).await?;
+                if terms.are_bound() {
+                    return Err(came_between());
+                }
             }
             Err(not_modified(etag.map(|etag| bucket.tags.shown(&etag)).as_ref()))
         }
         Err(error) => {
             let error = about_object(error);
-            let is_failed = *error.code() == S3ErrorCode::PreconditionFailed;
-            if is_failed && conditions.wanted_version().is_some() {
+            if terms.hide(&error) {
                 // The answer tells which version there is.
-                let meta = query.head(&at).await.map_err(about_object)?;
-                judge(bucket, conditions, &meta)?;
+                let meta = look(query, bucket, key, terms).await?;
+                if !terms.are_met_by(meta.etag.as_ref()) {
+                    return Err(came_between());
+                }
             }
             Err(error)
         }
         Ok(stream) => Ok(stream),
     }
+}
+
+/// The version that is there by now, which is told of in place of the one of which the back end
+/// said something.
+///
+/// # Errors
+/// As [`Terms::judge`].
+async fn look(query: &Query, bucket: &Bucket, key: &str, terms: Terms<'_>) -> S3Result<ObjectMeta> {
+    let meta = query.head(&bucket.at(key)).await.map_err(about_object)?;
+    terms.judge(bucket, &meta).map(|()| meta)
 }
 
 /// A read of these bytes of the version that was looked at.
@@ -250,14 +223,14 @@ fn part_range(number: u32, meta: &ObjectMeta) -> S3Result<(ByteRange, Option<i32
     Ok((range, parts.and_then(|parts| i32::try_from(parts.count()).ok())))
 }
 
-/// Begins a read of a part under conditions, and tells its size and how many there are. The first
+/// Begins a read of a part on some terms, and tells its size and how many there are. The first
 /// is at the start, any other is looked up, and those of a service that keeps accounts of parts by
 /// itself are.
 async fn start_part(
     bucket: &Bucket,
     name: &str,
     number: u32,
-    conditions: &ReadConditions,
+    terms: Terms<'_>,
 ) -> S3Result<(Stream, u64, Option<i32>)> {
     let (query, at) = (bucket.query(), bucket.at(name));
     let told = bucket.store.part_place(&bucket.key(name), number).await.map_err(about_object)?;
@@ -267,17 +240,18 @@ async fn start_part(
             (place.meta, place.range, count)
         }
         None if number == 1 => {
-            let stream = start_if(bucket, name, GetRange::All, conditions).await?;
+            let stream = start_by(&query, bucket, name, (GetRange::All, terms)).await?;
             let (range, count) = part_range(1, stream.meta())?;
             return Ok((stream, range.len(), count));
         }
         None => {
             let meta = query.head(&at).await.map_err(about_object)?;
+            terms.let_in(&meta)?;
             let (range, count) = part_range(number, &meta)?;
             (meta, range, count)
         }
     };
-    judge(bucket, conditions, &meta)?;
+    terms.judge(bucket, &meta)?;
     let stream = query.get(&at, pinned(range, &meta)).await.map_err(about_object)?;
     Ok((stream, range.len(), count))
 }
@@ -306,10 +280,12 @@ pub(crate) async fn get(
     let bucket = buckets.get(&input.bucket).await?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
     let conditions = read_conditions!(input);
+    let terms = Terms::of(&request.extensions, &conditions);
     let (stream, len, parts_count) = match wanted.part {
-        Some(number) => start_part(&bucket, &name, number, &conditions).await?,
+        Some(number) => start_part(&bucket, &name, number, terms).await?,
         None => {
-            let mut stream = start_if(&bucket, &name, wanted.range, &conditions).await?;
+            let (query, asked) = (bucket.query(), (wanted.range, terms));
+            let mut stream = start_by(&query, &bucket, &name, asked).await?;
             if wanted.is_of_another(&bucket, &request.headers, stream.meta()) {
                 wanted = Wanted::new(None, None)?;
                 stream = start(&bucket, &name, wanted.range).await?;
@@ -319,8 +295,7 @@ pub(crate) async fn get(
         }
     };
     let meta = stream.meta().clone();
-    still_let_in(&request.extensions, &meta)?;
-    judge(&bucket, &conditions, &meta)?;
+    terms.judge(&bucket, &meta)?;
     let (size, start) = (size_of(&meta)?, stream.range().start);
     let found = ByteRange { start, end: start + len };
     let content_range = wanted.content_range(found, size)?;
@@ -362,6 +337,8 @@ pub(crate) async fn head(
     let mut wanted = Wanted::new(input.range.as_ref(), input.part_number)?;
     let bucket = buckets.get(&input.bucket).await?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
+    let conditions = read_conditions!(input);
+    let terms = Terms::of(&request.extensions, &conditions);
     let told = match wanted.part {
         Some(number) => bucket.store.part_place(&bucket.key(&name), number).await,
         None => Ok(None),
@@ -373,6 +350,7 @@ pub(crate) async fn head(
         }
         (None, part) => {
             let meta = bucket.query().head(&bucket.at(&name)).await.map_err(about_object)?;
+            terms.let_in(&meta)?;
             if wanted.is_of_another(&bucket, &request.headers, &meta) {
                 wanted = Wanted::new(None, None)?;
             }
@@ -383,8 +361,7 @@ pub(crate) async fn head(
             (meta, found, count)
         }
     };
-    still_let_in(&request.extensions, &meta)?;
-    judge(&bucket, &read_conditions!(input), &meta)?;
+    terms.judge(&bucket, &meta)?;
     let size = size_of(&meta)?;
     let content_range = wanted.content_range(found, size)?;
     let status = content_range.is_some().then_some(StatusCode::PARTIAL_CONTENT);

@@ -79,6 +79,7 @@ mod subresources;
 mod tag;
 mod tagging;
 mod telemetry;
+mod terms;
 mod tls;
 mod trace;
 mod uploads;
