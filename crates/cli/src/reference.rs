@@ -18,6 +18,11 @@ const STORES: &[(&str, &str, Pairs)] = &[
     ("other S3 services", "s3://bucket/", &[("endpoint", "storage.example:9000")]),
     ("Cloudflare R2", "r2://bucket/", &[("account_id", "account")]),
     ("Google Cloud Storage", "gs://bucket/", &[]),
+    (
+        "Google Cloud Storage with an HMAC key",
+        "gs://bucket/",
+        &[("key_id", "key"), ("secret", "secret")],
+    ),
     ("Azure Blob", "az://container/", &[("account_name", "account")]),
     ("HTTP(S)", "https://host/", &[]),
     ("local files", "file:///", &[]),
