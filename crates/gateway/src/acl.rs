@@ -12,6 +12,17 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 /// What stays as it is in a kept list.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
+/// The names of canned lists.
+const CANNED: [&str; 7] = [
+    "private",
+    "public-read",
+    "public-read-write",
+    "authenticated-read",
+    "bucket-owner-read",
+    "bucket-owner-full-control",
+    "log-delivery-write",
+];
+
 /// Somebody whom a list names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Grantee {

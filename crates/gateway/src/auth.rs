@@ -10,7 +10,7 @@ use crate::exchange::Exchange;
 use crate::forms::FormSender;
 use crate::keys::KeyRing;
 use crate::notes::Notes;
-use crate::sharing::{self, Ask, Lists, ONE_OWNER, Sharing, Standing};
+use crate::sharing::{self, Ask, Entry, LetIn, Lists, ONE_OWNER, Sharing, Standing};
 use crate::stats::Stats;
 use crate::telemetry::Telemetry;
 use crate::{refuse, versions};
@@ -32,9 +32,11 @@ pub(crate) struct Caller {
     pub sharing: Arc<Sharing>,
     /// The bucket's notes, where they were read to let the request in.
     pub notes: Option<Notes>,
+    /// What let it in there.
+    how: Option<LetIn>,
     /// Whether the request may go past a retention of the mode GOVERNANCE.
     pub may_bypass: bool,
-    /// By what the list of the source of a copy let the request in.
+    /// By what of the source of a copy the request was let in.
     pub of_source: Vec<Standing>,
     /// The same of the object that the request is for.
     pub of_object: Vec<Standing>,
@@ -54,6 +56,12 @@ impl Caller {
     /// asks for it.
     pub fn may(&self, action: &str) -> bool {
         !self.withheld.contains(&action)
+    }
+
+    /// What the bucket said as it let the request in, to ask it for more; `None` where it was not
+    /// asked.
+    pub fn entry(&self) -> Option<Entry> {
+        Some(Entry::new(self.notes.clone()?, self.how?, Vec::new()))
     }
 
     /// Whether they may let others in. Where the configuration alone says what keys may do, that
@@ -135,6 +143,7 @@ impl S3Access for Access {
             id: sender.id,
             sharing: self.sharing.clone(),
             notes: noted.bucket,
+            how: noted.how,
             may_bypass,
             of_source: noted.of_source,
             of_object: noted.of_object,
@@ -157,10 +166,10 @@ pub(crate) struct Source {
 struct Noted {
     /// The one that the request is for.
     bucket: Option<Notes>,
+    how: Option<LetIn>,
     /// Those that a copy reads.
     sources: Vec<Notes>,
-    /// By which lists of objects it was let in: that of the one that it is for, and those of the
-    /// sources.
+    /// By what of objects it was let in: of the one that it is for, and of the sources.
     of_object: Vec<Standing>,
     of_source: Vec<Standing>,
     /// What the request may not do, should it turn out to ask for it.
@@ -297,12 +306,11 @@ impl Access {
         let entry = self.sharing.permit(&ask).await?;
         let mut noted = Noted::default();
         for action in sharing::besides(operation, headers) {
-            let standing = self.sharing.permit_besides(&ask, action, &entry).await?;
-            noted.of_object.extend(standing);
+            noted.of_object.extend(self.sharing.permit_besides(&ask, action, &entry).await?);
         }
         let (here, there) = sharing::perhaps(operation, headers);
         for action in here {
-            if !self.sharing.would_permit(&ask, action, &entry).await? {
+            if self.sharing.would_permit(&ask, action, &entry).await?.is_none() {
                 noted.withheld.push(action);
             }
         }
@@ -312,16 +320,17 @@ impl Access {
             let operation = "GetObject";
             let ask = Ask { operation, bucket, key, version, is_source: true, ..ask };
             let entry = self.sharing.permit(&ask).await?;
-            if let Some(action) = there
-                && !self.sharing.would_permit(&ask, action, &entry).await?
-            {
-                noted.withheld.push(action);
+            noted.of_source.extend(entry.standings.iter().cloned());
+            if let Some(action) = there {
+                match self.sharing.would_permit(&ask, action, &entry).await? {
+                    Some(standings) => noted.of_source.extend(standings),
+                    None => noted.withheld.push(action),
+                }
             }
-            noted.of_source.extend(entry.standing);
             noted.sources.push(entry.notes);
         }
-        noted.of_object.extend(entry.standing);
-        noted.bucket = Some(entry.notes);
+        noted.of_object.extend(entry.standings);
+        (noted.bucket, noted.how) = (Some(entry.notes), Some(entry.how));
         Ok(noted)
     }
 

@@ -11,14 +11,17 @@ mod facts;
 mod needs;
 mod objects;
 mod standing;
+mod tags;
 
 pub(crate) use batch::Batch;
-pub(crate) use besides::{Entry, GET_TAGS, PUT_ACL, PUT_TAGS, besides, perhaps};
+pub(crate) use besides::{Entry, GET_TAGS, PUT_TAGS, besides, perhaps};
 pub(crate) use facts::version_of;
 pub(crate) use objects::{
-    INITIATOR, completed_object, initiator_note, judges_lists, may_open, new_object, of_upload,
+    Completion, INITIATOR, completed_object, initiator_note, may_open, new_object, of_upload,
 };
 pub(crate) use standing::Standing;
+use standing::{By, ByList};
+pub(crate) use tags::permit_tags;
 
 use crate::acl::{Acl, Permission, Requester, Users};
 use crate::buckets::Buckets;
@@ -29,7 +32,7 @@ use crate::versions;
 use http::{HeaderMap, StatusCode, Uri};
 use needs::{Takes, action, is_about_policy, of_version, takes};
 use penstock_base::{Error, Kind, Result};
-use penstock_store::{ObjectMeta, notes};
+use penstock_store::{ETag, ObjectMeta, notes};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -107,7 +110,7 @@ pub(crate) struct Ask<'a> {
 
 /// What let a request in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LetIn {
+pub(crate) enum LetIn {
     ByPolicy,
     /// A policy that there may be is silent.
     ByList,
@@ -150,9 +153,10 @@ impl Sharing {
         if version.is_none() {
             self.buckets.check(ask.bucket).await?;
         }
-        // A policy is about objects, and those of a batch are in its body: [`batch`] judges each.
-        if ask.operation == "DeleteObjects" && notes.policy.is_some() {
-            return Ok(Entry::new(notes, LetIn::ByPolicy, None));
+        // What a policy asks for is in their bodies, where [`batch`] and [`tags`] judge it.
+        let is_in_body = matches!(ask.operation, "DeleteObjects" | "PutObjectTagging");
+        if is_in_body && notes.policy.is_some() {
+            return Ok(Entry::new(notes, LetIn::ByPolicy, Vec::new()));
         }
         let is_owners = || is_owner(ask, self.bucket_acl(&notes).as_ref());
         let policy = match self.policy_of(&notes, ask.bucket) {
@@ -160,8 +164,8 @@ impl Sharing {
             Err(_) if is_about_policy(ask.operation) && is_owners() => None,
             policy => policy?,
         };
-        let (how, standing) = self.judge(ask, &notes, policy.as_ref()).await?;
-        Ok(Entry::new(notes, how, standing))
+        let (how, standings) = self.judge(ask, &notes, policy.as_ref()).await?;
+        Ok(Entry::new(notes, how, standings))
     }
 
     /// As [`Sharing::permit`], with the notes of the bucket and the policy in them.
@@ -170,16 +174,19 @@ impl Sharing {
         ask: &Ask<'_>,
         notes: &Notes,
         policy: Option<&Policy>,
-    ) -> S3Result<(LetIn, Option<Standing>)> {
+    ) -> S3Result<(LetIn, Vec<Standing>)> {
         let is_owner = is_owner(ask, self.bucket_acl(notes).as_ref());
-        match self.by_policy(ask, (notes, policy), is_owner).await? {
+        let (decision, by_tags) = self.by_policy(ask, (notes, policy), is_owner).await?;
+        let mut standings = Vec::from_iter(by_tags);
+        match decision {
             Decision::Denied if !(is_owner && is_about_policy(ask.operation)) => {
                 return Err(denied());
             }
-            Decision::Allowed => return Ok((LetIn::ByPolicy, None)),
+            Decision::Allowed => return Ok((LetIn::ByPolicy, standings)),
             Decision::Denied | Decision::Silent => {}
         }
-        Ok((LetIn::ByList, self.by_list(ask, notes, policy).await?))
+        standings.extend(self.by_list(ask, notes, policy).await?);
+        Ok((LetIn::ByList, standings))
     }
 
     /// Whether lists let somebody do this, under a policy that is silent about it. Where the
@@ -201,22 +208,24 @@ impl Sharing {
             (Takes::Owner, _) | (Takes::OnObject(_), None) => is_owner,
             (Takes::OnObject(_), Some(_)) if is_enforced(notes) => is_owner,
             (Takes::OnObject(permission), Some(key)) => {
-                let found = self.object(ask, key).await;
-                let standing = standing.insert(Standing {
+                // A copy is tied to the version that is judged, which must be the one that there is.
+                let found = self.object(ask, key, ask.is_source).await;
+                let list = ByList {
                     who: ask.who.map(str::to_string),
                     permission,
                     bucket_owner: effective.owner.clone(),
                     is_let_in: is_owner && effective.owner.is_empty(),
                     ignores_public: notes.public_block.is_some_and(|block| block.ignore_acls),
-                    judged: found.as_ref().ok().and_then(|meta| meta.etag.clone()),
-                });
+                };
+                let judged = found.as_ref().ok().and_then(|meta| meta.etag.clone());
+                standing = Some(Standing { by: By::List(list.clone()), judged });
                 match found {
-                    Ok(meta) => standing.permits(&meta),
+                    Ok(meta) => list.permits(&meta),
                     // Whoever may list is told that it is not there.
                     Err(error) if is_missing(&error) => {
                         let operation = "ListObjects";
                         let listing = Ask { operation, action: None, version: None, ..*ask };
-                        match self.by_policy(&listing, (notes, policy), is_owner).await? {
+                        match self.by_policy(&listing, (notes, policy), is_owner).await?.0 {
                             Decision::Allowed => true,
                             Decision::Denied => false,
                             Decision::Silent => permits(Permission::Read),
@@ -229,14 +238,16 @@ impl Sharing {
         if is_let_in { Ok(standing) } else { Err(denied()) }
     }
 
+    /// What a policy that there may be says. Where that hangs on the object's tags, whatever
+    /// answers the request has to be the version that has them.
     async fn by_policy(
         &self,
         ask: &Ask<'_>,
         (notes, policy): (&Notes, Option<&Policy>),
         is_owner: bool,
-    ) -> S3Result<Decision> {
-        let Some(policy) = policy else { return Ok(Decision::Silent) };
-        let mut facts = facts::facts(ask);
+    ) -> S3Result<(Decision, Option<Standing>)> {
+        let Some(policy) = policy else { return Ok((Decision::Silent, None)) };
+        let mut facts = facts::facts(ask, |bucket| self.buckets.names(bucket));
         let is_list = takes(ask.operation) == Takes::OnBucket(Permission::Read);
         if let (true, Some(key)) = (is_list, ask.key) {
             // Whether a list would tell that this object is not there.
@@ -250,21 +261,13 @@ impl Sharing {
         let (who, key) = (ask.who, ask.key.filter(|_| !is_list));
         let asks_for_tags =
             policy.asks_for_tags(&Request { who, action: &name, key, facts: &facts });
+        let mut standing = None;
         if let (true, Some(key)) = (asks_for_tags, ask.key) {
-            let bucket = self.buckets.get(ask.bucket).await?;
-            let name = versions::name(&bucket, key, ask.version)?;
-            let tags = match bucket.store.tags(&bucket.key(&name)).await {
-                Ok(tags) => tags,
-                // What is not there has none, nor has anything where there are none.
-                Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Unsupported) => {
-                    Vec::new()
-                }
-                // Taken for none they would pass whatever is denied for them.
-                Err(error) => return Err(to_s3(Subject::Object, error)),
-            };
+            let (tags, judged) = self.tags(ask, key).await?;
             for (name, value) in tags {
                 facts.put(&format!("s3:ExistingObjectTag/{name}"), &value);
             }
+            standing = Some(Standing { by: By::Tags, judged });
         }
         let request = Request { who, action: &name, key, facts: &facts };
         let decision = match ask.action {
@@ -274,9 +277,33 @@ impl Sharing {
         let restricted = notes.public_block.is_some_and(|block| block.restrict_buckets);
         match decision {
             Decision::Allowed if restricted && !is_owner && policy.is_public() => {
-                Ok(Decision::Silent)
+                Ok((Decision::Silent, standing))
             }
-            decision => Ok(decision),
+            decision => Ok((decision, standing)),
+        }
+    }
+
+    /// The tags of an object, and the version that has them if it is still there behind this.
+    async fn tags(
+        &self,
+        ask: &Ask<'_>,
+        key: &str,
+    ) -> S3Result<(Vec<(String, String)>, Option<ETag>)> {
+        let judged = match self.object(ask, key, true).await {
+            Ok(meta) => meta.etag,
+            Err(error) if is_missing(&error) => None,
+            Err(error) => return Err(error),
+        };
+        let bucket = self.buckets.get(ask.bucket).await?;
+        let name = versions::name(&bucket, key, ask.version)?;
+        match bucket.store.tags(&bucket.key(&name)).await {
+            Ok(tags) => Ok((tags, judged)),
+            // What is not there has none, nor has anything where there are none.
+            Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Unsupported) => {
+                Ok((Vec::new(), judged))
+            }
+            // Taken for none they would pass whatever is denied for them.
+            Err(error) => Err(to_s3(Subject::Object, error)),
         }
     }
 
@@ -290,15 +317,15 @@ impl Sharing {
         notes.policy.as_ref().map(parse).transpose()
     }
 
-    /// An object, with the list that it has.
+    /// An object, with the list that it has: as the back end has it now, or as a read of it would
+    /// find it.
     ///
     /// # Errors
     /// `NoSuchKey`, and what the back end says.
-    async fn object(&self, ask: &Ask<'_>, key: &str) -> S3Result<ObjectMeta> {
+    async fn object(&self, ask: &Ask<'_>, key: &str, is_asked: bool) -> S3Result<ObjectMeta> {
         let bucket = self.buckets.get(ask.bucket).await?;
         let name = versions::name(&bucket, key, ask.version)?;
-        // A copy is tied to the version that is judged, which must be the one that there is.
-        let query = if ask.is_source { bucket.asking_query() } else { bucket.query() };
+        let query = if is_asked { bucket.asking_query() } else { bucket.query() };
         let meta = query.head(&bucket.at(&name)).await;
         meta.map_err(|error| to_s3(Subject::Object, error))
     }

@@ -2,7 +2,7 @@
 
 use crate::buckets::{Bucket, Buckets};
 use crate::get::about_object;
-use crate::judged::Judged;
+use crate::sharing::permit_tags;
 use crate::versions;
 use penstock_store::tags;
 use s3s::{S3Request, S3Result, dto, s3_error};
@@ -152,13 +152,13 @@ pub(crate) async fn put(
     buckets: &Buckets,
     request: S3Request<dto::PutObjectTaggingInput>,
 ) -> S3Result<dto::PutObjectTaggingOutput> {
+    let tags = checked(request.input.tagging.tag_set.clone())?;
+    permit_tags(buckets, &request, &tags).await?;
     let input = request.input;
-    let tags = checked(input.tagging.tag_set)?;
     let bucket = buckets.writable(&input.bucket).await?;
     check(&bucket, "PutObjectTagging")?;
     check_kept(&bucket, &tags)?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
-    Judged::of(&request.extensions, &input.bucket).is_still(buckets).await?;
     bucket.set_tags(&bucket.key(&name), &tags).await.map_err(about_object)?;
     Ok(dto::PutObjectTaggingOutput { version_id: input.version_id })
 }

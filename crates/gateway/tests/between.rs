@@ -74,6 +74,116 @@ async fn a_version_that_is_private_is_not_told_to_whom_the_one_before_was_open()
     }
 }
 
+/// Not even whether it is what the client names, how long it is, or of how many parts.
+#[tokio::test]
+async fn nor_do_conditions_and_ranges_tell_of_it() {
+    let server = server().await;
+    let (method, plain) = ("GET", "/mine/k");
+    let later = [("if-modified-since", "Fri, 01 Jan 2100 00:00:00 GMT")];
+    let large = vec![b'x'; 100];
+    for (path, headers) in [
+        (plain, &[][..]),
+        (plain, &[("if-match", "public")]),
+        (plain, &[("if-none-match", "other")]),
+        (plain, &[("if-none-match", "*")]),
+        (plain, &later),
+        (plain, &[("range", "bytes=-3"), ("if-match", "public")]),
+        (plain, &[("range", "bytes=50-60")]),
+        ("/mine/k?partNumber=2", &[]),
+        ("/mine/k?partNumber=2", &[("if-match", "public")]),
+    ] {
+        put(&server, "/mine/k", &large, "public-read").await;
+        let head = Request { method: "HEAD", path: plain, ..Default::default() };
+        let public = server.send(head).await.header("etag").to_string();
+        let headers: Vec<(&str, &str)> = headers
+            .iter()
+            .map(|(name, value)| (*name, if *value == "public" { public.as_str() } else { value }))
+            .collect();
+        server.hold("GetBlobProperties");
+        let ask = Request { method, path, headers: &headers, ..Default::default() };
+        let (answer, ()) = tokio::join!(server.unsigned(ask), async {
+            server.held().await;
+            put(&server, "/mine/k", b"secret version", "private").await;
+        });
+        assert_eq!(answer.status, 403, "{path} {headers:?}: {}", answer.text());
+        assert_eq!(answer.header("etag"), "", "{path} {headers:?}");
+    }
+}
+
+/// Where nothing comes between they are answered, without the back end being asked more often.
+#[tokio::test]
+async fn conditions_on_what_is_open_cost_no_more() {
+    let server = server().await;
+    put(&server, "/mine/k", b"public", "public-read").await;
+    let head = Request { method: "HEAD", path: "/mine/k", ..Default::default() };
+    let tag = server.send(head).await.header("etag").to_string();
+    for (name, value, status, requests) in [
+        ("if-none-match", tag.as_str(), 304, 3),
+        ("if-modified-since", "Fri, 01 Jan 2100 00:00:00 GMT", 304, 3),
+        ("if-match", tag.as_str(), 200, 3),
+        ("if-match", "\"other-1\"", 412, 4),
+    ] {
+        let before = server.backend_requests();
+        let headers = [(name, value)];
+        let ask = Request { path: "/mine/k", headers: &headers, ..Default::default() };
+        assert_eq!(server.unsigned(ask).await.status, status, "{name} {value}");
+        assert_eq!(server.backend_requests() - before, requests, "{name} {value}");
+    }
+}
+
+const OPEN: &str = r#"{"Statement": {"Effect": "Allow", "Principal": {"AWS": "OTHER"},
+    "Action": ["s3:GetObject", "s3:GetObjectTagging"], "Resource": "arn:aws:s3:::mine/*",
+    "Condition": {"StringEquals": {"s3:ExistingObjectTag/open": "yes"}}}}"#;
+const UNLESS_SECRET: &str = r#"{"Statement": [{"Effect": "Allow", "Principal": {"AWS": "OTHER"},
+    "Action": "s3:*", "Resource": "arn:aws:s3:::mine/*"},
+    {"Effect": "Deny", "Principal": {"AWS": "OTHER"}, "Action": "s3:GetObject*",
+    "Resource": "arn:aws:s3:::mine/*",
+    "Condition": {"StringEquals": {"s3:ExistingObjectTag/secret": "yes"}}}]}"#;
+
+/// Tags are judged, and by the time of the answer it would be another version's.
+#[tokio::test]
+async fn tags_of_one_version_let_nobody_see_another() {
+    let server = server().await;
+    let made = Request { method: "PUT", path: "/theirs", ..Default::default() };
+    assert_eq!(server.send_as(OTHER, made).await.status, 200);
+    let put = async |body: &[u8], tags: &str| {
+        let (path, headers) = ("/mine/k", [("x-amz-tagging", tags)]);
+        let put = Request { method: "PUT", path, headers: &headers, body, ..Default::default() };
+        assert_eq!(server.send(put).await.status, 200);
+    };
+    for policy in [OPEN, UNLESS_SECRET] {
+        let path = "/mine?policy";
+        let set = Request { method: "PUT", path, body: policy.as_bytes(), ..Default::default() };
+        assert_eq!(server.send(set).await.status, 204);
+        for (method, path, headers) in [
+            ("GET", "/mine/k", &[][..]),
+            ("HEAD", "/mine/k", &[]),
+            ("GET", "/mine/k", &[("range", "bytes=0-2")]),
+            ("GET", "/mine/k?acl", &[]),
+            ("PUT", "/theirs/k", &[("x-amz-copy-source", "mine/k")]),
+        ] {
+            if path.ends_with("?acl") && policy == OPEN {
+                continue;
+            }
+            put(b"open to all", "open=yes").await;
+            let ask =
+                || server.send_as(OTHER, Request { method, path, headers, ..Default::default() });
+            let before = ask().await;
+            assert!([200, 206].contains(&before.status), "{method} {path}: {}", before.text());
+            server.hold("GetBlobTags");
+            let (answer, ()) = tokio::join!(ask(), async {
+                server.held().await;
+                put(b"secret version", "secret=yes").await;
+            });
+            let refused = [403, 409].contains(&answer.status);
+            assert!(refused, "{method} {path}: {} {}", answer.status, answer.text());
+            assert_eq!(ask().await.status, 403, "{method} {path}");
+            let copy = Request { path: "/theirs/k", ..Default::default() };
+            assert!(!server.send_as(OTHER, copy).await.text().contains("secret"));
+        }
+    }
+}
+
 /// Nor is a copy made of it.
 #[tokio::test]
 async fn nor_is_it_copied() {

@@ -27,6 +27,16 @@ fn made_up(place: &str, metadata: &str) -> String {
 
 /// What becomes of an upload of `OTHER`'s with such an id.
 async fn outcome(server: &Server, place: &str, metadata: &str) -> (u16, String) {
+    outcome_with(server, place, metadata, &[]).await
+}
+
+/// The same of one whose completion has such headers.
+async fn outcome_with(
+    server: &Server,
+    place: &str,
+    metadata: &str,
+    headers: &[(&str, &str)],
+) -> (u16, String) {
     let id = made_up(place, metadata);
     let path = format!("/{place}?partNumber=1&uploadId={id}");
     let part = Request { method: "PUT", path: &path, body: b"part", ..Default::default() };
@@ -40,7 +50,7 @@ async fn outcome(server: &Server, place: &str, metadata: &str) -> (u16, String) 
         part.header("etag")
     );
     let (path, body) = (format!("/{place}?uploadId={id}"), body.as_bytes());
-    let complete = Request { method: "POST", path: &path, body, ..Default::default() };
+    let complete = Request { method: "POST", path: &path, headers, body, ..Default::default() };
     let done = server.send_as(OTHER, complete).await;
     (done.status, done.code())
 }
@@ -93,8 +103,9 @@ async fn nor_does_it_where_lists_are_off() {
     assert_eq!(closed.0, 200);
 }
 
-#[tokio::test]
-async fn whose_a_list_is_an_id_does_not_say() {
+/// A gateway where keys are owners, with a bucket `mine` whose policy has these statements for the
+/// other: effect, action, and what follows.
+async fn owned(statements: &[(&str, &str, &str)]) -> Server {
     let server = Server::on_with(Lane::Azure, |options| {
         options.serve.acl = "owners".to_string();
         options.keys.push(KeyPair::new(OTHER, Secret::new(SECRET_KEY)));
@@ -102,15 +113,73 @@ async fn whose_a_list_is_an_id_does_not_say() {
     .await;
     let made = Request { method: "PUT", path: "/mine", ..Default::default() };
     assert_eq!(server.send(made).await.status, 200);
-    let policy = br#"{"Statement": {"Effect": "Allow", "Principal": {"AWS": "OTHER"},
-        "Action": "s3:PutObject", "Resource": "arn:aws:s3:::mine/*"}}"#;
-    let set = Request { method: "PUT", path: "/mine?policy", body: policy, ..Default::default() };
-    assert_eq!(server.send(set).await.status, 204);
-    let owned = |owner: &str| format!(r#"["@acl","{owner};f={owner}"]"#);
+    let statement = |(effect, action, rest): &(&str, &str, &str)| {
+        format!(
+            r#"{{"Effect": "{effect}", "Principal": {{"AWS": "{OTHER}"}}, "Action": "s3:{action}",
+            "Resource": "arn:aws:s3:::mine/*"{rest}}}"#
+        )
+    };
+    let statements: Vec<String> = statements.iter().map(statement).collect();
+    let policy = format!(r#"{{"Statement": [{}]}}"#, statements.join(", "));
+    let body = policy.as_bytes();
+    let set = Request { method: "PUT", path: "/mine?policy", body, ..Default::default() };
+    let set = server.send(set).await;
+    assert_eq!(set.status, 204, "{}", set.text());
+    server
+}
+
+#[tokio::test]
+async fn whose_a_list_is_an_id_does_not_say() {
+    let server = owned(&[("Allow", "PutObject", "")]).await;
+    let of = |owner: &str| format!(r#"["@acl","{owner};f={owner}"]"#);
     let denied = (403, "AccessDenied".to_string());
-    assert_eq!(outcome(&server, "mine/a", &owned("third")).await, denied);
+    assert_eq!(outcome(&server, "mine/a", &of("third")).await, denied);
     let granting = r#"["@acl","OTHER;f=OTHER;r=third"]"#;
     assert_eq!(outcome(&server, "mine/b", granting).await, denied);
-    assert_eq!(outcome(&server, "mine/c", &owned(OTHER)).await.0, 200);
-    assert_eq!(outcome(&server, "mine/d", &owned(ACCESS_KEY)).await.0, 200);
+    assert_eq!(outcome(&server, "mine/c", &of(OTHER)).await.0, 200);
+    assert_eq!(outcome(&server, "mine/d", &of(ACCESS_KEY)).await.0, 200);
+}
+
+/// What a policy asks of tags it asks of those that the upload began with, whatever the completion
+/// says besides.
+#[tokio::test]
+async fn its_tags_are_judged_by_their_names_and_values() {
+    let blue = r#", "Condition": {"StringEquals": {"s3:RequestObjectTag/team": "blue"}}"#;
+    let server = owned(&[("Allow", "PutObject", ""), ("Allow", "PutObjectTagging", blue)]).await;
+    let of = |team: &str| format!(r#"["@tagging","team={team}"],["@acl","OTHER;f=OTHER"]"#);
+    let header = [("x-amz-tagging", "team=blue")];
+    let denied = (403, "AccessDenied".to_string());
+    assert_eq!(outcome_with(&server, "mine/a", &of("red"), &header).await, denied);
+    assert_eq!(outcome(&server, "mine/b", &of("blue")).await.0, 200);
+    let red = r#", "Condition": {"StringEquals": {"s3:RequestObjectTag/team": "red"}}"#;
+    for action in ["PutObject", "PutObjectTagging"] {
+        let server = owned(&[("Allow", "*", ""), ("Deny", action, red)]).await;
+        assert_eq!(outcome(&server, "mine/a", &of("red")).await, denied, "{action}");
+        assert_eq!(outcome(&server, "mine/b", &of("blue")).await.0, 200, "{action}");
+    }
+}
+
+/// So it does of lists, in whichever form they can have been asked for.
+#[tokio::test]
+async fn its_list_is_judged_as_the_headers_that_bring_it() {
+    let canned = r#", "Condition": {"StringEquals": {"s3:x-amz-acl": "public-read"}}"#;
+    let granted = r#", "Condition": {"Null": {"s3:x-amz-grant-read": "false"}}"#;
+    let (allow, public) = (("Allow", "*", ""), r#"["@acl","OTHER;r*;f=OTHER"]"#);
+    let denied = (403, "AccessDenied".to_string());
+    let both = [allow, ("Deny", "PutObjectAcl", canned), ("Deny", "PutObjectAcl", granted)];
+    let server = owned(&both).await;
+    assert_eq!(outcome(&server, "mine/a", public).await, denied);
+    let signed = r#"["@acl","OTHER;r+;f=OTHER"]"#;
+    assert_eq!(outcome(&server, "mine/b", signed).await.0, 200);
+    // One form is enough: whoever may grant by header could have begun it so.
+    for one in [canned, granted] {
+        let server = owned(&[allow, ("Deny", "PutObjectAcl", one)]).await;
+        assert_eq!(outcome(&server, "mine/a", public).await.0, 200, "{one}");
+    }
+    // Nor does the completion's own header let in what the upload's list does not.
+    let closed = r#", "Condition": {"StringEquals": {"s3:x-amz-acl": "authenticated-read"}}"#;
+    let server = owned(&[("Allow", "PutObject", ""), ("Allow", "PutObjectAcl", closed)]).await;
+    let header = [("x-amz-acl", "authenticated-read")];
+    assert_eq!(outcome_with(&server, "mine/a", public, &header).await, denied);
+    assert_eq!(outcome(&server, "mine/b", signed).await.0, 200);
 }

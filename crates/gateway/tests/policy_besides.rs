@@ -16,6 +16,7 @@ on_every_lane!(
     what_is_not_allowed_comes_in_with_no_header,
     tags_are_copied_by_whom_they_may_be_read_and_set,
     lists_and_owners_let_in_what_they_always_did,
+    tags_that_a_body_brings_are_judged_as_those_of_a_header,
 );
 on_lane!(versions_local, Local: locks_have_actions_of_their_own,
     tags_of_a_version_are_read_by_an_action_of_its_own);
@@ -192,6 +193,42 @@ async fn lists_and_owners_let_in_what_they_always_did(lane: Lane) {
     for brought in BROUGHT {
         assert_eq!(server.status(ACCESS_KEY, ("PUT", "/mine/k"), &[brought]).await, 200);
     }
+}
+
+async fn tags_that_a_body_brings_are_judged_as_those_of_a_header(lane: Lane) {
+    let server = server_on(lane).await;
+    assert_eq!(server.status(ACCESS_KEY, ("PUT", "/mine/k"), &[]).await, 200);
+    let tagged = async |team: &str, headers: Headers<'_>| {
+        let body = format!(
+            "<Tagging><TagSet><Tag><Key>team</Key><Value>{team}</Value></Tag></TagSet></Tagging>"
+        );
+        let (path, body) = ("/mine/k?tagging", body.as_bytes());
+        let put = Request { method: "PUT", path, headers, body, ..Default::default() };
+        server.send_as(BOB, put).await.status
+    };
+    let blue = [("x-amz-tagging", "team=blue")];
+    let allow = r#"{"Effect": "Allow", "Principal": {"AWS": "BOB"}, "Action": "s3:*",
+        "Resource": "arn:aws:s3:::mine/*"}"#;
+    let only = |effect: &str, operator: &str| {
+        format!(
+            r#"{{"Effect": "{effect}", "Principal": {{"AWS": "BOB"}},
+            "Action": "s3:PutObjectTagging", "Resource": "arn:aws:s3:::mine/*",
+            "Condition": {{"{operator}": {{"s3:RequestObjectTag/team": "blue"}}}}}}"#
+        )
+    };
+    for statements in
+        [only("Allow", "StringEquals"), format!("{allow}, {}", only("Deny", "StringNotEquals"))]
+    {
+        let policy = format!(r#"{{"Statement": [{statements}]}}"#);
+        let (path, body) = ("/mine?policy", policy.as_bytes());
+        let put = Request { method: "PUT", path, body, ..Default::default() };
+        assert_eq!(server.send(put).await.status, 204);
+        for headers in [&[][..], &blue] {
+            assert_eq!(tagged("red", headers).await, 403, "{statements} {headers:?}");
+            assert_eq!(tagged("blue", headers).await, 200, "{statements} {headers:?}");
+        }
+    }
+    assert!(server.get("/mine/k?tagging").await.text().contains("<Value>blue</Value>"));
 }
 
 /// On Azure an upload's id tells with what it began, and anybody could write such an id.

@@ -403,6 +403,22 @@ async fn a_policy_is_of_the_bucket_under_each_of_its_names() {
             assert_eq!(status("?list-type=2").await, [200, 403, 403], "{named} {name}");
         }
     }
+    // So is the source of a copy in a condition.
+    let from = [("x-amz-copy-source", "alpha-old/open/k")];
+    for named in names {
+        for (operator, status) in [("StringLike", 403), ("StringNotLike", 200)] {
+            let policy = format!(
+                r#"{{"Statement": {{"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject",
+                "Resource": "arn:aws:s3:::alpha/*", "Condition":
+                {{"{operator}": {{"s3:x-amz-copy-source": "{named}/open/*"}}}}}}}}"#
+            );
+            let (path, body) = ("/alpha?policy", policy.as_bytes());
+            let put = Request { method: "PUT", path, body, ..Default::default() };
+            assert_eq!(server.send(put).await.status, 204);
+            let copied = server.ask(ACCESS_KEY, "PUT", "/alpha/copy", &from).await;
+            assert_eq!(copied.status, status, "{named} {operator}: {}", copied.text());
+        }
+    }
     let strange = br#"{"Statement": {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject",
         "Resource": ["arn:aws:s3:::alpha/*", "arn:aws:s3:::beta/*"]}}"#;
     let put = Request { method: "PUT", path: "/alpha?policy", body: strange, ..Default::default() };

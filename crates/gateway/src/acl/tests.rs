@@ -11,6 +11,14 @@ impl Users for Known {
     }
 }
 
+struct Everybody;
+
+impl Users for Everybody {
+    fn has(&self, _id: &str) -> bool {
+        true
+    }
+}
+
 fn asked(pairs: &[(&'static str, &'static str)]) -> s3s::S3Result<Option<Acl>> {
     let headers: HeaderMap =
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
@@ -64,6 +72,28 @@ fn headers_grant() {
     }
     let both = asked(&[("x-amz-acl", "private"), ("x-amz-grant-read", "id=you")]);
     assert_eq!(both.unwrap_err().code().as_str(), "InvalidRequest");
+}
+
+#[test]
+fn a_list_tells_with_which_headers_it_may_have_been_asked_for() {
+    let lists = ["public-read", "authenticated-read", "bucket-owner-read", "log-delivery-write"];
+    for name in lists {
+        let acl = Acl::canned(name, "me", "boss").unwrap();
+        let forms = acl.asked_with("boss");
+        assert_eq!(forms[0], [("x-amz-acl".parse().unwrap(), name.to_string())]);
+        let (granted, before) = forms.split_last().unwrap();
+        assert_eq!(before.len(), 1, "{name}");
+        let headers: HeaderMap =
+            granted.iter().map(|(name, text)| (name.clone(), text.parse().unwrap())).collect();
+        let users: &dyn Users = &Everybody;
+        let again = Asked { headers: &headers, document: None }.acl("me", "boss", users);
+        let mut again = again.unwrap().unwrap().grants;
+        again.sort_by_key(|grant| acl.grants.iter().position(|it| it == grant));
+        assert_eq!(again, acl.grants, "{name}");
+    }
+    // Its own name has each of those that close it.
+    assert_eq!(Acl::private("boss").asked_with("boss").len(), 4);
+    assert_eq!(Acl { owner: "me".into(), grants: Vec::new() }.asked_with("boss"), [[]]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Access control lists as requests bring them and answers show them.
 
-use super::{Acl, Grantee, Permission};
-use http::HeaderMap;
+use super::{Acl, CANNED, Grantee, Permission};
+use http::{HeaderMap, HeaderName};
 use s3s::{S3Error, S3ErrorCode, S3Result, dto, s3_error};
 
 /// Most grants of one list, as in S3.
@@ -130,6 +130,24 @@ pub fn owner_of(id: &str) -> dto::Owner {
 }
 
 impl Acl {
+    /// The headers with which this list may have been asked for: by each canned name that means it,
+    /// and by its grants.
+    pub fn asked_with(&self, bucket_owner: &str) -> Vec<Vec<(HeaderName, String)>> {
+        let is_meant = |name: &&&str| {
+            Acl::canned(name, &self.owner, bucket_owner).is_some_and(|acl| acl == *self)
+        };
+        let canned = |name: &&str| vec![(HeaderName::from_static("x-amz-acl"), name.to_string())];
+        let mut forms: Vec<_> = CANNED.iter().filter(is_meant).map(canned).collect();
+        let granted = |row: &(Permission, &str, &str, &str)| {
+            let own = self.grants.iter().filter(|grant| grant.1 == row.0);
+            let grantees: Vec<String> = own.map(|grant| asked_grantee(&grant.0)).collect();
+            let name = HeaderName::try_from(format!("{GRANT}{}", row.2)).ok()?;
+            (!grantees.is_empty()).then(|| (name, grantees.join(",")))
+        };
+        forms.push(Permission::ALL.iter().filter_map(granted).collect());
+        forms
+    }
+
     /// The owner as answers name them.
     pub fn shown_owner(&self) -> dto::Owner {
         owner_of(&self.owner)
@@ -148,6 +166,14 @@ impl Acl {
         let (groups, owners): (Vec<_>, Vec<_>) =
             self.grants.iter().partition(|grant| !matches!(grant.0, Grantee::Owner(_)));
         groups.into_iter().chain(owners).map(shown).collect()
+    }
+}
+
+fn asked_grantee(grantee: &Grantee) -> String {
+    let group = GROUPS.iter().find(|row| row.0 == *grantee);
+    match (grantee, group) {
+        (Grantee::Owner(id), _) => format!("id={id}"),
+        (_, group) => format!("uri={}", group.map_or("", |row| row.1)),
     }
 }
 

@@ -10,17 +10,22 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// What is known of a request, by the names that conditions use, in lower case. A name may have
-/// several values.
+/// several values, and a value several spellings.
 #[derive(Clone, Debug, Default)]
-pub struct Facts(BTreeMap<String, Vec<String>>);
+pub struct Facts(BTreeMap<String, Vec<Vec<String>>>);
 
 impl Facts {
     /// Adds one.
     pub fn put(&mut self, name: &str, value: &str) {
-        self.0.entry(name.to_ascii_lowercase()).or_default().push(value.to_string());
+        self.put_spelt(name, vec![value.to_string()]);
     }
 
-    fn of(&self, name: &str) -> &[String] {
+    /// Adds one that a policy may write in any of these ways.
+    pub fn put_spelt(&mut self, name: &str, spellings: Vec<String>) {
+        self.0.entry(name.to_ascii_lowercase()).or_default().push(spellings);
+    }
+
+    fn of(&self, name: &str) -> &[Vec<String>] {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 }
@@ -164,8 +169,8 @@ impl Condition {
         if found.is_empty() {
             return self.if_exists || self.is_negated || self.each == Each::All;
         }
-        let fits = |value: &String| self.wanted.iter().any(|wanted| self.fits(wanted, value));
-        let holds = |value: &String| fits(value) != self.is_negated;
+        let is_wanted = |text: &String| self.wanted.iter().any(|wanted| self.fits(wanted, text));
+        let holds = |value: &Vec<String>| value.iter().any(is_wanted) != self.is_negated;
         match self.each {
             Each::Any => found.iter().any(holds),
             Each::All => found.iter().all(holds),

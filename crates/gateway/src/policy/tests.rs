@@ -98,6 +98,20 @@ fn conditions_narrow() {
     let all = r#"{"ForAllValues:StringLike": {"s3:RequestObjectTagKeys": ["a*"]}}"#;
     assert!(holds(all, &[("s3:RequestObjectTagKeys", "ab")]));
     assert!(!holds(all, &[("s3:RequestObjectTagKeys", "ab"), ("s3:RequestObjectTagKeys", "b")]));
+    let spelt = |operator: &str, wanted: &str| {
+        let text = with(&format!(r#"{{"{operator}": {{"s3:x-amz-copy-source": "{wanted}"}}}}"#));
+        let text = format!(r#"{{"Statement": {text}}}"#);
+        let mut facts = Facts::default();
+        facts.put_spelt("s3:x-amz-copy-source", vec!["old/a".to_string(), "lake/a".to_string()]);
+        let policy = Policy::parse(&text, lake()).unwrap();
+        let (action, key) = ("s3:GetObject", Some("open/a"));
+        policy.judge(&Request { who: None, action, key, facts: &facts }) == Decision::Allowed
+    };
+    for bucket in ["lake", "old"] {
+        let source = format!("{bucket}/*");
+        assert!(spelt("StringLike", &source) && !spelt("StringNotLike", &source), "{bucket}");
+    }
+    assert!(!spelt("StringLike", "new/*") && spelt("StringNotLike", "new/*"));
     let null = r#"{"Null": {"s3:x-amz-server-side-encryption": "true"}}"#;
     assert!(holds(null, &[]) && !holds(null, &[("s3:x-amz-server-side-encryption", "AES256")]));
     let keys = r#"{"NumericLessThanEquals": {"s3:max-keys": 10}}"#;

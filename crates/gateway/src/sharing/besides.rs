@@ -2,7 +2,8 @@
 //!
 //! A write may bring a list, tags, a retention or a hold, each of which has an action of its own in
 //! S3. Some only the source or the upload tells: that a copy takes tags along, or that an upload
-//! began with a list. For those the verdict is kept with the caller until it is known.
+//! began with a list. Of a copy the verdict is kept with the caller until it is known; an upload is
+//! judged once it is.
 
 use super::{Ask, LetIn, Sharing, Standing, denied, is_owner};
 use crate::notes::Notes;
@@ -50,8 +51,6 @@ pub(crate) fn perhaps(
     let replaces = directives.peek().is_some() && directives.all(|it| it == "REPLACE");
     match operation {
         "CopyObject" if !replaces => (&[PUT_TAGS], Some(GET_TAGS)),
-        // The id of an upload may tell with what it began, and a client may have made it up.
-        "CompleteMultipartUpload" => (&[PUT_ACL, PUT_TAGS], None),
         _ => (&[], None),
     }
 }
@@ -60,14 +59,14 @@ pub(crate) fn perhaps(
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub notes: Notes,
-    /// Where the object's own list let it in.
-    pub standing: Option<Standing>,
-    how: LetIn,
+    /// By what of the object it was let in.
+    pub standings: Vec<Standing>,
+    pub how: LetIn,
 }
 
 impl Entry {
-    pub(super) fn new(notes: Notes, how: LetIn, standing: Option<Standing>) -> Self {
-        Entry { notes, standing, how }
+    pub fn new(notes: Notes, how: LetIn, standings: Vec<Standing>) -> Self {
+        Entry { notes, standings, how }
     }
 }
 
@@ -84,13 +83,14 @@ impl Sharing {
         ask: &Ask<'_>,
         action: &'static str,
         entry: &Entry,
-    ) -> S3Result<Option<Standing>> {
+    ) -> S3Result<Vec<Standing>> {
         let policy = self.policy_of(&entry.notes, ask.bucket)?;
         let ask = Ask { action: Some(action), ..*ask };
         self.judge_besides(&ask, entry, policy.as_ref()).await
     }
 
-    /// As [`Sharing::permit_besides`], for what may turn out not to be asked for at all.
+    /// As [`Sharing::permit_besides`], for what may turn out not to be asked for at all: `None`
+    /// where it may not.
     ///
     /// # Errors
     /// Any but `AccessDenied`.
@@ -99,12 +99,36 @@ impl Sharing {
         ask: &Ask<'_>,
         action: &'static str,
         entry: &Entry,
-    ) -> S3Result<bool> {
+    ) -> S3Result<Option<Vec<Standing>>> {
         match self.permit_besides(ask, action, entry).await {
-            Ok(_) => Ok(true),
-            Err(error) if *error.code() == S3ErrorCode::AccessDenied => Ok(false),
+            Ok(standings) => Ok(Some(standings)),
+            Err(error) if *error.code() == S3ErrorCode::AccessDenied => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether somebody whose completion was let in might begin such an upload, with all that it
+    /// begins with. Where there is no policy, whoever writes may.
+    ///
+    /// # Errors
+    /// `AccessDenied`; what the back end says.
+    pub async fn permit_begun(
+        &self,
+        ask: &Ask<'_>,
+        entry: &Entry,
+        brings_list: bool,
+    ) -> S3Result<()> {
+        let Some(policy) = self.policy_of(&entry.notes, ask.bucket)? else { return Ok(()) };
+        self.judge(ask, &entry.notes, Some(&policy)).await?;
+        let mut actions = besides(ask.operation, ask.headers);
+        if brings_list && !actions.contains(&PUT_ACL) {
+            actions.push(PUT_ACL);
+        }
+        for action in actions {
+            let ask = Ask { action: Some(action), ..*ask };
+            self.judge_besides(&ask, entry, Some(&policy)).await?;
+        }
+        Ok(())
     }
 
     async fn judge_besides(
@@ -112,20 +136,22 @@ impl Sharing {
         ask: &Ask<'_>,
         entry: &Entry,
         policy: Option<&Policy>,
-    ) -> S3Result<Option<Standing>> {
+    ) -> S3Result<Vec<Standing>> {
         let notes = &entry.notes;
         let is_owner = is_owner(ask, self.bucket_acl(notes).as_ref());
-        match self.by_policy(ask, (notes, policy), is_owner).await? {
-            Decision::Denied => Err(denied()),
-            Decision::Allowed => Ok(None),
+        let (decision, by_tags) = self.by_policy(ask, (notes, policy), is_owner).await?;
+        let by_list = match decision {
+            Decision::Denied => return Err(denied()),
+            Decision::Allowed => None,
             // No list gives the right to read tags, so a copy tells them to nobody else either.
             Decision::Silent if ask.action == Some(GET_TAGS) => {
                 let ask = Ask { operation: "GetObjectTagging", ..*ask };
-                self.by_list(&ask, notes, policy).await
+                self.by_list(&ask, notes, policy).await?
             }
-            Decision::Silent if entry.how == LetIn::ByList => Ok(None),
-            Decision::Silent => self.by_list(ask, notes, policy).await,
-        }
+            Decision::Silent if entry.how == LetIn::ByList => None,
+            Decision::Silent => self.by_list(ask, notes, policy).await?,
+        };
+        Ok(by_tags.into_iter().chain(by_list).collect())
     }
 }
 

@@ -17,8 +17,8 @@ pub(crate) fn version_of(query: &str) -> S3Result<Option<String>> {
     }
 }
 
-/// The facts of a request.
-pub(super) fn facts(ask: &Ask<'_>) -> Facts {
+/// The facts of a request; `names` tells every name of a bucket.
+pub(super) fn facts(ask: &Ask<'_>, names: impl Fn(&str) -> Vec<String>) -> Facts {
     let mut facts = Facts::default();
     if let Some(peer) = ask.peer {
         facts.put("aws:SourceIp", &peer.to_canonical().to_string());
@@ -40,7 +40,8 @@ pub(super) fn facts(ask: &Ask<'_>) -> Facts {
             // As it may be written with and without a slash before it, and escaped; a plus is one.
             "x-amz-copy-source" => {
                 let source = percent_decode_str(value).decode_utf8_lossy();
-                facts.put("s3:x-amz-copy-source", source.trim_start_matches('/'));
+                let source = source.trim_start_matches('/');
+                facts.put_spelt("s3:x-amz-copy-source", spellings(source, &names));
             }
             name if name.starts_with("x-amz-") => facts.put(&format!("s3:{name}"), value),
             _ => {}
@@ -54,9 +55,33 @@ pub(super) fn facts(ask: &Ask<'_>) -> Facts {
     facts
 }
 
+/// A source by each name of its bucket: a policy may name any of them.
+fn spellings(source: &str, names: &impl Fn(&str) -> Vec<String>) -> Vec<String> {
+    let mut spellings = vec![source.to_string()];
+    if let Some((bucket, key)) = source.split_once('/') {
+        let others = names(bucket).into_iter().filter(|name| name != bucket);
+        spellings.extend(others.map(|name| format!("{name}/{key}")));
+    }
+    spellings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_source_is_meant_under_each_name_of_its_bucket() {
+        let names = |bucket: &str| match bucket {
+            "lake" | "old" => vec!["lake".to_string(), "old".to_string()],
+            _ => Vec::new(),
+        };
+        assert_eq!(
+            spellings("old/a/b?versionId=1", &names),
+            ["old/a/b?versionId=1", "lake/a/b?versionId=1"]
+        );
+        assert_eq!(spellings("gone/a", &names), ["gone/a"]);
+        assert_eq!(spellings("odd", &names), ["odd"]);
+    }
 
     #[test]
     fn a_version_is_known_however_its_name_is_escaped() {

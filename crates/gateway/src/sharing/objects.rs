@@ -1,12 +1,14 @@
 //! The list that a new object gets.
 
-use super::{Lists, ONE_OWNER, PUT_ACL, PUT_TAGS, denied, is_enforced};
+use super::{Ask, Lists, ONE_OWNER, denied, is_enforced};
 use crate::acl::{Acl, Asked, lists_are_off, owner_of};
 use crate::auth::Caller;
+use crate::exchange::Exchange;
 use crate::notes::Notes;
-use http::{Extensions, HeaderMap};
+use http::{Extensions, HeaderMap, HeaderName, Uri};
 use penstock_store::notes;
-use s3s::{S3Error, S3Result, dto, s3_error};
+use s3s::{S3Error, S3ErrorCode, S3Result, dto, s3_error};
+use std::sync::Arc;
 
 /// Owner of what is written without a signature.
 const NOBODY: &str = "anonymous";
@@ -36,6 +38,10 @@ pub(crate) fn of_upload(metadata: &[Pair], other: &dto::Owner) -> (dto::Owner, d
     let initiator = dto::Initiator { display_name: initiator.display_name, id: initiator.id };
     (owner, initiator)
 }
+
+/// What a request says an upload is to begin with, as its headers begin.
+const BEGINS: [&str; 4] = ["x-amz-acl", "x-amz-grant-", "x-amz-tagging", CLASS];
+const CLASS: &str = "x-amz-storage-class";
 
 type Pair = (String, String);
 
@@ -93,49 +99,112 @@ fn lists_open_nothing() -> S3Error {
     s3_error!(NotImplemented, "{why}")
 }
 
-/// Whether lists let anybody in.
-pub(crate) fn judges_lists(extensions: &Extensions) -> bool {
-    extensions.get::<Caller>().is_some_and(|it| it.sharing.lists != Lists::Off)
-}
-
 /// Holds list and tags in an upload's metadata against what the caller may let in and give: where
 /// the upload's id tells them, a client may have made them up. A list is closed, and takes no more
 /// than to write, if it is the caller's own or the bucket's owner's: its word on whose it is counts
-/// for nothing.
+/// for nothing. A policy is asked as it would be if the upload began now.
 ///
 /// # Errors
 /// `AccessDenied`; `NotImplemented` for a list that opens anything where lists are off, as it would
 /// once they are on again.
 pub(crate) async fn completed_object(
-    extensions: &Extensions,
+    completion: Completion<'_>,
     metadata: &[(String, String)],
-    bucket: &str,
 ) -> S3Result<()> {
+    let Completion { extensions, bucket, .. } = completion;
     let Some(caller) = extensions.get::<Caller>() else { return Ok(()) };
-    if !caller.may(PUT_TAGS) && pair(metadata, notes::TAGGING).is_some() {
-        return Err(denied());
-    }
     let acl = pair(metadata, notes::ACL).and_then(Acl::from_text);
-    let Some(acl) = acl else { return Ok(()) };
     if caller.sharing.lists == Lists::Off {
-        return if acl.is_closed(&acl.owner) { Ok(()) } else { Err(lists_open_nothing()) };
+        let is_closed = acl.is_none_or(|acl| acl.is_closed(&acl.owner));
+        return if is_closed { Ok(()) } else { Err(lists_open_nothing()) };
     }
     let notes = match &caller.notes {
         Some(notes) => notes.clone(),
         None => caller.sharing.buckets.notes(bucket).await?.0,
     };
-    may_open(&acl, &notes)?;
     let writer = caller.id.as_deref().unwrap_or(NOBODY);
     let bucket_owner = caller.sharing.bucket_acl(&notes).map(|acl| acl.owner);
     let bucket_owner = bucket_owner.as_deref().unwrap_or(writer);
-    let is_own = [writer, bucket_owner].contains(&acl.owner.as_str());
-    let is_closed = is_own && acl.is_closed(bucket_owner);
-    if !is_closed && !caller.may(PUT_ACL) {
-        return Err(denied());
+    let is_closed = |acl: &Acl| {
+        [writer, bucket_owner].contains(&acl.owner.as_str()) && acl.is_closed(bucket_owner)
+    };
+    let open = acl.as_ref().filter(|acl| !is_closed(acl));
+    if let Some(acl) = open {
+        may_open(acl, &notes)?;
+        if !caller.may_open(bucket) {
+            return Err(s3_error!(AccessDenied, "Access Denied: this key may not let others in."));
+        }
     }
-    match is_closed || caller.may_open(bucket) {
-        true => Ok(()),
-        false => Err(s3_error!(AccessDenied, "Access Denied: this key may not let others in.")),
+    let forms = acl.as_ref().map_or_else(Vec::new, |acl| acl.asked_with(bucket_owner));
+    // A closed one is what there is without any header too.
+    for form in open.is_none().then(Vec::new).into_iter().chain(forms) {
+        match completion.as_begun_with(caller, metadata, form, open.is_some()).await {
+            // It may have been asked for in another way.
+            Err(error) if *error.code() == S3ErrorCode::AccessDenied => {}
+            judged => return judged,
+        }
+    }
+    Err(denied())
+}
+
+/// A completion that is judged once more.
+#[derive(Clone, Copy)]
+pub(crate) struct Completion<'a> {
+    pub extensions: &'a Extensions,
+    pub headers: &'a HeaderMap,
+    pub uri: &'a Uri,
+    pub bucket: &'a str,
+    pub key: &'a str,
+}
+
+impl<'a> Completion<'a> {
+    /// A request with this head, for an object.
+    pub fn new(
+        (headers, uri, extensions): (&'a HeaderMap, &'a Uri, &'a Extensions),
+        bucket: &'a str,
+        key: &'a str,
+    ) -> Self {
+        Completion { extensions, headers, uri, bucket, key }
+    }
+
+    /// Whether lists and policies would let an upload begin with this metadata, its list asked for
+    /// in this form.
+    async fn as_begun_with(
+        self,
+        caller: &Caller,
+        metadata: &[(String, String)],
+        form: Vec<(HeaderName, String)>,
+        brings_list: bool,
+    ) -> S3Result<()> {
+        // Where the configuration let it in, nobody else is asked.
+        let Some(entry) = &caller.entry() else { return Ok(()) };
+        let mut headers = self.headers.clone();
+        let begins = |name: &HeaderName| BEGINS.iter().any(|it| name.as_str().starts_with(it));
+        let told: Vec<HeaderName> = headers.keys().filter(|name| begins(name)).cloned().collect();
+        for name in told {
+            headers.remove(name);
+        }
+        let pairs = [("x-amz-tagging", notes::TAGGING), (CLASS, notes::STORAGE_CLASS)];
+        let pairs = pairs.into_iter().filter_map(|(header, note)| {
+            Some((HeaderName::from_static(header), pair(metadata, note)?.to_string()))
+        });
+        for (name, value) in pairs.chain(form) {
+            headers.insert(name, value.parse().map_err(|_| denied())?);
+        }
+        let exchange = self.extensions.get::<Arc<Exchange>>();
+        let ask = Ask {
+            operation: "CreateMultipartUpload",
+            action: None,
+            who: caller.id.as_deref(),
+            bucket: self.bucket,
+            key: Some(self.key),
+            version: None,
+            headers: &headers,
+            uri: self.uri,
+            peer: exchange.map(|exchange| exchange.client()),
+            is_source: false,
+        };
+        caller.sharing.permit_begun(&ask, entry, brings_list).await
     }
 }
 

@@ -1,45 +1,68 @@
-//! By what an object's list let a request in, to be asked again of the version that answers it:
-//! another may have come between, with a list of its own. Pure.
+//! By what of an object a request was let in, to be asked again of the version that answers it:
+//! another may have come between, with a list and tags of its own. Pure.
 
 use super::{denied, noted_acl};
 use crate::acl::{Acl, Permission};
+use crate::notes::came_between;
 use penstock_store::{ETag, ObjectMeta};
 use s3s::S3Result;
 
-/// Whoever was let in by the list of an object, and what the bucket says besides.
+/// Whoever was let in by an object, and the version that was judged.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
-    pub(super) who: Option<String>,
-    pub(super) permission: Permission,
-    /// Whose an object without a list is; empty where nobody owns the bucket.
-    pub(super) bucket_owner: String,
-    /// Whether they count as the owner of a bucket that nobody owns.
-    pub(super) is_let_in: bool,
-    /// What lists grant to anybody who is not named has no effect.
-    pub(super) ignores_public: bool,
-    /// The version that was judged; `None` where there was none.
+    pub(super) by: By,
+    /// `None` where there was none.
     pub(super) judged: Option<ETag>,
 }
 
-impl Standing {
-    /// The version whose list let the request in.
-    pub fn judged(&self) -> Option<&ETag> {
-        self.judged.as_ref()
-    }
+/// What of the object decided.
+#[derive(Clone, Debug)]
+pub(super) enum By {
+    /// Its list, which the head of each version tells.
+    List(ByList),
+    /// Its tags, which a policy asks for and no head tells: no other version will do.
+    Tags,
+}
 
+/// Whoever was let in by the list of an object, and what the bucket says besides.
+#[derive(Clone, Debug)]
+pub(super) struct ByList {
+    pub who: Option<String>,
+    pub permission: Permission,
+    /// Whose an object without a list is; empty where nobody owns the bucket.
+    pub bucket_owner: String,
+    /// Whether they count as the owner of a bucket that nobody owns.
+    pub is_let_in: bool,
+    /// What lists grant to anybody who is not named has no effect.
+    pub ignores_public: bool,
+}
+
+impl ByList {
     /// Whether the list in this metadata lets them in.
-    pub(super) fn permits(&self, meta: &ObjectMeta) -> bool {
+    pub fn permits(&self, meta: &ObjectMeta) -> bool {
         let acl = noted_acl(meta).unwrap_or_else(|| Acl::private(&self.bucket_owner));
         let acl = if self.ignores_public { acl.without_public() } else { acl };
         self.is_let_in || acl.permits(self.who.as_deref(), self.permission)
     }
+}
 
-    /// Refuses to answer with a version whose list does not let them in.
+impl Standing {
+    /// The version that let the request in.
+    pub fn judged(&self) -> Option<&ETag> {
+        self.judged.as_ref()
+    }
+
+    /// Refuses to answer with a version that does not let them in, or of which that is not known.
     ///
     /// # Errors
-    /// `AccessDenied`.
+    /// `AccessDenied` by its list; `OperationAborted` where its tags may be others.
     pub fn check(&self, meta: &ObjectMeta) -> S3Result<()> {
-        if self.permits(meta) { Ok(()) } else { Err(denied()) }
+        match &self.by {
+            By::List(list) if list.permits(meta) => Ok(()),
+            By::List(_) => Err(denied()),
+            By::Tags if meta.etag == self.judged => Ok(()),
+            By::Tags => Err(came_between()),
+        }
     }
 }
 
@@ -48,29 +71,46 @@ mod tests {
     use super::*;
     use penstock_store::notes;
 
+    fn meta(etag: &str, list: Option<&str>) -> ObjectMeta {
+        ObjectMeta {
+            etag: Some(ETag(etag.to_string())),
+            metadata: list.map(|it| (notes::ACL.to_string(), it.to_string())).into_iter().collect(),
+            ..ObjectMeta::default()
+        }
+    }
+
     #[test]
     fn each_version_is_judged_by_its_own_list() {
-        let standing = Standing {
+        let list = ByList {
             who: None,
             permission: Permission::Read,
             bucket_owner: "me".to_string(),
             is_let_in: false,
             ignores_public: false,
-            judged: None,
         };
-        let meta = |list: Option<&str>| ObjectMeta {
-            metadata: list.map(|it| (notes::ACL.to_string(), it.to_string())).into_iter().collect(),
-            ..ObjectMeta::default()
-        };
-        let open = meta(Some("me;r*;f=me"));
+        let open = meta("v2", Some("me;r*;f=me"));
+        let standing = Standing { by: By::List(list.clone()), judged: Some(ETag("v1".into())) };
         assert!(standing.check(&open).is_ok());
         for closed in [None, Some("me;f=me"), Some("me;w*"), Some("?;;")] {
-            assert!(standing.check(&meta(closed)).is_err(), "{closed:?}");
+            assert!(standing.check(&meta("v2", closed)).is_err(), "{closed:?}");
         }
-        let owner = Standing { who: Some("me".to_string()), ..standing.clone() };
-        assert!(owner.permits(&meta(None)));
-        assert!(!Standing { ignores_public: true, ..standing.clone() }.permits(&open));
-        let ownerless = Standing { bucket_owner: String::new(), is_let_in: true, ..standing };
-        assert!(ownerless.permits(&meta(None)));
+        let owner = ByList { who: Some("me".to_string()), ..list.clone() };
+        assert!(owner.permits(&meta("v2", None)));
+        assert!(!ByList { ignores_public: true, ..list.clone() }.permits(&open));
+        let ownerless = ByList { bucket_owner: String::new(), is_let_in: true, ..list };
+        assert!(ownerless.permits(&meta("v2", None)));
+    }
+
+    #[test]
+    fn tags_are_known_of_the_version_that_was_judged_and_of_no_other() {
+        let judged = |etag: Option<&str>| Standing {
+            by: By::Tags,
+            judged: etag.map(|etag| ETag(etag.to_string())),
+        };
+        assert!(judged(Some("v1")).check(&meta("v1", None)).is_ok());
+        for before in [None, Some("v0")] {
+            let error = judged(before).check(&meta("v1", None)).unwrap_err();
+            assert_eq!(error.code().as_str(), "OperationAborted");
+        }
     }
 }

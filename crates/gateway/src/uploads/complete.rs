@@ -16,8 +16,7 @@ use crate::locks;
 use crate::parts::{PARTS_NOTE, PartSizes, part_number};
 use crate::put::{in_store, judged_anew};
 use crate::refuse;
-use crate::sharing::{completed_object, judges_lists};
-use http::{Extensions, HeaderMap};
+use crate::sharing::{Completion, completed_object};
 use penstock_base::Kind;
 use penstock_store::sums::split_tag;
 use penstock_store::{Part, PartEntry, PutOptions, PutResult, UploadId, WriteCondition};
@@ -46,6 +45,8 @@ pub(crate) async fn complete(
     let bucket = buckets.writable(&input.bucket).await?;
     let upload = upload_of(&input.upload_id)?;
     let target = Target { bucket: &bucket, key: bucket.key(&input.key), upload: &upload };
+    let head = (&request.headers, &request.uri, &request.extensions);
+    let completion = Completion::new(head, &input.bucket, &input.key);
     let sums;
     let result = match target.parts(&named).await? {
         Found::Completed(result) => {
@@ -56,7 +57,7 @@ pub(crate) async fn complete(
             if let Some(told) = input.mpu_object_size {
                 target.check_size(&parts, told).await?;
             }
-            let kind = target.begun((&request.headers, &request.extensions), &input.bucket).await?;
+            let kind = target.begun(completion).await?;
             // What is no checksum at all is told before what is missing.
             let whole = whole_object_checksum(&request.headers)?;
             let (judged, mut told) = target.sums(&named, (&parts, &known), kind).await?;
@@ -185,14 +186,11 @@ impl Target<'_> {
     }
 
     /// What the upload began with, as far as a completion must know it.
-    async fn begun(
-        &self,
-        (headers, extensions): (&HeaderMap, &Extensions),
-        bucket: &str,
-    ) -> S3Result<Option<UploadKind>> {
-        let lists = judges_lists(extensions);
-        // Such a back end compares checksums by itself.
-        if self.bucket.store.judges_parts() && !lists {
+    async fn begun(&self, completion: Completion<'_>) -> S3Result<Option<UploadKind>> {
+        let headers = completion.headers;
+        // Such a back end compares checksums by itself, and its uploads are none that a client made
+        // up.
+        if self.bucket.store.judges_parts() {
             let is_full = says_full(headers);
             return Ok(announced_algorithm(headers)?
                 .filter(|_| is_full)
@@ -201,7 +199,7 @@ impl Target<'_> {
         let began = self.bucket.store.begun_with(&self.key, self.upload).await;
         let metadata = began.map_err(about_upload)?;
         begun::check(&metadata, self.bucket.store.can_revise())?;
-        completed_object(extensions, &metadata, bucket).await?;
+        completed_object(completion, &metadata).await?;
         let kind = UploadKind::of(&metadata);
         if let Some(kind) = kind {
             kind.check_completion(headers)?;
