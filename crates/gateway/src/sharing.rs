@@ -208,7 +208,7 @@ impl Sharing {
             (Takes::Owner, _) | (Takes::OnObject(_), None) => is_owner,
             (Takes::OnObject(_), Some(_)) if is_enforced(notes) => is_owner,
             (Takes::OnObject(permission), Some(key)) => {
-                // A copy is tied to the version that is judged, which must be the one that there is.
+                // A copy is tied to the version that is judged: it must be the one that there is.
                 let found = self.object(ask, key, ask.is_source).await;
                 let list = ByList {
                     who: ask.who.map(str::to_string),
