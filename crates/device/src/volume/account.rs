@@ -16,6 +16,7 @@ use crate::volume::Volume;
 use crate::volume::ahead::Kept;
 use crate::volume::behind::{Pool, Spilled};
 use crate::volume::copies::memory;
+use crate::volume::side::{Side, Sides, SpillsMost};
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
@@ -39,9 +40,15 @@ pub trait Leased: Send + Sync {
     /// Says that it does not, after all.
     fn set_staying(&self);
 
-    /// Whether those who wait for memory get this, once it is back.
-    fn serves_others(&self) -> bool {
-        true
+    /// Where it is entered.
+    fn side(&self) -> Side {
+        Side::Within
+    }
+
+    /// Enters what lies beside the account of those who wait in it, if there is room. Whether it
+    /// lies within now.
+    fn move_within(&self) -> bool {
+        self.side() == Side::Within
     }
 }
 
@@ -50,8 +57,8 @@ pub type Lease = Box<dyn Leased>;
 
 /// Who answers for the memory of volumes.
 pub trait Account: Send + Sync {
-    /// How many bytes of spilled files a volume may hold that holds so many now.
-    fn spilled_most_bytes(&self, held_bytes: u64) -> u64;
+    /// How much of spilled files a volume may hold that holds so many bytes now.
+    fn spilled_most(&self, held_bytes: Sides<u64>) -> SpillsMost;
 
     /// The right to hold so many bytes; none where they are more than there may be.
     fn lease(&self, bytes: u64, purpose: Purpose) -> Option<Lease>;
@@ -180,11 +187,14 @@ impl Source {
         Some(Held { bytes: Bytes::Own(memory(port, bytes)), lease })
     }
 
-    /// How many bytes of spilled files may be held where so many are.
-    pub(crate) fn spilled_most_bytes(&self, held_bytes: u64) -> u64 {
+    /// How much of spilled files may be held where so many bytes are.
+    pub(crate) fn spilled_most(&self, held_bytes: Sides<u64>) -> SpillsMost {
         /// Where nobody answers.
         const MOST_BYTES: u64 = 16 << 20;
-        self.0.get().map_or(MOST_BYTES, |account| account.spilled_most_bytes(held_bytes))
+        match self.0.get() {
+            Some(account) => account.spilled_most(held_bytes),
+            None => SpillsMost::anywhere(MOST_BYTES),
+        }
     }
 
     /// The right to hold so much, where somebody answers for it; `None` if it may not be held.
@@ -228,8 +238,8 @@ impl Memory {
         Memory(Own::new(Parts { source, ahead, behind, spilled }))
     }
 
-    /// Bytes that [`Memory::free`] would give; `None` while others are at them. Neither waits for a
-    /// lock. In a child of a fork there are none: the locks may be held for ever.
+    /// Bytes that [`Memory::free`] would give to those who wait for memory; `None` while others are
+    /// at them. Neither waits for a lock. In a child of a fork there are none: the locks may be held for ever.
     pub fn spare_bytes(&self) -> Option<u64> {
         if !self.0.is_here() {
             return Some(0);
@@ -239,7 +249,7 @@ impl Memory {
     }
 
     /// Bytes of spilled files that [`Memory::write_spilled`] would have written, for those who wait
-    /// for memory ([`Leased::serves_others`]); `None` while others are at them.
+    /// for memory ([`Side::Within`]); `None` while others are at them.
     pub fn spilled_bytes(&self) -> Option<u64> {
         if self.0.is_here() { self.0.spilled.writable_bytes() } else { Some(0) }
     }
@@ -250,8 +260,8 @@ impl Memory {
         if self.0.is_here() { self.0.spilled.press() } else { Some(false) }
     }
 
-    /// Gives back the memory that nobody has use for at this moment, and drops what was read ahead.
-    /// Tells whether that was anything; `None` while others are at it.
+    /// Gives those who wait for memory what nobody has use for at this moment, and drops what was
+    /// read ahead. Tells whether that was anything; `None` while others are at it.
     pub fn free(&self) -> Option<bool> {
         if !self.0.is_here() {
             return Some(false);
@@ -304,8 +314,8 @@ mod tests {
     }
 
     impl Account for Bound {
-        fn spilled_most_bytes(&self, _: u64) -> u64 {
-            self.0
+        fn spilled_most(&self, _: Sides<u64>) -> SpillsMost {
+            SpillsMost::anywhere(self.0)
         }
 
         fn lease(&self, bytes: u64, _: Purpose) -> Option<Lease> {

@@ -23,6 +23,7 @@ mod ranges;
 mod room;
 mod shared;
 mod shrunk;
+mod side;
 pub mod signature;
 pub mod space;
 mod spare;
@@ -35,6 +36,7 @@ pub use file::File;
 pub use format::{FormatOptions, Report, check, check_unused, format};
 pub use node::Lock;
 pub use shared::{Asked, SharedVolume, Wish};
+pub use side::{Side, Sides, SpillsMost};
 
 use crate::port::Port;
 use crate::process::{Own, forked};

@@ -6,7 +6,7 @@ use crate::shadow::{CREATE, content, pattern};
 use penstock_base::Kind;
 use penstock_device::model::{Dice, Failure, Image, ModelDevice};
 use penstock_device::volume::{
-    Account, FormatOptions, Lease, Leased, Memory, Purpose, Volume, format,
+    Account, FormatOptions, Lease, Leased, Memory, Purpose, Sides, SpillsMost, Volume, format,
 };
 use penstock_device::{Discipline, Port};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -43,8 +43,8 @@ impl Bound {
 }
 
 impl Account for Bound {
-    fn spilled_most_bytes(&self, _: u64) -> u64 {
-        self.limit.load(Ordering::SeqCst)
+    fn spilled_most(&self, _: Sides<u64>) -> SpillsMost {
+        SpillsMost::anywhere(self.limit.load(Ordering::SeqCst))
     }
 
     fn lease(&self, bytes: u64, purpose: Purpose) -> Option<Lease> {

@@ -3,6 +3,7 @@
 //! it: a part of what the machine, or its container, has to spare, as the page cache would take it.
 
 use super::Machine;
+use penstock_device::volume::{Side, Sides, SpillsMost};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,75 +37,52 @@ impl Room {
     }
 }
 
-/// Most bytes that may be held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Most {
-    within: u64,
-    beside: u64,
-    all: u64,
-}
-
-impl Most {
-    /// `beside` is what the operator allows beside the limit.
-    fn of(limit: u64, beside: u64, room: Room) -> Self {
-        let (within, beside) = (limit / WITHIN_PARTS, room.part.min(beside));
-        let all = room.spare.max(LEAST_BYTES).min(within.max(beside));
-        Most { within, beside, all }
-    }
-}
-
-/// Where held memory is entered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    /// In the account of the limit.
-    Within,
-    /// In none but this.
-    Beside,
+/// Most bytes that may be held. `beside` is what the operator allows beside the limit.
+fn most_of(limit: u64, beside: u64, room: Room) -> SpillsMost {
+    let (within, beside) = (limit / WITHIN_PARTS, room.part.min(beside));
+    let all = room.spare.max(LEAST_BYTES).min(within.max(beside));
+    SpillsMost { each: Sides { within, beside }, all }
 }
 
 #[derive(Default)]
 struct State {
-    within: u64,
-    beside: u64,
+    held: Sides<u64>,
     /// What the operator allows beside the limit.
     beside_most: u64,
     look: Option<(Instant, Room)>,
 }
 
 impl State {
-    fn held(&self) -> u64 {
-        self.within + self.beside
-    }
-
-    fn most(&mut self, limit: u64) -> Most {
-        let held = self.held();
+    fn most(&mut self, limit: u64) -> SpillsMost {
+        let held = self.held.sum();
         let look = self.look.take().filter(|(at, _)| at.elapsed() < LOOK);
         let (_, room) = self
             .look
             .insert(look.unwrap_or_else(|| (Instant::now(), Room::of(held, Machine::now()))));
-        Most::of(limit, self.beside_most, *room)
+        most_of(limit, self.beside_most, *room)
     }
 
-    fn of(&mut self, side: Side) -> &mut u64 {
-        match side {
-            Side::Within => &mut self.within,
-            Side::Beside => &mut self.beside,
-        }
-    }
-
-    fn take(&mut self, bytes: u64, most: Most) -> Option<Side> {
+    fn take(&mut self, bytes: u64, most: SpillsMost) -> Option<Side> {
+        let SpillsMost { each, all } = most;
         let fits = |held: u64, most| held.checked_add(bytes).is_some_and(|sum| sum <= most);
-        if !fits(self.held(), most.all) {
+        if !fits(self.held.sum(), all) {
             return None;
         }
         // What lies beside takes nothing from reads and uploads.
-        let side = match (fits(self.beside, most.beside), fits(self.within, most.within)) {
-            (true, _) => Side::Beside,
-            (false, true) => Side::Within,
-            (false, false) => return None,
-        };
-        *self.of(side) += bytes;
+        let first = [Side::Beside, Side::Within];
+        let side = first.into_iter().find(|side| fits(*self.held.of(*side), *each.of(*side)))?;
+        *self.held.of_mut(side) += bytes;
         Some(side)
+    }
+
+    /// Enters within what lies beside, if so much may lie there.
+    fn move_within(&mut self, bytes: u64, most: SpillsMost) -> bool {
+        let fits = self.held.within + bytes <= most.each.within && self.held.sum() <= most.all;
+        if fits {
+            self.held.beside -= bytes;
+            self.held.within += bytes;
+        }
+        fits
     }
 }
 
@@ -117,13 +95,15 @@ impl Share {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[cfg(test)]
     pub fn held(&self) -> u64 {
-        self.lock().held()
+        self.lock().held.sum()
     }
 
-    /// Most that may be held now under a memory limit.
-    pub fn most_bytes(&self, limit: u64) -> u64 {
-        self.lock().most(limit).all
+    /// Most that a holder may have now, under a memory limit, who has so much.
+    pub fn most_of_holder(&self, own: Sides<u64>, limit: u64) -> SpillsMost {
+        let mut state = self.lock();
+        state.most(limit).of_holder(own, state.held)
     }
 
     pub fn set_beside_most(&self, bytes: u64) {
@@ -137,8 +117,22 @@ impl Share {
         state.take(bytes, most)
     }
 
+    /// Enters within the limit what lies beside it, if so much may lie there.
+    pub fn move_within(&self, bytes: u64, limit: u64) -> bool {
+        let mut state = self.lock();
+        let most = state.most(limit);
+        state.move_within(bytes, most)
+    }
+
+    /// Takes back what [`Share::move_within`] did.
+    pub fn move_beside(&self, bytes: u64) {
+        let mut state = self.lock();
+        state.held.within -= bytes;
+        state.held.beside += bytes;
+    }
+
     pub fn give_back(&self, bytes: u64, side: Side) {
-        *self.lock().of(side) -= bytes;
+        *self.lock().held.of_mut(side) -= bytes;
     }
 }
 
@@ -155,21 +149,22 @@ mod tests {
         ) {
             let total = available + more;
             let room = Room::of(held, Some(Machine { total, available }));
-            let most = Most::of(limit, beside, room);
-            prop_assert_eq!(most.within, limit / 2);
-            prop_assert!(most.beside <= beside && most.beside <= (held + available) / 4);
-            prop_assert!(most.all <= most.within.max(most.beside));
+            let most = most_of(limit, beside, room);
+            let each = most.each;
+            prop_assert_eq!(each.within, limit / 2);
+            prop_assert!(each.beside <= beside && each.beside <= (held + available) / 4);
+            prop_assert!(most.all <= each.within.max(each.beside));
             let left = (held + available).saturating_sub(most.all);
             prop_assert!(most.all <= LEAST_BYTES || left >= total / 8);
-            prop_assert!(most.all >= LEAST_BYTES.min(most.within));
+            prop_assert!(most.all >= LEAST_BYTES.min(each.within));
             // No less than could be.
             prop_assert!(
-                most.all == most.within.max(most.beside)
+                most.all == each.within.max(each.beside)
                     || most.all == LEAST_BYTES
                     || left == total / 8
             );
             // Nobody knows of a machine that tells nothing.
-            let unknown = Most::of(limit, beside, Room::of(held, None));
+            let unknown = most_of(limit, beside, Room::of(held, None));
             prop_assert_eq!(unknown.all, LEAST_BYTES.min(limit / 2));
         }
 
@@ -178,31 +173,40 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 1u64..9, any::<u16>()), 1..80),
             within in 0u64..40, beside in 0u64..40, all in 0u64..80,
         ) {
-            let most = Most { within, beside, all };
-            let (mut state, mut held) = (State::default(), Vec::new());
+            let most = SpillsMost { each: Sides { within, beside }, all };
+            let (mut state, mut held) = (State::default(), Vec::<(u64, Side)>::new());
             for (gives, bytes, pick) in steps {
                 if gives && !held.is_empty() {
-                    let (bytes, side) = held.swap_remove(pick as usize % held.len());
-                    *state.of(side) -= bytes;
+                    let one = pick as usize % held.len();
+                    // It changes sides, or goes.
+                    if pick > u16::MAX / 2 && held[one].1 == Side::Beside {
+                        let fits = state.held.within + held[one].0 <= within;
+                        prop_assert_eq!(state.move_within(held[one].0, most), fits);
+                        held[one].1 = if fits { Side::Within } else { Side::Beside };
+                        continue;
+                    }
+                    let (bytes, side) = held.swap_remove(one);
+                    *state.held.of_mut(side) -= bytes;
                     continue;
                 }
-                let fits = state.beside + bytes <= beside && state.held() + bytes <= all;
+                let fits = state.held.beside + bytes <= beside && state.held.sum() + bytes <= all;
                 match state.take(bytes, most) {
                     Some(side) => {
                         prop_assert_eq!(side == Side::Beside, fits);
                         held.push((bytes, side));
                     }
                     None => prop_assert!(
-                        state.held() + bytes > all
-                            || (state.beside + bytes > beside && state.within + bytes > within)
+                        state.held.sum() + bytes > all
+                            || (state.held.beside + bytes > beside
+                                && state.held.within + bytes > within)
                     ),
                 }
-                prop_assert!(state.within <= within && state.beside <= beside);
+                prop_assert!(state.held.within <= within && state.held.beside <= beside);
                 let sum = |side| -> u64 {
                     held.iter().filter(|row| row.1 == side).map(|row| row.0).sum()
                 };
-                prop_assert_eq!(state.within, sum(Side::Within));
-                prop_assert_eq!(state.beside, sum(Side::Beside));
+                prop_assert_eq!(state.held.within, sum(Side::Within));
+                prop_assert_eq!(state.held.beside, sum(Side::Beside));
             }
         }
     }

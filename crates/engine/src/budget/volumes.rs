@@ -3,12 +3,13 @@
 //! spilled to them what `spills` says. All of it gives way to whoever waits for memory; what was
 //! spilled is written first.
 
-use super::spills::Side;
 use super::{Budget, Lease, Pressable, Pressed};
 use penstock_base::Metric;
-use penstock_device::volume::{Account, Lease as VolumeLease, Leased, Memory, Purpose, Volume};
+use penstock_device::volume::{
+    Account, Lease as VolumeLease, Leased, Memory, Purpose, Side, Sides, SpillsMost, Volume,
+};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The memory of one volume, which keeps this, and so the account, as long as it is open.
 struct OfVolume {
@@ -25,27 +26,34 @@ struct Told {
     budget: Arc<Budget>,
     bytes: u64,
     /// In the account of the limit; spills may lie beside it.
-    lease: Option<Lease>,
-    spilled: Option<Side>,
+    lease: Mutex<Option<Lease>>,
+    is_spilled: bool,
 }
 
 impl Told {
-    fn new(budget: Arc<Budget>, bytes: u64, lease: Option<Lease>, spilled: Option<Side>) -> Self {
-        let told = Told { budget, bytes, lease, spilled };
-        told.metrics().for_each(|metric| told.budget.metrics.add(metric, bytes));
-        told
+    fn new(budget: Arc<Budget>, bytes: u64, lease: Option<Lease>, is_spilled: bool) -> Self {
+        if lease.is_some() {
+            budget.metrics.add(Metric::MemoryOfVolumesNow, bytes);
+        }
+        if is_spilled {
+            budget.metrics.add(Metric::MemoryOfSpillsNow, bytes);
+        }
+        Told { budget, bytes, lease: Mutex::new(lease), is_spilled }
     }
 
-    fn metrics(&self) -> impl Iterator<Item = Metric> + use<> {
-        let within = self.lease.as_ref().map(|_| Metric::MemoryOfVolumesNow);
-        within.into_iter().chain(self.spilled.map(|_| Metric::MemoryOfSpillsNow))
+    fn lease(&self) -> MutexGuard<'_, Option<Lease>> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Told {
     fn drop(&mut self) {
-        self.metrics().for_each(|metric| self.budget.metrics.sub(metric, self.bytes));
-        if let Some(side) = self.spilled {
+        let side = self.side();
+        if side == Side::Within {
+            self.budget.metrics.sub(Metric::MemoryOfVolumesNow, self.bytes);
+        }
+        if self.is_spilled {
+            self.budget.metrics.sub(Metric::MemoryOfSpillsNow, self.bytes);
             self.budget.spilled.give_back(self.bytes, side);
         }
     }
@@ -53,15 +61,31 @@ impl Drop for Told {
 
 impl Leased for Told {
     fn set_returning(&self) {
-        self.lease.iter().for_each(Lease::set_returning);
+        self.lease().iter().for_each(Lease::set_returning);
     }
 
     fn set_staying(&self) {
-        self.lease.iter().for_each(Lease::set_staying);
+        self.lease().iter().for_each(Lease::set_staying);
     }
 
-    fn serves_others(&self) -> bool {
-        self.lease.is_some()
+    fn side(&self) -> Side {
+        if self.lease().is_some() { Side::Within } else { Side::Beside }
+    }
+
+    fn move_within(&self) -> bool {
+        let (budget, mut lease) = (&self.budget, self.lease());
+        if lease.is_some() {
+            return true;
+        }
+        if !budget.spilled.move_within(self.bytes, budget.limit_bytes()) {
+            return false;
+        }
+        *lease = budget.try_lease(self.bytes);
+        match lease.is_some() {
+            true => budget.metrics.add(Metric::MemoryOfVolumesNow, self.bytes),
+            false => budget.spilled.move_beside(self.bytes),
+        }
+        lease.is_some()
     }
 }
 
@@ -78,16 +102,14 @@ impl Lease {
 }
 
 impl Account for OfVolume {
-    fn spilled_most_bytes(&self, held_bytes: u64) -> u64 {
-        let share = &self.budget.spilled;
-        let most = share.most_bytes(self.budget.limit_bytes());
-        (held_bytes + most).saturating_sub(share.held())
+    fn spilled_most(&self, held_bytes: Sides<u64>) -> SpillsMost {
+        self.budget.spilled.most_of_holder(held_bytes, self.budget.limit_bytes())
     }
 
     fn lease(&self, bytes: u64, purpose: Purpose) -> Option<VolumeLease> {
         let budget = &self.budget;
-        let told = |lease, spilled| {
-            Box::new(Told::new(Arc::clone(budget), bytes, lease, spilled)) as VolumeLease
+        let told = |lease, is_spilled| {
+            Box::new(Told::new(Arc::clone(budget), bytes, lease, is_spilled)) as VolumeLease
         };
         let lease = match purpose {
             Purpose::Ahead => budget.try_lease_ahead(bytes)?,
@@ -95,16 +117,16 @@ impl Account for OfVolume {
             Purpose::Spilled => {
                 let side = budget.spilled.take(bytes, budget.limit_bytes())?;
                 if side == Side::Beside {
-                    return Some(told(None, Some(side)));
+                    return Some(told(None, true));
                 }
                 let lease = budget.try_lease(bytes);
                 if lease.is_none() {
                     budget.spilled.give_back(bytes, side);
                 }
-                return lease.map(|lease| told(Some(lease), Some(side)));
+                return lease.map(|lease| told(Some(lease), true));
             }
         };
-        Some(told(Some(lease), None))
+        Some(told(Some(lease), false))
     }
 }
 
@@ -348,6 +370,88 @@ mod tests {
             std::thread::yield_now();
         }
         read(&file, &budget);
+    }
+
+    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+        let begun = std::time::Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed().as_secs() < 20, "{what}");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    /// What lies beside it is older, and would go first by its age.
+    #[test]
+    fn a_lower_limit_pushes_out_what_lies_within_it_while_a_query_runs() {
+        let (metrics, budget) = bounded(64 << 20);
+        budget.set_spills_beside(8 << 20);
+        let volume = volume();
+        budget.answer_for(&volume);
+        let file = spill(&volume);
+        assert_eq!(budget.held_bytes(), 8 << 20);
+        budget.set_limit(4 << 20);
+        wait_until("half of the limit is held at most", || budget.held_bytes() <= 2 << 20);
+        assert!(metrics.get(Metric::MemoryOfSpillsNow) >= 4 << 20, "no more than has to go");
+        read(&file, &budget);
+        budget.set_limit(0);
+        wait_until("nothing is within it", || budget.held_bytes() == 0);
+        assert_eq!(metrics.get(Metric::MemoryOfVolumesNow), 0);
+        read(&file, &budget);
+        drop((file, volume));
+        assert_eq!((budget.spilled.held(), metrics.get(Metric::MemoryOfSpillsNow)), (0, 0));
+    }
+
+    #[test]
+    fn what_may_no_longer_lie_beside_the_limit_is_entered_within_it_where_there_is_room() {
+        let (metrics, budget) = bounded(64 << 20);
+        budget.set_spills_beside(8 << 20);
+        let (model, volume) = failing_volume();
+        budget.answer_for(&volume);
+        let (file, spilled) = (spill(&volume), (BLOCKS * BLOCK) as u64);
+        let before = model.command_count();
+        budget.set_spills_beside(0);
+        wait_until("all of it is within", || budget.held_bytes() == spilled);
+        assert_eq!(metrics.get(Metric::MemoryOfVolumesNow), spilled);
+        assert_eq!(metrics.get(Metric::MemoryOfSpillsNow), spilled);
+        assert_eq!(model.command_count(), before, "nothing of it was written");
+        read(&file, &budget);
+        drop((file, volume));
+        assert_eq!((budget.held_bytes(), budget.spilled.held()), (0, 0));
+        assert_eq!(metrics.get(Metric::MemoryOfVolumesNow), 0);
+        // Where there is none, it is written.
+        let volume = self::volume();
+        budget.set_spills_beside(8 << 20);
+        budget.answer_for(&volume);
+        let file = spill(&volume);
+        let rest = budget.try_lease((64 << 20) - budget.held_bytes()).expect("so much is free");
+        budget.set_spills_beside(0);
+        wait_until("it is gone", || metrics.get(Metric::MemoryOfSpillsNow) == 8 << 20);
+        assert_eq!(budget.held_bytes(), 64 << 20);
+        read(&file, &budget);
+        drop(rest);
+    }
+
+    /// Memory that nobody uses and that lies beside the limit is of no use to them, either.
+    #[test]
+    fn who_waits_for_memory_is_told_of_none_that_lies_beside_the_limit() {
+        let (metrics, budget) = bounded(64 << 20);
+        budget.set_spills_beside(64 << 20);
+        let mut memory = None;
+        let volume = volume();
+        volume.charge(|own| {
+            memory = Some(Arc::clone(own));
+            let (budget, memory) = (Arc::clone(&budget), Arc::downgrade(own));
+            let spilled = Arc::new(Spilled(memory.clone()));
+            Arc::new(OfVolume { budget, memory, spilled })
+        });
+        let memory = memory.expect("nobody answered before");
+        let file = spill(&volume);
+        file.truncate(0).expect("cuts");
+        assert!(metrics.get(Metric::MemoryOfSpillsNow) >= 8 << 20, "it is kept for a while");
+        wait_until("nobody is at it", || memory.spare_bytes().is_some());
+        assert_eq!(memory.spare_bytes(), Some(0));
+        assert_eq!(memory.free(), Some(false));
+        assert!(metrics.get(Metric::MemoryOfSpillsNow) >= 8 << 20);
     }
 
     #[test]

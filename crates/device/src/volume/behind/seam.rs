@@ -32,7 +32,8 @@ mod tests {
     use super::*;
     use crate::model::{Image, ModelDevice};
     use crate::volume::{
-        Account, FormatOptions, Lease, Leased, Lock, OpenFileOptions, Purpose, Volume, format,
+        Account, FormatOptions, Lease, Leased, Lock, OpenFileOptions, Purpose, Sides, SpillsMost,
+        Volume, format,
     };
     use crate::{Discipline, Port};
     use std::sync::Arc;
@@ -50,8 +51,8 @@ mod tests {
     }
 
     impl Account for Plenty {
-        fn spilled_most_bytes(&self, _: u64) -> u64 {
-            self.0
+        fn spilled_most(&self, _: Sides<u64>) -> SpillsMost {
+            SpillsMost::anywhere(self.0)
         }
 
         fn lease(&self, _: u64, _: Purpose) -> Option<Lease> {

@@ -6,6 +6,7 @@
 //! soon it writes something else to the same place of the file or cuts it off: nothing of a page
 //! has to be written then.
 
+use crate::volume::side::{Side, Sides};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages of memory, each in equal pieces. `M` is the memory of a piece, `P` what lies in it.
@@ -20,6 +21,7 @@ pub(super) struct Shelf<M, P> {
 
 struct Page<M, P> {
     bytes: u64,
+    side: Side,
     piece_bytes: usize,
     pieces: usize,
     free: Vec<M>,
@@ -45,41 +47,43 @@ struct Order {
     /// Those that could, did they not leave, in the same order.
     leaving: BTreeSet<(usize, u64, usize)>,
     /// Those that can leave, by when they were filled.
-    writable: BTreeSet<(u64, usize)>,
-    idle: BTreeSet<usize>,
-    held_bytes: u64,
-    staying_bytes: u64,
-    idle_bytes: u64,
+    writable: Sides<BTreeSet<(u64, usize)>>,
+    idle: Sides<BTreeSet<usize>>,
+    held_bytes: Sides<u64>,
+    staying_bytes: Sides<u64>,
+    idle_bytes: Sides<u64>,
 }
 
 impl Order {
     fn enter<M, P>(&mut self, number: usize, page: &Page<M, P>) {
-        self.held_bytes += page.bytes;
+        let side = page.side;
+        *self.held_bytes.of_mut(side) += page.bytes;
         if page.is_idle() {
-            self.idle.insert(number);
-            self.idle_bytes += page.bytes;
+            self.idle.of_mut(side).insert(number);
+            *self.idle_bytes.of_mut(side) += page.bytes;
         } else if !page.is_leaving {
-            self.staying_bytes += page.bytes;
+            *self.staying_bytes.of_mut(side) += page.bytes;
         }
         if !page.free.is_empty() {
             let set = if page.is_leaving { &mut self.leaving } else { &mut self.giving };
             set.insert((page.piece_bytes, page.filled, number));
         }
         if !page.is_leaving && !page.used.is_empty() {
-            self.writable.insert((page.filled, number));
+            self.writable.of_mut(side).insert((page.filled, number));
         }
     }
 
     fn leave<M, P>(&mut self, number: usize, page: &Page<M, P>) {
-        self.held_bytes -= page.bytes;
-        if self.idle.remove(&number) {
-            self.idle_bytes -= page.bytes;
+        let side = page.side;
+        *self.held_bytes.of_mut(side) -= page.bytes;
+        if self.idle.of_mut(side).remove(&number) {
+            *self.idle_bytes.of_mut(side) -= page.bytes;
         } else if !page.is_leaving {
-            self.staying_bytes -= page.bytes;
+            *self.staying_bytes.of_mut(side) -= page.bytes;
         }
         let set = if page.is_leaving { &mut self.leaving } else { &mut self.giving };
         set.remove(&(page.piece_bytes, page.filled, number));
-        self.writable.remove(&(page.filled, number));
+        self.writable.of_mut(side).remove(&(page.filled, number));
     }
 }
 
@@ -97,17 +101,17 @@ impl<M, P> Default for Shelf<M, P> {
 
 impl<M, P: Clone> Shelf<M, P> {
     /// Bytes of all pages.
-    pub fn held_bytes(&self) -> u64 {
+    pub fn held_bytes(&self) -> Sides<u64> {
         self.order.held_bytes
     }
 
     /// Bytes of pages that hold something and do not leave.
-    pub fn staying_bytes(&self) -> u64 {
+    pub fn staying_bytes(&self) -> Sides<u64> {
         self.order.staying_bytes
     }
 
     /// Bytes of pages that hold nothing.
-    pub fn idle_bytes(&self) -> u64 {
+    pub fn idle_bytes(&self) -> Sides<u64> {
         self.order.idle_bytes
     }
 
@@ -128,9 +132,10 @@ impl<M, P: Clone> Shelf<M, P> {
     }
 
     /// Adds a page of equal pieces, none of which is in use.
-    pub fn add(&mut self, number: usize, bytes: u64, piece_bytes: usize, free: Vec<M>) {
-        let (pieces, used, filled) = (free.len(), BTreeMap::new(), self.clock);
-        let page = Page { bytes, piece_bytes, pieces, free, used, filled, is_leaving: false };
+    pub fn add(&mut self, number: usize, page: (u64, Side), piece_bytes: usize, free: Vec<M>) {
+        let ((bytes, side), pieces, filled) = (page, free.len(), self.clock);
+        let (used, is_leaving) = (BTreeMap::new(), false);
+        let page = Page { bytes, side, piece_bytes, pieces, free, used, filled, is_leaving };
         self.order.enter(number, &page);
         self.pages.insert(number, page);
     }
@@ -179,41 +184,55 @@ impl<M, P: Clone> Shelf<M, P> {
         if goes == Some(true) { self.remove(page) } else { Vec::new() }
     }
 
-    /// Takes out the pages that hold nothing.
-    pub fn take_idle(&mut self) -> Vec<M> {
-        self.take_idle_but(0)
+    /// Takes out the pages of a side that hold nothing.
+    pub fn take_idle(&mut self, side: Side) -> Vec<M> {
+        let mut gone = Vec::new();
+        while let Some(page) = self.order.idle.of(side).first() {
+            gone.extend(self.remove(*page));
+        }
+        gone
     }
 
     /// Takes out pages that hold nothing, but for so many bytes of them, if no piece was given
     /// since this was last done.
     pub fn take_unused(&mut self, kept_bytes: u64) -> Vec<M> {
-        match std::mem::take(&mut self.is_used) {
-            true => Vec::new(),
-            false => self.take_idle_but(kept_bytes),
-        }
-    }
-
-    fn take_idle_but(&mut self, kept_bytes: u64) -> Vec<M> {
         let mut gone = Vec::new();
-        while self.order.idle_bytes > kept_bytes
-            && let Some(page) = self.order.idle.first()
-        {
-            gone.extend(self.remove(*page));
+        if std::mem::take(&mut self.is_used) {
+            return gone;
+        }
+        for side in Side::ALL {
+            while self.idle_bytes().sum() > kept_bytes
+                && let Some(page) = self.order.idle.of(side).first()
+            {
+                gone.extend(self.remove(*page));
+            }
         }
         gone
     }
 
     /// The page that is written next where so many bytes may stay; it leaves.
     pub fn next(&mut self, most_bytes: u64) -> Option<(usize, Vec<P>)> {
-        if self.order.staying_bytes <= most_bytes {
+        if self.staying_bytes().sum() <= most_bytes {
             return None;
         }
-        self.leave(self.order.writable.first()?.1)
+        let oldest = Side::ALL.iter().filter_map(|side| self.order.writable.of(*side).first());
+        self.leave(oldest.min()?.1)
     }
 
-    /// Pages that can be written, and their bytes, in the order in which they are.
-    pub fn writable(&self) -> impl Iterator<Item = (usize, u64)> {
-        let pages = self.order.writable.iter();
+    /// The page of a side that is written next where so many bytes of that side may stay.
+    pub fn next_of(&self, side: Side, most_bytes: u64) -> Option<usize> {
+        let is_more = *self.staying_bytes().of(side) > most_bytes;
+        is_more.then(|| self.order.writable.of(side).first())?.map(|(_, number)| *number)
+    }
+
+    /// Says on which side a page lies now.
+    pub fn set_side(&mut self, number: usize, side: Side) {
+        self.change(number, |page| page.side = side);
+    }
+
+    /// Pages of a side that can be written, and their bytes, in the order in which they are.
+    pub fn writable(&self, side: Side) -> impl Iterator<Item = (usize, u64)> {
+        let pages = self.order.writable.of(side).iter();
         pages.filter_map(|(_, number)| Some((*number, self.pages.get(number)?.bytes)))
     }
 
@@ -287,7 +306,9 @@ mod tests {
                             None => {
                                 pages += 1;
                                 let pieces = (0..PIECES).map(|place| (pages, place)).collect();
-                                shelf.add(pages, PAGE_BYTES, 16, pieces);
+                                // Every other one lies beside the limit.
+                                let side = Side::ALL[pages % 2];
+                                shelf.add(pages, (PAGE_BYTES, side), 16, pieces);
                                 shelf.take(16).expect("there is a page now")
                             }
                         };
@@ -302,18 +323,19 @@ mod tests {
                         gone += shelf.put_back(page, place, (page, place)).len();
                     }
                     Step::TakeIdle => {
-                        gone += shelf.take_idle().len();
-                        prop_assert_eq!(shelf.idle_bytes(), 0);
+                        let idle = Side::ALL.map(|side| shelf.take_idle(side).len());
+                        gone += idle.iter().sum::<usize>();
+                        prop_assert_eq!(shelf.idle_bytes().sum(), 0);
                     }
                     Step::Look { kept_pages } => {
-                        let (before, kept) = (shelf.idle_bytes(), kept_pages * PAGE_BYTES);
+                        let (before, kept) = (shelf.idle_bytes().sum(), kept_pages * PAGE_BYTES);
                         gone += shelf.take_unused(kept).len();
                         let left = if is_used { before } else { before.min(kept) };
-                        prop_assert_eq!(shelf.idle_bytes(), left);
+                        prop_assert_eq!(shelf.idle_bytes().sum(), left);
                         is_used = false;
                     }
                     Step::Write { most_pages, works } => {
-                        let staying = shelf.staying_bytes();
+                        let staying = shelf.staying_bytes().sum();
                         let mut used: Vec<usize> = filled.iter().map(|row| row.0).collect();
                         used.sort_unstable();
                         used.dedup();
@@ -330,7 +352,7 @@ mod tests {
                         let mut told = parts;
                         told.sort_unstable();
                         prop_assert_eq!(&told, &own);
-                        prop_assert_eq!(shelf.staying_bytes(), staying - PAGE_BYTES);
+                        prop_assert_eq!(shelf.staying_bytes().sum(), staying - PAGE_BYTES);
                         if works {
                             let left: Filled =
                                 filled.extract_if(.., |row| row.0 == page).collect();
@@ -342,12 +364,12 @@ mod tests {
                             gone += freed;
                         } else {
                             shelf.stay(page);
-                            prop_assert_eq!(shelf.staying_bytes(), staying);
+                            prop_assert_eq!(shelf.staying_bytes().sum(), staying);
                         }
                     }
                 }
                 let there = pages * PIECES - gone;
-                prop_assert_eq!(shelf.held_bytes(), (there / PIECES) as u64 * PAGE_BYTES);
+                prop_assert_eq!(shelf.held_bytes().sum(), (there / PIECES) as u64 * PAGE_BYTES);
             }
         }
 
@@ -355,7 +377,7 @@ mod tests {
         fn the_page_that_was_filled_longest_ago_goes_first(refilled in 0usize..6) {
             let mut shelf: Shelf<(usize, usize), usize> = Shelf::default();
             for page in 0..6 {
-                shelf.add(page, PAGE_BYTES, 16, vec![(page, 0)]);
+                shelf.add(page, (PAGE_BYTES, Side::ALL[page % 2]), 16, vec![(page, 0)]);
                 let (page, place) = shelf.take(16).expect("it is new");
                 shelf.fill(page, place, page);
             }
@@ -367,15 +389,42 @@ mod tests {
                 std::iter::from_fn(|| shelf.next(0)).map(|(page, _)| page).collect();
             let others = (0..6).filter(|page| *page != refilled);
             prop_assert_eq!(order, others.chain([refilled]).collect::<Vec<_>>());
-            prop_assert_eq!(shelf.staying_bytes(), 0);
+            prop_assert_eq!(shelf.staying_bytes().sum(), 0);
         }
+    }
+
+    #[test]
+    fn each_side_gives_its_own_and_a_page_may_change_sides() {
+        let mut shelf: Shelf<usize, usize> = Shelf::default();
+        for (page, side) in [(1, Side::Beside), (2, Side::Within), (3, Side::Beside)] {
+            shelf.add(page, (PAGE_BYTES, side), 16, vec![0]);
+            let place = shelf.take(16).expect("it is new");
+            shelf.fill(page, place, page);
+        }
+        let sides = |within: u64, beside: u64| Sides {
+            within: within * PAGE_BYTES,
+            beside: beside * PAGE_BYTES,
+        };
+        assert_eq!((shelf.held_bytes(), shelf.staying_bytes()), (sides(1, 2), sides(1, 2)));
+        assert_eq!(shelf.next_of(Side::Beside, 2 * PAGE_BYTES), None, "so much may stay");
+        assert_eq!(shelf.next_of(Side::Beside, PAGE_BYTES), Some(1), "the older of both");
+        assert_eq!(shelf.next_of(Side::Within, 0), Some(2));
+        shelf.set_side(1, Side::Within);
+        assert_eq!((shelf.held_bytes(), shelf.staying_bytes()), (sides(2, 1), sides(2, 1)));
+        assert_eq!(shelf.next_of(Side::Within, PAGE_BYTES), Some(1), "by its age");
+        assert_eq!(shelf.writable(Side::Within).count(), 2);
+        assert!(shelf.put_back(3, 0, 0).is_empty());
+        assert_eq!(shelf.idle_bytes(), sides(0, 1));
+        assert!(shelf.take_idle(Side::Within).is_empty());
+        assert_eq!(shelf.take_idle(Side::Beside).len(), 1);
+        assert_eq!(shelf.held_bytes(), sides(2, 0));
     }
 
     #[test]
     fn a_page_that_the_device_refuses_holds_up_no_other() {
         let mut shelf: Shelf<usize, usize> = Shelf::default();
         for page in 0..3 {
-            shelf.add(page, PAGE_BYTES, 16, vec![0]);
+            shelf.add(page, (PAGE_BYTES, Side::ALL[page % 2]), 16, vec![0]);
             let place = shelf.take(16).expect("it is new");
             shelf.fill(page, place, page);
         }
@@ -391,7 +440,7 @@ mod tests {
     fn a_refused_page_is_no_use_of_memory() {
         let mut shelf: Shelf<usize, usize> = Shelf::default();
         for page in 0..2 {
-            shelf.add(page, PAGE_BYTES, 16, vec![0]);
+            shelf.add(page, (PAGE_BYTES, Side::ALL[page % 2]), 16, vec![0]);
             let place = shelf.take(16).expect("it is new");
             shelf.fill(page, place, page);
         }
@@ -405,7 +454,7 @@ mod tests {
     #[test]
     fn what_is_filled_while_its_page_leaves_keeps_it() {
         let mut shelf: Shelf<usize, usize> = Shelf::default();
-        shelf.add(1, PAGE_BYTES, 16, vec![0, 1]);
+        shelf.add(1, (PAGE_BYTES, Side::Within), 16, vec![0, 1]);
         let (first, second) = (shelf.take(16).expect("two"), shelf.take(16).expect("two"));
         shelf.fill(1, first, 10);
         assert_eq!(shelf.next(0), Some((1, vec![10])), "who took the other has not filled it");
@@ -414,13 +463,13 @@ mod tests {
         assert_eq!(shelf.put_back(1, first, first), Vec::<usize>::new());
         assert_eq!(shelf.next(0), Some((1, vec![20])));
         assert_eq!(shelf.put_back(1, second, second).len(), 2);
-        assert_eq!(shelf.held_bytes(), 0);
+        assert_eq!(shelf.held_bytes().sum(), 0);
     }
 
     #[test]
     fn a_page_that_leaves_gives_pieces_to_who_has_no_other() {
         let mut shelf: Shelf<usize, usize> = Shelf::default();
-        shelf.add(1, PAGE_BYTES, 16, vec![0, 1]);
+        shelf.add(1, (PAGE_BYTES, Side::Within), 16, vec![0, 1]);
         assert_eq!(shelf.take_of_leaving(16), None, "it stays");
         let first = shelf.take(16).expect("two");
         shelf.fill(1, first, 10);
@@ -435,6 +484,6 @@ mod tests {
         assert_eq!(shelf.next(0), Some((1, vec![30])));
         assert!(shelf.put_back(1, first, first).is_empty());
         assert_eq!(shelf.put_back(1, second, second).len(), 2);
-        assert_eq!(shelf.held_bytes(), 0);
+        assert_eq!(shelf.held_bytes().sum(), 0);
     }
 }

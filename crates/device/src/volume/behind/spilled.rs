@@ -12,6 +12,7 @@ use crate::kernel::pages::populate;
 use crate::port::Port;
 use crate::volume::account::{Held, Lease, Purpose, Source, at_once};
 use crate::volume::node::Node;
+use crate::volume::side::{Side, SpillsMost};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -56,16 +57,33 @@ impl State {
         self.leases.get(&page).and_then(Weak::upgrade)
     }
 
-    /// Pages that can be written and whose memory then goes to those who wait for some, with their
-    /// bytes, the oldest first.
-    fn wanted(&self) -> impl Iterator<Item = (usize, u64)> {
-        let serves = |page| self.lease(page).is_none_or(|lease| lease.serves_others());
-        self.shelf.writable().filter(move |(page, _)| serves(*page))
+    /// Takes the pages of a side that hold nothing.
+    fn take_idle(&mut self, side: Side) -> Vec<Held> {
+        let idle = self.shelf.take_idle(side);
+        self.forget_leases(&idle);
+        idle
+    }
+
+    /// A page that may not stay where it lies, since less may lie there than when it was filled.
+    /// What lies beside the limit is entered within first, where there is room.
+    fn next_of_too_much(&mut self, most: &SpillsMost) -> Option<usize> {
+        while let Some(page) = self.shelf.next_of(Side::Beside, most.each.beside) {
+            if !self.lease(page).is_some_and(|lease| lease.move_within()) {
+                return Some(page);
+            }
+            self.shelf.set_side(page, Side::Within);
+        }
+        self.shelf.next_of(Side::Within, most.each.within)
     }
 
     fn forget_leases(&mut self, gone: &[Held]) {
         gone.iter().for_each(|held| drop(self.leases.remove(&held.place())));
     }
+}
+
+/// What may stay, so that there is room for what comes next.
+fn stays_most_bytes(most: &SpillsMost) -> u64 {
+    most.all - most.all / FREE_PARTS
 }
 
 impl Spilled {
@@ -86,9 +104,16 @@ impl Spilled {
             state.looked = Some(Instant::now());
             idle = state.shelf.take_unused(IDLE_BYTES);
             state.forget_leases(&idle);
+            let held = state.shelf.held_bytes();
+            let most = self.source.spilled_most(held);
+            for side in Side::ALL {
+                if held.of(side) > most.each.of(side) {
+                    idle.extend(state.take_idle(side));
+                }
+            }
         }
-        let shelf = &state.shelf;
-        let is_any = shelf.held_bytes() > shelf.idle_bytes() || shelf.idle_bytes() > IDLE_BYTES;
+        let (held, idle_now) = (state.shelf.held_bytes().sum(), state.shelf.idle_bytes().sum());
+        let is_any = held > idle_now || idle_now > IDLE_BYTES;
         drop(state);
         // The lock is free: others may have waited for this memory.
         drop(idle);
@@ -113,12 +138,11 @@ impl Spilled {
             return Some(piece);
         }
         let held = state.shelf.held_bytes();
-        let most = self.source.spilled_most_bytes(held);
-        let mut room = most.saturating_sub(held);
+        let most = self.source.spilled_most(held).all;
+        let mut room = most.saturating_sub(held.sum());
         if room < HUGE_PAGE_BYTES as u64 {
-            _idle = state.shelf.take_idle();
-            state.forget_leases(&_idle);
-            room = most.saturating_sub(state.shelf.held_bytes());
+            _idle = Side::ALL.into_iter().flat_map(|side| state.take_idle(side)).collect();
+            room = most.saturating_sub(state.shelf.held_bytes().sum());
         }
         let pieces: Vec<Held> = if room >= HUGE_PAGE_BYTES as u64 {
             self.source.get(port, bytes, Purpose::Spilled)
@@ -136,8 +160,9 @@ impl Spilled {
         };
         let (page, lease) = (first.place(), first.lease());
         let page_bytes = if pieces.len() > 1 { HUGE_PAGE_BYTES } else { bytes };
+        let side = lease.upgrade().map_or(Side::Within, |lease| lease.side());
         state.leases.insert(page, lease);
-        state.shelf.add(page, page_bytes as u64, bytes, pieces);
+        state.shelf.add(page, (page_bytes as u64, side), bytes, pieces);
         let piece = state.shelf.take(bytes);
         drop(state);
         // There is something to look at from now on.
@@ -150,8 +175,8 @@ impl Spilled {
         let (page, place) = (bytes.page(), bytes.get().as_ptr().addr());
         let mut state = lock(&self.state);
         let stays = state.shelf.fill(page, place, owner).then(|| state.lease(page)).flatten();
-        let staying = state.shelf.staying_bytes();
-        let is_much = staying > self.stays_most_bytes(state.shelf.held_bytes());
+        let most = self.source.spilled_most(state.shelf.held_bytes());
+        let is_much = state.shelf.staying_bytes().sum() > stays_most_bytes(&most);
         drop(state);
         if let Some(lease) = stays {
             lease.set_staying();
@@ -159,12 +184,6 @@ impl Spilled {
         if is_much {
             self.wake.ring();
         }
-    }
-
-    /// What may stay of it, so that there is room for what comes next.
-    fn stays_most_bytes(&self, held: u64) -> u64 {
-        let most = self.source.spilled_most_bytes(held);
-        most - most / FREE_PARTS
     }
 
     pub(super) fn put_back(&self, piece: Held) {
@@ -183,12 +202,15 @@ impl Spilled {
         if let Some(pressed) = state.pressed.pop_front() {
             return Some(pressed);
         }
-        // What was refused is tried again, or nobody would learn that the device takes it now.
-        let most = match state.is_refused {
-            true => 0,
-            false => self.stays_most_bytes(state.shelf.held_bytes()),
-        };
-        state.shelf.next(most)
+        if state.is_refused {
+            // It is tried again, or nobody would learn that the device takes it now.
+            return state.shelf.next(0);
+        }
+        let most = self.source.spilled_most(state.shelf.held_bytes());
+        if let Some(page) = state.next_of_too_much(&most) {
+            return state.shelf.leave(page);
+        }
+        state.shelf.next(stays_most_bytes(&most))
     }
 
     /// It was written, or the device did not take it and it stays.
@@ -209,21 +231,23 @@ impl Spilled {
 
     /// Bytes that [`Spilled::take_spares`] would give; `None` while another thread is at them.
     pub(crate) fn spare_bytes(&self) -> Option<u64> {
-        Some(at_once(&self.state)?.shelf.idle_bytes())
+        Some(at_once(&self.state)?.shelf.idle_bytes().within)
     }
 
-    /// Takes the memory that is kept for what comes next; `None` while another thread is at it.
+    /// Takes the memory that is kept for what comes next and that others have use of; `None` while
+    /// another thread is at it.
     pub(crate) fn take_spares(&self) -> Option<Vec<Held>> {
-        let mut state = at_once(&self.state)?;
-        let idle = state.shelf.take_idle();
-        state.forget_leases(&idle);
-        Some(idle)
+        Some(at_once(&self.state)?.take_idle(Side::Within))
     }
 
     /// Bytes that [`Spilled::press`] may have written; none while the device takes nothing.
     pub(crate) fn writable_bytes(&self) -> Option<u64> {
         let state = at_once(&self.state)?;
-        Some(if state.is_refused { 0 } else { state.wanted().map(|(_, bytes)| bytes).sum() })
+        Some(if state.is_refused {
+            0
+        } else {
+            state.shelf.writable(Side::Within).map(|(_, bytes)| bytes).sum()
+        })
     }
 
     /// Has some of it written, so that its memory returns to those who wait for memory: the oldest
@@ -234,7 +258,7 @@ impl Spilled {
             return Some(false);
         }
         let mut rest = PRESSED_BYTES;
-        let oldest = state.wanted().take_while(|(_, bytes)| {
+        let oldest = state.shelf.writable(Side::Within).take_while(|(_, bytes)| {
             let is_wanted = rest > 0;
             rest = rest.saturating_sub(*bytes);
             is_wanted
