@@ -257,6 +257,13 @@ shared_ptr<Query> ClientIo::Current() {
 	return current;
 }
 
+void ClientIo::Adopt(ClientContext &client, const string &name, const string &value) {
+	auto settings = engine->settings.Changed(&client);
+	settings.Add(name, value);
+	ps_error *error = nullptr;
+	Check(ps_engine_adopt(engine->handle, settings.Data(), settings.Count(), &error), error);
+}
+
 shared_ptr<Query> ClientIo::CurrentIfAny() {
 	lock_guard<mutex> guard(lock);
 	return current;

@@ -42,6 +42,9 @@ void OnSet(ClientContext &context, SetScope, Value &value) {
 	if (info.read_once) {
 		RefuseChange(context, Text(info.name), text);
 	}
+	if (auto client = ClientIo::Find(context)) {
+		client->Adopt(context, Text(info.name), text);
+	}
 }
 
 template <size_t... INDEX>

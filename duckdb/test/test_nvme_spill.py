@@ -94,6 +94,37 @@ def test_what_spills_stays_in_memory_as_long_as_there_is_some(
         wait_until(lambda: told(con, "memory_of_spills_bytes_now") <= 8 << 20, "giving it back")
 
 
+@pytest.mark.parametrize("scope", ["", "GLOBAL "])
+def test_a_limit_that_is_set_holds_for_what_spills_next(scope: str, volume: Path) -> None:
+    with spilling(volume) as con:
+        # A statement that opens a volume: from here on statements say what the limits are.
+        con.execute(f"ATTACH '{url(volume)}' AS d")
+        before = told(con, "device_bytes_written")
+        con.execute(f"SET {scope}penstock_nvme_spill_memory_bytes = 0")
+        con.execute(f"SET {scope}penstock_memory_limit_bytes = '64MiB'")
+        con.execute("CREATE TABLE t AS " + SORT.format(3000000))
+        assert told(con, "device_bytes_written") - before > 8 << 20
+        assert told(con, "memory_of_spills_beside_bytes_now") == 0
+
+
+def test_a_limit_that_is_lowered_pushes_out_what_was_spilled(volume: Path) -> None:
+    with spilling(volume) as con:
+        con.execute("CREATE TABLE t AS " + SORT.format(3000000))
+        # Beside DuckDB's limit, in no account: so the sum is told by both.
+        beside = told(con, "memory_of_spills_beside_bytes_now")
+        assert beside == told(con, "memory_of_spills_bytes_now") > 40 << 20
+        assert told(con, "memory_held_bytes_now") == 0
+        before = told(con, "device_bytes_written")
+        con.execute("SET GLOBAL penstock_memory_limit_bytes = '64MiB'")
+        con.execute("SET GLOBAL penstock_nvme_spill_memory_bytes = 0")
+        wait_until(lambda: told(con, "memory_of_spills_beside_bytes_now") == 0, "its going")
+        assert 0 < told(con, "memory_of_spills_bytes_now") <= 32 << 20
+        assert told(con, "device_bytes_written") - before >= beside - (34 << 20)
+        assert value(con, "SELECT bit_xor(h) FROM t") == value(
+            con, "SELECT bit_xor(hash(i)) FROM range(3000000) r(i)"
+        )
+
+
 def test_beside_a_database_on_the_same_device(volume: Path) -> None:
     with spilling(volume) as con:
         con.execute(f"ATTACH '{url(volume)}' AS d")

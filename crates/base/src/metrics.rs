@@ -85,9 +85,11 @@ metrics! {
     MemoryHeldNow "memory_held_bytes_now" "bytes"
         "Bytes of the memory limit in use; up to a sixteenth of the limit stays in use between queries, for bytes of opened objects that are kept.";
     MemoryOfVolumesNow "memory_of_volumes_bytes_now" "bytes"
-        "Of these, bytes of what volumes on devices read ahead and write behind, and of memory that they keep for it.";
+        "Of these, bytes of what volumes on devices read ahead and write behind, of what was spilled to them within the limit, and of memory that they keep for it.";
     MemoryOfSpillsNow "memory_of_spills_bytes_now" "bytes"
         "Bytes of what was spilled to devices and is in memory, within the limit and beside it.";
+    MemoryOfSpillsBesideNow "memory_of_spills_beside_bytes_now" "bytes"
+        "Of these, bytes beside the limit: those that memory_held_bytes_now does not count.";
 }
 
 metrics! {

@@ -262,7 +262,7 @@ settings! {
     nvme_wait: Text = "sleep"
         "How threads wait for the commands of a device whose nvme:// URL does not say it with `wait`: `sleep`, or `poll`, which has answers sooner and keeps a processor busy for each thread that waits; by uring and passthrough (libxnvme is always polled).";
     nvme_spill_memory_bytes: Bytes = "8GiB" [0, u64::MAX]
-        "Most memory beside memory_limit_bytes that holds what DuckDB spilled to volumes on devices, before it goes to the device: a quarter of what the machine or its container has available at most. With 0, and where this is less than half of memory_limit_bytes, spills have up to that half, within that limit; never so much that less than an eighth of all memory is left.";
+        "Most memory beside memory_limit_bytes that holds what DuckDB spilled to volumes on devices, before it goes to the device: a quarter of what the machine or its container has available at most. With 0, and where this is less than half of memory_limit_bytes, spills have up to that half, within that limit; never so much that less than an eighth of all memory is left, but for 16MiB within the limit. DuckDB's memory_limit and its duckdb_memory() know of neither; memory_of_spills_beside_bytes_now tells how much lies beside both.";
     request_log_entries: Number = "1000" [0, 1_000_000]
         "Most recent requests kept for penstock_requests().";
     ca_file: Text = ""

@@ -142,9 +142,15 @@ impl Engine {
     /// of memory, caches, the log and uploads at once holds for the whole engine from now on: there
     /// is one of each, and the statement that began last decides.
     pub fn query(self: &Arc<Self>, settings: Settings, interrupted: Option<Interrupted>) -> Query {
-        self.has_begun.store(true, Ordering::Relaxed);
-        self.adopt(&settings);
+        self.adopt_now(&settings);
         Query::new(Arc::clone(self), settings, interrupted)
+    }
+
+    /// Lets the limits of these settings hold as a statement that begins does: for SET, after which
+    /// what an instance does by itself must keep to what was said.
+    pub fn adopt_now(&self, settings: &Settings) {
+        self.has_begun.store(true, Ordering::Relaxed);
+        self.adopt(settings);
     }
 
     /// Lets the limits of these settings hold until the first statement begins: for what an

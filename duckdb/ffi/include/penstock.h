@@ -48,6 +48,8 @@ ps_str ps_version(void);
 /* ---- engine ---- */
 bool ps_engine_new(const ps_pair *settings, size_t count, ps_engine **out, ps_error **error);
 void ps_engine_free(ps_engine *engine);
+/* SET: the limits of these settings hold from now on, as if a statement had begun with them. */
+bool ps_engine_adopt(const ps_engine *engine, const ps_pair *settings, size_t count, ps_error **error);
 /* Exit handler: gives up the open uploads of all engines of this process, whose threads may still write, and waits up to
  * ten seconds for their parts to be aborted. */
 void ps_process_ends(void);

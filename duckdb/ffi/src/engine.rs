@@ -75,6 +75,30 @@ pub unsafe extern "C" fn ps_engine_free(engine: *mut PsEngine) {
 }
 
 /// See the header.
+///
+/// # Safety
+/// The engine came from this library, the pairs are readable, the out-parameter is null or
+/// writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_engine_adopt(
+    engine: *const PsEngine,
+    settings: *const PsPair,
+    count: usize,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let engine = &handle(engine, "engine")?.0;
+            let changed = pairs(settings, count, "a setting")?;
+            engine.adopt_now(&with_pairs(engine.settings().clone(), &changed)?);
+            Ok(())
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn ps_process_ends() {
     quiet((), || {

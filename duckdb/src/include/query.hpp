@@ -138,6 +138,9 @@ public:
 	void Attach(ClientContext &client) {
 		context = client.shared_from_this();
 	}
+	//! SET gives this setting a value: its limit holds from now on, also for what no statement of ours begins
+	//! (what DuckDB spills).
+	void Adopt(ClientContext &client, const string &name, const string &value);
 	//! Changes whenever a task of the executor starts or stops on the calling thread.
 	static idx_t TaskToken();
 

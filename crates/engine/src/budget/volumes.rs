@@ -32,13 +32,20 @@ struct Told {
 
 impl Told {
     fn new(budget: Arc<Budget>, bytes: u64, lease: Option<Lease>, is_spilled: bool) -> Self {
-        if lease.is_some() {
-            budget.metrics.add(Metric::MemoryOfVolumesNow, bytes);
-        }
         if is_spilled {
             budget.metrics.add(Metric::MemoryOfSpillsNow, bytes);
         }
-        Told { budget, bytes, lease: Mutex::new(lease), is_spilled }
+        let told = Told { budget, bytes, lease: Mutex::new(lease), is_spilled };
+        told.budget.metrics.add(told.metric(), bytes);
+        told
+    }
+
+    /// What counts it by its side.
+    fn metric(&self) -> Metric {
+        match self.side() {
+            Side::Within => Metric::MemoryOfVolumesNow,
+            Side::Beside => Metric::MemoryOfSpillsBesideNow,
+        }
     }
 
     fn lease(&self) -> MutexGuard<'_, Option<Lease>> {
@@ -48,13 +55,10 @@ impl Told {
 
 impl Drop for Told {
     fn drop(&mut self) {
-        let side = self.side();
-        if side == Side::Within {
-            self.budget.metrics.sub(Metric::MemoryOfVolumesNow, self.bytes);
-        }
+        self.budget.metrics.sub(self.metric(), self.bytes);
         if self.is_spilled {
             self.budget.metrics.sub(Metric::MemoryOfSpillsNow, self.bytes);
-            self.budget.spilled.give_back(self.bytes, side);
+            self.budget.spilled.give_back(self.bytes, self.side());
         }
     }
 }
@@ -81,11 +85,15 @@ impl Leased for Told {
             return false;
         }
         *lease = budget.try_lease(self.bytes);
-        match lease.is_some() {
-            true => budget.metrics.add(Metric::MemoryOfVolumesNow, self.bytes),
+        let is_within = lease.is_some();
+        match is_within {
+            true => {
+                budget.metrics.sub(Metric::MemoryOfSpillsBesideNow, self.bytes);
+                budget.metrics.add(Metric::MemoryOfVolumesNow, self.bytes);
+            }
             false => budget.spilled.move_beside(self.bytes),
         }
-        lease.is_some()
+        is_within
     }
 }
 
@@ -339,17 +347,22 @@ mod tests {
         let (model, volume) = failing_volume();
         budget.answer_for(&volume);
         let (file, spilled) = (spill(&volume), (BLOCKS * BLOCK) as u64);
-        let told = || [Metric::MemoryOfSpillsNow, Metric::MemoryOfVolumesNow];
-        assert_eq!(told().map(|name| metrics.get(name)), [spilled, spilled - (8 << 20)]);
+        let names = [
+            Metric::MemoryOfSpillsNow,
+            Metric::MemoryOfVolumesNow,
+            Metric::MemoryOfSpillsBesideNow,
+        ];
+        let told = || names.map(|name| metrics.get(name));
+        assert_eq!(told(), [spilled, spilled - (8 << 20), 8 << 20]);
         assert_eq!(budget.held_bytes(), spilled - (8 << 20));
         let before = model.command_count();
         let all = budget.lease_within(LIMIT).await.expect("what lies within it is written");
-        assert_eq!(told().map(|name| metrics.get(name)), [8 << 20, 0]);
+        assert_eq!(told(), [8 << 20, 0, 8 << 20]);
         assert!(model.command_count() > before);
         read(&file, &budget);
         drop((all, file, volume));
         assert_eq!((budget.held_bytes(), budget.spilled.held()), (0, 0));
-        assert_eq!(told().map(|name| metrics.get(name)), [0, 0]);
+        assert_eq!(told(), [0, 0, 0]);
     }
 
     #[test]
@@ -413,6 +426,7 @@ mod tests {
         wait_until("all of it is within", || budget.held_bytes() == spilled);
         assert_eq!(metrics.get(Metric::MemoryOfVolumesNow), spilled);
         assert_eq!(metrics.get(Metric::MemoryOfSpillsNow), spilled);
+        assert_eq!(metrics.get(Metric::MemoryOfSpillsBesideNow), 0);
         assert_eq!(model.command_count(), before, "nothing of it was written");
         read(&file, &budget);
         drop((file, volume));
