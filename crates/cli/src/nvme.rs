@@ -7,7 +7,9 @@ use crate::args::{NvmeCommand, NvmeCopy, NvmeDevice, NvmeFormat};
 use crate::output::shown;
 use crate::print;
 use penstock_base::{ByteSize, Error, Kind, Result, Settings};
-use penstock_device::address::{ENDINGS, IMPORT_ENDING, check_name, check_path, check_volume_path};
+use penstock_device::address::{
+    Address, ENDINGS, IMPORT_ENDING, Place, check_name, check_path, check_volume_path,
+};
 use penstock_device::volume::{Asked, FormatOptions, Lock, OpenFileOptions, Volume, check, format};
 use penstock_device::{IoChoice, Port};
 use penstock_engine::{CacheDevice, format_cache_device, look_at_cache_device};
@@ -49,6 +51,7 @@ struct Target<'a> {
 impl<'a> Target<'a> {
     /// What its flag does not say, the settings do.
     fn new(device: &'a NvmeDevice, set: Asked) -> Result<Self> {
+        refuse_url(&device.path)?;
         let io = device.io.as_deref().map(IoChoice::by_name).transpose()?;
         Ok(Target { path: &device.path, asked: Asked { io, ..Asked::default() }.or(set) })
     }
@@ -70,6 +73,21 @@ impl<'a> Target<'a> {
     fn volume(&self, write: bool) -> Result<Arc<Volume>> {
         Volume::open(self.port(write, None)?)
     }
+}
+
+/// Refuses what ATTACH takes: here the path stands alone, and the database in `--db`.
+fn refuse_url(path: &Path) -> Result<()> {
+    let Some(address) = path.to_str().and_then(|text| Address::parse(text).ok()) else {
+        return Ok(());
+    };
+    let hint = format!("Name it by its path: {}", shown(&address.device.display().to_string()));
+    let hint = match address.place {
+        Place::Database(name) => format!("{hint}; the database by --db {}", shown(&name)),
+        Place::Temp { .. } | Place::Volume => hint,
+    };
+    Err(Error::new(Kind::Invalid, "it is a URL, no device")
+        .with_object(path.display().to_string())
+        .with_hint(hint))
 }
 
 /// Refuses a path that no URL would lead to. Databases are found by where links lead, a cache by
@@ -216,6 +234,9 @@ fn local(error: std::io::Error, operation: &'static str, path: &Path) -> Error {
         }
         ErrorKind::StorageFull => (Kind::Exhausted, "Free space there, or name another place"),
         ErrorKind::IsADirectory => (Kind::Invalid, "Name a file"),
+        ErrorKind::ReadOnlyFilesystem => {
+            (Kind::Denied, "Name another place, or let it be written to: mount -o remount,rw")
+        }
         _ => (Kind::Unavailable, "See the kernel's log (dmesg)"),
     };
     Error::new(kind, error.to_string())

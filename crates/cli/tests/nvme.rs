@@ -151,6 +151,25 @@ fn nothing_is_made_where_no_url_leads() {
     assert!(nowhere.contains("Look at the path"), "{nowhere}");
 }
 
+#[test]
+fn a_url_is_told_how_it_is_said_here() {
+    let dir = Dir::new();
+    let device = dir.path("disk");
+    fine(&["format", &device, "--size", "8MiB"]);
+    for (url, more) in [("?db=sales", "; the database by --db sales"), ("?temp", ""), ("", "")] {
+        let url = format!("nvme://{device}{url}");
+        for verb in [&["ls", &url][..], &["format", &url, "--force"], &["rm", &url, "--db", "a"]] {
+            let error = refused(verb);
+            let told = format!("Name it by its path: {device}{more}\n");
+            assert!(error.contains("it is a URL") && error.ends_with(&told), "{error}");
+        }
+    }
+    let pipe = dir.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(refused(&["ls", &pipe]).contains("a pipe is no device for blocks"));
+    assert!(refused(&["ls", &dir.path("")]).contains("a directory is no device for blocks"));
+}
+
 /// The flags of settings hold for every verb, and so do their variables.
 #[test]
 fn settings_say_how_a_device_is_opened_and_the_verb_s_own_flag_wins() {

@@ -20,7 +20,8 @@ fn judge(errno: Errno) -> (Kind, &'static str, &'static str) {
         Errno::ROFS => (
             Kind::Denied,
             "the device is read-only",
-            "Attach it with (READ_ONLY), or let it be written to: blockdev --setrw",
+            "Attach it with (READ_ONLY), or let it be written to: blockdev --setrw, where it is a \
+             file mount -o remount,rw",
         ),
         Errno::BUSY => (
             Kind::Conflict,

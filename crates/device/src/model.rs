@@ -192,6 +192,8 @@ struct State {
     events: Vec<Event>,
     commands: u64,
     failure: Option<(std::ops::Range<u64>, Failure)>,
+    /// Bytes that the medium lost.
+    lost: Vec<std::ops::Range<u64>>,
 }
 
 /// A device with a volatile cache that remembers what it was told.
@@ -216,7 +218,8 @@ impl ModelDevice {
             is_read_only: false,
         };
         geometry.check("model")?;
-        let state = State { image, events: Vec::new(), commands: 0, failure: None };
+        let state =
+            State { image, events: Vec::new(), commands: 0, failure: None, lost: Vec::new() };
         Ok(ModelDevice { geometry, state: Arc::new(Mutex::new(state)) })
     }
 
@@ -243,6 +246,11 @@ impl ModelDevice {
     /// Lets the commands of these numbers, counted from the first ever, fail.
     pub fn fail(&self, commands: std::ops::Range<u64>, failure: Failure) {
         lock(&self.state).failure = Some((commands, failure));
+    }
+
+    /// Lets reads of these bytes fail until they are written, by one command.
+    pub fn lose(&self, bytes: std::ops::Range<u64>) {
+        lock(&self.state).lost.push(bytes);
     }
 }
 
@@ -297,9 +305,18 @@ impl ModelQueue {
             }
         }
         match command {
-            Command::Read { block, into } => state.image.read(*block * self.block_size, into),
+            Command::Read { block, into } => {
+                let offset = *block * self.block_size;
+                let end = offset + into.len() as u64;
+                if state.lost.iter().any(|lost| lost.start < end && offset < lost.end) {
+                    return Err(explain(Errno::NODATA, "device read", "model"));
+                }
+                state.image.read(offset, into);
+            }
             Command::Write { block, from } => {
                 let offset = *block * self.block_size;
+                let end = offset + from.len() as u64;
+                state.lost.retain(|lost| lost.start < offset || end < lost.end);
                 state.image.write(offset, from);
                 state.events.push(Event::Write { offset, bytes: (*from).into() });
             }

@@ -304,10 +304,19 @@ fn check_kind(stat: &Stat, name: &str) -> Result<bool> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(false),
         FileType::BlockDevice => Ok(true),
-        kind => Err(Error::new(Kind::Unsupported, format!("a {kind:?} is no device for blocks"))
-            .with_operation("device open")
-            .with_object(name)
-            .with_hint("Name a file or a block device; /dev/ng0n1 takes io=passthrough")),
+        kind => {
+            let what = match kind {
+                FileType::Directory => "a directory",
+                FileType::Fifo => "a pipe",
+                FileType::Socket => "a socket",
+                _ => "what is neither a file nor a block device",
+            };
+            let message = format!("{what} is no device for blocks");
+            Err(Error::new(Kind::Unsupported, message)
+                .with_operation("device open")
+                .with_object(name)
+                .with_hint("Name a file or a block device; /dev/ng0n1 takes io=passthrough"))
+        }
     }
 }
 

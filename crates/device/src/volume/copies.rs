@@ -53,27 +53,61 @@ pub(crate) type Found = Result<Table, Flaw>;
 
 /// Reads the copy that begins at a page, of which there are at most so many.
 pub(crate) fn read_copy(port: &Port, paging: Paging, first_page: u64, most: u64) -> Result<Found> {
-    let block = first_page * paging.blocks_per_page;
     let mut head = memory(port, PAGE_BYTES as usize);
-    port.read(block, &mut head)?;
-    let Some(length) = Table::encoded_length(&head).filter(|it| *it > head.len()) else {
-        return Ok(Table::decode(&head));
+    let read = port.read(first_page * paging.blocks_per_page, &mut head);
+    unless_lost(read.and_then(|()| read_rest(port, paging, first_page, most, &head)))
+}
+
+/// The same where its first page was read.
+fn read_rest(port: &Port, paging: Paging, first: u64, most: u64, head: &[u8]) -> Result<Found> {
+    let Some(length) = Table::encoded_length(head).filter(|it| *it > head.len()) else {
+        return Ok(Table::decode(head));
     };
     let bytes = length.next_multiple_of(PAGE_BYTES as usize);
     let mut whole = memory(port, bytes.min(most as usize * PAGE_BYTES as usize));
-    port.read(block, &mut whole)?;
+    port.read(first * paging.blocks_per_page, &mut whole)?;
     Ok(Table::decode(&whole))
+}
+
+/// A copy that the medium lost is damaged as one of wrong bytes is. Any other failure may be over
+/// in a moment: the copy may be the newest, and no other is taken in its place.
+fn unless_lost(found: Result<Found>) -> Result<Found> {
+    match found {
+        Err(error) if error.kind() == Kind::Corrupt => {
+            Ok(Err(Flaw::Damaged("the medium lost what it held")))
+        }
+        other => other,
+    }
+}
+
+/// The first pages of copies, read together: a device that has to be waited for is waited for once.
+/// None if one of them cannot be read.
+fn read_heads(port: &Port, paging: Paging, places: [u64; COPIES]) -> Option<Vec<AlignedBuffer>> {
+    let mut heads: Vec<_> = places.map(|_| memory(port, PAGE_BYTES as usize)).into();
+    let blocks = places.map(|page| page * paging.blocks_per_page);
+    let pairs = heads.iter_mut().zip(blocks);
+    let mut batch: Vec<_> =
+        pairs.map(|(head, block)| Command::Read { block, into: &mut head[..] }).collect();
+    port.run(&mut batch).ok()?;
+    Some(heads)
 }
 
 /// Reads every copy. The place of the last one is told by the others, else it is looked for at the
 /// end of the device.
 pub(crate) fn read_copies(port: &Port, paging: Paging) -> Result<[Found; COPIES]> {
-    let read = |first_page| read_copy(port, paging, first_page, COPY_PAGES);
-    let first = read(0)?;
-    let second = read(COPY_PAGES)?;
+    let at_end = paging.pages - COPY_PAGES;
+    let places = [0, COPY_PAGES, at_end];
+    let heads = read_heads(port, paging, places);
+    let read = |copy: usize| match &heads {
+        Some(heads) => unless_lost(read_rest(port, paging, places[copy], COPY_PAGES, &heads[copy])),
+        None => read_copy(port, paging, places[copy], COPY_PAGES),
+    };
+    let (first, second) = (read(0)?, read(1)?);
     let told = newest(&[&first, &second]).map(|table| table.page_count);
-    let end = told.filter(|end| *end <= paging.pages).unwrap_or(paging.pages);
-    let third = read(end - COPY_PAGES)?;
+    let third = match told.map(|end| end - COPY_PAGES).filter(|place| *place < at_end) {
+        Some(place) => read_copy(port, paging, place, COPY_PAGES)?,
+        None => read(2)?,
+    };
     Ok([first, second, third])
 }
 

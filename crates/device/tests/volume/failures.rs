@@ -278,6 +278,37 @@ fn any_two_copies_may_be_damaged_anywhere() {
     }
 }
 
+/// What a medium lost is damage like any other; a device that fails for a moment has it still, and
+/// an older copy must not be taken for it, nor written over it.
+#[test]
+fn any_two_copies_may_be_lost_by_the_medium_but_none_is_given_up_for_another_failure() {
+    let image = sample(4096);
+    let places = copy_pages(VOLUME_BYTES / PAGE_BYTES).map(|page| page * PAGE_BYTES);
+    for spared in 0..3 {
+        let (model, port) = device(4096, image.clone());
+        let lost = (0..3).filter(|copy| *copy != spared);
+        lost.for_each(|copy| model.lose(places[copy] + 512..places[copy] + 1024));
+        let report = check(&port).expect("one copy is sound");
+        assert_eq!(report.sound_copies, 1, "{:?}", report.copies);
+        let told = report.copies.iter().filter(|copy| copy.contains("the medium lost"));
+        assert_eq!(told.count(), 2, "{:?}", report.copies);
+        let volume = Volume::open(port).unwrap_or_else(|error| panic!("spared {spared}: {error}"));
+        assert_eq!(content(&volume, "db"), COMMITTED);
+        drop(volume);
+        let port = Port::new(model, Discipline::Sync).expect("has queues");
+        assert_eq!(check(&port).expect("it is whole").sound_copies, 3, "opening repairs");
+    }
+    let (model, port) = device(4096, image.clone());
+    places.iter().for_each(|place| model.lose(*place..place + 4096));
+    let error = Volume::open(port).err().expect("all are lost");
+    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    assert!(error.to_string().contains("no copy of the volume's table is sound"), "{error}");
+    let (model, port) = device(4096, image);
+    model.fail(0..u64::MAX, Failure::Failing);
+    assert_eq!(Volume::open(port).err().expect("so").kind(), Kind::Unavailable);
+    assert_eq!(model.event_count(), 0, "nothing was written");
+}
+
 /// A file system that is made over a volume leaves most of the device as it was, and with it a
 /// sound copy of the table.
 #[test]

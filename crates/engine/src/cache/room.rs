@@ -92,63 +92,14 @@ mod tests {
     use crate::budget::Budget;
     use crate::cache::files::Directory;
     use crate::cache::index::ObjectVersion;
-    use crate::cache::medium::{BlockFile, Medium, Recovered, Sizes};
-    use crate::cache::outdated::Noted;
+    use crate::cache::tests::watched::{Step, Watched};
     use bytes::Bytes;
     use penstock_testkit::scratch::Scratch;
-    use std::io;
-    use std::sync::mpsc::{Receiver, channel};
+    use std::sync::mpsc::channel;
     use std::sync::{Arc, Mutex};
     use tokio::time::Instant;
 
     const MIB: u64 = 1 << 20;
-
-    /// A directory in which making a file takes until the test says so.
-    #[derive(Debug)]
-    struct Stuck {
-        directory: Directory,
-        go_on: Mutex<Receiver<()>>,
-    }
-
-    impl Medium for Stuck {
-        fn sizes(&self, asked_bytes: u64) -> Sizes {
-            self.directory.sizes(asked_bytes)
-        }
-
-        fn taken_bytes(&self, file_bytes: u64) -> u64 {
-            self.directory.taken_bytes(file_bytes)
-        }
-
-        fn next_number(&self) -> u64 {
-            self.directory.next_number()
-        }
-
-        fn recover(&self) -> Vec<Recovered> {
-            self.directory.recover()
-        }
-
-        fn create(&self, number: u64) -> io::Result<Arc<dyn BlockFile>> {
-            // Once the test has ended nothing is waited for.
-            let _ = self.go_on.lock().unwrap().recv();
-            self.directory.create(number)
-        }
-
-        fn remove(&self, number: u64) -> io::Result<()> {
-            self.directory.remove(number)
-        }
-
-        fn settle(&self) -> io::Result<()> {
-            self.directory.settle()
-        }
-
-        fn noted(&self) -> Noted {
-            self.directory.noted()
-        }
-
-        fn note(&self, noted: &Noted) -> io::Result<()> {
-            self.directory.note(noted)
-        }
-    }
 
     fn offer(cache: &DiskCache, start: u64, bytes: u64, lease: Lease) {
         let version = ObjectVersion { name: "n".into(), etag: "e".into(), size_bytes: 1 << 40 };
@@ -159,9 +110,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_disk_that_stands_still_is_waited_for_once_and_again_when_it_goes_on() {
         let dir = Scratch::new("cache");
-        let (go_on, told) = channel();
-        let directory = Directory::hold(dir.path()).unwrap();
-        let medium = Stuck { directory, go_on: Mutex::new(told) };
+        let (go_on, told) = channel::<()>();
+        let told = Mutex::new(told);
+        let medium = Watched::new(dir.path(), move |step| {
+            if matches!(step, Step::Create) {
+                // Making a file takes until the test says so, or has ended.
+                let _ = told.lock().unwrap().recv();
+            }
+            Ok(())
+        });
         let cache = DiskCache::on(Box::new(medium), 1 << 30).unwrap();
         let budget = Budget::new(1 << 30, Arc::default());
         let lease = |bytes| budget.try_lease(bytes);

@@ -2,6 +2,7 @@
 
 mod moving;
 mod noting;
+pub(super) mod watched;
 
 use super::disk::{Counts, DiskCache};
 use super::home::Home;

@@ -1,75 +1,38 @@
 //! Blocks that move, from a file that gives way to another one, while something else happens.
 
+use super::watched::{Step, Watched};
 use super::{MIB, check, offer, open, range, version};
 use crate::cache::disk::DiskCache;
-use crate::cache::files::Directory;
-use crate::cache::medium::{BlockFile, Medium, Recovered, Sizes};
-use crate::cache::outdated::Noted;
 use penstock_testkit::scratch::Scratch;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A directory in which removing a file takes as long as the test wants.
-#[derive(Debug)]
-struct SlowRemoval {
-    directory: Directory,
-    begun: Mutex<Sender<()>>,
-    end: Mutex<Receiver<()>>,
-}
-
-impl Medium for SlowRemoval {
-    fn sizes(&self, _asked_bytes: u64) -> Sizes {
-        Sizes { capacity_bytes: 4 * MIB, file_bytes: MIB }
-    }
-
-    fn taken_bytes(&self, file_bytes: u64) -> u64 {
-        self.directory.taken_bytes(file_bytes)
-    }
-
-    fn next_number(&self) -> u64 {
-        self.directory.next_number()
-    }
-
-    fn recover(&self) -> Vec<Recovered> {
-        self.directory.recover()
-    }
-
-    fn create(&self, number: u64) -> std::io::Result<Arc<dyn BlockFile>> {
-        self.directory.create(number)
-    }
-
-    fn remove(&self, number: u64) -> std::io::Result<()> {
-        if std::thread::current().name() == Some("penstock-cache") {
+/// A cache in which removing a file takes as long as the test wants: when it has begun, and what
+/// ends it.
+fn slow(dir: &Path) -> (Arc<DiskCache>, Receiver<()>, Sender<()>) {
+    let ((begun, told), (go_on, end)) = (channel(), channel());
+    let (begun, end) = (Mutex::new(begun), Mutex::new(end));
+    let mut medium = Watched::new(dir, move |step| {
+        let is_writer = std::thread::current().name() == Some("penstock-cache");
+        if matches!(step, Step::Remove) && is_writer {
             // Once the test has ended nobody listens and nothing is waited for.
-            let _ = self.begun.lock().unwrap().send(());
-            let _ = self.end.lock().unwrap().recv();
+            let _ = begun.lock().unwrap().send(());
+            let _ = end.lock().unwrap().recv();
         }
-        self.directory.remove(number)
-    }
-
-    fn settle(&self) -> std::io::Result<()> {
-        self.directory.settle()
-    }
-
-    fn noted(&self) -> Noted {
-        self.directory.noted()
-    }
-
-    fn note(&self, noted: &Noted) -> std::io::Result<()> {
-        self.directory.note(noted)
-    }
+        Ok(())
+    });
+    medium.file_bytes = Some(MIB);
+    let cache = Arc::new(DiskCache::on(Box::new(medium), 4 * MIB).unwrap());
+    (cache, told, go_on)
 }
 
 /// A block of the oldest file is about to move when its object changes: it is in no index then.
 #[test]
 fn what_moves_while_its_object_changes_is_not_taken_for_it() {
     let dir = Scratch::new("cache");
-    let (begun, told) = channel();
-    let (go_on, end) = channel();
-    let directory = Directory::hold(dir.path()).unwrap();
-    let medium = SlowRemoval { directory, begun: Mutex::new(begun), end: Mutex::new(end) };
-    let cache = DiskCache::on(Box::new(medium), 4 * MIB).unwrap();
+    let (cache, told, go_on) = slow(dir.path());
     for name in ["hot", "warm"] {
         offer(&cache, name, 0, MIB / 8);
         cache.flush();
@@ -98,11 +61,7 @@ fn what_moves_while_its_object_changes_is_not_taken_for_it() {
 #[test]
 fn what_was_about_to_move_when_all_was_cleared_does_not_come_back() {
     let dir = Scratch::new("cache");
-    let (begun, told) = channel();
-    let (go_on, end) = channel();
-    let directory = Directory::hold(dir.path()).unwrap();
-    let medium = SlowRemoval { directory, begun: Mutex::new(begun), end: Mutex::new(end) };
-    let cache = DiskCache::on(Box::new(medium), 4 * MIB).unwrap();
+    let (cache, told, go_on) = slow(dir.path());
     offer(&cache, "hot", 0, MIB / 4);
     cache.flush();
     assert_eq!(check(&cache, "hot", range(0, MIB)), MIB / 4, "used, so worth moving");

@@ -1,15 +1,14 @@
 //! What is noted of objects that change, on disks that take it, or do not.
 
+use super::watched::{Step, Watched};
 use super::{MIB, check, offer, open, range, version};
 use crate::cache::disk::DiskCache;
-use crate::cache::files::Directory;
-use crate::cache::medium::{BlockFile, Medium, Recovered, Sizes};
-use crate::cache::outdated::Noted;
+use crate::cache::outdated::{HASHES_MAX, Noted};
 use penstock_testkit::scratch::Scratch;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
@@ -20,83 +19,44 @@ struct Faults {
     notes: VecDeque<ErrorKind>,
     removals: Option<ErrorKind>,
     settling: Option<ErrorKind>,
-    hashes_max: Option<usize>,
     /// Notes that were written, and settled removals.
     noted: Vec<Noted>,
     settled: usize,
 }
 
-/// A directory of files of 1 MiB.
-#[derive(Debug)]
-struct Faulty {
-    directory: Directory,
-    faults: Arc<Mutex<Faults>>,
-}
-
-impl Faulty {
-    fn faults(&self) -> MutexGuard<'_, Faults> {
-        self.faults.lock().unwrap()
-    }
-}
-
-fn result(fault: Option<ErrorKind>) -> io::Result<()> {
-    fault.map_or(Ok(()), |kind| Err(kind.into()))
-}
-
-impl Medium for Faulty {
-    fn sizes(&self, asked_bytes: u64) -> Sizes {
-        Sizes { capacity_bytes: asked_bytes, file_bytes: MIB }
-    }
-
-    fn taken_bytes(&self, file_bytes: u64) -> u64 {
-        self.directory.taken_bytes(file_bytes)
-    }
-
-    fn next_number(&self) -> u64 {
-        self.directory.next_number()
-    }
-
-    fn recover(&self) -> Vec<Recovered> {
-        self.directory.recover()
-    }
-
-    fn create(&self, number: u64) -> io::Result<Arc<dyn BlockFile>> {
-        self.directory.create(number)
-    }
-
-    fn remove(&self, number: u64) -> io::Result<()> {
-        result(self.faults().removals)?;
-        self.directory.remove(number)
-    }
-
-    fn settle(&self) -> io::Result<()> {
-        result(self.faults().settling)?;
-        self.faults().settled += 1;
-        self.directory.settle()
-    }
-
-    fn hashes_max(&self) -> usize {
-        self.faults().hashes_max.unwrap_or_else(|| self.directory.hashes_max())
-    }
-
-    fn noted(&self) -> Noted {
-        self.directory.noted()
-    }
-
-    fn note(&self, noted: &Noted) -> io::Result<()> {
-        let fault = self.faults().notes.pop_front();
-        result(fault)?;
-        self.directory.note(noted)?;
-        self.faults().noted.push(noted.clone());
+impl Faults {
+    fn before(&mut self, step: Step<'_>) -> io::Result<()> {
+        let fault = match &step {
+            Step::Create => None,
+            Step::Remove => self.removals,
+            Step::Settle => self.settling,
+            Step::Note(_) => self.notes.pop_front(),
+        };
+        fault.map_or(Ok(()), |kind| Err(kind.into()))?;
+        match step {
+            Step::Create | Step::Remove => {}
+            Step::Settle => self.settled += 1,
+            Step::Note(noted) => self.noted.push(noted.clone()),
+        }
         Ok(())
     }
 }
 
 /// A cache in which these objects have half a file each.
 fn cache(dir: &Path, names: &[&str]) -> (Arc<DiskCache>, Arc<Mutex<Faults>>) {
+    cache_of_notes(dir, names, HASHES_MAX)
+}
+
+/// The same that notes so many versions one by one.
+fn cache_of_notes(
+    dir: &Path,
+    names: &[&str],
+    hashes_max: usize,
+) -> (Arc<DiskCache>, Arc<Mutex<Faults>>) {
     let faults = Arc::<Mutex<Faults>>::default();
-    let directory = Directory::hold(dir).unwrap();
-    let medium = Faulty { directory, faults: Arc::clone(&faults) };
+    let own = Arc::clone(&faults);
+    let mut medium = Watched::new(dir, move |step| own.lock().unwrap().before(step));
+    (medium.file_bytes, medium.hashes_max) = (Some(MIB), hashes_max);
     let cache = Arc::new(DiskCache::on(Box::new(medium), 64 * MIB).unwrap());
     names.iter().for_each(|name| offer(&cache, name, 0, MIB / 2 - 1000));
     cache.flush();
@@ -172,8 +132,7 @@ async fn a_full_disk_costs_the_oldest_file_and_not_the_cache() {
 #[tokio::test]
 async fn a_change_waits_for_the_note_of_its_own_objects_only_and_for_none_that_is_there() {
     let dir = Scratch::new("cache");
-    let (cache, faults) = cache(dir.path(), &["a", "b", "c"]);
-    faults.lock().unwrap().hashes_max = Some(1);
+    let (cache, faults) = cache_of_notes(dir.path(), &["a", "b", "c"], 1);
     let names = ["a", "new"].map(|name| [version(name).name.to_string()]);
     assert!(cache.change_begins(&names[0]));
     assert!(!cache.change_begins(&names[1]), "nothing is cached of it");
@@ -189,8 +148,7 @@ async fn a_change_waits_for_the_note_of_its_own_objects_only_and_for_none_that_i
 #[tokio::test]
 async fn what_the_store_confirms_is_known_to_later_processes_again() {
     let dir = Scratch::new("cache");
-    let (cache, faults) = cache(dir.path(), &["a", "b"]);
-    faults.lock().unwrap().hashes_max = Some(1);
+    let (cache, _) = cache_of_notes(dir.path(), &["a", "b"], 1);
     for name in ["a", "b"] {
         change(&cache, name).await.unwrap();
     }
