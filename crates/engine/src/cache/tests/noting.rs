@@ -32,7 +32,9 @@ impl Faults {
             Step::Settle => self.settling,
             Step::Note(_) => self.notes.pop_front(),
         };
-        fault.map_or(Ok(()), |kind| Err(kind.into()))?;
+        if let Some(kind) = fault {
+            return Err(kind.into());
+        }
         match step {
             Step::Create | Step::Remove => {}
             Step::Settle => self.settled += 1,
