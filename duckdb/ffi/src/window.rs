@@ -8,10 +8,8 @@
 pub(crate) const SMALL_MAX_BYTES: usize = 32 << 10;
 /// Most bytes that are read at once: what one command mostly takes.
 pub(crate) const WINDOW_BYTES: usize = 256 << 10;
-/// Bytes that are read at first, or with the first read of a handle, if that begins at the file's
-/// begin: with them DuckDB has what stands before the blocks of a database.
+/// Bytes that are read at first: with them DuckDB has what stands before the blocks of a database.
 const FIRST_BYTES: usize = 8 << 10;
-const HEADERS_BYTES: usize = 12 << 10;
 /// How much longer each time is than the one before, while reads go on behind each other.
 const GROWTH: usize = 4;
 
@@ -45,15 +43,10 @@ impl Window {
         if length == 0 || length > SMALL_MAX_BYTES {
             return Plan::Straight;
         }
-        let is_begin = self.next.is_none() && offset == 0;
         let is_next = self.next == Some(offset);
         self.next = offset.checked_add(length as u64);
         if !is_next {
             self.length = 0;
-        }
-        if is_begin {
-            self.length = HEADERS_BYTES.max(length);
-            return Plan::Fill;
         }
         match (self.holds(offset, length, changes), is_next) {
             (true, _) => Plan::Held,
@@ -158,13 +151,13 @@ mod tests {
     fn what_stands_before_the_blocks_is_read_without_them_and_no_read_is_cut_short() {
         let bytes = file(400_000, 1);
         let (mut window, mut piece) = (Window::default(), [0; 4096]);
-        for (offset, plan) in [(0, Plan::Fill), (4096, Plan::Held), (8192, Plan::Held)] {
+        for (offset, plan) in [(0, Plan::Straight), (4096, Plan::Fill), (8192, Plan::Held)] {
             assert_eq!(read(&mut window, &bytes, 0, offset, &mut piece), (4096, plan), "{offset}");
         }
         assert_eq!(window.start + window.bytes.len() as u64, 12288, "blocks begin there");
         let mut long = [0; SMALL_MAX_BYTES];
         let mut window = Window::default();
-        window.plan(1, 99, 0);
+        window.plan(0, 100, 0);
         let found = read(&mut window, &bytes, 0, 100, &mut long);
         assert_eq!(found, (SMALL_MAX_BYTES, Plan::Fill));
         assert!(long[..] == bytes[100..][..SMALL_MAX_BYTES]);
@@ -173,7 +166,7 @@ mod tests {
     #[test]
     fn random_and_long_reads_go_straight() {
         let mut window = Window::default();
-        for (offset, length) in [(1, 4096), (8192, 4096), (8192, 4096), (12288, 100_000)] {
+        for (offset, length) in [(0, 4096), (8192, 4096), (8192, 4096), (12288, 100_000)] {
             assert_eq!(window.plan(offset, length, 0), Plan::Straight, "{offset}");
         }
         // The long one in between is none of them.
