@@ -2,16 +2,14 @@
 //! which files make a database; the volume and the engine's cache decide everything else.
 
 mod export;
+mod target;
 
-use crate::args::{NvmeCommand, NvmeCopy, NvmeDevice, NvmeFormat};
+use crate::args::{NvmeCommand, NvmeCopy, NvmeFormat};
 use crate::output::shown;
 use crate::print;
 use penstock_base::{ByteSize, Error, Kind, Result, Settings};
-use penstock_device::address::{
-    Address, ENDINGS, IMPORT_ENDING, Place, check_name, check_path, check_volume_path,
-};
+use penstock_device::address::{ENDINGS, IMPORT_ENDING, check_name, check_path, check_volume_path};
 use penstock_device::volume::{Asked, FormatOptions, Lock, OpenFileOptions, Volume, check, format};
-use penstock_device::{IoChoice, Port};
 use penstock_engine::{CacheDevice, format_cache_device, look_at_cache_device};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
@@ -20,6 +18,7 @@ use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use target::Target;
 
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 4 << 20;
@@ -40,54 +39,6 @@ pub fn run(command: &NvmeCommand, settings: &Settings) -> Result<()> {
         NvmeCommand::Export(copy) => export::export(&target(&copy.device)?, copy),
         NvmeCommand::Rm(rm) => remove(&target(&rm.device)?, &rm.db),
     }
-}
-
-/// A device, and how it is opened.
-struct Target<'a> {
-    path: &'a Path,
-    asked: Asked,
-}
-
-impl<'a> Target<'a> {
-    /// What its flag does not say, the settings do.
-    fn new(device: &'a NvmeDevice, set: Asked) -> Result<Self> {
-        refuse_url(&device.path)?;
-        let io = device.io.as_deref().map(IoChoice::by_name).transpose()?;
-        Ok(Target { path: &device.path, asked: Asked { io, ..Asked::default() }.or(set) })
-    }
-
-    fn name(&self) -> String {
-        self.path.display().to_string()
-    }
-
-    /// The name for a line of stdout.
-    fn shown(&self) -> String {
-        shown(&self.name()).into_owned()
-    }
-
-    fn port(&self, write: bool, create: Option<ByteSize>) -> Result<Port> {
-        let (_, device) = self.asked.open(self.path, write, create.map(|size| size.0))?;
-        Port::new(device, self.asked.discipline())
-    }
-
-    fn volume(&self, write: bool) -> Result<Arc<Volume>> {
-        Volume::open(self.port(write, None)?)
-    }
-}
-
-/// Refuses what ATTACH takes: here the path stands alone, and the database in `--db`.
-fn refuse_url(path: &Path) -> Result<()> {
-    let Some(address) = path.to_str().and_then(|text| Address::parse(text).ok()) else {
-        return Ok(());
-    };
-    let hint = format!("Name it by its path: {}", shown(&address.device.display().to_string()));
-    let hint = match address.place {
-        Place::Database(name) => format!("{hint}; the database by --db {}", shown(&name)),
-        Place::Temp { .. } | Place::Volume => hint,
-    };
-    Err(Error::new(Kind::Invalid, "it is a URL, no device")
-        .with_object(path.display().to_string())
-        .with_hint(hint))
 }
 
 /// Refuses a path that no URL would lead to. Databases are found by where links lead, a cache by
