@@ -169,12 +169,16 @@ impl DiskCache {
         let process = std::process::id();
         open.retain(|known| known.process == process);
         if let Some(known) = open.iter().find(|known| known.path == path) {
-            if let Some(cache) = known.cache.upgrade() {
-                cache.set_capacity(capacity_bytes);
-                cache.shared.lock().tell(metrics);
-                return Ok(cache);
+            match known.cache.upgrade() {
+                Some(cache) if cache.is_held() => {
+                    cache.set_capacity(capacity_bytes);
+                    cache.shared.lock().tell(metrics);
+                    return Ok(cache);
+                }
+                // Its medium is not its own any more; who still reads with it goes on.
+                Some(_) => {}
+                None => known.end.wait(),
             }
-            known.end.wait();
         }
         // One of another path that is closing is still to be waited for.
         open.retain(|known| known.path != path && !known.end.is_over());
@@ -249,6 +253,11 @@ impl DiskCache {
             writer: Some(writer),
             end: TellEnd { end: Arc::clone(end), process: std::process::id() },
         })
+    }
+
+    /// Whether it can still keep anything: its directory is this process's.
+    pub fn is_held(&self) -> bool {
+        self.shared.medium.is_held()
     }
 
     /// How many bytes it may hold.

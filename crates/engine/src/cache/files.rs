@@ -5,6 +5,9 @@
 //! it when its parent ends (`flock` would, whatever the child does). Such a lock does not stop the
 //! process itself, where Penstock may be loaded twice; so the lock file tells who holds it. Only
 //! files that carry this format's mark are ever removed.
+//!
+//! Whoever removes the lock file, or all that is in the directory, gives it away: another process
+//! may hold what is there next. Nothing is made, removed or noted in it any more.
 
 use crate::cache::medium::{BlockFile, Medium, Recovered, Sizes, Spot};
 use crate::cache::outdated::Noted;
@@ -13,7 +16,7 @@ use crate::cache::record::{
     parse_trailer, trailer,
 };
 use penstock_base::{Error, Kind, Result};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -105,6 +108,13 @@ impl Directory {
         Ok(Directory { path: path.to_path_buf(), lock, process: std::process::id() })
     }
 
+    /// # Errors
+    /// `NotFound` where the directory is not this process's any more.
+    fn refuse_given_away(&self) -> io::Result<()> {
+        let told = "the lock file of the cache was removed";
+        self.is_held().then_some(()).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, told))
+    }
+
     fn numbers(&self) -> Vec<u64> {
         let entries = std::fs::read_dir(&self.path).into_iter().flatten();
         let mut numbers: Vec<u64> =
@@ -168,13 +178,22 @@ impl Medium for Directory {
         self.numbers().into_iter().filter_map(recover).collect()
     }
 
+    fn is_held(&self) -> bool {
+        let there = std::fs::metadata(self.path.join(LOCK_NAME));
+        there.is_ok_and(|there| is_file(&self.lock, &there))
+    }
+
     fn create(&self, number: u64) -> io::Result<Arc<dyn BlockFile>> {
+        self.refuse_given_away()?;
         let file = private().read(true).create_new(true).open(self.file_path(number))?;
         file.write_all_at(&head(), 0)?;
         Ok(Arc::new(Plain(file)))
     }
 
     fn remove(&self, number: u64) -> io::Result<()> {
+        if !self.is_held() {
+            return Ok(());
+        }
         match std::fs::remove_file(self.file_path(number)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -203,6 +222,7 @@ impl Medium for Directory {
     }
 
     fn note(&self, noted: &Noted) -> io::Result<()> {
+        self.refuse_given_away()?;
         let noting = self.path.join(NOTING_NAME);
         let file = private().create(true).truncate(true).open(&noting)?;
         file.write_all_at(&noted.encode(), 0)?;
@@ -259,14 +279,15 @@ static KEPT: Mutex<Vec<File>> = Mutex::new(Vec::new());
 /// A lock file that is open already, to be read from its begin.
 fn take_kept(name: &Path) -> Option<File> {
     let there = std::fs::metadata(name).ok()?;
-    let is_it = |kept: &File| {
-        kept.metadata().is_ok_and(|kept| (kept.dev(), kept.ino()) == (there.dev(), there.ino()))
-    };
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let at = kept.iter().position(is_it)?;
+    let at = kept.iter().position(|kept| is_file(kept, &there))?;
     let mut file = kept.swap_remove(at);
     file.rewind().ok()?;
     Some(file)
+}
+
+fn is_file(open: &File, there: &Metadata) -> bool {
+    open.metadata().is_ok_and(|open| (open.dev(), open.ino()) == (there.dev(), there.ino()))
 }
 
 /// Cached bytes are as private as the objects.

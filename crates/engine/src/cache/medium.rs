@@ -20,6 +20,11 @@ pub(super) trait Medium: fmt::Debug + Send + Sync {
     /// Greater than the number of any file that is there, also of those that are not ours.
     fn next_number(&self) -> u64;
 
+    /// Whether it is still this process's: what nobody can take away always is.
+    fn is_held(&self) -> bool {
+        true
+    }
+
     /// The files from before, oldest first; those of other versions are gone afterwards.
     fn recover(&self) -> Vec<Recovered>;
 

@@ -79,9 +79,11 @@ impl DiskSlot {
         if dir.is_empty() && slot.is_none() {
             return Ok(None);
         }
-        // How large it is says who began last, too.
+        // How large it is says who began last, too. One whose directory was removed is opened anew.
         let is_same = |used: &&mut Used| {
-            used.dir == *dir && (used.capacity_bytes == capacity_bytes || used.number > number)
+            used.dir == *dir
+                && (used.capacity_bytes == capacity_bytes || used.number > number)
+                && used.cache.as_ref().is_none_or(|cache| cache.is_held())
         };
         if let Some(used) = slot.as_mut().filter(is_same) {
             used.number = used.number.max(number);

@@ -337,6 +337,51 @@ fn a_directory_that_vanishes_costs_no_read() {
     assert_eq!(metrics.get(Metric::CacheDiskBlocksFailed), failed_blocks);
 }
 
+/// Somebody removes all that is in the directory of a running process: who opens it then has it.
+#[test]
+fn a_directory_that_was_emptied_is_opened_anew_and_left_alone_by_who_had_it() {
+    let dir = Scratch::new("cache");
+    let (path, metrics) = (dir.path().join("c"), Arc::<Metrics>::default());
+    let before = open_for(&path, 64 * MIB, &metrics).unwrap();
+    offer(&before, "a", 0, MIB);
+    before.flush();
+    std::fs::remove_dir_all(&path).unwrap();
+    assert!(!before.is_held());
+    let cache = open(&path, 64 * MIB).unwrap();
+    assert!(cache.is_held() && !Arc::ptr_eq(&before, &cache));
+    offer(&cache, "b", 0, MIB);
+    cache.outdate(&version("b").name);
+    offer(&cache, "c", 0, MIB);
+    cache.flush();
+    let names = || {
+        let entries = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap());
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        names.sort();
+        names
+    };
+    let there = names();
+    assert_eq!(there.len(), 3, "blocks, a lock and a note: {there:?}");
+    // It may read on; what it makes, removes and notes would be in what is not its own.
+    assert_eq!(check(&before, "a", range(0, MIB)), MIB);
+    for index in 1..8 {
+        offer(&before, "a", index * MIB, MIB);
+    }
+    before.flush();
+    before.outdate(&version("a").name);
+    offer(&before, "d", 0, MIB);
+    before.flush();
+    before.clear();
+    offer(&before, "a", 0, MIB);
+    before.flush();
+    assert!(metrics.get(Metric::CacheDiskBlocksFailed) > 0);
+    drop(before);
+    assert_eq!(names(), there);
+    drop(cache);
+    let cache = open(&path, 64 * MIB).unwrap();
+    assert_eq!(check(&cache, "b", range(0, MIB)), MIB);
+    assert!(cache.is_outdated(&version("b")) && !cache.is_outdated(&version("a")));
+}
+
 /// Each byte of a small file changed in turn, and the file cut behind each of them.
 #[test]
 fn no_damaged_byte_is_ever_read() {
