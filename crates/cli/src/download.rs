@@ -4,7 +4,7 @@
 
 use crate::session::Session;
 use penstock_base::{ByteRange, Error, Kind, Result};
-use penstock_engine::{GetRange, GetRequest, Known, Location, ObjectMeta, Query, Reader, Stream};
+use penstock_engine::{GetRange, Known, Location, ObjectMeta, Query, Reader, Stream};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
@@ -44,7 +44,7 @@ impl Download {
     /// Asks for the head.
     ///
     /// # Errors
-    /// As [`Query::get`].
+    /// As [`Query::get_bytes`].
     pub async fn start(session: &Session, at: &Location, asked: GetRange) -> Result<Download> {
         let query = &session.query;
         let settings = query.settings();
@@ -61,7 +61,7 @@ impl Download {
             return Download::plain(query, at, asked).await;
         }
         let head = GetRange::Bounded(ByteRange { start, end: head_end });
-        let stream = match query.get(at, GetRequest::from(head)).await {
+        let stream = match query.get_bytes(at, head).await {
             Err(error) if error.kind() == Kind::Unsupported => {
                 return Download::plain(query, at, asked).await;
             }
@@ -98,7 +98,7 @@ impl Download {
     }
 
     async fn plain(query: &Query, at: &Location, asked: GetRange) -> Result<Download> {
-        let stream = query.get(at, GetRequest::from(asked)).await?;
+        let stream = query.get_bytes(at, asked).await?;
         let range = stream.range();
         let left = (range.end != u64::MAX).then(|| range.len());
         Ok(Download { stream, steps: None, piece: Vec::new(), left })

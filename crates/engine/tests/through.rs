@@ -215,6 +215,33 @@ async fn a_new_process_asks_nothing_of_objects_that_never_change() {
     assert_eq!(next.store.take_calls(), Vec::<String>::new());
 }
 
+/// Whoever wants the bytes alone is not asked for either: each command of `penstock` is a new
+/// process. Whoever needs an object's type and metadata is: the disk does not tell them.
+#[tokio::test]
+async fn a_new_process_gets_bytes_of_objects_that_never_change_without_asking() {
+    let dir = Scratch::new("engine-through");
+    let never = [("cache_validation", "never")];
+    let data = pattern(3 * MIB);
+    let mut process = bench(&dir, &never);
+    process.store.place("a", data.clone()).await;
+    assert!(get(&process, "a", GetRange::All).await == data);
+    for (wants_bytes, expected) in [(true, vec![]), (false, vec!["stat a"]), (true, vec![])] {
+        process = restart(&dir, process, &never);
+        let query = process.query();
+        let mut stream = match wants_bytes {
+            true => query.get_bytes(&process.at("a"), GetRange::All).await.unwrap(),
+            false => query.get(&process.at("a"), GetRange::All.into()).await.unwrap(),
+        };
+        let mut all = vec![0; data.len()];
+        let mut filled = 0;
+        while filled < all.len() {
+            filled += stream.read(&mut all[filled..]).await.unwrap();
+        }
+        assert!(all == data);
+        assert_eq!(process.store.take_calls(), expected, "{wants_bytes}");
+    }
+}
+
 /// What DuckDB keeps itself is not kept again, unless somebody asks for that.
 #[tokio::test]
 async fn memory_keeps_what_was_read_if_it_is_asked_to() {

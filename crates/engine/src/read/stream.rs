@@ -7,7 +7,7 @@ use crate::pace::millis;
 use crate::pace::trickle::Stretch;
 use crate::query::{Query, QueryCore};
 use crate::read::room::Room;
-use crate::read::through::{self, Through};
+use crate::read::through::{self, Through, Wants};
 use crate::read::trails::Mark;
 use crate::read::version::{Version, changed, mismatch};
 use bytes::Bytes;
@@ -63,7 +63,16 @@ impl Query {
     /// `Throttled`, `Unavailable`;
     /// `Invalid` when the disk cache cannot be used.
     pub async fn get(&self, at: &Location, request: GetRequest) -> Result<Stream> {
-        self.core.run(through::get(&self.core, at, request)).await
+        self.core.run(through::get(&self.core, at, request, Wants::Headers)).await
+    }
+
+    /// As [`Query::get`], for whoever wants nothing but bytes: where `cache_validation` is `never`,
+    /// the version in the cache is enough, which tells neither type nor metadata of its object.
+    ///
+    /// # Errors
+    /// As [`Query::get`].
+    pub async fn get_bytes(&self, at: &Location, range: GetRange) -> Result<Stream> {
+        self.core.run(through::get(&self.core, at, range.into(), Wants::Bytes)).await
     }
 }
 

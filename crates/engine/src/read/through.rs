@@ -28,6 +28,14 @@ const RUN_BYTES_MIN: u64 = 1 << 20;
 /// So far is looked ahead for what is cached.
 const LOOK_BYTES: u64 = 64 << 20;
 
+/// What a GET is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wants {
+    Bytes,
+    /// The content type and the metadata with them.
+    Headers,
+}
+
 /// The cache beside a stream.
 #[derive(Debug)]
 pub(crate) struct Through {
@@ -48,11 +56,12 @@ pub(crate) async fn get(
     query: &Arc<QueryCore>,
     at: &Location,
     request: GetRequest,
+    wants: Wants,
 ) -> Result<Stream> {
     if query.disk()?.is_none() && !query.engine.memory.is_on() {
         return Stream::start(query, at, request).await;
     }
-    if let Some((meta, range)) = cached(query, at, &request).await?
+    if let Some((meta, range)) = cached(query, at, &request, wants).await?
         && let Some(through) = Through::of(query, at, &meta)
     {
         return Ok(Stream::cached(query, at, meta, range, through));
@@ -69,15 +78,16 @@ async fn cached(
     query: &Arc<QueryCore>,
     at: &Location,
     request: &GetRequest,
+    wants: Wants,
 ) -> Result<Option<(ObjectMeta, ByteRange)>> {
     let validity = query.validity(Validation::Always);
     let (known, is_fresh) = match query.remembered(at, validity) {
         Remembered::Nothing => return Ok(None),
         Remembered::Stale(meta) => (meta, false),
-        // A listing does not tell all that a GET does.
+        // Neither a listing nor the disk tells all that a GET does.
         Remembered::Fresh(meta) => {
-            let is_whole = meta.content_type.is_some();
-            (meta, is_whole)
+            let is_enough = wants == Wants::Bytes || meta.content_type.is_some();
+            (meta, is_enough)
         }
     };
     let version = Version::of(&known);
