@@ -191,6 +191,45 @@ def test_a_forked_child_does_not_keep_its_parents_directory(
         parent.stdin.close()
 
 
+def test_a_forked_child_does_not_clear_its_parents_cache(
+    store: Fake, url: str, filled: Path
+) -> None:
+    script = (
+        "import os\n"
+        "from harness import connect\n"
+        "con = connect()\n"
+        f'con.execute("CREATE SECRET s ({store.secret})")\n'
+        f"con.execute(\"SET GLOBAL penstock_cache_dir = '{filled}'\")\n"
+        f"con.execute(\"SELECT count(h) FROM '{url}'\").fetchall()\n"
+        "if os.fork() == 0:\n"
+        "    for sql in ('CALL penstock_clear_cache()', 'FROM penstock_cache()'):\n"
+        "        try:\n"
+        "            con.execute(sql).fetchall()\n"
+        "        except Exception as error:\n"
+        "            os.write(1, f'{sql}: {error}\\n'.encode())\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "con.close()\n"
+    )
+    blocks = {path.name: path.read_bytes() for path in filled.glob("*.blocks")}
+    assert blocks
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout.count("was forked") == 2, done.stdout + done.stderr
+    assert {path.name: path.read_bytes() for path in filled.glob("*.blocks")} == blocks
+    store.reset()
+    con = reader(store, filled)
+    assert total(con, url)[0] == 300_000
+    assert [request["method"] for request in store.requests()] == ["HEAD"]
+    con.close()
+
+
 def test_a_new_process_asks_for_the_version_only(store: Fake, url: str, filled: Path) -> None:
     store.reset()
     second = reader(store, filled)

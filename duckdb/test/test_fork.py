@@ -25,6 +25,12 @@ def read(con):
         return con.execute(f"SELECT count(*), sum(i) FROM '{url}'").fetchone()
     except duckdb.Error as error:
         return error
+
+def clear(con):
+    try:
+        return con.execute("CALL penstock_clear_cache()").fetchall()
+    except duckdb.Error as error:
+        return error
 """
 
 SCRIPT = f"""
@@ -42,7 +48,7 @@ con = connect()
 tell("before", read(con))
 child = os.fork()
 if child == 0:
-    con.execute("CALL penstock_clear_cache()")
+    tell("child clears", clear(con))
     tell("child with its parent's connection", read(con))
     tell("child with its own", read(connect()))
     os._exit(0)
@@ -83,6 +89,7 @@ def test_parent_and_child_read_on_after_a_fork(store: Fake) -> None:
     # The threads that do its I/O stayed in the parent; the error says what to do instead.
     assert "forked" in told["child with its parent's connection"]
     assert "Open a new database connection" in done.stdout
+    assert "forked" in told["child clears"], "what its parent has is not its own to forget"
     assert told["child with its own"] == str(RIGHT)
     assert told["status of the child"] == "0"
     assert told["after"] == str(RIGHT)
@@ -117,7 +124,7 @@ if when == "later":
     tell("before", read(con))
 child = os.fork()
 if child == 0:
-    con.execute("CALL penstock_clear_cache()")
+    tell("child clears", clear(con))
     tell("child with its parent's connection", read(con))
     tell("child with its own", read(opened()))
     os._exit(0)

@@ -283,6 +283,14 @@ impl Engine {
         self.block_on(shutdown, || false)
     }
 
+    /// The locks and the files of an engine are its process's.
+    ///
+    /// # Errors
+    /// `Unsupported` in a forked child.
+    pub(crate) fn refuse_child(&self) -> Result<()> {
+        self.runtime.as_ref().map_or(Ok(()), |runtime| runtime.refuse_child())
+    }
+
     /// Runs a future on the calling thread, see [`IoRuntime::block_on`].
     ///
     /// # Errors

@@ -66,6 +66,22 @@ impl IoRuntime {
         self.runtime.handle()
     }
 
+    /// What a forked child has of its parent's is not its own.
+    ///
+    /// # Errors
+    /// `Unsupported` in a forked child.
+    pub fn refuse_child(&self) -> Result<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        Err(Error::new(
+            Kind::Unsupported,
+            "this process was forked after Penstock had started, and its I/O threads stayed in \
+             the parent",
+        )
+        .with_hint("Open a new database connection in the child, or fork before connecting"))
+    }
+
     /// Runs `future` on the calling thread until it is done or `interrupted` says so. A future
     /// that is ready at once costs neither a timer nor a call of `interrupted`.
     ///
@@ -79,14 +95,7 @@ impl IoRuntime {
         future: impl Future<Output = Result<T>>,
         interrupted: impl Fn() -> bool,
     ) -> Result<T> {
-        if self.process != std::process::id() {
-            return Err(Error::new(
-                Kind::Unsupported,
-                "this process was forked after Penstock had started, and its I/O threads stayed \
-                 in the parent",
-            )
-            .with_hint("Open a new database connection in the child, or fork before connecting"));
-        }
+        self.refuse_child()?;
         // The runtime's own threads must never wait.
         assert!(Handle::try_current().is_err(), "an async task blocks: it has to await instead");
         // For timers and background work.

@@ -30,8 +30,10 @@ impl Query {
     /// Everything that is remembered of objects, in no order.
     ///
     /// # Errors
-    /// `Invalid` when the disk cache cannot be used.
+    /// `Invalid` when the disk cache cannot be used; `Unsupported` in a forked child, whose parent
+    /// it is that has a cache.
     pub fn cache_entries(&self) -> Result<Vec<CacheEntry>> {
+        self.engine().refuse_child()?;
         let disk = self.core.disk()?;
         let mut entries = Vec::new();
         self.engine().metadata.each(|name, meta| entries.push(remembered(name, meta)));
@@ -48,8 +50,10 @@ impl Query {
     /// Forgets remembered metadata and bytes, also those of the disk cache.
     ///
     /// # Errors
-    /// `Invalid` when the disk cache cannot be used; what is in memory is forgotten.
+    /// `Invalid` when the disk cache cannot be used; what is in memory is forgotten. `Unsupported`
+    /// in a forked child: it would remove its parent's files.
     pub fn clear_cache(&self) -> Result<()> {
+        self.engine().refuse_child()?;
         self.engine().clear_cache();
         if let Some(disk) = self.core.disk()? {
             disk.clear();
