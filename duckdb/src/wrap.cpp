@@ -86,6 +86,13 @@ vector<string> SystemsOf(const string &extension) {
 	return names;
 }
 
+//! A name as it is among these, in whatever case it was written.
+string Spelled(const vector<string> &names, const string &name) {
+	auto found = std::find_if(names.begin(), names.end(),
+	                          [&](const string &known) { return StringUtil::CIEquals(known, name); });
+	return found == names.end() ? name : *found;
+}
+
 string Quoted(const vector<string> &names) {
 	return names.empty() ? string("none") : "\"" + StringUtil::Join(names, "\", \"") + "\"";
 }
@@ -125,6 +132,15 @@ bool Wraps::Claims(const string &path) {
 	return false;
 }
 
+vector<string> Wraps::Names() {
+	lock_guard<mutex> guard(lock);
+	vector<string> names;
+	for (auto &wrap : wraps) {
+		names.push_back(wrap->name);
+	}
+	return names;
+}
+
 shared_ptr<Wrap> Wraps::Find(const string &name) {
 	lock_guard<mutex> guard(lock);
 	for (auto &wrap : wraps) {
@@ -140,7 +156,7 @@ vector<std::pair<string, string>> Wraps::Add(const shared_ptr<Engine> &engine, c
 	auto &all = AllSystems(engine->db);
 	auto of_extension = SystemsOf(name);
 	auto candidates = Candidates(all);
-	auto names = of_extension.empty() ? vector<string> {name} : of_extension;
+	auto names = of_extension.empty() ? vector<string> {Spelled(candidates, name)} : of_extension;
 	Registered registered(all);
 	vector<std::pair<string, string>> done;
 	for (auto &system : names) {
@@ -179,7 +195,7 @@ vector<std::pair<string, string>> Wraps::Remove(const string &name) {
 	lock_guard<mutex> one_at_a_time(change);
 	auto names = SystemsOf(name);
 	if (names.empty()) {
-		names.push_back(name);
+		names.push_back(Spelled(Names(), name));
 	}
 	vector<std::pair<string, string>> done;
 	for (auto &system : names) {

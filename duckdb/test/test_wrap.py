@@ -226,6 +226,16 @@ def test_names_that_cannot_be_wrapped() -> None:
         con.execute("CALL penstock_wrap('Penstock(HTTPFileSystem)')")
 
 
+def test_names_are_taken_in_any_case() -> None:
+    con = connect()
+    load_pypi(con, "httpfs")
+    for name in ("s3filesystem", "S3FILESYSTEM"):
+        rows = con.execute(f"CALL penstock_wrap('{name}')").fetchall()
+        assert rows == [("S3FileSystem", "wrapped")]
+        rows = con.execute(f"CALL penstock_unwrap('{name}')").fetchall()
+        assert rows == [("S3FileSystem", "unwrapped")]
+
+
 def test_a_system_that_duckdb_asks_first_is_refused() -> None:
     con = connect()
     files = fsspec.filesystem("memory")

@@ -28,6 +28,8 @@ public:
 	vector<std::pair<string, string>> Remove(const string &name);
 
 private:
+	//! Of all, active or not.
+	vector<string> Names();
 	//! Null if there is none of this name.
 	shared_ptr<Wrap> Find(const string &name);
 
