@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -162,6 +163,30 @@ def test_a_strong_tag_lets_it_be_kept(odd: Odd, con: duckdb.DuckDBPyConnection) 
     odd.seen.clear()
     assert answer(con, odd) == RIGHT
     assert [asked for _, asked in odd.seen if asked] == []
+
+
+@pytest.mark.parametrize("keeper", ["duckdb", "memory", "disk"])
+def test_what_came_whole_is_kept_too(
+    keeper: str, odd: Odd, con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    odd.tag, odd.quirk = '"one"', "ignores ranges"
+    if keeper == "memory":
+        con.execute("SET GLOBAL penstock_cache_memory_bytes = '64MiB'")
+    if keeper == "disk":
+        con.execute(f"SET GLOBAL penstock_cache_dir = '{tmp_path}'")
+    if keeper != "duckdb":
+        con.execute("SET enable_external_file_cache = false")
+    con.execute("SET GLOBAL penstock_cache_validation = 'query'")
+    assert answer(con, odd) == RIGHT
+    assert odd.seen[-1] == ("GET", None)
+    for _ in range(2):
+        odd.seen.clear()
+        assert answer(con, odd) == RIGHT
+        assert odd.seen == [("HEAD", None)]
+    odd.tag = '"two"'
+    odd.seen.clear()
+    assert answer(con, odd) == RIGHT
+    assert odd.seen[-1] == ("GET", None), "another version is fetched"
 
 
 @pytest.mark.parametrize("tag", ['W/"one"', None, '"one"'], ids=["weak", "none", "strong"])

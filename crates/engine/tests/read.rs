@@ -265,6 +265,79 @@ async fn a_small_whole_object_stays_with_its_query() {
     assert_eq!(bench.engine.budget().held_bytes(), 0);
 }
 
+/// A plain HTTP server without ranges, seen by statements that keep what they read as `settings`
+/// say.
+fn without_ranges(settings: &[(&str, &str)]) -> Bench {
+    let mut store = Scripted::new();
+    (store.capabilities.list, store.capabilities.list_etag) = (false, false);
+    store.ranges_ignored = true;
+    Bench::with(store, settings)
+}
+
+/// Reads `a.parquet` in a statement of its own, from its end to its begin.
+async fn read_anew(bench: &Bench, known: &Known) -> Vec<u8> {
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.parquet"), known).await.unwrap();
+    let half = reader.size_bytes() as usize / 2;
+    let rest = read(&reader, &query, half, reader.size_bytes() as usize - half).await;
+    let again = query.open(&bench.at("a.parquet"), known).await.unwrap();
+    [read(&again, &query, 0, half).await, rest].concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_whole_does_not_come_again_where_a_cache_has_it() {
+    const WHOLE: [&str; 2] = ["get a.parquet -262144", "get a.parquet all"];
+    let cached = ("cache_memory_bytes", "8MiB");
+    for (policy, expected) in [("query", vec!["stat a.parquet"]), ("time", vec![])] {
+        let bench = without_ranges(&[cached, ("cache_validation", policy)]);
+        let data = pattern(3 * MIB + 7);
+        bench.store.place("a.parquet", data.clone()).await;
+        assert!(read_anew(&bench, &Known::NOTHING).await == data);
+        assert_eq!(bench.store.take_calls(), WHOLE, "{policy}");
+        for _ in 0..2 {
+            assert!(read_anew(&bench, &Known::NOTHING).await == data);
+            assert_eq!(bench.store.take_calls(), expected, "{policy}");
+        }
+        // Another version is seen when the policy says so, and then fetched.
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        let data = pattern(3 * MIB + 8);
+        bench.store.place("a.parquet", data.clone()).await;
+        assert!(read_anew(&bench, &Known::NOTHING).await == data);
+        assert_eq!(bench.store.take_calls(), [&["stat a.parquet"], &WHOLE[..]].concat());
+        // What the cache lost comes again, whole.
+        bench.engine.query(bench.engine.settings().clone(), None).clear_cache().unwrap();
+        assert!(read_anew(&bench, &Known::NOTHING).await == data);
+        assert_eq!(bench.store.take_calls(), WHOLE, "{policy}");
+    }
+}
+
+/// DuckDB keeps what it reads of Parquet files, and may have forgotten it.
+#[tokio::test(start_paused = true)]
+async fn what_came_whole_and_the_host_keeps_comes_again_when_it_is_read() {
+    let bench = without_ranges(&[("cache_validation", "query")]);
+    let data = pattern(3 * MIB);
+    bench.store.place("a.parquet", data.clone()).await;
+    let kept = Known { host_keeps: true, ..Known::NOTHING };
+    assert!(read_anew(&bench, &kept).await == data);
+    bench.store.take_calls();
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.parquet"), &kept).await.unwrap();
+    assert_eq!(reader.size_bytes(), 3 << 20);
+    assert_eq!(bench.store.take_calls(), ["stat a.parquet"], "nothing was read of it");
+    assert!(read(&reader, &query, 5, MIB).await == data[5..MIB + 5]);
+    assert!(read(&reader, &query, MIB, MIB).await == data[MIB..2 * MIB]);
+    assert_eq!(bench.store.take_calls(), ["get a.parquet all"]);
+    drop((reader, query));
+    // It has to be the version that was opened.
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.parquet"), &kept).await.unwrap();
+    bench.store.place("a.parquet", pattern(3 * MIB + 1)).await;
+    let error = reader.read_at(&query, &mut [0; 9], 0).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Conflict);
+    drop((reader, query));
+    assert_eq!(bench.engine.budget().held_bytes(), 0);
+}
+
 /// A catalog that tells nonsense does not have an object fetched whole.
 #[tokio::test(start_paused = true)]
 async fn the_footer_that_a_catalog_tells_of_is_fetched_up_to_a_bound() {

@@ -71,7 +71,9 @@ use std::sync::{Arc, PoisonError};
 use together::Brought;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
-use whole::Whole;
+use whole::{Later, Whole, is_cached, is_kept};
+
+pub(crate) use whole::CameWhole;
 
 /// What the caller knows of an object before opening it, usually from a listing or a table format.
 #[derive(Clone, Debug, Default)]
@@ -124,7 +126,7 @@ enum Bytes {
     /// With this query, where nothing tells versions apart.
     Query(Arc<Held>),
     /// From a server that serves only whole objects.
-    Whole(Whole),
+    Whole(Arc<Whole>),
 }
 
 impl Opened {
@@ -136,11 +138,24 @@ impl Opened {
         Opened { meta, bytes }
     }
 
+    /// Of a server that serves only whole objects, where somebody keeps this one.
+    fn kept_whole(meta: ObjectMeta) -> Self {
+        Opened { meta, bytes: Bytes::Whole(Arc::new(Whole::kept())) }
+    }
+
+    fn later(&self) -> Option<Later> {
+        match &self.bytes {
+            Bytes::Whole(whole) => whole.later(),
+            Bytes::Shared | Bytes::Query(_) => None,
+        }
+    }
+
     /// The bytes that are not shared with other queries.
     async fn held(&self, query: &Arc<QueryCore>, at: &Location) -> Result<Option<Arc<Held>>> {
         match &self.bytes {
             Bytes::Shared => Ok(None),
             Bytes::Query(held) => Ok(Some(Arc::clone(held))),
+            Bytes::Whole(_) if self.later().is_some() => Ok(Some(Arc::default())),
             Bytes::Whole(whole) => whole.held(query, at, &self.meta).await.map(Some),
         }
     }
@@ -229,7 +244,10 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
         .filter(|place| place.is_of(&Version::of(&opened.meta)))
         .or_else(|| query.neighbours.alone(at, &opened.meta));
     let held = opened.held(query, at).await?;
-    Ok(Reader::new(query, at, &opened.meta, held, place))
+    let later = opened.later();
+    // Ahead of its reads nothing can be asked for.
+    let place = place.filter(|_| later.is_none());
+    Ok(Reader::new(query, at, &opened.meta, held, place).of_whole(later))
 }
 
 /// What this query knows of an object that it opens.
@@ -255,6 +273,9 @@ async fn open_ahead(
     let opened = cell.get_or_try_init(|| found).await?;
     query.neighbours.told(at, &opened.meta);
     let size = opened.meta.size_bytes.unwrap_or(0);
+    if opened.later().is_some() {
+        return Ok(());
+    }
     if let Some(window) = plan::opening_window(size, opening_bytes, tail_first(&at.key)) {
         let held = opened.held(query, at).await?;
         Reader::new(query, at, &opened.meta, held, None).fetch_opening(query, window).await?;
@@ -290,16 +311,28 @@ async fn find_out(
         warm_known(&known.meta);
         return Ok(Opened::new(known.meta.clone()));
     }
-    // Whether a plain HTTP server serves ranges is known only from an answer with bytes.
-    let trusted = |meta: &ObjectMeta| at.mount.capabilities.list || held(meta);
+    // Whether a plain HTTP server serves ranges is known only from an answer with bytes; of what is
+    // cached whole none will be asked for.
+    let trusted =
+        |meta: &ObjectMeta| at.mount.capabilities.list || held(meta) || is_cached(query, at, meta);
     let mut size_bytes = known.meta.size_bytes;
     match query.remembered(at, query.validity(Validation::Time)) {
+        Remembered::Fresh(meta) if is_kept(query, at, &meta, known.host_keeps) => {
+            query.scope.count(Metric::MetadataHits, 1);
+            return Ok(Opened::kept_whole(meta));
+        }
+        Remembered::Stale(meta) if is_kept(query, at, &meta, known.host_keeps) => {
+            query.scope.count(Metric::MetadataMisses, 1);
+            if Version::of(&meta).matches(&ask(query, at).await?) {
+                return Ok(Opened::kept_whole(meta));
+            }
+        }
         Remembered::Fresh(meta) if meta.size_bytes.is_some() && trusted(&meta) => {
             query.scope.count(Metric::MetadataHits, 1);
             warm_known(&meta);
             return Ok(Opened::new(meta));
         }
-        Remembered::Stale(meta) if near(&meta) => {
+        Remembered::Stale(meta) if near(&meta) && !engine.came_whole.knows(at) => {
             // The bytes are here already, so a request without a body confirms them.
             query.scope.count(Metric::MetadataMisses, 1);
             return Box::pin(asked(query, at, known.immutable)).await;
@@ -427,7 +460,7 @@ async fn asked(query: &Arc<QueryCore>, at: &Location, is_immutable: bool) -> Res
 
 async fn fetch_whole(query: &Arc<QueryCore>, at: &Location) -> Result<Opened> {
     let (meta, whole) = Whole::fetch(query, at).await?;
-    Ok(Opened { meta, bytes: Bytes::Whole(whole) })
+    Ok(Opened { meta, bytes: Bytes::Whole(Arc::new(whole)) })
 }
 
 pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta> {

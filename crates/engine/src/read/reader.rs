@@ -24,6 +24,7 @@ use crate::read::ready::{Here, Ready, copy_held, is_here};
 use crate::read::room::Room;
 use crate::read::tail_first;
 use crate::read::version::Version;
+use crate::read::whole::Later;
 use crate::warm::{Coming, warm};
 use bytes::Bytes;
 use futures_util::future::{join, try_join_all, try_join4};
@@ -60,6 +61,8 @@ pub struct Reader {
     tail_first: bool,
     /// In the glob that it was opened from.
     place: Option<Place>,
+    /// Of an object that comes whole, and that somebody keeps.
+    later: Option<Later>,
 }
 
 impl Reader {
@@ -85,7 +88,13 @@ impl Reader {
             ahead,
             tail_first: tail_first(&at.key),
             place,
+            later: None,
         }
+    }
+
+    /// Of an object that comes whole, if somebody keeps it.
+    pub(crate) fn of_whole(self, later: Option<Later>) -> Self {
+        Reader { later, ..self }
     }
 
     /// What the store said of the object when it was opened; the size is known.
@@ -159,6 +168,9 @@ impl Reader {
         buf: &mut [u8],
         range: ByteRange,
     ) -> Result<Taken> {
+        if let Some(later) = &self.later {
+            return self.read_kept(query, later, buf, range).await;
+        }
         let mut held = self.held.pieces();
         let window = first_bytes(query, &self.at, self.size_bytes, held.is_empty());
         let ranges: Vec<ByteRange> = held.iter().map(|piece| piece.range).collect();
@@ -221,6 +233,27 @@ impl Reader {
             on_its_way.ended(&requests.policy, requests.bytes);
         }
         Ok(Taken { on_demand_bytes: requests.bytes, is_cached })
+    }
+
+    /// From the cache; what is not there comes with the whole object.
+    async fn read_kept(
+        &self,
+        query: &Arc<QueryCore>,
+        later: &Later,
+        buf: &mut [u8],
+        range: ByteRange,
+    ) -> Result<Taken> {
+        let blocks = self.cached.as_ref().map_or_else(Vec::new, |cached| cached.find(range));
+        let (ahead, begun) = Default::default();
+        let mut ready = Ready { held: Vec::new(), blocks, ahead, begun };
+        let is_cached = is_here(&plan(range, &ready.ranges(), || 0));
+        if !is_cached {
+            ready.blocks.clear();
+            ready.held = later.held(query, &self.at, &self.meta).await?.pieces();
+        }
+        let requests = self.requests(query, range, &ready.ranges());
+        self.carry_out(query, buf, &requests, &mut ready, None).await?;
+        Ok(Taken { on_demand_bytes: 0, is_cached })
     }
 
     /// What is missing of a range, in as many requests at once as cost least.

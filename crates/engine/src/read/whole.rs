@@ -1,16 +1,23 @@
 //! Whole objects, from servers that serve nothing else: in memory while a reader has them, within
 //! `memory_limit_bytes` together with everything else.
+//!
+//! What came whole is given to the caches like any other bytes. Where they have all of it, or the
+//! host says that it keeps what it reads, the next statement asks for the object's version only,
+//! and fetches it when something is read of it that is not there after all.
 
-use crate::location::Location;
+use crate::cache::CachedObject;
+use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::read::held::Held;
 use crate::read::stream::Stream;
 use crate::read::version::{Version, changed};
-use penstock_base::{Error, Kind, Result};
+use bytes::Bytes;
+use penstock_base::{ByteRange, Error, Kind, Result};
 use penstock_store::{GetRange, ObjectMeta};
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
-use tokio::sync::Mutex;
+use std::sync::{Arc, PoisonError, Weak};
+use tokio::sync::{Mutex, OnceCell};
 
 /// Those that stay with their query take at most this part of the memory limit.
 const KEPT_OF_LIMIT: u64 = 8;
@@ -19,31 +26,124 @@ const KEPT_OF_LIMIT: u64 = 8;
 const STEP_BYTES_MIN: u64 = 64 << 10;
 const STEP_BYTES_MAX: u64 = 64 << 20;
 
+/// More are forgotten all at once: then a range is asked for in vain.
+const NAMES_MAX: usize = 100_000;
+
+/// Objects of which whole ones came where a range was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct CameWhole(std::sync::Mutex<HashSet<ObjectId>>);
+
+impl CameWhole {
+    fn note(&self, at: &Location) {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() >= NAMES_MAX {
+            names.clear();
+        }
+        names.insert(at.id());
+    }
+
+    pub fn knows(&self, at: &Location) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&at.id())
+    }
+}
+
+/// Whether an object that comes whole need not come again: its version is told, and somebody keeps
+/// it. `host_keeps`: the host does, as far as it has memory for it.
+pub(super) fn is_kept(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    meta: &ObjectMeta,
+    host_keeps: bool,
+) -> bool {
+    query.engine.came_whole.knows(at)
+        && Version::of(meta).is_told()
+        && meta.size_bytes.is_some()
+        && (host_keeps || is_cached(query, at, meta))
+}
+
+/// Whether our caches have all of an object.
+pub(super) fn is_cached(query: &Arc<QueryCore>, at: &Location, meta: &ObjectMeta) -> bool {
+    let all = ByteRange { start: 0, end: meta.size_bytes.unwrap_or(0) };
+    CachedObject::has(query, at, &Version::of(meta), all)
+}
+
 /// A whole object that a query opened.
 #[derive(Debug)]
-pub(super) struct Whole(Mutex<Slot>);
+pub(super) struct Whole {
+    slot: Mutex<Slot>,
+    /// So it is read from there as far as it can.
+    is_kept: bool,
+}
+
+/// A reader's part of an object that others keep: fetched if need be.
+#[derive(Debug)]
+pub(super) struct Later {
+    whole: Arc<Whole>,
+    here: OnceCell<Arc<Held>>,
+}
+
+impl Later {
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// As [`Whole::held`].
+    pub async fn held(
+        &self,
+        query: &Arc<QueryCore>,
+        at: &Location,
+        meta: &ObjectMeta,
+    ) -> Result<Arc<Held>> {
+        self.here.get_or_try_init(|| self.whole.held(query, at, meta)).await.cloned()
+    }
+}
 
 #[derive(Debug)]
 struct Slot {
     /// For the first reader; or, as long as the query, for all.
     here: Option<Arc<Held>>,
     /// So it is with a small one: DuckDB closes files while it finds out what is in them, and opens
-    /// them again.
-    stays: bool,
+    /// them again. `None` until it came.
+    stays: Option<bool>,
     /// The other ones share it, as long as one of them is open.
     last: Weak<Held>,
 }
 
 impl Whole {
-    /// Fetches an object.
+    /// Fetches an object, unless a cache has all of it.
     ///
     /// # Errors
     /// `Exhausted` when there is no memory for it; else as a GET's.
     pub async fn fetch(query: &Arc<QueryCore>, at: &Location) -> Result<(ObjectMeta, Self)> {
-        let (meta, held) = fetch(query, at).await?;
-        let stays = keeps(query, meta.size_bytes.unwrap_or_default());
+        let asked = tokio::time::Instant::now();
+        let stream = Stream::start(query, at, GetRange::All).await?;
+        let told = stream.meta().clone();
+        // Of a store that lists, what is remembered is read by ranges.
+        let is_noted = !at.mount.capabilities.list && Version::of(&told).is_told();
+        if is_noted && told.size_bytes.is_some() && is_cached(query, at, &told) {
+            query.confirm(at, &told, asked);
+            query.engine.came_whole.note(at);
+            return Ok((told, Whole::kept()));
+        }
+        let (meta, held) = take(query, at, stream).await?;
+        if is_noted {
+            query.confirm(at, &meta, asked);
+            query.engine.came_whole.note(at);
+        }
+        let stays = Some(keeps(query, meta.size_bytes.unwrap_or_default()));
         let last = Arc::downgrade(&held);
-        Ok((meta, Whole(Mutex::new(Slot { here: Some(held), stays, last }))))
+        let slot = Mutex::new(Slot { here: Some(held), stays, last });
+        Ok((meta, Whole { slot, is_kept: false }))
+    }
+
+    /// One that somebody keeps.
+    pub fn kept() -> Self {
+        let slot = Mutex::new(Slot { here: None, stays: None, last: Weak::new() });
+        Whole { slot, is_kept: true }
+    }
+
+    /// What a reader of one that is kept begins with.
+    pub fn later(self: &Arc<Self>) -> Option<Later> {
+        self.is_kept.then(|| Later { whole: Arc::clone(self), here: OnceCell::new() })
     }
 
     /// Its bytes; where its readers are gone and it with them, they are fetched again.
@@ -56,15 +156,21 @@ impl Whole {
         at: &Location,
         meta: &ObjectMeta,
     ) -> Result<Arc<Held>> {
-        let mut slot = self.0.lock().await;
-        let here = if slot.stays { slot.here.clone() } else { slot.here.take() };
+        let mut slot = self.slot.lock().await;
+        let here = if slot.stays == Some(true) { slot.here.clone() } else { slot.here.take() };
         if let Some(held) = here.or_else(|| slot.last.upgrade()) {
             return Ok(held);
         }
-        let (answered, held) = fetch(query, at).await?;
+        let stream = Stream::start(query, at, GetRange::All).await?;
+        let (answered, held) = take(query, at, stream).await?;
         if !Version::of(meta).matches(&answered) {
             query.forget(at);
             return Err(changed(at.url()));
+        }
+        if slot.stays.is_none() {
+            let stays = keeps(query, answered.size_bytes.unwrap_or_default());
+            slot.stays = Some(stays);
+            slot.here = stays.then(|| Arc::clone(&held));
         }
         slot.last = Arc::downgrade(&held);
         Ok(held)
@@ -79,8 +185,12 @@ fn keeps(query: &QueryCore, size_bytes: u64) -> bool {
     query.whole_bytes.fetch_update(set, fetch, add).is_ok()
 }
 
-async fn fetch(query: &Arc<QueryCore>, at: &Location) -> Result<(ObjectMeta, Arc<Held>)> {
-    let mut stream = Stream::start(query, at, GetRange::All).await?;
+/// All that comes, which the caches are given too.
+async fn take(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    mut stream: Stream,
+) -> Result<(ObjectMeta, Arc<Held>)> {
     let budget = &query.engine.budget;
     let limit = budget.limit_bytes();
     let size = Some(stream.range()).filter(|range| range.end != u64::MAX).map(|range| range.len());
@@ -116,7 +226,11 @@ async fn fetch(query: &Arc<QueryCore>, at: &Location) -> Result<(ObjectMeta, Arc
     bytes.shrink_to_fit();
     lease.shrink(filled as u64);
     let meta = ObjectMeta { size_bytes: Some(filled as u64), ..stream.meta().clone() };
-    Ok((meta, Arc::new(Held::whole(bytes.into(), lease))))
+    let bytes = Bytes::from(bytes);
+    if let Some(cached) = CachedObject::of(query, at, &Version::of(&meta)) {
+        cached.keep(query, 0, &bytes).await;
+    }
+    Ok((meta, Arc::new(Held::whole(bytes, lease))))
 }
 
 fn no_room(at: &Location, limit: &str) -> Error {
