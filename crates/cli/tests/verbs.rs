@@ -352,6 +352,8 @@ fn what_was_read_once_lies_in_the_cache_directory() {
     assert!(read(&["cat", "s3://lake/y"]) == bytes);
     assert_eq!(sent().0, before.0);
     std::fs::write(lake.0.join("lake/x"), "new").unwrap();
+    let unasked = read(&["cat", "s3://lake/x", "--cache-validation", "never"]);
+    assert!(unasked == bytes, "the store is not asked for what never changes");
     assert_eq!(read(&["cat", "s3://lake/x"]), b"new");
 }
 

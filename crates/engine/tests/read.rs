@@ -311,6 +311,25 @@ async fn what_came_whole_does_not_come_again_where_a_cache_has_it() {
     }
 }
 
+/// Front to back in large steps: what follows is here, and not asked for ahead.
+#[tokio::test(start_paused = true)]
+async fn of_what_came_whole_nothing_is_asked_for_ahead() {
+    let mut store = Scripted::remote(Duration::from_millis(50));
+    (store.capabilities.list, store.capabilities.list_etag) = (false, false);
+    store.ranges_ignored = true;
+    let bench = Bench::new(store);
+    let data = pattern(6 * MIB + 5);
+    bench.store.place("a.parquet", data.clone()).await;
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.parquet"), &Known::NOTHING).await.unwrap();
+    bench.store.take_calls();
+    for start in (0..6 * MIB).step_by(2 * MIB) {
+        assert!(read(&reader, &query, start, 2 * MIB).await == data[start..start + 2 * MIB]);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(bench.store.take_calls(), Vec::<String>::new());
+}
+
 /// DuckDB keeps what it reads of Parquet files, and may have forgotten it.
 #[tokio::test(start_paused = true)]
 async fn what_came_whole_and_the_host_keeps_comes_again_when_it_is_read() {

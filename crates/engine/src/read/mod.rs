@@ -71,7 +71,7 @@ use std::sync::{Arc, PoisonError};
 use together::Brought;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
-use whole::{Later, Whole, is_cached, is_kept};
+use whole::{Whole, is_cached, is_kept};
 
 pub(crate) use whole::CameWhole;
 
@@ -143,20 +143,22 @@ impl Opened {
         Opened { meta, bytes: Bytes::Whole(Arc::new(Whole::kept())) }
     }
 
-    fn later(&self) -> Option<Later> {
+    /// A reader of it.
+    async fn reader(
+        &self,
+        query: &Arc<QueryCore>,
+        at: &Location,
+        place: Option<neighbours::Place>,
+    ) -> Result<Reader> {
         match &self.bytes {
-            Bytes::Whole(whole) => whole.later(),
-            Bytes::Shared | Bytes::Query(_) => None,
-        }
-    }
-
-    /// The bytes that are not shared with other queries.
-    async fn held(&self, query: &Arc<QueryCore>, at: &Location) -> Result<Option<Arc<Held>>> {
-        match &self.bytes {
-            Bytes::Shared => Ok(None),
-            Bytes::Query(held) => Ok(Some(Arc::clone(held))),
-            Bytes::Whole(_) if self.later().is_some() => Ok(Some(Arc::default())),
-            Bytes::Whole(whole) => whole.held(query, at, &self.meta).await.map(Some),
+            Bytes::Shared => Ok(Reader::new(query, at, &self.meta, None, place)),
+            Bytes::Query(held) => {
+                Ok(Reader::new(query, at, &self.meta, Some(Arc::clone(held)), place))
+            }
+            Bytes::Whole(whole) => {
+                let whole = whole.reader(query, at, &self.meta).await?;
+                Ok(Reader::of_whole(query, at, &self.meta, whole))
+            }
         }
     }
 }
@@ -243,11 +245,7 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
         .map(|place| query.neighbours.known(place))
         .filter(|place| place.is_of(&Version::of(&opened.meta)))
         .or_else(|| query.neighbours.alone(at, &opened.meta));
-    let held = opened.held(query, at).await?;
-    let later = opened.later();
-    // Ahead of its reads nothing can be asked for.
-    let place = place.filter(|_| later.is_none());
-    Ok(Reader::new(query, at, &opened.meta, held, place).of_whole(later))
+    opened.reader(query, at, place).await
 }
 
 /// What this query knows of an object that it opens.
@@ -273,12 +271,8 @@ async fn open_ahead(
     let opened = cell.get_or_try_init(|| found).await?;
     query.neighbours.told(at, &opened.meta);
     let size = opened.meta.size_bytes.unwrap_or(0);
-    if opened.later().is_some() {
-        return Ok(());
-    }
     if let Some(window) = plan::opening_window(size, opening_bytes, tail_first(&at.key)) {
-        let held = opened.held(query, at).await?;
-        Reader::new(query, at, &opened.meta, held, None).fetch_opening(query, window).await?;
+        opened.reader(query, at, None).await?.fetch_opening(query, window).await?;
     }
     Ok(())
 }
@@ -303,6 +297,7 @@ async fn find_out(
     if known.meta.size_bytes.is_some()
         && known.meta.etag.is_some()
         && !is_outdated(query, at, known)
+        && !engine.came_whole.knows(at)
     {
         query.scope.count(Metric::MetadataHits, 1);
         if known.immutable {

@@ -24,7 +24,7 @@ use crate::read::ready::{Here, Ready, copy_held, is_here};
 use crate::read::room::Room;
 use crate::read::tail_first;
 use crate::read::version::Version;
-use crate::read::whole::Later;
+use crate::read::whole::WholeReader;
 use crate::warm::{Coming, warm};
 use bytes::Bytes;
 use futures_util::future::{join, try_join_all, try_join4};
@@ -61,8 +61,8 @@ pub struct Reader {
     tail_first: bool,
     /// In the glob that it was opened from.
     place: Option<Place>,
-    /// Of an object that comes whole, and that somebody keeps.
-    later: Option<Later>,
+    /// Of an object that comes whole.
+    whole: Option<WholeReader>,
 }
 
 impl Reader {
@@ -88,13 +88,19 @@ impl Reader {
             ahead,
             tail_first: tail_first(&at.key),
             place,
-            later: None,
+            whole: None,
         }
     }
 
-    /// Of an object that comes whole, if somebody keeps it.
-    pub(crate) fn of_whole(self, later: Option<Later>) -> Self {
-        Reader { later, ..self }
+    /// A reader of an object that comes whole.
+    pub(super) fn of_whole(
+        query: &Arc<QueryCore>,
+        at: &Location,
+        meta: &ObjectMeta,
+        whole: WholeReader,
+    ) -> Self {
+        let reader = Reader::new(query, at, meta, Some(Arc::default()), None);
+        Reader { whole: Some(whole), ..reader }
     }
 
     /// What the store said of the object when it was opened; the size is known.
@@ -168,8 +174,8 @@ impl Reader {
         buf: &mut [u8],
         range: ByteRange,
     ) -> Result<Taken> {
-        if let Some(later) = &self.later {
-            return self.read_kept(query, later, buf, range).await;
+        if let Some(whole) = &self.whole {
+            return self.read_of_whole(query, whole, buf, range).await;
         }
         let mut held = self.held.pieces();
         let window = first_bytes(query, &self.at, self.size_bytes, held.is_empty());
@@ -235,21 +241,23 @@ impl Reader {
         Ok(Taken { on_demand_bytes: requests.bytes, is_cached })
     }
 
-    /// From the cache; what is not there comes with the whole object.
-    async fn read_kept(
+    /// From memory or the cache; what is neither there nor here comes with the whole object.
+    async fn read_of_whole(
         &self,
         query: &Arc<QueryCore>,
-        later: &Later,
+        whole: &WholeReader,
         buf: &mut [u8],
         range: ByteRange,
     ) -> Result<Taken> {
-        let blocks = self.cached.as_ref().map_or_else(Vec::new, |cached| cached.find(range));
+        let cached = self.cached.as_ref().filter(|_| !whole.is_here());
+        let blocks = cached.map_or_else(Vec::new, |cached| cached.find(range));
         let (ahead, begun) = Default::default();
         let mut ready = Ready { held: Vec::new(), blocks, ahead, begun };
         let is_cached = is_here(&plan(range, &ready.ranges(), || 0));
         if !is_cached {
             ready.blocks.clear();
-            ready.held = later.held(query, &self.at, &self.meta).await?.pieces();
+            ready.held = whole.held(query, &self.at, &self.meta).await?.pieces();
+            query.scope.count(Metric::OpenFetchHits, 1);
         }
         let requests = self.requests(query, range, &ready.ranges());
         self.carry_out(query, buf, &requests, &mut ready, None).await?;
@@ -425,7 +433,7 @@ impl Reader {
         query: &Arc<QueryCore>,
         window: ByteRange,
     ) -> Result<()> {
-        if window.is_empty() || self.held.covers(&window) {
+        if window.is_empty() || self.whole.is_some() || self.held.covers(&window) {
             return Ok(());
         }
         self.fill(query, window, window).await

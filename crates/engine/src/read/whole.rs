@@ -42,8 +42,10 @@ impl CameWhole {
         names.insert(at.id());
     }
 
+    /// Of stores that list none is noted.
     pub fn knows(&self, at: &Location) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&at.id())
+        !at.mount.capabilities.list
+            && self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&at.id())
     }
 }
 
@@ -75,14 +77,20 @@ pub(super) struct Whole {
     is_kept: bool,
 }
 
-/// A reader's part of an object that others keep: fetched if need be.
+/// What a reader has of a whole object: all of it, or what others keep, and all of it if need be.
+/// Nothing of it is ever asked for by ranges, ahead of reads neither.
 #[derive(Debug)]
-pub(super) struct Later {
+pub(super) struct WholeReader {
     whole: Arc<Whole>,
     here: OnceCell<Arc<Held>>,
 }
 
-impl Later {
+impl WholeReader {
+    /// Whether its bytes are here.
+    pub fn is_here(&self) -> bool {
+        self.here.initialized()
+    }
+
     /// Its bytes.
     ///
     /// # Errors
@@ -141,16 +149,28 @@ impl Whole {
         Whole { slot, is_kept: true }
     }
 
-    /// What a reader of one that is kept begins with.
-    pub fn later(self: &Arc<Self>) -> Option<Later> {
-        self.is_kept.then(|| Later { whole: Arc::clone(self), here: OnceCell::new() })
+    /// One more reader, with its bytes, unless somebody keeps them.
+    ///
+    /// # Errors
+    /// As [`Whole::held`].
+    pub async fn reader(
+        self: &Arc<Self>,
+        query: &Arc<QueryCore>,
+        at: &Location,
+        meta: &ObjectMeta,
+    ) -> Result<WholeReader> {
+        let reader = WholeReader { whole: Arc::clone(self), here: OnceCell::new() };
+        if !self.is_kept {
+            reader.held(query, at, meta).await?;
+        }
+        Ok(reader)
     }
 
     /// Its bytes; where its readers are gone and it with them, they are fetched again.
     ///
     /// # Errors
     /// `Conflict` when it is another version by then; as [`Whole::fetch`].
-    pub async fn held(
+    async fn held(
         &self,
         query: &Arc<QueryCore>,
         at: &Location,
