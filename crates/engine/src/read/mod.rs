@@ -17,6 +17,7 @@ mod flow;
 mod held;
 mod kept;
 mod neighbours;
+mod opened;
 mod openings;
 mod order;
 mod parquet;
@@ -42,6 +43,7 @@ use filters::{Filter, Filters, Order, Ranges};
 pub(crate) use flight::Flights;
 pub(crate) use held::{HeldCache, Shown};
 pub(crate) use neighbours::Neighbours;
+pub(crate) use opened::Opened;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use parquet::fuzz as fuzz_footer;
 pub use reader::{Link, Reader};
@@ -53,6 +55,7 @@ pub(crate) use together::Together;
 pub use trails::Trails;
 pub(crate) use version::Version;
 use version::changed;
+pub(crate) use whole::CameWhole;
 
 use crate::attempt::{Weight, retry};
 use crate::cache::CachedObject;
@@ -62,7 +65,6 @@ use crate::names::Listed;
 use crate::query::{Query, QueryCore};
 use crate::warm::{Coming, may_warm, warm};
 use futures_util::future::join;
-use held::Held;
 use openings::{first_bytes, is_packed, opening_bytes};
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Kind, Metric, Result};
@@ -72,8 +74,6 @@ use together::Brought;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use whole::{Whole, is_cached, is_kept};
-
-pub(crate) use whole::CameWhole;
 
 /// What the caller knows of an object before opening it, usually from a listing or a table format.
 #[derive(Clone, Debug, Default)]
@@ -109,58 +109,6 @@ impl Known {
         host_keeps: false,
         footer_size_bytes: None,
     };
-}
-
-/// What opening found out.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    meta: ObjectMeta,
-    bytes: Bytes,
-}
-
-/// Where the bytes are that come with opening.
-#[derive(Debug)]
-enum Bytes {
-    /// With those of every query, by version.
-    Shared,
-    /// With this query, where nothing tells versions apart.
-    Query(Arc<Held>),
-    /// From a server that serves only whole objects.
-    Whole(Arc<Whole>),
-}
-
-impl Opened {
-    fn new(meta: ObjectMeta) -> Self {
-        let bytes = match Version::of(&meta).is_told() {
-            true => Bytes::Shared,
-            false => Bytes::Query(Arc::default()),
-        };
-        Opened { meta, bytes }
-    }
-
-    /// Of a server that serves only whole objects, where somebody keeps this one.
-    fn kept_whole(meta: ObjectMeta) -> Self {
-        Opened { meta, bytes: Bytes::Whole(Arc::new(Whole::kept())) }
-    }
-
-    /// A reader of it.
-    async fn reader(
-        &self,
-        query: &Arc<QueryCore>,
-        at: &Location,
-        place: Option<neighbours::Place>,
-    ) -> Result<Reader> {
-        match &self.bytes {
-            Bytes::Shared => Ok(Reader::new(query, at, &self.meta, None, place)),
-            Bytes::Query(held) => {
-                Ok(Reader::new(query, at, &self.meta, Some(Arc::clone(held)), place))
-            }
-            Bytes::Whole(whole) => {
-                let whole = whole.reader(query, at, &self.meta).await?;
-                Ok(Reader::of_whole(query, at, &self.meta, whole))
-            }
-        }
-    }
 }
 
 impl Query {
@@ -314,12 +262,12 @@ async fn find_out(
     match query.remembered(at, query.validity(Validation::Time)) {
         Remembered::Fresh(meta) if is_kept(query, at, &meta, known.host_keeps) => {
             query.scope.count(Metric::MetadataHits, 1);
-            return Ok(Opened::kept_whole(meta));
+            return Ok(Opened::of_whole(meta, Whole::kept()));
         }
         Remembered::Stale(meta) if is_kept(query, at, &meta, known.host_keeps) => {
             query.scope.count(Metric::MetadataMisses, 1);
             if Version::of(&meta).matches(&ask(query, at).await?) {
-                return Ok(Opened::kept_whole(meta));
+                return Ok(Opened::of_whole(meta, Whole::kept()));
             }
         }
         Remembered::Fresh(meta) if meta.size_bytes.is_some() && trusted(&meta) => {
@@ -455,7 +403,7 @@ async fn asked(query: &Arc<QueryCore>, at: &Location, is_immutable: bool) -> Res
 
 async fn fetch_whole(query: &Arc<QueryCore>, at: &Location) -> Result<Opened> {
     let (meta, whole) = Whole::fetch(query, at).await?;
-    Ok(Opened { meta, bytes: Bytes::Whole(Arc::new(whole)) })
+    Ok(Opened::of_whole(meta, whole))
 }
 
 pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta> {

@@ -1,7 +1,9 @@
 //! An open object: positional reads into the caller's buffer, from any thread.
 
+mod opening;
+mod whole;
+
 use crate::cache::CachedObject;
-use crate::limits::HELD_PARTS;
 use crate::location::Location;
 use crate::metadata::Validity;
 use crate::pace::policy::Policy;
@@ -13,20 +15,15 @@ use crate::read::begun::Approach;
 use crate::read::block::{Block, Source, copy_ahead};
 use crate::read::columns::LATENCY_MIN;
 use crate::read::flight::{Progress, Wanted};
-use crate::read::held::{ENTRY_BYTES, Held, Piece};
+use crate::read::held::Held;
 use crate::read::neighbours::{Place, Taken, came_ahead};
 use crate::read::openings::{first_bytes, run_bytes_min};
-use crate::read::parquet::footer_start;
-use crate::read::plan::{
-    Source as SpanSource, Span, divide, is_rest_of_footer, missing, plan, widen,
-};
+use crate::read::plan::{Source as SpanSource, Span, divide, missing, plan, widen};
 use crate::read::ready::{Here, Ready, copy_held, is_here};
-use crate::read::room::Room;
 use crate::read::tail_first;
 use crate::read::version::Version;
 use crate::read::whole::WholeReader;
 use crate::warm::{Coming, warm};
-use bytes::Bytes;
 use futures_util::future::{join, try_join_all, try_join4};
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
@@ -92,17 +89,6 @@ impl Reader {
         }
     }
 
-    /// A reader of an object that comes whole.
-    pub(super) fn of_whole(
-        query: &Arc<QueryCore>,
-        at: &Location,
-        meta: &ObjectMeta,
-        whole: WholeReader,
-    ) -> Self {
-        let reader = Reader::new(query, at, meta, Some(Arc::default()), None);
-        Reader { whole: Some(whole), ..reader }
-    }
-
     /// What the store said of the object when it was opened; the size is known.
     pub fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -156,7 +142,10 @@ impl Reader {
         let range = ByteRange::of_len(offset, buf.len() as u64)
             .filter(|range| range.end <= self.size_bytes)
             .ok_or_else(|| self.past_the_end(offset, buf.len()))?;
-        let result = self.read_range(query, buf, range).await;
+        let result = match &self.whole {
+            Some(whole) => self.read_of_whole(query, whole, buf, range).await,
+            None => self.read_range(query, buf, range).await,
+        };
         if let (Ok(taken), Some(place)) = (&result, &self.place) {
             query.neighbours.done(query, place, range, *taken);
         }
@@ -174,9 +163,6 @@ impl Reader {
         buf: &mut [u8],
         range: ByteRange,
     ) -> Result<Taken> {
-        if let Some(whole) = &self.whole {
-            return self.read_of_whole(query, whole, buf, range).await;
-        }
         let mut held = self.held.pieces();
         let window = first_bytes(query, &self.at, self.size_bytes, held.is_empty());
         let ranges: Vec<ByteRange> = held.iter().map(|piece| piece.range).collect();
@@ -239,29 +225,6 @@ impl Reader {
             on_its_way.ended(&requests.policy, requests.bytes);
         }
         Ok(Taken { on_demand_bytes: requests.bytes, is_cached })
-    }
-
-    /// From memory or the cache; what is neither there nor here comes with the whole object.
-    async fn read_of_whole(
-        &self,
-        query: &Arc<QueryCore>,
-        whole: &WholeReader,
-        buf: &mut [u8],
-        range: ByteRange,
-    ) -> Result<Taken> {
-        let cached = self.cached.as_ref().filter(|_| !whole.is_here());
-        let blocks = cached.map_or_else(Vec::new, |cached| cached.find(range));
-        let (ahead, begun) = Default::default();
-        let mut ready = Ready { held: Vec::new(), blocks, ahead, begun };
-        let is_cached = is_here(&plan(range, &ready.ranges(), || 0));
-        if !is_cached {
-            ready.blocks.clear();
-            ready.held = whole.held(query, &self.at, &self.meta).await?.pieces();
-            query.scope.count(Metric::OpenFetchHits, 1);
-        }
-        let requests = self.requests(query, range, &ready.ranges());
-        self.carry_out(query, buf, &requests, &mut ready, None).await?;
-        Ok(Taken { on_demand_bytes: 0, is_cached })
     }
 
     /// What is missing of a range, in as many requests at once as cost least.
@@ -425,81 +388,6 @@ impl Reader {
             meta: Some(&self.meta),
             progress: None,
         }
-    }
-
-    /// Fetches and keeps the bytes that whoever opens the object reads first.
-    pub(crate) async fn fetch_opening(
-        &self,
-        query: &Arc<QueryCore>,
-        window: ByteRange,
-    ) -> Result<()> {
-        if window.is_empty() || self.whole.is_some() || self.held.covers(&window) {
-            return Ok(());
-        }
-        self.fill(query, window, window).await
-    }
-
-    /// Keeps a footer that is longer than what opening brought of it: whoever opens the file next
-    /// wants it too, and it tells where the columns lie.
-    fn keep_footer(&self, query: &QueryCore, range: ByteRange, bytes: &[u8]) {
-        if !self.tail_first {
-            return;
-        }
-        let pieces = self.held.pieces();
-        let Some(tail) = pieces.iter().find(|piece| piece.range.end == self.size_bytes) else {
-            return;
-        };
-        let Some(start) = footer_start(&tail.bytes, tail.range.start) else { return };
-        if !is_rest_of_footer(range, start, tail.range) {
-            return;
-        }
-        // Up to 64 MiB: worth no more than memory that is free, and as much as is kept at all.
-        let (len, budget) = (tail.range.end - start, &query.engine.budget);
-        let others = pieces.iter().filter(|piece| piece.range.start < start);
-        let entry_bytes = len + ENTRY_BYTES + others.map(|piece| piece.range.len()).sum::<u64>();
-        let is_fit = entry_bytes <= budget.limit_bytes() / HELD_PARTS;
-        let Some(lease) = is_fit.then(|| budget.try_lease(len)).flatten() else { return };
-        let place = |at: u64| usize::try_from(at - range.start).expect("a read lies in memory");
-        let footer = [&bytes[place(start)..place(tail.range.start)], &tail.bytes[..]].concat();
-        self.held.keep_piece(Piece::new(start, footer.into(), lease));
-        query.engine.held.put(&self.at, &self.version, &self.held);
-    }
-
-    /// Fetches what is missing of a window and keeps it, once for all readers that want it.
-    async fn fill(
-        &self,
-        query: &Arc<QueryCore>,
-        range: ByteRange,
-        window: ByteRange,
-    ) -> Result<()> {
-        let _turn = self.held.filling.lock().await;
-        // Of a small file of text all is wanted: what is missing of it, if anything is.
-        let is_all_wanted = !self.tail_first && window.len() == self.size_bytes;
-        if self.held.covers(if is_all_wanted { &window } else { &range }) {
-            return Ok(());
-        }
-        let _opens = self.at.mount.pace.opens();
-        let held: Vec<ByteRange> = self.held.pieces().iter().map(|piece| piece.range).collect();
-        let missing = plan(window, &held, || u64::MAX);
-        for span in missing.iter().filter(|span| span.source == SpanSource::Store) {
-            let bytes = self.opening_bytes(query, span.range).await?;
-            self.held.keep(span.range.start, bytes, &query.engine.budget);
-        }
-        query.engine.held.put(&self.at, &self.version, &self.held);
-        Ok(())
-    }
-
-    /// Bytes to be held: from the disk, or fetched and kept there too. As they come they are other
-    /// readers' too, who want more than these.
-    async fn opening_bytes(&self, query: &Arc<QueryCore>, range: ByteRange) -> Result<Bytes> {
-        if let Some(cached) = &self.cached
-            && let Some(bytes) = cached.fetch(query, range).await
-        {
-            return Ok(bytes);
-        }
-        let mut room = Room::of(range.len());
-        self.wanted(query).fetch(&mut room, range, None).await?;
-        Ok(room.freeze())
     }
 
     fn past_the_end(&self, offset: u64, len: usize) -> Error {

@@ -12,7 +12,8 @@
 use crate::location::Location;
 use crate::metadata::Validity;
 use crate::query::QueryCore;
-use crate::read::{Bytes as Place, Opened, Version};
+use crate::read::opened::{Bytes as Place, Opened};
+use crate::read::version::Version;
 use bytes::Bytes;
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Metric, Result};
