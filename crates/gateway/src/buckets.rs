@@ -42,6 +42,9 @@ pub struct Buckets {
 pub struct BackEnd {
     /// Its containers.
     pub account: Arc<dyn Account>,
+    /// The same over connections of its own: whoever holds one of the others until a body has come
+    /// asks for notes before it lets go.
+    pub notes: Arc<dyn Account>,
     /// Hears of what becomes of its requests.
     pub observer: Arc<dyn Observer>,
 }
@@ -190,18 +193,23 @@ impl Buckets {
     /// `NoSuchBucket`, `InvalidBucketName`.
     pub async fn get(&self, bucket: &str) -> S3Result<Arc<Bucket>> {
         let (place, back_end) = self.place(bucket)?;
-        self.opened(bucket, place, back_end).await
+        self.opened(bucket, place, (&back_end.account, &back_end.observer)).await
     }
 
-    async fn opened(&self, name: &str, place: Place, back_end: &BackEnd) -> S3Result<Arc<Bucket>> {
-        let store = back_end.account.open(&place.container).await.map_err(about_bucket)?;
+    async fn opened(
+        &self,
+        name: &str,
+        place: Place,
+        (account, observer): (&Arc<dyn Account>, &Arc<dyn Observer>),
+    ) -> S3Result<Arc<Bucket>> {
+        let store = account.open(&place.container).await.map_err(about_bucket)?;
         let known = self.lock().get(name).cloned();
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.store, &store)) {
             return Ok(known);
         }
         let opened = Arc::new(Bucket {
             tags: TagForm::of(store.root()),
-            mount: self.engine.mount_observed(store.clone(), back_end.observer.clone()),
+            mount: self.engine.mount_observed(store.clone(), observer.clone()),
             engine: self.engine.clone(),
             store,
             place,
@@ -233,7 +241,8 @@ impl Buckets {
         };
         // No bucket has a name with a space.
         let name = format!("notes of {}", home.backend);
-        Ok(Some((self.opened(&name, home, back_end).await?, key)))
+        let over = (&back_end.notes, &back_end.observer);
+        Ok(Some((self.opened(&name, home, over).await?, key)))
     }
 
     /// Makes the container for the notes of a bucket.

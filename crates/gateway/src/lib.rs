@@ -415,6 +415,7 @@ fn open(options: &Options, telemetry: Arc<Telemetry>, log: Option<AccessLog>) ->
     // Before the deadline, so that the client hears what it was that took so long.
     let slot_timeout = Some(Duration::from_millis(deadline_ms) / 2);
     let http = HttpOptions { slot_timeout, ..HttpOptions::from_settings(&options.settings)? };
+    let connections_per_host = http.connections_per_host;
     let http = HttpClient::new(http, engine.observer())?;
     let mut opened = Opened { engine, back_ends: Vec::new(), probed: Vec::new() };
     for backend in &options.backends {
@@ -430,7 +431,8 @@ fn open(options: &Options, telemetry: Arc<Telemetry>, log: Option<AccessLog>) ->
         // Whether a back end answers must not wait for connections that clients hold.
         let probed = account.apart(PROBE_CONNECTIONS);
         opened.probed.push(probed.unwrap_or_else(|| account.clone()));
-        opened.back_ends.push(BackEnd { account, observer });
+        let notes = account.apart(connections_per_host).unwrap_or_else(|| account.clone());
+        opened.back_ends.push(BackEnd { account, notes, observer });
     }
     Ok(opened)
 }

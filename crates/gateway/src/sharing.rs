@@ -32,7 +32,7 @@ use crate::versions;
 use http::{HeaderMap, StatusCode, Uri};
 use needs::{Takes, action, is_about_policy, of_version, takes};
 use penstock_base::{Error, Kind, Result};
-use penstock_store::{ETag, ObjectMeta, notes};
+use penstock_store::{ObjectMeta, notes};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -263,11 +263,10 @@ impl Sharing {
             policy.asks_for_tags(&Request { who, action: &name, key, facts: &facts });
         let mut standing = None;
         if let (true, Some(key)) = (asks_for_tags, ask.key) {
-            let (tags, judged) = self.tags(ask, key).await?;
-            for (name, value) in tags {
+            standing = self.by_tags(ask, key).await?;
+            for (name, value) in self.tags(ask, key).await? {
                 facts.put(&format!("s3:ExistingObjectTag/{name}"), &value);
             }
-            standing = Some(Standing { by: By::Tags, judged });
         }
         let request = Request { who, action: &name, key, facts: &facts };
         let decision = match ask.action {
@@ -283,27 +282,30 @@ impl Sharing {
         }
     }
 
-    /// The tags of an object, and the version that has them if it is still there behind this.
-    async fn tags(
-        &self,
-        ask: &Ask<'_>,
-        key: &str,
-    ) -> S3Result<(Vec<(String, String)>, Option<ETag>)> {
+    /// The version of an object whose tags are asked for behind this, where it answers the request.
+    async fn by_tags(&self, ask: &Ask<'_>, key: &str) -> S3Result<Option<Standing>> {
+        if !standing::is_answered_by_object(ask) {
+            return Ok(None);
+        }
         let judged = match self.object(ask, key, true).await {
             Ok(meta) => meta.etag,
             Err(error) if is_missing(&error) => None,
             Err(error) => return Err(error),
         };
+        Ok(Some(Standing { by: By::Tags, judged }))
+    }
+
+    /// The tags of an object.
+    async fn tags(&self, ask: &Ask<'_>, key: &str) -> S3Result<Vec<(String, String)>> {
         let bucket = self.buckets.get(ask.bucket).await?;
         let name = versions::name(&bucket, key, ask.version)?;
         match bucket.store.tags(&bucket.key(&name)).await {
-            Ok(tags) => Ok((tags, judged)),
             // What is not there has none, nor has anything where there are none.
             Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Unsupported) => {
-                Ok((Vec::new(), judged))
+                Ok(Vec::new())
             }
             // Taken for none they would pass whatever is denied for them.
-            Err(error) => Err(to_s3(Subject::Object, error)),
+            tags => tags.map_err(|error| to_s3(Subject::Object, error)),
         }
     }
 

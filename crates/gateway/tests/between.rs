@@ -140,6 +140,22 @@ const UNLESS_SECRET: &str = r#"{"Statement": [{"Effect": "Allow", "Principal": {
     "Resource": "arn:aws:s3:::mine/*",
     "Condition": {"StringEquals": {"s3:ExistingObjectTag/secret": "yes"}}}]}"#;
 
+/// Where no version of the object answers, none is asked for beside its tags.
+#[tokio::test]
+async fn a_write_that_hangs_on_tags_costs_their_request_only() {
+    let server = server().await;
+    let path = "/mine?policy";
+    let policy = OPEN.replace(r#"["s3:GetObject", "s3:GetObjectTagging"]"#, r#""s3:*""#);
+    let set = Request { method: "PUT", path, body: policy.as_bytes(), ..Default::default() };
+    assert_eq!(server.send(set).await.status, 204);
+    let headers = [("x-amz-tagging", "open=yes")];
+    let put = || Request { method: "PUT", path: "/mine/k", body: b"1", ..Default::default() };
+    assert_eq!(server.send(Request { headers: &headers, ..put() }).await.status, 200);
+    let before = server.backend_requests();
+    assert_eq!(server.send_as(OTHER, put()).await.status, 200);
+    assert_eq!(server.backend_requests() - before, 4, "notes, tags, notes, and the object");
+}
+
 /// Tags are judged, and by the time of the answer it would be another version's.
 #[tokio::test]
 async fn tags_of_one_version_let_nobody_see_another() {

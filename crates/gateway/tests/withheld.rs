@@ -15,7 +15,9 @@ on_lane!(local, Local: nobody_sets_up_a_bucket_that_is_anothers_by_now,
     a_batch_removes_nothing_of_it, nor_are_its_versions_suspended, nothing_is_written_there,
     nor_is_anything_there_retained);
 on_lane!(azure, Azure: nobody_sets_up_a_bucket_that_is_anothers_by_now,
-    a_batch_removes_nothing_of_it, nothing_is_written_there);
+    a_batch_removes_nothing_of_it, nothing_is_written_there,
+    where_a_body_ends_no_connection_is_waited_for);
+on_lane!(s3, S3: where_a_body_ends_no_connection_is_waited_for);
 
 const OTHER: &str = "OTHER";
 const POLICY: &str = r#"{"Statement": {"Effect": "Allow", "Principal": {"AWS": "TESTACCESS"},
@@ -166,4 +168,21 @@ async fn nor_is_anything_there_retained(lane: Lane) {
         let told = server.send_as(OTHER, Request { path, ..Default::default() }).await;
         assert_eq!(told.code(), "NoSuchObjectLockConfiguration", "{path}: {}", told.text());
     }
+}
+
+/// Whose the bucket is, is asked while the back end still waits for the last of the body.
+async fn where_a_body_ends_no_connection_is_waited_for(lane: Lane) {
+    let server = Server::on_with(lane, |options| {
+        owners(options);
+        options.settings.connections_per_host = 1;
+        options.serve.backend_deadline_ms = 4000;
+    })
+    .await;
+    server.done(ACCESS_KEY, "PUT", "/mine", b"").await;
+    let large = "x".repeat(1 << 20);
+    server.done(ACCESS_KEY, "PUT", "/mine/large", large.as_bytes()).await;
+    let begun = server.done(ACCESS_KEY, "POST", "/mine/parts?uploads", b"").await.text();
+    let id = begun.split_once("<UploadId>").unwrap().1.split_once('<').unwrap().0;
+    let part = format!("/mine/parts?partNumber=1&uploadId={id}");
+    server.done(ACCESS_KEY, "PUT", &part, large.as_bytes()).await;
 }

@@ -239,8 +239,8 @@ impl Memory {
     }
 
     /// Bytes that [`Memory::free`] would give to those who wait for memory; `None` while others are
-    /// at them. Neither waits for a lock. In a child of a fork there are none: the locks may be held
-    /// for ever.
+    /// at them. Neither waits for a lock. In a child of a fork there are none: the locks may be
+    /// held for ever.
     pub fn spare_bytes(&self) -> Option<u64> {
         if !self.0.is_here() {
             return Some(0);

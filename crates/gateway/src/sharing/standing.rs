@@ -1,7 +1,7 @@
 //! By what of an object a request was let in, to be asked again of the version that answers it:
 //! another may have come between, with a list and tags of its own. Pure.
 
-use super::{denied, noted_acl};
+use super::{Ask, denied, noted_acl};
 use crate::acl::{Acl, Permission};
 use crate::notes::came_between;
 use penstock_store::{ETag, ObjectMeta};
@@ -35,6 +35,14 @@ pub(super) struct ByList {
     pub is_let_in: bool,
     /// What lists grant to anybody who is not named has no effect.
     pub ignores_public: bool,
+}
+
+/// Whether a request is answered with the object that it names, or with what its head tells: then
+/// the version can be held against the one that was judged.
+pub(super) fn is_answered_by_object(ask: &Ask<'_>) -> bool {
+    const OPERATIONS: [&str; 5] =
+        ["GetObject", "HeadObject", "GetObjectAttributes", "GetObjectAcl", "PutObjectAcl"];
+    ask.is_source || OPERATIONS.contains(&ask.operation)
 }
 
 impl ByList {
