@@ -164,6 +164,8 @@ fn a_url_is_told_how_it_is_said_here() {
             assert!(error.contains("it is a URL") && error.ends_with(&told), "{error}");
         }
     }
+    let mistaken = refused(&["ls", &format!("nvme://{device}?dbs=sales")]);
+    assert!(mistaken.contains("dbs"), "{mistaken}");
     let pipe = dir.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     assert!(refused(&["ls", &pipe]).contains("a pipe is no device for blocks"));

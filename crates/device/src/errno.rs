@@ -110,8 +110,9 @@ pub(crate) fn explain_io(error: &std::io::Error, operation: &'static str, object
 
 /// The error of a read or write that the device ended before its end.
 pub(crate) fn ended_early(operation: &'static str, object: &str, offset: u64) -> Error {
+    // Nothing is damaged for certain: what lay behind may be there again.
     Error::new(
-        Kind::Corrupt,
+        Kind::Conflict,
         format!("the device ends at byte {offset}, in the middle of a command"),
     )
     .with_operation(operation)

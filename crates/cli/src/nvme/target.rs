@@ -3,7 +3,7 @@
 use crate::args::NvmeDevice;
 use crate::output::shown;
 use penstock_base::{ByteSize, Error, Kind, Result};
-use penstock_device::address::{Address, Place};
+use penstock_device::address::{Address, Place, strip_scheme};
 use penstock_device::volume::{Asked, Volume};
 use penstock_device::{IoChoice, Port};
 use std::path::Path;
@@ -44,9 +44,10 @@ impl<'a> Target<'a> {
 
 /// Refuses what ATTACH takes: here the path stands alone, and the database in `--db`.
 fn refuse_url(path: &Path) -> Result<()> {
-    let Some(address) = path.to_str().and_then(|text| Address::parse(text).ok()) else {
+    let Some(text) = path.to_str().filter(|text| strip_scheme(text).is_some()) else {
         return Ok(());
     };
+    let address = Address::parse(text)?;
     let hint = format!("Name it by its path: {}", shown(&address.device.display().to_string()));
     let hint = match address.place {
         Place::Database(name) => format!("{hint}; the database by --db {}", shown(&name)),

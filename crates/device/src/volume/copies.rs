@@ -51,11 +51,16 @@ pub(crate) fn memory(port: &Port, bytes: usize) -> AlignedBuffer {
 /// What lies where a copy should be.
 pub(crate) type Found = Result<Table, Flaw>;
 
+/// Reads what lies at a page as a copy of at most so many pages.
+pub(crate) fn read_at(port: &Port, paging: Paging, first_page: u64, most: u64) -> Result<Found> {
+    let mut head = memory(port, PAGE_BYTES as usize);
+    port.read(first_page * paging.blocks_per_page, &mut head)?;
+    read_rest(port, paging, first_page, most, &head)
+}
+
 /// Reads the copy that begins at a page, of which there are at most so many.
 pub(crate) fn read_copy(port: &Port, paging: Paging, first_page: u64, most: u64) -> Result<Found> {
-    let mut head = memory(port, PAGE_BYTES as usize);
-    let read = port.read(first_page * paging.blocks_per_page, &mut head);
-    unless_lost(read.and_then(|()| read_rest(port, paging, first_page, most, &head)))
+    unless_lost(read_at(port, paging, first_page, most))
 }
 
 /// The same where its first page was read.

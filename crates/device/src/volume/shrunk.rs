@@ -2,7 +2,7 @@
 //! decides what is told of them: what was there, what of it is gone, and what can be done.
 
 use crate::port::Port;
-use crate::volume::copies::{Found, Paging, foreign, held, read_copy, too_small};
+use crate::volume::copies::{Found, Paging, foreign, held, read_at, too_small};
 use crate::volume::table::{Entry, Flaw, PAGE_BYTES, PAGES_MIN, Table};
 use penstock_base::{Error, Kind, Result};
 
@@ -41,7 +41,7 @@ pub(crate) fn check_whole(port: &Port, paging: Paging) -> Result<()> {
 
 /// The first copy of the table, as far as the device goes.
 fn first_copy(port: &Port, paging: Paging) -> Result<Found> {
-    read_copy(port, paging, 0, paging.pages)
+    read_at(port, paging, 0, paging.pages)
 }
 
 /// The error of a device that is smaller than the volume that a table tells of.

@@ -9,7 +9,7 @@ use penstock_device::volume::{
     Account, Lease as VolumeLease, Leased, Memory, Purpose, Side, Sides, SpillsMost, Volume,
 };
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// The memory of one volume, which keeps this, and so the account, as long as it is open.
 struct OfVolume {
@@ -25,8 +25,9 @@ struct Spilled(Weak<Memory>);
 struct Told {
     budget: Arc<Budget>,
     bytes: u64,
-    /// In the account of the limit; spills may lie beside it.
-    lease: Mutex<Option<Lease>>,
+    /// In the account of the limit; spills may lie beside it, and be entered there later. No lock:
+    /// whoever says that it stays may be asked for this very memory, on the same thread.
+    lease: OnceLock<Lease>,
     is_spilled: bool,
 }
 
@@ -35,7 +36,8 @@ impl Told {
         if is_spilled {
             budget.metrics.add(Metric::MemoryOfSpillsNow, bytes);
         }
-        let told = Told { budget, bytes, lease: Mutex::new(lease), is_spilled };
+        let lease = lease.map_or_else(OnceLock::new, OnceLock::from);
+        let told = Told { budget, bytes, lease, is_spilled };
         told.budget.metrics.add(told.metric(), bytes);
         told
     }
@@ -46,10 +48,6 @@ impl Told {
             Side::Within => Metric::MemoryOfVolumesNow,
             Side::Beside => Metric::MemoryOfSpillsBesideNow,
         }
-    }
-
-    fn lease(&self) -> MutexGuard<'_, Option<Lease>> {
-        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -65,27 +63,27 @@ impl Drop for Told {
 
 impl Leased for Told {
     fn set_returning(&self) {
-        self.lease().iter().for_each(Lease::set_returning);
+        self.lease.get().into_iter().for_each(Lease::set_returning);
     }
 
     fn set_staying(&self) {
-        self.lease().iter().for_each(Lease::set_staying);
+        self.lease.get().into_iter().for_each(Lease::set_staying);
     }
 
     fn side(&self) -> Side {
-        if self.lease().is_some() { Side::Within } else { Side::Beside }
+        if self.lease.get().is_some() { Side::Within } else { Side::Beside }
     }
 
     fn move_within(&self) -> bool {
-        let (budget, mut lease) = (&self.budget, self.lease());
-        if lease.is_some() {
+        let budget = &self.budget;
+        if self.side() == Side::Within {
             return true;
         }
         if !budget.spilled.move_within(self.bytes, budget.limit_bytes()) {
             return false;
         }
-        *lease = budget.try_lease(self.bytes);
-        let is_within = lease.is_some();
+        let lease = budget.try_lease(self.bytes);
+        let is_within = lease.is_some_and(|lease| self.lease.set(lease).is_ok());
         match is_within {
             true => {
                 budget.metrics.sub(Metric::MemoryOfSpillsBesideNow, self.bytes);
@@ -192,6 +190,7 @@ mod tests {
     use penstock_device::model::{Failure, Image, ModelDevice};
     use penstock_device::volume::{File, FormatOptions, Lock, OpenFileOptions, format};
     use penstock_device::{Discipline, Port};
+    use std::sync::atomic::AtomicBool;
 
     const BLOCK: usize = 256 << 10;
     const BLOCKS: usize = 64;
@@ -462,10 +461,45 @@ mod tests {
         let file = spill(&volume);
         file.truncate(0).expect("cuts");
         assert!(metrics.get(Metric::MemoryOfSpillsNow) >= 8 << 20, "it is kept for a while");
-        wait_until("nobody is at it", || memory.spare_bytes().is_some());
-        assert_eq!(memory.spare_bytes(), Some(0));
-        assert_eq!(memory.free(), Some(false));
+        // The volume's own thread may look at it at any moment.
+        wait_until("nothing is spare", || memory.spare_bytes() == Some(0));
+        wait_until("there is nothing to give", || memory.free() == Some(false));
         assert!(metrics.get(Metric::MemoryOfSpillsNow) >= 8 << 20);
+    }
+
+    /// Whoever fills a page that was to be written says that it stays, and is asked for it at once,
+    /// since somebody still waits.
+    #[test]
+    fn who_spills_while_others_wait_goes_on() {
+        const LIMIT: u64 = 16 << 20;
+        let (_, budget) = bounded(LIMIT);
+        let volume = volume();
+        budget.answer_for(&volume);
+        let spills = &|number: u8| {
+            let options = OpenFileOptions { create: true, lock: Lock::None };
+            let file = volume.open_file(&format!("temp/{number}"), options).expect("creates");
+            let bytes = vec![number; BLOCK];
+            for round in 0..1000u64 {
+                file.write_at(&bytes, (round % 8) * BLOCK as u64).expect("writes");
+                if round % 8 == 7 {
+                    file.truncate(0).expect("cuts");
+                }
+            }
+        };
+        let is_over = AtomicBool::new(false);
+        let waits = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("starts");
+            while !is_over.load(Ordering::Relaxed) {
+                drop(runtime.block_on(budget.lease_within(LIMIT)));
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(waits);
+            let writers: Vec<_> =
+                (0..4).map(|number| scope.spawn(move || spills(number))).collect();
+            writers.into_iter().for_each(|writer| writer.join().expect("spills"));
+            is_over.store(true, Ordering::Relaxed);
+        });
     }
 
     #[test]
