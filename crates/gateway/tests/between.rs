@@ -9,6 +9,7 @@ use common::raw::until;
 use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server};
 use penstock_base::Secret;
 use penstock_gateway::{KeyPair, Options};
+use penstock_testkit::fake::FaultPlan;
 
 const OTHER: &str = "OTHER";
 
@@ -32,18 +33,27 @@ async fn put(server: &Server, path: &str, body: &[u8], acl: &str) {
 }
 
 impl Server {
-    /// Holds the answer to the next request of this operation back, so that there is time for what
-    /// comes between; it takes effect at once.
+    /// Holds the answer to the next request of this operation back until what comes between is
+    /// over; it takes effect at once.
     fn hold(&self, operation: &str) {
         let fake = self.fake.as_ref().unwrap();
-        fake.faults().clear();
-        fake.fault(&format!("latency=1500,op={operation},times=1"));
+        fake.fault(&format!("latency=60000,op={operation},times=1"));
     }
 
-    /// Until that request came.
-    async fn held(&self) {
-        let fake = self.fake.as_ref().unwrap();
-        until("the request", async || fake.faults().fired() == [1]).await;
+    /// Waits for that request; once this is dropped it is answered.
+    async fn held(&self) -> Held<'_> {
+        let faults = self.fake.as_ref().unwrap().faults();
+        until("the request", async || faults.fired() == [1]).await;
+        Held(faults)
+    }
+}
+
+/// A request that is held back.
+struct Held<'a>(&'a FaultPlan);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.clear();
     }
 }
 
@@ -66,7 +76,7 @@ async fn a_version_that_is_private_is_not_told_to_whom_the_one_before_was_open()
         assert!([200, 206].contains(&ask().await.status), "{method} {path}");
         server.hold("GetBlobProperties");
         let (answer, ()) = tokio::join!(ask(), async {
-            server.held().await;
+            let _held = server.held().await;
             put(&server, "/mine/k", b"secret version", "private").await;
         });
         assert_eq!(answer.status, 403, "{method} {path}: {}", answer.text());
@@ -102,7 +112,7 @@ async fn nor_do_conditions_and_ranges_tell_of_it() {
         server.hold("GetBlobProperties");
         let ask = Request { method, path, headers: &headers, ..Default::default() };
         let (answer, ()) = tokio::join!(server.unsigned(ask), async {
-            server.held().await;
+            let _held = server.held().await;
             put(&server, "/mine/k", b"secret version", "private").await;
         });
         assert_eq!(answer.status, 403, "{path} {headers:?}: {}", answer.text());
@@ -188,7 +198,7 @@ async fn tags_of_one_version_let_nobody_see_another() {
             assert!([200, 206].contains(&before.status), "{method} {path}: {}", before.text());
             server.hold("GetBlobTags");
             let (answer, ()) = tokio::join!(ask(), async {
-                server.held().await;
+                let _held = server.held().await;
                 put(b"secret version", "secret=yes").await;
             });
             let refused = [403, 409].contains(&answer.status);
@@ -228,7 +238,7 @@ async fn nor_is_it_copied() {
         assert_eq!(before.status, 200, "{headers:?}: {}", before.text());
         server.hold("GetBlobProperties");
         let (answer, ()) = tokio::join!(copy(), async {
-            server.held().await;
+            let _held = server.held().await;
             put(&server, "/mine/k", b"secret version", "private").await;
         });
         assert!([403, 409].contains(&answer.status), "{headers:?}: {}", answer.text());
@@ -245,7 +255,7 @@ async fn a_bucket_that_two_make_at_once_is_one_owners() {
     let make = |who| server.send_as(who, Request { method: "PUT", path, ..Default::default() });
     server.hold("CreateContainer");
     let (first, second): (Answer, Answer) = tokio::join!(make(ACCESS_KEY), async {
-        server.held().await;
+        let _held = server.held().await;
         make(OTHER).await
     });
     assert_eq!(second.status, 200, "{}", second.text());
@@ -288,7 +298,7 @@ async fn what_others_set_up_on_a_bucket_that_is_being_made_does_not_stay() {
         "Resource": ["arn:aws:s3:::missing-yet", "arn:aws:s3:::missing-yet/*"]}}"#;
     server.hold("CreateContainer");
     let (made, set): (Answer, Answer) = tokio::join!(make(), async {
-        server.held().await;
+        let _held = server.held().await;
         let path = "/missing-yet?policy";
         let set = Request { method: "PUT", path, body: policy, ..Default::default() };
         server.send_as(OTHER, set).await
@@ -311,7 +321,7 @@ async fn a_bucket_that_is_made_while_another_goes_keeps_its_owner() {
     server.hold("DeleteContainer");
     let remove = Request { method: "DELETE", path, ..Default::default() };
     let (removed, ()) = tokio::join!(server.send(remove), async {
-        server.held().await;
+        let _held = server.held().await;
         // Until the container is gone it is the other's.
         let make = || server.send_as(OTHER, Request { method: "PUT", path, ..Default::default() });
         while make().await.status != 200 {}
@@ -336,7 +346,7 @@ async fn a_bucket_that_is_anothers_by_now_is_not_removed() {
     // What the owner is judged by.
     server.hold("GetBlob");
     let (removed, ()) = tokio::join!(server.send(remove.clone()), async {
-        server.held().await;
+        let _held = server.held().await;
         assert_eq!(server.send(remove.clone()).await.status, 204);
         assert_eq!(server.send_as(OTHER, made.clone()).await.status, 200);
     });
@@ -359,7 +369,7 @@ async fn what_others_set_up_on_a_bucket_that_is_being_claimed_does_not_stay() {
     server.hold("CreateContainer");
     let make = server.send(Request { method: "PUT", path, ..Default::default() });
     let (made, set): (Answer, Answer) = tokio::join!(make, async {
-        server.held().await;
+        let _held = server.held().await;
         let path = "/unclaimed?policy";
         let set = Request { method: "PUT", path, body: policy, ..Default::default() };
         server.send_as(OTHER, set).await

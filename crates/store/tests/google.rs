@@ -193,12 +193,13 @@ async fn with_a_token_a_removal_is_of_the_version_that_is_named() {
     assert_eq!(stale.kind(), Kind::Conflict, "{stale}");
     // Another write comes between the look and the removal.
     let second = tag().await;
-    fake.fault("latency=1000,op=HeadObject,times=1");
+    fake.fault("latency=60000,op=HeadObject,times=1");
     let (overtaken, ()) = tokio::join!(store.delete("k", Some(&second)), async {
         while fake.faults().fired() != [1] {
             tokio::task::yield_now().await;
         }
         put(&*store, "k", "three").await;
+        fake.faults().clear();
     });
     assert_eq!(overtaken.unwrap_err().kind(), Kind::Conflict);
     assert_eq!(text(&*store, "k").await, "three");

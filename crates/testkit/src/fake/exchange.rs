@@ -81,6 +81,7 @@ async fn exchange(server: &Server, mut wire: Wire, request: &Request, first: boo
         Protocol::S3 => s3::target(request),
         Protocol::Azure => azure::target(request),
     };
+    let disarmed = server.faults.disarmed();
     let faults = server.faults.strike(&request.method, target.operation, &target.key);
     let mut body = BodyReader::new(&mut wire, request);
     let end = serve_with_faults(server, request, &target, &mut body, &faults).await;
@@ -107,7 +108,10 @@ async fn exchange(server: &Server, mut wire: Wire, request: &Request, first: boo
     record.bytes_in = body.received;
     let cut = alter(&mut answer, &faults);
     let keep = ready && request.keep_alive && !answer.close;
-    wait_for_link(server, &wire, &faults, first).await;
+    wait_for_link(server, &wire, first).await;
+    if let Some(more) = latency(&faults) {
+        disarmed.or_after(more).await;
+    }
     record.status = answer.status;
     let place = server.stats.answering(begun, record);
     let told = send(&mut wire, &answer, keep, &faults, cut).await;
@@ -257,13 +261,16 @@ fn shift_range(answer: &mut Response, by: i64) {
     }
 }
 
-async fn wait_for_link(server: &Server, wire: &Wire, faults: &[FaultSpec], first: bool) {
+/// What faults add to the link's.
+fn latency(faults: &[FaultSpec]) -> Option<Duration> {
+    faults.iter().fold(None, |sum: Option<Duration>, fault| match fault.action {
+        Action::Latency(more) => Some(sum.unwrap_or_default() + more),
+        _ => sum,
+    })
+}
+
+async fn wait_for_link(server: &Server, wire: &Wire, first: bool) {
     let mut wait = server.link.options.latency;
-    for fault in faults {
-        if let Action::Latency(more) = fault.action {
-            wait += more;
-        }
-    }
     if first {
         wait += server.link.handshake_left(wire.accepted, wire.first_read);
     }

@@ -10,6 +10,7 @@ pub use parse::HELP;
 
 use std::sync::Mutex;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// What goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub enum Action {
     Replace,
     /// Answer a page without names that is not the last.
     EmptyPage,
-    /// Wait so long before the answer.
+    /// Wait so long before the answer, or until all faults are disarmed.
     Latency(Duration),
     /// Do what was asked, then cut the connection instead of answering.
     LostAnswer,
@@ -111,17 +112,39 @@ struct State {
 
 /// The faults of one server; they can be changed while it runs.
 #[derive(Debug)]
-pub struct FaultPlan(Mutex<State>);
+pub struct FaultPlan {
+    state: Mutex<State>,
+    /// How often all were disarmed.
+    disarmed: watch::Sender<u64>,
+}
+
+/// What was disarmed by a moment, to wait for what is disarmed since.
+#[derive(Debug)]
+pub struct Disarmed(watch::Receiver<u64>);
+
+impl Disarmed {
+    /// Waits so long, or until all faults are disarmed.
+    pub async fn or_after(mut self, wait: Duration) {
+        // The plan may be gone: then nothing is disarmed any more.
+        let disarmed = async {
+            if self.0.changed().await.is_err() {
+                std::future::pending().await
+            }
+        };
+        let _ = tokio::time::timeout(wait, disarmed).await;
+    }
+}
 
 impl FaultPlan {
     /// Arms faults; the same seed and the same requests in the same order meet the same faults.
     pub fn new(faults: Vec<FaultSpec>, seed: u64) -> Self {
         let armed = faults.into_iter().map(Armed::from).collect();
-        FaultPlan(Mutex::new(State { armed, random: seed }))
+        let state = Mutex::new(State { armed, random: seed });
+        FaultPlan { state, disarmed: watch::Sender::default() }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().expect("no holder of this lock panics")
+        self.state.lock().expect("no holder of this lock panics")
     }
 
     /// Arms one more fault.
@@ -129,9 +152,15 @@ impl FaultPlan {
         self.state().armed.push(fault.into());
     }
 
-    /// Disarms all.
+    /// Disarms all; answers that wait for one are sent.
     pub fn clear(&self) {
         self.state().armed.clear();
+        self.disarmed.send_modify(|times| *times += 1);
+    }
+
+    /// From now on.
+    pub fn disarmed(&self) -> Disarmed {
+        Disarmed(self.disarmed.subscribe())
     }
 
     /// How often each armed fault has struck, in the order of arming.
@@ -229,6 +258,14 @@ mod tests {
         }
         assert_eq!(hits, [false, true, true, false, false]);
         assert_eq!(plan.fired(), [2]);
+    }
+
+    #[tokio::test]
+    async fn who_waits_goes_on_when_all_are_disarmed() {
+        let plan = FaultPlan::new(Vec::new(), 0);
+        let disarmed = plan.disarmed();
+        plan.clear();
+        disarmed.or_after(Duration::MAX).await;
     }
 
     #[test]

@@ -19,7 +19,7 @@ A fault is ACTION[=VALUE] and filters, separated by commas:
   ignore-range         answer 200 and the whole object
   replace              replace the object by another of the same size, then serve
   empty-page           answer a page of a listing that is empty and not the last
-  latency=MS           wait before the answer
+  latency=MS           wait before the answer, or until the faults are disarmed
   lost-answer          do it, then cut the connection instead of answering
   cut=N                true head, then cut the connection after N bytes of the body
   truncate=N           well-framed body of N bytes only
