@@ -212,3 +212,33 @@ async fn clearing_takes_the_disk_too() {
     read(&bench, &bench.query(), "a", 0, 2 * MIB).await;
     assert_eq!(bench.store.take_calls().len(), 2);
 }
+
+/// Of a server that sends all of it for each range, since that was read by ranges: once is enough.
+#[tokio::test]
+async fn what_is_here_in_part_comes_whole_once_from_a_server_without_ranges() {
+    let dir = Scratch::new("engine-cache");
+    let data = pattern(6 * MIB);
+    let plain = |ranges_ignored: bool| {
+        let mut store = Scripted::new();
+        (store.capabilities.list, store.capabilities.list_etag) = (false, false);
+        store.ranges_ignored = ranges_ignored.into();
+        store
+    };
+    let first = bench(&dir, plain(false));
+    first.store.place("a.parquet", data.clone()).await;
+    read(&first, &first.query(), "a.parquet", 4 * MIB, 2 * MIB).await;
+    let Bench { store, engine } = first;
+    let mut next = plain(true);
+    next.memory = Arc::clone(&store.memory);
+    drop((engine, store));
+    let second = bench(&dir, next);
+    let query = second.query();
+    let reader = query.open(&second.at("a.parquet"), &Known::NOTHING).await.unwrap();
+    for start in (0..4 * MIB).step_by(MIB) {
+        let mut buf = vec![0; MIB];
+        reader.read_at(&query, &mut buf, start as u64).await.unwrap();
+        assert!(buf == data[start..][..MIB]);
+    }
+    let calls = second.store.take_calls();
+    assert_eq!(calls, ["get a.parquet -262144", "get a.parquet all"]);
+}

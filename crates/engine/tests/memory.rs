@@ -40,7 +40,7 @@ fn bench() -> Bench {
 async fn page(bench: &Bench, len: usize) -> Location {
     let mut store = Scripted::new();
     (store.capabilities.list, store.capabilities.list_etag) = (false, false);
-    store.ranges_ignored = true;
+    store.ranges_ignored = true.into();
     store.place("page.csv", vec![7; len]).await;
     bench.engine.mount(Arc::new(store)).at("page.csv")
 }

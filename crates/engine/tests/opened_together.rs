@@ -153,7 +153,7 @@ async fn who_fails_fails_no_other() {
 #[tokio::test(start_paused = true)]
 async fn whole_objects_are_fetched_by_each() {
     let mut store = far();
-    store.ranges_ignored = true;
+    store.ranges_ignored = true.into();
     let bench = bench(store, &[]).await;
     for opened in open_at_once(&bench, "a.csv", 3) {
         reads_what_came(&opened.await.unwrap(), "a.csv").await;

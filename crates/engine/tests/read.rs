@@ -7,8 +7,9 @@ mod support;
 use penstock_base::{Kind, Metric};
 use penstock_engine::Known;
 use penstock_store::ObjectMeta;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-use support::{Bench, Scripted, pattern, read};
+use support::{Bench, Fault, Scripted, pattern, read};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -196,7 +197,7 @@ async fn empty_object_opens_and_reads() {
 async fn a_server_without_ranges_is_read_once_and_whole() {
     let mut store = Scripted::new();
     (store.capabilities.list, store.capabilities.list_etag) = (false, false);
-    store.ranges_ignored = true;
+    store.ranges_ignored = true.into();
     let bench = Bench::with(store, &[("memory_limit_bytes", "64MiB")]);
     let data = pattern(2 * MIB);
     bench.store.place("a.parquet", data.clone()).await;
@@ -216,7 +217,7 @@ async fn a_server_without_ranges_is_read_once_and_whole() {
 async fn whole_objects_share_the_memory_limit_and_are_given_back_with_their_readers() {
     for endless in [false, true] {
         let mut store = Scripted::new();
-        (store.endless, store.ranges_ignored) = (endless, true);
+        (store.endless, store.ranges_ignored) = (endless, true.into());
         (store.capabilities.list, store.capabilities.list_etag) = (false, false);
         let bench = Bench::with(store, &[("memory_limit_bytes", "64MiB")]);
         let held = || bench.engine.budget().held_bytes();
@@ -249,7 +250,7 @@ async fn whole_objects_share_the_memory_limit_and_are_given_back_with_their_read
 #[tokio::test(start_paused = true)]
 async fn a_small_whole_object_stays_with_its_query() {
     let mut store = Scripted::new();
-    (store.endless, store.ranges_ignored) = (true, true);
+    (store.endless, store.ranges_ignored) = (true, true.into());
     (store.capabilities.list, store.capabilities.list_etag) = (false, false);
     let bench = Bench::with(store, &[("memory_limit_bytes", "64MiB")]);
     let data = pattern(MIB);
@@ -270,7 +271,7 @@ async fn a_small_whole_object_stays_with_its_query() {
 fn without_ranges(settings: &[(&str, &str)]) -> Bench {
     let mut store = Scripted::new();
     (store.capabilities.list, store.capabilities.list_etag) = (false, false);
-    store.ranges_ignored = true;
+    store.ranges_ignored = true.into();
     Bench::with(store, settings)
 }
 
@@ -311,12 +312,60 @@ async fn what_came_whole_does_not_come_again_where_a_cache_has_it() {
     }
 }
 
+/// A HEAD that tells the size only is of any version of that size.
+#[tokio::test(start_paused = true)]
+async fn what_came_whole_is_not_kept_on_the_word_of_its_size() {
+    let mut store = Scripted::new();
+    (store.capabilities.list, store.capabilities.list_etag) = (false, false);
+    store.ranges_ignored = true.into();
+    store.bare_heads = true;
+    let bench =
+        Bench::with(store, &[("cache_memory_bytes", "8MiB"), ("cache_validation", "query")]);
+    for first in [1, 2] {
+        let data = vec![first; 2 * MIB];
+        bench.store.place("a.parquet", data.clone()).await;
+        assert!(read_anew(&bench, &Known::NOTHING).await == data, "{first}");
+    }
+}
+
+/// Nor is it lost with a HEAD that is refused.
+#[tokio::test(start_paused = true)]
+async fn what_came_whole_needs_no_head() {
+    let bench = without_ranges(&[("cache_memory_bytes", "8MiB"), ("cache_validation", "query")]);
+    let data = pattern(2 * MIB);
+    bench.store.place("a.parquet", data.clone()).await;
+    assert!(read_anew(&bench, &Known::NOTHING).await == data);
+    bench.store.fail("stat", Fault::Deny);
+    assert!(read_anew(&bench, &Known::NOTHING).await == data);
+}
+
+/// A cache on the way may send all of it once, and ranges from then on.
+#[tokio::test(start_paused = true)]
+async fn what_came_whole_once_is_served_by_ranges_later() {
+    let bench = without_ranges(&[("cache_validation", "query")]);
+    let data = pattern(3 * MIB);
+    bench.store.place("a.parquet", data.clone()).await;
+    let kept = Known { host_keeps: true, ..Known::NOTHING };
+    assert!(read_anew(&bench, &kept).await == data);
+    bench.store.ranges_ignored.store(false, Ordering::Relaxed);
+    assert!(read_anew(&bench, &kept).await == data);
+    bench.store.take_calls();
+    let query = bench.query();
+    let reader = query.open(&bench.at("a.parquet"), &kept).await.unwrap();
+    assert!(read(&reader, &query, 0, MIB).await == data[..MIB]);
+    let calls = bench.store.take_calls();
+    assert!(
+        !calls.iter().any(|call| call.ends_with(" all") || call.ends_with(" 0..")),
+        "{calls:?}"
+    );
+}
+
 /// Front to back in large steps: what follows is here, and not asked for ahead.
 #[tokio::test(start_paused = true)]
 async fn of_what_came_whole_nothing_is_asked_for_ahead() {
     let mut store = Scripted::remote(Duration::from_millis(50));
     (store.capabilities.list, store.capabilities.list_etag) = (false, false);
-    store.ranges_ignored = true;
+    store.ranges_ignored = true.into();
     let bench = Bench::new(store);
     let data = pattern(6 * MIB + 5);
     bench.store.place("a.parquet", data.clone()).await;
@@ -345,7 +394,7 @@ async fn what_came_whole_and_the_host_keeps_comes_again_when_it_is_read() {
     assert_eq!(bench.store.take_calls(), ["stat a.parquet"], "nothing was read of it");
     assert!(read(&reader, &query, 5, MIB).await == data[5..MIB + 5]);
     assert!(read(&reader, &query, MIB, MIB).await == data[MIB..2 * MIB]);
-    assert_eq!(bench.store.take_calls(), ["get a.parquet all"]);
+    assert_eq!(bench.store.take_calls(), ["get a.parquet 0.."], "it may serve ranges by now");
     drop((reader, query));
     // It has to be the version that was opened.
     let query = bench.query();

@@ -55,7 +55,7 @@ pub(crate) use together::Together;
 pub use trails::Trails;
 pub(crate) use version::Version;
 use version::changed;
-pub(crate) use whole::CameWhole;
+pub(crate) use whole::RangeSupport;
 
 use crate::attempt::{Weight, retry};
 use crate::cache::CachedObject;
@@ -245,7 +245,7 @@ async fn find_out(
     if known.meta.size_bytes.is_some()
         && known.meta.etag.is_some()
         && !is_outdated(query, at, known)
-        && !engine.came_whole.knows(at)
+        && !engine.range_support.comes_whole(at)
     {
         query.scope.count(Metric::MetadataHits, 1);
         if known.immutable {
@@ -255,9 +255,13 @@ async fn find_out(
         return Ok(Opened::new(known.meta.clone()));
     }
     // Whether a plain HTTP server serves ranges is known only from an answer with bytes; of what is
-    // cached whole none will be asked for.
-    let trusted =
-        |meta: &ObjectMeta| at.mount.capabilities.list || held(meta) || is_cached(query, at, meta);
+    // here whole none will be asked for.
+    let is_here = |meta: &ObjectMeta| {
+        let all = ByteRange { start: 0, end: meta.size_bytes.unwrap_or(0) };
+        let held = engine.held.get(&at.id(), &Version::of(meta));
+        held.is_some_and(|held| held.covers(&all)) || is_cached(query, at, meta)
+    };
+    let trusted = |meta: &ObjectMeta| engine.range_support.is_served(at) || is_here(meta);
     let mut size_bytes = known.meta.size_bytes;
     match query.remembered(at, query.validity(Validation::Time)) {
         Remembered::Fresh(meta) if is_kept(query, at, &meta, known.host_keeps) => {
@@ -266,7 +270,10 @@ async fn find_out(
         }
         Remembered::Stale(meta) if is_kept(query, at, &meta, known.host_keeps) => {
             query.scope.count(Metric::MetadataMisses, 1);
-            if Version::of(&meta).matches(&ask(query, at).await?) {
+            let is_proof =
+                |answered: ObjectMeta| Version::of(&meta).is_proven_by(&Version::of(&answered));
+            // Whatever else the answer is, the GET has it in its own words.
+            if ask(query, at).await.is_ok_and(is_proof) {
                 return Ok(Opened::of_whole(meta, Whole::kept()));
             }
         }
@@ -275,7 +282,7 @@ async fn find_out(
             warm_known(&meta);
             return Ok(Opened::new(meta));
         }
-        Remembered::Stale(meta) if near(&meta) && !engine.came_whole.knows(at) => {
+        Remembered::Stale(meta) if near(&meta) && trusted(&meta) => {
             // The bytes are here already, so a request without a body confirms them.
             query.scope.count(Metric::MetadataMisses, 1);
             return Box::pin(asked(query, at, known.immutable)).await;
@@ -366,6 +373,9 @@ async fn request(
     // what lies before it too.
     if meta.size_bytes.is_none_or(|size| size > window && stream.ranges_ignored()) {
         return Ok(None);
+    }
+    if !stream.ranges_ignored() {
+        query.engine.range_support.note(at, true);
     }
     if will_come.is_some() && !stream.ranges_ignored() {
         // Now the size is known.

@@ -46,6 +46,13 @@ impl Version {
         self.etag.is_some() || self.modified_s.is_some()
     }
 
+    /// Whether both tell what sets them apart from others of their size, and the same.
+    pub fn is_proven_by(&self, other: &Version) -> bool {
+        let both_tagged = self.etag.is_some() && other.etag.is_some();
+        let both_timed = self.modified_s.is_some() && other.modified_s.is_some();
+        (both_tagged || both_timed) && self.same(other)
+    }
+
     /// Whether both have a tag, and the same one.
     pub fn has_tag_of(&self, other: &Version) -> bool {
         self.etag.is_some() && self.etag == other.etag && self.same(other)
@@ -100,6 +107,21 @@ mod tests {
             modified: Some(UNIX_EPOCH + Duration::from_millis(ms)),
             ..ObjectMeta::default()
         }
+    }
+
+    #[test]
+    fn what_tells_the_size_only_proves_nothing() {
+        let version = Version::of(&meta(1, Some("a"), 1500));
+        let bare = |etag: Option<&str>, modified| {
+            Version::of(&ObjectMeta { modified, ..meta(1, etag, 0) })
+        };
+        assert!(version.matches(&meta(1, None, 1500)) && version.same(&bare(None, None)));
+        assert!(!version.is_proven_by(&bare(None, None)));
+        assert!(!bare(Some("a"), None).is_proven_by(&Version::of(&meta(1, None, 1500))));
+        assert!(version.is_proven_by(&bare(Some("a"), None)));
+        assert!(!version.is_proven_by(&bare(Some("b"), None)));
+        assert!(version.is_proven_by(&Version::of(&meta(1, None, 1900))), "whole seconds");
+        assert!(!version.is_proven_by(&Version::of(&meta(1, None, 2500))));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::read::version::{Version, changed};
 use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Result};
 use penstock_store::{GetRange, ObjectMeta};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
 use tokio::sync::{Mutex, OnceCell};
@@ -26,26 +26,43 @@ const KEPT_OF_LIMIT: u64 = 8;
 const STEP_BYTES_MIN: u64 = 64 << 10;
 const STEP_BYTES_MAX: u64 = 64 << 20;
 
-/// More are forgotten all at once: then a range is asked for in vain.
-const NAMES_MAX: usize = 100_000;
+/// More are forgotten all at once: then a range is asked for in vain, or once more than need be.
+const NAMES_MAX: usize = 20_000;
 
-/// Objects of which whole ones came where a range was asked for.
+/// Of which objects of plain HTTP servers ranges are served, and which came whole where one was
+/// asked for. Stores that list serve ranges.
 #[derive(Debug, Default)]
-pub(crate) struct CameWhole(std::sync::Mutex<HashSet<ObjectId>>);
+pub(crate) struct RangeSupport(std::sync::Mutex<HashMap<ObjectId, bool>>);
 
-impl CameWhole {
-    fn note(&self, at: &Location) {
+impl RangeSupport {
+    /// Takes note of an answer to a request for a range.
+    pub fn note(&self, at: &Location, is_served: bool) {
+        if at.mount.capabilities.list {
+            return;
+        }
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if names.len() >= NAMES_MAX {
             names.clear();
         }
-        names.insert(at.id());
+        names.insert(at.id(), is_served);
     }
 
-    /// Of stores that list none is noted.
-    pub fn knows(&self, at: &Location) -> bool {
-        !at.mount.capabilities.list
-            && self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&at.id())
+    /// `None` where nobody knows yet.
+    fn of(&self, at: &Location) -> Option<bool> {
+        if at.mount.capabilities.list {
+            return Some(true);
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&at.id()).copied()
+    }
+
+    /// Whether it was served by ranges when one was last asked for.
+    pub fn is_served(&self, at: &Location) -> bool {
+        self.of(at) == Some(true)
+    }
+
+    /// Whether it came whole when a range was last asked for.
+    pub fn comes_whole(&self, at: &Location) -> bool {
+        self.of(at) == Some(false)
     }
 }
 
@@ -57,7 +74,7 @@ pub(super) fn is_kept(
     meta: &ObjectMeta,
     host_keeps: bool,
 ) -> bool {
-    query.engine.came_whole.knows(at)
+    query.engine.range_support.comes_whole(at)
         && Version::of(meta).is_told()
         && meta.size_bytes.is_some()
         && (host_keeps || is_cached(query, at, meta))
@@ -129,13 +146,13 @@ impl Whole {
         let is_noted = !at.mount.capabilities.list && Version::of(&told).is_told();
         if is_noted && told.size_bytes.is_some() && is_cached(query, at, &told) {
             query.confirm(at, &told, asked);
-            query.engine.came_whole.note(at);
+            query.engine.range_support.note(at, false);
             return Ok((told, Whole::kept()));
         }
         let (meta, held) = take(query, at, stream).await?;
         if is_noted {
             query.confirm(at, &meta, asked);
-            query.engine.came_whole.note(at);
+            query.engine.range_support.note(at, false);
         }
         let stays = Some(keeps(query, meta.size_bytes.unwrap_or_default()));
         let last = Arc::downgrade(&held);
@@ -181,12 +198,17 @@ impl Whole {
         if let Some(held) = here.or_else(|| slot.last.upgrade()) {
             return Ok(held);
         }
-        let stream = Stream::start(query, at, GetRange::All).await?;
-        let (answered, held) = take(query, at, stream).await?;
-        if !Version::of(meta).matches(&answered) {
+        // All of it, in the words by which a server tells whether it serves ranges by now.
+        let range = if meta.size_bytes > Some(0) { GetRange::From(0) } else { GetRange::All };
+        let stream = Stream::start(query, at, range).await?;
+        query.engine.range_support.note(at, range != GetRange::All && !stream.ranges_ignored());
+        let is_same = |answered: &ObjectMeta| Version::of(meta).matches(answered);
+        let is_it = is_same(stream.meta());
+        let taken = if is_it { Some(take(query, at, stream).await?) } else { None };
+        let Some((answered, held)) = taken.filter(|(answered, _)| is_same(answered)) else {
             query.forget(at);
             return Err(changed(at.url()));
-        }
+        };
         if slot.stays.is_none() {
             let stays = keeps(query, answered.size_bytes.unwrap_or_default());
             slot.stays = Some(stays);

@@ -21,7 +21,7 @@ use penstock_store::{
     RequestEvent, Store, UploadId, WarmUp,
 };
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
@@ -70,7 +70,9 @@ pub struct Scripted {
     gate: Mutex<Option<(&'static str, Arc<Semaphore>)>>,
     pub profile: Profile,
     pub capabilities: Capabilities,
-    pub ranges_ignored: bool,
+    pub ranges_ignored: AtomicBool,
+    /// Answers to HEAD tell the size only.
+    pub bare_heads: bool,
     /// Answers carry weak tags only, which promise no equal bytes.
     pub weak_tags: bool,
     /// Answers carry neither tag nor time, as those of a page that is made for each request.
@@ -112,7 +114,8 @@ impl Scripted {
             warming: Arc::default(),
             faults: Mutex::default(),
             gate: Mutex::default(),
-            ranges_ignored: false,
+            ranges_ignored: AtomicBool::new(false),
+            bare_heads: false,
             weak_tags: false,
             untold: false,
             endless: false,
@@ -320,7 +323,7 @@ impl Store for Scripted {
         if let (Some(Fault::CutBody(count)), Body::Memory(bytes)) = (&fault, &mut response.body) {
             bytes.truncate(*count);
         }
-        response.ranges_ignored = self.ranges_ignored;
+        response.ranges_ignored = self.ranges_ignored.load(Ordering::Relaxed);
         self.weaken(&mut response.meta);
         if self.endless {
             (response.meta.size_bytes, response.range.end) = (None, u64::MAX);
@@ -341,6 +344,9 @@ impl Store for Scripted {
         self.end("HEAD", 0, 0);
         let mut meta = self.memory.stat(key).await?;
         self.weaken(&mut meta);
+        if self.bare_heads {
+            (meta.etag, meta.modified) = (None, None);
+        }
         lost(fault, Ok(meta)).await
     }
 
