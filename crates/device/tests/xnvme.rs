@@ -219,7 +219,7 @@ fn end_that_moves(library: &Path, backend: &str) {
     file.set_len(8192).expect("shrinks");
     for block in [1, 2, 200] {
         let error = port.read(block, &mut [0; 8192]).expect_err("the end is in the way");
-        assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+        assert_eq!(error.kind(), Kind::Conflict, "{error}");
     }
     port.read(0, &mut [0; 8192]).expect("what is left can be read");
 }

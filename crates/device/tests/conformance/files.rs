@@ -125,7 +125,7 @@ fn an_end_that_moved_is_told() {
                 port.run(&mut [beside, Command::Read { block, into: &mut second }]),
             ];
             for error in outcomes.map(|outcome| outcome.expect_err("the end is in the way")) {
-                assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+                assert_eq!(error.kind(), Kind::Conflict, "{error}");
                 assert!(error.to_string().contains("ends at byte"), "{error}");
             }
         }
