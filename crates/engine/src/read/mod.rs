@@ -225,6 +225,30 @@ async fn open_ahead(
     Ok(())
 }
 
+/// What a server without ranges sent whole, where somebody keeps it and it is the same still.
+async fn kept_whole(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Option<Opened> {
+    let (meta, is_fresh) = match query.remembered(at, query.validity(Validation::Time)) {
+        Remembered::Fresh(meta) => (meta, true),
+        Remembered::Stale(meta) => (meta, false),
+        Remembered::Nothing => return None,
+    };
+    if !is_kept(query, at, &meta, known.host_keeps) {
+        return None;
+    }
+    if is_fresh {
+        query.scope.count(Metric::MetadataHits, 1);
+        return Some(Opened::of_whole(meta, Whole::kept()));
+    }
+    let version = Version::of(&meta);
+    let is_proof = |answered: ObjectMeta| version.is_proven_by(&Version::of(&answered));
+    // Whatever else the answer is, the GET has it in its own words, and counts.
+    let is_same = ask(query, at).await.is_ok_and(is_proof);
+    is_same.then(|| {
+        query.scope.count(Metric::MetadataMisses, 1);
+        Opened::of_whole(meta, Whole::kept())
+    })
+}
+
 /// `warms`: what follows may need more connections than there are. `window` is what is asked for
 /// where the tag is not known, if that was decided already.
 async fn find_out(
@@ -254,6 +278,9 @@ async fn find_out(
         warm_known(&known.meta);
         return Ok(Opened::new(known.meta.clone()));
     }
+    if let Some(opened) = kept_whole(query, at, known).await {
+        return Ok(opened);
+    }
     // Whether a plain HTTP server serves ranges is known only from an answer with bytes; of what is
     // here whole none will be asked for.
     let is_here = |meta: &ObjectMeta| {
@@ -264,19 +291,6 @@ async fn find_out(
     let trusted = |meta: &ObjectMeta| engine.range_support.is_served(at) || is_here(meta);
     let mut size_bytes = known.meta.size_bytes;
     match query.remembered(at, query.validity(Validation::Time)) {
-        Remembered::Fresh(meta) if is_kept(query, at, &meta, known.host_keeps) => {
-            query.scope.count(Metric::MetadataHits, 1);
-            return Ok(Opened::of_whole(meta, Whole::kept()));
-        }
-        Remembered::Stale(meta) if is_kept(query, at, &meta, known.host_keeps) => {
-            query.scope.count(Metric::MetadataMisses, 1);
-            let is_proof =
-                |answered: ObjectMeta| Version::of(&meta).is_proven_by(&Version::of(&answered));
-            // Whatever else the answer is, the GET has it in its own words.
-            if ask(query, at).await.is_ok_and(is_proof) {
-                return Ok(Opened::of_whole(meta, Whole::kept()));
-            }
-        }
         Remembered::Fresh(meta) if meta.size_bytes.is_some() && trusted(&meta) => {
             query.scope.count(Metric::MetadataHits, 1);
             warm_known(&meta);
