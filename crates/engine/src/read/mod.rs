@@ -227,6 +227,10 @@ async fn open_ahead(
 
 /// What a server without ranges sent whole, where somebody keeps it and it is the same still.
 async fn kept_whole(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Option<Opened> {
+    // Of nearly all objects that is all there is to it.
+    if !query.engine.range_support.comes_whole(at) {
+        return None;
+    }
     let (meta, is_fresh) = match query.remembered(at, query.validity(Validation::Time)) {
         Remembered::Fresh(meta) => (meta, true),
         Remembered::Stale(meta) => (meta, false),

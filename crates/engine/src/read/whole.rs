@@ -66,7 +66,7 @@ impl RangeSupport {
     }
 }
 
-/// Whether an object that comes whole need not come again: its version is told, and somebody keeps
+/// Whether an object that came whole need not come again: its version is told, and somebody keeps
 /// it. `host_keeps`: the host does, as far as it has memory for it.
 pub(super) fn is_kept(
     query: &Arc<QueryCore>,
@@ -74,8 +74,7 @@ pub(super) fn is_kept(
     meta: &ObjectMeta,
     host_keeps: bool,
 ) -> bool {
-    query.engine.range_support.comes_whole(at)
-        && Version::of(meta).is_told()
+    Version::of(meta).is_told()
         && meta.size_bytes.is_some()
         && (host_keeps || is_cached(query, at, meta))
 }
