@@ -65,6 +65,7 @@ use crate::names::Listed;
 use crate::query::{Query, QueryCore};
 use crate::warm::{Coming, may_warm, warm};
 use futures_util::future::join;
+use opened::kept_whole;
 use openings::{first_bytes, is_packed, opening_bytes};
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Kind, Metric, Result};
@@ -73,7 +74,7 @@ use std::sync::{Arc, PoisonError};
 use together::Brought;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
-use whole::{Whole, is_cached, is_kept};
+use whole::{Whole, is_cached};
 
 /// What the caller knows of an object before opening it, usually from a listing or a table format.
 #[derive(Clone, Debug, Default)]
@@ -223,34 +224,6 @@ async fn open_ahead(
         opened.reader(query, at, None).await?.fetch_opening(query, window).await?;
     }
     Ok(())
-}
-
-/// What a server without ranges sent whole, where somebody keeps it and it is the same still.
-async fn kept_whole(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Option<Opened> {
-    // Of nearly all objects that is all there is to it.
-    if !query.engine.range_support.comes_whole(at) {
-        return None;
-    }
-    let (meta, is_fresh) = match query.remembered(at, query.validity(Validation::Time)) {
-        Remembered::Fresh(meta) => (meta, true),
-        Remembered::Stale(meta) => (meta, false),
-        Remembered::Nothing => return None,
-    };
-    if !is_kept(query, at, &meta, known.host_keeps) {
-        return None;
-    }
-    if is_fresh {
-        query.scope.count(Metric::MetadataHits, 1);
-        return Some(Opened::of_whole(meta, Whole::kept()));
-    }
-    let version = Version::of(&meta);
-    let is_proof = |answered: ObjectMeta| version.is_proven_by(&Version::of(&answered));
-    // Whatever else the answer is, the GET has it in its own words, and counts.
-    let is_same = ask(query, at).await.is_ok_and(is_proof);
-    is_same.then(|| {
-        query.scope.count(Metric::MetadataMisses, 1);
-        Opened::of_whole(meta, Whole::kept())
-    })
 }
 
 /// `warms`: what follows may need more connections than there are. `window` is what is asked for

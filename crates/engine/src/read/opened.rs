@@ -1,13 +1,16 @@
 //! What opening an object found out, for all of a query's readers of it.
 
 use crate::location::Location;
+use crate::metadata::Remembered;
 use crate::query::QueryCore;
 use crate::read::held::Held;
 use crate::read::neighbours::Place;
 use crate::read::reader::Reader;
 use crate::read::version::Version;
-use crate::read::whole::Whole;
-use penstock_base::Result;
+use crate::read::whole::{Whole, is_kept};
+use crate::read::{Known, ask};
+use penstock_base::settings::Validation;
+use penstock_base::{Metric, Result};
 use penstock_store::ObjectMeta;
 use std::sync::Arc;
 
@@ -64,4 +67,36 @@ impl Opened {
             }
         }
     }
+}
+
+/// What a server without ranges sent whole, where somebody keeps it and it is the same still.
+pub(super) async fn kept_whole(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    known: &Known,
+) -> Option<Opened> {
+    // Of nearly all objects that is all there is to it.
+    if !query.engine.range_support.comes_whole(at) {
+        return None;
+    }
+    let (meta, is_fresh) = match query.remembered(at, query.validity(Validation::Time)) {
+        Remembered::Fresh(meta) => (meta, true),
+        Remembered::Stale(meta) => (meta, false),
+        Remembered::Nothing => return None,
+    };
+    if !is_kept(query, at, &meta, known.host_keeps) {
+        return None;
+    }
+    if is_fresh {
+        query.scope.count(Metric::MetadataHits, 1);
+        return Some(Opened::of_whole(meta, Whole::kept()));
+    }
+    let version = Version::of(&meta);
+    let is_proof = |answered: ObjectMeta| version.is_proven_by(&Version::of(&answered));
+    // Whatever else the answer is, the GET has it in its own words, and counts.
+    let is_same = ask(query, at).await.is_ok_and(is_proof);
+    is_same.then(|| {
+        query.scope.count(Metric::MetadataMisses, 1);
+        Opened::of_whole(meta, Whole::kept())
+    })
 }
