@@ -64,10 +64,7 @@ sql() { scripts/duckdb-test.sh; }
 nvme() { scripts/test-nvme.sh; }
 python() { build/venv/bin/python -m pytest -q python/tests bench/tests; }
 # Clients that are not ours, on every lane; ClickHouse and the page that tells of it among them.
-gateway() {
-  PYTHONPATH=bench:crates/gateway/pytests \
-    build/venv/bin/python -m pytest -q -p no:cacheprovider crates/gateway/pytests
-}
+gateway() { PYTHONPATH=duckdb/test build/venv/bin/python scripts/gateway-test.py; }
 
 scripts/venv.sh test &
 venv=$!

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import random
+import struct
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 from nvme import BINARY
 
 SECTOR_BYTES = 512
+# Of an event: its kind, and two numbers.
+HEAD = struct.Struct("=3Q")
 # What a trim leaves: a device gives the old bytes (as if the trim were lost), zeros, or others.
 LEFT_BY_TRIMS = (b"\x00", b"\xdb")
 # A table of a volume: how it begins, and where the number of its files stands (table.rs).
@@ -63,11 +66,8 @@ def parse(record: bytes) -> Iterator[Event]:
     """The events of a record (recorded_disk.c)."""
     at = trims = 0
     while at < len(record):
-        kind, first, second = (
-            int.from_bytes(record[at + 8 * number : at + 8 * number + 8], sys.byteorder)
-            for number in range(3)
-        )
-        at += 24
+        kind, first, second = HEAD.unpack_from(record, at)
+        at += HEAD.size
         match chr(kind):
             case "W":
                 yield Write(first, record[at : at + second])
@@ -176,7 +176,9 @@ class Copy:
     def __init__(self, path: Path, start: bytes, recorder: Recorder) -> None:
         self.path = path
         path.write_bytes(start)
-        self._file = path.open("r+b", buffering=0)
+        with path.open("r+b") as file:
+            # Thousands of sectors are laid: without a call for each.
+            self._bytes = mmap.mmap(file.fileno(), 0)
         self.recorder = recorder
         self._changed: list[Write] = []
 
@@ -184,9 +186,9 @@ class Copy:
         """Makes it what a cut leaves of a disk, of which some became durable since the last one."""
         changed = [(it.offset, it.offset + len(it.bytes)) for it in (*self._changed, *durable)]
         for begin, end in changed:
-            os.pwrite(self._file.fileno(), disk.durable[begin:end], begin)
+            self._bytes[begin:end] = disk.durable[begin:end]
         for write in kept:
-            os.pwrite(self._file.fileno(), write.bytes, write.offset)
+            self._bytes[write.offset : write.offset + len(write.bytes)] = write.bytes
         self._changed = list(kept)
         self.recorder.watch(self.path)
 

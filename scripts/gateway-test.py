@@ -1,0 +1,76 @@
+"""All tests of the gateway with clients that are not ours, on both cores.
+
+usage: PYTHONPATH=duckdb/test gateway-test.py [--lanes N]
+
+Decides what runs beside what: ClickHouse takes as long as all others together. The others are few
+processes, since each starts servers of its own. One file is run by itself as ever, with
+`PYTHONPATH=bench:crates/gateway/pytests build/venv/bin/python -m pytest FILE`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from lanes import Job, Lanes, Result, end_by_interrupt
+
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = ROOT / "crates/gateway/pytests"
+LONG = {"test_clickhouse.py": 300, "test_spark.py": 140, "test_soak.py": 110}
+"""Seconds of the files that take long, about: each is a process, and they begin first."""
+
+
+def jobs() -> list[Job]:
+    """The long files, and one of all others."""
+    files = sorted(TESTS.glob("test_*.py"))
+    alone = [it for it in files if it.name in LONG]
+    if len(alone) != len(LONG):
+        raise SystemExit(f"of {', '.join(LONG)} some are not in {TESTS}: mend LONG")
+    others = [it for it in files if it.name not in LONG]
+    return [*(job(it.name, [it]) for it in alone), job("all others", others)]
+
+
+def job(name: str, files: list[Path]) -> Job:
+    """A process of pytest."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, files)]
+    path = {"PYTHONPATH": f"{ROOT}/bench:{TESTS}"}
+    return Job(name, tuple(command), LONG.get(name, 60), environment=path)
+
+
+def summary(results: list[Result], seconds: float) -> str:
+    """How many there were, and how to run again what failed."""
+    failed = [it for it in results if it.trouble]
+    lines = [
+        f"gateway: {len(results) - len(failed)} passed, {len(failed)} failed in {seconds:.0f} s"
+    ]
+    for it in failed:
+        path = it.job.environment["PYTHONPATH"]
+        again = f"PYTHONPATH={path} {' '.join(it.job.command)}"
+        lines.append(f"failed: {it.job.name}; again: {again}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Runs them; 1 if one failed."""
+    parser = argparse.ArgumentParser(description="All tests of the gateway with real clients.")
+    parser.add_argument("--lanes", type=int, default=min(2, os.cpu_count() or 1))
+    options = parser.parse_args()
+    begin = time.monotonic()
+
+    def tell(text: str) -> None:
+        print(text, flush=True)
+
+    try:
+        results = Lanes(options.lanes, tell).run(jobs())
+    except KeyboardInterrupt:
+        end_by_interrupt()
+        raise
+    tell(summary(results, time.monotonic() - begin))
+    return 1 if any(it.trouble for it in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
