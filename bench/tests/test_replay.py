@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from penstock_bench import replay, replay_worker
-from penstock_bench.gateways import Lane
+from penstock_bench.gateways import GatewayError, Lane
 from penstock_bench.network import PROFILES, Network
 
 
@@ -109,6 +109,28 @@ def test_a_disk_that_fails_ends_alone() -> None:
     assert first["answers"] == third["answers"]
     assert 0 <= first["queries_cpu_s"] <= first["server_cpu_s"]
     assert sum("FROM wide1" in query for query in session.asked) == 15
+
+
+def test_a_way_that_does_not_start_is_left_out_of_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways = [way for way in replay.WAYS if way.gateway in ("direct", "relay", "native")]
+
+    def start(_: replay.Campaign, __: object, way: replay.Way) -> dict[str, object]:
+        if way.gateway == "relay":
+            raise GatewayError("it did not start")
+        return {"disk": way.gateway, "server": 1}
+
+    def ask(_: replay.Campaign, disks: list[dict[str, object]]) -> list[dict[str, object]]:
+        return [{"queries_s": [1.0], "answers": disk["disk"]} for disk in disks]
+
+    monkeypatch.setattr(replay.Campaign, "_start", start)
+    monkeypatch.setattr(replay.Campaign, "_ask", ask)
+    records = replay.Campaign(ways, 2, 40, tmp_path, lambda _: None).run()
+    assert len(records) == 6
+    for record in records:
+        told = record.get("answers") or record["error"]
+        assert told == {"relay": "it did not start"}.get(record["peer"], record["peer"])
 
 
 def test_slow_fakes_are_told_how_slow() -> None:
