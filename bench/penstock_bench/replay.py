@@ -1,8 +1,9 @@
 """The workload `replay`: ClickHouse asks a wide table, on stores with and without a gateway.
 
 Decides which ways to a store are compared (a disk of ClickHouse's on the store itself, and the same
-through each gateway) and what is recorded. Ways alternate; each run has a store of its own. The
-network lies before the store: gateways are near ClickHouse.
+through each gateway) and what is recorded. Each way has a store of its own. In a run one ClickHouse
+has the table on all of them and asks them in turn, ten queries each, so that what moves the pace of
+the machine moves all ways alike. The network lies before the store: gateways are near ClickHouse.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,6 @@ from penstock_bench.config import ROOT
 from penstock_bench.gateway_report import table
 from penstock_bench.gateways import GatewayError, Lane, Running
 from penstock_bench.network import PROFILES, Network, Profile
-from penstock_bench.processes import cpu_s
 from penstock_bench.sql import AZURITE_ACCOUNT, AZURITE_KEY
 from penstock_bench.stores import within
 
@@ -32,6 +33,7 @@ BUCKET = "replay"
 QUERIES = 200
 ROWS, QUICK_ROWS = 400_000, 40_000
 TIMEOUT_S = 900
+"""Of a run, for each way."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ WAYS = (
     Way("s3proxy", "azure-fake"),
     Way("native", "azure-fake"),
 )
+
+BASE = Way("direct", "s3-fake")
+"""What the others are compared with."""
 
 
 def chosen(stores: Sequence[str], gateways: Sequence[str]) -> list[Way]:
@@ -119,14 +124,15 @@ class Campaign:
     def run(self) -> list[dict[str, Any]]:
         """All of it; gives the records that were also written."""
         for run in range(self._runs):
+            # Who is loaded first has not always the same one behind.
             shift = run % len(self._ways)
-            for way in (*self._ways[shift:], *self._ways[:shift]):
-                what = f"{way.back_end} · {way.gateway} · run {run + 1} of {self._runs}"
-                self._progress(what)
-                self._record(way, run)
+            ways = (*self._ways[shift:], *self._ways[:shift])
+            self._progress(f"{len(ways)} ways · run {run + 1} of {self._runs}")
+            for way, told in zip(ways, self._replay(ways), strict=True):
+                self._record(way, run, told)
         return self.records
 
-    def _record(self, way: Way, run: int) -> None:
+    def _record(self, way: Way, run: int, told: dict[str, Any]) -> None:
         record: dict[str, Any] = {
             **self._common,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -134,50 +140,66 @@ class Campaign:
             "store": way.back_end,
             "peer": way.gateway,
             "run": run,
+            "in_turn": True,
+            **told,
         }
-        try:
-            record |= self._replay(way)
-        except (GatewayError, subprocess.SubprocessError) as error:
-            record["error"] = str(error)[:400]
         self.records.append(record)
         with self.path.open("a") as out:
             out.write(json.dumps(record) + "\n")
 
-    def _replay(self, way: Way) -> dict[str, Any]:
+    def _replay(self, ways: Sequence[Way]) -> list[dict[str, Any]]:
+        """What is told of each way. Those that do not start are left out of the run."""
+        told: dict[Way, dict[str, Any]] = {}
+        disks: dict[Way, dict[str, Any]] = {}
+        with ExitStack() as stack:
+            for way in ways:
+                try:
+                    disks[way] = self._start(stack, way)
+                except (GatewayError, subprocess.SubprocessError) as error:
+                    told[way] = {"error": str(error)[:400]}
+            told |= zip(disks, self._ask(list(disks.values())), strict=True)
+        return [told[way] for way in ways]
+
+    def _start(self, stack: ExitStack, way: Way) -> dict[str, Any]:
+        """Starts the servers of a way; the disk, and whose processor time counts."""
         native = way.gateway == "native"
         # ClickHouse's own disk needs no gateway; the lane's is not used then.
         lane = Lane(
             "versitygw" if native else way.gateway,
             way.back_end,
-            self._scratch,
+            self._scratch / f"{way.gateway}-{way.back_end}",
             fake_flags=self._profile.fake_flags,
             network=self._network,
         )
-        with lane as server:
-            if native:
-                assert lane.back_end is not None
-                return self._ask(azure_disk(lane.back_end), lane.back_end)
-            within(self._network, "make_s3_bucket", server.url, BUCKET)
-            return self._ask(s3_disk(server), server)
+        server = stack.enter_context(lane)
+        if native:
+            assert lane.back_end is not None
+            return {"disk": azure_disk(lane.back_end), "server": lane.back_end.pid}
+        within(self._network, "make_s3_bucket", server.url, BUCKET)
+        return {"disk": s3_disk(server), "server": server.pid}
 
-    def _ask(self, disk: str, server: Running) -> dict[str, Any]:
-        cpu = cpu_s(server.pid)
-        done = subprocess.run(
-            [*self._network.prefix, sys.executable, "-m", "penstock_bench.replay_worker"],
-            input=json.dumps(
-                {"disk": disk, "rows": self._rows, "queries": QUERIES, "server": server.pid}
-            ),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "bench")},
-        )
+    def _ask(self, disks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if not disks:
+            return []
+        try:
+            done = subprocess.run(
+                [*self._network.prefix, sys.executable, "-m", "penstock_bench.replay_worker"],
+                input=json.dumps({"disks": disks, "rows": self._rows, "queries": QUERIES}),
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S * len(disks),
+                check=False,
+                env={**os.environ, "PYTHONPATH": str(ROOT / "bench")},
+            )
+        except subprocess.TimeoutExpired as error:
+            return [{"error": str(error)[-400:]}] * len(disks)
         if done.returncode:
             tail = done.stderr.strip().splitlines()[-1:] or ["no word"]
-            return {"error": f"ClickHouse ended with {done.returncode}: {tail[0][:300]}"}
-        answer: dict[str, Any] = json.loads(done.stdout)
-        return answer | {"server_cpu_s": cpu_s(server.pid) - cpu}
+            return [{"error": f"ClickHouse ended with {done.returncode}: {tail[0][:300]}"}] * len(
+                disks
+            )
+        answer: list[dict[str, Any]] = json.loads(done.stdout)
+        return answer
 
 
 def text(records: list[dict[str, Any]]) -> str:
@@ -186,7 +208,7 @@ def text(records: list[dict[str, Any]]) -> str:
     profile = first.get("profile", {"name": "loopback"})["name"]
     head = ["store", "way", "load s", f"{QUERIES} queries s", "least to most", "p50 ms", "p99 ms"]
     rows = [[*head, "server CPU s", "of queries", "against S3"]]
-    base = _total(records, Way("direct", "s3-fake"))
+    base = {record["run"]: sum(record["queries_s"]) for record in _good(records, BASE)}
     answers = {record["answers"] for record in records if "answers" in record}
     for way in dict.fromkeys(Way(record["peer"], record["store"]) for record in records):
         good = _good(records, way)
@@ -194,7 +216,6 @@ def text(records: list[dict[str, Any]]) -> str:
             rows.append([way.back_end, way.gateway, *["failed"] * 8])
             continue
         every = sorted(second for record in good for second in record["queries_s"])
-        total = _total(records, way)
         totals = [sum(record["queries_s"]) for record in good]
         cpu = statistics.median(record["server_cpu_s"] for record in good)
         # Rows of 26 November and before have none.
@@ -204,13 +225,13 @@ def text(records: list[dict[str, Any]]) -> str:
                 way.back_end,
                 way.gateway,
                 f"{statistics.median(record['load_s'] for record in good):.2f}",
-                f"{total:.2f}",
+                f"{statistics.median(totals):.2f}",
                 f"{min(totals):.2f} to {max(totals):.2f}",
                 f"{every[len(every) // 2] * 1e3:.1f}",
                 f"{every[int(len(every) * 0.99)] * 1e3:.1f}",
                 f"{cpu:.2f}",
                 f"{statistics.median(of_queries):.2f}" if of_queries else "-",
-                f"{(total / base - 1) * 100:+.1f} %" if base else "-",
+                _added(good, base),
             ]
         )
     told = [
@@ -232,6 +253,16 @@ def _good(records: list[dict[str, Any]], way: Way) -> list[dict[str, Any]]:
     ]
 
 
-def _total(records: list[dict[str, Any]], way: Way) -> float:
-    totals = [sum(record["queries_s"]) for record in _good(records, way)]
-    return statistics.median(totals) if totals else 0.0
+def _added(good: list[dict[str, Any]], base: dict[int, float]) -> str:
+    """What is added to the time of S3 itself: the median, and the least and most of several runs.
+
+    Each is compared with its own run, or with all where the ways of a run came one by one.
+    """
+    if not base:
+        return "-"
+    if not all(record.get("in_turn") and record["run"] in base for record in good):
+        total = statistics.median(sum(record["queries_s"]) for record in good)
+        return f"{(total / statistics.median(base.values()) - 1) * 100:+.1f} %"
+    shares = sorted((sum(it["queries_s"]) / base[it["run"]] - 1) * 100 for it in good)
+    middle = f"{statistics.median(shares):+.1f} %"
+    return middle if len(shares) == 1 else f"{middle} ({shares[0]:+.1f} to {shares[-1]:+.1f})"
