@@ -2,6 +2,7 @@
 
 use super::attributes::LOST;
 use super::upload::DAMAGED;
+use super::versions::MOUNTED;
 use crate::STORAGE_FULL;
 use penstock_base::{Error, Kind};
 use rustix::io::Errno;
@@ -57,6 +58,14 @@ pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
             "the hidden file with its type, metadata, version and lock is gone",
             Some(LOST_HINT),
         ),
+        MOUNTED => (
+            Kind::Unsupported,
+            "the object lies on another file system than the root of its bucket, which keeps versions",
+            Some(
+                "Let the whole bucket lie on one file system, or serve what is mounted there as a \
+                 bucket of its own",
+            ),
+        ),
         DAMAGED => (
             Kind::Corrupt,
             "what the upload began with cannot be read",
@@ -97,5 +106,17 @@ mod tests {
         assert_eq!(error.kind(), Kind::Exhausted);
         let text = error.to_string();
         assert!(text.contains("/data/a.parquet") && text.contains("Free space"), "{text}");
+    }
+
+    #[test]
+    fn a_link_that_leads_out_is_told_apart_from_a_mount_inside() {
+        for (errno, kind, told) in [
+            (Errno::XDEV, Kind::Denied, "through a symbolic link"),
+            (MOUNTED, Kind::Unsupported, "on another file system"),
+        ] {
+            let error = explain(errno, "rename to", "/data/lake/a");
+            assert_eq!(error.kind(), kind);
+            assert!(error.to_string().contains(told), "{error}");
+        }
     }
 }
