@@ -13,8 +13,8 @@ use s3s::S3Error;
 
 /// A part that is a range of another object, with the checksum that it has: that of the algorithm
 /// which the upload was created with, where the bytes pass through here or somebody knows it; and
-/// the version of the source that it is of. Bytes that pass through here are kept only if the bucket
-/// is then whose it was.
+/// the version of the source that it is of. Bytes that pass through here are kept only if the
+/// bucket is then whose it was.
 pub(crate) async fn copy_part(
     source: &Source,
     (bucket, key): (&Bucket, &str),

@@ -53,26 +53,10 @@ pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
                  objects lie below",
             ),
         ),
-        LOST => (
-            Kind::Corrupt,
-            "the hidden file with its type, metadata, version and lock is gone",
-            Some(LOST_HINT),
-        ),
-        MOUNTED => (
-            Kind::Unsupported,
-            "the object lies on another file system than the root of its bucket, which keeps versions",
-            Some(
-                "Let the whole bucket lie on one file system, or serve what is mounted there as a \
-                 bucket of its own",
-            ),
-        ),
-        DAMAGED => (
-            Kind::Corrupt,
-            "what the upload began with cannot be read",
-            Some("Abort the upload and begin it anew"),
-        ),
         Errno::IO => (Kind::Unavailable, "the device reported an input/output error", None),
-        _ => (Kind::Unavailable, "the operating system failed", None),
+        errno => {
+            by_this_store(errno).unwrap_or((Kind::Unavailable, "the operating system failed", None))
+        }
     };
     let mut error =
         Error::new(kind, format!("{why} ({doing} `{path}`, os error {})", errno.raw_os_error()));
@@ -86,6 +70,31 @@ pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
         Some(hint) => error.with_hint(hint),
         None => error,
     }
+}
+
+/// What this store says in the words of the operating system, where that would not say it itself.
+fn by_this_store(errno: Errno) -> Option<(Kind, &'static str, Option<&'static str>)> {
+    Some(match errno {
+        LOST => (
+            Kind::Corrupt,
+            "the hidden file with its type, metadata, version and lock is gone",
+            Some(LOST_HINT),
+        ),
+        MOUNTED => (
+            Kind::Unsupported,
+            "the object lies on another file system than its bucket, which keeps versions",
+            Some(
+                "Let the whole bucket lie on one file system, or serve what is mounted there as a \
+                 bucket of its own",
+            ),
+        ),
+        DAMAGED => (
+            Kind::Corrupt,
+            "what the upload began with cannot be read",
+            Some("Abort the upload and begin it anew"),
+        ),
+        _ => return None,
+    })
 }
 
 /// The same for an error that came through `std::io`.
